@@ -1,5 +1,5 @@
-//! Loads the eBPF programs for each way to walk that this kernel has, and prints how many instructions its verifier followed,
-//! as `sidewinder check --verify` does. Small, so that what another compiler made of the programs is tried soon.
+//! Loads the eBPF programs for each walk mode that this kernel supports, and prints how many instructions its verifier
+//! processed, like `sidewinder check --verify`. Small, so that programs from another compiler are quick to try.
 
 use sidewinder_bpf::{LoadError, WalkMode, verify};
 

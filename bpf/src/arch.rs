@@ -1,4 +1,4 @@
-//! What differs between architectures beside what is in `c/arch`.
+//! Architecture-dependent code, in addition to `c/arch`.
 
 mod x86_64;
 

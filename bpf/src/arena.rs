@@ -1,7 +1,7 @@
-//! The arena: memory for tables and mappings that walks read while we change it.
+//! The arena: memory for tables and mappings, which walks read while we change it.
 //!
-//! It grows by chunks up to a budget. Blocks are used as in RCU: written, published by one word elsewhere, and, once
-//! that word points elsewhere again, freed after every slot has left the walk it was in.
+//! It grows by chunks, up to a budget. Blocks are used as in RCU: written, published by a word elsewhere, and freed once
+//! that word no longer points to the block and every slot has finished the walk that was in progress then.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,24 +19,24 @@ use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::settings::CpuSettings;
 
-/// Blocks start at, and have lengths of, multiples of this.
+/// Offsets and lengths of blocks are multiples of this.
 const GRAIN_BYTES: u32 = 32;
 
-/// Why a block could not be had.
+/// Why a block could not be allocated.
 #[derive(Debug, Error)]
 pub enum ArenaError {
-    /// The budget is used up; evicting something and waiting for a grace period makes room.
+    /// The budget is used up. Evicting something makes room after a grace period.
     #[error("no room for {bytes} bytes within the budget of {budget_bytes} bytes")]
     Full {
-        /// What was asked for.
+        /// The requested size.
         bytes: usize,
-        /// What all chunks together may take.
+        /// The limit for all chunks together.
         budget_bytes: u64,
     },
-    /// No block can be as large.
+    /// The block would be larger than a chunk.
     #[error("a block of {bytes} bytes is larger than a chunk")]
     TooLarge {
-        /// What was asked for.
+        /// The requested size.
         bytes: usize,
     },
     /// The kernel refused another chunk.
@@ -44,7 +44,7 @@ pub enum ArenaError {
     Grow(#[source] io::Error),
 }
 
-/// A piece of the arena. Given back through [`Arena::retire`].
+/// An allocated block of the arena. Freed through [`Arena::retire`].
 #[derive(Debug)]
 pub(crate) struct ArenaBlock {
     chunk: u32,
@@ -53,7 +53,7 @@ pub(crate) struct ArenaBlock {
 }
 
 impl ArenaBlock {
-    /// The word that publishes it.
+    /// Its location, the word that publishes it.
     pub(crate) fn location(&self) -> intf::sw_location {
         u64::from(self.chunk) << 32 | u64::from(self.offset)
     }
@@ -63,7 +63,7 @@ impl ArenaBlock {
     }
 }
 
-/// See the [module](self).
+/// The memory of tables and mappings that walks look up, allocated in blocks.
 #[derive(Debug)]
 pub struct Arena {
     map: MapHandle,
@@ -79,7 +79,7 @@ pub struct Arena {
 #[derive(Debug)]
 struct ArenaChunk {
     memory: MappedArray,
-    /// Offset to length of each free stretch; neighbours are merged.
+    /// Free ranges: offset to length. Adjacent ranges are merged.
     free: BTreeMap<u32, u32>,
 }
 
@@ -117,41 +117,41 @@ impl Arena {
         self.used_bytes
     }
 
-    /// Bytes of kernel memory that the chunks take.
+    /// Bytes of kernel memory that the chunks use.
     #[must_use]
     pub fn chunk_bytes(&self) -> u64 {
         self.chunks.len() as u64 * u64::from(CHUNK_BYTES)
     }
 
-    /// Bytes that the chunks may take.
+    /// Bytes that the chunks may use.
     #[must_use]
     pub fn budget_bytes(&self) -> u64 {
         u64::from(self.chunks_max) * u64::from(CHUNK_BYTES)
     }
 
-    /// Whether blocks wait for walks to end.
+    /// Whether retired blocks are waiting for walks to end.
     #[must_use]
     pub fn has_retired(&self) -> bool {
         !self.retired.is_empty()
     }
 
-    /// Takes a block and fills it.
+    /// Allocates a block and fills it.
     ///
     /// # Errors
-    /// If it doesn't fit, now or ever, or the kernel gives no more memory.
+    /// If there is no room, the block is too large, or the kernel refuses another chunk.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Result<ArenaBlock, ArenaError> {
         let block = self.allocate(bytes.len())?;
         self.chunks[block.chunk as usize].memory.write(0, block.offset as usize, bytes);
         Ok(block)
     }
 
-    /// What a block holds. Whoever would write needs the arena mutably.
+    /// The content of a block. Writing requires `&mut self`.
     pub(crate) fn bytes(&self, block: &ArenaBlock) -> &[u8] {
         let memory = &self.chunks[block.chunk as usize].memory;
         memory.bytes(0, block.offset as usize, block.bytes as usize)
     }
 
-    /// Gives a block back that no word points to any more. It is reused after the walks of now have ended.
+    /// Retires a block that is no longer published. It is reused after the walks in progress have ended.
     pub(crate) fn retire(&mut self, block: ArenaBlock) {
         let walks = WalksInProgress::capture(&self.slots);
         match self.retired.last_mut() {
@@ -160,14 +160,14 @@ impl Arena {
         }
     }
 
-    /// Frees what no walk can be reading any more. Called now and then; never waits.
+    /// Frees retired blocks that no walk can still be reading. Call it regularly; it never waits.
     pub fn reclaim(&mut self) {
         let slots = Rc::clone(&self.slots);
         let ended = self.retired.iter().take_while(|retired| retired.walks.have_ended(&slots)).count();
         let blocks: Vec<ArenaBlock> =
             self.retired.drain(..ended).flat_map(|retired| retired.blocks).collect();
         if !blocks.is_empty() {
-            // Walks remember by location what they found, until the clock advances.
+            // Walks cache by location what they found, until the clock advances.
             self.settings.advance_clock();
         }
         for block in blocks {
@@ -208,7 +208,7 @@ impl Arena {
         let memory = MappedArray::new(map.as_fd(), CHUNK_BYTES as usize, 1).map_err(ArenaError::Grow)?;
         let put = self.map.update(&number.to_ne_bytes(), &map.as_raw_fd().to_ne_bytes(), MapFlags::ANY);
         put.map_err(|error| ArenaError::Grow(io::Error::other(error)))?;
-        // Offset 0 of chunk 0 would be the word that says "absent".
+        // Location 0, which is offset 0 of chunk 0, means "absent".
         let free = BTreeMap::from([(GRAIN_BYTES, CHUNK_BYTES - GRAIN_BYTES)]);
         self.chunks.push(ArenaChunk { memory, free });
         Ok(number)
@@ -216,7 +216,7 @@ impl Arena {
 }
 
 impl ArenaChunk {
-    /// The tightest free stretch that is long enough, which keeps long ones whole.
+    /// Allocates from the shortest free range that is long enough (best fit), which preserves long ones.
     fn allocate(&mut self, bytes: u32) -> Option<u32> {
         let fitting = self.free.iter().filter(|(_, length)| **length >= bytes);
         let (&offset, &length) = fitting.min_by_key(|(_, length)| **length)?;
@@ -246,13 +246,13 @@ impl ArenaChunk {
     }
 }
 
-/// The slots that were in use at a moment: when each has moved on, no walk holds what was unpublished before.
+/// The slots that were in use at some time. Once each of these uses has ended, no walk reads blocks unpublished before.
 #[derive(Debug, PartialEq, Eq)]
 struct WalksInProgress(Vec<(usize, u32)>);
 
 impl WalksInProgress {
     fn capture(slots: &MappedArray) -> Self {
-        // Pairs with the barrier of `claim_slot`: a walk whose claim we don't see here will see what we unpublished.
+        // Pairs with the barrier in `claim_slot`: a walk whose claim isn't visible here sees that the block is unpublished.
         fence(Ordering::SeqCst);
         Self((0..slots.entries()).filter_map(|slot| Some((slot, use_of(slots, slot)?))).collect())
     }
@@ -262,7 +262,7 @@ impl WalksInProgress {
     }
 }
 
-/// The number of the use that a slot is in.
+/// The sequence number of a slot's current use; `None` if it is free.
 fn use_of(slots: &MappedArray, slot: usize) -> Option<u32> {
     let load = |offset| slots.atomic_u32(slot, offset).load(Ordering::SeqCst);
     (load(offset_of!(sw_slot_head, claims)) > 0).then(|| load(offset_of!(sw_slot_head, sequence)))
@@ -301,7 +301,7 @@ mod tests {
         Rc::new(MappedArray::new(map.as_fd(), value_bytes, 1).unwrap())
     }
 
-    /// Walks remember what they found by where it was found.
+    /// Walks cache what they found by its location.
     #[test]
     fn memory_is_used_again_after_all_walks_and_at_another_time() {
         let inner = create_chunk().unwrap();

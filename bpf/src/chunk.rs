@@ -1,6 +1,6 @@
-//! Maps whose memory walks and we share: the arena's chunks.
+//! BPF array maps that the programs and the receiver share: the arena's chunks.
 //!
-//! The opener's thread creates them, on behalf of the arena.
+//! The opener's thread creates them for the arena.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,21 +9,21 @@ use libbpf_rs::{MapHandle, MapType};
 
 use crate::intf;
 
-/// What one chunk holds.
+/// The size of a chunk.
 pub(crate) const CHUNK_BYTES: u32 = intf::SW_CHUNK_BYTES;
 
-/// The memory of one chunk. Takes `CAP_BPF`.
+/// Creates the map of one chunk. Requires `CAP_BPF`.
 pub(crate) fn create_chunk() -> io::Result<OwnedFd> {
     create_array("sw_chunk", CHUNK_BYTES)
 }
 
-/// Whether this thread may create maps of the size that unwind tables take.
+/// Whether this thread may create maps of the size of a chunk.
 #[must_use]
 pub fn can_create_maps() -> bool {
     create_array("sw_probe", CHUNK_BYTES).is_ok()
 }
 
-/// An array of one value that can be mapped.
+/// Creates an array of one value that can be mapped into memory.
 pub(crate) fn create_array(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,

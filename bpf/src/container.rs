@@ -1,7 +1,7 @@
-//! The cgroups of containers, as far as perf events need them.
+//! The cgroups of containers, for opening perf events.
 //!
-//! A cgroup namespace shows nobody the cgroup of another container. But each container sees its own: it is the root of
-//! what is mounted on its `/sys/fs/cgroup`, and whoever may look into the root of one of its processes finds it there.
+//! A cgroup namespace hides the cgroups of other containers. But each container sees its own cgroup: it is the root of
+//! the mount on its `/sys/fs/cgroup`, which is accessible through the root directory of one of its processes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,20 +9,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2};
 
-/// The inode of a cgroup's directory, which is the cgroup's id too (since Linux 5.5, on 64-bit machines). Never reused.
+/// The inode number of a cgroup's directory, which is also the cgroup's id (since Linux 5.5, on 64-bit machines). Never
+/// reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CgroupId(pub u64);
 
-/// Directories below a container's that are looked into for a process.
+/// How many directories below a container's cgroup are searched for a process.
 const CGROUPS_MAX: usize = 256;
-/// Of a list of processes, at most this much is read: more than any container has.
+/// How much of a list of processes is read: more than any container has.
 const LIST_BYTES_MAX: u64 = 1 << 20;
 /// `include/uapi/linux/magic.h`.
 const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
-/// Where runtimes mount it; the second on nodes with both versions of cgroups.
+/// Where runtimes mount cgroup v2; the second on nodes with both versions of cgroups.
 const MOUNTED_ON: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
 
-/// A container's cgroup. Stays open, so that events can be opened for it once more.
+/// A container's cgroup. The directory stays open, so that events can be opened for it again.
 #[derive(Debug)]
 pub struct Container {
     directory: OwnedFd,
@@ -30,14 +31,14 @@ pub struct Container {
 }
 
 impl Container {
-    /// Finds the container of a process. Takes what looking into `/proc/PID/root` takes: `CAP_SYS_PTRACE`, or the same
-    /// user and no more capabilities than ours.
+    /// Finds the container of a process. Requires access to `/proc/PID/root`: `CAP_SYS_PTRACE`, or the same user and no
+    /// more capabilities than ours.
     ///
-    /// A process decides itself what it has there: no link is followed, only a directory that the kernel serves as a cgroup
-    /// of version 2 is used, the process has to be in it, and nothing but lists of processes is read.
+    /// The process controls its mounts. So no link is followed, only a directory that the kernel serves as cgroup v2 is
+    /// used, the process must be in it, and only lists of processes are read.
     ///
     /// # Errors
-    /// If that is refused, or the process does not see its cgroup (version 2).
+    /// If access is denied, or the process doesn't see its cgroup (version 2).
     pub(crate) fn from_pid(pid: u32) -> io::Result<Self> {
         let of_directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -62,26 +63,26 @@ impl Container {
         io::Error::other(format!("what process {pid} sees on /sys/fs/cgroup is not the cgroup that it is in"))
     }
 
-    /// Which one.
+    /// The cgroup's id.
     #[must_use]
     pub fn id(&self) -> CgroupId {
         self.id
     }
 
-    /// Whether any process is left in it. One whose cgroup has been removed has none.
+    /// Whether the cgroup or a descendant has processes. False if the cgroup was removed.
     #[must_use]
     pub fn is_populated(&self) -> bool {
         let events = read_at(self.directory.as_fd(), "cgroup.events").unwrap_or_default();
         events.lines().any(|line| line == "populated 1")
     }
 
-    /// Whether a process is in it, or in a cgroup below it.
+    /// Whether a process is in this cgroup, or in one below it.
     #[must_use]
     pub fn contains_process(&self, pid: u32) -> bool {
         self.any_process(|process| process == pid)
     }
 
-    /// Whether it is our own, and no other process is in it.
+    /// Whether it is our own cgroup, and has no other process.
     pub(crate) fn is_ours_alone(&self) -> bool {
         let own = std::process::id();
         self.contains_process(own) && !self.any_process(|process| process != own)
@@ -108,7 +109,7 @@ impl Container {
     }
 }
 
-/// The cgroups directly below one.
+/// The direct children of a cgroup.
 fn children(cgroup: BorrowedFd<'_>) -> impl Iterator<Item = OwnedFd> {
     let entries = Dir::read_from(cgroup).into_iter().flatten().filter_map(Result::ok);
     let folders = entries.filter(|entry| {

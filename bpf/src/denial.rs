@@ -1,21 +1,21 @@
-//! Why the kernel denies what takes privileges: what of it a process can tell of itself.
+//! Finds out why the kernel denies privileged operations, as far as a process can find out about itself.
 
 use std::fs;
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// As `/proc/PID/uid_map` has the user namespace of the machine.
+/// `/proc/PID/uid_map` in the initial user namespace.
 const ALL_USERS: [&str; 3] = ["0", "0", "4294967295"];
-/// As in `/proc/PID/status`: system calls pass a filter.
+/// The line in `/proc/PID/status` if a seccomp filter is active.
 const FILTERED: &str = "Seccomp:\t2";
 
-/// Whether this thread has the capabilities that loading programs takes: `CAP_BPF` with `CAP_PERFMON`, or `CAP_SYS_ADMIN`.
+/// Whether this thread has the capabilities to load programs: `CAP_BPF` with `CAP_PERFMON`, or `CAP_SYS_ADMIN`.
 pub(crate) fn is_privileged() -> bool {
     let has = |wanted| capabilities(None).is_ok_and(|sets| sets.effective.contains(wanted));
     has(CapabilitySet::BPF | CapabilitySet::PERFMON) || has(CapabilitySet::SYS_ADMIN)
 }
 
-/// What is in the way of privileges, and what to do about it, where it shows. Asked when the kernel has refused something.
+/// Why privileges may have no effect, with a remedy, if that can be determined. For use after the kernel refused something.
 pub(crate) fn denial_reason() -> Option<&'static str> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let users = text("/proc/self/uid_map");

@@ -1,5 +1,5 @@
-//! The kernel's events, one per CPU and target. The clock of those that interrupt is the witness of what the programs
-//! count.
+//! Perf events, one per CPU and target. The clock of those that interrupt is an independent count of interrupts, with
+//! which the interrupt check compares the programs' counts.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,27 +14,27 @@ use thiserror::Error;
 
 use crate::container::CgroupId;
 
-/// The side band wakes us by any event: until a new mapping is known, the stacks that cross it are cut. Whoever waits
-/// waits a poll interval between two wakeups.
+/// Any side band event wakes us: until a new mapping is known, stacks that go through it are truncated. The receiver
+/// waits for a poll interval between two wakeups.
 const SIDE_BAND_WAKEUP_BYTES: u32 = 1;
 
-/// Why interrupts could not be had.
+/// Why events could not be opened or used.
 #[derive(Debug, Error)]
 pub enum EventError {
-    /// The list of CPUs.
+    /// The list of CPUs could not be read.
     #[error("can't read which CPUs are online from /sys/devices/system/cpu/online")]
     Cpus(#[source] io::Error),
-    /// `perf_event_open`.
+    /// `perf_event_open` failed.
     #[error("can't open a {what} event on CPU {cpu}")]
     Open {
-        /// Of what kind.
+        /// The kind of event.
         what: &'static str,
         /// Where.
         cpu: u32,
         /// Why.
         source: io::Error,
     },
-    /// Its ring.
+    /// The ring of an event could not be mapped.
     #[error("can't map the ring of the side band of CPU {cpu}: locked memory of this user is used up")]
     Map {
         /// Where.
@@ -42,13 +42,13 @@ pub enum EventError {
         /// Why.
         source: io::Error,
     },
-    /// Whoever opens them.
+    /// The opener's thread has ended.
     #[error("can't ask for events to be opened")]
     Opener(#[source] io::Error),
-    /// The ring of another event.
+    /// An event could not be redirected to the ring of another.
     #[error("can't have two events share a ring")]
     Share(#[source] io::Error),
-    /// The program.
+    /// The program could not be attached.
     #[error("can't attach the sampling program to CPU {cpu}")]
     Attach {
         /// Where.
@@ -58,7 +58,7 @@ pub enum EventError {
     },
 }
 
-/// CPU numbers as sysfs writes them: `0-3,8`.
+/// A list of CPU ids, as in sysfs: `0-3,8`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CpuList(Vec<u32>);
 
@@ -66,7 +66,7 @@ impl CpuList {
     /// The CPUs that are online.
     ///
     /// # Errors
-    /// If sysfs is not there or not as expected.
+    /// If sysfs can't be read or has an unexpected format.
     pub fn online() -> Result<Self, EventError> {
         let text = std::fs::read_to_string("/sys/devices/system/cpu/online").map_err(EventError::Cpus)?;
         let malformed = || EventError::Cpus(io::Error::new(io::ErrorKind::InvalidData, text.clone()));
@@ -86,26 +86,26 @@ impl CpuList {
         Some(Self(cpus))
     }
 
-    /// The first so many CPUs.
+    /// The first `count` CPUs.
     #[cfg(test)]
     pub(crate) fn from_count(count: u32) -> Self {
         Self((0..count).collect())
     }
 
-    /// Their numbers.
+    /// The CPU ids.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 }
 
-/// A counter of the kernel that interrupts each time it has advanced by a period.
+/// A kernel counter that interrupts each time it has advanced by a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PerfCounter {
-    /// In messages.
+    /// Its name in messages.
     pub(crate) name: &'static str,
-    /// Which of the kernel's software events it counts.
+    /// The kernel's software event that it counts.
     pub(crate) software: perf::perf_sw_ids,
-    /// In the unit of the counter, a clock's in nanoseconds; more than 0.
+    /// In the counter's unit, which is nanoseconds for clocks; greater than 0.
     pub(crate) period: u64,
 }
 
@@ -115,7 +115,7 @@ impl PerfCounter {
         Self { name: "CPU clock", software: perf::PERF_COUNT_SW_CPU_CLOCK, period: period_ns }
     }
 
-    /// The one that has the samples of a kind of profile taken; `None` where no counter does.
+    /// The counter that triggers samples of a kind of profile; `None` if no counter does.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
         let row = kind.descriptor();
         match row.hook? {
@@ -124,34 +124,34 @@ impl PerfCounter {
     }
 }
 
-/// What an event tells.
+/// The purpose of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EventKind {
-    /// That the counter has advanced by its period. Disabled until a program is attached.
+    /// Interrupts whenever a counter has advanced by its period. Disabled until a program is attached.
     Overflow(PerfCounter),
-    /// That tasks fork, exec, map and exit.
+    /// Records forks, execs, mappings and exits of tasks.
     SideBand,
-    /// Nothing: it has a ring for others to write into.
+    /// Records nothing, but has a ring that other events write into.
     Ring,
 }
 
-/// Whose time and doings events tell of.
+/// Which tasks an event covers.
 #[derive(Debug)]
 pub(crate) enum EventTarget<'a> {
     /// All tasks of a CPU.
     EveryTask,
-    /// The tasks of a cgroup and of those below it. By its directory.
+    /// The tasks of a cgroup, given by its directory, and of the cgroups below it.
     Cgroup(BorrowedFd<'a>),
 }
 
-/// Whether this thread may open events of every task.
+/// Whether this thread may open events for every task.
 #[must_use]
 pub fn can_open_events() -> bool {
     CpuList::online().and_then(|cpus| EventKind::SideBand.open(&cpus, &EventTarget::EveryTask)).is_ok()
 }
 
 impl EventKind {
-    /// One event on each CPU. Takes `CAP_PERFMON`.
+    /// Opens one event on each CPU. Requires `CAP_PERFMON`.
     pub(crate) fn open(self, cpus: &CpuList, target: &EventTarget<'_>) -> Result<Vec<OwnedFd>, EventError> {
         let mut attr = self.attributes();
         let (tasks, flags) = match target {
@@ -163,13 +163,13 @@ impl EventKind {
         let mut events = Vec::new();
         for cpu in cpus.iter() {
             let cpu_number = i32::try_from(cpu).unwrap_or(i32::MAX);
-            // SAFETY: `attr` is a whole perf_event_attr with its size in it, alive during the call.
+            // SAFETY: `attr` is a complete perf_event_attr that contains its size, and lives during the call.
             let fd = unsafe { sys::perf_event_open(&mut attr, tasks, cpu_number, no_group, flags) };
             if fd < 0 {
                 let source = io::Error::last_os_error();
                 return Err(EventError::Open { what: self.name(), cpu, source });
             }
-            // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
+            // SAFETY: the kernel just created this descriptor, and nobody else has it.
             events.push(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         Ok(events)
@@ -200,7 +200,7 @@ impl EventKind {
                 attr.config = u64::from(software);
                 attr.__bindgen_anon_1.sample_period = period;
                 attr.set_disabled(1);
-                // An idle CPU's interrupt runs no program; `witness` knows how long the CPU slept.
+                // An interrupt of an idle CPU runs no program; `interrupt_check` reads how long the CPU was idle.
                 attr.set_exclude_idle(1);
             }
             Self::SideBand | Self::Ring => {
@@ -217,12 +217,12 @@ impl EventKind {
     }
 }
 
-/// Events of a counter, each with a program that runs at its overflows. Dropping it ends sampling.
+/// The events of a counter, each with a program that runs at its overflows. Dropping it ends sampling.
 #[derive(Debug)]
 pub(crate) struct CounterEvents {
     counter: PerfCounter,
     events: Vec<CounterEvent>,
-    /// Interrupts that were due of events that are closed, by CPU.
+    /// Due interrupts of events that are already closed, by CPU.
     expected_before: HashMap<u32, u64>,
 }
 
@@ -235,7 +235,7 @@ struct CounterEvent {
 }
 
 impl CounterEvents {
-    /// No events yet, of this counter.
+    /// Creates an empty set of events for this counter.
     pub(crate) fn new(counter: PerfCounter) -> Self {
         Self { counter, events: Vec::new(), expected_before: HashMap::new() }
     }
@@ -244,7 +244,7 @@ impl CounterEvents {
         EventKind::Overflow(self.counter)
     }
 
-    /// Has `program` run at the interrupts of these events, one on each of `cpus`, from now on.
+    /// Attaches `program` to these events, one on each of `cpus`, and enables them.
     pub(crate) fn attach(
         &mut self,
         program: &ProgramMut<'_>,
@@ -254,7 +254,7 @@ impl CounterEvents {
     ) -> Result<(), EventError> {
         for (cpu, event) in cpus.iter().zip(events) {
             let file = File::from(event);
-            // Attaching also enables the event: its counter starts with the first interrupt that can reach the program.
+            // Attaching also enables the event, so its counter only counts while the program is attached.
             let link = program
                 .attach_perf_event(file.as_raw_fd())
                 .map_err(|source| EventError::Attach { cpu, source })?;
@@ -271,12 +271,12 @@ impl CounterEvents {
         }
     }
 
-    /// How far the counter advances between two interrupts of a CPU.
+    /// How far the counter advances between two interrupts on a CPU.
     pub(crate) fn period(&self) -> u64 {
         self.counter.period
     }
 
-    /// For each CPU, how many interrupts were due since the start, whether or not a program heard of them.
+    /// How many interrupts were due on each CPU since the start, whether or not a program ran.
     pub(crate) fn expected_interrupts(&self) -> io::Result<HashMap<u32, u64>> {
         let mut due = self.expected_before.clone();
         for event in &self.events {

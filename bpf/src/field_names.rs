@@ -1,12 +1,12 @@
 //! Names of fields of the kernel's types.
 
-/// What a field of the kernel's is called, to whom.
+/// The names of a field of a kernel type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FieldNames {
-    /// As a probe's.
+    /// The id of its probe.
     pub(crate) id: &'static str,
-    /// The field as the kernel's sources have it.
+    /// The field as in the kernel's sources.
     pub(crate) field: &'static str,
-    /// What it is for, as a probe's name.
+    /// Its purpose, as the name of its probe.
     pub(crate) name: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Fields of the kernel's types that a kernel may lack, and what is lost without them.
+//! Fields of kernel types that may be missing from a kernel, and what is lost without them.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::intf;
 use crate::load::LoadError;
 use crate::skeleton::fields::FieldsSkelBuilder;
 
-/// A field that the programs do without where the kernel has none of that name.
+/// A field that the programs can do without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KernelField {
-    /// Its number in `c/intf.h`.
+    /// Its index in `c/intf.h`.
     number: u32,
-    /// What it is called.
+    /// Its names.
     pub(crate) names: FieldNames,
-    /// What its absence costs.
+    /// What is lost without it.
     pub(crate) cost: &'static str,
 }
 
@@ -70,11 +70,11 @@ impl KernelField {
         },
     ];
 
-    /// Those that a kernel lacks: that of `btf`, else the one that runs. Its own type information is asked by a program, in
-    /// the same way as the programs that use the fields do.
+    /// The fields that are missing from the kernel of `btf`, or by default from the running kernel. A program checks them
+    /// in the kernel's type information, with the same checks as the programs that use the fields.
     ///
     /// # Errors
-    /// If the kernel refuses the program, or to run it on our behalf (before Linux 5.10).
+    /// If the kernel refuses the program, or to run it for us (before Linux 5.10).
     pub(crate) fn missing(btf: Option<&Path>) -> Result<Vec<Self>, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let mut builder = FieldsSkelBuilder::default();
@@ -86,7 +86,7 @@ impl KernelField {
         let skeleton = open.load().map_err(refused("loading"))?;
         let asking = "asking which fields it has";
         skeleton.progs.find_missing_fields.test_run(ProgramInput::default()).map_err(refused(asking))?;
-        // Without memory of its own the program could not have been loaded.
+        // Without memory for its variables the program would not have been loaded.
         let missing = skeleton.maps.bss_data.as_deref().map_or(0, |data| data.missing_fields);
         Ok(Self::ALL.into_iter().filter(|field| missing >> field.number & 1 == 1).collect())
     }

@@ -1,8 +1,8 @@
-//! What became of every interrupt that was due, told from outside of the programs that count.
+//! Accounts for every interrupt that was due, independently of the programs that count them.
 //!
-//! The events' own clocks tell how many interrupts were due on each CPU. Those of which no program heard are `missed`,
-//! unless the CPU slept: a sleeping CPU of a virtual machine may hear of its clock late by whole periods, or not at all,
-//! and the kernel's account of its sleep tells how many interrupts that were.
+//! The events' own clocks say how many interrupts were due on each CPU. Interrupts without a program run are `missed`,
+//! unless the CPU was idle: an idle CPU of a virtual machine may get its clock interrupts late by whole periods, or not
+//! at all. The kernel's idle time says how many interrupts that accounts for.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,26 +11,26 @@ use std::io;
 use crate::events::{CounterEvents, CpuList};
 use crate::outcome::Outcome;
 
-/// How the interrupts since the start ended.
+/// Interrupts since the start, by outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interrupts {
-    /// Those that were due.
+    /// The number of interrupts that were due.
     pub expected: u64,
     /// By outcome.
     pub outcomes: Vec<(Outcome, u64)>,
-    /// Of the idle ones, those of which no program heard.
+    /// Idle interrupts without a program run, inferred from idle time.
     pub idle_inferred: u64,
 }
 
 impl Interrupts {
-    /// Those of CPUs that were awake of which no program heard.
+    /// Interrupts without a program run on CPUs that weren't idle.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.expected.saturating_sub(self.outcomes.iter().map(|(_, count)| count).sum())
     }
 }
 
-/// Interrupts that were due, and sleep, of each CPU since the events began.
+/// Due interrupts and idle time of each CPU since the events were opened.
 #[derive(Clone, Debug)]
 pub(crate) struct InterruptCheck {
     period_ns: u64,
@@ -45,8 +45,8 @@ struct CpuInterruptCheck {
 }
 
 impl InterruptCheck {
-    /// Asks the clocks of events that began when the CPUs had slept for as long as `since` says. `None`: the events don't
-    /// run while a CPU sleeps.
+    /// Reads the clocks of events that were opened when `since` was read. `None`: the events don't run while a CPU is
+    /// idle.
     pub(crate) fn new(clock: &CounterEvents, since: Option<&IdleTimes>) -> io::Result<Self> {
         let now = IdleTimes::read();
         let slept_ns = |cpu| since.map_or(0, |since| now.since(since, cpu));
@@ -58,7 +58,7 @@ impl InterruptCheck {
         Ok(Self { period_ns: clock.period(), cpus })
     }
 
-    /// Completes what the programs have counted on each CPU, by number and outcome.
+    /// Combines this with the counts of the programs, by CPU and outcome.
     pub(crate) fn interrupts(&self, counted: impl Fn(u32, Outcome) -> u64, cpus: &CpuList) -> Interrupts {
         let idle_inferred = self.cpus.iter().map(|cpu| cpu.idle_inferred(&counted, self.period_ns)).sum();
         let sum = |outcome| cpus.iter().map(|cpu| counted(cpu, outcome)).sum::<u64>();
@@ -72,7 +72,7 @@ impl InterruptCheck {
     }
 }
 
-/// About how much of the sleep around it the handling of an interrupt takes, at most: 5 to 10 us in a virtual machine.
+/// The longest time that handling an interrupt takes from the idle time around it: 5 to 10 us in a virtual machine.
 const HANDLING_NS: u64 = 10_000;
 
 impl CpuInterruptCheck {
@@ -83,13 +83,13 @@ impl CpuInterruptCheck {
     }
 }
 
-/// How long each CPU has slept since boot, in nanoseconds, by its number.
+/// How long each CPU has been idle since boot, in nanoseconds, by CPU.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IdleTimes(HashMap<u32, u64>);
 
 impl IdleTimes {
-    /// As /proc/stat has it, in clock ticks. Where that can't be read no sleep is known, and no interrupt is taken for idle
-    /// that was not seen to be.
+    /// Reads /proc/stat, which has it in clock ticks. If that can't be read, no idle time is known, and only interrupts
+    /// that a program counted as idle are idle.
     pub(crate) fn read() -> Self {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         fs::read_to_string("/proc/stat").map(|stat| Self::parse(&stat, tick_ns)).unwrap_or_default()
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// The interrupts of one CPU whose programs counted so many idle and complete ones.
+    /// The interrupts of one CPU, given how many idle and complete ones its programs counted.
     fn interrupts(witness: &InterruptCheck, idle: u64, complete: u64) -> Interrupts {
         let counted = |_, outcome| match outcome {
             Outcome::Idle => idle,

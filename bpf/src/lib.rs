@@ -1,8 +1,9 @@
-//! Sidewinder's kernel side: the eBPF programs, their loader, and the maps through which the receiver speaks to them.
+//! Sidewinder's kernel side: the eBPF programs, their loader, and the maps that they share with the receiver.
 //!
-//! The programs are C, under `c/`; `c/intf.h` is what both sides see. [`Profiler`] loads and attaches them,
-//! [`Arena`] holds what they look up ([`UnwindTables`] and [`ProcessMap`]), [`Rings`] and [`SideBand`] bring what they and the
-//! kernel have to say. Everything unsafe that Sidewinder does is in this crate: memory shared with the kernel.
+//! The programs are C, under `c/`; `c/intf.h` defines what both sides share. [`Profiler`] loads and attaches them,
+//! [`Arena`] holds the data that they look up ([`UnwindTables`] and [`ProcessMap`]), [`Rings`] deliver their records, and
+//! [`SideBand`] delivers process events from the kernel. All unsafe code of Sidewinder is in this crate: it accesses
+//! memory shared with the kernel.
 
 mod arch;
 mod arena;

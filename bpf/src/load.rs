@@ -1,4 +1,4 @@
-//! Loading the programs, and what is fixed from then on.
+//! Loads the programs, with settings that are fixed from then on.
 
 use std::fs;
 use std::io;
@@ -22,59 +22,59 @@ use crate::walk::WalkMode;
 /// The inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// Which tasks of our PID namespace may be looked at, and, where there is a pod, of the pod.
+/// Which tasks are in scope, within our PID namespace and, if there is a pod, within the pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TaskFilter {
-    /// All.
+    /// All tasks.
     All,
-    /// The processes that are listed, and what they fork.
+    /// The listed processes and their descendants.
     Listed,
-    /// All but those.
+    /// All except those.
     Unlisted,
 }
 
-/// A cgroup (version 2) by its place in the tree, which is what a program can compare.
+/// A cgroup (version 2) by its level and id, which a program can compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PodCgroup {
-    /// Steps below the root; at least one.
+    /// Its depth below the root; at least 1.
     pub level: u32,
-    /// As in [`ContainerId`](crate::CgroupId).
+    /// Its id, as in [`CgroupId`](crate::CgroupId).
     pub id: u64,
 }
 
-/// What can't be changed once the programs are loaded. Sizes are for all CPUs together unless they say otherwise.
+/// Settings that are fixed when the programs are loaded. Sizes are for all CPUs together unless they say otherwise.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whose interrupts become samples.
+    /// Which tasks are sampled.
     pub scope: TaskFilter,
-    /// The cgroup of our pod: what runs outside of it is never looked at.
+    /// The cgroup of our pod: tasks outside of it are never sampled.
     pub pod: Option<PodCgroup>,
-    /// Processes that are listed at once.
+    /// The maximum number of listed processes.
     pub listed_max: u32,
-    /// How stacks are walked; where not given, the best way that the kernel has.
+    /// How stacks are walked; by default the best mode that the kernel supports.
     pub walk: Option<WalkMode>,
-    /// Stacks longer than this are cut, visibly; at the latest after [`WalkMode::frames_max`].
+    /// Stacks with more frames are truncated, and marked as such. Limited by [`WalkMode::frames_max`].
     pub frame_limit: u32,
-    /// Whether samples of the kernel have kernel frames.
+    /// Whether samples in the kernel have kernel frames.
     pub kernel_frames: bool,
-    /// Whether kernel threads are sampled.
+    /// Whether to sample kernel threads.
     pub kernel_threads: bool,
-    /// Whether samples tell what threads publish of themselves besides the span that they are in.
+    /// Whether samples include the attributes that threads publish, in addition to the span.
     pub context_attributes: bool,
-    /// Whether the programs of tests are loaded, too.
+    /// Whether to load the test programs, too.
     #[cfg(feature = "test-programs")]
     pub test_programs: bool,
-    /// For tables and mappings together.
+    /// The budget for tables and mappings together.
     pub arena_bytes: u64,
-    /// Processes whose mappings are known at once.
+    /// The maximum number of processes with known mappings.
     pub processes_max: u32,
-    /// Table segments that may have a number in one run.
+    /// The maximum number of table segments with an id.
     pub segments_max: u32,
-    /// Stacks that are remembered as sent.
+    /// The number of stacks that are remembered as sent.
     pub known_stacks: u32,
-    /// The ring of one CPU: a power of two. Where a page is larger, it is that.
+    /// The size of each CPU's ring: a power of two; at least a page.
     pub ring_bytes: u32,
-    /// Of the ring of snapshots, likewise.
+    /// The size of the ring of snapshots, likewise.
     pub snapshots_bytes: u32,
 }
 
@@ -101,10 +101,10 @@ impl Default for Options {
     }
 }
 
-/// Why the programs are not running.
+/// Why the programs could not be loaded or attached.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// Without type information nothing can be relocated.
+    /// The kernel has no type information, so programs can't be relocated.
     #[error(
         "the kernel offers no type information: /sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF)"
     )]
@@ -112,37 +112,37 @@ pub enum LoadError {
     /// The kernel refused a map or a program.
     #[error("the kernel refused the programs or their maps while {doing}")]
     Refused {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// Why.
+        /// The cause.
         source: libbpf_rs::Error,
     },
-    /// A map could not be shared.
+    /// A map could not be mapped into memory.
     #[error("can't map {map} into memory")]
     Map {
-        /// Which.
+        /// The map.
         map: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The PID namespace is unknown.
     #[error("can't tell our PID namespace from /proc/self/ns/pid: is /proc mounted?")]
     Namespace(#[source] io::Error),
-    /// Events.
+    /// Events could not be opened.
     #[error(transparent)]
     Events(#[from] EventError),
 }
 
 impl LoadError {
-    /// Whether what is missing is a privilege, or a setting of the kernel that stands in its place. The verifier refuses
-    /// programs with the same error; it is taken for that where no privilege is missing.
+    /// Whether a privilege is missing, or a kernel setting denies what needs it. The verifier refuses programs with the
+    /// same error code, which counts as this only if a privilege is missing.
     #[must_use]
     pub fn is_permission_denied(&self) -> bool {
         let may_be_the_verifiers = matches!(self, Self::Refused { .. });
         self.is_denied() && !(may_be_the_verifiers && denial::is_privileged())
     }
 
-    /// What to do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn next_step(&self) -> &'static str {
         let obstacle = self.is_denied().then(denial::denial_reason).flatten();
@@ -164,14 +164,14 @@ impl LoadError {
     }
 }
 
-/// Containers that programs remember to have told of; those that were told of longest ago are told of again.
+/// How many reported containers the programs remember; the least recently used ones are reported again.
 const CONTAINERS_MAX: u32 = 1024;
 
-/// Where the skeleton keeps what it must not move.
+/// The skeleton's memory for objects that must not move.
 pub type Storage = MaybeUninit<OpenObject>;
 
-/// Loads those programs that walk so, after a last look at them. Sizes and options hold from then on. The programs are
-/// relocated to the kernel that `btf` is of, else to the one that runs.
+/// Loads the programs of a walk mode, after `look` has inspected the open object. Sizes and options are fixed from then on.
+/// The programs are relocated to the kernel of `btf`, or by default to the running kernel.
 pub(crate) fn load_object<'obj>(
     storage: &'obj mut Storage,
     options: &Options,
@@ -248,27 +248,27 @@ pub(crate) fn load_object<'obj>(
     Ok(skeleton)
 }
 
-/// 0 in the initial namespace, where the programs need not translate.
+/// 0 in the initial namespace, where the programs needn't translate ids.
 fn pid_namespace_inode() -> Result<u32, LoadError> {
     let inode = fs::metadata("/proc/self/ns/pid").map_err(LoadError::Namespace)?.ino();
     Ok(if inode == INITIAL_PID_NAMESPACE { 0 } else { inode as u32 })
 }
 
-/// Whether our PID namespace is that of the machine.
+/// Whether our PID namespace is the initial one.
 ///
 /// # Errors
-/// If it can't be told.
+/// If it is unknown.
 pub fn is_in_initial_pid_namespace() -> Result<bool, LoadError> {
     Ok(pid_namespace_inode()? == 0)
 }
 
-/// Nanoseconds of `CLOCK_BOOTTIME`, the clock of start times.
+/// Nanoseconds of `CLOCK_BOOTTIME`, the clock of process start times.
 fn boot_time_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Odd numbers that nobody can guess.
+/// Odd numbers that nobody can predict.
 fn secret_key() -> io::Result<[u64; 4]> {
     let mut bytes = [0; 32];
     io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut bytes)?;

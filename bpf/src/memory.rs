@@ -1,4 +1,4 @@
-//! Arrays that the programs read and write while we do: a BPF map, mapped into our memory.
+//! BPF array maps, mapped into our memory, which programs access concurrently.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,8 +8,8 @@ use memmap2::{MmapOptions, MmapRaw};
 
 /// The values of a `BPF_F_MMAPABLE` array map.
 ///
-/// Words that both sides use are reached as atomics only; whole blocks are written before they are published. An
-/// index or offset outside the array is a mistake of this crate and panics.
+/// Words that both sides access are available only as atomics; whole blocks are written before they are published. An
+/// index or offset outside the array is a bug in this crate and panics.
 #[derive(Debug)]
 pub(crate) struct MappedArray {
     memory: MmapRaw,
@@ -18,7 +18,7 @@ pub(crate) struct MappedArray {
 }
 
 impl MappedArray {
-    /// Maps `entries` values of `value_bytes` each. The kernel lays values out at multiples of 8 bytes.
+    /// Maps `entries` values of `value_bytes` each. The kernel places values at multiples of 8 bytes.
     pub(crate) fn new(map: BorrowedFd<'_>, value_bytes: usize, entries: usize) -> io::Result<Self> {
         let stride_bytes = value_bytes.next_multiple_of(8);
         let bytes = (stride_bytes * entries).next_multiple_of(rustix::param::page_size());
@@ -30,21 +30,21 @@ impl MappedArray {
         self.entries
     }
 
-    /// The word at `offset` in value number `index`.
+    /// The 8-byte word at `offset` in the value at `index`.
     pub(crate) fn atomic_u64(&self, index: usize, offset: usize) -> &AtomicU64 {
         let at = self.byte_offset(index, offset, 8);
         // SAFETY: `place` checked that 8 bytes are there, on a multiple of 8, and the mapping lives as long as self.
         unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().wrapping_add(at).cast()) }
     }
 
-    /// The half word at `offset` in value number `index`.
+    /// The 4-byte word at `offset` in the value at `index`.
     pub(crate) fn atomic_u32(&self, index: usize, offset: usize) -> &AtomicU32 {
         let at = self.byte_offset(index, offset, 4);
         // SAFETY: `place` checked that 4 bytes are there, on a multiple of 4, and the mapping lives as long as self.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().wrapping_add(at).cast()) }
     }
 
-    /// Copies `bytes` to `offset` in value number `index`, which no program has been told of yet.
+    /// Copies `bytes` to `offset` in the value at `index`, which must not be published to programs yet.
     pub(crate) fn write(&self, index: usize, offset: usize, bytes: &[u8]) {
         let at = self.byte_offset(index, offset, bytes.len().max(1));
         // SAFETY: `place` checked that the bytes fit into the mapping; the source is ours and can't overlap it. The
@@ -58,8 +58,8 @@ impl MappedArray {
         }
     }
 
-    /// Bytes that nobody writes to while they are borrowed: [`write`](Self::write) is called for blocks that aren't
-    /// published, and the programs only read those that are.
+    /// Bytes that nobody writes while they are borrowed: [`write`](Self::write) is only called for unpublished blocks,
+    /// and the programs only read published ones.
     pub(crate) fn bytes(&self, index: usize, offset: usize, bytes: usize) -> &[u8] {
         let at = self.byte_offset(index, offset, bytes);
         // SAFETY: `place` checked that the bytes are in the mapping, which lives as long as self; nobody writes to them.

@@ -1,8 +1,8 @@
 //! The thread that keeps privileges.
 //!
-//! Capabilities belong to threads. Once sampling is under way they are needed now and then only: for the memory of
-//! another table, for the events of a container that has just started. So one small thread keeps what these take
-//! ([`MappedFileOpener::reduce_privileges`]), does those few things when asked and nothing else, and all others can give theirs up.
+//! Capabilities belong to threads. While sampling, they are needed only occasionally: to allocate memory for another
+//! table, or to open events for a container that has just started. So one small thread keeps the capabilities for these
+//! operations ([`Opener::reduce_privileges`]) and does nothing else; all other threads can drop theirs.
 
 use std::io;
 use std::mem;
@@ -16,7 +16,7 @@ use crate::events::{CpuList, EventError, EventKind, EventTarget};
 use crate::kernel_names::KernelNamesProgram;
 use crate::load::Storage;
 
-/// What it can be asked for.
+/// A request to the thread.
 enum OpenerRequest {
     Chunk { reply: Sender<io::Result<OwnedFd>> },
     Container { pid: u32, reply: Sender<io::Result<Container>> },
@@ -26,33 +26,33 @@ enum OpenerRequest {
     ReducePrivileges { narrow: Box<dyn FnOnce() + Send>, reply: Sender<()> },
 }
 
-/// One event on each of these CPUs.
+/// Opens one event on each of these CPUs.
 struct EventRequest {
     kind: EventKind,
     cpus: CpuList,
-    /// The directory of a cgroup; `None`: every task.
+    /// The directory of a cgroup; `None`: all tasks.
     cgroup: Option<OwnedFd>,
 }
 
-/// Asks the thread, which ends with the last of these.
+/// A handle to the thread, which ends when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Opener {
     requests: Sender<OpenerRequest>,
 }
 
 impl Opener {
-    /// Starts the thread, with the privileges of this one.
+    /// Starts the thread, with the privileges of the current one.
     ///
     /// # Errors
-    /// If the system has no room for a thread.
+    /// If the thread can't be created.
     pub fn start() -> io::Result<Self> {
         let (requests, incoming) = channel();
         thread::Builder::new().name("opener".to_owned()).spawn(move || serve(&incoming))?;
         Ok(Self { requests })
     }
 
-    /// Runs this on the opener's own thread, for it to give up privileges that none of its requests takes. What it starts
-    /// later has no more than what is left.
+    /// Runs a closure on the opener's thread, to drop privileges that none of its requests needs. Threads that it starts
+    /// later have no more privileges than the remaining ones.
     ///
     /// # Errors
     /// If the thread has ended.
@@ -60,10 +60,10 @@ impl Opener {
         self.request(|reply| OpenerRequest::ReducePrivileges { narrow: Box::new(narrow), reply })
     }
 
-    /// Starts a thread with the privileges that the opener has.
+    /// Starts a thread with the privileges of the opener's thread.
     ///
     /// # Errors
-    /// If the system has no room for a thread.
+    /// If the thread can't be created.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
@@ -71,19 +71,19 @@ impl Opener {
     ) -> io::Result<Spawned<T>> {
         let (sender, result) = channel();
         let run = Box::new(move || {
-            // Nobody may be waiting for it.
+            // The receiver may have stopped waiting.
             let _ = sender.send(run());
         });
         let thread = self.request(|reply| OpenerRequest::Thread { name: name.to_owned(), run, reply })??;
         Ok(Spawned { thread, result })
     }
 
-    /// An array map of one chunk of the arena.
+    /// Creates an array map for one chunk of the arena.
     pub(crate) fn create_chunk(&self) -> io::Result<OwnedFd> {
         self.request(|reply| OpenerRequest::Chunk { reply })?
     }
 
-    /// The container of a process.
+    /// Finds the container of a process.
     ///
     /// # Errors
     /// As [`Container::from_pid`].
@@ -91,7 +91,7 @@ impl Opener {
         self.request(|reply| OpenerRequest::Container { pid, reply })?
     }
 
-    /// One event on each of `cpus`, of a container's tasks or of all.
+    /// Opens one event on each of `cpus`, for a container's tasks or for all.
     pub(crate) fn events(
         &self,
         kind: EventKind,
@@ -104,8 +104,8 @@ impl Opener {
         self.request(|reply| OpenerRequest::Events { of, reply }).map_err(EventError::Opener)?
     }
 
-    /// What the kernel calls an address of its own: `name+0xOFFSET/0xSIZE [module]`. `None` where it can't be asked: before
-    /// Linux 5.13, or without the privilege.
+    /// The kernel's name for one of its addresses: `name+0xOFFSET/0xSIZE [module]`. `None` if the kernel can't resolve
+    /// it: before Linux 5.13, or without the privileges.
     ///
     /// # Errors
     /// If the thread has ended.
@@ -121,7 +121,7 @@ impl Opener {
     }
 }
 
-/// A thread that [`Opener::spawn`] has started.
+/// A thread started by [`Opener::spawn`].
 #[derive(Debug)]
 pub struct Spawned<T> {
     thread: JoinHandle<()>,
@@ -129,13 +129,13 @@ pub struct Spawned<T> {
 }
 
 impl<T> Spawned<T> {
-    /// Whether it has ended.
+    /// Whether the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits for its end. `None`: it has panicked.
+    /// Waits for the thread to end. `None` if it panicked.
     #[must_use]
     pub fn join(self) -> Option<T> {
         self.thread.join().ok()?;
@@ -146,7 +146,7 @@ impl<T> Spawned<T> {
 fn serve(incoming: &Receiver<OpenerRequest>) {
     let mut storage = Storage::uninit();
     let mut kernel_names = KernelNamesState::Unloaded(&mut storage);
-    // Whoever has asked may not wait for the answer any more.
+    // The requester may have stopped waiting for the response.
     for request in incoming {
         match request {
             OpenerRequest::Chunk { reply } => drop(reply.send(chunk::create_chunk())),
@@ -170,7 +170,7 @@ fn serve(incoming: &Receiver<OpenerRequest>) {
     }
 }
 
-/// The program that names the kernel's functions, loaded when it is first asked.
+/// The program that resolves names of kernel functions, loaded on first use.
 enum KernelNamesState<'obj> {
     Unloaded(&'obj mut Storage),
     Loaded(Box<KernelNamesProgram<'obj>>),

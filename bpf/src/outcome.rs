@@ -10,31 +10,31 @@ struct Words {
 }
 
 impl Outcome {
-    /// The outcome of this number, unless a newer program speaks.
+    /// The outcome with this value; `None` if it is unknown, from newer programs.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Its name in metrics and OTLP, in snake case. People are shown the [`summary`](Self::summary).
+    /// Its name in metrics and OTLP, in snake case. Users see the [`summary`](Self::summary).
     #[must_use]
     pub fn label(self) -> &'static str {
         Self::WORDS[self as usize].label
     }
 
-    /// Whether a part of a stack, or all of it, is missing that a walk could have found.
+    /// Whether part or all of a stack is missing that a walk could have found.
     #[must_use]
     pub fn is_loss(self) -> bool {
         Self::WORDS[self as usize].is_loss
     }
 
-    /// What happened, in a few words, for people.
+    /// What happened, in a few words, for users.
     #[must_use]
     pub fn summary(self) -> &'static str {
         Self::WORDS[self as usize].summary
     }
 
-    /// What happened, in a sentence.
+    /// What happened, in a sentence, for users.
     #[must_use]
     pub fn meaning(self) -> &'static str {
         Self::WORDS[self as usize].meaning

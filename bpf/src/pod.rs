@@ -1,4 +1,4 @@
-//! Which cgroup is our pod's.
+//! Finds our pod's cgroup.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,11 +9,11 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use crate::load::LoadError;
 use crate::skeleton::cgroup::CgroupSkelBuilder;
 
-/// The ids of the cgroups (version 2) that this thread is in, the root first, its own last. On a node with version 1 alone
-/// that is the root.
+/// The ids of the cgroups (version 2) that this thread is in, from the root down to its own. On a node with only version
+/// 1, that is just the root.
 ///
 /// # Errors
-/// If the kernel refuses a program, or to run it on our behalf (before Linux 5.10).
+/// If the kernel refuses a program, or to run it for us (before Linux 5.10).
 pub fn own_cgroups() -> Result<Vec<u64>, LoadError> {
     let refused = |doing| move |source| LoadError::Refused { doing, source };
     let mut storage = MaybeUninit::uninit();

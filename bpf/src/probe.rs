@@ -1,4 +1,4 @@
-//! What this kernel and these privileges allow, found out by trying.
+//! Probes which features this kernel and these privileges allow, by trying them.
 
 use std::fs;
 use std::io;
@@ -11,39 +11,39 @@ use crate::fields::KernelField;
 use crate::ring::{create_ring, whole_pages};
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
 
-/// Whether something works here.
+/// Whether a feature works here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Support {
-    /// It does.
+    /// It works.
     Yes,
-    /// It doesn't, and that costs something.
+    /// It doesn't work.
     No {
-        /// What the kernel said.
+        /// The kernel's reason.
         why: String,
     },
 }
 
-/// One thing that was tried.
+/// A feature that was probed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// What, for programs: it stays.
+    /// A stable id, for programs.
     pub id: &'static str,
-    /// What, for people.
+    /// Its name, for users.
     pub name: &'static str,
-    /// Whether there is no profiling without it.
+    /// Whether profiling is impossible without it.
     pub required: bool,
     /// Whether it works.
     pub support: Support,
-    /// What its absence costs.
+    /// What is lost without it.
     pub cost: &'static str,
     /// How to get it.
     pub remedy: &'static str,
 }
 
-/// What it takes to open events of all tasks.
+/// What is required to open events of all tasks.
 const EVENTS_REMEDY: &str = "run as root or with CAP_PERFMON";
 
-/// Tries everything that the profiler may use. Nothing stays behind.
+/// Probes everything that the profiler may use. Everything is released again.
 #[must_use]
 pub fn probe() -> Vec<Probe> {
     let obstacle = denial::denial_reason();
@@ -51,7 +51,7 @@ pub fn probe() -> Vec<Probe> {
     let clock = open_on_every_cpu(CLOCK);
     let helper = |id| match &programs {
         Ok(()) => program_has_helper(id),
-        // The kernel is asked by loading one.
+        // Loading a program is the way to ask the kernel.
         Err(_) => Support::No { why: "can't be told, for no program can be loaded".to_owned() },
     };
     let of_container = match &clock {
@@ -140,7 +140,7 @@ pub fn probe() -> Vec<Probe> {
     probes
 }
 
-/// Of each field that not every kernel has, in the type information of `btf`, else of the kernel that runs.
+/// Probes for fields that not all kernels have, in the type information of `btf`, or by default of the running kernel.
 pub(crate) fn probe_fields(btf: Option<&Path>) -> Vec<Probe> {
     let missing = KernelField::missing(btf).map_err(|error| match std::error::Error::source(&error) {
         Some(why) => format!("can't be told: {error}: {why}"),
@@ -207,8 +207,8 @@ fn open(kind: EventKind, target: &EventTarget<'_>) -> Result<(), String> {
     })
 }
 
-/// Addresses are shown as zeros to those who may not see them. Some symbols are really at zero: those of variables that
-/// each CPU has, which some kernels list first.
+/// Without permission, all addresses are shown as zeros. Some symbols really are at zero: those of per-CPU variables,
+/// which some kernels list first.
 fn kernel_symbols() -> Support {
     let any_shown = fs::File::open("/proc/kallsyms").and_then(|file| {
         for line in io::BufRead::lines(io::BufReader::new(file)) {

@@ -12,51 +12,51 @@ use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_tls_variable};
 use crate::memory::MappedArray;
 use crate::tables::SegmentId;
 
-/// One executable mapping, or the part of one that a segment covers.
+/// An executable mapping, or the part of one that a segment covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MappedRange {
-    /// Where it starts; a multiple of the page size.
+    /// Its start address; a multiple of the page size.
     pub start: Avma,
     /// Its length; a multiple of the page size.
     pub bytes: u64,
-    /// The file that backs it, by number; 0: none does.
+    /// The id of the file that backs it; 0: none.
     pub file: u32,
-    /// What part of the file is mapped at `start`.
+    /// The file offset that is mapped at `start`.
     pub file_offset: FileOffset,
-    /// Where its unwind table is, if it is to have one.
+    /// The segment with its unwind table, if it has one.
     pub segment: Option<SegmentId>,
 }
 
-/// Where the threads of a process keep a thread-local variable: each its own copy.
+/// How to find each thread's copy of a thread-local variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TlsVariable {
-    /// In the block that each thread is given with its control block.
+    /// In the static TLS block, which each thread gets with its control block.
     Static {
-        /// From the thread pointer.
+        /// Offset from the thread pointer.
         offset: i32,
-        /// What it points to, unless it is null.
+        /// What the variable points to, unless it is null.
         to: Pointee,
     },
-    /// In a block that a thread is given when it first needs it.
+    /// In a dynamic TLS block, which a thread gets on first use.
     Dynamic {
-        /// The number of the module in the thread's vector of blocks, from 1.
+        /// The module's index in the thread's dynamic thread vector, from 1.
         module: u16,
-        /// From the start of the block.
+        /// Offset from the start of the block.
         offset: i32,
-        /// Whose vectors they are.
+        /// The format of the vector.
         vector: TlsVector,
-        /// What it points to, unless it is null.
+        /// What the variable points to, unless it is null.
         to: Pointee,
     },
-    /// None of its own: what leads to the pprof labels of the goroutine that a thread runs.
+    /// Not a variable, but the path to the pprof labels of the goroutine that a thread runs.
     Goroutine {
-        /// Of the thread's `g`, from the thread pointer.
+        /// Offset of the thread's `g` from the thread pointer.
         g: i32,
-        /// Of `curg` in an `m`: a multiple of 8 below 2048.
+        /// Offset of `curg` in an `m`: a multiple of 8 below 2048.
         curg: u16,
-        /// Of `labels` in a `g`, likewise.
+        /// Offset of `labels` in a `g`, likewise.
         labels: u16,
-        /// Whether labels are a slice, as they are since Go 1.24, or a map.
+        /// Whether labels are a slice, as since Go 1.24, or a map.
         is_slice: bool,
     },
 }
@@ -64,13 +64,13 @@ pub enum TlsVariable {
 /// What a thread's variable points to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pointee {
-    /// The record of the thread (OTEP 4947).
+    /// The context record of the thread (OTEP 4947).
     Record,
     /// A set of labels (custom-labels, ABI 1).
     LabelSet,
 }
 
-/// The form of the vectors that lead to the blocks of thread-local variables.
+/// The format of dynamic thread vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TlsVector {
     /// glibc's.
@@ -80,9 +80,9 @@ pub enum TlsVector {
 }
 
 impl TlsVariable {
-    /// Variables of one process that are looked at.
+    /// The maximum number of variables per process.
     pub const MAX: usize = intf::SW_TLS_VARIABLES_MAX as usize;
-    /// The highest number of a module that is followed.
+    /// The highest supported module index.
     pub const MODULE_MAX: u16 = intf::SW_TLS_MODULE_MAX as u16;
 
     fn encode(self) -> sw_tls_variable {
@@ -108,32 +108,32 @@ impl TlsVariable {
     }
 }
 
-/// Why a process could not be made known to walks.
+/// Why a process could not be published.
 #[derive(Debug, Error)]
 pub enum ProcessesError {
-    /// No place is free near its hash.
+    /// There is no free entry near its hash.
     #[error("no room for process {pid} in a table of {places} places")]
     Full {
         /// The process.
         pid: u32,
-        /// Places in all.
+        /// The length of the table.
         places: usize,
     },
-    /// No room for its mappings.
+    /// There is no room for its mappings.
     #[error("no room for the mappings of process {pid}")]
     Mappings {
         /// The process.
         pid: u32,
-        /// Why.
+        /// The cause.
         source: ArenaError,
     },
 }
 
-/// See the [module](self).
+/// The table of processes and their mappings that walks look up; part of the [`Profiler`](crate::Profiler).
 #[derive(Debug)]
 pub struct ProcessMap {
     slots: MappedArray,
-    /// By place.
+    /// By index in the table.
     blocks: Vec<Option<ArenaBlock>>,
     count: usize,
 }
@@ -144,18 +144,18 @@ impl ProcessMap {
         Self { slots: places, blocks, count: 0 }
     }
 
-    /// Processes that are known.
+    /// The number of known processes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Makes walks of a process use these ranges, which are sorted, don't overlap, and are all that it had at
-    /// `known_ns`, and has samples of its threads tell what these variables point to ([`TlsVariable::MAX`] of them). A later
-    /// process of the same number does not use them: it started after that.
+    /// Publishes the mappings of a process: `ranges` are sorted, don't overlap, and are all that it had at `known_ns`.
+    /// Samples of its threads include what `variables` point to (at most [`TlsVariable::MAX`]). A later process with the
+    /// same id does not use them, since it started later.
     ///
     /// # Errors
-    /// If the table of processes or the arena is full; walks then find what they found before.
+    /// If the table of processes or the arena is full; walks then keep using the previous mappings.
     pub fn publish(
         &mut self,
         arena: &mut Arena,
@@ -187,20 +187,20 @@ impl ProcessMap {
         Ok(())
     }
 
-    /// Says that the ranges published for a process are still all that it has at `known_ns`.
+    /// Records that the published ranges of a process are still complete at `known_ns`.
     pub fn confirm(&self, pid: u32, known_ns: u64) {
         if let Some(place) = self.find(pid) {
             self.word(place, offset_of!(sw_process, known_ns)).fetch_max(known_ns, Ordering::Release);
         }
     }
 
-    /// Up to when the ranges of a process are known to be all that it had.
+    /// The time up to which the published ranges of a process are known to be complete.
     #[must_use]
     pub fn known_ns(&self, pid: u32) -> Option<u64> {
         self.find(pid).map(|place| self.word(place, offset_of!(sw_process, known_ns)).load(Ordering::Relaxed))
     }
 
-    /// Whether a process ran exec after its ranges were known.
+    /// Whether a process ran exec after its ranges were read.
     #[must_use]
     pub fn is_outdated(&self, pid: u32) -> bool {
         self.find(pid).is_some_and(|place| {
@@ -209,7 +209,7 @@ impl ProcessMap {
         })
     }
 
-    /// Forgets a process.
+    /// Removes a process.
     pub fn remove(&mut self, arena: &mut Arena, pid: u32) {
         let Some(place) = self.find(pid) else { return };
         self.slots.atomic_u32(place, offset_of!(sw_process, pid)).store(0, Ordering::SeqCst);
@@ -228,7 +228,7 @@ impl ProcessMap {
         self.probe(pid).find(|place| self.pid(*place) == 0)
     }
 
-    /// The places where a process may be, in the order in which `c/table.bpf.h` looks.
+    /// The indices at which a process can be, in the order in which `c/table.bpf.h` probes them.
     fn probe(&self, pid: u32) -> impl Iterator<Item = usize> {
         let places = self.slots.entries();
         let first = pid.wrapping_mul(intf::SW_HASH_MULTIPLIER) >> intf::SW_PROCESS_PLACE_SHIFT;

@@ -1,4 +1,4 @@
-//! The loaded programs: attaching them, and asking them.
+//! Loads and attaches the programs, and reads their counters. One thread owns all of it.
 
 use std::cell::Cell;
 use std::io;
@@ -32,42 +32,42 @@ use crate::tables::UnwindTables;
 use crate::walk::WalkMode;
 use crate::watch::{EventScope, EventWatch};
 
-/// The loaded programs.
+/// The loaded and attached programs, with their maps, rings and events.
 pub struct Profiler<'obj> {
     pub(crate) skeleton: SampleSkel<'obj>,
     walk: WalkMode,
     watch: EventWatch,
     _hooks: Vec<Link>,
     rings: Rings,
-    /// Readable when anything has happened.
+    /// Readable when a ring of samples or of the side band needs draining.
     wakeups: rustix::fd::OwnedFd,
     /// Readable when a ring of samples is filling up.
     pressure: rustix::fd::OwnedFd,
-    /// What each CPU was told and counted.
+    /// Settings and counters of each CPU.
     cpus: Rc<MappedArray>,
-    /// What was counted by walks.
+    /// Counters of the slots.
     slots: Rc<MappedArray>,
     settings: Rc<CpuSettings>,
-    /// What the list of processes lacks.
+    /// Whether processes are missing from the list.
     gaps: MappedArray,
-    /// Processes that could not be listed for want of room, by us.
+    /// How many processes we could not list because the list was full.
     refused: Cell<u64>,
-    /// What walks look up.
+    /// The memory of tables and mappings that walks look up.
     pub arena: Arena,
     /// Unwind tables.
     pub tables: UnwindTables,
-    /// Mappings.
+    /// Mappings of processes.
     pub processes: ProcessMap,
 }
 
-/// What became of the readings of threads' contexts.
+/// How reads of threads' contexts ended.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ContextCounts {
-    /// Of threads that said which span they were in.
+    /// The thread published a span or labels.
     pub read: u64,
-    /// Of threads that were just saying it.
+    /// The thread was updating its record.
     pub changing: u64,
-    /// Of threads whose variable or record could not be read.
+    /// The thread's variable or record could not be read.
     pub unreadable: u64,
 }
 
@@ -84,7 +84,7 @@ impl<'obj> Profiler<'obj> {
     /// Loads the programs. Nothing is sampled yet.
     ///
     /// # Errors
-    /// If the kernel lacks, or refuses, what can't be done without.
+    /// If the kernel doesn't have, or refuses, something that is required.
     pub fn load(storage: &'obj mut Storage, options: &Options, opener: Opener) -> Result<Self, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let cpus = CpuList::online()?;
@@ -134,10 +134,11 @@ impl<'obj> Profiler<'obj> {
         })
     }
 
-    /// Opens the side band of these tasks. Done before the first scan of /proc, so that no change falls between.
+    /// Opens the side band of these tasks. Call it before the first scan of /proc, so that no change is missed in
+    /// between.
     ///
     /// # Errors
-    /// If the kernel refuses; the receiver can go on without, and is then late to know of new mappings.
+    /// If the kernel refuses; the receiver can continue without it, but learns late of new mappings.
     pub fn open_side_band(&mut self, audience: EventScope) -> Result<(), EventError> {
         self.settings.report_new_processes(matches!(audience, EventScope::Containers(_)));
         let side_band = self.watch.open_side_band(audience)?;
@@ -147,13 +148,13 @@ impl<'obj> Profiler<'obj> {
         Ok(())
     }
 
-    /// Whose events are open.
+    /// The tasks whose events are open.
     #[must_use]
     pub fn event_scope(&self) -> &EventScope {
         self.watch.scope()
     }
 
-    /// Starts to sample them.
+    /// Starts to sample these tasks.
     ///
     /// # Errors
     /// If the kernel refuses the events.
@@ -161,27 +162,27 @@ impl<'obj> Profiler<'obj> {
         self.watch.start(&programs::sampling(&self.skeleton.progs), samples_per_second)
     }
 
-    /// Opens the events of one more container, where those of containers are open and its aren't. Whether that is so.
+    /// Opens events for one more container, if events are per container and it has none yet. Returns whether it did.
     ///
     /// # Errors
-    /// If the kernel refuses them: then only the events of every task are left.
+    /// If the kernel refuses them: then only events of every task are possible.
     pub fn add_container(&mut self, container: Container) -> Result<bool, EventError> {
         self.watch.add(&programs::sampling(&self.skeleton.progs), container)
     }
 
-    /// Tells the programs that a container of which they told is known.
+    /// Marks a reported container as known, so that the programs don't report it again.
     pub fn acknowledge(&self, newcomer: &Newcomer) {
         let (key, value) = (newcomer.container.to_ne_bytes(), 1u32.to_ne_bytes());
-        // Where it is refused they tell once more.
+        // If the update fails, they report it once more.
         let _ = self.skeleton.maps.containers.update(&key, &value, MapFlags::ANY);
     }
 
-    /// Closes the events of containers in which no process is left.
+    /// Closes the events of containers without processes.
     pub fn close_empty_containers(&mut self) {
         self.watch.close_empty();
     }
 
-    /// Has the events of every task take the place of those of containers.
+    /// Replaces the events of containers by events of every task.
     ///
     /// # Errors
     /// If the kernel refuses them.
@@ -190,20 +191,19 @@ impl<'obj> Profiler<'obj> {
         self.open_side_band(EventScope::EveryTask)
     }
 
-    /// Ends sampling. What the rings hold can still be drained.
+    /// Ends sampling. The rings can still be drained.
     pub fn stop(&mut self) {
         self.watch.stop();
     }
 
-    /// Lists a process, with all that it forks from now on.
+    /// Lists a process, with the children that it forks from now on.
     ///
-    /// `start_ns` is when it started, by `CLOCK_BOOTTIME`, at the precision of /proc: a later process of the same
-    /// number is not listed.
+    /// `start_ns` is its start time by `CLOCK_BOOTTIME`, at the precision of /proc: a later process with the same id is
+    /// not listed.
     ///
-    /// # Errors
-    /// If there is no room. Where listed processes are the ones out of scope ([`ScopeMode::Unlisted`](crate::TaskFilter)), no
-    /// process that started after the programs were loaded is sampled from then on, and no process at all if the one at hand
-    /// started before that.
+    /// # Errors If the list is full. If listed processes are the ones out of scope
+    /// ([`TaskFilter::Unlisted`](crate::TaskFilter::Unlisted)), then no process that started after the programs were loaded
+    /// is sampled from then on, and if this process started before that, no process at all.
     pub fn list(&self, pid: u32, start_ns: u64) -> Result<(), LoadError> {
         let listed = &self.skeleton.maps.listed;
         listed.update(&pid.to_ne_bytes(), &start_ns.to_ne_bytes(), MapFlags::ANY).map_err(|source| {
@@ -218,9 +218,9 @@ impl<'obj> Profiler<'obj> {
         })
     }
 
-    /// Takes a process off the list; those that it has forked stay.
+    /// Removes a process from the list; its children stay.
     pub fn unlist(&self, pid: u32) {
-        // It may have ended.
+        // It may have exited.
         let _ = self.skeleton.maps.listed.delete(&pid.to_ne_bytes());
         self.settings.forget_listed();
     }
@@ -237,14 +237,13 @@ impl<'obj> Profiler<'obj> {
         matches!(self.skeleton.maps.listed.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
     }
 
-    /// Sleeps until something happens to a process or a ring is filling up, at the longest for `timeout`. Whether one
-    /// of both is so.
+    /// Sleeps until the side band or a ring of samples needs draining, at most for `timeout`. Returns whether one does.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> bool {
         wait(&self.wakeups, timeout)
     }
 
-    /// Sleeps until a ring is filling up, at the longest for `timeout`. Whether one is.
+    /// Sleeps until a ring of samples is filling up, at most for `timeout`. Returns whether one is.
     #[must_use]
     pub fn wait_for_pressure(&self, timeout: Duration) -> bool {
         wait(&self.pressure, timeout)
@@ -266,15 +265,15 @@ impl<'obj> Profiler<'obj> {
         self.watch.side_band()
     }
 
-    /// Starts a new epoch: each stack is sent once more. Returns its number.
+    /// Starts a new epoch, in which each stack is sent again. Returns its id.
     pub fn next_epoch(&self) -> u32 {
         self.settings.next_epoch()
     }
 
-    /// How the interrupts since the start ended.
+    /// Interrupts since the start, by outcome.
     #[must_use]
     pub fn interrupts(&self) -> Interrupts {
-        // The clocks first: what is heard of later is no more than was due.
+        // The clocks first, so that the programs don't count more interrupts than were due.
         let Some(witness) = self.watch.interrupt_check() else { return Interrupts::default() };
         let counted = |cpu: u32, outcome: Outcome| {
             let (cpu, offset) = (cpu as usize, outcome as usize * size_of::<u64>());
@@ -285,7 +284,7 @@ impl<'obj> Profiler<'obj> {
         witness.interrupts(counted, self.watch.cpus())
     }
 
-    /// Time in all of our programs since they were loaded; `None` where the kernel measures none
+    /// Time in all of our programs since they were loaded; `None` if the kernel doesn't measure it
     /// ([`measure_run_time`](crate::measure_run_time)).
     #[must_use]
     pub fn run_time(&self) -> Option<Duration> {
@@ -295,7 +294,7 @@ impl<'obj> Profiler<'obj> {
         ours.filter_map(|(_, program)| run_time(program.as_fd())).reduce(|sum, time| sum + time)
     }
 
-    /// Frames found by rows, by proven frame pointers and by unproven ones, since the start.
+    /// Frames found by rows, by proven frame pointers and by guessing, since the start.
     #[must_use]
     pub fn frames_by_mode(&self) -> [u64; 3] {
         [
@@ -305,9 +304,8 @@ impl<'obj> Profiler<'obj> {
         ]
     }
 
-    /// Stacks by their number of frames, since the start: the first number is of those of one frame, each further one of
-    /// those of twice as many as before, up to just below the next. A walk takes one round of its loop a frame, or one
-    /// tail call for each 32.
+    /// Stacks by their depth, since the start: the element at index `i` counts stacks of 2^i to 2^(i+1)-1 frames. A walk
+    /// takes one iteration of its loop per frame, or one tail call per 32 frames.
     #[must_use]
     pub fn depths(&self) -> [u64; intf::SW_DEPTHS as usize] {
         std::array::from_fn(|class| {
@@ -315,7 +313,7 @@ impl<'obj> Profiler<'obj> {
         })
     }
 
-    /// Samples whose stack was known, and stacks that were sent, since the start.
+    /// Samples whose stack was already known, and stacks that were sent, since the start.
     #[must_use]
     pub fn stacks_deduplicated_and_sent(&self) -> (u64, u64) {
         (
@@ -324,31 +322,32 @@ impl<'obj> Profiler<'obj> {
         )
     }
 
-    /// Processes for which the list had no room: when they were forked by a listed one, or when they were to be listed.
+    /// Processes that did not fit into the list: children of listed processes, and processes that the receiver tried to
+    /// list.
     #[must_use]
     pub fn scope_full(&self) -> u64 {
         self.sum_over_cpus(offset_of!(sw_cpu, scope_full)) + self.refused.get()
     }
 
-    /// Walks that were begun while another one was under way on the same CPU.
+    /// Walks that started during another walk on the same CPU.
     #[must_use]
     pub fn nested_walks(&self) -> u64 {
         self.sum_over_slots(offset_of!(sw_slot_head, nested))
     }
 
-    /// Walks that came too early, and could not leave what it takes to walk again.
+    /// Walks that ended too early, and whose stack could not be sent for a later walk.
     #[must_use]
     pub fn snapshots_refused(&self) -> u64 {
         self.sum_over_slots(offset_of!(sw_slot_head, snapshots_refused))
     }
 
-    /// Records of a kind that this receiver doesn't know.
+    /// Records of unknown kinds.
     #[must_use]
     pub fn unknown_records(&self) -> u64 {
         self.rings.unknown_records()
     }
 
-    /// What became of the readings of threads' contexts.
+    /// How reads of threads' contexts ended.
     #[must_use]
     pub fn contexts(&self) -> ContextCounts {
         ContextCounts {
@@ -358,7 +357,7 @@ impl<'obj> Profiler<'obj> {
         }
     }
 
-    /// Bytes of kernel memory that the maps take, rings and arena included.
+    /// Bytes of kernel memory that the maps use, including rings and arena.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let maps = &self.skeleton.maps;
@@ -398,7 +397,7 @@ fn sum(array: &MappedArray, entries: Range<usize>, offset: usize) -> u64 {
     entries.map(|entry| array.atomic_u64(entry, offset).load(Ordering::Relaxed)).sum()
 }
 
-/// Whether anything is readable before `timeout` is over.
+/// Whether a descriptor becomes readable within `timeout`.
 fn wait(epoll: &rustix::fd::OwnedFd, timeout: Duration) -> bool {
     let timeout = rustix::event::Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -406,7 +405,7 @@ fn wait(epoll: &rustix::fd::OwnedFd, timeout: Duration) -> bool {
     };
     let mut events =
         [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 1];
-    // An interrupted sleep is a short one.
+    // An interrupted sleep counts as a timeout.
     epoll::wait(epoll, &mut events[..], Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
@@ -424,11 +423,11 @@ fn add_to_epoll(epoll: &rustix::fd::OwnedFd, fd: impl AsFd) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Whoever adds a counter gives it an accessor here, and a row in the receiver's table of counters.
+    /// A new counter needs an accessor here, and a row in the receiver's table of counters.
     #[test]
     fn every_counter_of_the_programs_has_an_accessor() {
         let sw_slot_head {
-            // No counters: who holds it.
+            // Not counters: the claims of the slot.
             claims: _,
             sequence: _,
             stacks_known: _,            // stacks_known_and_sent
@@ -445,7 +444,7 @@ mod tests {
             contexts_unreadable: _,     // contexts
         } = sw_slot_head::default();
         let sw_cpu {
-            // No counters: what it is told, and what it remembers.
+            // Not counters: settings and cached values.
             epoch: _,
             clock: _,
             listed_start_ns: _,

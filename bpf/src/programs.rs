@@ -1,5 +1,5 @@
-//! The programs of `c/sample.bpf.c`: what has each loaded, when it runs, and which map it is called from. A new one gets
-//! its row here.
+//! The programs of `c/sample.bpf.c`: when each is loaded, when it runs, and which map it is called through. A new program
+//! needs a row here.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -9,15 +9,15 @@ use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleProgs, SampleProgs, SampleSkel};
 use crate::walk::WalkMode;
 
-/// What decides which programs are loaded.
+/// The conditions that select which programs are loaded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramSelection {
     pub(crate) walk: WalkMode,
-    /// Whether some processes are listed.
+    /// Whether processes are listed.
     pub(crate) uses_process_list: bool,
-    /// Whether those have other numbers in our PID namespace, so that a thread's must be kept until its end.
+    /// Whether listed processes have other ids in our PID namespace, which must then be kept until they are freed.
     pub(crate) keeps_namespaced_tids: bool,
-    /// Whether the programs of tests are asked for.
+    /// Whether to load the test programs.
     #[cfg(feature = "test-programs")]
     pub(crate) test_programs: bool,
 }
@@ -25,13 +25,13 @@ pub(crate) struct ProgramSelection {
 /// When a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProgramTrigger {
-    /// At overflows of the counter that samples of this kind are taken by, of events that it is attached to.
+    /// At overflows of the counter for samples of this kind, for each event that it is attached to.
     AtOverflows(SampleKind),
-    /// Where it is called by one that walks by calls.
+    /// When a program that walks by tail calls calls it.
     WhenCalled,
     /// At a tracepoint: at every fork, exec or exit of the node.
     AtTracepoint,
-    /// Where a test has it run.
+    /// When a test runs it.
     #[cfg(feature = "test-programs")]
     InTests,
 }
@@ -41,7 +41,7 @@ macro_rules! programs {
         $(#[$attribute:meta])*
         $name:ident $(in $calls:ident)?, $runs:ident $(($kind:ident))?, |$selection:pat_param| $is_loaded:expr;
     )*) => {
-        /// Has those programs loaded that are selected, and no others.
+        /// Sets exactly the selected programs to be loaded.
         pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: ProgramSelection) {
             $(
                 $(#[$attribute])*
@@ -52,7 +52,7 @@ macro_rules! programs {
             )*
         }
 
-        /// When each of the programs runs.
+        /// The trigger of each program.
         #[cfg(test)]
         const RUNS: &[ProgramTrigger] = &[$($(#[$attribute])* ProgramTrigger::$runs $((SampleKind::$kind))?,)*];
 
@@ -65,7 +65,7 @@ macro_rules! programs {
             all.into_iter().filter(|(_, program)| is_loaded(program))
         }
 
-        /// Puts the programs that are entered by tail calls into their maps.
+        /// Stores the programs that are entered by tail calls in their maps.
         pub(crate) fn populate_tail_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
             $(
                 $(#[$attribute])*
@@ -97,10 +97,10 @@ programs! {
     walk_probe_by_calls in probe_walks, InTests, |it| it.test_programs && it.walk == WalkMode::TailCalls;
 }
 
-/// A program that is loaded and runs at overflows, and the kind of the samples that it takes.
+/// A loaded program that runs at overflows, with the kind of its samples.
 pub(crate) type SamplingProgram<'skeleton> = (SampleKind, &'skeleton ProgramMut<'skeleton>);
 
-/// All programs that are loaded and run at overflows: one of each kind.
+/// All loaded programs that run at overflows: one for each kind.
 pub(crate) fn sampling<'skeleton>(programs: &'skeleton SampleProgs<'_>) -> Vec<SamplingProgram<'skeleton>> {
     let at_overflows = |(runs, program)| match runs {
         ProgramTrigger::AtOverflows(kind) => Some((kind, program)),
@@ -109,12 +109,12 @@ pub(crate) fn sampling<'skeleton>(programs: &'skeleton SampleProgs<'_>) -> Vec<S
     loaded(programs).filter_map(at_overflows).collect()
 }
 
-/// A program that is not loaded has no descriptor.
+/// A program that isn't loaded has no descriptor.
 fn is_loaded(program: &ProgramMut<'_>) -> bool {
     program.as_fd().as_raw_fd() >= 0
 }
 
-/// Has tail calls through this map enter the program, if it is loaded.
+/// Makes tail calls through this map enter the program, if it is loaded.
 fn connect(calls: &dyn MapCore, program: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
     if !is_loaded(program) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the programs send: samples, and the stacks that they name.
+//! Reads the records that the programs send: samples, and the stacks that they refer to.
 
 use std::cell::RefCell;
 use std::ffi::c_char;
@@ -16,7 +16,7 @@ use crate::intf::{
 use crate::outcome::Outcome;
 use crate::sample_kind::SampleKind;
 
-/// 128 bits that name a stack: its frames and how it ends.
+/// The 128-bit hash of a stack: its frames and its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackHash(pub u64, pub u64);
 
@@ -33,22 +33,22 @@ pub struct RawFrame {
     address: u64,
 }
 
-/// Where a frame's address belongs.
+/// The address space of a frame's address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RawFrameKind {
-    /// An offset in the file of this number.
+    /// An offset in the file with this id.
     Native {
         /// As in [`Range::file`](crate::MappedRange::file).
         file: u32,
     },
-    /// An address of the kernel.
+    /// An address in the kernel.
     Kernel,
-    /// An address of the process, backed by no file.
+    /// An address in the process, not backed by a file.
     Anonymous,
 }
 
 impl RawFrame {
-    /// A frame as the programs would have sent it.
+    /// Creates a frame as the programs would send it.
     #[must_use]
     pub fn new(kind: RawFrameKind, address: u64, is_return_address: bool, is_unproven: bool) -> Self {
         let (number, id) = match kind {
@@ -65,7 +65,7 @@ impl RawFrame {
         Self { head, address }
     }
 
-    /// What the frame is; `None` for kinds that this receiver doesn't know.
+    /// The kind of the frame; `None` if it is unknown.
     #[must_use]
     pub fn kind(self) -> Option<RawFrameKind> {
         match (self.head & 0xff) as u32 {
@@ -78,19 +78,19 @@ impl RawFrame {
         }
     }
 
-    /// The address, in the space that [`kind`](Self::kind) tells.
+    /// The address, in the space given by [`kind`](Self::kind).
     #[must_use]
     pub fn address(self) -> u64 {
         self.address
     }
 
-    /// Whether the address is where a call returns to, rather than the next instruction.
+    /// Whether the address is a return address, rather than that of the next instruction.
     #[must_use]
     pub fn is_return_address(self) -> bool {
         self.has(intf::SW_FRAME_RETURN_ADDRESS)
     }
 
-    /// Whether a frame pointer led here that nothing but its looks vouched for.
+    /// Whether the frame was found by guessing: only sanity checks support it.
     #[must_use]
     pub fn is_unproven(self) -> bool {
         self.has(intf::SW_FRAME_UNPROVEN)
@@ -118,35 +118,36 @@ impl std::fmt::Debug for RawFrame {
 pub struct SampleRecord {
     /// Why it was taken.
     pub kind: SampleKind,
-    /// What it counts for, as its kind has it: 1 for an interrupt.
+    /// Its value, in the unit of its kind: 1 for an interrupt.
     pub value: u64,
-    /// `CLOCK_MONOTONIC`.
+    /// When it was taken (`CLOCK_MONOTONIC`).
     pub time_ns: u64,
-    /// Its stack, which is sent once in each epoch.
+    /// The hash of its stack, which is sent once per epoch.
     pub stack: StackHash,
-    /// The epoch in which that was.
+    /// The epoch of the sample.
     pub epoch: u32,
     /// Thread group, in our PID namespace.
     pub pid: u32,
     /// Thread, in our PID namespace.
     pub tid: u32,
-    /// Where it ran.
+    /// The CPU.
     pub cpu: u32,
     /// How the walk of its stack ended.
     pub outcome: Outcome,
-    /// Whether the kernel was interrupted, on the thread's behalf.
+    /// Whether the CPU was in kernel mode, on the thread's behalf.
     pub in_kernel: bool,
-    /// Whether a [`StackSnapshot`] of the same thread and time was sent before.
+    /// Whether a [`StackSnapshot`] with the same thread and time was sent before.
     pub has_snapshot: bool,
     /// The thread's name: bytes up to the first NUL.
     pub comm: [u8; intf::SW_COMM_BYTES as usize],
-    /// The span that the thread says it is in.
+    /// The span that the thread publishes.
     pub context: Option<Box<ThreadContext>>,
-    /// The labels of the thread, or of the goroutine that it ran.
+    /// The labels of the thread, or of the goroutine that it was running.
     pub labels: Option<Box<LabelSet>>,
 }
 
-/// The labels of a goroutine (pprof) or of a thread (custom-labels): up to six, of keys of up to 30 and values of up to 64 bytes.
+/// The labels of a goroutine (pprof) or of a thread (custom-labels): up to six, with keys of up to 30 bytes and values of
+/// up to 64 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LabelSet(Vec<Label>);
 
@@ -154,13 +155,13 @@ pub struct LabelSet(Vec<Label>);
 type Label = (Box<[u8]>, Box<[u8]>);
 
 impl LabelSet {
-    /// Labels as the programs would have sent them.
+    /// Creates labels as the programs would send them.
     #[must_use]
     pub fn new<'text>(labels: impl IntoIterator<Item = (&'text [u8], &'text [u8])>) -> Self {
         Self(labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
     }
 
-    /// Keys and values. Of a key that is there twice the first counts.
+    /// Keys and values. If a key occurs twice, the first counts.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
@@ -178,26 +179,25 @@ impl LabelSet {
     }
 }
 
-/// What a thread publishes of the span that it is in (OTEP 4947).
+/// The context that a thread publishes of its span (OTEP 4947).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ThreadContext {
-    /// Not all zero.
+    /// Never all zero.
     pub trace_id: [u8; 16],
-    /// Not all zero.
+    /// Never all zero.
     pub span_id: [u8; 8],
-    /// As the thread wrote them; empty where they aren't read.
+    /// The attributes as the thread wrote them; empty if they aren't read.
     attributes: Box<[u8]>,
 }
 
 impl ThreadContext {
-    /// A context with attributes as records have them: number of the key, length of the text, text.
+    /// Creates a context with attributes as in records: key index, length of the text, text.
     #[must_use]
     pub fn new(trace_id: [u8; 16], span_id: [u8; 8], attributes: &[u8]) -> Self {
         Self { trace_id, span_id, attributes: attributes.into() }
     }
 
-    /// The numbers of keys, and their texts, up to the first attribute that is cut. Of one that is there twice the last
-    /// counts.
+    /// Key indices and texts, up to the first truncated attribute. If a key occurs twice, the last counts.
     pub fn attributes(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut rest = &*self.attributes;
         std::iter::from_fn(move || {
@@ -208,10 +208,10 @@ impl ThreadContext {
         })
     }
 
-    /// What follows a sample; `None` where it ends early, or names no span.
+    /// Parses the bytes after a sample; `None` if they are too short, or there is no span.
     fn parse(bytes: &[u8]) -> Option<Box<Self>> {
         let (head, attributes) = bytes.split_at_checked(intf::SW_CONTEXT_HEAD_BYTES as usize)?;
-        // The record is cut behind its last attribute.
+        // The record is truncated after its last attribute.
         let mut whole = [0; size_of::<sw_context>()];
         whole[..head.len()].copy_from_slice(head);
         let sw_context { trace_id, span_id, attributes_bytes, .. } = zerocopy::transmute!(whole);
@@ -221,39 +221,39 @@ impl ThreadContext {
     }
 }
 
-/// What a stack consists of.
+/// The content of a stack.
 #[derive(Clone, Debug)]
 pub enum StackEntries {
     /// Frames, leaf first.
     Frames(Box<[RawFrame]>),
-    /// Stacks of frames that follow upon each other, leaf end first: a stack too long for one record.
+    /// Consecutive chunks of frames, leaf end first: a stack too long for one record.
     Chain(Box<[StackHash]>),
 }
 
-/// A stack, or a part of a longer one.
+/// A stack, or a chunk of a longer one.
 #[derive(Clone, Debug)]
 pub struct StackBody {
-    /// Its name.
+    /// Its hash.
     pub hash: StackHash,
     /// The epoch in which it was sent.
     pub epoch: u32,
-    /// What it consists of.
+    /// Its content.
     pub entries: StackEntries,
 }
 
-/// The general registers by their DWARF numbers, and behind them the pc.
+/// The general registers by DWARF number, followed by the pc.
 pub type RegisterFile = [u64; intf::SW_REGISTERS as usize];
 
-/// The user's registers and the top of its stack, where a walk came too early for the mappings or tables that it needs.
+/// User registers and the top of the stack, for a walk that was missing mappings or tables.
 #[derive(Clone, Debug)]
 pub struct StackSnapshot {
-    /// Thread of the sample.
+    /// The thread of the sample.
     pub tid: u32,
-    /// Time of the sample.
+    /// The time of the sample.
     pub time_ns: u64,
-    /// Registers.
+    /// The registers.
     pub registers: RegisterFile,
-    /// As much of the stack as could be read: from below the stack pointer, and in records of their own what lies beyond.
+    /// As much of the stack as could be read, from below the stack pointer; other parts of it are in separate records.
     pub pieces: Vec<StackPiece>,
 }
 
@@ -262,34 +262,34 @@ pub struct StackSnapshot {
 pub struct StackPiece {
     /// The address of its first byte.
     pub start: u64,
-    /// What is there.
+    /// Its bytes.
     pub bytes: Box<[u8]>,
 }
 
-/// A process has run exec in a container of the pod that the programs had not been told to know.
+/// A process ran exec in a container of the pod that wasn't marked as known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Newcomer {
-    /// In our PID namespace.
+    /// Its process id, in our PID namespace.
     pub pid: u32,
     /// The id of the cgroup directly below the pod's.
     pub container: u64,
 }
 
-/// What a ring brings.
+/// A record from a ring.
 #[derive(Clone, Debug)]
 pub enum Record {
     /// An interrupt.
     Sample(SampleRecord),
-    /// What belongs to a sample.
+    /// The stack snapshot of a sample.
     Snapshot(Box<StackSnapshot>),
-    /// A stack that was not sent in this epoch before.
+    /// A stack that was not sent before in this epoch.
     Body(StackBody),
     /// A new container.
     Newcomer(Newcomer),
 }
 
 impl Record {
-    /// Reads a record; `None` if it isn't one that this receiver knows.
+    /// Parses a record; `None` if it is of an unknown kind.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let record_type = u32::from(u16::read_from_prefix(bytes).ok()?.0);
         match record_type {
@@ -339,7 +339,7 @@ impl StackSnapshot {
         })
     }
 
-    /// A word of the stack; `None` where that was not kept.
+    /// A word of the stack; `None` if it wasn't copied.
     #[must_use]
     pub fn word(&self, address: u64) -> Option<u64> {
         self.pieces.iter().find_map(|piece| {
@@ -373,7 +373,7 @@ impl StackBody {
     }
 }
 
-/// The values that `bytes` consist of, but for one that is cut.
+/// The values in `bytes`, without a truncated last one.
 fn parse_array<T: FromBytes>(bytes: &[u8]) -> impl Iterator<Item = T> + '_ {
     bytes.chunks_exact(size_of::<T>()).filter_map(|value| T::read_from_bytes(value).ok())
 }
@@ -391,8 +391,8 @@ struct ReceivedRecords {
 }
 
 impl Rings {
-    /// Creates a ring for each CPU and puts it where the programs look for it. The snapshots' ring is drained after
-    /// these, so that no sample is met before its snapshot was submitted.
+    /// Creates a ring for each CPU and stores it in the programs' map. The snapshots' ring is drained after these, so
+    /// that a sample's snapshot was submitted before the sample is seen.
     pub(crate) fn create(
         map: &MapHandle,
         snapshots: MapHandle,
@@ -430,15 +430,15 @@ impl Rings {
         self.rings.epoll_fd()
     }
 
-    /// Takes all that has arrived, in the order of each CPU.
+    /// Reads all available records, in order for each CPU.
     pub fn drain(&mut self, sink: &mut Vec<Record>) {
-        // Nothing here fails but a callback, and ours doesn't. `poll` first: it resets what wakes us.
+        // Only a callback can fail here, and ours doesn't. `poll` first: it resets the wakeup.
         let _ = self.rings.poll(Duration::ZERO);
         let _ = self.rings.consume();
         sink.append(&mut self.received.borrow_mut().records);
     }
 
-    /// Records of a kind that this receiver doesn't know.
+    /// Records of unknown kinds.
     #[must_use]
     pub fn unknown_records(&self) -> u64 {
         self.received.borrow().unknown
@@ -451,12 +451,12 @@ impl std::fmt::Debug for Rings {
     }
 }
 
-/// The smallest size of a ring that holds `bytes`: a power of two, and a multiple of the page size of this machine.
+/// The smallest valid size of a ring that holds `bytes`: a power of two, and a multiple of this machine's page size.
 pub(crate) fn whole_pages(bytes: u32) -> u32 {
     bytes.max(u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX)).next_power_of_two()
 }
 
-/// A ring buffer of `bytes`, as [`whole_pages`] has them.
+/// A ring buffer of `bytes`, a size from [`whole_pages`].
 pub(crate) fn create_ring(bytes: u32) -> libbpf_rs::Result<MapHandle> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
@@ -465,9 +465,9 @@ pub(crate) fn create_ring(bytes: u32) -> libbpf_rs::Result<MapHandle> {
     MapHandle::create(MapType::RingBuf, Some("sw_ring"), 0, 0, bytes, &options)
 }
 
-/// A descriptor that somebody else keeps open.
+/// A descriptor that its owner keeps open.
 pub(crate) fn borrow(fd: RawFd, _owner: &impl Sized) -> BorrowedFd<'_> {
-    // SAFETY: the descriptor belongs to `_owner`, which outlives what is returned.
+    // SAFETY: the descriptor belongs to `_owner`, which outlives the result.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
@@ -508,7 +508,7 @@ mod tests {
         assert!(frames[1].is_return_address() && !frames[0].is_return_address());
     }
 
-    /// A sample with its context: of attributes, those that are whole.
+    /// A sample with its context: only complete attributes are kept.
     #[test]
     fn a_context_is_read_behind_its_sample() {
         let parsed = |attributes: &[u8], said_bytes: u16, trace_byte: u8| {

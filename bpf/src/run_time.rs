@@ -1,4 +1,4 @@
-//! How much time our programs take, as the kernel measures it.
+//! The run time of our programs, as measured by the kernel.
 
 use std::fs;
 use std::io;
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use libbpf_rs::libbpf_sys;
 
-/// Makes the kernel measure the time of every program of the machine until what is returned is dropped
-/// (`BPF_ENABLE_STATS`, 5.8). It costs each run two readings of the clock.
+/// Makes the kernel measure the run time of all programs on the machine until the result is dropped (`BPF_ENABLE_STATS`,
+/// Linux 5.8). This adds two clock reads to each run.
 ///
 /// # Errors
 /// Without CAP_SYS_ADMIN.
 pub fn measure_run_time() -> io::Result<OwnedFd> {
-    // SAFETY: the call takes a number and touches no memory of ours.
+    // SAFETY: the call takes an integer and accesses no memory of ours.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel just created this descriptor, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The time of a program's runs since it was loaded; `None` where the kernel has not measured any.
+/// The total run time of a program since it was loaded; `None` if the kernel didn't measure it.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<Duration> {
     let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
     let number =

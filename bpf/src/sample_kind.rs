@@ -1,6 +1,6 @@
-//! The kinds of sample: the number that programs give each in `c/intf.h`, and the kind of profile that it is for.
+//! The kinds of sample: their ids in `c/intf.h`, and the kind of profile that each belongs to.
 //!
-//! A number without a kind doesn't compile, nor does a kind without a profile.
+//! An id without a kind doesn't compile, nor does a kind without a profile.
 
 use sidewinder_kind::Kind;
 use zerocopy::{IntoBytes, TryFromBytes};
@@ -10,7 +10,7 @@ use crate::intf::sw_sample_kind;
 /// Why a sample was taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SampleKind {
-    /// The CPU's clock interrupted.
+    /// The CPU clock interrupted.
     Cpu,
     /// A test program ran.
     #[cfg(feature = "test-programs")]
@@ -28,17 +28,17 @@ impl From<sw_sample_kind> for SampleKind {
 }
 
 impl SampleKind {
-    /// The kind of this number in records, unless a newer program speaks.
+    /// The kind with this id in records; `None` if it is unknown, from newer programs.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         sw_sample_kind::try_read_from_bytes(u32::from(number).as_bytes()).ok().map(Self::from)
     }
 
-    /// The kind of profile that its samples are for, at this rate of sampling on each CPU, in Hz.
+    /// The kind of profile for these samples, at this sampling rate per CPU, in Hz.
     #[must_use]
     pub const fn profile_kind(self, samples_per_second: u32) -> Kind {
         match self {
             Self::Cpu => Kind::Cpu { samples_per_second },
-            // A test runs the program as often as it likes.
+            // A test program runs when a test triggers it; it has no rate.
             #[cfg(feature = "test-programs")]
             Self::Probe => Kind::Aggregated { samples_per_second: 0 },
         }

@@ -1,4 +1,4 @@
-//! What the programs are told while they run. Each CPU has a copy beside its counters.
+//! Settings that the receiver changes while the programs run. Each CPU has a copy next to its counters.
 
 use std::mem::offset_of;
 use std::rc::Rc;
@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering;
 use crate::intf::sw_cpu;
 use crate::memory::MappedArray;
 
-/// See the [module](self).
+/// Writes the settings of all CPUs.
 #[derive(Debug)]
 pub(crate) struct CpuSettings {
     cpus: Rc<MappedArray>,
 }
 
 impl CpuSettings {
-    /// The first epoch: 0 is none, it marks entries of the table of known stacks that are being written.
+    /// The first epoch. 0 is not an epoch: it marks entries of the table of known stacks that are being written.
     const FIRST_EPOCH: u32 = 1;
 
     pub(crate) fn new(cpus: Rc<MappedArray>) -> Self {
@@ -24,14 +24,14 @@ impl CpuSettings {
         settings
     }
 
-    /// Starts a new epoch, and returns its number.
+    /// Starts a new epoch, and returns its id.
     pub(crate) fn next_epoch(&self) -> u32 {
         let epoch = self.read_u32(offset_of!(sw_cpu, epoch)).wrapping_add(1).max(Self::FIRST_EPOCH);
         self.write_u32(offset_of!(sw_cpu, epoch), epoch);
         epoch
     }
 
-    /// The clock by which the age of tables is measured, never 0.
+    /// The clock that measures the age of tables; never 0.
     pub(crate) fn clock(&self) -> u32 {
         self.read_u32(offset_of!(sw_cpu, clock))
     }
@@ -40,17 +40,17 @@ impl CpuSettings {
         self.write_u32(offset_of!(sw_cpu, clock), self.clock().wrapping_add(1).max(1));
     }
 
-    /// Whether the programs tell of containers that they have not told of.
+    /// Sets whether the programs report containers that aren't marked as known.
     pub(crate) fn report_new_processes(&self, are_told: bool) {
         self.write_u32(offset_of!(sw_cpu, tells_newcomers), are_told.into());
     }
 
-    /// Has the programs look up the next process that they meet.
+    /// Clears the programs' cache of the last listed process, so that they look up the next one.
     pub(crate) fn forget_listed(&self) {
         self.write_u32(offset_of!(sw_cpu, listed_pid), 0);
     }
 
-    /// All CPUs have the same value; the first one's is read.
+    /// All CPUs have the same value, so this reads the first.
     fn read_u32(&self, offset: usize) -> u32 {
         self.cpus.atomic_u32(0, offset).load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! The side band: what the kernel says of processes as they fork, exec, map and exit.
+//! The side band: events from the kernel about processes that fork, exec, map files and exit.
 //!
-//! Dummy events, read from the perf ring of their CPU. The format is that of `struct perf_event_mmap_page` and of the
-//! records described with `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
+//! These are dummy events, read from the perf ring of each CPU. The format is that of `struct perf_event_mmap_page` and
+//! of the records described with `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,21 +16,21 @@ use crate::container::CgroupId;
 use crate::events::{CpuList, EventError};
 use crate::ring::whole_pages;
 
-/// What a ring holds, unless a page is larger. All rings of a user share 516 KiB per CPU, so they are kept small.
+/// The size of a ring, unless a page is larger. All rings of a user share 516 KiB per CPU, so they are kept small.
 const RING_BYTES: u32 = 32 << 10;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `PROT_EXEC`.
 const PROT_EXEC: u32 = 4;
 
-/// Something that happened to a process. Process and thread numbers are those of our PID namespace.
+/// An event of a process. Process and thread ids are those of our PID namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SideBandEvent {
     /// `CLOCK_MONOTONIC`.
     pub time_ns: u64,
-    /// Thread group; 0 or `u32::MAX`: outside our namespace.
+    /// Process id (thread group); 0 or `u32::MAX`: outside our namespace.
     pub pid: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
     /// What happened.
     pub kind: SideBandKind,
@@ -39,27 +39,27 @@ pub struct SideBandEvent {
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SideBandKind {
-    /// The thread came into being, in a new process unless `parent_pid` is its own.
+    /// The thread was created, in a new process unless `parent_pid` is its own.
     Fork {
-        /// The thread group that forked.
+        /// The process that forked.
         parent_pid: u32,
     },
-    /// The process became another program; its mappings follow.
+    /// The process ran exec; its new mappings follow.
     Exec {
-        /// The name that the kernel gave it.
+        /// Its new name.
         comm: Vec<u8>,
     },
-    /// The thread is gone.
+    /// The thread exited.
     Exit,
-    /// An executable mapping came into being, replacing what was there.
+    /// An executable mapping was created, replacing any mappings at its addresses.
     Map {
-        /// Where.
+        /// Its start address.
         start: Avma,
-        /// How long.
+        /// Its length.
         bytes: u64,
-        /// What part of the file.
+        /// The file offset at its start.
         file_offset: FileOffset,
-        /// Major and minor number of the file's device, as the kernel side sees it.
+        /// Major and minor number of the file's device, as the kernel sees it.
         device: (u32, u32),
         /// Inode number.
         inode: u64,
@@ -70,16 +70,16 @@ pub enum SideBandKind {
     },
     /// The ring was full: events of any process may be missing.
     Lost {
-        /// How many.
+        /// The number of lost events.
         count: u64,
     },
 }
 
-/// See the [module](self).
+/// The perf rings of the side band, one per CPU, and the events that write into them.
 #[derive(Debug)]
 pub struct SideBand {
     rings: Vec<Ring>,
-    /// Events that write into the rings of others, one for each.
+    /// Events that write into these rings, by container: one per ring.
     container_events: Vec<(CgroupId, Vec<OwnedFd>)>,
 }
 
@@ -87,12 +87,12 @@ pub struct SideBand {
 struct Ring {
     event: OwnedFd,
     memory: MmapRaw,
-    /// Behind the first page; a power of two.
+    /// Size of the data after the first page; a power of two.
     data_bytes: usize,
 }
 
 impl SideBand {
-    /// Has the events of these CPUs write into rings of their own.
+    /// Maps a ring for the event of each CPU.
     pub(crate) fn new(cpus: &CpuList, events: Vec<OwnedFd>) -> Result<Self, EventError> {
         let ring = |(cpu, event): (u32, OwnedFd)| {
             let data_bytes = whole_pages(RING_BYTES) as usize;
@@ -106,8 +106,8 @@ impl SideBand {
         Ok(Self { rings, container_events: Vec::new() })
     }
 
-    /// Has the events of a container, on the same CPUs, write into the same rings: all rings of a user share the memory
-    /// that may be locked for them.
+    /// Makes the events of a container, on the same CPUs, write into the same rings: all rings of a user share a limit of
+    /// locked memory.
     pub(crate) fn add(&mut self, container: CgroupId, events: Vec<OwnedFd>) -> Result<(), EventError> {
         for (ring, event) in self.rings.iter().zip(&events) {
             // SAFETY: an ioctl that takes a descriptor by value; both are open.
@@ -125,13 +125,13 @@ impl SideBand {
         self.container_events.retain(|(known, _)| *known != container);
     }
 
-    /// The descriptors that become readable when a ring is filling up.
+    /// Descriptors that become readable when a ring has records.
     pub(crate) fn events(&self) -> impl Iterator<Item = &OwnedFd> {
         self.rings.iter().map(|ring| &ring.event)
     }
 
-    /// Takes all events that have arrived: in order for each CPU, in no order between them. Returns how full the fullest
-    /// ring was, from 0 to 1.
+    /// Reads all available events: in order for each CPU, in no order between CPUs. Returns how full the fullest ring
+    /// was, from 0 to 1.
     pub fn drain(&mut self, mut take: impl FnMut(SideBandEvent)) -> f64 {
         let filled = self.rings.iter_mut().map(|ring| ring.drain(&mut take) as f64 / ring.data_bytes as f64);
         filled.fold(0.0, f64::max)
@@ -139,7 +139,7 @@ impl SideBand {
 }
 
 impl Ring {
-    /// Returns how many bytes it held.
+    /// Returns how many bytes the ring contained.
     fn drain(&mut self, take: &mut impl FnMut(SideBandEvent)) -> u64 {
         let head = self.position(std::mem::offset_of!(perf::perf_event_mmap_page, data_head));
         let tail = self.position(std::mem::offset_of!(perf::perf_event_mmap_page, data_tail));
@@ -152,7 +152,7 @@ impl Ring {
             self.copy(at, header.as_mut_bytes());
             let bytes = u64::from(header.bytes);
             if bytes < size_of::<PerfEventHeader>() as u64 || bytes > end - at {
-                // No kernel writes this. There is no way to find the next record but to start afresh.
+                // The kernel never writes this. The next record can't be found, so everything up to the head is skipped.
                 take(SideBandEvent { time_ns: 0, pid: 0, tid: 0, kind: SideBandKind::Lost { count: 1 } });
                 at = end;
                 break;
@@ -167,36 +167,35 @@ impl Ring {
     }
 
     fn position(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the first page of the mapping is a perf_event_mmap_page, whose two positions are aligned words that
-        // are shared with the kernel; the mapping lives as long as self.
+        // SAFETY: the first page of the mapping is a perf_event_mmap_page, whose two positions are aligned words that are
+        // shared with the kernel; the mapping lives as long as self.
         unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().wrapping_add(offset).cast()) }
     }
 
-    /// Copies from the data, which starts behind the first page and wraps around.
+    /// Copies from the data, which starts after the first page and wraps around.
     fn copy(&self, at: u64, to: &mut [u8]) {
         let start = at as usize & (self.data_bytes - 1);
         let before_wrap = to.len().min(self.data_bytes - start);
         let data = self.memory.as_ptr().wrapping_add(rustix::param::page_size());
         let (first, second) = to.split_at_mut(before_wrap);
-        // SAFETY: `start` and `before_wrap` stay within the data, and the kernel doesn't write to what lies between
-        // its two positions.
+        // SAFETY: `start` and `before_wrap` are within the data, and the kernel doesn't write between its two positions.
         unsafe { std::ptr::copy_nonoverlapping(data.wrapping_add(start), first.as_mut_ptr(), first.len()) };
-        // SAFETY: as above; a record is shorter than the data, so what wraps ends before `start`.
+        // SAFETY: as above; a record is shorter than the data, so the wrapped part ends before `start`.
         unsafe { std::ptr::copy_nonoverlapping(data, second.as_mut_ptr(), second.len()) };
     }
 }
 
-/// `struct perf_event_header`: what each record begins with.
+/// `struct perf_event_header`, the start of each record.
 #[derive(FromBytes, IntoBytes, Default)]
 #[repr(C)]
 struct PerfEventHeader {
     record_type: u32,
     misc: u16,
-    /// Of the whole record.
+    /// Length of the whole record.
     bytes: u16,
 }
 
-/// `struct sample_id`, as events are asked for it: what each record ends with.
+/// `struct sample_id` in the requested format, the end of each record.
 #[derive(FromBytes)]
 #[repr(C)]
 struct SampleId {
@@ -246,7 +245,7 @@ struct Mmap2 {
     _flags: u32,
 }
 
-/// Reads one record; `None` for those that say nothing to us.
+/// Parses a record; `None` for kinds that aren't used.
 fn parse(record: &[u8]) -> Option<SideBandEvent> {
     let (header, record) = PerfEventHeader::read_from_prefix(record).ok()?;
     let (body, sample_id) = SampleId::read_from_suffix(record).ok()?;

@@ -1,8 +1,8 @@
-//! The format of unwind tables that walks read: packing, and reading back what was packed.
+//! The format of unwind tables that walks read: packing them, and reading packed tables.
 //!
-//! `c/intf.h` describes the bytes, `c/table.bpf.h` is the reader in the kernel. A file becomes one or more segments of
-//! whole pages, each with its own distinct rules, so that a row is two bytes and a huge file is loaded, and evicted,
-//! in pieces. `segment` makes its bytes, of `rule`s and of `runs` of rows, and `lookup` reads them.
+//! `c/intf.h` describes the format, `c/table.bpf.h` reads it in the kernel. A file becomes one or more segments of whole
+//! pages, each with its own distinct rules, so that a row takes two bytes, and a huge file is loaded and evicted in
+//! parts. `segment` builds a segment's bytes from `rule`s and `runs` of rows, and `lookup` reads them.
 
 mod lookup;
 mod page;
@@ -23,20 +23,20 @@ pub use self::rule::Packing;
 pub use self::segment::PackedSegment;
 use self::segment::SegmentBuilder;
 
-/// Packs what `table` says of one executable segment of its file.
+/// Packs the part of `table` for one executable segment of its file.
 #[must_use]
 pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<PackedSegment> {
     pack_part(table, load, packing, page_range(load))
 }
 
-/// The pages of a file that an executable segment of it is on.
+/// The pages of a file that one of its executable segments overlaps.
 #[must_use]
 pub fn page_range(load: &LoadSegment) -> Range<FileOffset> {
     let end = load.file_offset.0.saturating_add(load.size).next_multiple_of(PAGE_BYTES);
     FileOffset(load.file_offset.0 / PAGE_BYTES * PAGE_BYTES)..FileOffset(end)
 }
 
-/// Packs what `table` says of some of these pages.
+/// Packs the part of `table` for some of these pages.
 #[must_use]
 pub fn pack_part(
     table: &UnwindTable,
@@ -56,8 +56,8 @@ pub fn pack_part(
     packed
 }
 
-/// Packs one of the segments that [`pack_part`] made of the same file once more. Of `table`, only what holds in that part of
-/// the file is looked at.
+/// Packs one of the segments that [`pack_part`] made of the same file again. Only the part of `table` for that range of
+/// the file is used.
 #[must_use]
 pub fn repack(
     table: &UnwindTable,
@@ -70,8 +70,8 @@ pub fn repack(
     segment.finish()
 }
 
-/// Gives the rows of each page of a part of a file, in order, with the offset at which the page starts. The part
-/// begins and ends with a page.
+/// Calls `sink` with the rows of each page of a part of a file, in order, and the page's start offset. The part starts
+/// and ends at page boundaries.
 fn for_each_page(
     table: &UnwindTable,
     load: &LoadSegment,
@@ -111,9 +111,9 @@ fn for_each_page(
 /// The alignment of functions, in bytes.
 const FUNCTION_ALIGNMENT_BYTES: u64 = 16;
 
-/// The rows but for the ends of functions behind which there is only padding, up to the next aligned function and with
-/// no aligned address on the way: nobody executes it, so that it may as well have the rule before. A tenth of all rows.
-/// A page can be packed alone, so what ends with it stays.
+/// Drops the rows at ends of functions that are followed only by padding, if the next function is aligned and there is no
+/// aligned address in between: that padding is never executed, so the previous rule may continue. This drops a tenth of
+/// all rows. A page can be packed alone, so an end at the end of a page is kept.
 fn without_padding(rows: impl Iterator<Item = UnwindRow>) -> impl Iterator<Item = UnwindRow> {
     let mut rows = rows.peekable();
     std::iter::from_fn(move || {

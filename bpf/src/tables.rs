@@ -1,4 +1,4 @@
-//! The tables that walks can find: segments by number, loaded on demand and evicted under the arena's budget.
+//! The tables that walks can find: segments by id, loaded on demand and evicted to stay within the arena's budget.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -13,21 +13,21 @@ use crate::outcome::Outcome;
 use crate::settings::CpuSettings;
 use crate::table::{PackedSegment, look_up};
 
-/// The number by which ranges of processes name a segment. It outlives eviction, until it is given back.
+/// The index by which ranges of processes refer to a segment. It stays valid after eviction, until it is released.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentId(pub(crate) u32);
 
-/// The time of use of a segment that no walk has used.
+/// The last-used time of a segment that no walk has used.
 const NEVER_USED: u32 = 0;
 
-/// See the [module](self).
+/// The unwind tables that walks can find, with their times of last use.
 #[derive(Debug)]
 pub struct UnwindTables {
     segments: MappedArray,
     settings: Rc<CpuSettings>,
-    /// By number; number 0 is never given out.
+    /// By id; id 0 is never given out.
     blocks: Vec<Option<ArenaBlock>>,
-    /// Numbers that were given back.
+    /// Released ids.
     free: Vec<SegmentId>,
     evictions: u64,
 }
@@ -37,7 +37,7 @@ impl UnwindTables {
         Self { segments, settings, blocks: vec![None], free: Vec::new(), evictions: 0 }
     }
 
-    /// A number for a segment whose table comes later; `None` when all are taken.
+    /// Reserves an id for a segment whose table is loaded later; `None` if all are in use.
     pub fn reserve(&mut self) -> Option<SegmentId> {
         self.free.pop().or_else(|| {
             (self.blocks.len() < self.segments.entries()).then(|| {
@@ -47,19 +47,19 @@ impl UnwindTables {
         })
     }
 
-    /// Gives a number back, with its table. No range may have named it for as long as a walk takes: another segment gets
-    /// it.
+    /// Releases an id, with its table. No range may have referred to it for at least the duration of a walk, since
+    /// another segment can get the id.
     pub fn release(&mut self, arena: &mut Arena, id: SegmentId) {
         self.unload(arena, id);
         self.free.push(id);
     }
 
-    /// Gives a segment the table that walks ask for, evicting those that they used longest ago, and before them those
-    /// that they never used, where the budget asks for it.
+    /// Loads the table of a segment that walks need. To stay within the budget, evicts tables that walks never used, and
+    /// then the least recently used ones.
     ///
     /// # Errors
-    /// If the table doesn't fit although everything unused was evicted: the room of evicted tables comes back only
-    /// after the walks in progress, so a later call may succeed.
+    /// If the table doesn't fit although everything unused was evicted: memory of evicted tables is only reused after the
+    /// walks in progress, so a later call may succeed.
     pub fn load(
         &mut self,
         arena: &mut Arena,
@@ -73,7 +73,8 @@ impl UnwindTables {
         let block = loop {
             match arena.store(&table.bytes) {
                 Ok(block) => break block,
-                // Room that is not there after this much eviction is still being read, or in pieces.
+                // If there is still no room after this much eviction, walks are still reading the memory, or it is
+                // fragmented.
                 Err(error @ ArenaError::Full { .. }) if evicted_bytes > 4 * table.bytes.len() as u64 => {
                     return Err(error);
                 }
@@ -88,10 +89,10 @@ impl UnwindTables {
         Ok(())
     }
 
-    /// As [`Self::load`], also where the segment has another table.
+    /// Like [`Self::load`], but replaces a table that the segment already has.
     ///
     /// # Errors
-    /// As [`Self::load`]; the segment has none then.
+    /// As for [`Self::load`]; the segment then has no table.
     pub fn replace(
         &mut self,
         arena: &mut Arena,
@@ -102,11 +103,11 @@ impl UnwindTables {
         self.load(arena, id, table)
     }
 
-    /// Gives a segment the table that walks may ask for one day, if there is room without any eviction. Returns whether
-    /// there was.
+    /// Loads the table of a segment that walks may need later, if there is room without eviction. Returns whether there
+    /// was.
     ///
     /// # Errors
-    /// If the kernel gives no memory that the budget allows.
+    /// If the kernel refuses memory that is within the budget.
     pub fn load_if_room(
         &mut self,
         arena: &mut Arena,
@@ -124,7 +125,7 @@ impl UnwindTables {
         Ok(true)
     }
 
-    /// Evicts the table that was used longest ago; returns its size in bytes, or `None` where no table is left.
+    /// Evicts the least recently used table. Returns its size in bytes, or `None` if there is no table.
     pub fn evict_oldest(&mut self, arena: &mut Arena) -> Option<u64> {
         let victim = self.least_recently_used()?;
         let bytes = self.blocks[victim.0 as usize].as_ref().map(|block| u64::from(block.bytes()));
@@ -139,14 +140,14 @@ impl UnwindTables {
         self.blocks[id.0 as usize] = Some(block);
     }
 
-    /// Whether walks find the table of this segment.
+    /// Whether the table of this segment is loaded.
     #[must_use]
     pub fn is_loaded(&self, id: SegmentId) -> bool {
         self.blocks.get(id.0 as usize).is_some_and(Option::is_some)
     }
 
-    /// The rule in force at a place of the file, as walks find it, or the outcome of one that gets there; `None` where
-    /// the table isn't loaded.
+    /// The rule for a file offset, as walks find it, or the outcome of a walk that reaches it; `None` if the table isn't
+    /// loaded.
     #[must_use]
     pub fn rule_at(&self, arena: &Arena, id: SegmentId, at: FileOffset) -> Option<Result<Rule, Outcome>> {
         let block = self.blocks.get(id.0 as usize)?.as_ref()?;
@@ -154,12 +155,12 @@ impl UnwindTables {
         look_up(arena.bytes(block), at)
     }
 
-    /// Takes the table of a segment away from walks; its room is reused once they have ended.
+    /// Unloads the table of this segment; its memory is reused after the walks in progress.
     pub fn evict(&mut self, arena: &mut Arena, id: SegmentId) {
         self.evictions += u64::from(self.unload(arena, id));
     }
 
-    /// Whether there was a table to take away.
+    /// Unloads a table; returns whether there was one.
     fn unload(&mut self, arena: &mut Arena, id: SegmentId) -> bool {
         let Some(block) = self.blocks.get_mut(id.0 as usize).and_then(Option::take) else { return false };
         self.segments
@@ -181,7 +182,7 @@ impl UnwindTables {
         self.blocks.iter().flatten().map(|block| u64::from(block.bytes())).sum()
     }
 
-    /// Advances the clock by which the age of tables is measured. Called some times a second.
+    /// Advances the clock that measures the age of tables. Call it a few times a second.
     pub fn advance_clock(&self) {
         self.settings.advance_clock();
     }

@@ -1,4 +1,4 @@
-//! What tests do with programs of their own (`c/test.bpf.h`), and that no release contains.
+//! Access to the test programs (`c/test.bpf.h`), which no release contains.
 
 use std::io;
 use std::path::Path;
@@ -15,17 +15,17 @@ use crate::ring::RegisterFile;
 use crate::table::{PackedSegment, Packing};
 use crate::walk::WalkMode;
 
-/// A place that samples are taken at.
+/// A probe at an address of a program, at which samples are taken.
 #[derive(Debug)]
 pub struct AttachedProbe {
     _link: Link,
 }
 
 impl Profiler<'_> {
-    /// Samples each pass of any process in scope through a place of a program, until what is returned is dropped.
+    /// Takes a sample whenever a process in scope executes an address of a program, until the result is dropped.
     ///
     /// # Errors
-    /// If the kernel refuses the probe, or [`Options::test_programs`](crate::Options::test_programs) was not asked for.
+    /// If the kernel refuses the probe, or [`Options::test_programs`](crate::Options::test_programs) isn't set.
     pub fn attach_probe(&self, program: &Path, offset: FileOffset) -> Result<AttachedProbe, LoadError> {
         let any_process = -1;
         let programs = &self.skeleton.progs;
@@ -39,14 +39,14 @@ impl Profiler<'_> {
             .map_err(|source| LoadError::Refused { doing: "attaching to a program", source })
     }
 
-    /// Passes through probed places that left no sample.
+    /// Hits of probes without a sample.
     #[must_use]
     pub fn probes_lost(&self) -> u64 {
         self.skeleton.maps.bss_data.as_deref().map_or(0, |counted| counted.probes_lost)
     }
 
-    /// Samples this process as if it had been interrupted with these registers; whether there was a walk. Where walks are
-    /// [loops](Walk::Loop).
+    /// Samples this process as if it had been interrupted with these registers; returns whether there was a sample. Only
+    /// if walks are [loops](WalkMode::Loop).
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -61,29 +61,29 @@ impl Profiler<'_> {
 }
 
 impl PackedSegment {
-    /// The table of a file of one page in which each entry holds for `spacing` bytes, one after the other.
+    /// The table of a file of one page, in which each entry covers `spacing` bytes, one after the other.
     #[must_use]
     pub fn from_entries(entries: &[Entry], spacing: u64) -> Self {
         Self::from_page(entries.iter().zip(0..).map(|(entry, i)| (i * spacing, *entry)), Packing::Auto)
     }
 }
 
-/// Memory of this process that can be read and written, in the middle of a stretch of addresses at which nothing else is.
+/// Readable and writable memory of this process, in the middle of a range of addresses that is otherwise unmapped.
 #[derive(Debug)]
 pub struct StackMemory {
-    /// Of the whole stretch.
+    /// The whole range, in bytes.
     reserved: NonNull<u8>,
     bytes: usize,
 }
 
 impl StackMemory {
-    /// On either side of what can be read.
+    /// The inaccessible bytes on either side.
     pub const GAP_BYTES: usize = 64 << 20;
 
     /// The smallest page of the architecture.
     pub const PAGE_BYTES: usize = 1 << crate::intf::SW_PAGE_SHIFT;
 
-    /// So many pages of that size.
+    /// Maps this number of such pages.
     ///
     /// # Errors
     /// If the kernel gives no memory.
@@ -91,10 +91,10 @@ impl StackMemory {
         let bytes = pages * Self::PAGE_BYTES;
         let all_bytes = bytes + 2 * Self::GAP_BYTES;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at a place of the kernel's choice changes no memory that anybody has.
+        // SAFETY: a new mapping at an address that the kernel chooses doesn't change existing memory.
         let reserved = unsafe { mmap_anonymous(std::ptr::null_mut(), all_bytes, ProtFlags::empty(), flags) }?;
         let start = reserved.wrapping_byte_add(Self::GAP_BYTES);
-        // SAFETY: these pages lie within the mapping that was just made, and that nobody else knows.
+        // SAFETY: these pages are within the new mapping, to which nobody else has a pointer.
         unsafe { mprotect(start, bytes, MprotectFlags::READ | MprotectFlags::WRITE) }?;
         let reserved = NonNull::new(reserved.cast()).ok_or_else(|| io::Error::other("mapped at null"))?;
         Ok(Self { reserved, bytes })
@@ -109,8 +109,8 @@ impl StackMemory {
     /// All words.
     pub fn words(&mut self) -> &mut [u64] {
         let start = self.reserved.as_ptr().wrapping_byte_add(Self::GAP_BYTES).cast();
-        // SAFETY: the mapping is page-aligned, readable and writable for so many bytes, lives as long as `self`, and is
-        // reached through `self` alone; any bytes are numbers.
+        // SAFETY: the mapping is page-aligned, readable and writable for this many bytes, lives as long as `self`, and is
+        // only accessible through `self`; any bytes are valid integers.
         unsafe { std::slice::from_raw_parts_mut(start, self.bytes / size_of::<u64>()) }
     }
 }
@@ -118,7 +118,7 @@ impl StackMemory {
 impl Drop for StackMemory {
     fn drop(&mut self) {
         let all_bytes = self.bytes + 2 * Self::GAP_BYTES;
-        // SAFETY: the whole of the mapping that `new` made; what borrowed from it borrowed from `self`.
+        // SAFETY: this is the whole mapping that `new` created; borrows of it borrow `self`.
         let _ = unsafe { munmap(self.reserved.as_ptr().cast(), all_bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! What the programs do on other kernels, by other compilers, and when the list of processes is full.
+//! Tests of the programs with type information of other kernels, with other compilers, and with a full list of processes.
 
 use std::collections::HashSet;
 use std::os::unix::process::CommandExt as _;
@@ -14,14 +14,14 @@ use crate::load::load_object;
 use crate::probe::{Support, probe_fields};
 use crate::{EventScope, LoadError, Opener, Options, Profiler, Record, Storage, TaskFilter, WalkMode};
 
-/// What `build.rs` made of `c/`, by whichever compiler.
+/// The output of `build.rs` for `c/`, from whichever compiler.
 const OBJECTS: [(&str, &[u8]); 3] = [
     ("sample", include_bytes!(concat!(env!("OUT_DIR"), "/sample.bpf.o"))),
     ("cgroup", include_bytes!(concat!(env!("OUT_DIR"), "/cgroup.bpf.o"))),
     ("fields", include_bytes!(concat!(env!("OUT_DIR"), "/fields.bpf.o"))),
 ];
 
-/// Whether something can be tested here; says loudly why not, and fails in CI.
+/// Whether something can be tested here; prints why not, and fails in CI.
 fn is_allowed<T>(tried: Result<T, LoadError>) -> Option<T> {
     match tried {
         Ok(value) => Some(value),
@@ -33,7 +33,7 @@ fn is_allowed<T>(tried: Result<T, LoadError>) -> Option<T> {
     }
 }
 
-/// How many atomic instructions a program has, and how many of them tell what was there before (`BPF_FETCH`).
+/// The number of atomic instructions in a program, and of those that return the old value (`BPF_FETCH`).
 fn atomics(code: &[u8]) -> (usize, usize) {
     const STX_ATOMIC_WORD: u8 = 0xc3;
     const STX_ATOMIC_DOUBLE: u8 = 0xdb;
@@ -43,7 +43,7 @@ fn atomics(code: &[u8]) -> (usize, usize) {
     let mut instructions = code.chunks_exact(8);
     while let Some(instruction) = instructions.next() {
         match instruction[0] {
-            // Its second half is no instruction.
+            // The second half of a wide instruction isn't an instruction.
             LOAD_OF_64_BITS => drop(instructions.next()),
             STX_ATOMIC_WORD | STX_ATOMIC_DOUBLE => {
                 all += 1;
@@ -55,7 +55,7 @@ fn atomics(code: &[u8]) -> (usize, usize) {
     (all, fetching)
 }
 
-/// Linux before 5.12 has no other atomic instruction than a plain addition.
+/// Before Linux 5.12, the only atomic instruction is a plain addition.
 #[test]
 fn no_program_has_an_atomic_instruction_that_old_kernels_lack() {
     for (name, bytes) in OBJECTS {
@@ -72,7 +72,7 @@ fn no_program_has_an_atomic_instruction_that_old_kernels_lack() {
     }
 }
 
-/// The running kernel's type information, where members of one name have another one.
+/// The running kernel's type information, with members of one name renamed.
 fn type_information_without(member: &str) -> tempfile::NamedTempFile {
     let mut bytes = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
     let name: Vec<u8> = [b"\0", member.as_bytes(), b"\0"].concat();
@@ -130,7 +130,7 @@ fn a_kernel_without_user_workers_loads_the_programs() {
     }
 }
 
-/// A process that computes, or begins to have children that do when it is told to; it ends with them.
+/// A process that computes, or that on request starts children which do. Dropping it ends all of them.
 struct Burner(Child);
 
 impl Burner {
@@ -151,7 +151,7 @@ impl Burner {
         ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()
     }
 
-    /// Its children, by its own thread.
+    /// Its children, according to its own thread.
     fn children(&self) -> HashSet<u32> {
         let path = format!("/proc/{0}/task/{0}/children", self.pid());
         let children = std::fs::read_to_string(path).unwrap();
@@ -175,7 +175,7 @@ fn profiler<'obj>(storage: &'obj mut Storage, listed_max: u32) -> Option<Profile
     Some(profiler)
 }
 
-/// Whose samples come within a time. What came before is left.
+/// The processes whose samples arrive within a time. Earlier samples are discarded.
 fn sampled(profiler: &mut Profiler<'_>, time: Duration) -> HashSet<u32> {
     profiler.rings().drain(&mut Vec::new());
     let (mut records, end) = (Vec::new(), Instant::now() + time);
@@ -190,7 +190,7 @@ fn sampled(profiler: &mut Profiler<'_>, time: Duration) -> HashSet<u32> {
     pids.collect()
 }
 
-/// Long enough that each of the processes that compute here has its turn many times.
+/// Long enough for each of the computing processes to be scheduled many times.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the kernel's verifier makes of the programs: how many instructions it follows until it is sure of each.
+//! Measures verification: how many instructions the kernel's verifier processes for each program.
 
 use std::time::{Duration, Instant};
 
@@ -9,26 +9,26 @@ use libbpf_rs::skel::OpenSkel;
 use crate::load::{LoadError, Options, Storage, TaskFilter, load_object};
 use crate::walk::WalkMode;
 
-/// `BPF_LOG_STATS`: the verifier writes of its work, and not of each instruction (Linux 5.2).
+/// `BPF_LOG_STATS`: the verifier logs statistics, but not each instruction (Linux 5.2).
 const LOG_STATS: u32 = 4;
 const LOG_BYTES: usize = 16 << 10;
 
-/// The programs of one way to walk, as the verifier saw them.
+/// The programs of one walk mode, as the verifier saw them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerifierStats {
-    /// The name of each program that was loaded, and how many instructions the verifier followed.
+    /// The name of each loaded program, and how many instructions the verifier processed.
     pub programs: Vec<(String, u64)>,
     /// How long loading took, maps included.
     pub load_time: Duration,
 }
 
-/// Loads the programs that walk so, asks what verifying them took, and unloads them.
+/// Loads the programs of a walk mode, records the cost of verifying them, and unloads them.
 ///
 /// # Errors
 /// If the kernel refuses the programs or their maps.
 pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let mut storage = Storage::uninit();
-    // With all that may be asked of them.
+    // With all optional features.
     let options = Options {
         walk: Some(walk),
         scope: TaskFilter::Listed,
@@ -41,10 +41,10 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
         for program in object.open_object_mut().progs_mut().filter(|program| program.autoload()) {
             let mut log = Box::new([0; LOG_BYTES]);
             let raw = program.as_libbpf_object().as_ptr();
-            // SAFETY: `raw` is a program of an object that is open.
+            // SAFETY: `raw` is a program of an open object.
             unsafe { libbpf_sys::bpf_program__set_log_level(raw, LOG_STATS) };
-            // SAFETY: as above. libbpf keeps the pointer until the program is loaded; the buffer lives in `logs`, on
-            // the heap, until after that, and nobody else looks at it before.
+            // SAFETY: as above. libbpf keeps the pointer until the program is loaded; the buffer is in `logs`, on the
+            // heap, until after that, and nothing else accesses it before.
             unsafe { libbpf_sys::bpf_program__set_log_buf(raw, log.as_mut_ptr().cast(), LOG_BYTES as u64) };
             logs.push((program.name().to_string_lossy().into_owned(), log));
         }

@@ -1,36 +1,36 @@
-//! How programs repeat themselves along a stack, and how far that takes them.
+//! How programs repeat steps along a stack, and the limits of walks.
 
 use libbpf_rs::ProgramType;
 
 use crate::intf;
 
-/// Numbers of `enum bpf_func_id`: both helpers take a function of the program, and came with Linux 5.17.
+/// Values of `enum bpf_func_id`: both helpers take a function of the program, and exist since Linux 5.17.
 pub(crate) const BPF_FIND_VMA: u32 = 180;
 pub(crate) const BPF_LOOP: u32 = 181;
 
-/// How often a stack may go on below where it was: on another stack, or in memory that was made to loop.
+/// How often a walk may go to a lower address: on another stack, or in stack memory that forms a loop.
 pub const STACK_SWITCHES_MAX: u32 = intf::SW_STACK_SWITCHES_MAX;
-/// The largest frame that a frame pointer with no table behind it may claim.
+/// The largest frame that is accepted from a frame pointer without an unwind rule.
 pub const UNPROVEN_FRAME_BYTES_MAX: u64 = intf::SW_UNPROVEN_FRAME_BYTES_MAX as u64;
 
-/// What calls have the stack pointer on a multiple of.
+/// The alignment of the stack pointer before calls.
 pub const STACK_ALIGNMENT_BYTES: u64 = intf::SW_STACK_ALIGNMENT_BYTES as u64;
 
-/// Words above the stack pointer of generated code among which a return address is searched.
+/// How many words above the stack pointer of generated code are searched for a return address.
 pub const SEARCH_WORDS: u64 = intf::SW_SEARCH_WORDS as u64;
 
-/// How programs repeat themselves along a stack.
+/// How programs repeat steps along a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalkMode {
-    /// In a loop of the kernel's (`bpf_loop`, Linux 5.17 and later): as deep as configured.
+    /// In a kernel loop (`bpf_loop`, Linux 5.17 and later): up to the configured depth.
     Loop,
-    /// In a loop that the verifier can count to the end of, from which a program calls itself, which kernels allow
+    /// In a loop with a bound that the verifier can follow, after which a program tail-calls itself, which kernels allow
     /// [33 times](intf::SW_CALLS_MAX).
     TailCalls,
 }
 
 impl WalkMode {
-    /// The ways that this kernel has, the best one first. Where it does not say, loading will.
+    /// The modes that this kernel supports, the best one first. If the kernel doesn't say, loading will show.
     #[must_use]
     pub fn supported() -> &'static [Self] {
         let lacks = |helper| matches!(ProgramType::PerfEvent.is_helper_supported(helper), Ok(false));
@@ -38,12 +38,12 @@ impl WalkMode {
         if has_loops { &[Self::Loop, Self::TailCalls] } else { &[Self::TailCalls] }
     }
 
-    /// The best that this kernel has.
+    /// The best mode that this kernel supports.
     pub(crate) fn best_supported() -> Self {
         Self::supported().first().copied().unwrap_or(Self::TailCalls)
     }
 
-    /// A stack of more frames than this is cut, whatever is configured.
+    /// The maximum number of frames: longer stacks are truncated, whatever is configured.
     #[must_use]
     pub const fn frames_max(self) -> u32 {
         match self {

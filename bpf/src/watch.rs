@@ -1,7 +1,7 @@
-//! The events that are open: those of every task, or those of some containers.
+//! The open events: those of every task, or those of some containers.
 //!
-//! Events of containers cost other pods of a node nothing; those of every task interrupt all of them, for the programs to
-//! find them out of scope.
+//! Events of containers cost other pods of the node nothing. Those of every task interrupt all pods, and the programs
+//! then find most tasks out of scope.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,28 +14,28 @@ use crate::programs::SamplingProgram;
 use crate::sample_kind::SampleKind;
 use crate::sideband::SideBand;
 
-/// Whose events are opened.
+/// Which tasks events are opened for.
 #[derive(Debug)]
 pub enum EventScope {
-    /// Those of every task.
+    /// Every task.
     EveryTask,
-    /// Those of containers, of which the first is our own. While nobody else is in that one, it has no side band: each
-    /// event of a side band costs all forks, exits and mappings of the node a look at it. Who comes later is met by a
-    /// sample.
+    /// The tasks of these containers, the first of which is our own. While no other process is in ours, it has no side
+    /// band, since each side band event makes all forks, exits and mappings of the node more expensive. A process that
+    /// joins later is found by a sample.
     Containers(Vec<Container>),
 }
 
-/// See the [module](self).
+/// Opens and closes events, and keeps the open ones.
 #[derive(Debug)]
 pub(crate) struct EventWatch {
     cpus: CpuList,
     opener: Opener,
     scope: EventScope,
-    /// The events that have programs run, by what these sample; empty before the start and after the end.
+    /// The events that trigger programs, by kind of sample; empty before the start and after the end.
     sampled: BTreeMap<SampleKind, CounterEvents>,
-    /// The CPUs' sleep before the events of every task began.
+    /// The CPUs' idle time before the events of every task were opened.
     idle_before: Option<IdleTimes>,
-    /// What the witness said last: what it says at the end.
+    /// The last result of the interrupt check, which is also the final one after the end.
     interrupt_check: Option<InterruptCheck>,
     side_band: Option<SideBand>,
 }
@@ -65,7 +65,7 @@ impl EventWatch {
         self.side_band.as_mut()
     }
 
-    /// Opens the side band of these, instead of what is open.
+    /// Opens the side band for these tasks, replacing the open one.
     pub(crate) fn open_side_band(&mut self, audience: EventScope) -> Result<&SideBand, EventError> {
         self.scope = audience;
         let open = |kind, container| self.opener.events(kind, &self.cpus, container);
@@ -85,7 +85,7 @@ impl EventWatch {
         Ok(self.side_band.insert(side_band))
     }
 
-    /// Starts the counters that have these programs run.
+    /// Starts the counters that trigger these programs.
     pub(crate) fn start(
         &mut self,
         programs: &[SamplingProgram<'_>],
@@ -114,7 +114,7 @@ impl EventWatch {
         Ok(())
     }
 
-    /// Opens the events of one more container, where containers are watched and this one isn't yet. Whether that is so.
+    /// Opens events for one more container, if events are per container and it has none yet. Returns whether it did.
     pub(crate) fn add(
         &mut self,
         programs: &[SamplingProgram<'_>],
@@ -137,10 +137,10 @@ impl EventWatch {
         Ok(true)
     }
 
-    /// Closes the events of containers in which no process is left.
+    /// Closes the events of containers without processes.
     pub(crate) fn close_empty(&mut self) {
         let EventScope::Containers(containers) = &mut self.scope else { return };
-        // Our own has the rings.
+        // Ours has the rings.
         for index in (1..containers.len()).rev() {
             if !containers[index].is_populated() {
                 let id = containers.swap_remove(index).id();
@@ -150,7 +150,7 @@ impl EventWatch {
         }
     }
 
-    /// Has the counters of every task take the place of those of containers.
+    /// Replaces the counters of containers by those of every task.
     pub(crate) fn widen(&mut self, programs: &[SamplingProgram<'_>]) -> Result<(), EventError> {
         let mut opened = Vec::new();
         for (kind, program) in programs {

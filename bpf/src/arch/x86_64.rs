@@ -2,7 +2,7 @@
 
 use crate::field_names::FieldNames;
 
-/// The field from which `thread_pointer` of `c/arch/x86_64.bpf.h` reads.
+/// The field that `thread_pointer` in `c/arch/x86_64.bpf.h` reads.
 pub(crate) const THREAD_POINTER: FieldNames = FieldNames {
     id: "field_fsbase",
     field: "thread_struct.fsbase",

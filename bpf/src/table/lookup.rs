@@ -1,4 +1,4 @@
-//! Reading a segment, as `c/table.bpf.h` does in the kernel.
+//! Looks up rules in a segment, like `c/table.bpf.h` does in the kernel.
 
 use sidewinder_address::FileOffset;
 use sidewinder_unwind_table::Rule;
@@ -13,19 +13,19 @@ const RULE_BYTES: usize = size_of::<sw_rule>();
 const _: () = assert!(size_of::<sw_run>() == RULE_BYTES);
 
 impl PackedSegment {
-    /// The rule in force at a place of the file, or the outcome of a walk that gets there. `None`: the place is outside.
+    /// The rule for a file offset, or the outcome of a walk that reaches it. `None`: the offset is outside the segment.
     #[must_use]
     pub fn look_up(&self, at: FileOffset) -> Option<Result<Rule, Outcome>> {
         look_up(&self.bytes, at)
     }
 }
 
-/// The same, of a segment's bytes.
+/// The same, for the bytes of a segment.
 pub(crate) fn look_up(segment: &[u8], at: FileOffset) -> Option<Result<Rule, Outcome>> {
     Some(rule_at(segment, at)?.decode())
 }
 
-/// The rule in force at a place of the file, as the programs read it.
+/// The rule for a file offset, as the programs read it.
 fn rule_at(segment: &[u8], at: FileOffset) -> Option<sw_rule> {
     let half = |offset: usize| Some(u16::read_from_prefix(segment.get(offset..)?).ok()?.0);
     let (header, _) = sw_segment_header::read_from_prefix(segment).ok()?;

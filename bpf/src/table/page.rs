@@ -1,13 +1,13 @@
-//! Pages of a file, by which segments are cut.
+//! Pages of a file, at whose boundaries segments are cut.
 
 use sidewinder_unwind_table::Entry;
 
 use crate::intf;
 
-/// As the programs have them, whatever pages the machine has.
+/// The programs' page size, independent of the machine's.
 pub(super) const PAGE_BYTES: u64 = 1 << intf::SW_PAGE_SHIFT;
 
-/// The rows that start in one page, by their offset in it.
+/// The rows that start in one page, by their offset in the page.
 #[derive(Debug)]
 pub(super) struct PageRows {
     pub(super) entry_at_start: Entry,

@@ -1,4 +1,4 @@
-//! Rules as the programs read them, and back.
+//! Converts rules to and from the programs' format.
 
 use sidewinder_unwind_table::{
     CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
@@ -7,27 +7,27 @@ use sidewinder_unwind_table::{
 use crate::intf::{self, sw_rule};
 use crate::outcome::Outcome;
 
-/// Which ways of walking the table offers.
+/// How a table lets walks proceed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Packing {
-    /// Frame pointers where the rows prove them, rows elsewhere.
+    /// By frame pointers where the rows prove them, by rows elsewhere.
     #[default]
     Auto,
-    /// Rows everywhere, also where they say the same as a frame pointer.
+    /// By rows everywhere, even where they say the same as a frame pointer.
     Tables,
-    /// Frame pointers where the rows prove them, and nothing elsewhere.
+    /// By frame pointers where the rows prove them; nowhere else.
     FramePointers,
 }
 
 impl sw_rule {
-    /// What a table says at an entry, where it offers walks such ways.
+    /// The programs' rule for a table's entry, in this mode.
     pub(super) fn new(entry: Entry, packing: Packing) -> Self {
         match entry {
             Entry::Rule(rule) if rule.is_root() => Self::from(&rule),
             Entry::Rule(rule) => match packing {
                 Packing::FramePointers if !rule.is_frame_pointer() => Self::none(Outcome::NoFramePointer),
                 Packing::Tables if rule == Rule::FRAME_POINTER => {
-                    // Equal to the fixed rule but for its number, which is what sends a walk to the rows.
+                    // Equal to the fixed rule except for its index, which makes walks use the rows.
                     let mut by_rows = Self::from(&rule);
                     by_rows.set_addend_by_8(1);
                     by_rows
@@ -45,12 +45,12 @@ impl sw_rule {
         }
     }
 
-    /// No rule, and the outcome of a walk that gets here.
+    /// Not a rule, but the outcome of a walk that gets here.
     pub(super) fn none(why: Outcome) -> Self {
         Self { cfa_offset: why as i32, ..Self::default() }
     }
 
-    /// The number, where it is the same in every segment.
+    /// The index, if it is the same in every segment.
     pub(super) fn fixed_number(&self) -> Option<u16> {
         if *self == Self::none(Outcome::NoRule) {
             return Some(intf::SW_RULE_NONE as u16);
@@ -60,7 +60,7 @@ impl sw_rule {
 }
 
 impl sw_rule {
-    /// The rule in the terms of unwinding, or the outcome of a walk that gets here.
+    /// The rule as an unwind-table rule, or the outcome of a walk that gets here.
     pub(super) fn decode(&self) -> Result<Rule, Outcome> {
         let unsupported = Outcome::UnsupportedRule;
         let has = |flag: u32| u32::from(self.flags()) & flag != 0;
@@ -125,7 +125,7 @@ impl sw_rule {
 }
 
 impl From<&Rule> for sw_rule {
-    /// A rule that the programs have no form for becomes one that ends the walk and says so.
+    /// A rule that the programs' format can't express becomes one that ends the walk with an outcome that says so.
     fn from(rule: &Rule) -> Self {
         let mut to = Self::default();
         let mut index = None;
@@ -183,7 +183,7 @@ impl From<&Rule> for sw_rule {
         let has_addend = matches!(rule.cfa, Cfa::Deref { .. } | Cfa::DerefIndexed { .. });
         let callee_saved = match rule.callee_saved {
             CalleeSaved::Same => intf::SW_RULE_KEEPS_CALLEE_SAVED,
-            // In a place that rules have no room for it is lost.
+            // If it is at a location that the format can't express, it is lost.
             CalleeSaved::AtCfa(offset) if !has_addend => {
                 match by_8(offset.saturating_neg().saturating_sub(8)) {
                     Some(words) => {
@@ -200,7 +200,7 @@ impl From<&Rule> for sw_rule {
     }
 }
 
-/// An addend in words, if it has the form that the programs know.
+/// An addend in words, if the programs' format can express it.
 fn by_8(addend: i32) -> Option<u8> {
     let words = u8::try_from(addend / 8).ok()?;
     (addend % 8 == 0 && words <= 15).then_some(words)

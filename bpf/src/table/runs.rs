@@ -1,4 +1,4 @@
-//! Runs: rows that follow each other closely, said in one row that names them all.
+//! Runs: sequences of closely spaced rows that one row stands for.
 
 use std::array;
 
@@ -6,10 +6,10 @@ use crate::intf::{self, sw_run};
 
 const RUN_ROWS: usize = intf::SW_RUN_ROWS as usize;
 
-/// Rows further apart don't occur in the same distance often enough.
+/// The largest distance of rows in a run: larger distances don't recur often enough.
 const MAX_GAP_BYTES: u32 = 8;
 
-/// Where a rule begins to be in force, in bytes from the segment's start.
+/// The start of a rule's range, in bytes from the segment's start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberedRow {
     pub(super) at: u32,
@@ -21,7 +21,7 @@ impl NumberedRow {
         self.at >> intf::SW_BUCKET_SHIFT
     }
 
-    /// A row as the programs read it, by its offset from its bucket's start, or from its run's.
+    /// The row in the programs' format, with its offset from the start of its bucket or run.
     pub(super) fn packed(offset: u32, number: u16) -> u16 {
         (offset as u16) << intf::SW_RULE_BITS | number
     }
@@ -30,7 +30,7 @@ impl NumberedRow {
 /// As in `sw_run`.
 pub(super) type RowRun = [u16; RUN_ROWS];
 
-/// Cuts rows into sequences, each of which can be a run. None is empty, none leaves its bucket.
+/// Splits rows into sequences that can be runs. None is empty, and none crosses a bucket boundary.
 pub(super) fn row_sequences(rows: &[NumberedRow]) -> impl Iterator<Item = &[NumberedRow]> {
     let mut length = 1;
     rows.chunk_by(move |row, next| {
@@ -40,7 +40,7 @@ pub(super) fn row_sequences(rows: &[NumberedRow]) -> impl Iterator<Item = &[Numb
     })
 }
 
-/// A sequence as a run.
+/// Encodes a sequence as a run.
 pub(super) fn run(sequence: &[NumberedRow]) -> RowRun {
     array::from_fn(|i| {
         let row = sequence[i.min(sequence.len() - 1)];
@@ -48,7 +48,7 @@ pub(super) fn run(sequence: &[NumberedRow]) -> RowRun {
     })
 }
 
-/// The runs that save bytes, sorted; those that save most where there are more than `most`.
+/// The runs that save bytes, sorted; if there are more than `most`, those that save most.
 pub(super) fn select_runs(rows: &[NumberedRow], most: usize) -> Vec<RowRun> {
     let mut runs: Vec<RowRun> = row_sequences(rows).filter(|sequence| sequence.len() > 1).map(run).collect();
     runs.sort_unstable();
@@ -62,7 +62,7 @@ pub(super) fn select_runs(rows: &[NumberedRow], most: usize) -> Vec<RowRun> {
     runs
 }
 
-/// What a run saves that stands for so many sequences.
+/// How much a run saves if it replaces `count` sequences.
 fn bytes_saved(run: &RowRun, uses: usize) -> usize {
     let rows_beyond_first = run.windows(2).filter(|pair| pair[0] != pair[1]).count();
     (rows_beyond_first * 2 * uses).saturating_sub(size_of::<sw_run>())
@@ -76,7 +76,7 @@ mod tests {
         at.iter().zip(2..).map(|(at, number)| NumberedRow { at: *at, number }).collect()
     }
 
-    /// Where sequences begin.
+    /// The offsets at which sequences start.
     fn starts(at: &[u32]) -> Vec<u32> {
         row_sequences(&rows(at)).map(|sequence| sequence[0].at).collect()
     }

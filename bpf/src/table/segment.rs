@@ -1,4 +1,4 @@
-//! The bytes of a segment: `sw_segment_header` and what follows it.
+//! Builds the bytes of a segment: `sw_segment_header` and the data that follows it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,14 +12,14 @@ use super::runs::{self, NumberedRow, RowRun};
 use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
 use crate::outcome::Outcome;
 
-/// Rules and runs of a segment are numbered together.
+/// Rules and runs of a segment share one range of indices.
 const NUMBERS_MAX: usize = intf::SW_RULES_MAX as usize;
 
-/// A segment is ended when it has so many rules: what numbers are left are for runs.
+/// A segment ends when it has this many rules: the remaining indices are for runs.
 const RULES_TARGET: usize = NUMBERS_MAX * 3 / 4;
 
-/// A segment is ended when its table would, without runs, have grown to this: small enough that what is used and what
-/// isn't come apart under a tight budget, and large enough that the frames of a stack share segments.
+/// A segment ends when its table, without runs, would reach this size: small enough to separate used from unused code
+/// under a tight budget, and large enough that the frames of a stack share segments.
 const SEGMENT_TARGET_BYTES: usize = 48 << 10;
 
 const BUCKETS_PER_PAGE: usize = (PAGE_BYTES / intf::SW_BUCKET_BYTES as u64) as usize;
@@ -27,7 +27,7 @@ const BUCKETS_PER_PAGE: usize = (PAGE_BYTES / intf::SW_BUCKET_BYTES as u64) as u
 // The last page of a segment may have a row for each of its bytes.
 const _: () = assert!(SEGMENT_TARGET_BYTES / 2 + PAGE_BYTES as usize <= intf::SW_SEGMENT_ROWS_MAX as usize);
 
-/// The unwind table of one page-aligned stretch of a file, as the programs read it.
+/// The unwind table of a page-aligned range of a file, in the programs' format.
 #[derive(Clone, Debug)]
 pub struct PackedSegment {
     /// The first byte covered; a multiple of the page size.
@@ -38,14 +38,14 @@ pub struct PackedSegment {
     pub rows: usize,
     /// Distinct rules in the table.
     pub rules: usize,
-    /// Distinct sequences of rows that are one row wherever they occur.
+    /// Distinct runs: sequences of rows that are one row wherever they occur.
     pub runs: usize,
     /// The table itself.
     pub bytes: Vec<u8>,
 }
 
 impl PackedSegment {
-    /// The table of a file that says nothing: every address has no rule, which leaves frame pointers to be tried.
+    /// An empty table of a file: no address has a rule, so walks try frame pointers.
     #[must_use]
     pub fn empty() -> Self {
         let mut segment = SegmentBuilder::new(0);
@@ -53,7 +53,7 @@ impl PackedSegment {
         segment.finish()
     }
 
-    /// The table of a file of one page, of rows by their offset.
+    /// The table of a file of one page, from rows by offset.
     #[cfg(feature = "test-programs")]
     pub(crate) fn from_page(rows: impl Iterator<Item = (u64, Entry)>, packing: Packing) -> Self {
         let mut segment = SegmentBuilder::new(0);
@@ -62,11 +62,11 @@ impl PackedSegment {
     }
 }
 
-/// A segment that is being filled.
+/// A segment under construction.
 pub(super) struct SegmentBuilder {
     file_offset: u64,
     pages: usize,
-    /// In order. The first is at the segment's start, and each has another number than the one before.
+    /// Sorted. The first is at the segment's start, and each has another index than the one before.
     rows: Vec<NumberedRow>,
     rules: Vec<sw_rule>,
     numbers: HashMap<sw_rule, u16>,
@@ -123,8 +123,8 @@ impl SegmentBuilder {
         rule.fixed_number().or_else(|| self.numbers.get(rule).copied())
     }
 
-    /// The number of an entry's rule. A page with more distinct rules than a segment can number, which no compiler
-    /// makes, has the last of them refused rather than mistaken for another.
+    /// The index of an entry's rule. If a page has more distinct rules than a segment can index, which no compiler
+    /// generates, the excess rules become unsupported ones.
     fn intern(&mut self, entry: Entry, packing: Packing) -> u16 {
         let rule = sw_rule::new(entry, packing);
         if let Some(number) = self.number_of(&rule) {
@@ -189,7 +189,7 @@ impl SegmentBuilder {
         }
     }
 
-    /// The first row of each bucket, and of the one past the last; and the rows, with runs for what they hold.
+    /// The index of the first row of each bucket, and of the end; and the rows, with runs in place of their sequences.
     fn index_and_rows(&self, first_run: u16, runs: &[RowRun]) -> (Vec<u16>, Vec<u16>) {
         let mut index = Vec::with_capacity(self.pages * BUCKETS_PER_PAGE + 1);
         let mut rows = Vec::with_capacity(self.rows.len());
