@@ -1,9 +1,9 @@
-//! What differs between architectures: everything else in this crate is the same for all of them.
+//! Architecture-dependent code: everything else in this crate is the same for all architectures.
 //!
-//! The module of an architecture has
+//! The module of an architecture defines
 //!
-//! - [`Register`] with DWARF's numbers and its roles, and the pc's number;
-//! - the rules that its ABI fixes ([`Rule::LEAF`](crate::Rule::LEAF) and others);
+//! - [`Register`], with DWARF numbers and roles, and the pc's DWARF number;
+//! - the rules that the ABI defines ([`Rule::LEAF`](crate::Rule::LEAF) and others);
 //! - [`PLT_ENTRY_BYTES`], the size of an entry of a procedure linkage table.
 
 mod x86_64;

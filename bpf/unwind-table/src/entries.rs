@@ -1,4 +1,4 @@
-//! Interning: the many rows of a file say few different things.
+//! Interning of entries: the many rows of a file have few distinct entries.
 
 use std::collections::HashMap;
 use std::hash::{Hash as _, Hasher};
@@ -13,8 +13,8 @@ pub type EntryId = u16;
 pub struct EntryInterner {
     by_id: Vec<Entry>,
     ids: HashMap<Entry, EntryId>,
-    /// Entries asked for lately, each in its slot by [`SlotHasher`]: functions repeat each other, and hashing
-    /// for `ids`, which input can't degrade, would take a fifth of the time.
+    /// Recently interned entries, each in the slot that [`SlotHasher`] selects. Consecutive functions have the same
+    /// entries, and hashing for `ids`, which is safe against malicious input, would take a fifth of the time.
     recent: Box<[(Entry, EntryId)]>,
 }
 
@@ -22,11 +22,11 @@ impl EntryInterner {
     /// The id of [`Entry::NO_INFORMATION`].
     pub const NO_INFORMATION: EntryId = 0;
     const TOO_MANY: EntryId = 1;
-    /// Stands for any entry that doesn't give way to another source.
+    /// Stands for any entry that takes precedence over other sources.
     pub const SOMETHING: EntryId = Self::TOO_MANY;
     const RECENT_SLOTS: usize = 256;
 
-    /// No entries but the two that every table may need.
+    /// Creates an interner with the two entries that every table may need.
     #[must_use]
     pub fn new() -> Self {
         let by_id = vec![Entry::NO_INFORMATION, Entry::unsupported(UnsupportedReason::TooManyRules)];
@@ -35,7 +35,7 @@ impl EntryInterner {
         Self { by_id, ids, recent: recent.into_boxed_slice() }
     }
 
-    /// The id of `entry`, or of the reason why it can't have one.
+    /// The id of `entry`; if there are too many, the id of an entry with that reason.
     pub fn intern(&mut self, entry: Entry) -> EntryId {
         let slot = SlotHasher::slot(&entry, self.recent.len());
         if let Some((recent, id)) = self.recent.get(slot)
@@ -66,14 +66,14 @@ impl EntryInterner {
         self.by_id.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION)
     }
 
-    /// The ids that give way to another source: no information, and a broken entry.
+    /// The ids that another source may replace: no information, and a broken entry.
     #[must_use]
     pub fn overridable(&self) -> [EntryId; 2] {
         let malformed = self.ids.get(&Entry::End(EndReason::Malformed)).copied();
         [Self::NO_INFORMATION, malformed.unwrap_or(Self::NO_INFORMATION)]
     }
 
-    /// The entries that `used` refers to, which afterwards refers to them by their place.
+    /// The entries that `used` refers to. Rewrites `used` to refer to them by index.
     pub fn retain<'ids>(self, used: impl Iterator<Item = &'ids mut EntryId>) -> Vec<Entry> {
         let mut retained = vec![Entry::NO_INFORMATION];
         let mut new_ids: Vec<Option<EntryId>> = vec![None; self.by_id.len()];
@@ -100,7 +100,7 @@ impl Default for EntryInterner {
     }
 }
 
-/// A hash that is quick on the few small integers of an entry, for a slot that may as well be the wrong one.
+/// A fast hash for the few small integers of an entry. Collisions only cost a lookup.
 #[derive(Default)]
 struct SlotHasher(u64);
 

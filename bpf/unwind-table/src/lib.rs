@@ -1,14 +1,14 @@
-//! The unwind table: for every address of a file's code, how a frame there leads to its caller.
+//! The unwind table: how to find the caller of a frame, for every address of a file's code.
 //!
-//! A table is what both sides have in common: `receiver/unwind` makes it from a file, `bpf/` packs it for the programs that walk
-//! stacks. Nothing here reads a file.
+//! `receiver/unwind` builds tables from files, and `bpf/` packs them for the programs that walk stacks. Nothing here
+//! reads a file.
 //!
-//! - [`Rule`] says how a frame leads to its caller, [`Entry`] is a rule or the [reason](EndReason) why there is none, and
-//!   [`Rule::step`] applies a rule to a frame.
-//! - [`UnwindTable`] holds the [rows](UnwindRow), sorted by address, with a [`Summary`] of what they were made of.
-//! - [`RowBuffer`] and [`EntryInterner`] are for who makes a table: rows of a part of the code, and interned entries.
+//! - [`Rule`] says how to find the caller of a frame, [`Entry`] is a rule or the [reason](EndReason) why there is none,
+//! and [`Rule::step`] applies a rule to a frame.
+//! - [`UnwindTable`] holds the [rows](UnwindRow), sorted by address, with a [`Summary`] of their sources.
+//! - [`RowBuffer`] and [`EntryInterner`] are for building tables: rows of a part of the code, and interned entries.
 //!
-//! What differs between architectures is in `arch`.
+//! Architecture-dependent code is in `arch`.
 #![forbid(unsafe_code)]
 
 mod arch;

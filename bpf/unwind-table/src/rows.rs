@@ -1,15 +1,14 @@
-//! Rows under construction, and one layer of them over another.
+//! Rows under construction, and overlaying one layer of rows over another.
 
 use crate::entries::{EntryId, EntryInterner};
 
-/// The start of a row as bytes from the table's base, and the entry in force from there.
+/// The start of a row in bytes from the table's base, and its entry.
 pub type CompactRow = (u32, EntryId);
 
 /// Rows of a part of the code, in order.
 ///
-/// No two neighbours are equal, each start is above the one before, and the last is an end: what a sink of
-/// sorted rows has seen so far. Rows are kept in chunks, so that many of them are never moved, nor is room
-/// held for twice as many.
+/// No two neighbours are equal, starts are strictly increasing, and the last row is an end. Rows are kept in chunks, so
+/// that growth neither moves them nor doubles the allocated memory.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffer {
     /// All but the last are full; none is empty.
@@ -25,7 +24,7 @@ struct RowChunk {
 }
 
 impl RowBuffer {
-    /// Put `id` in force from `start`, which may not lie below any start given before.
+    /// Appends a row with `id` at `start`, which must not be below any previous start.
     pub fn push(&mut self, (start, id): CompactRow) {
         if self.last().is_some_and(|(last, _)| last == start) {
             self.pop();
@@ -58,7 +57,7 @@ impl RowBuffer {
         Some((*chunk.starts.last()?, *chunk.ids.last()?))
     }
 
-    /// These rows, and where they have no information or a broken entry, those of `lower`.
+    /// Overlays these rows over `lower`: rows of `lower` replace those without information or with a broken entry.
     #[must_use]
     pub fn merge_over(self, lower: Self, entries: &EntryInterner) -> Self {
         let yielding = entries.overridable();
@@ -83,12 +82,12 @@ impl RowBuffer {
         merged
     }
 
-    /// The rows in order. What has been passed is freed.
+    /// The rows in order. Frees chunks that were iterated.
     pub fn into_rows(self) -> impl Iterator<Item = CompactRow> {
         self.chunks.into_iter().flat_map(|chunk| chunk.starts.into_iter().zip(chunk.ids))
     }
 
-    /// The parts of a range where another layer would show through.
+    /// The parts of a range that another layer would fill.
     pub fn gaps(
         &self,
         start: u32,
@@ -129,7 +128,7 @@ impl RowBuffer {
         ranges
     }
 
-    /// The rows that start above a place.
+    /// The rows that start above an offset.
     pub fn rows_after(&self, start: u32) -> impl Iterator<Item = CompactRow> + '_ {
         let below =
             self.chunks.partition_point(|chunk| chunk.starts.last().is_some_and(|last| *last <= start));
@@ -139,7 +138,7 @@ impl RowBuffer {
         rows.skip_while(move |(at, _)| *at <= start)
     }
 
-    /// Whether there is no row.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
@@ -158,7 +157,7 @@ impl RowBuffer {
         Some((*chunk.starts.get(index % CHUNK_ROWS)?, *chunk.ids.get(index % CHUNK_ROWS)?))
     }
 
-    /// The row in force at a place.
+    /// The row that covers an offset.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<CompactRow> {
         let starts_by = |start: &u32| u64::from(*start) <= offset;
@@ -168,12 +167,12 @@ impl RowBuffer {
         Some((*chunk.starts.get(index)?, *chunk.ids.get(index)?))
     }
 
-    /// What is in force from each row on, to be renumbered.
+    /// The entry ids of all rows, for renumbering.
     pub fn ids_mut(&mut self) -> impl Iterator<Item = &mut EntryId> {
         self.chunks.iter_mut().flat_map(|chunk| &mut chunk.ids)
     }
 
-    /// Give back room that isn't needed.
+    /// Frees excess capacity.
     pub fn shrink_to_fit(&mut self) {
         self.chunks.shrink_to_fit();
         if let Some(last) = self.chunks.last_mut() {

@@ -1,4 +1,4 @@
-//! What a row of the table says: how a frame leads to its caller.
+//! Unwind rules: how to find the caller of a frame.
 
 use std::fmt;
 
@@ -6,57 +6,57 @@ use crate::arch::Register;
 
 /// The canonical frame address: the value that the caller's stack pointer has after the return.
 ///
-/// Registers are those of the frame that the rule is applied to. Of a frame that isn't the interrupted one
-/// only the stack pointer and the frame pointer are known, and [`Register::CALLEE_SAVED`] where all
-/// [rules](Rule::callee_saved) below say where it is.
+/// Registers are those of the frame that the rule is applied to. In frames other than the interrupted one, only the stack
+/// pointer and the frame pointer are known, and [`Register::CALLEE_SAVED`] if all [rules](Rule::callee_saved) below say
+/// where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cfa {
     /// `register + offset`.
     Register {
-        /// Where to start.
+        /// The base register.
         register: Register,
         /// Bytes to add.
         offset: i32,
     },
     /// `*(register + offset) + addend`: the CFA was itself saved on the stack.
     Deref {
-        /// Where to start.
+        /// The base register.
         register: Register,
         /// Bytes to add before the word is read.
         offset: i32,
         /// Bytes to add to the word.
         addend: i32,
     },
-    /// `*(register + 8 * index + offset) + addend`: above an array on the stack, of as many words as `index` says.
+    /// `*(register + 8 * index + offset) + addend`: the CFA is saved above an array on the stack with `index` words.
     /// OpenSSL's Montgomery multiplication has such frames.
     DerefIndexed {
-        /// Where to start.
+        /// The base register.
         register: Register,
-        /// How many words to go on.
+        /// The register with the number of words.
         index: Register,
         /// Bytes to add before the word is read.
         offset: i32,
         /// Bytes to add to the word.
         addend: i32,
     },
-    /// `stack pointer + 8`, and 8 more from byte `threshold` of an entry on: an entry of a procedure linkage table that is
-    /// bound lazily, which leaves its index on the stack on the way.
+    /// `stack pointer + 8`, plus 8 from byte `threshold` of an entry on: in a lazily bound procedure linkage table, whose
+    /// entries push an index.
     Plt {
         /// The first byte of an entry at which the index is on the stack.
         threshold: u8,
     },
 }
 
-/// Where the caller's value of the frame pointer is.
+/// The location of the caller's frame pointer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SavedRegister {
     /// The register still holds it.
     Same,
     /// `*(cfa + offset)`.
     AtCfa(i32),
-    /// `*(register + offset)`, the register being this frame's own.
+    /// `*(register + offset)`, with this frame's register.
     At {
-        /// Where to start.
+        /// The base register.
         register: Register,
         /// Bytes to add before the word is read.
         offset: i32,
@@ -67,10 +67,10 @@ pub enum SavedRegister {
     Undefined,
 }
 
-/// Where the caller's value of a register is that called functions preserve, and that few rules need.
+/// The location of the caller's value of a callee-saved register that few rules need.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum CalleeSaved {
-    /// Nobody asked.
+    /// Not recorded.
     #[default]
     Unknown,
     /// The register still holds it.
@@ -79,46 +79,46 @@ pub enum CalleeSaved {
     AtCfa(i32),
 }
 
-/// Where the return address is.
+/// The location of the return address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ReturnAddress {
     /// `*(cfa + offset)`.
     AtCfa(i32),
-    /// `*(register + offset)`, the register being this frame's own.
+    /// `*(register + offset)`, with this frame's register.
     At {
-        /// Where to start.
+        /// The base register.
         register: Register,
         /// Bytes to add before the word is read.
         offset: i32,
     },
     /// A register holds it.
     InRegister(Register),
-    /// `*(cfa + offset)` in the caller of `clone`. Its child comes out of the same system call with 0 in
-    /// [`Register::SYSCALL_RESULT`] and on a stack of its own, which begins there.
+    /// `*(cfa + offset)` in the caller of `clone`. The child returns from the same system call with 0 in
+    /// [`Register::SYSCALL_RESULT`], on a new stack, which starts there.
     OfParent(i32),
-    /// There is none: this frame is proven to be the outermost of its stack.
+    /// There is none: this frame is known to be the outermost of its stack.
     Undefined,
 }
 
-/// How a frame leads to its caller.
+/// How to find the caller of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rule {
     /// The caller's stack pointer.
     pub cfa: Cfa,
     /// The caller's frame pointer.
     pub frame_pointer: SavedRegister,
-    /// The place in the caller.
+    /// The return address into the caller.
     pub return_address: ReturnAddress,
     /// The caller's [`Register::CALLEE_SAVED`], where a caller may need it to find its own frame: in dynamic linkers and
-    /// what they call. Text forms leave it out.
+    /// what they call. Not part of text forms.
     pub callee_saved: CalleeSaved,
-    /// Whether the caller was interrupted rather than calling: then `return_address` is the exact place (look
-    /// it up as an instruction pointer, not one byte before) and all of its registers were saved.
+    /// Whether the caller was interrupted instead of making a call: then `return_address` is exact (look it up as an
+    /// instruction pointer, not one byte lower), and all of the caller's registers were saved.
     pub signal_frame: bool,
 }
 
 impl Rule {
-    /// The frame of a function whose frame pointer leads to a frame record: the caller's frame pointer, and above it the
+    /// The frame of a function whose frame pointer points to a frame record: the caller's frame pointer, followed by the
     /// return address.
     pub const FRAME_POINTER: Self = Self {
         cfa: Cfa::Register { register: Register::FRAME_POINTER, offset: 16 },
@@ -128,14 +128,13 @@ impl Rule {
         signal_frame: false,
     };
 
-    /// Whether the frame pointer alone leads to the caller: a step of a frame-pointer walk then equals this
-    /// rule's.
+    /// Whether the frame pointer alone leads to the caller: a frame-pointer step has the same result as this rule.
     #[must_use]
     pub fn is_frame_pointer(&self) -> bool {
         Self { callee_saved: CalleeSaved::Unknown, ..*self } == Self::FRAME_POINTER
     }
 
-    /// Whether this is the proven outermost frame of a stack.
+    /// Whether this frame is known to be the outermost of its stack.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.return_address == ReturnAddress::Undefined
@@ -145,55 +144,55 @@ impl Rule {
 /// Why an address has no rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EndReason {
-    /// No source says anything of this address.
+    /// No source has information for this address.
     NoInformation,
-    /// A source speaks of this address, but its entry is broken.
+    /// A source covers this address, but its entry is broken.
     Malformed,
-    /// A source gives a rule that [`Rule`] can't state.
+    /// A source has a rule that [`Rule`] can't express.
     Unsupported(UnsupportedReason),
-    /// The table is one of some functions, of which this address is in none.
+    /// The table only covers some functions, and the address isn't in any of them.
     NotAsked,
 }
 
-/// What about a rule can't be stated.
+/// Why a rule can't be expressed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum UnsupportedReason {
-    /// The CFA is an expression of no known form.
+    /// The CFA is an expression of an unknown form.
     CfaExpression,
     /// The CFA starts from something that isn't a general register.
     CfaRegister,
     /// The caller's stack pointer isn't the CFA.
     StackPointer,
-    /// The frame pointer's rule is an expression of no known form.
+    /// The frame pointer's rule is an expression of an unknown form.
     FramePointerExpression,
-    /// The frame pointer's rule is of a kind that isn't a place in memory nor a register.
+    /// The frame pointer's rule is neither a memory location nor a register.
     FramePointerRule,
-    /// The return address's rule is an expression of no known form.
+    /// The return address's rule is an expression of an unknown form.
     ReturnAddressExpression,
-    /// The return address's rule is of a kind that isn't a place in memory nor a register, or is missing.
+    /// The return address's rule is neither a memory location nor a register, or is missing.
     ReturnAddressRule,
     /// An offset doesn't fit 32 bits.
     OffsetTooLarge,
-    /// The code switches to another stack here, by steps that the source doesn't describe.
+    /// The code switches to another stack here, in a way that the source doesn't describe.
     StackSwitch,
     /// The file has more distinct rules than a table can hold.
     TooManyRules,
 }
 
-/// What the table says of an address.
+/// The table's entry for an address: a rule, or the reason why there is none.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Entry {
-    /// How the frame leads to its caller.
+    /// How to find the caller of the frame.
     Rule(Rule),
     /// Why that isn't known.
     End(EndReason),
 }
 
 impl Entry {
-    /// What holds where no source says anything.
+    /// The entry for addresses without information from any source.
     pub const NO_INFORMATION: Self = Self::End(EndReason::NoInformation);
 
-    /// What holds where a rule can't be stated.
+    /// The entry for a rule that can't be expressed.
     #[must_use]
     pub const fn unsupported(reason: UnsupportedReason) -> Self {
         Self::End(EndReason::Unsupported(reason))
@@ -209,7 +208,7 @@ impl Entry {
     }
 }
 
-/// A sum of a register, or of the CFA, and bytes: `cfa-8`.
+/// The sum of a register or the CFA and an offset in bytes: `cfa-8`.
 struct Sum<T>(T, i32);
 
 impl<T: fmt::Display> fmt::Display for Sum<T> {

@@ -7,41 +7,41 @@ use crate::rule::{CalleeSaved, Cfa, ReturnAddress, Rule, SavedRegister};
 
 /// The stack of a thread.
 pub trait Memory {
-    /// The word at an address; `None` where it can't be read.
+    /// The word at an address; `None` if it can't be read.
     fn word(&self, address: u64) -> Option<u64>;
 }
 
-/// Registers of a frame.
+/// The known registers of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameRegisters {
-    /// The next instruction of the interrupted frame, or where a callee returns to.
+    /// The address of the next instruction in the interrupted frame; in callers, the return address.
     pub pc: Avma,
     /// The stack pointer.
     pub sp: u64,
     /// The frame pointer.
     pub fp: u64,
-    /// [`Register::CALLEE_SAVED`], where every rule so far has said where it is.
+    /// [`Register::CALLEE_SAVED`], if every rule so far said where it is.
     pub callee_saved: Option<u64>,
-    /// All general registers by their DWARF number, of an interrupted frame alone: callers have lost theirs.
+    /// All general registers by DWARF number; only for an interrupted frame, since those of callers are lost.
     pub general: Option<[u64; Register::COUNT]>,
 }
 
-/// Why there is no caller.
+/// Why a step found no caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StepError {
-    /// The stack begins here.
+    /// This is the outermost frame.
     #[error("the stack begins here")]
     Outermost,
-    /// The rule needs a register of a caller.
+    /// The rule needs a register that isn't known in a caller's frame.
     #[error("the rule needs {0:?}, which only an interrupted frame has")]
     RegisterLost(Register),
-    /// A word is not there.
+    /// A word of the stack can't be read.
     #[error("no word at {0:#x}")]
     Unreadable(u64),
 }
 
 impl FrameRegisters {
-    /// Those of an interrupted thread, by DWARF number with the pc behind the general ones.
+    /// The registers of an interrupted thread, by DWARF number, followed by the pc.
     #[must_use]
     pub fn interrupted(registers: &[u64; Register::COUNT + 1]) -> Self {
         let mut general = [0; Register::COUNT];
@@ -73,7 +73,7 @@ impl Rule {
     /// The registers of the caller's frame.
     ///
     /// # Errors
-    /// Where there is none, or what the rule asks for is not to be had.
+    /// If this is the outermost frame, or the rule needs a register or a word that isn't available.
     pub fn step(&self, frame: &FrameRegisters, memory: &impl Memory) -> Result<FrameRegisters, StepError> {
         let word = |address: u64| memory.word(address).ok_or(StepError::Unreadable(address));
         let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
@@ -123,7 +123,7 @@ impl Rule {
 mod tests {
     use super::*;
 
-    /// Words from 0x1000 on.
+    /// Words, from address 0x1000 on.
     struct Words(Vec<u64>);
 
     impl Memory for Words {
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// A register that has no role.
+    /// A register without a role.
     fn other(number: u16) -> Register {
         Register::from_dwarf(number).unwrap()
     }

@@ -1,14 +1,14 @@
-//! What was read to make a table, and what of it could not be used.
+//! The sources of a table, and what could not be used of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::rule::{EndReason, Entry, UnsupportedReason};
 
-/// Where rows come from.
+/// The source of a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RowSource {
-    /// A function whose place on a stack is known by its name or as the ELF entry point.
+    /// A function whose position on the stack is known from its name, or as the ELF entry point.
     KnownFunction,
     /// `.eh_frame`.
     EhFrame,
@@ -22,26 +22,25 @@ pub enum RowSource {
     DebugFile,
     /// The small debug file inside `.gnu_debugdata`.
     MiniDebugInfo,
-    /// The machine code itself, where no other source says anything.
+    /// The machine code, where no other source has information.
     MachineCode,
 }
 
-/// Why code got no rows of its own ([`RowSource::MachineCode`]).
+/// Why code got no rows ([`RowSource::MachineCode`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum UnresolvedReason {
-    /// No way that could be followed leads there: no symbol and no call names the function, or a jump through
-    /// a table comes before.
+    /// No known control flow leads there: no symbol and no call refers to the function, or it is behind a jump through a
+    /// table.
     NotReached,
-    /// The ways that lead there disagree on the stack pointer, or it was set by other means than constants.
+    /// The control flow paths that lead there disagree on the stack pointer, or it was set to an unknown value.
     StackPointer,
     /// The return address was overwritten or lost.
     ReturnAddress,
-    /// The function returns with another stack pointer than it was called with, so that what was made of it
-    /// is wrong.
+    /// The function returns with a stack pointer other than the one it was called with, so its derived rows are wrong.
     OtherReturn,
     /// Functions that share code disagree.
     Disagreement,
-    /// The function took too many steps.
+    /// The analysis of the function exceeded its limit of steps.
     TooManySteps,
 }
 
@@ -73,50 +72,49 @@ impl fmt::Display for RowSource {
     }
 }
 
-/// What was read to make a table, and what of it could not be used.
+/// The sources of a table, and what could not be used of them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
-    /// Functions (DWARF: FDEs) that each source describes and that rows were made of.
+    /// The number of functions (DWARF: FDEs) with rows, by source.
     pub functions: BTreeMap<RowSource, u64>,
-    /// Entries of a source that are broken: each costs the rows of its own range and nothing else.
+    /// Broken entries, by source: only the range of each loses its rows.
     pub malformed: BTreeMap<RowSource, u64>,
-    /// Entries of a source for addresses that the file doesn't execute, as linkers leave them behind for
-    /// functions that they dropped.
+    /// Entries for addresses that the file doesn't execute, by source; linkers leave these behind for functions that they
+    /// dropped.
     pub outside_code: BTreeMap<RowSource, u64>,
-    /// Rows that state something that a [`Rule`](crate::Rule) can't, by reason, before equal neighbours
-    /// merge.
+    /// Rows that [`Rule`](crate::Rule) can't express, by reason, before equal neighbours are merged.
     pub unsupported_rows: BTreeMap<UnsupportedReason, u64>,
-    /// Bytes of code that no source speaks of and that got no rows from the machine code either, by reason.
+    /// Bytes of code without information from any source, and without rows from the machine code, by reason.
     pub unresolved_bytes: BTreeMap<UnresolvedReason, u64>,
 }
 
 impl Summary {
-    /// Count one more of a source.
+    /// Counts one more for a source.
     pub fn count(counts: &mut BTreeMap<RowSource, u64>, source: RowSource) {
         *counts.entry(source).or_default() += 1;
     }
 
-    /// Count a row that can't be stated; any other entry counts nothing.
+    /// Counts a row that can't be expressed; ignores other entries.
     pub fn count_unsupported(&mut self, entry: Entry) {
         if let Entry::End(EndReason::Unsupported(reason)) = entry {
             *self.unsupported_rows.entry(reason).or_default() += 1;
         }
     }
 
-    /// Count code without rows, if it has none: `None` stands for code with a rule.
+    /// Counts code without rows; `None` stands for code with a rule.
     pub fn count_unresolved(&mut self, reason: Option<UnresolvedReason>, bytes: u32) {
         if let Some(reason) = reason {
             *self.unresolved_bytes.entry(reason).or_default() += u64::from(bytes);
         }
     }
 
-    /// All broken entries.
+    /// The total of broken entries.
     #[must_use]
     pub fn malformed_total(&self) -> u64 {
         self.malformed.values().sum()
     }
 
-    /// All rows that can't be stated.
+    /// The total of rows that can't be expressed.
     #[must_use]
     pub fn unsupported_total(&self) -> u64 {
         self.unsupported_rows.values().sum()

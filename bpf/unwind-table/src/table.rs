@@ -1,4 +1,4 @@
-//! The table: sorted rows over interned entries.
+//! The unwind table: sorted rows with interned entries.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::rows::{CompactRow, RowBuffer};
 use crate::rule::{Entry, Rule};
 use crate::summary::Summary;
 
-/// An entry with the address from which it is in force, up to the next row's.
+/// An entry, with the address from which it holds until the next row.
 ///
 /// Its `Display` is one line of the stable text form, four columns separated by tabs: start (`0x` and
 /// lower-case hex), CFA, frame pointer, return address.
@@ -18,7 +18,7 @@ use crate::summary::Summary;
 pub struct UnwindRow {
     /// The first address.
     pub start: Svma,
-    /// What holds there.
+    /// The entry that holds there.
     pub entry: Entry,
 }
 
@@ -30,22 +30,21 @@ impl fmt::Display for UnwindRow {
 
 /// The unwind table of one file.
 ///
-/// Rows are sorted by start, no two neighbours say the same, and the last one is an end. Addresses below the
-/// first row have no information. Six bytes a row, plus the distinct entries, of which there are at most
-/// 65,535.
+/// Rows are sorted by start, no two neighbours have equal entries, and the last one is an end. Addresses below the first
+/// row have no information. It takes six bytes per row, plus the distinct entries, of which there are at most 65,535.
 #[derive(Clone, Debug)]
 pub struct UnwindTable {
     base: Svma,
-    /// Starts in bytes from the base, and what is in force from there by its place in `entries`.
+    /// Starts in bytes from the base, and entries as indices into `entries`.
     rows: RowBuffer,
     entries: Vec<Entry>,
-    /// Where rows were made of the machine code, in bytes from the base.
+    /// Ranges with rows from the machine code, in bytes from the base.
     by_machine_code: Vec<(u32, u32)>,
     summary: Summary,
 }
 
 impl UnwindTable {
-    /// The table of these rows, whose starts count from `base` and whose entries are in `entries`.
+    /// Creates a table from rows whose starts are relative to `base` and whose entries are in `entries`.
     #[must_use]
     pub fn new(base: Svma, mut rows: RowBuffer, entries: EntryInterner, summary: Summary) -> Self {
         rows.shrink_to_fit();
@@ -53,20 +52,20 @@ impl UnwindTable {
         Self { base, rows, entries, by_machine_code: Vec::new(), summary }
     }
 
-    /// This table, of which rows were made of the machine code there: sorted ranges in bytes from the base.
+    /// Records the ranges with rows from the machine code: sorted, in bytes from the base.
     #[must_use]
     pub fn with_machine_code(self, by_machine_code: Vec<(u32, u32)>) -> Self {
         Self { by_machine_code, ..self }
     }
 
-    /// Where rows were made of the machine code ([`Source::MachineCode`](crate::RowSource::MachineCode)), in order.
+    /// The ranges with rows from the machine code ([`RowSource::MachineCode`](crate::RowSource::MachineCode)), in order.
     pub fn by_machine_code(&self) -> impl Iterator<Item = Range<Svma>> + '_ {
         let svma = |at: u32| Svma(self.base.0.saturating_add(u64::from(at)));
         self.by_machine_code.iter().map(move |(start, end)| svma(*start)..svma(*end))
     }
 
-    /// This table with other rules for some ranges, which come sorted by their starts. Of ranges that overlap, the first
-    /// holds; one that lies too far from the table's base is left out.
+    /// Replaces the rules of some ranges, which are sorted by start. If ranges overlap, the first holds; a range too far
+    /// from the table's base is ignored.
     #[must_use]
     pub fn with_corrections(&self, rules: impl IntoIterator<Item = (Range<Svma>, Rule)>) -> Self {
         let mut entries = EntryInterner::new();
@@ -106,19 +105,19 @@ impl UnwindTable {
         self.rows.len()
     }
 
-    /// Whether nothing is known of any address.
+    /// Whether there is no information for any address.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// What holds at an address.
+    /// The entry for an address.
     #[must_use]
     pub fn lookup(&self, at: Svma) -> Entry {
         self.row_at(at).map_or(Entry::NO_INFORMATION, |row| row.entry)
     }
 
-    /// The row in force at an address, unless it lies below the first.
+    /// The row that covers an address; `None` below the first row.
     #[must_use]
     pub fn row_at(&self, at: Svma) -> Option<UnwindRow> {
         Some(self.row(self.rows.at(at.checked_offset_from(self.base)?)?))
@@ -140,7 +139,7 @@ impl UnwindTable {
         &self.entries
     }
 
-    /// What the table was made of.
+    /// The sources of the table.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary

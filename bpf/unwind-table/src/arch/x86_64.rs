@@ -5,6 +5,6 @@ mod rule;
 
 pub use self::register::Register;
 
-/// Bytes of an entry of a procedure linkage table that is bound lazily (section 5.2): the index is on the stack from byte 11 on,
-/// or from byte 10 where `endbr64` comes first.
+/// Bytes per entry of a lazily bound procedure linkage table (section 5.2): the index is on the stack from byte 11 on, or
+/// from byte 10 if the entry starts with `endbr64`.
 pub const PLT_ENTRY_BYTES: u32 = 16;

@@ -1,8 +1,8 @@
-//! Registers, and what the ABI has them for.
+//! Registers, and their roles in the ABI.
 
 use std::fmt;
 
-/// A register that a rule may start from.
+/// A register that a rule can refer to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[expect(missing_docs, reason = "the names are the registers'")]
 pub enum Register {
@@ -60,26 +60,28 @@ impl Register {
     /// The stack pointer.
     pub const STACK_POINTER: Self = Self::Rsp;
 
-    /// The register that leads to a frame record: the caller's frame pointer, and above it the return address.
+    /// The frame pointer: it points to the frame record, which is the caller's frame pointer followed by the return
+    /// address.
     pub const FRAME_POINTER: Self = Self::Rbp;
 
-    /// The one besides the frame pointer by which frames are found in callers: [`Rule::callee_saved`](crate::Rule::callee_saved) follows it.
+    /// The callee-saved register, other than the frame pointer, that callers' rules may need:
+    /// [`Rule::callee_saved`](crate::Rule::callee_saved) tracks it.
     pub const CALLEE_SAVED: Self = Self::Rbx;
 
-    /// Where a system call leaves its result: 0 in the child of `clone`.
+    /// The register with the result of a system call: 0 in the child of `clone`.
     pub const SYSCALL_RESULT: Self = Self::Rax;
 
-    /// The pc's DWARF number, which is no general register's.
+    /// The pc's DWARF number, which isn't that of a general register.
     pub const PC_DWARF: u16 = 16;
 
-    /// How many there are.
+    /// The number of registers.
     pub const COUNT: usize = BY_DWARF_NUMBER.len();
 
-    /// The registers that a called function needn't preserve (System V ABI for AMD64, figure 3.4).
+    /// The registers that are not callee-saved (System V ABI for AMD64, figure 3.4).
     pub const CALL_CLOBBERED: [Self; 9] =
         [Self::Rax, Self::Rcx, Self::Rdx, Self::Rsi, Self::Rdi, Self::R8, Self::R9, Self::R10, Self::R11];
 
-    /// All of them, by their DWARF numbers.
+    /// All registers, by DWARF number.
     pub fn all() -> impl Iterator<Item = Self> {
         BY_DWARF_NUMBER.into_iter()
     }

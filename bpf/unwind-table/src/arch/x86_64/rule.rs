@@ -1,4 +1,4 @@
-//! The rules that the ABI fixes: a call leaves the return address on top of the stack.
+//! The rules that the ABI defines: a call leaves the return address on top of the stack.
 
 use super::Register;
 use crate::rule::{CalleeSaved, Cfa, ReturnAddress, Rule, SavedRegister};
@@ -10,11 +10,11 @@ impl Rule {
     /// The frame of a function that has called `clone` and hasn't touched the stack, in the parent and in the child.
     pub const AFTER_CLONE: Self = Self { return_address: ReturnAddress::OfParent(-8), ..Self::LEAF };
 
-    /// The outermost frame of a stack, where no more is known of it than that.
+    /// The outermost frame of a stack, about which nothing else is known.
     pub const ROOT: Self = Self { return_address: ReturnAddress::Undefined, ..Self::LEAF };
 
-    /// The kernel's signal frame, seen from the code that the handler returns to (`rt_sigreturn`): the stack
-    /// pointer is at a `struct ucontext`, whose saved registers are these.
+    /// The kernel's signal frame, for the code that the handler returns to (`rt_sigreturn`): the stack pointer is at a
+    /// `struct ucontext`, which contains the saved registers.
     pub const KERNEL_SIGNAL_FRAME: Self = Self {
         cfa: Cfa::Deref { register: Register::Rsp, offset: 160, addend: 0 },
         frame_pointer: SavedRegister::At { register: Register::Rsp, offset: 120 },
@@ -23,7 +23,7 @@ impl Rule {
         signal_frame: true,
     };
 
-    /// The frame of a function that has moved the stack pointer and left the frame pointer alone.
+    /// The frame of a function that has moved the stack pointer but not changed the frame pointer.
     #[must_use]
     pub const fn above_stack_pointer(offset: i32) -> Self {
         Self {
