@@ -1,14 +1,14 @@
-//! Attributes: their keys, their values and the types of frames.
+//! Attributes: keys, values and frame types.
 
 use std::hash::{Hash, Hasher};
 
 use crate::wire::{AnyValue, AnyValueKind, ArrayValue, KeyValue, string_value};
 
-/// The keys of attributes that this crate gives a meaning to.
+/// The attribute keys that this crate interprets.
 pub mod key {
     /// On a location: the language or runtime of the frame, a [`FrameType`](super::FrameType).
     pub const FRAME_TYPE: &str = "profile.frame.type";
-    /// On a location: `true` where nothing proves that it is the caller of the one before it. Absent where something does.
+    /// On a location: `true` if nothing proves that it is the caller of the previous one; absent otherwise.
     pub const FRAME_GUESSED: &str = "sidewinder.frame.guessed";
     /// On a mapping: the hash of the file's head, tail and length.
     pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
@@ -22,30 +22,30 @@ pub mod key {
     pub const THREAD_NAME: &str = "thread.name";
     /// On a sample: the CPU that it was running on.
     pub const CPU: &str = "cpu.logical_number";
-    /// On a sample: why its stack is not complete. Absent where it is.
+    /// On a sample: why its stack is incomplete. Absent if it is complete.
     pub const STACK_OUTCOME: &str = "sidewinder.stack.outcome";
     /// On a resource: the logical name of the service.
     pub const SERVICE_NAME: &str = "service.name";
 }
 
-/// Longer strings are cut: names come from files and memory of processes that are not trusted.
+/// The maximum length of strings, which are truncated: names come from files and memory of untrusted processes.
 const MAX_STRING_BYTES: usize = 8 * 1024;
 
-/// Longer lists too.
+/// The maximum length of lists, likewise.
 const MAX_LIST_LEN: usize = 256;
 
-/// The value of an attribute. Floats have no place in a dictionary, so there are none.
+/// The value of an attribute. A dictionary can't contain floats, so there is no variant for them.
 ///
-/// Very long texts and lists are cut.
+/// Very long strings and lists are truncated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
-    /// A text.
+    /// A string.
     Str(&'a str),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A list of texts, such as the arguments of a command.
+    /// A list of strings, such as the arguments of a command.
     Strings(&'a [String]),
 }
 
@@ -67,7 +67,7 @@ impl From<bool> for Value<'_> {
     }
 }
 
-/// Values of which as much is equal as is kept hash alike.
+/// Values that are equal after truncation have the same hash.
 impl Hash for Value<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
@@ -79,7 +79,7 @@ impl Hash for Value<'_> {
     }
 }
 
-/// As much of `text` as is kept.
+/// The part of `text` that is kept.
 pub(crate) fn truncated(text: &str) -> &str {
     if text.len() <= MAX_STRING_BYTES {
         return text;
@@ -88,13 +88,13 @@ pub(crate) fn truncated(text: &str) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-/// As much of `texts` as is kept.
+/// The part of `texts` that is kept.
 fn truncated_list(texts: &[String]) -> impl ExactSizeIterator<Item = &str> {
     texts.iter().take(MAX_LIST_LEN).map(|text| truncated(text))
 }
 
 impl Value<'_> {
-    /// Whether `wire` says the same as this.
+    /// Whether `wire` has the same value.
     pub(crate) fn matches_wire(self, wire: &AnyValue) -> bool {
         match (self, &wire.value) {
             (Self::Str(text), Some(AnyValueKind::StringValue(other))) => truncated(text) == other,
@@ -122,10 +122,9 @@ impl Value<'_> {
     }
 }
 
-/// Attributes in the form in which resources carry them: sorted by key, each key once (the first
-/// that was given counts).
+/// The attributes of a resource: sorted by key, each key once (the first value given counts).
 ///
-/// Keys and values are inline: receivers exist that never resolve an index here.
+/// Keys and values are inline: some receivers never resolve indices here.
 pub(crate) fn inline_attributes(attributes: &[(&str, Value<'_>)]) -> Vec<KeyValue> {
     let mut sorted: Vec<_> = attributes.iter().filter(|(key, _)| !key.is_empty()).collect();
     sorted.sort_by_key(|(key, _)| *key);
@@ -144,7 +143,7 @@ macro_rules! frame_types {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
         /// The language or runtime of a frame (`profile.frame.type`).
         ///
-        /// The most precise type that is known must be used: Rust code is `Rust`, not `Native`.
+        /// Use the most precise known type: Rust code is `Rust`, not `Native`.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum FrameType { $($(#[$meta])* $name,)* }
 
@@ -152,7 +151,7 @@ macro_rules! frame_types {
             /// All types.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The name on the wire.
+            /// The name in the message.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -162,7 +161,7 @@ macro_rules! frame_types {
 }
 
 frame_types! {
-    /// Machine code of which nothing more is known.
+    /// Machine code of an unknown language.
     Native = "native",
     /// The kernel.
     Kernel = "kernel",
@@ -191,7 +190,7 @@ frame_types! {
 }
 
 impl FrameType {
-    /// The type of that name on the wire.
+    /// The type with this name.
     #[must_use]
     pub fn from_wire(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|frame_type| frame_type.as_str() == name)

@@ -1,4 +1,4 @@
-//! Events in any order become one report.
+//! Builds a report from events in any order.
 //!
 //! ```
 //! use sidewinder_otlp::builder::{Frame, Function, Line, ReportBuilder, ReportOptions, SampleAttributes, SampleIdentity};
@@ -49,32 +49,31 @@ pub use input::{
 };
 use profile::{ProfileAccumulator, SampleKey};
 
-/// The name of the scope: receivers name the profile after it, so that it never changes.
+/// The name of the scope. It must never change, because receivers name the profile after it.
 const SCOPE_NAME: &str = "sidewinder";
 
-/// What `service.name` is where nobody has said, as for every OpenTelemetry resource.
+/// The value of `service.name` if none was given, as for every OpenTelemetry resource.
 pub const UNKNOWN_SERVICE: &str = "unknown_service";
 
-/// What holds for all reports of a builder.
+/// Options for all reports of a builder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReportOptions {
-    /// The release that the scope names as its version.
+    /// The scope's version: that of the release.
     pub scope_version: String,
 }
 
 impl ReportOptions {
-    /// Options for a release of that version.
+    /// The options for a release with this version.
     #[must_use]
     pub fn new(scope_version: impl Into<String>) -> Self {
         Self { scope_version: scope_version.into() }
     }
 }
 
-/// Collects events and what they refer to, and makes reports of them.
+/// Collects events and what they refer to, and builds reports from them.
 ///
-/// Whatever is interned stays from one report to the next, so that a caller may keep indices beside
-/// its own data; only what a report's events reach is in that report. A caller that sees
-/// [`Self::interned_bytes`] beyond its budget starts with a new builder.
+/// Interned values are kept between reports, so a caller may store indices next to its own data; a report only contains
+/// what its events reach. A caller that sees [`Self::interned_bytes`] exceed its budget creates a new builder.
 #[derive(Debug)]
 pub struct ReportBuilder {
     options: ReportOptions,
@@ -84,12 +83,12 @@ pub struct ReportBuilder {
     profiles: DedupTable<ProfileAccumulator>,
     /// The profile of the last event.
     last_profile: i32,
-    /// Of each stack the sample of its last event, in whichever profile that was.
+    /// For each stack, the sample of its last event, in any profile.
     last_samples: Vec<i32>,
 }
 
 impl ReportBuilder {
-    /// A builder without events.
+    /// Creates a builder without events.
     #[must_use]
     pub fn new(options: ReportOptions) -> Self {
         Self {
@@ -103,8 +102,8 @@ impl ReportBuilder {
         }
     }
 
-    /// A resource, in which each key counts once: the first. Equal sets of attributes are one
-    /// resource. Without any attribute it is an unknown service.
+    /// Interns a resource. If a key occurs twice, the first counts. Equal sets of attributes are one resource. Without
+    /// attributes it is an unknown service.
     pub fn resource(&mut self, attributes: &[(&str, Value<'_>)]) -> ResourceIndex {
         let mut inline = inline_attributes(attributes);
         if inline.is_empty() {
@@ -116,29 +115,29 @@ impl ReportBuilder {
             &encoded,
             |held| *held == inline,
             || {
-                // Each attribute is a message of its own, with strings of its own.
+                // Each attribute is a message of its own, with its own strings.
                 *bytes += inline.len() * size_of::<KeyValue>() + encoded.len();
                 inline.clone()
             },
         ))
     }
 
-    /// A mapping.
+    /// Interns a mapping.
     pub fn mapping(&mut self, mapping: &Mapping<'_>) -> MappingIndex {
         MappingIndex(self.dictionary.mapping(mapping))
     }
 
-    /// A function.
+    /// Interns a function.
     pub fn function(&mut self, function: &Function<'_>) -> FunctionIndex {
         FunctionIndex(self.dictionary.function(function))
     }
 
-    /// The location of a frame.
+    /// Interns the location of a frame.
     pub fn location(&mut self, frame: &StackFrame<'_>) -> LocationIndex {
         LocationIndex(self.dictionary.location(frame))
     }
 
-    /// A stack, leaf first.
+    /// Interns a stack, leaf first.
     pub fn stack(&mut self, locations: &[LocationIndex]) -> StackIndex {
         let same = |stack: &Stack| {
             stack.location_indices.len() == locations.len()
@@ -148,19 +147,18 @@ impl ReportBuilder {
         StackIndex(self.dictionary.stack(locations, same, make))
     }
 
-    /// A set of sample attributes. Equal sets are one.
+    /// Interns a set of sample attributes. Equal sets are one.
     pub fn attributes(&mut self, attributes: &SampleAttributes<'_>) -> AttributeSetIndex {
         AttributeSetIndex(self.dictionary.sample_attributes(attributes))
     }
 
     /// Adds one event at `time_unix_ns`.
     ///
-    /// `value` is in the unit of the identity's kind; a kind whose events are only counted has no
-    /// use for it.
+    /// `value` is in the unit of the identity's kind. It is ignored if events of this kind are only counted.
     pub fn event(&mut self, identity: &SampleIdentity, time_unix_ns: u64, value: i64) {
         let SampleIdentity { resource, kind, stack, attributes, link } = *identity;
         let same = |draft: &ProfileAccumulator| draft.resource == resource && draft.kind == kind;
-        // Most events are of the same profile as the one before.
+        // Most events have the same profile as the previous one.
         if !self.profiles.get_mut(self.last_profile).is_some_and(|draft| same(draft)) {
             let make = || ProfileAccumulator::new(resource, kind);
             self.last_profile = self.profiles.intern(&(resource, kind), same, make);
@@ -175,21 +173,21 @@ impl ReportBuilder {
         self.last_samples[place] = draft.event(identity, self.last_samples[place], time_unix_ns, value);
     }
 
-    /// About how many bytes the interned values take.
+    /// The approximate size of the interned values, in bytes.
     #[must_use]
     pub fn interned_bytes(&self) -> usize {
         self.dictionary.bytes() + self.resources_bytes
     }
 
-    /// How many events wait for the next report.
+    /// The number of events for the next report.
     #[must_use]
     pub fn pending_events(&self) -> usize {
         self.profiles.values().iter().map(ProfileAccumulator::events).sum()
     }
 
-    /// The report of all events so far, or `None` where there are none, and starts the next one.
+    /// Returns the report of all events so far, or `None` if there are none, and starts the next one.
     ///
-    /// `interval_unix_ns` is the time that the report covers. It grows by events outside of it.
+    /// `interval_unix_ns` is the time that the report covers. It is extended to include all events.
     pub fn drain(&mut self, interval_unix_ns: Range<u64>) -> Option<Report> {
         let mut drafts = std::mem::replace(&mut self.profiles, DedupTable::new()).into_values();
         if drafts.is_empty() {
@@ -220,7 +218,7 @@ impl ReportBuilder {
         Some(Report::encode(self.dictionary.tables(), resource_profiles, &samples))
     }
 
-    /// The last report, as [`Self::drain`].
+    /// The last report, as from [`Self::drain`].
     #[must_use]
     pub fn finish(mut self, interval_unix_ns: Range<u64>) -> Option<Report> {
         self.drain(interval_unix_ns)

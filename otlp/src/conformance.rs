@@ -1,7 +1,7 @@
-//! The rules that an emitter of OTLP profiles must obey, checked on encoded bytes.
+//! Checks encoded OTLP profiles against the rules for emitters.
 //!
-//! The numbers are those of the project's own list; the sources are the comments of
-//! `profiles.proto`, the semantic conventions and what receivers are known to refuse.
+//! The rule numbers are the project's own; the sources are the comments of `profiles.proto`, the semantic conventions and
+//! what receivers are known to refuse.
 //!
 //! | Rule | Says                                                                               |
 //! |------|------------------------------------------------------------------------------------|
@@ -53,8 +53,8 @@ use dictionary::CanonicalIndices;
 pub use findings::Violation;
 use findings::Violations;
 
-/// All rules that an encoded `ProfilesData` or `ExportProfilesServiceRequest` breaks; none for a
-/// message that is as it should be.
+/// Returns the rules that an encoded `ProfilesData` or `ExportProfilesServiceRequest` breaks; empty for a conforming
+/// message.
 #[must_use]
 pub fn check(message: &[u8]) -> Vec<Violation> {
     match ProfilesData::decode(message) {

@@ -1,7 +1,7 @@
-//! Encoded profiles as a small owned model, for tests and for whoever shows them.
+//! Decodes profiles into a small owned model, for tests and for display.
 //!
-//! Bytes may be anything: what is not a message of profiles, or is inconsistent in itself, is an
-//! error. Memory grows in proportion to the bytes, for each stack, frame and name is held once.
+//! Any bytes are accepted as input: anything that isn't a profiles message, or is inconsistent, is an error. Memory use
+//! is proportional to the input, since each stack, frame and name is held once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,44 +14,44 @@ use crate::wire::{
     self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles,
 };
 
-/// Larger messages are not decoded.
+/// The maximum size of a message.
 pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
 
-/// Why bytes are no profiles.
+/// Why bytes could not be decoded.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Not a protobuf message of that form.
+    /// Not a protobuf message of this type.
     #[error("not a ProfilesData message: {0}")]
     NotProfiles(#[from] prost::DecodeError),
     /// More than [`MAX_MESSAGE_BYTES`].
     #[error("a message of {0} bytes exceeds {MAX_MESSAGE_BYTES}")]
     TooLong(usize),
-    /// The file ends within a message or its length.
+    /// The file ends within a message or its length prefix.
     #[error("the message at byte {offset} needs {needed} bytes and the file has {left} left")]
     CutOff {
-        /// Where the message or its length starts.
+        /// The offset of the message or its length prefix.
         offset: usize,
-        /// What was expected from there on.
+        /// The number of bytes required from there.
         needed: usize,
-        /// What is there.
+        /// The number of bytes available.
         left: usize,
     },
-    /// An index that its table does not have.
+    /// An index outside its table.
     #[error("index {index} lies outside of the {table} table of {len}")]
     IndexOutOfRange {
-        /// Which table.
+        /// The table.
         table: &'static str,
         /// The index.
         index: i32,
         /// The length of the table.
         len: usize,
     },
-    /// A sample with values and timestamps of which there are not equally many.
+    /// A sample has values and timestamps, but not the same number of each.
     #[error("a sample has {values} values for {timestamps} timestamps")]
     UnequalLengths {
-        /// How many values.
+        /// The number of values.
         values: usize,
-        /// How many timestamps.
+        /// The number of timestamps.
         timestamps: usize,
     },
 }
@@ -59,20 +59,20 @@ pub enum DecodeError {
 /// The value of an attribute.
 #[derive(Clone, PartialEq, Debug)]
 pub enum DecodedValue {
-    /// A text.
+    /// A string.
     Str(Arc<str>),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A list.
     List(Arc<[DecodedValue]>),
-    /// A form that this project does not use, as the wire crate writes it.
+    /// A type that this project does not use, formatted by the wire crate.
     Other(Arc<str>),
 }
 
 impl DecodedValue {
-    /// The text, if it is one.
+    /// The string, if it is one.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -81,7 +81,7 @@ impl DecodedValue {
         }
     }
 
-    /// The number, if it is one.
+    /// The integer, if it is one.
     #[must_use]
     pub fn as_int(&self) -> Option<i64> {
         match self {
@@ -94,18 +94,18 @@ impl DecodedValue {
 /// Attributes by key.
 pub type Attributes = BTreeMap<Arc<str>, DecodedValue>;
 
-/// A stretch of a file in memory.
+/// A range of a file that is mapped into memory.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct DecodedMapping {
     /// The address of its first byte.
     pub memory_start: u64,
     /// The address after its last byte.
     pub memory_limit: u64,
-    /// Where its first byte is in the file.
+    /// The file offset of its first byte.
     pub file_offset: u64,
     /// The name of the file.
     pub filename: Arc<str>,
-    /// The build IDs, and whatever else is said.
+    /// The build IDs, and any other attributes.
     pub attributes: Attributes,
 }
 
@@ -123,48 +123,48 @@ impl DecodedMapping {
     }
 }
 
-/// A function, and the place within.
+/// A function, and a position in it.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct DecodedLine {
-    /// The name for people.
+    /// The readable name.
     pub function: Arc<str>,
-    /// The name for the linker.
+    /// The linker name.
     pub system_name: Arc<str>,
     /// The source file.
     pub filename: Arc<str>,
-    /// From 1; 0 where unknown.
+    /// The line, from 1; 0 if unknown.
     pub line: i64,
-    /// From 1; 0 where unknown.
+    /// The column, from 1; 0 if unknown.
     pub column: i64,
 }
 
 /// One frame of a stack.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DecodedFrame {
-    /// The mapping that holds `address`, if any.
+    /// The mapping that contains `address`, if any.
     pub mapping: Option<Arc<DecodedMapping>>,
     /// Within the mapping's memory.
     pub address: u64,
     /// The function at `address` comes last, preceded by those inlined into it.
     pub lines: Vec<DecodedLine>,
-    /// The frame type, and whatever else is said.
+    /// The frame type, and any other attributes.
     pub attributes: Attributes,
 }
 
 impl DecodedFrame {
-    /// `profile.frame.type`, if it is one of those that the conventions know.
+    /// `profile.frame.type`, if the conventions define its value.
     #[must_use]
     pub fn frame_type(&self) -> Option<FrameType> {
         FrameType::from_wire(self.attributes.get(key::FRAME_TYPE)?.as_str()?)
     }
 
-    /// Whether nothing proves that it is the caller of the frame before it.
+    /// Whether nothing proves that it is the caller of the previous frame.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
         self.attributes.get(key::FRAME_GUESSED) == Some(&DecodedValue::Bool(true))
     }
 
-    /// Where in the mapping's file `address` is.
+    /// The file offset of `address`.
     #[must_use]
     pub fn file_offset(&self) -> Option<u64> {
         let mapping = self.mapping.as_ref()?;
@@ -178,22 +178,22 @@ impl DecodedFrame {
     }
 }
 
-/// One profile: samples of one kind and one resource.
+/// One profile: samples of one kind for one resource.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DecodedProfile {
-    /// The resource that it is about.
+    /// The resource.
     pub resource: Arc<Attributes>,
-    /// What the samples are, such as `samples` or `off_cpu`.
+    /// The sample type, such as `samples` or `off_cpu`.
     pub sample_type: Arc<str>,
-    /// What the period is of, such as `cpu`.
+    /// The period type, such as `cpu`.
     pub period_type: Arc<str>,
-    /// In units of the period type.
+    /// The period, in the unit of the period type.
     pub period: i64,
-    /// When what it covers began.
+    /// The start of the covered time.
     pub time_unix_ns: u64,
-    /// How long that lasted.
+    /// The length of the covered time.
     pub duration_ns: u64,
-    /// The identity; receivers drop what they have seen before.
+    /// The profile ID; receivers drop profiles whose ID they have already seen.
     pub profile_id: Vec<u8>,
     /// The samples.
     pub samples: Vec<DecodedSample>,
@@ -204,13 +204,13 @@ pub struct DecodedProfile {
 pub struct DecodedSample {
     /// Leaf first.
     pub stack: Arc<[Arc<DecodedFrame>]>,
-    /// The thread, the CPU, the outcome, and whatever else is said.
+    /// The thread, the CPU, the outcome, and any other attributes.
     pub attributes: Attributes,
     /// The span that was active.
     pub link: Option<Link>,
-    /// Of each event. Empty where events were added up.
+    /// One for each event. Empty if events were summed.
     pub timestamps_unix_ns: Vec<u64>,
-    /// Of each event, or of all. Empty where events are counted only.
+    /// One for each event, or one for all. Empty if events are only counted.
     pub values: Vec<i64>,
 }
 
@@ -233,14 +233,14 @@ impl DecodedSample {
         self.attributes.get(key::CPU)?.as_int()
     }
 
-    /// Why the stack is not complete; `None` where it is.
+    /// Why the stack is incomplete; `None` if it is complete.
     #[must_use]
     pub fn outcome(&self) -> Option<&str> {
         self.attributes.get(key::STACK_OUTCOME)?.as_str()
     }
 }
 
-/// One event with all that is said about it.
+/// One event with all its attributes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DecodedEvent<'a> {
     /// The profile that it is in.
@@ -249,12 +249,12 @@ pub struct DecodedEvent<'a> {
     pub sample: &'a DecodedSample,
     /// Its time.
     pub time_unix_ns: u64,
-    /// Its value; 1 where events are counted only.
+    /// Its value; 1 if events are only counted.
     pub value: i64,
 }
 
 impl DecodedProfile {
-    /// The events of all samples. Of samples that carry no time there are none.
+    /// The events of all samples, except those of samples without timestamps.
     pub fn events(&self) -> impl Iterator<Item = DecodedEvent<'_>> {
         self.samples.iter().flat_map(move |sample| {
             sample.timestamps_unix_ns.iter().enumerate().map(move |(at, &time_unix_ns)| DecodedEvent {
@@ -271,7 +271,7 @@ impl DecodedProfile {
 ///
 /// # Errors
 ///
-/// When the bytes are too many, no such message, or inconsistent.
+/// If the message is too large, of another type, or inconsistent.
 pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
     if bytes.len() > MAX_MESSAGE_BYTES {
         return Err(DecodeError::TooLong(bytes.len()));
@@ -289,7 +289,7 @@ pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeE
     Ok(profiles)
 }
 
-/// Decodes all messages of a file in the form of the Collector's file exporter.
+/// Decodes all messages of a file in the format of the Collector's file exporter.
 ///
 /// # Errors
 ///
@@ -302,10 +302,10 @@ pub fn decode_collector_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, Decode
     Ok(profiles)
 }
 
-/// The messages of a file in the form of the Collector's file exporter with `format: proto`: each
-/// follows its length in four bytes, big-endian.
+/// Splits a file in the format of the Collector's file exporter with `format: proto` into its messages: each follows its
+/// length in four bytes, big-endian.
 ///
-/// A file that ends within a message, as it does while it is being written, ends with an error.
+/// A file that ends within a message, such as one still being written, ends with an error.
 pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>> {
     let mut offset = 0;
     std::iter::from_fn(move || {
@@ -327,7 +327,7 @@ pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeE
     })
 }
 
-/// The tables of a dictionary, resolved from the bottom up.
+/// The tables of a dictionary, with all references resolved.
 struct DecodedDictionary {
     strings: Vec<Arc<str>>,
     attributes: Vec<(Arc<str>, DecodedValue)>,
@@ -458,7 +458,7 @@ impl DecodedDictionary {
     }
 
     fn string(&self, index: i32) -> Result<Arc<str>, DecodeError> {
-        // No dictionary at all says nothing with index 0.
+        // Index 0 is valid if there is no dictionary at all.
         if index == 0 { Ok(Arc::default()) } else { at("string", &self.strings, index).map(Arc::clone) }
     }
 }
@@ -473,7 +473,7 @@ fn at<'a, T>(table: &'static str, values: &'a [T], index: i32) -> Result<&'a T, 
     })
 }
 
-/// A link whose ids have the right lengths.
+/// A link, if its ids have the right lengths.
 fn link(link: &wire::Link) -> Option<Link> {
     Some(Link {
         trace_id: link.trace_id.as_slice().try_into().ok()?,

@@ -1,8 +1,8 @@
-//! Encoding: profiles with just the part of a dictionary that they reach.
+//! Encodes profiles with the part of a dictionary that they reach.
 //!
-//! A report reaches tens of thousands of stacks of tens of frames each, so that nothing is looked up twice and every
-//! table is gone through from its beginning to its end: what is reached is marked, from samples to strings, then
-//! numbered, then written straight to bytes with the new numbers.
+//! A report reaches tens of thousands of stacks with tens of frames each. So nothing is looked up twice, and every table
+//! is traversed in order: reached elements are marked, from samples to strings, then renumbered, then written directly as
+//! bytes with the new indices.
 
 use prost::Message;
 
@@ -47,12 +47,12 @@ const START_LINE: u8 = 4;
 /// The field of `Stack`.
 const LOCATION_INDICES: u8 = 1;
 
-/// Of a number of 64 bits.
+/// The maximum length of a 64-bit varint.
 const VARINT_LEN_MAX: usize = 10;
-/// Of the head of a field of a number below 16.
+/// The length of the tag of a field with a number below 16.
 const LENGTH_HEADER_LEN_MAX: usize = 1 + VARINT_LEN_MAX;
 
-/// The seven tables of a dictionary, wherever they live.
+/// The seven tables of a dictionary, borrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct DictionaryTables<'a> {
     pub(crate) strings: &'a [String],
@@ -78,7 +78,7 @@ impl<'a> From<&'a ProfilesDictionary> for DictionaryTables<'a> {
     }
 }
 
-/// A `Sample` message, wherever its lists live.
+/// A `Sample` message, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleRef<'a> {
     pub(crate) stack: i32,
@@ -100,11 +100,10 @@ impl<'a> From<&'a Sample> for SampleRef<'a> {
     }
 }
 
-/// A `ProfilesData` message of `resource_profiles`, which refer to `tables`, and what they reach in those. Their
-/// profiles have no samples yet: those of each profile, in the order of profiles, are `samples`.
+/// Encodes a `ProfilesData` message with `resource_profiles` and the elements of `tables` that they reach. The profiles
+/// have no samples yet: `samples` has those of each profile, in the order of profiles.
 ///
-/// An index beyond its table becomes 0, "not set". Where `tables` hold no value twice, neither does
-/// the result.
+/// An index outside its table becomes 0, "not set". If `tables` have no duplicate values, neither has the result.
 pub(crate) fn encode(
     tables: DictionaryTables<'_>,
     resource_profiles: Vec<ResourceProfiles>,
@@ -122,11 +121,12 @@ pub(crate) fn encode(
     message
 }
 
-/// The elements of a table that are in the report, in the order of the table. Element 0, the zero value, always is.
+/// The elements of a table that are in the report, in the order of the table. Element 0, the zero value, is always
+/// included.
 struct Numbering {
-    /// Of each element.
+    /// For each element, whether it is reached.
     is_reached: Vec<bool>,
-    /// Of each element that is reached; empty until all that are have been marked.
+    /// For each reached element, its index in the report; empty until all reached elements are marked.
     numbers: Vec<i32>,
 }
 
@@ -140,13 +140,13 @@ impl Numbering {
     /// Marks an element as reached.
     #[inline]
     fn mark(&mut self, old: i32) {
-        // What is negative as a number is beyond every table.
+        // A negative index is outside every table.
         if let Some(is_reached) = self.is_reached.get_mut(old as usize) {
             *is_reached = true;
         }
     }
 
-    /// Numbers what is reached.
+    /// Assigns indices to the reached elements.
     fn assign(&mut self) {
         let mut next = 0;
         let number = |is_reached: &bool| {
@@ -157,19 +157,19 @@ impl Numbering {
         self.numbers = self.is_reached.iter().map(number).collect();
     }
 
-    /// The number in the report of an element that is reached, 0 where there is no such element.
+    /// The index in the report of a reached element, 0 if there is no such element.
     #[inline]
     fn index(&self, old: i32) -> i32 {
         self.numbers.get(old as usize).copied().unwrap_or(0)
     }
 
-    /// Those elements of the table that are in the report.
+    /// The elements of the table that are in the report.
     fn pick<'t, T>(&self, table: &'t [T]) -> impl Iterator<Item = &'t T> {
         table.iter().zip(&self.is_reached).filter(|(_, is_reached)| **is_reached).map(|(element, _)| element)
     }
 }
 
-/// The numberings of all tables.
+/// The renumbering of all tables.
 struct DictionaryNumbering {
     strings: Numbering,
     attributes: Numbering,
@@ -181,7 +181,7 @@ struct DictionaryNumbering {
 }
 
 impl DictionaryNumbering {
-    /// Those of what profiles and samples reach. Each table is done once all that may refer to it is.
+    /// Marks what profiles and samples reach. Each table is processed after all tables that refer to it.
     fn new(
         tables: DictionaryTables<'_>,
         resource_profiles: &[ResourceProfiles],
@@ -235,7 +235,7 @@ impl DictionaryNumbering {
         numbers
     }
 
-    /// About as much as the message takes, or somewhat more: a vector that grows to that is copied many times.
+    /// An estimate of the message's size, usually a bit too large: a vector that must grow is copied many times.
     fn estimated_len(&self, tables: DictionaryTables<'_>, samples: &[Vec<SampleRef<'_>>]) -> usize {
         let of_samples = samples.iter().flatten();
         let of_samples: usize = of_samples.map(|sample| 24 + size_of_val(sample.times_unix_ns)).sum();
@@ -255,7 +255,7 @@ impl DictionaryNumbering {
         profile.attribute_indices.iter().for_each(|&attribute| self.attributes.mark(attribute));
     }
 
-    /// Writes the profiles of a resource, each with the next samples.
+    /// Writes the profiles of a resource, each with its samples from the iterator.
     fn put_resource_profiles<'s>(
         &self,
         to: &mut Vec<u8>,
@@ -284,7 +284,7 @@ impl DictionaryNumbering {
         }
         self.renumber_attributes(&mut profile.attribute_indices);
         append(to, &profile);
-        // Kept for their memory alone.
+        // Buffers, reused for each sample.
         let (mut content, mut list) = (Vec::new(), Vec::new());
         for sample in samples {
             content.clear();
@@ -329,7 +329,7 @@ impl DictionaryNumbering {
     }
 
     fn put_locations(&self, to: &mut Vec<u8>, table: &[Location]) {
-        // Kept for their memory alone.
+        // Buffers, reused for each element.
         let (mut content, mut list) = (Vec::new(), Vec::new());
         for location in self.locations.pick(table) {
             content.clear();
@@ -385,11 +385,11 @@ fn put_message(to: &mut Vec<u8>, field: u8, message: &impl Message) {
 }
 
 fn append(to: &mut Vec<u8>, message: &impl Message) {
-    // The only error is a lack of room, and a vector grows.
+    // Encoding only fails for lack of capacity, and a vector grows.
     let _ = message.encode(to);
 }
 
-/// The head of a length-delimited field, of a number below 16.
+/// Writes the tag and length of a length-delimited field with a number below 16.
 fn put_length_header(to: &mut Vec<u8>, field: u8, len: usize) {
     const LENGTH_DELIMITED: u8 = 2;
     to.push(field << 3 | LENGTH_DELIMITED);
@@ -401,7 +401,7 @@ fn put_bytes(to: &mut Vec<u8>, field: u8, content: &[u8]) {
     to.extend_from_slice(content);
 }
 
-/// A field that holds a number, unless that is zero.
+/// Writes an integer field, unless it is zero.
 fn put_number(to: &mut Vec<u8>, field: u8, number: u64) {
     if number != 0 {
         to.push(field << 3);
@@ -409,8 +409,8 @@ fn put_number(to: &mut Vec<u8>, field: u8, number: u64) {
     }
 }
 
-/// A field whose length is only known once `put` has written its content. That is moved, not copied to memory of its own:
-/// to touch new memory costs more.
+/// Writes a field whose length is only known after `put` has written its content. The content is moved within the buffer
+/// rather than copied from another one: touching new memory costs more.
 fn put_length_delimited(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) {
     let start = to.len();
     to.resize(start + LENGTH_HEADER_LEN_MAX, 0);
@@ -424,7 +424,7 @@ fn put_length_delimited(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u
     to.truncate(end);
 }
 
-/// A field that holds a list of numbers, unless that is empty. `spare` is used for its memory alone.
+/// Writes a field with a list of integers, unless it is empty. `spare` is a reused buffer.
 fn put_list(to: &mut Vec<u8>, field: u8, spare: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64>) {
     if numbers.len() == 0 {
         return;
@@ -439,8 +439,8 @@ fn put_list(to: &mut Vec<u8>, field: u8, spare: &mut Vec<u8>, numbers: impl Exac
     put_bytes(to, field, &spare[..len]);
 }
 
-/// Writes a number to the beginning of `to`, which has room for [`VARINT_LEN_MAX`] bytes. How long it is nobody can foresee, the
-/// processor neither: up to three bytes are written without a branch.
+/// Writes a varint to the start of `to`, which has room for [`VARINT_LEN_MAX`] bytes. Its length is unpredictable, so up
+/// to three bytes are written without a branch.
 #[inline]
 fn set_varint(to: &mut [u8], number: u64) -> usize {
     if number >> 21 != 0 {
@@ -472,7 +472,7 @@ mod tests {
     use super::*;
     use crate::wire::{ProfilesData, ScopeProfiles};
 
-    /// One profile without samples.
+    /// A profile without samples.
     fn profile() -> Vec<ResourceProfiles> {
         let scope_profiles = vec![ScopeProfiles { profiles: vec![Profile::default()], ..Default::default() }];
         vec![ResourceProfiles { scope_profiles, ..ResourceProfiles::default() }]

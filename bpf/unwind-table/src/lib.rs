@@ -4,7 +4,7 @@
 //! reads a file.
 //!
 //! - [`Rule`] says how to find the caller of a frame, [`Entry`] is a rule or the [reason](EndReason) why there is none,
-//! and [`Rule::step`] applies a rule to a frame.
+//!   and [`Rule::step`] applies a rule to a frame.
 //! - [`UnwindTable`] holds the [rows](UnwindRow), sorted by address, with a [`Summary`] of their sources.
 //! - [`RowBuffer`] and [`EntryInterner`] are for building tables: rows of a part of the code, and interned entries.
 //!

@@ -1,4 +1,4 @@
-//! The seven tables of a dictionary, filled so that no value is in them twice.
+//! The seven tables of a dictionary, without duplicate values.
 
 use super::input::{Function, Link, Mapping, MappingBuildIds, SampleAttributes, StackFrame};
 use crate::attribute::{FrameType, Value, key, truncated};
@@ -16,13 +16,13 @@ pub(super) struct Dictionary {
     locations: DedupTable<wire::Location>,
     links: DedupTable<wire::Link>,
     stacks: DedupTable<wire::Stack>,
-    /// Sets of sample attributes as sorted indices. No table on the wire: samples list them.
+    /// Sets of sample attributes, as sorted indices. Not a table of the message: samples list them.
     attribute_sets: DedupTable<Vec<i32>>,
-    /// The way from sample attributes as callers give them to their set, in one look-up.
+    /// Finds the set of sample attributes given by a caller with one lookup.
     cached_sample_attributes: DedupTable<CachedSampleAttributes>,
-    /// The attribute of each frame type; 0 while there is none.
+    /// The attribute of each frame type; 0 if it doesn't exist yet.
     frame_types: [i32; FrameType::ALL.len()],
-    /// The attribute of frames that were guessed; 0 while there is none.
+    /// The attribute of guessed frames; 0 if it doesn't exist yet.
     guessed_attribute: i32,
     bytes: usize,
 }
@@ -75,7 +75,7 @@ impl Dictionary {
         }
     }
 
-    /// About how many bytes the values take.
+    /// The approximate size of the values, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -162,7 +162,7 @@ impl Dictionary {
     }
 
     pub(super) fn location(&mut self, frame: &StackFrame<'_>) -> i32 {
-        // Nothing is said by a line that has no function.
+        // A line without a function has no information.
         if frame.lines.iter().any(|line| line.function.0 == 0) {
             let lines: Vec<_> = frame.lines.iter().filter(|line| line.function.0 != 0).copied().collect();
             return self.location(&StackFrame { lines: &lines, ..*frame });
@@ -198,7 +198,7 @@ impl Dictionary {
         )
     }
 
-    /// The attribute of frames that were guessed, which is made when the first one asks for it.
+    /// The attribute of guessed frames, created on first use.
     fn guessed(&mut self, is_guessed: bool) -> i32 {
         if is_guessed && self.guessed_attribute == 0 {
             self.guessed_attribute = self.attribute(key::FRAME_GUESSED, Value::Bool(true));

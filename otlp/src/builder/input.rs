@@ -1,4 +1,4 @@
-//! What a caller describes to a builder: frames, functions, mappings, samples, and the indices that it gets for them.
+//! The input of a builder: frames, functions, mappings and samples, and the indices that it returns for them.
 
 use sidewinder_kind::Kind;
 
@@ -8,37 +8,37 @@ macro_rules! indices {
     ($($(#[$meta:meta])* $name:ident,)*) => { $(
         $(#[$meta])*
         ///
-        /// Good for the builder that gave it, from one report to the next.
+        /// Valid for the builder that returned it, also for later reports.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub struct $name(pub(super) i32);
     )* };
 }
 
 indices! {
-    /// A resource of a builder.
+    /// The index of a resource in a builder.
     ResourceIndex,
-    /// A mapping of a builder.
+    /// The index of a mapping in a builder.
     MappingIndex,
-    /// A function of a builder.
+    /// The index of a function in a builder.
     FunctionIndex,
-    /// A location of a builder.
+    /// The index of a location in a builder.
     LocationIndex,
-    /// A stack of a builder.
+    /// The index of a stack in a builder.
     StackIndex,
-    /// A set of sample attributes of a builder.
+    /// The index of a set of sample attributes in a builder.
     AttributeSetIndex,
 }
 
 impl AttributeSetIndex {
-    /// The set without any attribute.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 }
 
-/// What identifies the file of a mapping.
+/// Identifies the file of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MappingBuildIds<'a> {
-    /// In hexadecimal digits: the first 16 bytes of SHA-256 over the first 4096 bytes of the file,
-    /// its last 4096 bytes and its length as a big-endian `u64`.
+    /// In hexadecimal digits: the first 16 bytes of SHA-256 over the first 4096 bytes of the file, its last 4096 bytes
+    /// and its length as a big-endian `u64`.
     pub htlhash: &'a str,
     /// The GNU build ID in hexadecimal digits.
     pub gnu: Option<&'a str>,
@@ -46,47 +46,47 @@ pub struct MappingBuildIds<'a> {
     pub go: Option<&'a str>,
 }
 
-/// A stretch of a file in memory.
+/// A range of a file that is mapped into memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Mapping<'a> {
-    /// The address of its first byte. Below `memory_limit`, or both are 0 where it has none.
+    /// The address of its first byte. Less than `memory_limit`, or both are 0 if it has no addresses.
     pub memory_start: u64,
     /// The address after its last byte.
     pub memory_limit: u64,
-    /// Where its first byte is in the file.
+    /// The file offset of its first byte.
     pub file_offset: u64,
     /// The name of the file.
     pub filename: &'a str,
-    /// What identifies the file.
+    /// Identifies the file.
     pub build_ids: MappingBuildIds<'a>,
 }
 
-/// A function, of which at least one name is known.
+/// A function, with at least one known name.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Function<'a> {
-    /// The name for people.
+    /// The readable name.
     pub name: &'a str,
-    /// The name for the linker, where it differs.
+    /// The linker name, if it is different.
     pub system_name: &'a str,
     /// The source file.
     pub filename: &'a str,
-    /// The line where it starts, from 1; 0 where unknown.
+    /// The line where it starts, from 1; 0 if unknown.
     pub start_line: u32,
 }
 
-/// A place in the source.
+/// A position in the source code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Line {
     /// The function.
     pub function: FunctionIndex,
-    /// From 1; 0 where unknown.
+    /// The line, from 1; 0 if unknown.
     pub line: u32,
-    /// From 1; 0 where unknown.
+    /// The column, from 1; 0 if unknown.
     pub column: u32,
 }
 
 impl Line {
-    /// Somewhere in `function`.
+    /// An unknown line of `function`.
     #[must_use]
     pub const fn new(function: FunctionIndex) -> Self {
         Self { function, line: 0, column: 0 }
@@ -96,53 +96,52 @@ impl Line {
 /// One frame of a stack: a `Location` on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackFrame<'a> {
-    /// The mapping that holds `address`, if a file backs it.
+    /// The mapping that contains `address`, if a file backs it.
     pub mapping: Option<MappingIndex>,
-    /// Within the mapping's memory. May lie within the call for all frames but the leaf.
+    /// Within the mapping's memory. In frames other than the leaf, it may be inside the call instruction.
     pub address: u64,
     /// The language or runtime.
     pub frame_type: FrameType,
-    /// Whether nothing proves that this is the caller of the frame before it.
+    /// Whether nothing proves that this is the caller of the previous frame.
     pub is_guessed: bool,
-    /// The function at `address`, preceded by those that were inlined into it, innermost first.
+    /// The function at `address` comes last, preceded by the functions inlined into it, innermost first.
     pub lines: &'a [Line],
 }
 
-/// What is said about each event of a sample. Each part can be left out, as receivers may make a
-/// series of every different set.
+/// The attributes of a sample. Each is optional, because receivers may create a series for each distinct set.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SampleAttributes<'a> {
-    /// The thread, as numbered in the namespace of the report.
+    /// The thread id, in the namespace of the report.
     pub thread_id: Option<i64>,
     /// The name of the thread.
     pub thread_name: Option<&'a str>,
     /// The logical number of the CPU.
     pub cpu: Option<u32>,
-    /// Why the stack is not complete; `None` where it is.
+    /// Why the stack is incomplete; `None` if it is complete.
     pub outcome: Option<&'a str>,
-    /// Others, of bounded variety. None of a key that has a field here.
+    /// Other attributes, with few distinct values. Keys must differ from those of the fields here.
     pub extra: &'a [(&'a str, Value<'a>)],
 }
 
 /// The span that was active.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Link {
-    /// Not all zero.
+    /// Never all zero.
     pub trace_id: [u8; 16],
-    /// Not all zero.
+    /// Never all zero.
     pub span_id: [u8; 8],
 }
 
-/// What events have in common that become one sample: all but their time and value.
+/// What the events of one sample have in common: everything except time and value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SampleIdentity {
-    /// Whose events they are.
+    /// The resource that the events belong to.
     pub resource: ResourceIndex,
-    /// What the events are.
+    /// The kind of event.
     pub kind: Kind,
-    /// Where they happened.
+    /// The stack.
     pub stack: StackIndex,
-    /// What else is said about them.
+    /// Further attributes.
     pub attributes: AttributeSetIndex,
     /// The span that was active.
     pub link: Option<Link>,

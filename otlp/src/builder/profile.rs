@@ -1,4 +1,4 @@
-//! The events of one profile, before they are a message.
+//! The events of one profile, before encoding.
 
 use std::ops::Range;
 
@@ -11,23 +11,23 @@ use crate::report::new_profile_id;
 use crate::table::DedupTable;
 use crate::wire::{Profile, ValueType};
 
-/// Events of one kind and one resource in the order in which they came.
+/// Events of one kind and one resource, in order of arrival.
 ///
-/// Each event is a number in each of three lists, which are only put in the order of samples in the end.
+/// Each event is an element in each of three lists, which are grouped by sample only at the end.
 #[derive(Debug)]
 pub(super) struct ProfileAccumulator {
     pub(super) resource: ResourceIndex,
     pub(super) kind: Kind,
     shape: SampleShape,
     identities: DedupTable<SampleKey>,
-    /// Of each event, the index of its identity.
+    /// For each event, the index of its identity.
     samples: Vec<i32>,
     times_unix_ns: Vec<u64>,
-    /// Empty unless the shape has values.
+    /// Empty unless the kind's shape has values.
     values: Vec<i64>,
-    /// From the first event to after the last; empty where there is none.
+    /// From the first event to just after the last; empty if there are none.
     covered_unix_ns: Range<u64>,
-    /// Whether the events came in the order of time.
+    /// Whether the events arrived in order of time.
     is_sorted: bool,
 }
 
@@ -58,9 +58,9 @@ impl ProfileAccumulator {
         self.samples.len()
     }
 
-    /// Adds an event and returns the index of its sample, which may be the `guess`.
+    /// Adds an event and returns the index of its sample. `guess` is tried first.
     pub(super) fn event(&mut self, identity: SampleKey, guess: i32, time_unix_ns: u64, value: i64) -> i32 {
-        // Most events of a stack are of one thread.
+        // Most events of a stack are from one thread.
         let sample = match self.identities.values().get(guess as usize) {
             Some(guessed) if *guessed == identity => guess,
             _ => self.identities.intern(&identity, |held| *held == identity, || identity),
@@ -76,7 +76,7 @@ impl ProfileAccumulator {
         sample
     }
 
-    /// The message without its samples, whose indices are those of `dictionary`.
+    /// The message without its samples, with the indices of `dictionary`.
     pub(super) fn profile(&self, dictionary: &mut Dictionary, interval_unix_ns: &Range<u64>) -> Profile {
         let row = self.kind.descriptor();
         let mut value_type = |of: sidewinder_kind::ValueType| ValueType {
@@ -84,7 +84,7 @@ impl ProfileAccumulator {
             unit_strindex: dictionary.string(of.unit),
         };
         let sample_type = value_type(row.value_type);
-        // Both texts are empty where events have no period.
+        // Both strings are empty if events have no period.
         let period_type = row.period.map(|period| value_type(period.value_type)).unwrap_or_default();
         let period = row.period.map_or(0, |period| i64::try_from(period.amount).unwrap_or(i64::MAX));
         let start_unix_ns = interval_unix_ns.start.min(self.covered_unix_ns.start);
@@ -100,10 +100,10 @@ impl ProfileAccumulator {
         }
     }
 
-    /// The events by sample, those of each in the order of time.
+    /// The events grouped by sample, in order of time within each.
     pub(super) fn into_columns(self) -> ColumnarSamples {
         let identities = self.identities.into_values();
-        // First how many events of each sample there are, then where the next one goes, at last where they end.
+        // First each sample's number of events, then the position for its next one, and finally its end.
         let mut ends = vec![0_usize; identities.len()];
         for &sample in &self.samples {
             ends[sample as usize] += 1;
@@ -135,20 +135,20 @@ impl ProfileAccumulator {
     }
 }
 
-/// The events of a profile by sample.
+/// The events of a profile, grouped by sample.
 #[derive(Debug)]
 pub(super) struct ColumnarSamples {
     identities: Vec<SampleKey>,
-    /// Where the events of each sample end in the lists below; those of the next one begin there.
+    /// The end of each sample's events in the lists below, which is also the start of the next sample's.
     ends: Vec<usize>,
-    /// Empty unless the shape has timestamps.
+    /// Empty unless the kind's shape has timestamps.
     times_unix_ns: Vec<u64>,
-    /// Empty unless the shape has values.
+    /// Empty unless the kind's shape has values.
     values: Vec<i64>,
 }
 
 impl ColumnarSamples {
-    /// The samples, whose indices are those of `dictionary`.
+    /// The samples, with the indices of `dictionary`.
     pub(super) fn samples<'a>(&'a self, dictionary: &'a Dictionary) -> Vec<SampleRef<'a>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let samples = self.identities.iter().zip(starts.zip(&self.ends));

@@ -1,4 +1,4 @@
-//! The elements of the seven tables.
+//! Checks the elements of the seven tables.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -12,8 +12,8 @@ use crate::wire::{AnyValue, AnyValueKind, Location, Mapping, ProfilesDictionary,
 
 /// For each element of each table, the index of the first element of equal value.
 ///
-/// Values are compared with all that they refer to, so that duplicates at the bottom do not hide
-/// those further up.
+/// Values are compared including everything that they refer to, so that duplicates in a referenced table don't hide those
+/// in the referring table.
 pub(super) struct CanonicalIndices {
     pub(super) strings: Vec<usize>,
     pub(super) attributes: Vec<usize>,
@@ -66,7 +66,7 @@ fn first_occurrences<T: Hash + Eq>(values: impl Iterator<Item = T>) -> Vec<usize
     values.enumerate().map(|(index, value)| *seen.entry(value).or_insert(index)).collect()
 }
 
-/// The first element of equal value; an index out of range stands for itself.
+/// The first element of equal value; an index out of range is returned unchanged.
 pub(super) fn first(canonical: &[usize], index: i32) -> i64 {
     let known = usize::try_from(index).ok().and_then(|index| canonical.get(index));
     known.map_or(i64::from(index), |&first| first as i64)
@@ -156,7 +156,7 @@ fn attributes(dictionary: &ProfilesDictionary, findings: &mut Violations) {
     }
 }
 
-/// Whether a value has a type of which a dictionary can have few.
+/// Whether a value has a type with a bounded number of values in a dictionary.
 pub(super) fn is_categorical(value: Option<&AnyValue>) -> bool {
     match value.and_then(|value| value.value.as_ref()) {
         Some(AnyValueKind::DoubleValue(_) | AnyValueKind::KvlistValue(_)) => false,
@@ -229,8 +229,7 @@ fn check_location(
     }
 }
 
-/// What can be seen of the order: a stack runs from the kernel to user space and what is cut off is
-/// at its far end.
+/// What can be checked of the order: a stack goes from the kernel to user space, and a truncation is at its root end.
 fn check_order(dictionary: &ProfilesDictionary, stack: &Stack, path: &str, findings: &mut Violations) {
     let mut left_kernel = false;
     for (position, &index) in stack.location_indices.iter().enumerate() {
@@ -247,7 +246,7 @@ fn check_order(dictionary: &ProfilesDictionary, stack: &Stack, path: &str, findi
     }
 }
 
-/// The text of the attribute of that key in a list.
+/// The string value of the attribute with this key in a list.
 fn text_of<'a>(dictionary: &'a ProfilesDictionary, attribute_indices: &[i32], key: &str) -> Option<&'a str> {
     attribute_indices.iter().find_map(|&index| match attribute(dictionary, index)? {
         (found, Some(AnyValueKind::StringValue(text))) if found == key => Some(text.as_str()),
@@ -261,7 +260,7 @@ fn attribute(dictionary: &ProfilesDictionary, index: i32) -> Option<(&str, Optio
     Some((string(dictionary, attribute.key_strindex), value))
 }
 
-/// The string at `index`; none is as good as an empty one here.
+/// The string at `index`; a missing one counts as empty here.
 pub(super) fn string(dictionary: &ProfilesDictionary, index: i32) -> &str {
     at(&dictionary.string_table, index).map(String::as_str).unwrap_or_default()
 }

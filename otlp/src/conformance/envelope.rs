@@ -1,4 +1,4 @@
-//! Resources, scopes and what profiles say about themselves.
+//! Checks resources, scopes and the fields of profiles.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use super::units::is_value_unit;
 use super::walk::{inline_attributes, profiles};
 use crate::wire::{KeyValue, Profile, ProfilesData, ProfilesDictionary, ResourceProfiles};
 
-/// Times before 2001 are not in nanoseconds, or not since 1970.
+/// Earlier times, before 2001, are not in nanoseconds since 1970.
 const EARLIEST_UNIX_NS: u64 = 1_000_000_000_000_000_000;
-/// Times after 2262 neither.
+/// Neither are later times, after 2262.
 const LATEST_UNIX_NS: u64 = i64::MAX as u64;
-/// Nobody samples a CPU more often than 1,000,000 times a second: a smaller period is a rate.
+/// CPUs aren't sampled more than 1,000,000 times per second: a smaller period is actually a rate.
 const SHORTEST_CPU_PERIOD_NS: i64 = 1000;
 
 pub(super) fn check(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Violations) {

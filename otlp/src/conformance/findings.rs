@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// More violations than these are not collected.
+/// At most this many violations are collected.
 const MAX_VIOLATIONS: usize = 1000;
 
 /// A rule that a message breaks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// The number in the table of [`conformance`](crate::conformance).
+    /// Its number in the table of [`conformance`](crate::conformance).
     pub rule: u8,
-    /// Where, such as `dictionary.stack_table[3]`.
+    /// The location, such as `dictionary.stack_table[3]`.
     pub path: String,
-    /// What is wrong there.
+    /// What is wrong.
     pub problem: String,
 }
 
@@ -22,12 +22,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Violations so far.
+/// The violations found so far.
 #[derive(Default)]
 pub(super) struct Violations(pub(super) Vec<Violation>);
 
 impl Violations {
-    /// Notes a violation of `rule` unless `holds`.
+    /// Adds a violation of `rule` unless `holds`.
     pub(super) fn require(
         &mut self,
         rule: u8,

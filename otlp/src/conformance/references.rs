@@ -1,4 +1,4 @@
-//! Indices: each within its table, each element reached.
+//! Checks indices: each is within its table, and each element is reached.
 
 use std::fmt::Display;
 
@@ -89,7 +89,7 @@ fn in_range(
     findings.require(4, holds, path, format_args!("{index} is outside of {}", table.name()));
 }
 
-/// Which elements profiles reach.
+/// The elements that profiles reach.
 struct ReachableElements<'a> {
     dictionary: &'a ProfilesDictionary,
     tables: Vec<Vec<bool>>,
@@ -115,8 +115,7 @@ impl<'a> ReachableElements<'a> {
     }
 }
 
-/// Calls `found` for what a message refers to from outside of the dictionary, with the path of
-/// whoever does.
+/// Calls `found` for each index that a message contains outside of the dictionary, with the path of the referring field.
 fn references_of_message(data: &ProfilesData, mut found: impl FnMut(&dyn Display, Reference)) {
     for (path, attributes) in inline_attributes(data) {
         for attribute in attributes {

@@ -1,4 +1,4 @@
-//! The samples of profiles.
+//! Checks the samples of profiles.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Each rule is broken at least once; what breaks none is accepted.
+//! Each rule is broken at least once; conforming messages are accepted.
 
 use prost::Message;
 use sidewinder_kind::Kind;
@@ -14,8 +14,8 @@ use crate::wire::{self, AnyValue, AnyValueKind, Profile, ProfilesData, ProfilesD
 const START: u64 = 1_700_000_000_000_000_000;
 const CPU: Kind = Kind::Cpu { samples_per_second: 19 };
 
-/// Two resources; the first has a CPU and an off-CPU profile. Two samples, of a kernel, a native and
-/// a truncated frame and of a native frame alone.
+/// Two resources; the first has a CPU and an off-CPU profile. Two samples: one with a kernel, a native and a truncated
+/// frame, one with only a native frame.
 fn conforming() -> ProfilesData {
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let shop = builder.resource(&[(key::SERVICE_NAME, Value::Str("shop")), ("process.pid", Value::Int(7))]);

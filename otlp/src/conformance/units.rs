@@ -1,6 +1,6 @@
-//! Units, as the Unified Code for Units of Measure writes them.
+//! Units of the Unified Code for Units of Measure (UCUM).
 
-/// The units of value types, which `profiles.proto` spells out.
+/// The units of value types that `profiles.proto` lists.
 const VALUE_UNITS: [&str; 3] = ["count", "nanoseconds", "bytes"];
 
 /// The units that measurements of programs can have, case-sensitive.
