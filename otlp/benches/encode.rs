@@ -1,8 +1,7 @@
-//! CPU time for each event, from the call of the builder to the encoded report.
+//! CPU time per event, from the call of the builder to the encoded report.
 //!
-//! The load: 50,000 distinct stacks of 40 named frames, a tenth of them new in each report. The
-//! caller keeps the indices of frames, stacks and attribute sets beside its own data, as a receiver
-//! does.
+//! The load: 50,000 distinct stacks of 40 named frames, a tenth of them new in each report. The caller keeps the indices
+//! of frames, stacks and attribute sets next to its own data, like the receiver.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ const DEPTH: usize = 40;
 const FRAMES: u64 = 80_000;
 const REPORTS: usize = 10;
 
-/// A sequence that looks random and is the same every time (splitmix64).
+/// A pseudo-random sequence that is always the same (splitmix64).
 struct Sequence(u64);
 
 impl Sequence {
@@ -32,7 +31,7 @@ impl Sequence {
     }
 }
 
-/// What a receiver has beside the builder: the frames that it has named.
+/// What the receiver has in addition to the builder: the frames that it has named.
 struct Workload {
     sequence: Sequence,
     frames: Vec<LocationIndex>,
@@ -65,7 +64,7 @@ impl Workload {
         Self { sequence: Sequence(1), frames, stacks }
     }
 
-    /// A stack that shares its outer frames with one that was before, as the paths of a call tree do.
+    /// A stack that shares its outer frames with a previous one, like the paths of a call tree.
     fn new_stack(&mut self, builder: &mut ReportBuilder) -> StackIndex {
         let parent = self.sequence.below(self.stacks.len() as u64) as usize;
         let mut stack = self.stacks[parent];

@@ -2,13 +2,13 @@
 //!
 //! | Module          | Holds                                                                     |
 //! |-----------------|---------------------------------------------------------------------------|
-//! | [`builder`]     | [`ReportBuilder`]: events in any order become one [`Report`]              |
-//! | [`decode`]      | Bytes of profiles, from a file or a request, as a small owned model       |
-//! | [`conformance`] | The rules that an emitter of profiles must obey, checked on encoded bytes |
+//! | [`builder`]     | [`ReportBuilder`]: builds a [`Report`] from events in any order           |
+//! | [`decode`]      | Decodes profiles, from a file or a request, into a small owned model      |
+//! | [`conformance`] | Checks encoded profiles against the rules for emitters                    |
 //! | [`send`]        | The exporters, and how each event ended                                   |
 //!
-//! The messages of OpenTelemetry stay inside this crate: the signal is Alpha and its form still
-//! changes, so that callers see the small types below alone.
+//! The messages of OpenTelemetry are private to this crate: the signal is Alpha and still changes, so callers
+//! only see the small types below.
 #![forbid(unsafe_code)]
 
 mod attribute;

@@ -1,4 +1,4 @@
-//! An encoded report, and how it is cut to the size that a receiver takes.
+//! An encoded report, and splitting it to a size that a receiver accepts.
 
 use std::ops::{Add, AddAssign, Sub};
 
@@ -8,10 +8,10 @@ use prost::Message;
 use crate::encode::{DictionaryTables, SampleRef, encode};
 use crate::wire::{Profile, ProfilesData, ProfilesDictionary, ResourceProfiles, Sample};
 
-/// A number of events, in the two units that receivers count in.
+/// A number of events, in both units that receivers count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
-    /// Interrupts or other occurrences: one timestamp each on the wire.
+    /// Interrupts or other occurrences: one timestamp each in the message.
     pub events: u64,
     /// `Sample` messages: all events of one stack, attribute set and link.
     pub samples: u64,
@@ -43,9 +43,9 @@ impl Sub for Tally {
     }
 }
 
-/// One encoded `ProfilesData`, which is an `ExportProfilesServiceRequest` byte for byte.
+/// One encoded `ProfilesData`, which has the same encoding as an `ExportProfilesServiceRequest`.
 ///
-/// It is encoded once: whatever is sent again is identical.
+/// It is encoded once, so that retries are identical.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     bytes: Bytes,
@@ -54,7 +54,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Encodes profiles whose indices are those of `tables`, as [`encode`] does.
+    /// Encodes profiles with the indices of `tables`, as [`encode`] does.
     pub(crate) fn encode(
         tables: DictionaryTables<'_>,
         resource_profiles: Vec<ResourceProfiles>,
@@ -69,7 +69,7 @@ impl Report {
         Self { bytes, tally, profiles: samples.len() as u64 }
     }
 
-    /// A report that was encoded before.
+    /// Wraps a report that was already encoded.
     pub(crate) fn from_parts(bytes: Bytes, tally: Tally, profiles: u64) -> Self {
         Self { bytes, tally, profiles }
     }
@@ -84,26 +84,26 @@ impl Report {
         self.bytes.clone()
     }
 
-    /// How many events and samples it holds.
+    /// The numbers of events and samples in the report.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// How many `Profile` messages it holds: the unit in which receivers reject.
+    /// The number of `Profile` messages: the unit in which receivers reject.
     #[must_use]
     pub fn profiles(&self) -> u64 {
         self.profiles
     }
 
-    /// Cuts the report into reports of at most `max_bytes` each: between resources first, then
-    /// between samples, then between the timestamps of one sample.
+    /// Splits the report into reports of at most `max_bytes` each: between resources first, then between samples, then
+    /// between the timestamps of one sample.
     pub(crate) fn split(self, max_bytes: usize) -> Split {
         if self.bytes.len() <= max_bytes {
             return Split { reports: vec![self], too_large: Tally::default() };
         }
         let mut split = Split { reports: Vec::new(), too_large: Tally::default() };
-        // What this crate has encoded, it decodes.
+        // The message was encoded by this crate, so it can be decoded.
         match ProfilesData::decode(self.bytes.clone()) {
             Ok(data) => {
                 let dictionary = data.dictionary.unwrap_or_default();
@@ -115,11 +115,11 @@ impl Report {
     }
 }
 
-/// A report in pieces.
+/// The parts of a report.
 #[derive(Debug)]
 pub(crate) struct Split {
     pub(crate) reports: Vec<Report>,
-    /// Events whose stack and attributes alone exceed the limit.
+    /// Events that are dropped because their stack and attributes alone exceed the limit.
     pub(crate) too_large: Tally,
 }
 
@@ -157,7 +157,7 @@ fn observations(sample: &Sample) -> usize {
     sample.timestamps_unix_nano.len().max(sample.values.len())
 }
 
-/// Two lists, of which one is empty where there is one event only.
+/// Splits the events of a sample into two lists. With only one event, one list is empty.
 fn halves(mut whole: Vec<ResourceProfiles>) -> [Vec<ResourceProfiles>; 2] {
     if whole.len() > 1 {
         let second = whole.split_off(whole.len() / 2);
@@ -176,8 +176,8 @@ fn halves(mut whole: Vec<ResourceProfiles>) -> [Vec<ResourceProfiles>; 2] {
     [whole, second]
 }
 
-/// Keeps the samples from the `start`th to before the `end`th of all, and gives the profile that
-/// they were cut from a new identity: receivers drop the second of two profiles of one identity.
+/// Keeps the samples from index `start` to before `end`, counted over all profiles. The profile that was split gets a new
+/// id, since receivers drop the second of two profiles with the same id.
 fn keep_samples(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
     let mut position = 0;
     for profile in list.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles) {
@@ -194,7 +194,7 @@ fn keep_samples(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
     drop_empty(list);
 }
 
-/// As [`keep_samples`], for the events of a single sample.
+/// Like [`keep_samples`], for the events of a single sample.
 fn keep_events(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
     fn keep<T: Copy>(list: &mut Vec<T>, start: usize, end: usize) {
         *list = list.get(start..end.min(list.len())).unwrap_or_default().to_vec();
@@ -220,10 +220,10 @@ fn drop_empty(list: &mut Vec<ResourceProfiles>) {
     list.retain(|resource| !resource.scope_profiles.is_empty());
 }
 
-/// The identity of a piece of a profile: always the same for the same piece, so that a report that is
-/// sent and cut again after a restart is known to who has seen it.
+/// The id of a part of a profile. It is always the same for the same part, so that receivers recognize a report that is
+/// sent and split again after a restart.
 fn piece_profile_id(whole: &[u8], start: usize, end: usize) -> Vec<u8> {
-    // The finalizer of splitmix64, once for each half.
+    // The finalizer of splitmix64, applied to each half.
     let mix = |seed: u64| {
         let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -236,7 +236,7 @@ fn piece_profile_id(whole: &[u8], start: usize, end: usize) -> Vec<u8> {
     (u128::from(high) << 64 | u128::from(low)).max(1).to_be_bytes().to_vec()
 }
 
-/// 16 random bytes, not all zero.
+/// 16 random bytes, never all zero.
 pub(crate) fn new_profile_id() -> Vec<u8> {
     rand::random::<u128>().max(1).to_be_bytes().to_vec()
 }
@@ -286,7 +286,7 @@ mod tests {
         builder.finish(START..START + 1).unwrap()
     }
 
-    /// Each event as text, sorted, after all pieces were checked.
+    /// Each event as text, sorted, after checking all parts.
     fn events(reports: &[Report], max_bytes: usize) -> Vec<String> {
         let mut events = Vec::new();
         let mut ids = HashSet::new();
@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// So that whoever has seen a piece knows it when it comes again, after a restart for instance.
+    /// Receivers then recognize a part that is sent again, for example after a restart.
     #[test]
     fn the_same_report_is_cut_into_the_same_pieces() {
         let whole = report(3, 4, 30);

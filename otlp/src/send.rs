@@ -1,13 +1,13 @@
-//! The exporters, and how each event that they were given ended. Settings that users write, such
-//! as [`sidewinder_config::Retry`], are the configuration's own types.
+//! The exporters, and how each event that they were given ended. Settings that users write, such as
+//! [`sidewinder_config::Retry`], are types of the configuration crate.
 //!
 //! ```text
-//! exporter, deliver, queue, storage   one queue, one thread, attempts and their ends; on disk if asked for
-//! grpc, http                          one request and its answer
-//! connect, credentials                who is called, and as whom
-//! verdict, retry, counts              what an answer means, when to try again, what is counted
-//! options, error, notes               settings of all exporters, what is wrong with them, the last failure
-//! file, debug                         reports in files and in the log
+//! exporter, delivery, queue, storage  one queue and one thread; attempts and their outcomes; the queue on disk
+//! grpc, http                          one request and its response
+//! connect, credentials                connections, and authentication
+//! outcome, retry, counts              the meaning of a response, retry delays, the counts of events
+//! options, error, notes               settings of all exporters, errors in them, the last failure
+//! file, debug                         exporters to a file and to the log
 //! ```
 
 mod connect;
@@ -39,5 +39,5 @@ pub use options::ExporterOptions;
 pub use retry::RetryError;
 pub use storage::{StorageError, StorageOptions};
 
-/// A longer answer is not read.
+/// The maximum length of a response that is read.
 const MAX_RESPONSE_BYTES: usize = 4 << 20;

@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Distinct values of one type in the order in which they were first seen.
+/// The distinct values of one type, in order of first use.
 ///
-/// The hash is seeded at random: what is interned here are names that profiled processes choose.
+/// The hash has a random seed: profiled processes choose the names that are interned here.
 #[derive(Debug)]
 pub(crate) struct DedupTable<T> {
     values: Vec<T>,
@@ -14,7 +14,7 @@ pub(crate) struct DedupTable<T> {
     hasher: DefaultHashBuilder,
 }
 
-/// Where a value is, and its hash, so that a growing table never hashes anew.
+/// The index of a value, and its hash, so that a growing table doesn't hash again.
 #[derive(Clone, Copy, Debug)]
 struct HashSlot {
     hash: u64,
@@ -22,7 +22,7 @@ struct HashSlot {
 }
 
 impl<T> DedupTable<T> {
-    /// A table without values.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self { values: Vec::new(), slots: HashTable::new(), hasher: DefaultHashBuilder::default() }
     }
@@ -35,14 +35,14 @@ impl<T> DedupTable<T> {
         self.values
     }
 
-    /// The value at `index`. Whoever changes it leaves alone what it is found by.
+    /// The value at `index`. The caller must not change what identifies it.
     pub(crate) fn get_mut(&mut self, index: i32) -> Option<&mut T> {
         self.values.get_mut(index as usize)
     }
 
-    /// The index of the value that `key` describes; `make` produces it at the first sight.
+    /// The index of the value that `key` describes; `make` creates it on first use.
     ///
-    /// `key` must hash alike for all descriptions that `is` holds equal.
+    /// `key` must have the same hash for all descriptions that `is` considers equal.
     pub(crate) fn intern(
         &mut self,
         key: &(impl Hash + ?Sized),
@@ -56,12 +56,12 @@ impl<T> DedupTable<T> {
         }
     }
 
-    /// The index of the value that `key` describes, if it is here.
+    /// The index of the value that `key` describes, if it exists.
     pub(crate) fn find(&self, key: &(impl Hash + ?Sized), is: impl Fn(&T) -> bool) -> Option<i32> {
         self.find_hashed(self.hasher.hash_one(key), is)
     }
 
-    /// Appends a value that [`Self::find`] did not find.
+    /// Appends a value that [`Self::find`] didn't find.
     pub(crate) fn insert(&mut self, key: &(impl Hash + ?Sized), value: T) -> i32 {
         self.insert_hashed(self.hasher.hash_one(key), value)
     }
@@ -73,7 +73,7 @@ impl<T> DedupTable<T> {
     }
 
     fn insert_hashed(&mut self, hash: u64, value: T) -> i32 {
-        // Memory ends long before 2^31 values; a value beyond would be the zero value.
+        // Memory ends long before 2^31 values; the index of a value beyond would be that of the zero value.
         let Ok(index) = i32::try_from(self.values.len()) else { return 0 };
         self.values.push(value);
         self.slots.insert_unique(hash, HashSlot { hash, index }, |slot| slot.hash);

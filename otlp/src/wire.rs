@@ -1,6 +1,6 @@
-//! The generated messages, under the names that this crate uses for them.
+//! The generated messages, under this crate's names for them.
 //!
-//! No other module names the crate that generates them.
+//! No other module refers to the crate that generates them.
 
 pub(crate) use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 pub(crate) use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValueKind;
@@ -13,7 +13,7 @@ pub(crate) use opentelemetry_proto::tonic::profiles::v1development::{
 };
 pub(crate) use opentelemetry_proto::tonic::resource::v1::Resource;
 
-/// The semantic conventions that the attributes follow.
+/// The schema URL of the semantic conventions for attributes.
 pub(crate) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
 
 /// A string as the value of an attribute.

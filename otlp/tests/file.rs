@@ -1,4 +1,4 @@
-//! Reports in files.
+//! Exporting to files.
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::fs;

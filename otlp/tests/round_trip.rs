@@ -1,4 +1,4 @@
-//! Events that go into a builder come out of its reports, each once, whatever they are.
+//! All events that are added to a builder are in its reports, each exactly once.
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const CPU: Kind = Kind::Cpu { samples_per_second: 97 };
 struct Event {
     service: String,
     off_cpu: bool,
-    /// File and address of each frame; its name follows from both.
+    /// The file and address of each frame; its name is derived from both.
     stack: Vec<(Option<u8>, u8)>,
     thread_id: Option<i64>,
     thread_name: Option<String>,
@@ -68,7 +68,7 @@ fn resource(builder: &mut ReportBuilder, event: &Event) -> ResourceIndex {
     builder.resource(&[(key::SERVICE_NAME, Value::Str(&event.service)), ("process.pid", Value::Int(1))])
 }
 
-/// Of some frames it is said that they were guessed.
+/// Some frames are guessed.
 fn is_guessed(address: u8) -> bool {
     address % 2 == 1
 }
@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn events_come_back_as_they_went_in(first in events(), second in events()) {
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
-        // Interned, but in neither report unless an event reaches it.
+        // Interned, but not in a report unless an event reaches it.
         let idle = builder.function(&Function { name: "idle", ..Function::default() });
         builder.location(&StackFrame {
             mapping: None,
@@ -309,7 +309,7 @@ fn a_huge_name_is_cut() {
         let extra = [("process.command_args", Value::Strings(list))];
         builder.attributes(&SampleAttributes { extra: &extra, ..SampleAttributes::default() })
     };
-    // What is kept of both is equal.
+    // The kept parts of both are equal.
     assert_eq!(arguments(&mut builder, &one), arguments(&mut builder, &two));
     assert!(builder.interned_bytes() - before < 4 << 20);
 }
@@ -336,7 +336,7 @@ fn a_collector_file_is_read_to_its_last_complete_message() {
 
 #[test]
 fn an_index_out_of_range_is_refused_by_name() {
-    // A ProfilesData whose one sample has stack 5.
+    // A ProfilesData whose only sample has stack 5.
     let sample = [8, 5];
     let nest = |field: u8, inner: &[u8]| [&[field << 3 | 2, inner.len() as u8], inner].concat();
     let profile = nest(2, &sample);

@@ -1,7 +1,6 @@
-//! Connections to receivers: names to addresses, TCP or a Unix socket, TLS on top.
+//! Connections to receivers: name resolution, TCP or Unix sockets, and TLS.
 //!
-//! Names are resolved and certificates are read for each connection anew, so that the next
-//! connection follows what has changed.
+//! Names are resolved and certificates are read for each connection, so that a new connection picks up changes.
 
 mod resolve;
 mod tls;
@@ -27,17 +26,17 @@ pub use resolve::{Resolve, ResolveFuture, Resolver};
 pub use tls::TlsConfigError;
 pub(super) use tls::{Tls, read_bounded};
 
-/// Where a receiver listens.
+/// The address of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum ConnectTarget {
-    /// A name or an address without brackets, and a port.
+    /// A host name, or an IP address without brackets, and a port.
     Tcp { host: String, port: u16 },
-    /// The path of a socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
 impl ConnectTarget {
-    /// Reads `host:port`, brackets around an IPv6 address.
+    /// Parses `host:port`, with brackets around an IPv6 address.
     pub(super) fn from_authority(authority: &str) -> Result<Self, &'static str> {
         let (host, port) = authority.rsplit_once(':').ok_or("has no port")?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -49,7 +48,7 @@ impl ConnectTarget {
     }
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error("cannot resolve {host:?}")]
@@ -66,14 +65,14 @@ pub(super) enum ConnectError {
     ServerName(String),
 }
 
-/// Makes connections to one receiver, whatever URI it is called with.
+/// Connects to one receiver, regardless of the URI it is called with.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     pub(super) target: Arc<ConnectTarget>,
     pub(super) resolver: Resolver,
-    /// Plaintext where there is none.
+    /// Plaintext if absent.
     pub(super) tls: Option<Arc<Tls>>,
-    /// For a connection, from the look-up of its name to the end of the handshake; zero for as long as it takes.
+    /// The timeout of a connection, from name resolution to the end of the handshake; zero for none.
     pub(super) timeout: Duration,
 }
 
@@ -104,7 +103,7 @@ impl Connector {
         }
     }
 
-    /// To the first address of `host` that takes the connection; each gets its share of the time.
+    /// Connects to the first address of `host` that accepts; each gets its share of the timeout.
     async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
         let resolved = self.resolver.resolve(host, port).await;
         let addresses = resolved.map_err(|source| ConnectError::Resolve { host: host.to_owned(), source })?;
@@ -120,7 +119,7 @@ impl Connector {
             };
             match connected {
                 Ok(stream) => {
-                    // Requests are written whole: waiting for more gains nothing.
+                    // Requests are written whole, so delaying small writes gains nothing.
                     let _ = stream.set_nodelay(true);
                     return Ok(stream);
                 }
@@ -165,7 +164,7 @@ impl Service<Uri> for Connector {
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// A connection, of whatever kind.
+/// A connection of any kind.
 pub(super) struct Stream(Box<dyn Duplex>);
 
 impl Connection for Stream {

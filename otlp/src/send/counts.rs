@@ -1,4 +1,4 @@
-//! What became of events: each one ends in exactly one state.
+//! Counts events by state: each event ends in exactly one.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -7,7 +7,7 @@ use crate::report::Tally;
 
 macro_rules! states {
     ($($(#[$meta:meta])* $variant:ident $field:ident = $text:literal,)*) => {
-        /// Where an event is, or how it ended. The list is closed.
+        /// The state of an event: where it is, or how it ended. The list is closed.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum State { $($(#[$meta])* $variant,)* }
 
@@ -15,26 +15,26 @@ macro_rules! states {
             /// All states.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The name, as the label of a metric.
+            /// The name, as a metric label.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
         }
 
-        /// How many events and samples are in each [`State`]. Their sum is what was handed over, and what
-        /// a queue on disk had from before.
+        /// The number of events and samples in each [`State`]. Their sum is what was enqueued, plus what a queue on disk
+        /// contained at the start.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct Counts { $($(#[$meta])* pub $field: Tally,)* }
 
         impl Counts {
-            /// Those in `state`.
+            /// The events and samples in `state`.
             #[must_use]
             pub const fn get(&self, state: State) -> Tally {
                 match state { $(State::$variant => self.$field,)* }
             }
 
-            /// Counts none in `state` any more: for tests of who adds up.
+            /// Sets the count of `state` to zero, for tests that check sums.
             pub fn forget(&mut self, state: State) {
                 *self.of(state) = Tally::default();
             }
@@ -47,41 +47,41 @@ macro_rules! states {
 }
 
 states! {
-    /// Waiting to be sent, or being sent; also what a queue on disk keeps for the next start.
+    /// Waiting to be sent, or being sent; also those that a queue on disk keeps for the next start.
     Queued queued = "queued",
     /// Accepted by the receiver.
     Delivered delivered = "delivered",
-    /// Refused by the receiver, for good.
+    /// Rejected by the receiver; not retryable.
     Rejected rejected = "rejected",
-    /// In a request of which the receiver refused some profiles: at least one event was refused and
-    /// at least one was accepted.
+    /// In a request with profiles that the receiver rejected: at least one event was rejected and at least one was
+    /// accepted.
     PartiallyRejected partially_rejected = "partially_rejected",
-    /// Refused by the receiver because it speaks another version of the signal.
+    /// Refused by the receiver because it uses another version of the signal.
     Incompatible incompatible = "incompatible",
-    /// Sent, but never answered in a way that could be understood: the receiver may have it.
+    /// Sent without a valid response: the receiver may have it.
     Unknown unknown = "unknown",
-    /// Not taken into the queue, which was full.
+    /// Not enqueued, because the queue was full.
     DroppedQueueFull dropped_queue_full = "dropped_queue_full",
-    /// Larger than a request may be, on its own.
+    /// Larger than the maximum request, on its own.
     DroppedTooLarge dropped_too_large = "dropped_too_large",
-    /// Given up after the receiver, each time, could not be reached or asked for another attempt.
+    /// Given up after retries: the receiver could not be reached, or kept requesting retries.
     DroppedRetriesExhausted dropped_retries_exhausted = "dropped_retries_exhausted",
-    /// Still queued when the exporter had to end, or handed over after that.
+    /// Still queued when the exporter ended, or enqueued after that.
     DroppedShutdown dropped_shutdown = "dropped_shutdown",
-    /// Could not be written to the file, or to the disk of the queue.
+    /// Could not be written to the file or to the queue on disk.
     DroppedWriteFailed dropped_write_failed = "dropped_write_failed",
-    /// Was in a queue on disk that has been damaged since.
+    /// In a part of a queue on disk that was damaged later.
     DroppedStorageDamaged dropped_storage_damaged = "dropped_storage_damaged",
 }
 
 impl Counts {
-    /// All events and samples that were ever handed over.
+    /// All events and samples that were ever enqueued.
     #[must_use]
     pub fn total(&self) -> Tally {
         State::ALL.iter().fold(Tally::default(), |sum, &state| sum + self.get(state))
     }
 
-    /// Those that ended in any `dropped_*` state.
+    /// The events and samples in all `dropped_*` states.
     #[must_use]
     pub fn dropped(&self) -> Tally {
         self.dropped_queue_full
@@ -93,7 +93,7 @@ impl Counts {
     }
 }
 
-/// The states in which there are events: `134 delivered, 2 dropped_shutdown`.
+/// The states with events: `134 delivered, 2 dropped_shutdown`.
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let states = State::ALL.iter().map(|&state| (self.get(state).events, state.as_str()));

@@ -1,4 +1,4 @@
-//! Headers of requests: the user's, credentials, and the version of the signal.
+//! Headers of requests: those that the user configured, credentials, and the signal version.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -11,17 +11,17 @@ use tracing::warn;
 
 use super::connect::read_bounded;
 
-/// The version of the signal, which receivers refuse when it is not theirs.
+/// The version of the signal. Receivers refuse requests with another version than theirs.
 pub(super) const DEVELOPMENT_VERSION_KEY: &str = "otlp-profiles-development-version";
 pub(super) const DEVELOPMENT_VERSION: &str = "1";
 
-/// The name that we go by at the receiver.
+/// Our `user-agent`.
 pub(super) const USER_AGENT: &str = concat!("sidewinder/", env!("CARGO_PKG_VERSION"));
 
-/// A longer file is no credential.
+/// The maximum size of a file with credentials.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
-/// The text itself, which in a file is what the file holds now.
+/// The secret itself; for a file, its current content.
 fn read(credential: &Credential) -> Result<String, CredentialsError> {
     let path = match credential {
         Credential::Text(text) => return Ok(text.reveal().to_owned()),
@@ -33,27 +33,27 @@ fn read(credential: &Credential) -> Result<String, CredentialsError> {
     Ok(text.trim_end().to_owned())
 }
 
-/// Who we are, as the receiver wants to know it.
+/// The credentials that the receiver requires.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExporterCredentials {
-    /// A token.
+    /// A bearer token.
     Bearer(BearerTokenAuth),
-    /// A user's name and password (RFC 7617).
+    /// A user name and password (RFC 7617).
     Basic(BasicAuth),
 }
 
-/// Credentials that cannot be sent. What is secret is not told.
+/// Why credentials can't be sent. The message doesn't contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// A file could not be read.
     #[error("cannot read the credentials in {path:?}")]
     Read {
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// They have characters that a header cannot carry.
+    /// They contain characters that aren't valid in a header.
     #[error("the credentials have characters that a header cannot carry")]
     Unfit,
 }
@@ -77,7 +77,7 @@ impl ExporterCredentials {
     }
 }
 
-/// A header whose name or value cannot be sent. The value is not told.
+/// A header whose name or value isn't valid. The message doesn't contain the value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("header {0:?} has a name or a value that cannot be sent")]
 pub struct HeaderError(pub String);
@@ -104,17 +104,17 @@ impl RequestHeaders {
             value.set_sensitive(true);
             fixed.append(key, value);
         }
-        // Above whatever the user has said.
+        // This takes precedence over the user's headers.
         let version = HeaderValue::from_static(DEVELOPMENT_VERSION);
         fixed.insert(HeaderName::from_static(DEVELOPMENT_VERSION_KEY), version);
         Ok(Self { fixed, credentials, last_authorization: Mutex::default() })
     }
 
-    /// Those of the next request. Credentials that cannot be read just now are those from before.
+    /// The headers for the next request. If the credentials can't be read now, the previous ones are used.
     ///
     /// # Errors
     ///
-    /// When there are none from before.
+    /// If there are no previous ones.
     pub(super) fn current(&self) -> Result<HeaderMap, CredentialsError> {
         let mut headers = self.fixed.clone();
         if let Some(credentials) = &self.credentials {

@@ -1,4 +1,4 @@
-//! Reports in the log.
+//! An exporter that writes to the log.
 
 use bytes::Bytes;
 use sidewinder_config::Verbosity;
@@ -11,11 +11,11 @@ use super::outcome::{SendOutcome, with_error_chain};
 use crate::decode::{DecodedProfile, decode_profiles_data};
 
 impl Exporter {
-    /// Starts an exporter that tells of each report in the log.
+    /// Starts an exporter that logs each report.
     ///
     /// # Errors
     ///
-    /// When its thread cannot be started.
+    /// If its thread can't be started.
     pub fn debug(options: ExporterOptions, verbosity: Verbosity) -> Result<Self, ExporterError> {
         let options = ExporterOptions { max_request_bytes: usize::MAX, consumers: 1, ..options };
         let exporter = options.name.clone();

@@ -1,4 +1,4 @@
-//! From the queue to the receiver: attempts, pieces, and requests that do harm.
+//! Delivers queued reports to a receiver: attempts, splitting, and isolation of requests that may crash the receiver.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,55 +17,55 @@ use super::queue::{InFlightReport, SendQueue};
 use super::retry::Backoff;
 use crate::report::Report;
 
-/// A request that was never answered this often may be what kills the receiver: others go first.
+/// A request without a response after this many attempts may be what crashes the receiver: others are sent first.
 const UNANSWERED_ATTEMPTS_MAX: u32 = 5;
-/// It is one if it is still not answered, as often as this, while others are delivered in between.
+/// It is considered to be one if it gets this many attempts without a response, while others are delivered in between.
 const QUARANTINED_ATTEMPTS_MAX: u32 = 3;
-/// No more requests than these are put aside at a time: each is in memory.
+/// At most this many requests are set aside at a time: each is in memory.
 const QUARANTINE_CAPACITY: usize = 4;
 
-/// The way to a receiver.
+/// Sends requests to a receiver.
 pub(super) trait Transport: Send + Sync + 'static {
-    /// Sends one request, in bounded time.
+    /// Sends one request, within a bounded time.
     fn attempt(&self, message: Bytes) -> impl Future<Output = SendOutcome> + Send;
 }
 
-/// What the tasks of an exporter share.
+/// The state that the tasks of an exporter share.
 pub(super) struct DeliveryWorker<T> {
     name: String,
     retry: Retry,
     max_request_bytes: usize,
     transport: T,
     status: Arc<Mutex<ExporterStatus>>,
-    /// Requests that the receiver has taken.
+    /// The number of requests that the receiver has accepted.
     delivered: AtomicU64,
     quarantine: RequestQuarantine,
 }
 
-/// A report on its way.
+/// A report that is being delivered.
 struct DeliveryJob {
-    /// Of the whole report. Dropped after the rest: its events are settled piece by piece.
+    /// The ticket of the whole report. Dropped last: its events are settled part by part.
     in_flight: InFlightReport,
-    /// What is left of it, the next piece last.
+    /// The remaining parts, the next one last.
     pieces: Vec<Report>,
-    /// The next piece, once it has been attempted.
+    /// The next part, once it has been attempted.
     attempts: Option<PieceAttempts>,
 }
 
-/// One piece, which was attempted before.
+/// A part that was attempted before.
 struct PieceAttempts {
     piece: Report,
     backoff: Backoff,
-    /// Attempts that were not answered, one after the other.
+    /// Consecutive attempts without a response.
     unanswered: u32,
     unanswered_while_others_delivered: u32,
-    /// What was delivered before the last attempt.
+    /// The number of deliveries before the last attempt.
     delivered_before: u64,
     not_before: Instant,
     has_warned: bool,
 }
 
-/// What comes after an attempt.
+/// The next action after an attempt.
 enum NextStep {
     Settled(State),
     GiveUp,
@@ -100,7 +100,7 @@ impl<T: Transport> DeliveryWorker<T> {
         }
     }
 
-    /// Attempts piece after piece until there is nothing more to attempt, or others should go first.
+    /// Attempts part after part until nothing is left to attempt, or others should go first.
     async fn deliver(&self, mut job: DeliveryJob) {
         while let Some(mut attempts) = self.next_piece(&mut job) {
             let piece = attempts.piece.clone();
@@ -151,7 +151,7 @@ impl<T: Transport> DeliveryWorker<T> {
     ) -> NextStep {
         let exporter = self.name.as_str();
         match (verdict.reason(), &verdict) {
-            // A part of it may well be taken.
+            // Parts of it may be accepted.
             (Some(reason), SendOutcome::TooLarge { .. }) => {
                 lock(&self.status).last_failure = Some(reason.to_owned());
             }
@@ -198,7 +198,7 @@ impl<T: Transport> DeliveryWorker<T> {
                     warn!(exporter, reason, "a request could not be sent, giving up");
                     return NextStep::GiveUp;
                 };
-                // Once for each request where people look, each time for those who look closer.
+                // Once per request at the visible log level, and each time at a more detailed one.
                 if std::mem::replace(&mut attempts.has_warned, true) {
                     debug!(exporter, reason, ?delay, "a request could not be sent, trying again");
                 } else {
@@ -210,7 +210,7 @@ impl<T: Transport> DeliveryWorker<T> {
         }
     }
 
-    /// What a receiver that is alive does not answer, again and again, is not sent for ever.
+    /// A request that a working receiver repeatedly doesn't respond to must be given up at some point.
     fn count_unanswered(&self, attempts: &mut PieceAttempts, is_strike: bool) -> NextStep {
         let delivered = self.delivered.load(Ordering::Relaxed);
         let others_went = delivered > std::mem::replace(&mut attempts.delivered_before, delivered);
@@ -237,7 +237,7 @@ impl<T: Transport> DeliveryWorker<T> {
     }
 }
 
-/// Puts the pieces of `piece` in its place.
+/// Replaces `piece` by its parts.
 fn split_piece(piece: Report, max_bytes: usize, job: &mut DeliveryJob) {
     let before = piece.tally();
     let split = piece.split(max_bytes);
@@ -247,7 +247,7 @@ fn split_piece(piece: Report, max_bytes: usize, job: &mut DeliveryJob) {
     job.pieces.extend(split.reports.into_iter().rev());
 }
 
-/// Requests that were put aside.
+/// Requests that were set aside.
 #[derive(Default)]
 struct RequestQuarantine {
     jobs: Mutex<Vec<DeliveryJob>>,
@@ -255,7 +255,7 @@ struct RequestQuarantine {
 }
 
 impl RequestQuarantine {
-    /// Puts a request aside until it is due; gives it back where there are too many already.
+    /// Sets a request aside until it is due; returns it if there are already too many.
     fn insert(&self, job: DeliveryJob) -> Option<DeliveryJob> {
         let mut parked = lock(&self.jobs);
         if parked.len() >= QUARANTINE_CAPACITY {
@@ -267,7 +267,7 @@ impl RequestQuarantine {
         None
     }
 
-    /// The next one that is due, once there is one.
+    /// Waits for the next request that is due.
     async fn next_due(&self) -> DeliveryJob {
         loop {
             let changed = self.changed.notified();
@@ -298,15 +298,15 @@ impl DeliveryJob {
     }
 }
 
-/// What these locks guard is changed in one step.
+/// Changes under these locks are atomic, so a poisoned lock is still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the events of a request ended of whose `sent` profiles so many were `rejected`.
+/// The state of a request's events, given that `rejected` of its `sent` profiles were rejected.
 fn state_after_partial_success(rejected: i64, sent: u64) -> State {
     match u64::try_from(rejected) {
-        // A warning only.
+        // This is only a warning.
         Ok(0) => State::Delivered,
         Ok(rejected) if rejected < sent => State::PartiallyRejected,
         Ok(_) => State::Rejected,
@@ -322,7 +322,7 @@ mod tests {
     use crate::builder::{SampleAttributes, SampleIdentity};
     use crate::{ReportBuilder, ReportOptions, Tally};
 
-    /// One sample.
+    /// A report with one sample.
     fn report(events: u64) -> Report {
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
         let identity = SampleIdentity {

@@ -1,4 +1,4 @@
-//! Settings with which nothing could ever be sent.
+//! Errors in settings with which sending is impossible.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,32 +6,32 @@ use std::path::PathBuf;
 use super::connect::TlsConfigError;
 use super::credentials::{CredentialsError, HeaderError};
 
-/// Settings of a connection with which nothing could ever be sent.
+/// An error in the settings of a connection, with which sending is impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
-    /// The endpoint has none of the known forms.
+    /// The endpoint has an unknown form.
     #[error("endpoint {endpoint:?} {problem}")]
     Endpoint {
-        /// As given.
+        /// The endpoint as configured.
         endpoint: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
-    /// Certificates or keys that cannot be read or do not make sense.
+    /// Certificates or keys can't be read or aren't valid.
     #[error("cannot set up TLS for {endpoint:?}")]
     Tls {
-        /// As given.
+        /// The endpoint as configured.
         endpoint: String,
-        /// Why.
+        /// The cause.
         source: TlsConfigError,
     },
-    /// A header that cannot be sent.
+    /// A header can't be sent.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// Credentials that cannot be sent.
+    /// Credentials can't be sent.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The file that is written to.
+    /// The output file can't be used.
     #[error(transparent)]
     File(#[from] FileError),
     /// Credentials over gRPC without TLS, which gRPC refuses as well.
@@ -39,7 +39,7 @@ pub enum ConnectionError {
     CredentialsInPlaintext,
 }
 
-/// A file that could not be written.
+/// A file can't be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path:?}")]
 pub struct FileError {

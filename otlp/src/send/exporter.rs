@@ -1,4 +1,4 @@
-//! A queue, and the thread that empties it.
+//! A queue, and the thread that sends its reports.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,36 +20,35 @@ use super::retry::{self, RetryError};
 use super::storage::{ReportLog, StorageError};
 use crate::report::Report;
 
-/// Threads of an exporter that may wait for the system's resolver.
+/// The maximum number of an exporter's threads that may block in the system's resolver.
 const RESOLVING_THREADS_MAX: usize = 2;
 
-/// Longer than any shutdown takes.
+/// Longer than any shutdown.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Settings with which nothing could ever be sent. What may get better with time is no error here:
-/// it is retried.
+/// Why an exporter can't be started: settings with which sending is impossible. Conditions that may improve are not
+/// errors here; they are retried.
 #[derive(Debug, thiserror::Error)]
 pub enum ExporterError {
-    /// The way to the receiver.
+    /// The connection to the receiver.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
-    /// A retry setting that makes no sense.
+    /// Invalid retry settings.
     #[error(transparent)]
     Retry(#[from] RetryError),
     /// The queue on disk.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The exporter's own thread.
+    /// The exporter's thread.
     #[error("cannot start the thread of an exporter")]
     Thread(#[source] io::Error),
 }
 
 /// Sends reports to one receiver in the background.
 ///
-/// [`Self::enqueue`] never waits, and whatever an exporter waits for, be it the receiver, the disk or
-/// a name server, it does on a thread of its own: no exporter holds another one back. Each event that
-/// was handed over is in exactly one state of [`Counts`] at any time. Dropping an exporter ends it
-/// without sending what is queued.
+/// [`Self::enqueue`] never blocks. An exporter waits for its receiver, its disk and name resolution on its own thread, so
+/// exporters don't delay each other. Each enqueued event is in exactly one state of [`Counts`] at any time. Dropping an
+/// exporter ends it without sending what is queued.
 #[derive(Debug)]
 pub struct Exporter {
     queue: Arc<SendQueue>,
@@ -59,27 +58,27 @@ pub struct Exporter {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// An exporter at one moment.
+/// A snapshot of an exporter's statistics.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExporterStats {
-    /// What became of the events so far.
+    /// All events so far, by state.
     pub counts: Counts,
-    /// Bytes that wait or are being sent, in memory and on disk.
+    /// Bytes of reports that are waiting or being sent, in memory and on disk.
     pub queue_bytes: u64,
-    /// Room for such bytes.
+    /// The limit of these bytes.
     pub queue_capacity_bytes: u64,
-    /// Requests that are being sent or wait for their next attempt.
+    /// Requests that are being sent or waiting for a retry.
     pub in_flight_requests: usize,
-    /// The last partial success, if there was one.
+    /// The last partial success, if any.
     pub last_partial_success: Option<PartialSuccess>,
-    /// Why the last attempt failed, of those that did.
+    /// The cause of the last failed attempt, if any.
     pub last_failure: Option<String>,
-    /// Since when nothing is delivered; `None` where the last attempt has succeeded.
+    /// The current outage; `None` if the last attempt succeeded.
     pub outage: Option<Outage>,
 }
 
 impl Exporter {
-    /// Starts the thread. `transport` is called where connections can be prepared.
+    /// Starts the thread. `transport` is called in the context of its runtime, which connections need.
     pub(super) fn start<T: Transport>(
         options: ExporterOptions,
         transport: impl FnOnce() -> Result<T, ConnectionError>,
@@ -99,7 +98,7 @@ impl Exporter {
         let transport = match transport {
             Ok(transport) => transport,
             Err(error) => {
-                // The caller may be in a runtime of its own, where none can be waited for.
+                // The caller may be in a runtime of its own, in which blocking isn't allowed.
                 runtime.shutdown_background();
                 return Err(error.into());
             }
@@ -118,14 +117,14 @@ impl Exporter {
         Ok(Self { queue, status: notes, queue_capacity_bytes, stop, thread })
     }
 
-    /// Queues a report, which is sent in pieces where it is too large for one request.
+    /// Queues a report. It is split if it is too large for one request.
     ///
-    /// What the queue has no room for is dropped and counted.
+    /// If the queue has no room for it, it is dropped and counted.
     pub fn enqueue(&self, report: Report) {
         self.queue.push(report);
     }
 
-    /// What became of the events so far, and how full the queue is.
+    /// The events so far by state, and the queue's fill level.
     #[must_use]
     pub fn stats(&self) -> ExporterStats {
         let snapshot = self.queue.snapshot();
@@ -141,17 +140,17 @@ impl Exporter {
         }
     }
 
-    /// Takes nothing more in, sends what is queued, but no longer than `timeout`. Does not wait for it.
+    /// Stops accepting reports, and sends those that are queued, for at most `timeout`. Doesn't wait.
     pub fn close(&self, timeout: Duration) {
         self.queue.close();
         let stop = lock(&self.stop).take();
         let now = Instant::now();
-        // Where nobody listens any more, the thread has ended.
+        // If the channel is closed, the thread has already ended.
         let _ = stop.map(|stop| stop.send(now.checked_add(timeout).unwrap_or(now + A_YEAR)));
     }
 
-    /// Closes and waits for the end. What could not be sent is on the disk then, if the queue is, and
-    /// counted as queued; otherwise it is counted as lost.
+    /// Closes the exporter and waits for its end. Unsent reports are then on disk and counted as queued, if the queue is
+    /// on disk; otherwise they are counted as dropped.
     pub fn shutdown(&self, timeout: Duration) -> Counts {
         self.close(timeout);
         let thread = lock(&self.thread).take();
@@ -182,7 +181,7 @@ fn queue(options: &ExporterOptions) -> Result<SendQueue, StorageError> {
     Ok(SendQueue::with_storage(options.queue_bytes, log, recovered))
 }
 
-/// The thread of an exporter.
+/// The main function of an exporter's thread.
 fn run<T: Transport>(
     runtime: Runtime,
     worker: Arc<DeliveryWorker<T>>,
@@ -198,16 +197,16 @@ fn run<T: Transport>(
         }
         drop(worker);
         let deadline = stopped.await.unwrap_or_else(|_| Instant::now());
-        // What is not drained by then is abandoned.
+        // Reports that aren't sent by then are abandoned.
         let _ = tokio::time::timeout_at(deadline.into(), queue.wait_until_idle()).await;
         tasks.shutdown().await;
         queue.abandon();
     });
-    // A resolver that hangs must not hold the end up.
+    // A resolver that hangs must not delay the end.
     runtime.shutdown_background();
 }
 
-/// What these locks guard is replaced as a whole.
+/// Values under these locks are replaced as a whole, so a poisoned lock is still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Profiles into files.
+//! An exporter that writes to a file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -17,16 +17,16 @@ use super::outcome::{SendOutcome, with_error_chain};
 pub use super::error::FileError;
 
 impl Exporter {
-    /// Starts an exporter that writes to a file, in the form of the Collector's file exporter with
-    /// `format: proto`: the length of each message in four bytes, big-endian, and the message.
+    /// Starts an exporter that writes to a file, in the format of the Collector's file exporter with `format: proto`:
+    /// each message follows its length in four bytes, big-endian.
     ///
-    /// What `path` names before that is replaced, unless it is no regular file, such as a pipe.
+    /// An existing file at `path` is replaced, unless it isn't a regular file, such as a pipe.
     ///
     /// # Errors
     ///
-    /// When the file cannot be replaced or opened.
+    /// If the file can't be replaced or opened.
     pub fn file(options: ExporterOptions, path: &Path) -> Result<Self, ExporterError> {
-        // A file has no limit, and what it refuses now it would refuse again.
+        // A file has no size limit for requests, and a failed write would fail again.
         let options = ExporterOptions { max_request_bytes: usize::MAX, consumers: 1, ..options };
         Self::start(options, || Ok(FileTransport(Mutex::new(MessageFile::replace(path)?))))
     }
@@ -44,12 +44,12 @@ impl Transport for FileTransport {
     }
 }
 
-/// Messages, each behind its length.
+/// Writes messages, each after its length.
 #[derive(Debug)]
 struct MessageFile {
     path: PathBuf,
     file: File,
-    /// Where the last complete message ends.
+    /// The offset of the end of the last complete message.
     end_bytes: u64,
 }
 
@@ -60,7 +60,7 @@ impl MessageFile {
         let mut file = if is_replaced {
             Self::replace_with_empty(path).map_err(failed("replace"))?
         } else {
-            // A pipe that nobody reads is an error, not a wait without an end.
+            // Opening a pipe without a reader fails instead of blocking.
             let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(false).custom_flags(nonblocking);
@@ -68,12 +68,12 @@ impl MessageFile {
             fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed("open")(error.into()))?;
             file
         };
-        // A pipe has no end.
+        // A pipe has no end offset.
         let end_bytes = file.seek(SeekFrom::End(0)).unwrap_or_default();
         Ok(Self { path: path.to_owned(), file, end_bytes })
     }
 
-    /// An empty file in the place of one that is there, which stays if that fails.
+    /// Replaces an existing file by an empty one; if that fails, the existing one stays.
     fn replace_with_empty(path: &Path) -> io::Result<File> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(format!(".{:016x}.partial", rand::random::<u64>()));
@@ -81,7 +81,7 @@ impl MessageFile {
         let renamed =
             file.set_permissions(fs::metadata(path)?.permissions()).and_then(|()| fs::rename(&partial, path));
         if renamed.is_err() {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = fs::remove_file(&partial);
         }
         renamed.map(|()| file)
@@ -89,7 +89,7 @@ impl MessageFile {
 
     /// # Errors
     ///
-    /// When the message cannot be written: the file ends after the last complete one then.
+    /// If the message can't be written; the file then ends after the last complete message.
     fn append(&mut self, message: &[u8]) -> Result<(), FileError> {
         self.write(message).map_err(|source| FileError {
             action: "append to",
@@ -102,7 +102,7 @@ impl MessageFile {
         let length = u32::try_from(message.len()).map_err(io::Error::other)?;
         let written = self.file.write_all(&length.to_be_bytes()).and_then(|()| self.file.write_all(message));
         if let Err(error) = written {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = self.file.set_len(self.end_bytes);
             let _ = self.file.seek(SeekFrom::Start(self.end_bytes));
             return Err(error);

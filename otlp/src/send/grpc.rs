@@ -29,19 +29,18 @@ use codec::ExportCodec;
 use exchange::{Exchange, StatusRecorder};
 pub use options::GrpcOptions;
 
-/// The method that takes profiles.
+/// The method that receives profiles.
 const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
-/// Between two attempts to connect where an attempt waits for a connection.
+/// The time between connection attempts while an attempt waits for a connection.
 const RECONNECT: Duration = Duration::from_millis(200);
 
 impl Exporter {
-    /// Starts an exporter over gRPC. It connects when there is something to send, not before.
+    /// Starts an exporter over gRPC. It connects when there is something to send.
     ///
     /// # Errors
     ///
-    /// When the settings make no sense, or a certificate, the credentials or the queue on disk cannot
-    /// be read.
+    /// If the settings are invalid, or a certificate, the credentials or the queue on disk can't be read.
     pub fn grpc(options: ExporterOptions, grpc: &GrpcOptions) -> Result<Self, ExporterError> {
         Self::start(options, || GrpcTransport::new(grpc))
     }
@@ -50,12 +49,12 @@ impl Exporter {
 struct GrpcTransport {
     endpoint: Endpoint,
     connector: Connector,
-    /// Replaced when a request was not answered: the connection may be dead without saying so.
+    /// Replaced when a request gets no response: the connection may be dead without an error.
     channel: Mutex<Channel>,
     headers: RequestHeaders,
     compression: Compression,
     wait_for_ready: bool,
-    /// Zero for none.
+    /// Zero for no timeout.
     timeout: Duration,
 }
 
@@ -99,7 +98,7 @@ impl GrpcTransport {
         }
     }
 
-    /// As [`Self::export`], but a connection that cannot be made is tried again and again.
+    /// Like [`Self::export`], but keeps retrying a failed connection.
     async fn export_when_ready(&self, message: Bytes, exchange: &Exchange) -> SendOutcome {
         loop {
             let verdict = self.export(message.clone(), exchange).await;
@@ -115,7 +114,7 @@ impl GrpcTransport {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let client = tonic::client::Grpc::new(StatusRecorder(channel))
             .max_decoding_message_size(MAX_RESPONSE_BYTES)
-            // Servers answer in the encoding that they were asked in.
+            // Servers respond with the encoding of the request.
             .accept_compressed(CompressionEncoding::Gzip)
             .accept_compressed(CompressionEncoding::Zstd);
         match self.compression {
@@ -125,7 +124,7 @@ impl GrpcTransport {
         }
     }
 
-    /// The next request has a connection of its own.
+    /// Makes the next request use a new connection.
     fn reconnect(&self) {
         let fresh = self.endpoint.connect_with_connector_lazy(self.connector.clone());
         *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;

@@ -1,7 +1,6 @@
 //! OTLP over HTTP.
 //!
-//! Proxies that the environment names are not used and redirects are not followed: requests go to
-//! the configured place alone.
+//! Proxies from the environment are not used and redirects are not followed: requests only go to the configured URL.
 
 mod compress;
 mod outcome;
@@ -29,27 +28,27 @@ use super::outcome::{SendOutcome, with_error_chain};
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
-/// Where and how to send.
+/// Options of an exporter over HTTP.
 #[derive(Clone)]
 pub struct HttpOptions {
     /// The whole URL, `http://` or `https://`.
     pub url: String,
-    /// How an `https://` connection is protected; whether it is, the URL alone says.
+    /// TLS settings of an `https://` connection; only the URL decides whether TLS is used.
     pub tls: TlsClient,
-    /// How requests are compressed.
+    /// The compression of requests.
     pub compression: Compression,
-    /// Sent with each request. The values may be secrets.
+    /// Headers of each request. The values may be secrets.
     pub headers: Vec<(String, String)>,
-    /// Sent with each request.
+    /// Credentials for each request.
     pub credentials: Option<ExporterCredentials>,
-    /// How long one attempt may take; zero for as long as the receiver likes.
+    /// The timeout of one attempt; zero for none.
     pub timeout: Duration,
-    /// What finds the addresses of the URL's host.
+    /// Resolves the URL's host.
     pub resolver: Resolver,
 }
 
 impl HttpOptions {
-    /// The defaults, for that URL.
+    /// The default options for this URL.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -80,7 +79,7 @@ impl fmt::Debug for HttpOptions {
 }
 
 impl Exporter {
-    /// Starts an exporter over HTTP. It connects when there is something to send, not before.
+    /// Starts an exporter over HTTP. It connects when there is something to send.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ struct HttpTransport {
     client: Client<Connector, RequestBody>,
     headers: RequestHeaders,
     compression: Compression,
-    /// Zero for none.
+    /// Zero for no timeout.
     timeout: Duration,
 }
 
@@ -135,7 +134,7 @@ impl HttpTransport {
         })
     }
 
-    /// `begun` tells whether a connection has taken the request, or part of it.
+    /// `begun` is set once a connection has accepted the request, or part of it.
     async fn export(&self, message: Bytes, begun: &Arc<AtomicBool>) -> SendOutcome {
         let headers = match self.headers.current() {
             Ok(headers) => headers,
@@ -189,7 +188,7 @@ impl Transport for HttpTransport {
         if self.timeout.is_zero() {
             return self.export(message, &begun).await;
         }
-        // A connection over which no answer came in time is closed: it is not used again.
+        // A connection without a timely response is closed, so it isn't reused.
         let answer = tokio::time::timeout(self.timeout, self.export(message, &begun)).await;
         answer.unwrap_or_else(|_| {
             let reason = format!("no answer within {:?}", self.timeout);

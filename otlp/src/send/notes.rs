@@ -1,28 +1,28 @@
-//! What an exporter remembers for people: the last partial success, the last failure, an outage.
+//! Remembers what users should see of an exporter: the last partial success, the last failure, an outage.
 
 use std::time::SystemTime;
 
-/// The last answer of a receiver that it has not taken everything, or has a warning.
+/// The last response in which a receiver rejected profiles or gave a warning.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PartialSuccess {
-    /// How many profiles it has not taken, in its own words.
+    /// The number of profiles that it rejected, according to the receiver.
     pub rejected_profiles: i64,
-    /// Why, without control characters and cut to a readable length.
+    /// The reason, without control characters, and truncated to a readable length.
     pub message: String,
 }
 
-/// A time in which every attempt fails.
+/// A period in which all attempts failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outage {
-    /// When the first attempt failed.
+    /// The time of the first failure.
     pub since: SystemTime,
-    /// How many have.
+    /// The number of failed attempts.
     pub attempts: u64,
-    /// Why the last one has.
+    /// The cause of the last failure.
     pub reason: String,
 }
 
-/// What is remembered for people.
+/// What is remembered for users.
 #[derive(Clone, Default, Debug)]
 pub(super) struct ExporterStatus {
     pub(super) last_partial_success: Option<PartialSuccess>,

@@ -1,29 +1,29 @@
-//! What exporters have in common, whatever they speak.
+//! Options that all exporters have, regardless of the protocol.
 
 use sidewinder_config::Retry;
 
 use super::storage::StorageOptions;
 
-/// What exporters have in common, whatever they speak.
+/// Options that all exporters have, regardless of the protocol.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExporterOptions {
-    /// The name, as configured: `otlp_grpc/backup`. A queue on disk is found again by it.
+    /// The configured name: `otlp_grpc/backup`. It identifies the queue on disk.
     pub name: String,
-    /// Bytes of memory for encoded reports that wait or are being sent; with `storage`, for those
-    /// that wait to be written.
+    /// The limit, in bytes of memory, for encoded reports that are waiting or being sent; with `storage`, for those
+    /// waiting to be written.
     pub queue_bytes: usize,
-    /// Where reports wait instead of in memory.
+    /// Stores waiting reports on disk instead of in memory.
     pub storage: Option<StorageOptions>,
-    /// How many requests are under way at a time (`sending_queue::num_consumers`).
+    /// The number of concurrent requests (`sending_queue::num_consumers`).
     pub consumers: usize,
-    /// Larger requests are split, or not sent at all where that is not possible.
+    /// The maximum size of a request. Larger ones are split, or dropped if that isn't possible.
     pub max_request_bytes: usize,
-    /// When to try again.
+    /// When to retry.
     pub retry: Retry,
 }
 
 impl ExporterOptions {
-    /// The defaults, under that name.
+    /// The default options with this name.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl ExporterOptions {
             queue_bytes: 8 << 20,
             storage: None,
             consumers: 2,
-            // What a Collector's gRPC server takes.
+            // The limit of a Collector's gRPC server.
             max_request_bytes: 4 << 20,
             retry: Retry::default(),
         }

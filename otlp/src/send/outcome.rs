@@ -1,4 +1,4 @@
-//! How one attempt to send a request went.
+//! The outcome of one attempt to send a request.
 
 use std::error::Error;
 use std::time::Duration;
@@ -6,40 +6,40 @@ use std::time::Duration;
 use super::notes::PartialSuccess;
 use crate::wire::ExportProfilesServiceResponse;
 
-/// Longer texts of a receiver are cut before they are shown.
+/// The maximum length of a receiver's text that is shown.
 const MAX_REASON_CHARS: usize = 512;
 
-/// How one attempt to send a request went.
+/// The outcome of one attempt to send a request.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum SendOutcome {
-    /// The receiver has it.
+    /// The receiver accepted it.
     Accepted,
-    /// The receiver has it without some of its profiles, or has a warning.
+    /// The receiver accepted it except for some of its profiles, or gave a warning.
     PartlyRejected(PartialSuccess),
-    /// The receiver does not want it, now or later.
+    /// The receiver refused it; not retryable.
     Rejected { reason: String },
-    /// The receiver does not want it at this size.
+    /// The receiver refused it because of its size.
     TooLarge { reason: String },
     /// The file could not be written.
     WriteFailed { reason: String },
-    /// The receiver speaks another version of the signal.
+    /// The receiver uses another version of the signal.
     Incompatible { reason: String },
-    /// The receiver answered, but not in a way that could be understood.
+    /// The receiver sent an invalid response.
     MalformedResponse { reason: String },
-    /// Another attempt may have more success.
+    /// The attempt failed, but a retry may succeed.
     Retry {
-        /// Whether the receiver may have it nevertheless.
+        /// Whether the receiver may have it anyway.
         may_have_arrived: bool,
-        /// Whether somebody has asked for another attempt; if not, there was no answer.
+        /// Whether the receiver or a proxy asked for a retry; if not, there was no response.
         answered: bool,
-        /// What the receiver asked for.
+        /// The delay that the receiver asked for.
         delay: Option<Duration>,
         reason: String,
     },
 }
 
 impl SendOutcome {
-    /// Why the receiver has not, or may not have, all of it.
+    /// Why the receiver doesn't, or may not, have all of it.
     pub(super) fn reason(&self) -> Option<&str> {
         match self {
             Self::Accepted | Self::PartlyRejected(_) => None,
@@ -52,12 +52,12 @@ impl SendOutcome {
         }
     }
 
-    /// No answer came.
+    /// There was no response.
     pub(super) fn no_response(may_have_arrived: bool, reason: impl Into<String>) -> Self {
         Self::Retry { may_have_arrived, answered: false, delay: None, reason: reason.into() }
     }
 
-    /// The answer of a receiver that says to have the request.
+    /// The outcome if a receiver's response says that it accepted the request.
     pub(super) fn from_response(response: ExportProfilesServiceResponse) -> Self {
         match response.partial_success {
             Some(partial) if partial.rejected_profiles != 0 || !partial.error_message.is_empty() => {
@@ -71,7 +71,7 @@ impl SendOutcome {
     }
 }
 
-/// `text`, then what caused it, outermost first, each cause that is not in the text already.
+/// `text`, followed by its causes, outermost first, omitting causes that the text already contains.
 pub(super) fn with_error_chain(text: &str, cause: Option<&(dyn Error + 'static)>) -> String {
     let mut whole = text.to_owned();
     let mut next = cause;
@@ -86,7 +86,7 @@ pub(super) fn with_error_chain(text: &str, cause: Option<&(dyn Error + 'static)>
     sanitized(&whole)
 }
 
-/// Without control characters and not too long: it comes from somebody else.
+/// Removes control characters and limits the length: the text comes from outside.
 pub(super) fn sanitized(text: &str) -> String {
     let mut shown = String::new();
     for letter in text.chars().take(MAX_REASON_CHARS) {

@@ -1,7 +1,7 @@
-//! Encoded reports that wait to be sent, bounded in bytes, and the account of all events.
+//! A queue of encoded reports to be sent, limited in bytes, and the counts of all events.
 //!
-//! One lock guards the counts, so that a snapshot of them is always of one moment: their sum is what
-//! was handed over. No lock that [`SendQueue::push`] takes is held during anything slow.
+//! One lock guards the counts, so that a snapshot of them is consistent: their sum is what was enqueued. No lock that
+//! [`SendQueue::push`] takes is held during slow operations.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,29 +15,29 @@ use crate::report::{Report, Tally};
 
 /// A first-in-first-out queue of reports, in memory or on disk.
 ///
-/// A report takes its place until it is settled: those being sent count as well. On disk, a report
-/// is sent only once it is written.
+/// A report uses its space until it is settled, including while it is being sent. In a queue on disk, a report is only
+/// sent once it is written.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     memory_bytes: usize,
     state: Mutex<QueueState>,
-    /// Of a queue on disk. Locked by the exporter's own thread alone.
+    /// Of a queue on disk. Only locked by the exporter's own thread.
     log: Option<Mutex<ReportLog>>,
-    /// Something is to be sent.
+    /// Notifies that there is something to send.
     ready: Notify,
-    /// Something is to be written to the disk.
+    /// Notifies that there is something to write to disk.
     write_needed: Notify,
-    /// Nothing is waiting or being sent any more.
+    /// Notifies that nothing is waiting or being sent.
     idle: Notify,
 }
 
 #[derive(Debug, Default)]
 struct QueueState {
-    /// To be written to the disk.
+    /// Reports to write to disk.
     pending_writes: VecDeque<Report>,
-    /// To be sent.
+    /// Reports to send.
     waiting: VecDeque<QueuedReport>,
-    /// Of the reports in memory that wait or are being sent.
+    /// Bytes of the reports in memory that are waiting or being sent.
     bytes_in_memory: usize,
     bytes_on_disk: u64,
     in_flight: usize,
@@ -45,13 +45,13 @@ struct QueueState {
     counts: Counts,
 }
 
-/// Where a report is.
+/// Where a report is stored.
 #[derive(Debug)]
 enum QueuedReport {
     Memory(Report),
     Disk {
         stored: StoredReport,
-        /// An earlier process had it, which may have sent it.
+        /// An earlier process stored it, and may have sent it.
         is_recovered: bool,
     },
 }
@@ -65,7 +65,7 @@ impl QueuedReport {
     }
 }
 
-/// What a queue holds at one moment.
+/// A snapshot of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct QueueSnapshot {
     pub(super) counts: Counts,
@@ -74,7 +74,7 @@ pub(super) struct QueueSnapshot {
 }
 
 impl SendQueue {
-    /// A queue in memory.
+    /// Creates a queue in memory.
     pub(super) fn new(memory_bytes: usize) -> Self {
         Self {
             memory_bytes,
@@ -86,7 +86,8 @@ impl SendQueue {
         }
     }
 
-    /// A queue on disk, with what is there already. Reports are in memory until they are written.
+    /// Creates a queue on disk, with the reports that are already there. New reports are in memory until they are
+    /// written.
     pub(super) fn with_storage(memory_bytes: usize, log: ReportLog, recovered: RecoveredReports) -> Self {
         let queue = Self { log: Some(Mutex::new(log)), ..Self::new(memory_bytes) };
         let mut held = queue.lock_state();
@@ -101,7 +102,7 @@ impl SendQueue {
         queue
     }
 
-    /// Takes a report in, or counts it as lost where there is no room. Never waits.
+    /// Enqueues a report, or counts it as dropped if there is no room. Never blocks.
     pub(super) fn push(&self, report: Report) {
         let mut held = self.lock_state();
         let room = self.memory_bytes - held.bytes_in_memory.min(self.memory_bytes);
@@ -126,7 +127,7 @@ impl SendQueue {
         }
     }
 
-    /// Writes what comes to the disk, for ever.
+    /// Writes reports to disk as they arrive; never returns.
     pub(super) async fn run_writer(self: Arc<Self>) {
         loop {
             let unsaved = self.write_needed.notified();
@@ -135,7 +136,7 @@ impl SendQueue {
         }
     }
 
-    /// Writes all that is to be written to the disk.
+    /// Writes all pending reports to disk.
     fn write_pending(&self) {
         let Some(log) = &self.log else { return };
         loop {
@@ -159,7 +160,7 @@ impl SendQueue {
         }
     }
 
-    /// The next report to be sent, once there is one.
+    /// Waits for the next report to send.
     pub(super) async fn next(self: &Arc<Self>) -> InFlightReport {
         loop {
             let ready = self.ready.notified();
@@ -175,7 +176,7 @@ impl SendQueue {
         let place = held.waiting.pop_front()?;
         held.in_flight += 1;
         if !held.waiting.is_empty() {
-            // A notification that nobody was waiting for is kept only once.
+            // Only one notification is stored if no task was waiting.
             self.ready.notify_one();
         }
         let may_have_arrived = matches!(place, QueuedReport::Disk { is_recovered: true, .. });
@@ -189,12 +190,12 @@ impl SendQueue {
         })
     }
 
-    /// Takes nothing in any more.
+    /// Stops accepting reports.
     pub(super) fn close(&self) {
         self.lock_state().closed = true;
     }
 
-    /// Returns when nothing is waiting or being sent.
+    /// Waits until nothing is waiting or being sent.
     pub(super) async fn wait_until_idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -205,7 +206,8 @@ impl SendQueue {
         }
     }
 
-    /// Leaves what still waits: on the disk if there is one, lost to the shutdown otherwise.
+    /// Abandons the waiting reports: they stay on disk if the queue is there; otherwise they are counted as dropped at
+    /// shutdown.
     pub(super) fn abandon(&self) {
         self.write_pending();
         let mut held = self.lock_state();
@@ -241,7 +243,7 @@ impl SendQueue {
     }
 }
 
-/// Nothing under these locks can panic halfway through a change.
+/// Changes under these locks can't panic halfway, so a poisoned lock is still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -251,28 +253,27 @@ impl QueueState {
         self.pending_writes.is_empty() && self.waiting.is_empty() && self.in_flight == 0
     }
 
-    /// Moves events from the queue to their end.
+    /// Moves events from the queued state to their final state.
     fn end(&mut self, tally: Tally, end: State) {
         self.counts.queued = self.counts.queued - tally;
         *self.counts.of(end) += tally;
     }
 }
 
-/// A report that is being sent. Whatever happens to it, its events are counted once: what is not
-/// settled when a ticket is dropped stays on the disk, or ends as unknown if the receiver may have
-/// it.
+/// A report that is being sent. Its events are counted exactly once: events that aren't settled when the ticket is
+/// dropped stay on disk, or end as unknown if the receiver may have them.
 #[derive(Debug)]
 pub(super) struct InFlightReport {
     queue: Arc<SendQueue>,
     queued: QueuedReport,
-    /// What is not settled yet.
+    /// The events that aren't settled yet.
     unsettled: Tally,
     may_have_arrived: bool,
     sending: bool,
 }
 
 impl InFlightReport {
-    /// The report; `None` where the disk no longer has it, of which its events are the loss.
+    /// The report; `None` if it is no longer on disk, in which case its events are lost.
     pub(super) fn report(&mut self) -> Option<Report> {
         let stored = match &self.queued {
             QueuedReport::Memory(report) => return Some(report.clone()),
@@ -288,31 +289,31 @@ impl InFlightReport {
         None
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub(super) fn begin_attempt(&mut self) {
         self.sending = true;
     }
 
-    /// The attempt failed, but another may follow.
+    /// Records a failed attempt that may be retried.
     pub(super) fn end_attempt(&mut self, may_have_arrived: bool) {
         self.sending = false;
         self.may_have_arrived |= may_have_arrived;
     }
 
-    /// How events of the report ended, those of one piece of it or all.
+    /// Settles events of the report, either those of one part or all.
     pub(super) fn settle(&mut self, tally: Tally, end: State) {
         self.sending = false;
         self.unsettled = self.unsettled - tally;
         self.queue.lock_state().end(tally, end);
     }
 
-    /// No further attempt is made at these events.
+    /// Records that no further attempt is made for these events.
     pub(super) fn give_up(&mut self, tally: Tally) {
         let end = if self.may_have_arrived { State::Unknown } else { State::DroppedRetriesExhausted };
         self.settle(tally, end);
     }
 
-    /// A piece was cut: where that cut samples, there are more of them now.
+    /// Records that a part was split: if a sample was split, the number of samples grows.
     pub(super) fn recount(&mut self, before: Tally, after: Tally) {
         self.unsettled = self.unsettled - before + after;
         let mut held = self.queue.lock_state();

@@ -1,21 +1,21 @@
-//! When to try again, with the Collector's settings and meanings.
+//! Retry delays, with the Collector's settings and semantics.
 
 use std::time::Duration;
 
 use sidewinder_config::Retry;
 use tokio::time::Instant;
 
-/// The longest wait that a receiver can ask for where attempts never end.
+/// The longest delay that a receiver can ask for if retries never end.
 const MAX_SERVER_DELAY: Duration = Duration::from_secs(5 * 60);
 
-/// Waits that would get shorter from one attempt to the next.
+/// A multiplier with which delays would get shorter from one attempt to the next.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[error("retry_on_failure::multiplier must be a number from 1 up, not {0}")]
 pub struct RetryError(f64);
 
 /// # Errors
 ///
-/// When waits would get shorter.
+/// If delays would get shorter.
 pub(super) fn check(retry: &Retry) -> Result<(), RetryError> {
     match retry.multiplier.get() {
         multiplier if multiplier < 1.0 => Err(RetryError(multiplier)),
@@ -23,7 +23,7 @@ pub(super) fn check(retry: &Retry) -> Result<(), RetryError> {
     }
 }
 
-/// The waits between the attempts at one request.
+/// The delays between the attempts of one request.
 #[derive(Debug)]
 pub(super) struct Backoff {
     retry: Retry,
@@ -32,14 +32,14 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// The waits of one request that is sent now for the first time.
+    /// The delays for a request whose first attempt starts now.
     pub(super) fn new(retry: Retry) -> Self {
         Self { retry, started: Instant::now(), interval: retry.initial_interval }
     }
 
-    /// How long to wait after an attempt that failed, or `None` when it was the last.
+    /// The delay after a failed attempt, or `None` if it was the last.
     ///
-    /// A receiver's own `asked_delay` is kept if it is longer.
+    /// A receiver's `asked_delay` is used if it is longer.
     pub(super) fn next_delay(&mut self, asked_delay: Option<Duration>) -> Option<Duration> {
         let Retry { enabled, multiplier, randomization_factor, max_interval, max_elapsed_time, .. } =
             self.retry;

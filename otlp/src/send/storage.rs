@@ -1,13 +1,12 @@
-//! A queue on disk: a log of checked records that outlives the process.
+//! A queue on disk: a log of checksummed records that outlives the process.
 //!
-//! A folder holds segments, each a file of records one after the other. A record is written once,
-//! at the end of the newest segment, and later marked as done in place; a segment without waiting
-//! records is removed. So nothing is ever moved, a write that was torn by the end of the process or
-//! of the disk costs the records that it touched alone, and what they held is known from their heads
-//! or from the running totals in the next one.
+//! A directory contains segments, each a file of consecutive records. A record is written once, at the end of the newest
+//! segment, and later marked as done in place; a segment without waiting records is removed. So nothing is ever moved. A
+//! write that was torn by a crash or a disk error only loses the records that it touched, and their contents are known
+//! from their headers, or from the running totals in the next record.
 //!
-//! An embedded database would bring a file format, a compaction and a recovery for one list that only
-//! grows at one end and shrinks at the other.
+//! An embedded database would add a file format, compaction and recovery for a list that only grows at one end and
+//! shrinks at the other.
 
 mod record;
 mod scan;
@@ -28,55 +27,55 @@ use crate::report::{Report, Tally};
 use record::{RecordHeader, RecordState};
 use scan::{SegmentItem, scan};
 
-/// A segment is never this long: what is behind is not ours.
+/// The maximum length of a segment: anything beyond isn't ours.
 const MAX_SEGMENT_BYTES: u64 = 128 << 20;
 
-/// What fills a stretch without records once its loss has been counted.
+/// Overwrites a range without records once its loss has been counted.
 const COUNTED: u8 = 0xdb;
 
-/// Where and how queues are kept.
+/// Where and how queues are stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StorageOptions {
-    /// The folder, in which each exporter has one of its own.
+    /// The parent directory, in which each exporter has its own.
     pub directory: PathBuf,
-    /// The permissions with which `directory` is created where it is absent; it must exist otherwise.
+    /// The permissions for creating `directory`; if absent, it must exist.
     pub create_with_mode: Option<u32>,
-    /// Bytes that an exporter's files may take. No write goes beyond.
+    /// The maximum size of an exporter's files, in bytes. Writes never exceed it.
     pub max_bytes: u64,
-    /// Whether each write is forced to the disk, so that it outlives the machine as well.
+    /// Whether to sync each write to disk, so that it survives a crash of the machine.
     pub fsync: bool,
 }
 
-/// A folder that cannot hold a queue.
+/// Why a directory can't hold a queue.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// A file or folder that cannot be used.
+    /// A file or directory can't be used.
     #[error("cannot {action} {path:?}, where the queue is kept")]
     Io {
-        /// What failed.
+        /// The operation that failed.
         action: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Another process, or another exporter, keeps its queue there.
+    /// Another process or exporter has its queue there.
     #[error(
         "{0:?} is another exporter's queue, perhaps of another process: give each a directory of its own"
     )]
     InUse(PathBuf),
 }
 
-/// Why a report was not taken.
+/// Why a report was not stored.
 #[derive(Debug)]
 pub(super) enum AppendError {
-    /// It would go beyond what the files may take.
+    /// It would exceed the maximum size of the files.
     Full,
-    /// The write failed, and left nothing behind.
+    /// The write failed, and was undone.
     Write(io::Error),
 }
 
-/// A record that waits.
+/// A record that waits to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StoredReport {
     segment: u64,
@@ -90,29 +89,29 @@ impl StoredReport {
     }
 }
 
-/// What an earlier process has left.
+/// What an earlier process left in the queue.
 #[derive(Default, Debug)]
 pub(super) struct RecoveredReports {
     /// In the order in which they were written.
     pub(super) waiting: Vec<StoredReport>,
-    /// Events of which it is known that they were here: an upper bound, for some may have been sent.
+    /// The known number of lost events: an upper bound, since some may have been sent.
     pub(super) lost: Tally,
-    /// Bytes of which nothing is known.
+    /// Bytes without any information about their events.
     pub(super) unreadable_bytes: u64,
 }
 
-/// The files of one exporter.
+/// The files of one exporter's queue.
 #[derive(Debug)]
 pub(super) struct ReportLog {
     directory: PathBuf,
     fsync: bool,
     max_bytes: u64,
     segments: BTreeMap<u64, LogSegment>,
-    /// The segment that is written to; those before are of earlier processes or full.
+    /// The segment that is being written; earlier ones are full, or from earlier processes.
     newest: u64,
-    /// All that was ever written.
+    /// The total of everything ever written.
     total: Tally,
-    /// Held for its lock.
+    /// Keeps the lock.
     _lock: File,
 }
 
@@ -125,11 +124,11 @@ struct LogSegment {
 }
 
 impl ReportLog {
-    /// Opens the queue of the exporter of that name, and finds what is in it.
+    /// Opens the queue of the exporter with this name, and finds its records.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be used. What is in it is no reason to fail, whatever it is.
+    /// If the directory can't be used. Its contents never cause an error.
     pub(super) fn open(
         options: &StorageOptions,
         exporter: &str,
@@ -182,12 +181,12 @@ impl ReportLog {
         Ok((log, recovered))
     }
 
-    /// What the files take.
+    /// The size of the files.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.bytes).sum()
     }
 
-    /// Writes a report at the end.
+    /// Appends a report.
     pub(super) fn append(&mut self, report: &Report) -> Result<StoredReport, AppendError> {
         let head = RecordHeader::new(report, self.total).ok_or(AppendError::Full)?;
         if self.bytes() + head.record_bytes() > self.max_bytes {
@@ -197,14 +196,14 @@ impl ReportLog {
         let fsync = self.fsync;
         let Some(segment) = self.segments.get_mut(&number) else { return Err(AppendError::Full) };
         let offset = segment.bytes;
-        // The head first: should the rest not follow, it tells what was lost.
+        // The header first: if the rest is lost, it says what was lost.
         let written = segment
             .file
             .write_all_at(&head.encoded(), offset)
             .and_then(|()| segment.file.write_all_at(report.as_bytes(), offset + RecordHeader::BYTES as u64))
             .and_then(|()| if fsync { segment.file.sync_data() } else { Ok(()) });
         if let Err(error) = written {
-            // Should this fail too, the next start finds the rest and counts it.
+            // If this fails too, the next start finds the remains and counts them.
             let _ = segment.file.set_len(offset);
             return Err(AppendError::Write(error));
         }
@@ -214,7 +213,7 @@ impl ReportLog {
         Ok(StoredReport { segment: number, offset, head })
     }
 
-    /// Reads a report back; `None` where it is no longer what was written.
+    /// Reads a report; `None` if it is damaged.
     pub(super) fn read(&self, stored: &StoredReport) -> io::Result<Option<Report>> {
         let segment = self.segments.get(&stored.segment).ok_or(io::ErrorKind::NotFound)?;
         let mut bytes = vec![0; stored.head.length as usize];
@@ -223,7 +222,7 @@ impl ReportLog {
         Ok(intact.then(|| Report::from_parts(Bytes::from(bytes), stored.head.tally, stored.head.profiles)))
     }
 
-    /// Marks a record as done: the next start does not find it.
+    /// Marks a record as done, so that the next start ignores it.
     pub(super) fn mark_done(&mut self, stored: &StoredReport) {
         if let Some(segment) = self.segments.get_mut(&stored.segment) {
             segment.mark_done(stored.offset);
@@ -232,7 +231,7 @@ impl ReportLog {
         self.remove_done();
     }
 
-    /// The segment that the next record goes to.
+    /// The segment for the next record.
     fn segment_to_write(&mut self) -> io::Result<u64> {
         let is_full =
             self.segments.get(&self.newest).is_some_and(|newest| newest.bytes >= self.segment_bytes());
@@ -250,7 +249,7 @@ impl ReportLog {
         Ok(self.newest)
     }
 
-    /// After how many bytes a segment is full: an eighth of all, so that little of what is done stays.
+    /// The size at which a segment is full: an eighth of the total, so that little space is held by done records.
     fn segment_bytes(&self) -> u64 {
         (self.max_bytes / 8).clamp(4 << 10, 4 << 20)
     }
@@ -266,7 +265,7 @@ impl ReportLog {
 }
 
 impl LogSegment {
-    /// Finds the records of an earlier process. What is damaged is counted once: it is gone afterwards.
+    /// Finds the records of an earlier process. Damaged ranges are counted once, and then overwritten.
     fn recover(&mut self, number: u64, total: &mut Tally, recovered: &mut RecoveredReports) {
         let mut bytes = Vec::new();
         if let Err(error) = (&self.file).take(MAX_SEGMENT_BYTES).read_to_end(&mut bytes) {
@@ -317,7 +316,7 @@ impl LogSegment {
     }
 }
 
-/// A folder's name for an exporter, `otlp_grpc/backup` for instance; different ones for different names.
+/// The directory name for an exporter, for example `otlp_grpc/backup`; distinct names have distinct directories.
 fn directory_name(exporter: &str) -> String {
     let mut name = String::from("queue_");
     for byte in exporter.bytes() {

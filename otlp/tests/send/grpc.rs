@@ -1,4 +1,4 @@
-//! Over gRPC, by a receiver that answers as it is told to.
+//! Exporting over gRPC, to a receiver with scripted replies.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -335,7 +335,7 @@ async fn shutdown_ends_in_time_and_counts_what_is_left() {
     let begun = std::time::Instant::now();
     let (counts, _) = shut_down(exporter, Duration::from_millis(300)).await;
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // Both consumers were waiting for an answer.
+    // Both consumers were waiting for a response.
     assert_eq!((counts.unknown.events, counts.dropped_shutdown.events), (6, 9));
     assert_eq!(counts.total().events, 15);
 }
@@ -376,7 +376,7 @@ async fn a_receiver_whose_limit_is_lower_gets_pieces() {
     let refusal = Answer::Refuse(Code::ResourceExhausted, message);
     let receiver = Receiver::start([refusal.clone(), Answer::Accept, refusal]).await;
     let exporter = start(options(), &plaintext(&receiver.endpoint));
-    // Two samples: the second cut is within one of them.
+    // Two samples: the second split is within one of them.
     let report = report(1, 400);
     exporter.enqueue(report.clone());
     let counts = settled(&exporter).await.counts;
@@ -390,7 +390,7 @@ async fn a_receiver_whose_limit_is_lower_gets_pieces() {
     for message in [1].into_iter().chain(3..received.len()).map(|at| &received[at].message) {
         for profile in decode::decode_profiles_data(message).unwrap() {
             arrived.events += profile.events().count() as u64;
-            // Where a sample was cut there are two of it.
+            // A sample that was split counts twice.
             arrived.samples += profile.samples.len() as u64;
         }
     }
@@ -406,7 +406,7 @@ async fn what_no_receiver_takes_in_any_size_is_counted() {
     assert_eq!(counts.total().events, report.tally().events);
 }
 
-/// Knows one name only, whose address changes.
+/// Resolves only one name, whose address changes.
 struct Names(std::sync::Arc<std::sync::Mutex<std::net::SocketAddr>>);
 
 impl Resolve for Names {

@@ -1,4 +1,4 @@
-//! Over HTTP, by a receiver that answers as it is told to.
+//! Exporting over HTTP, to a receiver with scripted replies.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,7 +20,7 @@ fn start(http: &HttpOptions) -> Exporter {
     Exporter::http(options(), http).unwrap()
 }
 
-/// What becomes of one report when a receiver answers like that.
+/// The state of one report when a receiver replies like this.
 async fn outcome(replies: Vec<Reply>) -> (Counts, Report, HttpReceiver, ExporterStats) {
     let receiver = HttpReceiver::start(replies).await;
     let exporter = start(&to(&receiver));
@@ -50,7 +50,7 @@ async fn what_is_sent_arrives_byte_for_byte_and_conforms() {
         assert!(received[0].head.starts_with("post /v1development/profiles http/1.1\r\n"));
         assert_eq!(received[0].all("content-type"), ["application/x-protobuf"]);
         assert_eq!(received[0].all("content-encoding").first().copied(), encoding);
-        // One for each consumer, and now and then one more: a connection may be given back after it is wanted.
+        // One for each consumer, and sometimes one more: a connection may be returned after it is needed.
         assert!(receiver.connections() <= REQUESTS / 2, "{}", receiver.connections());
     }
 }
@@ -98,7 +98,7 @@ async fn any_other_status_is_final_and_no_redirect_is_followed() {
 #[tokio::test]
 async fn the_receiver_says_after_which_time_in_both_forms() {
     let begun = Instant::now();
-    // A date has whole seconds: this one is one to two seconds away.
+    // A date has a resolution of one second: this one is one to two seconds ahead.
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(2));
     for value in ["1", date.as_str()] {
         let receiver = HttpReceiver::start([Reply::retry_after(429, value)]).await;
@@ -155,7 +155,7 @@ async fn an_answer_that_makes_no_sense_leaves_the_events_unknown() {
     for reply in [
         Reply::Status(200, Vec::new(), b"\xff\xff\xff".to_vec()),
         Reply::Status(200, Vec::new(), vec![0; 5 << 20]),
-        // Announces more than follows.
+        // Announces more bytes than follow.
         Reply::Raw(long),
     ] {
         let (counts, report, receiver, _) = outcome(vec![reply]).await;

@@ -1,4 +1,4 @@
-//! A receiver over HTTP that answers as it is told to, byte by byte.
+//! A receiver over HTTP with scripted replies, byte by byte.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -12,18 +12,18 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What a receiver does with one request.
+/// A receiver's reply to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// Takes it.
+    /// Accepts it.
     Accept,
-    /// A status, further lines of the head, and a body.
+    /// A status, further header lines, and a body.
     Status(u16, Vec<String>, Vec<u8>),
-    /// These bytes, then the end of the connection.
+    /// These bytes, followed by the end of the connection.
     Raw(Vec<u8>),
-    /// Never answers.
+    /// Never replies.
     Silence,
-    /// Sends nothing more, but does not end the connection.
+    /// Sends nothing more, but keeps the connection open.
     HalfClose,
 }
 
@@ -37,14 +37,14 @@ impl Reply {
     }
 }
 
-/// One request as it came.
+/// One received request.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpReceived {
     /// The request line and the headers, in lower case.
     pub(crate) head: String,
     /// Uncompressed.
     pub(crate) message: Vec<u8>,
-    /// Whether the receiver has it: it has not said that it does not.
+    /// Whether the receiver has it: true unless its reply says otherwise.
     pub(crate) is_taken: bool,
 }
 
@@ -63,7 +63,7 @@ struct Progress {
     connections: usize,
 }
 
-/// Runs until it is dropped. Accepts all when there is no reply left.
+/// Runs until it is dropped. Accepts everything when there are no replies left.
 pub(crate) struct HttpReceiver {
     pub(crate) url: String,
     progress: Arc<Mutex<Progress>>,

@@ -1,4 +1,4 @@
-//! Each event that is handed to an exporter is counted once, whatever the receiver does.
+//! Each event given to an exporter is counted once, whatever the receiver does.
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod disk;
@@ -26,7 +26,7 @@ const START: u64 = 1_700_000_000_000_000_000;
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One profile for each resource, of two samples with `events` events in all.
+/// One profile per resource, with two samples and `events` events in total.
 fn report(resources: u64, events: u64) -> Report {
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     for resource in 0..resources {
@@ -54,7 +54,7 @@ fn report(resources: u64, events: u64) -> Report {
     builder.finish(START..START + 1).unwrap()
 }
 
-/// Attempts in quick succession, for a third of a second.
+/// Retries in quick succession, for a third of a second.
 fn impatient() -> Retry {
     Retry {
         initial_interval: Duration::from_millis(10),
@@ -77,7 +77,7 @@ fn start(options: ExporterOptions, grpc: &GrpcOptions) -> Exporter {
     Exporter::grpc(options, grpc).unwrap()
 }
 
-/// Waits until nothing is queued any more.
+/// Waits until nothing is queued.
 async fn settled(exporter: &Exporter) -> ExporterStats {
     let waiting = async {
         while exporter.stats().counts.queued.events > 0 {
@@ -88,14 +88,14 @@ async fn settled(exporter: &Exporter) -> ExporterStats {
     exporter.stats()
 }
 
-/// All of the report's events are in `state`.
+/// Checks that all of the report's events are in `state`.
 #[track_caller]
 fn assert_all(counts: &Counts, state: State, report: &Report) {
     assert_eq!(counts.get(state), report.tally(), "{counts:?}");
     assert_eq!(counts.total(), report.tally(), "{counts:?}");
 }
 
-/// What becomes of one report when a receiver answers like that.
+/// The state of one report when a receiver replies like this.
 async fn outcome(answers: Vec<Answer>) -> (Counts, Report, Receiver, ExporterStats) {
     let receiver = Receiver::start(answers).await;
     let exporter = start(options(), &plaintext(&receiver.endpoint));
@@ -106,12 +106,12 @@ async fn outcome(answers: Vec<Answer>) -> (Counts, Report, Receiver, ExporterSta
     (stats.counts, report, receiver, stats)
 }
 
-/// A port where nobody listens.
+/// A port without a listener.
 async fn dead_port() -> String {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string()
 }
 
-/// Ends an exporter, which waits, without holding up the receiver that it talks to.
+/// Ends an exporter, which blocks, without blocking the receiver that it sends to.
 async fn shut_down(exporter: Exporter, timeout: Duration) -> (Counts, Exporter) {
     tokio::task::spawn_blocking(move || (exporter.shutdown(timeout), exporter)).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! A request that kills its receiver is not sent for ever.
+//! A request that crashes its receiver is given up.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 use super::http_receiver::{HttpReceiver, Reply};
 use super::{impatient, options, report, settled};
 
-/// In front of a receiver, and gone as soon as somebody says so much.
+/// A proxy in front of a receiver, which closes a connection that sends too much.
 struct Fragile {
     url: String,
     _tasks: JoinSet<()>,
 }
 
 impl Fragile {
-    /// Ends each connection over which more than `max_bytes` come.
+    /// Closes each connection that sends more than `max_bytes`.
     async fn before(receiver: &HttpReceiver, max_bytes: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -55,7 +55,7 @@ impl Fragile {
 async fn others_pass_a_request_that_is_never_answered_and_it_ends_as_unknown() {
     let receiver = HttpReceiver::start([]).await;
     let fragile = Fragile::before(&receiver, 2500).await;
-    // For ever, by one consumer: only isolating it lets anything else through.
+    // Without an end, and with one consumer: only isolation lets other requests through.
     let retry = Retry { max_elapsed_time: None, ..impatient() };
     let options = ExporterOptions { retry, consumers: 1, ..options() };
     let http = sidewinder_otlp::send::HttpOptions {

@@ -1,4 +1,4 @@
-//! A receiver of profiles that answers as it is told to, over a real connection.
+//! A receiver of profiles with scripted replies, over a real connection.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,49 +25,49 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use tower::Service;
 
-/// What a receiver does with one request.
+/// A receiver's reply to one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// Takes it.
+    /// Accepts it.
     Accept,
-    /// Takes it, in an answer that is compressed as the request was.
+    /// Accepts it, in a response that is compressed like the request.
     AcceptInKind,
-    /// Takes it but for so many profiles.
+    /// Accepts it except for this number of profiles.
     Partial(i64, &'static str),
     /// Refuses it.
     Refuse(Code, &'static str),
-    /// Refuses it and asks for another attempt after a while.
+    /// Refuses it and asks for a retry after a delay.
     RefuseFor(Code, Duration),
-    /// Refuses it after the head of a good answer.
+    /// Refuses it after the headers of a successful response.
     RefuseLate(Code),
-    /// Never answers.
+    /// Never replies.
     Silence,
-    /// An answer that is no message.
+    /// A response that isn't a valid message.
     Garbage,
-    /// An answer that says to be as long as this.
+    /// A response that announces this length.
     Announce(u32),
-    /// An answer that expands to 64 MiB of zeros.
+    /// A response that expands to 64 MiB of zeros.
     Bomb,
-    /// An answer that ends before it says how it went.
+    /// A response that ends before its status.
     CutOff,
-    /// A good status without an answer.
+    /// A success status without a message.
     StatusOnly,
-    /// An HTTP status, as of a proxy.
+    /// An HTTP status, as from a proxy.
     Http(u16),
 }
 
-/// One request as it came.
+/// One received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
     pub(crate) authority: Option<String>,
-    /// Whether the receiver has it: it has not said that it does not.
+    /// Whether the receiver has it: true unless its reply says otherwise.
     pub(crate) is_taken: bool,
     /// Uncompressed.
     pub(crate) message: Bytes,
 }
 
-/// Runs until it is dropped. Accepts all when there is no answer left.
+/// Runs until it is dropped. Accepts everything when there are no replies left.
 pub(crate) struct Receiver {
     pub(crate) endpoint: String,
     script: Script,
@@ -122,7 +122,7 @@ impl Receiver {
         Self { endpoint: format!("unix://{}", path.display()), script, stop: None, server }
     }
 
-    /// Takes leave of all that are connected, and ends.
+    /// Shuts down all connections gracefully, and ends.
     pub(crate) async fn disconnect(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         (&mut self.server).await.unwrap();
@@ -204,7 +204,7 @@ impl Script {
     }
 }
 
-/// A response of a body and, if it comes that far, a status after it.
+/// A response with a body and possibly a status after it.
 fn grpc(body: Bytes, code: Option<Code>) -> Response<Body> {
     let trailers = code.map(|code| {
         let mut trailers = HeaderMap::new();
@@ -215,7 +215,7 @@ fn grpc(body: Bytes, code: Option<Code>) -> Response<Body> {
     Response::builder().header("content-type", "application/grpc").body(Body::new(body)).unwrap()
 }
 
-/// A message with the head that gRPC gives it.
+/// A message with the gRPC message header.
 fn framed(compressed: u8, message: &[u8]) -> Bytes {
     let length = (message.len() as u32).to_be_bytes();
     Bytes::from([&[compressed], &length[..], message].concat())

@@ -11,7 +11,7 @@ use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 use super::receiver::Receiver;
 use super::{PATIENCE, assert_all, options, report, settled, start};
 
-/// An authority and a directory for its files.
+/// A certificate authority, and a directory for its files.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -27,7 +27,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem, directory: tempfile::tempdir().unwrap() }
     }
 
-    /// A certificate and its key, for that name, until that time from now.
+    /// A certificate and its key for this name, valid for this time from now.
     fn certificate(&self, name: &str, valid: Duration) -> (String, String) {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_before = OffsetDateTime::now_utc() - Duration::days(10);
@@ -59,7 +59,7 @@ fn to(receiver: &Receiver, tls: TlsClient) -> GrpcOptions {
     GrpcOptions { tls, timeout: PATIENCE, ..GrpcOptions::new(format!("localhost:{port}")) }
 }
 
-/// One report ends in `state` and the receiver sees it only if that is `Delivered`.
+/// One report ends in `state`; the receiver gets it only if that is `Delivered`.
 async fn assert_ends(receiver: &Receiver, tls: TlsClient, state: State) {
     let exporter = start(options(), &to(receiver, tls));
     let report = report(1, 3);
@@ -113,7 +113,7 @@ async fn a_plaintext_receiver_gets_nothing_where_tls_is_asked_for() {
 
 #[tokio::test]
 async fn events_cannot_have_arrived_where_no_connection_was_made() {
-    // Takes the connection and never says a word.
+    // Accepts the connection and never sends anything.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let authority = Authority::new();
     let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
@@ -166,8 +166,8 @@ async fn versions_that_do_not_overlap_are_refused() {
     assert_eq!(cause, "tls::max_version is older than tls::min_version");
 }
 
-/// The receiver now shows another authority's certificate and asks for another of ours; the files are
-/// replaced before that, in the middle of which they make no sense.
+/// The receiver now shows another authority's certificate and requires another one from us; the files are replaced before
+/// that, and are temporarily invalid.
 #[tokio::test]
 async fn the_next_connection_uses_the_files_as_they_are_then() {
     let (before, after) = (Authority::new(), Authority::new());

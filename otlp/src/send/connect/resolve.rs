@@ -1,4 +1,4 @@
-//! Names to addresses.
+//! Name resolution.
 
 use std::fmt;
 use std::future::Future;
@@ -7,21 +7,21 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Addresses, once they are known.
+/// A future of addresses.
 pub type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
-/// Finds the addresses of a name.
+/// Resolves names to addresses.
 pub trait Resolve: Send + Sync + 'static {
-    /// The addresses of `host`, each with `port`, in the order in which they are to be tried.
+    /// Resolves `host` to addresses with `port`, in the order in which to try them.
     fn resolve(&self, host: &str, port: u16) -> ResolveFuture;
 }
 
-/// What finds addresses; the system's resolver by default. Asked for each connection anew.
+/// The resolver of an exporter; the system's by default. It is called for each connection.
 #[derive(Clone)]
 pub struct Resolver(Arc<dyn Resolve>);
 
 impl Resolver {
-    /// A resolver of one's own.
+    /// Uses a custom resolver.
     pub fn new(resolve: impl Resolve) -> Self {
         Self(Arc::new(resolve))
     }
@@ -43,7 +43,7 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// `getaddrinfo`.
+/// The system's resolver, `getaddrinfo`.
 struct SystemResolver;
 
 impl Resolve for SystemResolver {

@@ -1,4 +1,4 @@
-//! TLS as configured, read again when files change.
+//! TLS as configured. Files are read again when they change.
 
 use std::fmt;
 use std::fs::File;
@@ -18,49 +18,49 @@ use tokio_rustls::rustls::{
 };
 use tracing::{info, warn};
 
-/// A longer file is no certificate.
+/// The maximum size of a file with certificates or keys.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// Certificates, keys or settings with which no connection could be made.
+/// Certificates, keys or settings with which no connection is possible.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsConfigError {
     /// A file could not be read.
     #[error("cannot read tls::{setting} {path:?}")]
     Read {
-        /// Which.
+        /// The setting.
         setting: &'static str,
-        /// Where.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A text is not what it should be.
+    /// The content isn't valid.
     #[error("tls::{setting} holds nothing of use in PEM form")]
     Pem {
-        /// Which.
+        /// The setting.
         setting: &'static str,
-        /// Why.
+        /// The cause.
         source: pem::Error,
     },
-    /// Nobody whose signature a receiver's certificate could have: as in an image without certificates.
+    /// There are no trusted root certificates, as in an image without certificates.
     #[error(
         "there is no certificate authority to trust: tls::ca_file is not set, and the system has none (in \
          SSL_CERT_FILE, SSL_CERT_DIR, or where distributions keep them); set tls::ca_file, or mount \
          certificates, as at /etc/ssl/certs"
     )]
     NoAuthority,
-    /// The newest version is older than the oldest.
+    /// The maximum version is older than the minimum.
     #[error("tls::max_version is older than tls::min_version")]
     Versions,
-    /// What was given does not fit together.
+    /// The settings don't fit together.
     #[error("the settings of tls do not fit together")]
     Settings(#[from] RustlsError),
 }
 
-/// TLS to one receiver.
+/// The TLS configuration for one receiver.
 pub(in crate::send) struct Tls {
     options: TlsClient,
-    /// Protocols that are offered to the receiver (ALPN).
+    /// The protocols to offer to the receiver (ALPN).
     protocols: Vec<Vec<u8>>,
     loaded: Mutex<LoadedTlsConfig>,
 }
@@ -77,7 +77,7 @@ struct LoadedTlsConfig {
     loaded_at: Instant,
 }
 
-/// What the files hold.
+/// The contents of the files.
 #[derive(Clone, PartialEq, Eq)]
 struct PemContents {
     ca: Option<Vec<u8>>,
@@ -87,7 +87,7 @@ struct PemContents {
 impl Tls {
     /// # Errors
     ///
-    /// When a file cannot be read, or what it holds makes no sense.
+    /// If a file can't be read, or its content isn't valid.
     pub(in crate::send) fn load(options: TlsClient, protocols: &[&[u8]]) -> Result<Self, TlsConfigError> {
         let protocols: Vec<_> = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let texts = PemContents::read(&options)?;
@@ -103,8 +103,8 @@ impl Tls {
         self.options.server_name_override.as_deref()
     }
 
-    /// What the next connection uses: the files as they are now, unless they make no sense, as while
-    /// they are being replaced.
+    /// The configuration for the next connection: with the current content of the files, unless that is invalid, for
+    /// example while they are being replaced.
     pub(super) fn client_config(&self) -> Arc<ClientConfig> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if self.options.reload_interval.is_some_and(|interval| loaded.loaded_at.elapsed() < interval) {
@@ -158,7 +158,7 @@ fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, TlsConfigError> {
     }
 }
 
-/// A file that is not longer than `max_bytes`.
+/// Reads a file of at most `max_bytes`.
 pub(in crate::send) fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
@@ -216,7 +216,7 @@ fn root_certificates(options: &TlsClient, texts: &PemContents) -> Result<RootCer
                 "some of the system's certificates cannot be read"
             );
         }
-        // Some systems have certificates of forms that nobody uses.
+        // Some systems have certificates in unsupported formats that nothing uses.
         authorities.add_parsable_certificates(system.certs);
     }
     if authorities.is_empty() {
@@ -235,7 +235,7 @@ fn certificates(setting: &'static str, text: &[u8]) -> Result<Vec<CertificateDer
     Ok(certificates)
 }
 
-/// `insecure_skip_verify`: who the receiver is does not matter, only that it has the key that it shows.
+/// `insecure_skip_verify`: any certificate is accepted, but the receiver must have its private key.
 #[derive(Debug)]
 struct SkipVerification(Arc<CryptoProvider>);
 

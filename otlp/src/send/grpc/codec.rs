@@ -1,4 +1,4 @@
-//! Messages that are encoded already, and their answers.
+//! A codec for messages that are already encoded, and for their responses.
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message;
@@ -8,7 +8,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use super::exchange::Exchange;
 use crate::wire::ExportProfilesServiceResponse;
 
-/// Sends bytes as they are: a second attempt is identical to the first.
+/// Sends bytes unchanged: a retry is identical to the first attempt.
 #[derive(Clone, Debug)]
 pub(super) struct ExportCodec(pub(super) Exchange);
 
@@ -32,7 +32,7 @@ impl Encoder for ExportCodec {
     type Error = Status;
 
     fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        // Asked for by the connection, once there is one.
+        // The connection polls this when it is established.
         self.0.mark_started();
         to.put(message);
         Ok(())

@@ -1,4 +1,4 @@
-//! The endpoint, as the Collector's configuration writes it.
+//! Endpoints, in the syntax of the Collector's configuration.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::send::connect::{ConnectTarget, Connector, Tls};
 use crate::send::credentials::USER_AGENT;
 use crate::send::error::ConnectionError;
 
-/// Where an endpoint leads.
+/// The address of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum GrpcAddress {
     /// `host:port`.
     Tcp { authority: String, asks_for_tls: bool },
-    /// The path of a socket.
+    /// The path of a Unix socket.
     Unix(String),
 }
 
@@ -45,7 +45,7 @@ pub(super) fn endpoint(options: &GrpcOptions) -> Result<(Endpoint, Connector), C
     let scheme = if is_protected { "https" } else { "http" };
     let authority = options.authority.as_ref().unwrap_or(&authority);
     let origin: Uri = format!("{scheme}://{authority}").parse().map_err(|_| wrong("is no host and port"))?;
-    // The connector protects the connection: to the library it is a plain one.
+    // The connector does TLS: for the library the connection is plaintext.
     let mut endpoint = Endpoint::from_static("http://receiver").origin(origin);
     endpoint = endpoint.user_agent(USER_AGENT).map_err(|_| wrong("cannot be asked"))?;
     if let Some(keepalive) = options.keepalive {
@@ -57,7 +57,7 @@ pub(super) fn endpoint(options: &GrpcOptions) -> Result<(Endpoint, Connector), C
     Ok((endpoint, connector))
 }
 
-/// Reads the forms that the Collector's client knows. As there, `http://` says nothing about TLS.
+/// Parses the forms that the Collector's client accepts. As there, `http://` doesn't affect TLS.
 fn address(endpoint: &str) -> Result<GrpcAddress, &'static str> {
     if let Some(path) = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:")) {
         return match path.starts_with('/') {

@@ -1,8 +1,7 @@
-//! What is known about one request beside the client library's opinion.
+//! Records facts about a request that the client library's status doesn't distinguish.
 //!
-//! An error of the library may be the receiver's own status or a guess about what came, or did not
-//! come, over the connection. Only the first says that a request was refused; and only a request
-//! that was begun to be sent can have arrived.
+//! A status from the library may be the receiver's own, or a guess about what happened on the connection. Only the former
+//! says that a request was refused; and only a request that was at least partly sent can have arrived.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +15,7 @@ use tonic::Code;
 use tonic::body::Body;
 use tower::Service;
 
-/// One request and its answer. Travels with the request as an extension.
+/// One request and its response. It is passed as an extension of the request.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Exchange(Arc<ExchangeState>);
 
@@ -27,30 +26,30 @@ struct ExchangeState {
 }
 
 impl Exchange {
-    /// A connection takes the message.
+    /// Records that a connection accepts the message.
     pub(super) fn mark_started(&self) {
         self.0.started.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a connection has taken the message, or part of it.
+    /// Whether a connection has accepted the message, or part of it.
     pub(super) fn has_started(&self) -> bool {
         self.0.started.load(Ordering::Relaxed)
     }
 
-    /// The status that the receiver gave, if it came that far.
+    /// The status that the receiver sent, if any.
     pub(super) fn status(&self) -> Option<Code> {
         self.0.status.get().copied()
     }
 
     fn record_status(&self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
-            // The first one counts, as for the client library.
+            // The first one counts, as in the client library.
             let _ = self.0.status.set(Code::from_bytes(status.as_bytes()));
         }
     }
 }
 
-/// A service that notes the status of each response in the request's [`Exchange`].
+/// A service that records the status of each response in the request's [`Exchange`].
 #[derive(Clone, Debug)]
 pub(super) struct StatusRecorder<S>(pub(super) S);
 

@@ -1,4 +1,4 @@
-//! Where and how to send over gRPC.
+//! Options of exporters over gRPC.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use sidewinder_config::{Compression, Keepalive, TlsClient};
 use crate::send::connect::Resolver;
 use crate::send::credentials::ExporterCredentials;
 
-/// Where and how to send.
+/// Options of an exporter over gRPC.
 #[derive(Clone)]
 pub struct GrpcOptions {
     /// `host:port`, `https://host:port`, `dns:///host:port` or `unix:///path`.
     pub endpoint: String,
-    /// How the connection is protected; an endpoint that starts with `https://` is so in any case.
+    /// TLS settings; an endpoint that starts with `https://` always uses TLS.
     pub tls: TlsClient,
-    /// How requests are compressed.
+    /// The compression of requests.
     pub compression: Compression,
-    /// Sent with each request. The values may be secrets.
+    /// Headers of each request. The values may be secrets.
     pub headers: Vec<(String, String)>,
-    /// Sent with each request, over TLS only.
+    /// Credentials for each request, which are only sent over TLS.
     pub credentials: Option<ExporterCredentials>,
-    /// How long one attempt may take; zero for as long as the receiver likes.
+    /// The timeout of one attempt; zero for none.
     pub timeout: Duration,
-    /// The `:authority` of each request, where it is not the endpoint's host and port.
+    /// The `:authority` of each request, if it isn't the endpoint's host and port.
     pub authority: Option<String>,
-    /// Whether an attempt waits for a connection instead of failing at once where there is none.
+    /// Whether an attempt waits for a connection instead of failing immediately.
     pub wait_for_ready: bool,
-    /// When a connection is tried; never where absent.
+    /// Keepalive settings of a connection; disabled if absent.
     pub keepalive: Option<Keepalive>,
-    /// What finds the addresses of the endpoint's host.
+    /// Resolves the endpoint's host.
     pub resolver: Resolver,
 }
 
 impl GrpcOptions {
-    /// The defaults, for that endpoint.
+    /// The default options for this endpoint.
     #[must_use]
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What an answer, or its absence, means for a request.
+//! Maps a gRPC response, or its absence, to the outcome of a request.
 
 use std::error::Error;
 
@@ -9,21 +9,20 @@ use super::exchange::Exchange;
 use crate::send::credentials::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 use crate::send::outcome::{SendOutcome, with_error_chain};
 
-/// How servers say that a message is beyond their limit: those of Go, Java and Rust. No status is
-/// reserved for it.
+/// How servers in Go, Java and Rust say that a message exceeds their limit. There is no status code for it.
 const TOO_LARGE: [&str; 3] = ["larger than max", "exceeds maximum", "message length too large"];
 
-/// The library's `status` in the light of what is known about the exchange.
+/// Interprets the library's `status`, given the recorded exchange.
 pub(super) fn from_error(status: &Status, exchange: &Exchange) -> SendOutcome {
     match exchange.status() {
-        // It says to have the request, in an answer that makes no sense.
+        // The receiver says that it accepted the request, but its response isn't valid.
         Some(Code::Ok) => SendOutcome::MalformedResponse { reason: reason(status) },
         Some(_) => from_status(status),
         None => without_status(status, exchange.has_started()),
     }
 }
 
-/// The receiver has refused.
+/// The receiver refused the request.
 fn from_status(status: &Status) -> SendOutcome {
     let retry = |may_have_arrived| SendOutcome::Retry {
         may_have_arrived,
@@ -36,7 +35,7 @@ fn from_status(status: &Status) -> SendOutcome {
             SendOutcome::TooLarge { reason: reason(status) }
         }
         Code::Unavailable | Code::Aborted | Code::OutOfRange => retry(false),
-        // By their definitions, the request may have been carried out.
+        // By the definition of these codes, the request may have been processed.
         Code::DeadlineExceeded | Code::Cancelled | Code::DataLoss => retry(true),
         Code::ResourceExhausted if retry_info_delay(status).is_some() => retry(false),
         Code::InvalidArgument if status.message().contains(DEVELOPMENT_VERSION_KEY) => {
@@ -47,15 +46,15 @@ fn from_status(status: &Status) -> SendOutcome {
     }
 }
 
-/// No status of a receiver came.
+/// The receiver sent no status.
 fn without_status(status: &Status, has_begun: bool) -> SendOutcome {
     let connection_failed = status.source().is_some();
     match status.code() {
-        // `Unavailable` is an HTTP status instead of one of gRPC, as of a proxy in between.
+        // The library maps an HTTP status, for example from a proxy, to `Unavailable`.
         code if connection_failed || !has_begun || code == Code::Unavailable => {
             SendOutcome::no_response(has_begun, reason(status))
         }
-        // So are these.
+        // Likewise.
         Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented => {
             SendOutcome::Rejected { reason: reason(status) }
         }
@@ -71,7 +70,7 @@ fn is_too_large(message: &str) -> bool {
     TOO_LARGE.iter().any(|text| message.contains(text))
 }
 
-/// The status and what caused it, outermost first.
+/// The status and its causes, outermost first.
 fn reason(status: &Status) -> String {
     with_error_chain(&format!("{:?}: {}", status.code(), status.message()), status.source())
 }

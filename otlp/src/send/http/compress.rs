@@ -1,4 +1,4 @@
-//! Bodies of requests.
+//! Compression of request bodies.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use http::HeaderValue;
 
 use sidewinder_config::Compression;
 
-/// As for gRPC: profiles are sent every few seconds, and more effort gains little.
+/// As for gRPC: profiles are sent every few seconds, and higher levels gain little.
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 

@@ -1,4 +1,4 @@
-//! What an answer means for a request (OTLP 1.11, "OTLP/HTTP Response").
+//! Maps an HTTP response to the outcome of a request (OTLP 1.11, "OTLP/HTTP Response").
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};
@@ -13,10 +13,10 @@ use crate::send::credentials::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 use crate::send::outcome::{SendOutcome, sanitized, with_error_chain};
 use crate::wire::ExportProfilesServiceResponse;
 
-/// How a Collector says, with status 400, that a body is beyond its limit (`http.MaxBytesReader` of Go).
+/// How a Collector says, with status 400, that a body exceeds its limit (`http.MaxBytesReader` of Go).
 const TOO_LARGE: &str = "request body too large";
 
-/// `body` is what came of it, or why it did not.
+/// `body` is the response's body, or the error that reading it caused.
 pub(super) fn from_response(head: &Parts, body: Result<Bytes, Box<dyn Error + Send + Sync>>) -> SendOutcome {
     let status = head.status;
     let body = match (body, status.is_success()) {
@@ -25,7 +25,7 @@ pub(super) fn from_response(head: &Parts, body: Result<Bytes, Box<dyn Error + Se
             let reason = with_error_chain("the answer cannot be read", Some(error.as_ref()));
             return SendOutcome::MalformedResponse { reason };
         }
-        // The status says enough.
+        // The status is sufficient.
         (Err(_), false) => Bytes::new(),
     };
     if status.is_success() {
@@ -50,7 +50,7 @@ fn from_error_status(status: StatusCode, head: &Parts, body: &[u8]) -> SendOutco
     };
     match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry(false),
-        // Of a proxy that had no good answer: the receiver may have the request.
+        // From a proxy without a valid upstream response: the receiver may have the request.
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => retry(true),
         StatusCode::PAYLOAD_TOO_LARGE => SendOutcome::TooLarge { reason },
         StatusCode::BAD_REQUEST if message.contains(TOO_LARGE) => SendOutcome::TooLarge { reason },
@@ -61,7 +61,7 @@ fn from_error_status(status: StatusCode, head: &Parts, body: &[u8]) -> SendOutco
     }
 }
 
-/// What the receiver says about its refusal: a `google.rpc.Status`, or text of somebody in between.
+/// The receiver's reason for a refusal: a `google.rpc.Status`, or text from a proxy.
 fn message(body: &[u8]) -> String {
     let status = tonic_types::Status::decode(body).ok().filter(|status| !status.message.is_empty());
     sanitized(&status.map_or_else(|| String::from_utf8_lossy(body).into_owned(), |status| status.message))
@@ -74,7 +74,7 @@ fn retry_after(head: &Parts) -> Option<Duration> {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => {
             let date = httpdate::parse_http_date(text).ok()?;
-            // A date that has passed asks for no wait.
+            // A date in the past means no wait.
             Some(date.duration_since(SystemTime::now()).unwrap_or_default())
         }
     }

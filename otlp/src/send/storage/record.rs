@@ -1,4 +1,4 @@
-//! The form of a record: a mark, a head, and the encoded report.
+//! The format of a record: a mark, a header, and the encoded report.
 //!
 //! ```text
 //!  0  mark: waiting or done                   not part of any checksum
@@ -31,18 +31,18 @@ impl RecordState {
         }
     }
 
-    /// Whatever is not done waits: sending twice is better than not at all.
+    /// Anything other than done counts as waiting: sending twice is better than not at all.
     fn decode(bytes: [u8; MARK_BYTES]) -> Self {
         if bytes == Self::Done.encoded() { Self::Done } else { Self::Waiting }
     }
 }
 
-/// What a record says of its report.
+/// What a record's header says about its report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RecordHeader {
     pub(super) tally: Tally,
     pub(super) profiles: u64,
-    /// All reports that were written before.
+    /// The total of all earlier reports.
     pub(super) before: Tally,
     pub(super) length: u32,
     checksum: u32,
@@ -51,14 +51,14 @@ pub(super) struct RecordHeader {
 impl RecordHeader {
     pub(super) const BYTES: usize = 60;
 
-    /// `None` for a report of more than 4 GiB.
+    /// `None` if the report is larger than 4 GiB.
     pub(super) fn new(report: &Report, before: Tally) -> Option<Self> {
         let length = u32::try_from(report.as_bytes().len()).ok()?;
         let checksum = crc32fast::hash(report.as_bytes());
         Some(Self { tally: report.tally(), profiles: report.profiles(), before, length, checksum })
     }
 
-    /// The head and what follows it.
+    /// The header, and the bytes after it.
     pub(super) fn record_bytes(&self) -> u64 {
         Self::BYTES as u64 + u64::from(self.length)
     }
@@ -84,7 +84,7 @@ impl RecordHeader {
         encoded
     }
 
-    /// The head at the start of `bytes`, if one is there.
+    /// Parses the header at the start of `bytes`, if there is one.
     pub(super) fn decode(bytes: &[u8]) -> Option<(RecordState, Self)> {
         let bytes = bytes.first_chunk::<{ Self::BYTES }>()?;
         let (checked, checksum) = bytes.get(MARK_BYTES..)?.split_last_chunk::<4>()?;

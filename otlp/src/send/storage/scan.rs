@@ -1,17 +1,17 @@
-//! Records in bytes that may be damaged anywhere.
+//! Finds records in bytes that may be damaged anywhere.
 
 use super::record::{RecordHeader, RecordState};
 
-/// What is at one place of a segment.
+/// What is at an offset of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SegmentItem {
-    /// A record; its report may be damaged or cut off.
+    /// A record, whose report may be damaged or truncated.
     Record { head: RecordHeader, mark: RecordState, is_intact: bool },
-    /// No record.
+    /// Bytes without a record.
     Gap { length: usize },
 }
 
-/// Everything in a segment, each with its offset.
+/// Everything in a segment, with offsets.
 pub(super) fn scan(segment: &[u8]) -> Vec<(u64, SegmentItem)> {
     let mut found = Vec::new();
     let mut offset = 0;

@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes of a log, what is whole is found and what is lost is counted.
+//! Whatever happens to the bytes of a log, intact records are found and losses are counted.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn open(directory: &Path) -> (ReportLog, RecoveredReports) {
     ReportLog::open(&options(directory), "otlp_grpc").unwrap()
 }
 
-/// A report of any bytes: a log does not look into them.
+/// A report of arbitrary bytes, which a log doesn't interpret.
 fn report(bytes: &[u8], events: u64) -> Report {
     Report::from_parts(Bytes::copy_from_slice(bytes), Tally { events, samples: 1 }, 1)
 }
@@ -31,7 +31,7 @@ fn report(bytes: &[u8], events: u64) -> Report {
 struct Written {
     directory: TempDir,
     reports: Vec<Report>,
-    /// Where each record starts, and where the last one ends.
+    /// The start of each record, and the end of the last one.
     starts: Vec<usize>,
     done: Vec<bool>,
 }
@@ -40,7 +40,7 @@ impl Written {
     fn new(contents: &[(Vec<u8>, u64, bool)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (mut log, _) = open(directory.path());
-        // So that a segment in which all is done stays.
+        // So that a segment is kept although all its records are done.
         let contents: Vec<_> = contents.iter().cloned().chain([(vec![7; 5], 3, false)]).collect();
         let reports: Vec<_> = contents.iter().map(|(bytes, events, _)| report(bytes, *events)).collect();
         let stored: Vec<_> = reports.iter().map(|report| log.append(report).unwrap()).collect();
@@ -57,7 +57,7 @@ impl Written {
         self.directory.path().join("queue_otlp_grpc/0000000000000000.log")
     }
 
-    /// The reports that wait, of those that `keep` says so of.
+    /// The waiting reports, of those that `keep` selects.
     fn waiting(&self, keep: impl Fn(usize) -> bool) -> Vec<Report> {
         let numbered = self.reports.iter().enumerate();
         numbered.filter(|(at, _)| !self.done[*at] && keep(*at)).map(|(_, report)| report.clone()).collect()
@@ -83,7 +83,7 @@ proptest! {
         prop_assert_eq!((recovered.lost, recovered.unreadable_bytes), (Tally::default(), 0));
     }
 
-    /// As when the process or the machine ends during a write.
+    /// As if the process or the machine crashed during a write.
     #[test]
     fn a_log_that_is_cut_off_anywhere_has_all_records_before(contents in contents(), at in any::<prop::sample::Index>()) {
         let written = Written::new(&contents);
@@ -165,7 +165,7 @@ fn segments_in_which_all_is_done_are_removed_and_no_write_goes_beyond_the_cap() 
         assert_eq!(bytes, log.bytes());
         assert!(bytes <= 64 << 10);
     }
-    // All but the oldest segment is of use.
+    // All segments except the oldest are used.
     assert!(waiting.len() > 50, "{}", waiting.len());
     waiting.iter().for_each(|stored| log.mark_done(stored));
     assert_eq!(log.bytes(), 0);
