@@ -60,7 +60,7 @@ impl Container {
     }
 
     fn mismatched_cgroup(pid: u32) -> io::Error {
-        io::Error::other(format!("what process {pid} sees on /sys/fs/cgroup is not the cgroup that it is in"))
+        io::Error::other(format!("the cgroup that process {pid} sees on /sys/fs/cgroup is not its own"))
     }
 
     /// The cgroup's id.

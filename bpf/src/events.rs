@@ -43,10 +43,10 @@ pub enum EventError {
         source: io::Error,
     },
     /// The opener's thread has ended.
-    #[error("can't ask for events to be opened")]
+    #[error("can't reach the thread that opens events")]
     Opener(#[source] io::Error),
     /// An event could not be redirected to the ring of another.
-    #[error("can't have two events share a ring")]
+    #[error("can't redirect an event to the ring of another")]
     Share(#[source] io::Error),
     /// The program could not be attached.
     #[error("can't attach the sampling program to CPU {cpu}")]

@@ -43,7 +43,7 @@ impl KernelField {
                 name: "the start of a process's first stack (mm_struct.start_stack)",
             },
             cost: "forked children have no user stack until their mappings are read, and stacks that are walked late \
-                   may lack their root",
+                   may be missing their root",
         },
         Self {
             number: intf::SW_FIELD_START_CODE,
@@ -66,7 +66,7 @@ impl KernelField {
         Self {
             number: intf::SW_FIELD_THREAD_POINTER,
             names: arch::THREAD_POINTER,
-            cost: "samples carry no spans and no labels, and stacks that are walked late may lack their root",
+            cost: "samples have no spans and no labels, and stacks that are walked later may be missing their root",
         },
     ];
 
@@ -79,12 +79,12 @@ impl KernelField {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let mut builder = FieldsSkelBuilder::default();
         if let Some(btf) = btf {
-            builder.obj_builder.btf_custom_path(btf).map_err(refused("naming type information"))?;
+            builder.obj_builder.btf_custom_path(btf).map_err(refused("setting the path of type information"))?;
         }
         let mut storage = MaybeUninit::uninit();
         let open = builder.open(&mut storage).map_err(refused("opening the object"))?;
         let skeleton = open.load().map_err(refused("loading"))?;
-        let asking = "asking which fields it has";
+        let asking = "finding missing fields";
         skeleton.progs.find_missing_fields.test_run(ProgramInput::default()).map_err(refused(asking))?;
         // Without memory for its variables the program would not have been loaded.
         let missing = skeleton.maps.bss_data.as_deref().map_or(0, |data| data.missing_fields);

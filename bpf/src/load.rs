@@ -126,7 +126,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The PID namespace is unknown.
-    #[error("can't tell our PID namespace from /proc/self/ns/pid: is /proc mounted?")]
+    #[error("can't read our PID namespace from /proc/self/ns/pid: is /proc mounted?")]
     Namespace(#[source] io::Error),
     /// Events could not be opened.
     #[error(transparent)]
@@ -193,7 +193,7 @@ pub(crate) fn load_object<'obj>(
 
     let mut builder = SampleSkelBuilder::default();
     if let Some(btf) = btf {
-        builder.obj_builder.btf_custom_path(btf).map_err(refused("naming type information"))?;
+        builder.obj_builder.btf_custom_path(btf).map_err(refused("setting the path of type information"))?;
     }
     let mut open = builder.open(storage).map_err(refused("opening the object"))?;
     let lists_processes = options.scope != TaskFilter::All;

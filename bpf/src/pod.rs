@@ -23,7 +23,7 @@ pub fn own_cgroups() -> Result<Vec<u64>, LoadError> {
         .progs
         .read_own_cgroups
         .test_run(ProgramInput::default())
-        .map_err(refused("asking which cgroup we are in"))?;
+        .map_err(refused("finding our cgroup"))?;
     let unknown =
         || LoadError::Map { map: "our own cgroups", source: io::Error::other("the program has no memory") };
     let ids = skeleton.maps.bss_data.as_deref().ok_or_else(unknown)?.own_cgroups;

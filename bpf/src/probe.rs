@@ -52,7 +52,7 @@ pub fn probe() -> Vec<Probe> {
     let helper = |id| match &programs {
         Ok(()) => program_has_helper(id),
         // Loading a program is the way to ask the kernel.
-        Err(_) => Support::No { why: "can't be told, for no program can be loaded".to_owned() },
+        Err(_) => Support::No { why: "unknown, since no program can be loaded".to_owned() },
     };
     let of_container = match &clock {
         Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
@@ -98,7 +98,7 @@ pub fn probe() -> Vec<Probe> {
             name: "side band of process events",
             required: false,
             support: support_from(&open_on_every_cpu(EventKind::SideBand)),
-            cost: "new mappings are learnt only when a sample meets them",
+            cost: "new mappings are found only when a sample uses them",
             remedy: obstacle.unwrap_or(EVENTS_REMEDY),
         },
         Probe {
@@ -106,7 +106,7 @@ pub fn probe() -> Vec<Probe> {
             name: "CPU clock events of a container alone",
             required: false,
             support: support_from(&open_for_own_container()),
-            cost: "where the scope is a pod, each interrupt of the node is looked at, and left if it is another pod's",
+            cost: "if the scope is a pod, all interrupts of the node run a program, which ignores those of other pods",
             remedy: of_container,
         },
         Probe {
@@ -143,8 +143,8 @@ pub fn probe() -> Vec<Probe> {
 /// Probes for fields that not all kernels have, in the type information of `btf`, or by default of the running kernel.
 pub(crate) fn probe_fields(btf: Option<&Path>) -> Vec<Probe> {
     let missing = KernelField::missing(btf).map_err(|error| match std::error::Error::source(&error) {
-        Some(why) => format!("can't be told: {error}: {why}"),
-        None => format!("can't be told: {error}"),
+        Some(why) => format!("unknown: {error}: {why}"),
+        None => format!("unknown: {error}"),
     });
     let support = |field: KernelField| match &missing {
         Ok(missing) if missing.contains(&field) => {

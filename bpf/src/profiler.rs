@@ -102,10 +102,10 @@ impl<'obj> Profiler<'obj> {
         let segments = map("segments", size_of::<sw_segment>(), &maps.segments)?;
         let places = map("processes", size_of::<sw_process>(), &maps.processes)?;
 
-        let outer = MapHandle::try_from(&maps.arena).map_err(refused("keeping the arena"))?;
-        let rings_map = MapHandle::try_from(&maps.rings).map_err(refused("keeping the rings"))?;
+        let outer = MapHandle::try_from(&maps.arena).map_err(refused("getting the arena"))?;
+        let rings_map = MapHandle::try_from(&maps.rings).map_err(refused("getting the rings"))?;
         let snapshots =
-            MapHandle::try_from(&maps.snapshots).map_err(refused("keeping the snapshots' ring"))?;
+            MapHandle::try_from(&maps.snapshots).map_err(refused("getting the snapshots' ring"))?;
         let rings = Rings::create(&rings_map, snapshots, &cpus, whole_pages(options.ring_bytes))
             .map_err(refused("creating ring buffers"))?;
         let hooks = programs::loaded(&skeleton.progs)

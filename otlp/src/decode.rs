@@ -27,7 +27,7 @@ pub enum DecodeError {
     #[error("a message of {0} bytes exceeds {MAX_MESSAGE_BYTES}")]
     TooLong(usize),
     /// The file ends within a message or its length prefix.
-    #[error("the message at byte {offset} needs {needed} bytes and the file has {left} left")]
+    #[error("the message at byte {offset} needs {needed} bytes, but the file has only {left} left")]
     CutOff {
         /// The offset of the message or its length prefix.
         offset: usize,

@@ -61,7 +61,7 @@ pub(super) enum ConnectError {
     Timeout { target: String, timeout: Duration },
     #[error("TLS with {host:?} failed")]
     Handshake { host: String, source: io::Error },
-    #[error("{0:?} is no name that a certificate can have")]
+    #[error("{0:?} is not a valid name for a certificate")]
     ServerName(String),
 }
 

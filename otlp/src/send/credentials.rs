@@ -54,7 +54,7 @@ pub enum CredentialsError {
         source: std::io::Error,
     },
     /// They contain characters that aren't valid in a header.
-    #[error("the credentials have characters that a header cannot carry")]
+    #[error("the credentials contain characters that are not valid in a header")]
     Unfit,
 }
 
@@ -124,7 +124,7 @@ impl RequestHeaders {
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(_)) => {
                     let error = &error as &dyn std::error::Error;
-                    warn!(error, "credentials cannot be read again, those from before stay in use");
+                    warn!(error, "can't reload credentials, keeping the previous ones");
                 }
             }
             if let Some((name, value)) = last.clone() {

@@ -177,11 +177,11 @@ impl<T: Transport> DeliveryWorker<T> {
             }
             SendOutcome::TooLarge { reason } => {
                 let bytes = attempts.piece.as_bytes().len();
-                warn!(exporter, reason, bytes, "a request was too large for the receiver, cutting it");
+                warn!(exporter, reason, bytes, "a request was too large for the receiver, splitting it");
                 NextStep::Split { max_bytes: bytes / 2 }
             }
             SendOutcome::WriteFailed { reason } => {
-                warn!(exporter, reason, "a report cannot be written and is lost");
+                warn!(exporter, reason, "can't write a report, dropping it");
                 NextStep::Settled(State::DroppedWriteFailed)
             }
             SendOutcome::Incompatible { reason } => {
@@ -189,7 +189,7 @@ impl<T: Transport> DeliveryWorker<T> {
                 NextStep::Settled(State::Incompatible)
             }
             SendOutcome::MalformedResponse { reason } => {
-                warn!(exporter, reason, "the receiver's answer makes no sense");
+                warn!(exporter, reason, "the receiver's response is invalid");
                 NextStep::Settled(State::Unknown)
             }
             SendOutcome::Retry { may_have_arrived, answered, delay, reason } => {

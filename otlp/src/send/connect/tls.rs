@@ -35,7 +35,7 @@ pub enum TlsConfigError {
         source: io::Error,
     },
     /// The content isn't valid.
-    #[error("tls::{setting} holds nothing of use in PEM form")]
+    #[error("tls::{setting} contains no usable PEM data")]
     Pem {
         /// The setting.
         setting: &'static str,
@@ -53,7 +53,7 @@ pub enum TlsConfigError {
     #[error("tls::max_version is older than tls::min_version")]
     Versions,
     /// The settings don't fit together.
-    #[error("the settings of tls do not fit together")]
+    #[error("the tls settings do not fit together")]
     Settings(#[from] RustlsError),
 }
 
@@ -118,7 +118,7 @@ impl Tls {
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                warn!(error, "certificates cannot be read again, those from before stay in use");
+                warn!(error, "can't reload certificates, keeping the previous ones");
             }
         }
         Arc::clone(&loaded.config)
