@@ -75,7 +75,7 @@ static __noinline int enter_forked(struct sw_slot *slot)
 	if (!enter_process(slot, pid, BPF_CORE_READ(parent, group_leader, start_time),
 			   sw_task(task, group_leader, start_time)))
 		return 0;
-	/* What the parent's variables say doesn't apply to the child. */
+	/* The parent's context doesn't apply to the child, which publishes nothing until it sets its own. */
 	slot->variable_count = 0;
 	return 1;
 }
