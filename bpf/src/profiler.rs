@@ -201,9 +201,10 @@ impl<'obj> Profiler<'obj> {
     /// `start_ns` is its start time by `CLOCK_BOOTTIME`, at the precision of /proc: a later process with the same id is
     /// not listed.
     ///
-    /// # Errors If the list is full. If listed processes are the ones out of scope
-    /// ([`TaskFilter::Unlisted`](crate::TaskFilter::Unlisted)), then no process that started after the programs were loaded
-    /// is sampled from then on, and if this process started before that, no process at all.
+    /// # Errors
+    /// If the list is full. If listed processes are the ones out of scope
+    /// ([`TaskFilter::Unlisted`](crate::TaskFilter::Unlisted)), then no process that started after the programs were
+    /// loaded is sampled from then on, and if this process started before that, no process at all.
     pub fn list(&self, pid: u32, start_ns: u64) -> Result<(), LoadError> {
         let listed = &self.skeleton.maps.listed;
         listed.update(&pid.to_ne_bytes(), &start_ns.to_ne_bytes(), MapFlags::ANY).map_err(|source| {
