@@ -79,7 +79,10 @@ impl KernelField {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let mut builder = FieldsSkelBuilder::default();
         if let Some(btf) = btf {
-            builder.obj_builder.btf_custom_path(btf).map_err(refused("setting the path of type information"))?;
+            builder
+                .obj_builder
+                .btf_custom_path(btf)
+                .map_err(refused("setting the path of type information"))?;
         }
         let mut storage = MaybeUninit::uninit();
         let open = builder.open(&mut storage).map_err(refused("opening the object"))?;

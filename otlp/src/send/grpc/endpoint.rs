@@ -44,7 +44,8 @@ pub(super) fn endpoint(options: &GrpcOptions) -> Result<(Endpoint, Connector), C
     };
     let scheme = if is_protected { "https" } else { "http" };
     let authority = options.authority.as_ref().unwrap_or(&authority);
-    let origin: Uri = format!("{scheme}://{authority}").parse().map_err(|_| wrong("is not a host and port"))?;
+    let origin: Uri =
+        format!("{scheme}://{authority}").parse().map_err(|_| wrong("is not a host and port"))?;
     // The connector does TLS: for the library the connection is plaintext.
     let mut endpoint = Endpoint::from_static("http://receiver").origin(origin);
     endpoint = endpoint.user_agent(USER_AGENT).map_err(|_| wrong("cannot be asked"))?;
