@@ -1,19 +1,20 @@
-//! What differs between architectures: everything else in this crate is the same for all of them.
+//! The architecture-specific parts of this crate; everything else is the same for all architectures.
 //!
 //! The module of an architecture has
 //!
-//! - what a file of it says of itself: [`MACHINE`], [`SFRAME_ABI`];
+//! - the values by which ELF and `.sframe` files name the architecture: [`MACHINE`], [`SFRAME_ABI`];
 //! - the expression that its linkers write for [linkage tables](linkage), and their code;
 //! - [`call_before`]: the call after which code returns;
-//! - [`known`]: the code of C libraries that is known by its bytes;
-//! - [`go`]: what Go's prologues and its runtime do by instructions that are known by their bytes;
-//! - [`Instruction`] and [`Stepper`]: the decoder, and what an instruction does to a frame, by which rows are made of
-//!   machine code and validated; [`clone`] and [`haskell`] are code that it takes more to understand.
+//! - [`known`]: code of C libraries that is recognised by its bytes;
+//! - [`go`]: Go's prologues and the instructions of its runtime that are recognised by their bytes;
+//! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
+//!   from machine code and validated; [`clone`] and [`haskell`] handle code that these alone don't explain.
 //!
 //! Its registers, and the rules that its ABI fixes, are in `sidewinder-unwind-table`.
 //!
-//! There is one so far, and [`CodeRanges`](crate::segments::CodeRanges) refuses files of all others. A second one makes this the
-//! place where a file's own says which holds: tables of one architecture can be made on another.
+//! There is one architecture so far, and [`CodeRanges`](crate::segments::CodeRanges) rejects files of all others. To
+//! add a second one, select its module here by the file's architecture rather than the host's: tables of one
+//! architecture can be made on another.
 
 mod x86_64;
 

@@ -1,27 +1,27 @@
-//! Calls, seen from where they return to: a word of a stack is a return address only if a call lies before it
+//! Calls, seen from their return addresses: a word of a stack is a return address only if a call lies before it
 //! ([`call_before`](crate::call_before)). The same test as in `bpf/c/call.bpf.h`.
 
 use sidewinder_address::Avma;
 
-/// Functions are shorter: a call of an address lower by more is a call of another function. The same as
-/// `SW_FUNCTION_BYTES_MAX`.
+/// Functions are shorter than this: a direct call whose target lies lower by more is a call of another function. The
+/// same as `SW_FUNCTION_BYTES_MAX`.
 const FUNCTION_BYTES_MAX: u64 = 1 << 18;
 
-/// A word of a stack that may be anything is a return address if it comes after a call of a function that starts no farther
-/// before the instruction at hand. The same as `SW_NEAR_BYTES_MAX`.
+/// A word of a stack with unknown content is taken for a return address only if it follows a call of a function that
+/// starts no farther than this before the current instruction. The same as `SW_NEAR_BYTES_MAX`.
 const NEAR_BYTES_MAX: u64 = 1 << 14;
 
 /// A call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// Of a stated address.
+    /// To an address in the instruction.
     Direct(Avma),
-    /// By way of a register or of memory, or one whose code can be read in two ways.
+    /// Through a register or memory, or a call whose code can be decoded in two ways.
     Indirect,
 }
 
 impl Call {
-    /// Whether it may be a call of the function that executes an instruction.
+    /// Whether it may be a call of the function that contains the current instruction.
     #[must_use]
     pub fn may_lead_to(self, instruction: Avma) -> bool {
         match self {
@@ -30,7 +30,7 @@ impl Call {
         }
     }
 
-    /// Whether it is one for certain, as far as a word of a stack that may be anything can tell.
+    /// Whether it certainly is one, as far as that can be decided for a stack word with unknown content.
     #[must_use]
     pub fn leads_near(self, instruction: Avma) -> bool {
         match self {

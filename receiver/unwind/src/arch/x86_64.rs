@@ -13,7 +13,7 @@ pub use self::call::{CALL_BYTES, call_before};
 pub(crate) use self::instruction::Instruction;
 pub(crate) use self::step::Stepper;
 
-/// What ELF files of this architecture say that they are.
+/// The architecture in the headers of ELF files.
 pub(crate) const MACHINE: object::Architecture = object::Architecture::X86_64;
 
 /// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`.

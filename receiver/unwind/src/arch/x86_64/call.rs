@@ -1,17 +1,17 @@
-//! Calls by their bytes: the same test as in `bpf/c/arch/x86_64.bpf.h`.
+//! Recognises calls by their bytes: the same test as in `bpf/c/arch/x86_64.bpf.h`.
 
 use sidewinder_address::Avma;
 
 use crate::call::Call;
 
-/// Bytes before a return address that tell whether a call is there: the longest one without prefixes, `FF /2` with SIB
-/// and disp32, has seven.
+/// Bytes before a return address that decide whether a call ends there: the longest call without prefixes, `FF /2` with
+/// SIB and disp32, has seven.
 pub const CALL_BYTES: usize = 8;
 
 /// Bytes of `E8 rel32`.
 const REL32_BYTES: usize = 5;
 
-/// The call after which `code` ends, if there is one, `code` being what lies right before a return address.
+/// The call that `code` ends with, if any; `code` is the bytes right before a return address.
 #[must_use]
 pub fn call_before(return_address: Avma, code: [u8; CALL_BYTES]) -> Option<Call> {
     let is_indirect = (2..CALL_BYTES).any(|bytes| match code[CALL_BYTES - bytes..] {
@@ -26,7 +26,7 @@ pub fn call_before(return_address: Avma, code: [u8; CALL_BYTES]) -> Option<Call>
     Some(Call::Direct(Avma(return_address.0.wrapping_add_signed(i32::from_le_bytes(distance).into()))))
 }
 
-/// The length of a call by a register or a word of memory, `FF /2`: Intel SDM, volume 2, section 2.1.5.
+/// The length of a call through a register or a word of memory, `FF /2`: Intel SDM, volume 2, section 2.1.5.
 fn indirect_call_bytes(modrm: u8, sib: u8) -> Option<usize> {
     if modrm & 0x38 != 0x10 {
         return None;
@@ -50,7 +50,7 @@ mod tests {
 
     const AT: Avma = Avma(0x40_0000);
 
-    /// Code that is one call alone, `AT` being where it returns to.
+    /// Decodes code that consists of a single call; `AT` is the address after it.
     fn decoded(call: &[u8]) -> Option<Instruction> {
         let ip = AT.0 - call.len() as u64;
         let instruction = Decoder::with_ip(64, call, ip, DecoderOptions::NONE).decode();
@@ -62,7 +62,7 @@ mod tests {
         (is_near_call && instruction.len() == call.len()).then_some(instruction)
     }
 
-    /// What ends with these bytes and has but padding before them.
+    /// The call found at the end of these bytes, with only padding before them.
     fn found(call: &[u8]) -> Option<Call> {
         let mut code = [0x90; CALL_BYTES];
         code[CALL_BYTES - call.len()..].copy_from_slice(call);

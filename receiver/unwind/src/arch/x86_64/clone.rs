@@ -1,8 +1,9 @@
-//! Calls of `clone` that the C library leaves undescribed.
+//! Calls of `clone` that the C library leaves without unwind information.
 //!
-//! glibc ends the description of `clone` and `clone3` at the system call, "because in the child the unwind info will be
-//! wrong", and takes it up where the child begins. The caller, which spends the whole call there, has a frame like any
-//! leaf; the child, which is there on its way out of the kernel, is told from it by what the call returned.
+//! glibc ends the unwind information of `clone` and `clone3` at the system call, "because in the child the unwind info
+//! will be wrong", and resumes it where the child begins. The parent, which spends the whole call there, has a frame
+//! like any leaf; the child, which is there on its way out of the kernel, is distinguished from it by the return value
+//! of the system call.
 
 use object::{File, ReadRef};
 use sidewinder_unwind_table::{Entry, EntryInterner, Rule};
@@ -11,11 +12,11 @@ use crate::code::piece::CodeSlice;
 use crate::code::span::{MIN_GAP_BYTES, RuleSpan};
 use crate::segments::CodeRanges;
 
-/// `mov $56,%eax` and `mov $435,%eax`, the numbers of `clone` and `clone3`.
+/// `mov $56,%eax` and `mov $435,%eax`: the system call numbers of `clone` and `clone3`.
 const NUMBERS: [[u8; 5]; 2] = [[0xb8, 56, 0, 0, 0], [0xb8, 0xb3, 1, 0, 0]];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
-/// Whether the system call is at a place.
+/// Whether the system call is at this offset.
 pub(crate) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges, at: u32) -> bool {
     let number_bytes = NUMBERS[0].len();
     let from = at.saturating_sub(number_bytes as u32);
@@ -24,8 +25,8 @@ pub(crate) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &Co
     parts.is_some_and(|(before, call)| call == SYSCALL && NUMBERS.iter().any(|number| before == number))
 }
 
-/// The rule of undescribed code that begins with a system call: [`is_call`] has found it to be that of `clone`, unless
-/// it is long enough for other ways to understand it.
+/// The rule of code without unwind information that begins with a system call. [`is_call`] has found the call to be
+/// `clone`, unless the code is long enough to be understood in other ways.
 pub(crate) fn span(piece: &CodeSlice<'_>, entries: &mut EntryInterner) -> Option<RuleSpan> {
     let is_rest_of_call = piece.bytes.starts_with(&SYSCALL) && piece.bytes.len() < MIN_GAP_BYTES as usize;
     let rule = || entries.intern(Entry::Rule(Rule::AFTER_CLONE));

@@ -1,8 +1,8 @@
-//! What Go's compiler and the assembly of its runtime do, by their bytes.
+//! Code of Go's compiler and of its runtime's assembly, recognised by its bytes.
 
 use sidewinder_unwind_table::Register;
 
-/// Where programs begin.
+/// Names of the functions where programs begin.
 pub(crate) const PROGRAM_STARTS: [&[u8]; 2] = [b"_rt0_amd64", b"_rt0_amd64_linux"];
 
 /// `push %rbp; mov %rsp,%rbp`.
@@ -11,7 +11,7 @@ pub(crate) const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
 /// `push %rbp`.
 pub(crate) const PUSH_FRAME_POINTER: u8 = 0x55;
 
-/// Whether code ends with that, and not with `push %r13`, which is the same after a prefix.
+/// Whether code ends with [`PUSH_FRAME_POINTER`], and not with `push %r13`, which is the same byte after a prefix.
 pub(crate) fn ends_with_push_of_frame_pointer(code: &[u8]) -> bool {
     code.ends_with(&[PUSH_FRAME_POINTER]) && !code.ends_with(&[0x41, PUSH_FRAME_POINTER])
 }
@@ -25,7 +25,7 @@ pub(crate) fn frame_pointer_store_bytes(offset: i32) -> u32 {
     }
 }
 
-/// The register of `pop %r8` to `pop %r15`, if code ends with one.
+/// The register of `pop %r8` to `pop %r15`, if code ends with such an instruction.
 pub(crate) fn popped_register(code: &[u8]) -> Option<Register> {
     match *code {
         [.., 0x41, pop @ 0x58..=0x5f] => Register::from_dwarf(u16::from(pop - 0x50)),
@@ -43,7 +43,7 @@ pub(crate) fn stored_frame_pointer(code: &[u8]) -> Option<(i32, u32)> {
     }
 }
 
-/// Where in `code` the first instruction ends that sets the stack pointer to something else than a sum.
+/// The end, within `code`, of the first instruction that sets the stack pointer to something other than a sum.
 pub(crate) fn first_switch(code: &[u8]) -> Option<u32> {
     (0..code.len()).find_map(|at| {
         let length = match *code.get(at..)? {

@@ -1,16 +1,16 @@
-//! One instruction, as far as the flow of a function depends on it.
+//! One decoded instruction, as far as the control flow of a function depends on it.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
 
-/// An instruction of 64-bit code. Places are in bytes from the lowest code of its file, which fit 32 bits.
+/// An instruction of 64-bit code. Addresses are in bytes from the lowest code of its file, which fit 32 bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Instruction {
     pub(super) decoded: iced_x86::Instruction,
 }
 
 impl Instruction {
-    /// The one with which `bytes` begin, at a place. Zeros are none, though they could be decoded: they fill what was never
-    /// written.
+    /// Decodes the instruction at the start of `bytes`, located at `at`. Zeros are not decoded, though they could be:
+    /// they fill what was never written.
     pub(crate) fn decode(bytes: &[u8], at: u32) -> Option<Self> {
         if bytes.starts_with(&[0, 0]) {
             return None;
@@ -19,12 +19,12 @@ impl Instruction {
         (!decoded.is_invalid()).then_some(Self { decoded })
     }
 
-    /// Where it begins.
+    /// Its first byte.
     pub(crate) fn start(&self) -> u32 {
         self.decoded.ip() as u32
     }
 
-    /// Where the next one begins.
+    /// The first byte after it.
     pub(crate) fn end(&self) -> u32 {
         self.decoded.next_ip() as u32
     }
@@ -39,17 +39,17 @@ impl Instruction {
             .then(|| self.decoded.near_branch_target())
     }
 
-    /// Where a direct jump or call leads to.
+    /// The target of a direct jump or call.
     pub(crate) fn target(&self) -> Option<u32> {
         self.near_target().and_then(|target| u32::try_from(target).ok())
     }
 
-    /// Whether it calls anything but the one after it, by which code learns where it is.
+    /// Whether it calls anything but the instruction after it, which is how code obtains its own address.
     pub(crate) fn is_call(&self) -> bool {
         self.decoded.mnemonic() == Mnemonic::Call && self.near_target() != Some(self.decoded.next_ip())
     }
 
-    /// Whether it jumps to a stated place, always or on a condition.
+    /// Whether it jumps to an address in its operand, always or on a condition.
     pub(crate) fn is_direct_jump(&self) -> bool {
         matches!(
             self.decoded.flow_control(),
@@ -57,7 +57,7 @@ impl Instruction {
         )
     }
 
-    /// Whether it jumps to where a register or a word of memory says.
+    /// Whether it jumps to an address held in a register or a word of memory.
     pub(crate) fn is_indirect_jump(&self) -> bool {
         self.decoded.flow_control() == FlowControl::IndirectBranch
     }
@@ -67,17 +67,17 @@ impl Instruction {
         self.decoded.flow_control() == FlowControl::Return
     }
 
-    /// The address of the word that it reads, writes or jumps through, where the code states one.
+    /// The address of the word that it reads, writes or jumps through, where the code contains that address.
     pub(crate) fn stated_word(&self) -> Option<u64> {
         self.decoded.is_ip_rel_memory_operand().then(|| self.decoded.ip_rel_memory_address())
     }
 
-    /// Whether no program may execute it.
+    /// Whether user programs may not execute it.
     pub(crate) fn is_privileged(&self) -> bool {
         self.decoded.is_privileged()
     }
 
-    /// Whether it does nothing, as those do by which code is aligned.
+    /// Whether it does nothing, like the instructions used to align code.
     pub(crate) fn is_padding(&self) -> bool {
         match self.decoded.mnemonic() {
             Mnemonic::Nop | Mnemonic::Int3 => true,
@@ -86,7 +86,7 @@ impl Instruction {
         }
     }
 
-    /// Whether the next one isn't executed after it.
+    /// Whether execution never continues with the next instruction.
     pub(crate) fn is_last(&self) -> bool {
         match self.decoded.flow_control() {
             FlowControl::UnconditionalBranch

@@ -1,24 +1,24 @@
-//! Code of C libraries and coroutines that is known by its bytes.
+//! Code of C libraries and coroutines that is recognised by its bytes.
 
 /// `mov $15,%rax; syscall` in its two encodings: `rt_sigreturn`.
 pub(crate) const RT_SIGRETURN: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
 
-/// `mov %rbx,%rsp`, by which `__start_context` leaves the stack for what `makecontext` has left above: no
-/// function that was called begins so.
+/// `mov %rbx,%rsp`, by which `__start_context` moves to what `makecontext` stored higher on the stack. No function that
+/// is called begins with it.
 pub(crate) const COROUTINE_START: [u8; 3] = [0x48, 0x89, 0xdc];
 
 /// The parts of a function that calls `clone`, by their first byte.
 ///
-/// Up to the system call and after the jump back, the caller runs on its own stack, which the function hasn't
-/// touched. Between the system call's return and the jump, what it returned tells the parent from the child.
+/// Up to the system call and after the jump, the caller runs on its own stack, which the function hasn't touched.
+/// Between the return of the system call and the jump, the return value distinguishes parent from child.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct CloneParts {
-    /// Where both return to.
+    /// Where the system call returns to in both.
     pub(crate) returns: u32,
-    /// Where the child goes on, on its new and empty stack.
+    /// Where the child continues, on its new and empty stack.
     pub(crate) child: u32,
-    /// Where the parent goes on.
+    /// Where the parent continues.
     pub(crate) parent: u32,
 }
 
@@ -42,10 +42,10 @@ impl CloneParts {
     }
 }
 
-/// The addresses that the code of a function takes by `lea offset(%rip),register`.
+/// The addresses that the code of a function computes by `lea offset(%rip),register`.
 pub(crate) fn addresses_taken(function: u64, code: &[u8]) -> impl Iterator<Item = u64> {
     code.windows(7).enumerate().filter_map(move |(at, instruction)| {
-        // The offset counts from the next instruction.
+        // The offset is relative to the next instruction.
         let [0x48 | 0x4c, 0x8d, modrm, a, b, c, d] = *instruction else { return None };
         let offset = i64::from(i32::from_le_bytes([a, b, c, d]));
         let next = function.checked_add(at as u64 + 7)?;

@@ -8,8 +8,8 @@ use super::Instruction;
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
-/// The expression that linkers write for the entries of `.plt`, `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3;
-/// shl; plus`: they all differ in the threshold alone.
+/// The threshold in the expression that linkers write for the entries of `.plt`, `breg7 (rsp)+8; breg16 (rip)+0; lit15;
+/// and; litN; ge; lit3; shl; plus`: these expressions differ only in the threshold.
 pub(crate) fn threshold(expression: &[u8]) -> Option<u8> {
     const BEFORE: [u8; 6] = [dw::DW_OP_breg7.0, 8, dw::DW_OP_breg16.0, 0, dw::DW_OP_lit15.0, dw::DW_OP_and.0];
     const AFTER: [u8; 4] = [dw::DW_OP_ge.0, dw::DW_OP_lit3.0, dw::DW_OP_shl.0, dw::DW_OP_plus.0];
@@ -21,8 +21,8 @@ pub(crate) fn threshold(expression: &[u8]) -> Option<u8> {
 
 /// The rules of a section of linkage code.
 ///
-/// An entry pushes its index and jumps to the first entry, which pushes one word more; the entries of tables
-/// that are bound at start only jump.
+/// An entry pushes its index and jumps to the first entry, which pushes one more word; the entries of tables that are
+/// bound at start only jump.
 pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec<RuleSpan> {
     let mut spans = Vec::new();
     let mut put = |start: u32, end: u32, rule: Rule| {
@@ -51,14 +51,14 @@ pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec
     spans
 }
 
-/// `push; jmp *` at the beginning of a lazy table: where the push ends.
+/// `push; jmp *` at the beginning of a lazy table: the end of the push.
 fn resolver_entry(section: &CodeSlice<'_>, at: u32) -> Option<u32> {
     let push = section.decode(at).filter(|push| push.decoded.mnemonic() == Mnemonic::Push)?;
     let jump = section.decode(push.end())?;
     jump.decoded.is_jmp_near_indirect().then_some(push.end())
 }
 
-/// `[endbr64;] [jmp *;] push; jmp`: the byte of the entry at which the push has ended.
+/// `[endbr64;] [jmp *;] push; jmp`: the offset within the entry at which the push ends.
 fn lazy_entry(section: &CodeSlice<'_>, start: u32) -> Option<u8> {
     let mut at = start;
     let mut pushed = None;
@@ -76,18 +76,18 @@ fn lazy_entry(section: &CodeSlice<'_>, start: u32) -> Option<u8> {
     None
 }
 
-/// `[endbr64;] jmp *` and padding: where it ends.
+/// `[endbr64;] jmp *` and padding: the end of the entry.
 fn bound_entry(section: &CodeSlice<'_>, start: u32) -> Option<u32> {
     let jump = jump_through_word(section, start)?;
     Some(section.after_padding(jump.end()))
 }
 
-/// The address of the word through which the code at a place jumps, if that is `[endbr64;] jmp *`.
+/// The address of the word through which the code at `start` jumps, if that code is `[endbr64;] jmp *`.
 pub(crate) fn word_jumped_through(section: &CodeSlice<'_>, start: u32) -> Option<u64> {
     jump_through_word(section, start)?.stated_word()
 }
 
-/// `[endbr64;] jmp *`: the jump.
+/// The jump of `[endbr64;] jmp *`.
 fn jump_through_word(section: &CodeSlice<'_>, start: u32) -> Option<Instruction> {
     let first = section.decode(start)?;
     let jump = match first.decoded.mnemonic() {

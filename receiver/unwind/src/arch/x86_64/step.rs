@@ -1,4 +1,4 @@
-//! What one instruction does to a frame, and what a call leaves of it to a function.
+//! The effect of one instruction on a frame, and the frame that a call leaves to the called function.
 
 use iced_x86::{
     ConditionCode, Instruction as Decoded, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
@@ -9,10 +9,10 @@ use sidewinder_unwind_table::Register;
 use super::Instruction;
 use crate::code::state::{AbstractState, AbstractValue, Origin, SymbolicAddress, WORD};
 
-/// Bytes that an instruction may write whose operand states no size (`xsave`, `fxsave`).
+/// The most bytes written by an instruction whose operand has no size (`xsave`, `fxsave`).
 const UNSIZED_OPERAND_BYTES: i32 = 4096;
 
-/// Carries instructions out on an [`AbstractState`].
+/// Executes instructions on an [`AbstractState`].
 pub(crate) struct Stepper {
     info: InstructionInfoFactory,
 }
@@ -22,7 +22,7 @@ impl Stepper {
         Self { info: InstructionInfoFactory::new() }
     }
 
-    /// The effect of an instruction after which the next one is executed.
+    /// Applies an instruction after which execution continues with the next one.
     pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut AbstractState) {
         let decoded = &instruction.decoded;
         if decoded.condition_code() == ConditionCode::ne {
@@ -39,7 +39,7 @@ impl Stepper {
         state.compared = compared_with_stack_pointer(decoded);
     }
 
-    /// The effect of a jump that is taken.
+    /// The state after a jump that is taken.
     pub(crate) fn jump(&mut self, instruction: &Instruction, state: &AbstractState) -> AbstractState {
         let mut taken = state.clone();
         if instruction.decoded.condition_code() == ConditionCode::e {
@@ -49,7 +49,7 @@ impl Stepper {
         taken
     }
 
-    /// Instructions that move addresses and saved values. Whether this is one.
+    /// Handles instructions that move addresses and saved values. Returns whether this is one.
     fn step_known(&mut self, instruction: &Decoded, state: &mut AbstractState) -> bool {
         let destination = word_register(instruction, 0);
         match instruction.mnemonic() {
@@ -125,7 +125,7 @@ impl Stepper {
         }
     }
 
-    /// An instruction of which only what it writes is known.
+    /// Handles an instruction of which only the operands it writes are known.
     fn step_any(&mut self, instruction: &Instruction, state: &mut AbstractState) {
         let decoded = &instruction.decoded;
         if decoded.mnemonic() == Mnemonic::Call {
@@ -172,7 +172,7 @@ impl Stepper {
 }
 
 impl AbstractState {
-    /// A function's first instruction, right after the call.
+    /// The state at a function's first instruction, right after the call.
     pub(crate) fn at_entry() -> Self {
         let mut state = Self::with_registers(AbstractValue::Other);
         state.set(Register::Rsp, AbstractValue::Address(SymbolicAddress::cfa(-WORD)));
@@ -182,15 +182,14 @@ impl AbstractState {
     }
 }
 
-/// What was compared with the stack pointer is equal to it.
+/// Records that the register compared with the stack pointer equals it.
 fn assume_equal(state: &mut AbstractState) {
     if let Some(register) = state.compared {
         state.set(Register::Rsp, address_or_unknown(state.get(register)));
     }
 }
 
-/// The register that a comparison of the stack pointer names, as loops that touch each page of a new frame
-/// have it.
+/// The register that a comparison with the stack pointer names, as in loops that touch each page of a new frame.
 fn compared_with_stack_pointer(instruction: &Decoded) -> Option<Register> {
     if instruction.mnemonic() != Mnemonic::Cmp {
         return None;
@@ -218,7 +217,7 @@ fn pop(state: &mut AbstractState) -> AbstractValue {
     state.load(top)
 }
 
-/// Of the stack pointer only addresses of the frame are told from the rest: it always points to some stack.
+/// Values of the stack pointer are either addresses of the frame or unknown: it always points to some stack.
 fn address_or_unknown(value: AbstractValue) -> AbstractValue {
     value.address().map_or(AbstractValue::Unknown, AbstractValue::Address)
 }
@@ -272,21 +271,21 @@ fn reads_address(instruction: &Decoded, state: &AbstractState) -> bool {
         .any(|register| matches!(state.get(register), AbstractValue::Unknown | AbstractValue::Address(_)))
 }
 
-/// Clear the lowest bits of an address. Whether this is what the instruction does.
+/// Clears the lowest bits of an address. Returns whether this is what the instruction does.
 fn align(instruction: &Decoded, register: Register, state: &mut AbstractState) -> bool {
     let Ok(mask) = instruction.try_immediate(1) else { return false };
     let clears_low_bits = mask.leading_ones() + mask.trailing_zeros() == u64::BITS;
     if state.get(register).address().is_none() || !clears_low_bits {
         return false;
     }
-    // Places fit 32 bits: see `Instruction`.
+    // Addresses fit 32 bits: see `Instruction`.
     let origin = Origin::Aligned { by: instruction.ip() as u32 };
     state.forget_origin(origin);
     state.set(register, AbstractValue::Address(SymbolicAddress { origin, offset: 0 }));
     true
 }
 
-/// The address of a memory operand, if it is one of the frame.
+/// The address of a memory operand, if it is an address of the frame.
 fn effective_address(instruction: &Decoded, state: &AbstractState) -> Option<SymbolicAddress> {
     if instruction.memory_index() != Iced::None || matches!(instruction.segment_prefix(), Iced::FS | Iced::GS)
     {
