@@ -1,4 +1,4 @@
-//! DWARF call frame information (`.eh_frame`, `.debug_frame`) to rows.
+//! Converts DWARF call frame information (`.eh_frame`, `.debug_frame`) to rows.
 
 mod entry;
 mod state;
@@ -23,11 +23,11 @@ use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::layers::RangeStack;
 use crate::segments::CodeRanges;
 
-/// The most CIEs of one section that are kept; any more are parsed again for each FDE. Linkers merge equal
-/// ones, so that files have few.
+/// The most CIEs of one section that are kept; further ones are parsed again for each FDE. Linkers merge equal CIEs, so
+/// files have few.
 const MAX_KEPT_CIES: usize = 1024;
 
-/// A section of call frame information with all that is needed to read it.
+/// A section of call frame information and everything needed to read it.
 pub(crate) struct Cfi<'data, Section> {
     pub(crate) section: Section,
     pub(crate) data: &'data [u8],
@@ -37,7 +37,7 @@ pub(crate) struct Cfi<'data, Section> {
     pub(crate) ends_at_terminator: bool,
 }
 
-/// The range of an FDE within the code, and where the FDE is in its section.
+/// The range of an FDE within the code, and the location of the FDE in its section.
 pub(crate) struct LocatedFde {
     start: u32,
     end: u32,
@@ -58,10 +58,10 @@ where
     Section: UnwindSection<SectionBytes<'data>>,
     Section::Offset: gimli::UnwindOffset<usize>,
 {
-    /// The rows of those of the FDEs that are wanted.
+    /// The rows of the requested FDEs.
     ///
-    /// FDEs may come in any order. Where two overlap, the one that starts last holds, and of those that start
-    /// together, the one that comes first in the section.
+    /// FDEs may come in any order. Where two overlap, the one with the later start holds; of two with the same start,
+    /// the one that comes first in the section.
     pub(crate) fn rows(
         &self,
         located: &[LocatedFde],
@@ -109,13 +109,13 @@ where
         out
     }
 
-    /// What these functions have that others of the file, or of its kind, depend on.
+    /// Properties of these functions that other functions of the file, or of files of its kind, depend on.
     pub(crate) fn traits(&self, located: &[LocatedFde]) -> CfiTraits {
         let mut cies = CieCache::default();
         let mut evaluator = Evaluator::default();
         let mut found = CfiTraits::default();
         for fde in located {
-            // What is broken is counted where its rows are made.
+            // Malformed entries are counted where their rows are made.
             let _ = cies.fde(self, fde.place).and_then(|fde| {
                 evaluator.states(&fde, &self.section, &self.bases, |_, state| {
                     let CfaRule::RegisterAndOffset { register, .. } = state.cfa() else { return };
@@ -139,7 +139,7 @@ where
         located.into_iter().map(|fde| (fde.start, fde.end)).collect()
     }
 
-    /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.
+    /// All FDEs for addresses in `code`, in the order that [`RangeStack`] requires.
     pub(crate) fn locate(&self, code: &CodeRanges, summary: &mut Summary) -> Vec<LocatedFde> {
         let offsets = || EntryOffsets::new(self.data, self.ends_at_terminator);
         let mut located = Vec::with_capacity(offsets().count());
@@ -148,7 +148,7 @@ where
         located
     }
 
-    /// The FDEs at these places, in the same order; `None` stands for one that can't be read.
+    /// The FDEs at these locations, in the same order; `None` stands for one that can't be read.
     pub(crate) fn locate_at(
         &self,
         places: impl Iterator<Item = Option<FdeLocation>>,
@@ -191,7 +191,7 @@ where
         let cfa = self.cfa(&state.cfa());
         let frame_pointer = self.frame_pointer(state.frame_pointer.as_ref());
         if return_address == ReturnAddress::Undefined {
-            // Nothing follows, so the rest need not be known.
+            // Nothing follows, so the other rules need not be known.
             return Ok(Rule {
                 cfa: cfa.unwrap_or(Rule::ROOT.cfa),
                 frame_pointer: frame_pointer.unwrap_or(SavedRegister::Undefined),
@@ -222,7 +222,7 @@ where
         }
     }
 
-    /// The frame pointer is callee-saved: a function that says nothing of it has left it alone.
+    /// The frame pointer is callee-saved: a function without a rule for it has left it unchanged.
     fn frame_pointer(&self, rule: Option<&RegisterRule<usize>>) -> Result<SavedRegister, UnsupportedReason> {
         match rule {
             None | Some(RegisterRule::SameValue) => Ok(SavedRegister::Same),
@@ -240,7 +240,7 @@ where
         }
     }
 
-    /// As the frame pointer, but what is odd about it is of no consequence.
+    /// Like [`frame_pointer`](Self::frame_pointer), but an unsupported rule is not an error.
     fn callee_saved(&self, rule: Option<&RegisterRule<usize>>) -> CalleeSaved {
         match rule {
             None | Some(RegisterRule::SameValue) => CalleeSaved::Same,
@@ -268,10 +268,10 @@ where
         }
     }
 
-    /// The caller's stack pointer is the CFA, unless a rule of its own says otherwise: signal frames repeat
-    /// the place from which the CFA is read, `longjmp` has it in a register, `setcontext` in a structure at
-    /// the CFA, and where GHC's runtime system enters Haskell it is a sum. Such a place becomes [`Rule::cfa`], and what is relative to the CFA counts from where the CFA
-    /// does.
+    /// The caller's stack pointer is the CFA, unless it has its own rule: signal frames repeat the location from which
+    /// the CFA is read, `longjmp` has it in a register, `setcontext` in a structure at the CFA, and where GHC's runtime
+    /// system enters Haskell it is a sum. That location becomes [`Rule::cfa`], and what is relative to the CFA becomes
+    /// relative to the base of the CFA.
     fn with_stack_pointer(
         &self,
         rule: Rule,

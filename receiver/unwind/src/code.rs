@@ -1,8 +1,9 @@
-//! What machine code does to its frame.
+//! Analysis of what machine code does to its frame.
 //!
-//! `piece` is code that lies together, and `span` a part of it with one rule. `state` is what can be known of a frame, `flow` the ways through a function; what an instruction makes of a frame is
-//! the architecture's ([`Stepper`](crate::arch::Stepper)). After Bastian, Kell and Zappa Nardelli, "Reliable and fast
-//! DWARF-based stack unwinding" (OOPSLA 2019).
+//! `piece` is contiguous code, and `span` a part of it with one rule. `state` is the abstract state of a frame, `flow`
+//! follows the paths through a function; the effect of an instruction on a frame is architecture-specific
+//! ([`Stepper`](crate::arch::Stepper)). After Bastian, Kell and Zappa Nardelli, "Reliable and fast DWARF-based stack
+//! unwinding" (OOPSLA 2019).
 
 pub(crate) mod flow;
 pub(crate) mod piece;

@@ -1,4 +1,4 @@
-//! The entries of a section of call frame information, CIEs and FDEs: where they are, and how long.
+//! The entries of a section of call frame information, CIEs and FDEs: their locations and lengths.
 
 use gimli::{CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian};
 
@@ -6,21 +6,21 @@ pub(crate) type SectionBytes<'data> = EndianSlice<'data, LittleEndian>;
 pub(crate) type Cie<'data> = CommonInformationEntry<SectionBytes<'data>>;
 pub(crate) type Fde<'data> = FrameDescriptionEntry<SectionBytes<'data>>;
 
-/// The longest CIE that is read. Real ones have some 20 to 50 bytes; its instructions run again for each FDE,
-/// so that without a bound a small file could take hours.
+/// The longest CIE that is read. Real ones have some 20 to 50 bytes. A CIE's instructions run again for each FDE, so
+/// without a bound a small file could take hours.
 pub(crate) const MAX_CIE_BYTES: usize = 256;
 
-/// Where an FDE is.
+/// The location of an FDE.
 #[derive(Clone, Copy)]
 pub(crate) struct FdeLocation {
-    /// In the data at hand.
+    /// Its offset in the data that was read.
     pub(crate) offset: u32,
-    /// In the section of the file, from where its pointers count.
+    /// Its offset in the section of the file, to which its pointers are relative.
     pub(crate) origin: u32,
 }
 
 impl FdeLocation {
-    /// In a section that is at hand as a whole.
+    /// For a section that was read as a whole.
     pub(crate) fn in_section(offset: usize) -> Option<Self> {
         let offset = u32::try_from(offset).ok()?;
         Some(Self { offset, origin: offset })
@@ -29,19 +29,19 @@ impl FdeLocation {
 
 /// The length field of an entry (DWARF 5, section 7.4: 32 bits, or 64 after an escape).
 pub(crate) struct EntryLength {
-    /// Bytes that follow the field.
+    /// Bytes after the field.
     pub(crate) content: usize,
     /// Bytes of field and content.
     pub(crate) total: usize,
 }
 
 impl EntryLength {
-    /// `None` for an entry that runs over the end of the data.
+    /// Returns `None` for an entry that runs over the end of the data.
     pub(crate) fn read(data: &[u8], at: usize) -> Option<Self> {
         Self::stated(data, at).filter(|length| length.total <= data.len() - at)
     }
 
-    /// Of an entry of which only the beginning may be there.
+    /// Reads the length of an entry of which only the beginning may be present.
     pub(crate) fn stated(data: &[u8], at: usize) -> Option<Self> {
         let rest = data.get(at..)?;
         let (short, after) = rest.split_first_chunk::<4>()?;
@@ -53,14 +53,14 @@ impl EntryLength {
         Some(Self { content, total: content.checked_add(field)? })
     }
 
-    /// Bytes of the field; `None` for the long form, which no linker writes.
+    /// Bytes of the field; `None` for the 64-bit form, which no linker writes.
     pub(crate) fn field(&self) -> Option<usize> {
         Some(self.total - self.content).filter(|field| *field == 4)
     }
 }
 
-/// Where the entries of a section start, from their lengths alone: nothing inside an entry can hide the next.
-/// `None` stands for a last entry that runs over the section's end.
+/// The offsets of the entries of a section, from their lengths alone: nothing inside an entry can hide the next. `None`
+/// stands for a last entry that runs over the section's end.
 pub(crate) struct EntryOffsets<'data> {
     data: &'data [u8],
     at: usize,

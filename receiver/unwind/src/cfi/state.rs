@@ -1,8 +1,8 @@
-//! What the instructions of call frame information do to the rules that a walk needs.
+//! Applies the instructions of call frame information to the rules that a walk needs.
 //!
-//! gimli parses the instructions. Their effect is kept here for the CFA, the frame pointer, the stack pointer, the
-//! [callee-saved register](Register::CALLEE_SAVED) and the return address alone: the rules of the other registers lead
-//! to no caller, and functions whose rules for them are odd are still walked.
+//! gimli parses the instructions. Their effect is kept for the CFA, the frame pointer, the stack pointer, the
+//! [callee-saved register](Register::CALLEE_SAVED) and the return address only: no caller depends on the rules of other
+//! registers, so functions with unusual rules for them are still walked.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CfaRule, Error, RegisterRule, Result,
@@ -12,16 +12,16 @@ use sidewinder_unwind_table::Register;
 
 use super::entry::{Cie, Fde, SectionBytes};
 
-/// The most states that `DW_CFA_remember_state` nests; a function that needs more counts as malformed.
-/// Compilers rarely nest at all.
+/// The deepest nesting of `DW_CFA_remember_state`; a function that needs more counts as malformed. Compilers rarely
+/// nest at all.
 const MAX_REMEMBERED_STATES: usize = 64;
 
-/// The rules in force at one place of a function.
+/// The rules in force at one address of a function.
 #[derive(Clone)]
 pub(super) struct CfiState {
     cfa_register: gimli::Register,
     cfa_offset_bytes: i64,
-    /// Takes the place of register and offset, which remain.
+    /// Replaces register and offset, which are kept.
     cfa_expression: Option<UnwindExpression<usize>>,
     pub(super) frame_pointer: Option<RegisterRule<usize>>,
     pub(super) stack_pointer: Option<RegisterRule<usize>>,
@@ -55,12 +55,12 @@ pub(super) struct Evaluator {
 }
 
 impl Evaluator {
-    /// Give each state of a function to `sink` with the stated address from which it holds, in order. Of
-    /// states with equal addresses the last holds.
+    /// Passes each state of a function to `sink` with the stated address from which it holds, in order. Of states with
+    /// equal addresses, the last holds.
     ///
     /// # Errors
     ///
-    /// If an instruction is unknown or makes no sense where it is. What was given to `sink` may then be wrong.
+    /// If an instruction is unknown or makes no sense where it is. What was passed to `sink` may then be wrong.
     pub(super) fn states<'data, Section: UnwindSection<SectionBytes<'data>>>(
         &mut self,
         fde: &Fde<'data>,
@@ -90,7 +90,7 @@ struct CfiInterpreter<'a, 'data> {
     /// The address that has been reached.
     at: u64,
     state: CfiState,
-    /// What the CIE's instructions led to, once they have run.
+    /// The state after the CIE's instructions, once they have run.
     initial: Option<CfiState>,
     remembered: &'a mut Vec<CfiState>,
 }
@@ -112,7 +112,7 @@ impl<'data> CfiInterpreter<'_, 'data> {
         Ok(())
     }
 
-    /// Where the next state starts, if the instruction is one that says so.
+    /// The address of the next state, if the instruction sets one.
     fn address_after(&self, instruction: &CallFrameInstruction<usize>) -> Result<Option<u64>> {
         match *instruction {
             CallFrameInstruction::SetLoc { address } if address < self.at => {
@@ -137,8 +137,8 @@ impl<'data> CfiInterpreter<'_, 'data> {
             Instruction::DefCfaSf { register, factored_offset } => {
                 self.set_cfa(register, factored(factored_offset));
             }
-            // After an expression, DWARF has no meaning for these two, but assemblers write them and the
-            // unwinders of GCC and LLVM agree on one: the offset from before the expression comes back.
+            // After an expression, DWARF gives these two no meaning, but assemblers write them and the unwinders of GCC
+            // and LLVM agree on one: the offset from before the expression applies again.
             Instruction::DefCfaRegister { register } => self.set_cfa(register, self.state.cfa_offset_bytes),
             Instruction::DefCfaOffset { offset } => self.state.cfa_offset_bytes = offset.cast_signed(),
             Instruction::DefCfaOffsetSf { factored_offset } => {
@@ -176,7 +176,7 @@ impl<'data> CfiInterpreter<'_, 'data> {
             Instruction::RestoreState => {
                 self.state = self.remembered.pop().ok_or(Error::PopWithEmptyStack)?;
             }
-            // Of no consequence to a walk, or of another architecture.
+            // Irrelevant to a walk, or of another architecture.
             _ => {}
         }
         Ok(())
@@ -203,7 +203,7 @@ impl<'data> CfiInterpreter<'_, 'data> {
     }
 }
 
-/// The rule of a register, if it is one that matters.
+/// The rule of a register, if the register matters to a walk.
 fn rule_of<'a>(
     state: &'a mut CfiState,
     register: gimli::Register,

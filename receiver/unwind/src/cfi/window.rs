@@ -1,4 +1,4 @@
-//! `.eh_frame`, of which no more is read than what describes some parts of the code.
+//! Reads `.eh_frame` in windows: only the entries that describe given parts of the code.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,32 +11,32 @@ use sidewinder_address::Svma;
 use super::entry::{EntryLength, FdeLocation, MAX_CIE_BYTES};
 use crate::read::ReadFile;
 
-/// The header's version and its encodings as every linker writes them: `pcrel|sdata4`, `udata4`, and `datarel|sdata4` for
+/// The header's version and encodings as every linker writes them: `pcrel|sdata4`, `udata4`, and `datarel|sdata4` for
 /// the table. Source: Linux Standard Base, "The .eh_frame_hdr section".
 const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const HEADER_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 8;
 
-/// The table is searched in steps down to so many entries, which are read at once.
+/// Binary search narrows the table down to this many entries, which are then read at once.
 const SEARCHED_AT_ONCE: u64 = 128;
-/// The most functions of all parts together.
+/// The most functions in all parts together.
 const MAX_FUNCTIONS: usize = 1 << 16;
 
-/// FDEs that are no farther apart than that are read together.
+/// FDEs whose gap is at most this long are read together.
 const MAX_GAP_BYTES: u64 = 1024;
-/// The most that is read together.
+/// The most bytes read together.
 const MAX_READ_BYTES: u64 = 256 << 10;
-/// What is read behind the start of an FDE before its length is known.
+/// Bytes read from the start of an FDE before its length is known.
 const MOST_FDE_BYTES: u64 = 256;
 /// The longest FDE that is read. Real ones have some 20 to 1000 bytes.
 const MAX_FDE_BYTES: u64 = 64 << 10;
 
-/// The sorted table in `.eh_frame_hdr`: where each function starts, and where its FDE is.
+/// The sorted table in `.eh_frame_hdr`: the start of each function, and the location of its FDE.
 #[derive(Clone, Debug)]
 pub(crate) struct EhFrameHdrIndex {
-    /// The stated address of `.eh_frame_hdr`, from which its entries count.
+    /// The stated address of `.eh_frame_hdr`, to which its entries are relative.
     header_address: u64,
-    /// Where in the file the table is.
+    /// The table's offset in the file.
     table_offset: u64,
     entries: u64,
     /// `.eh_frame`.
@@ -48,16 +48,16 @@ pub(crate) struct EhFrameHdrIndex {
 /// Some FDEs and their CIEs, as a section of their own.
 pub(crate) struct FdeWindow {
     pub(crate) data: Vec<u8>,
-    /// The stated address of the section that they are of.
+    /// The stated address of the section that they come from.
     pub(crate) address: u64,
-    /// Where each FDE is, in the order of the section.
+    /// The location of each FDE, in the order of the section.
     pub(crate) places: Vec<FdeLocation>,
     /// FDEs that can't be read, or whose CIE can't.
     pub(crate) malformed: u64,
 }
 
 impl EhFrameHdrIndex {
-    /// The table of a file, and the file's bytes; `None` where there is none, or one of another form.
+    /// The table of a file, and the file's bytes; `None` if the file has no table, or one in another format.
     pub(crate) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<(Self, R)> {
         let File::Elf64(elf) = file else { return None };
         let endian = elf.endian();
@@ -85,7 +85,7 @@ impl EhFrameHdrIndex {
         Some((index, elf.data()))
     }
 
-    /// What describes these functions, given by where their FDEs are.
+    /// Reads what describes these functions, given by the locations of their FDEs.
     pub(crate) fn window<'data, R: ReadFile<'data>>(
         &self,
         data: R,
@@ -115,7 +115,7 @@ impl EhFrameHdrIndex {
         Some(window)
     }
 
-    /// Copies one FDE, and its CIE unless that is there already.
+    /// Copies one FDE, and its CIE unless that was copied already.
     fn copy<'data, R: ReadFile<'data>>(
         &self,
         file: R,
@@ -136,7 +136,7 @@ impl EhFrameHdrIndex {
             }
         };
         let field = length.field()?;
-        // The pointer counts backwards from itself.
+        // The pointer is the distance back from itself.
         let pointer = u32::from_le_bytes(*fde.get(field..)?.first_chunk()?);
         let cie_offset = offset.checked_add(field as u64)?.checked_sub(u64::from(pointer))?;
         let cie_at = match cies.get(&cie_offset) {
@@ -160,7 +160,7 @@ impl EhFrameHdrIndex {
         Some(())
     }
 
-    /// Reads from an offset within `.eh_frame` on, as much as there is up to a length.
+    /// Reads from an offset within `.eh_frame`, up to `length` bytes or the end.
     fn read<'data, R: ReadFile<'data>>(
         &self,
         file: R,
@@ -173,7 +173,7 @@ impl EhFrameHdrIndex {
         file.read_into(self.file_offset.checked_add(offset)?, buffer)
     }
 
-    /// Adds where the FDEs of the functions of a part are, and of those beside it.
+    /// Adds the FDE locations of the functions of a part, and of those next to it.
     pub(crate) fn functions_of<'data, R: ReadFile<'data>>(
         &self,
         file: R,
@@ -195,7 +195,8 @@ impl EhFrameHdrIndex {
         Some(())
     }
 
-    /// The function that an address is in or behind: from where to where no other starts, and where its FDE is.
+    /// The function that contains or precedes an address: the range in which no other function starts, and the location
+    /// of its FDE.
     pub(crate) fn function_at<'data, R: ReadFile<'data>>(
         &self,
         file: R,
@@ -226,7 +227,7 @@ impl EhFrameHdrIndex {
         Some(low + before.take_while(|(start, _)| *start < address).count() as u64)
     }
 
-    /// Where in `.eh_frame` a stated address is.
+    /// The offset in `.eh_frame` of a stated address.
     fn offset_of(&self, address: u64) -> Option<u64> {
         address.checked_sub(self.address).filter(|offset| *offset < self.bytes)
     }
@@ -257,8 +258,8 @@ impl EhFrameHdrIndex {
     }
 }
 
-/// Where in a file `.eh_frame` is, given its stated address: its section or, without section headers, the rest of its
-/// segment.
+/// The location in the file of `.eh_frame`, given its stated address: its section or, without section headers, the rest
+/// of its segment.
 fn place_of<'data, R: ReadFile<'data>>(file: &File<'data, R>, address: u64) -> Option<(u64, u64)> {
     if let Some(section) = file.section_by_name(".eh_frame") {
         return section.file_range().filter(|_| section.address() == address);

@@ -1,8 +1,8 @@
-//! The ways through a function, and what is known of its frame along them.
+//! The control flow of a function, and the state of its frame along each path.
 //!
-//! An abstract interpretation: a block's state is what all ways to it agree on. States only ever lose
-//! knowledge, of which they have a bounded amount, so each block is walked a bounded number of times; a budget
-//! of steps holds whatever the code is.
+//! An abstract interpretation: a block's state is what all paths to it agree on. States only ever lose knowledge, of
+//! which they have a bounded amount, so each block is walked a bounded number of times; a step budget bounds the work
+//! for any code.
 
 use sidewinder_unwind_table::Register;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,17 +11,16 @@ use super::piece::CodeSlice;
 use super::state::{AbstractState, AbstractValue};
 use crate::arch::{Instruction, Stepper};
 
-/// How often a function is looked at anew because a call was found not to return.
+/// How often a function is analyzed again because a call was found not to return.
 const MAX_PASSES: usize = 8;
 
-/// Steps that are left for the instructions of a file.
+/// Steps that remain for the instructions of a file.
 pub(crate) struct StepBudget {
     pub(crate) steps_left: u64,
 }
 
 impl StepBudget {
-    /// Steps for each byte of code: instructions have four bytes on average, and most are looked at three
-    /// times.
+    /// Steps for each byte of code: instructions have four bytes on average, and most are visited three times.
     const STEPS_PER_BYTE: u64 = 16;
 
     pub(crate) fn for_bytes(bytes: u64) -> Self {
@@ -35,55 +34,55 @@ impl StepBudget {
     }
 }
 
-/// What becomes of a call.
+/// How a call continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterCall {
-    /// The next instruction is executed with the frame of the call.
+    /// The next instruction is executed, with the frame of the call.
     Returns,
-    /// The next instruction, if it is ever executed, belongs to other ways.
+    /// The next instruction, if it is ever executed, is reached by other paths.
     DoesNotReturn,
-    /// It returns unless what other ways know of the next instruction contradicts that.
+    /// It returns unless what other paths know of the next instruction contradicts that.
     ReturnsUnlessContradicted,
 }
 
-/// What is known of a function beside its code.
+/// What is known of a function in addition to its code.
 pub(crate) trait FlowPolicy {
-    /// Whether a way may go on at a place.
+    /// Whether a path may continue at this address.
     fn may_enter(&self, at: u32) -> bool;
 
-    /// Whether another function begins at a place, so that a jump there is a call in the last place.
+    /// Whether another function begins at this address, which makes a jump to it a tail call.
     fn is_function(&self, at: u32) -> bool;
 
-    /// Add to what is known before an instruction is carried out.
+    /// Adds facts to the state before an instruction is executed.
     fn before_instruction(&mut self, at: u32, state: &mut AbstractState);
 
-    /// Whether the call at a place returns, `target` being what it calls if it says so.
+    /// Whether the call at this address returns. `target` is the called address, if the instruction contains it.
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall;
 }
 
-/// What following a seed met.
+/// What was found on the paths from a seed.
 #[derive(Clone, Default)]
 pub(crate) struct FlowEvidence {
-    /// It left the function, by a return or a jump to another one, as a function has to: with the return
-    /// address on top of the stack and the caller's frame pointer in its place.
+    /// A path left the function properly, by a return or a jump to another function: with the return address on top of
+    /// the stack and the frame pointer set to the caller's.
     pub(crate) consistent_exit: bool,
-    /// It left the function with something else on top of the stack.
+    /// A path left the function with something else on top of the stack.
     pub(crate) inconsistent_exit: bool,
-    /// It went on where earlier seeds have been, with a frame that agrees with theirs.
+    /// A path reached code that earlier seeds had reached, with a frame that agrees with theirs.
     pub(crate) agreement: bool,
     /// The same, with a frame that contradicts theirs.
     pub(crate) contradiction: bool,
-    /// It ran into bytes that are no instruction, or one that no program may execute.
+    /// A path ran into bytes that are no instruction, or into one that no user program may execute.
     pub(crate) no_code: bool,
-    /// It left the function in any way, or may have.
+    /// A path left the function in some way, or may have.
     pub(crate) returns: bool,
-    /// Jumps to places that aren't stated, with what is known there.
+    /// The states at jumps to addresses that the code doesn't contain.
     pub(crate) indirect_jumps: Vec<AbstractState>,
 }
 
 impl FlowEvidence {
-    /// Whether the stack pointer that the seed assumed is proven: it leads to the return address, or to where
-    /// it is known.
+    /// Whether the stack pointer that the seed assumed is proven: it leads to the return address, or to code where the
+    /// stack pointer is known.
     pub(crate) fn proves_seed(&self) -> bool {
         (self.consistent_exit || self.agreement) && !self.refutes_seed()
     }
@@ -96,13 +95,13 @@ impl FlowEvidence {
 struct BasicBlock {
     state: AbstractState,
     end: u32,
-    /// The call after which this block comes, if no other way leads here.
+    /// The call that this block follows, if no other path leads here.
     after_call: Option<u32>,
-    /// Which seed it was reached from first.
+    /// The seed that first reached it.
     generation: u32,
 }
 
-/// The flow of one function.
+/// The control flow of one function.
 pub(crate) struct Flow<'run, 'data, G> {
     piece: CodeSlice<'data>,
     pub(crate) policy: G,
@@ -120,7 +119,7 @@ pub(crate) struct Flow<'run, 'data, G> {
     pub(crate) exhausted: bool,
 }
 
-/// Where a walk is.
+/// The current position of a walk.
 struct FlowCursor {
     block: u32,
     at: u32,
@@ -153,7 +152,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         }
     }
 
-    /// Follow all ways from a place. What earlier seeds have reached stays as it is.
+    /// Follows all paths from an address. What earlier seeds have reached stays unchanged.
     pub(crate) fn seed(&mut self, at: u32, state: &AbstractState) -> FlowEvidence {
         self.generation += 1;
         for pass in 0..MAX_PASSES {
@@ -172,8 +171,8 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         std::mem::take(&mut self.evidence)
     }
 
-    /// Follow all ways from a place of which it isn't known whether it is ever reached, or with this frame, and
-    /// keep that only if it proves itself.
+    /// Follows all paths from an address that may never be reached, or not with this frame, and keeps the result only
+    /// if it proves itself.
     pub(crate) fn try_seed(&mut self, at: u32, state: &AbstractState) -> Option<FlowEvidence> {
         self.is_trial = true;
         let met = self.seed(at, state);
@@ -185,13 +184,13 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         is_proven.then_some(met)
     }
 
-    /// Forget what the last seed has reached.
+    /// Discards what the last seed has reached.
     pub(crate) fn retract(&mut self) {
         let generation = self.generation;
         self.blocks.retain(|_, block| block.generation != generation);
     }
 
-    /// Whether an instruction at a place was reached.
+    /// Whether an instruction at this address was reached.
     pub(crate) fn has_reached(&self, at: u32) -> bool {
         self.unreached_from(at) != at
     }
@@ -251,7 +250,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         }
     }
 
-    /// Carry an instruction out and enter where it jumps to. Whether the next instruction follows.
+    /// Executes an instruction and enters the targets of its jumps. Returns whether the next instruction follows.
     fn follow(
         &mut self,
         instruction: &Instruction,
@@ -271,7 +270,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
             self.exit(state);
         } else if instruction.is_indirect_jump() {
             self.evidence.returns = true;
-            // A jump by way of a word at a stated address is a call in the last place.
+            // A jump through a word at an address in the code is a tail call.
             if instruction.stated_word().is_some() {
                 self.exit(state);
             } else {
@@ -300,7 +299,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         after == AfterCall::Returns
     }
 
-    /// A way leads to `at`: after a call and nothing but padding if `after_call` says so.
+    /// Adds a path to `at`. `after_call` is the call before it, if only padding lies between.
     fn edge(
         &mut self,
         at: u32,
@@ -309,7 +308,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         walk: Option<&mut FlowCursor>,
     ) {
         if at < self.piece.start || at >= self.piece.end() || !self.policy.may_enter(at) {
-            // What comes after a call that doesn't return may be anything.
+            // What follows a call that doesn't return may be anything.
             if after_call.is_none() {
                 self.evidence.returns = true;
                 if self.policy.is_function(at) {
@@ -362,7 +361,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
             is_right && state.get(Register::FRAME_POINTER) == AbstractValue::CallerFramePointer;
     }
 
-    /// Walk the block anew into whose middle a new one comes.
+    /// Makes room for a new block at `at`: ends the current walk there, and has the block that contains `at` walked again.
     fn split_at(&mut self, at: u32, walk: Option<&mut FlowCursor>) {
         if let Some(walk) = walk {
             if walk.at < at {
@@ -391,7 +390,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         self.blocks.range(at.saturating_add(1)..).next().map_or(u32::MAX, |(start, _)| *start)
     }
 
-    /// The first place at or after `at` that no way has reached.
+    /// The first address at or after `at` that no path has reached.
     pub(crate) fn unreached_from(&self, mut at: u32) -> u32 {
         while let Some((_, block)) = self.blocks.range(..=at).next_back()
             && block.end > at
@@ -401,7 +400,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         at
     }
 
-    /// Show each instruction that was reached, in the order of blocks, with what is known before it.
+    /// Passes on each instruction that was reached, in the order of blocks, with the state before it.
     pub(crate) fn for_each_instruction(
         &mut self,
         mut show: impl FnMut(&mut G, &Instruction, &AbstractState),
