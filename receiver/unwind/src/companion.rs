@@ -1,4 +1,4 @@
-//! Further files about the same code: separate debug files, and the small one inside `.gnu_debugdata`.
+//! Additional files about the same code: separate debug files, and the small one inside `.gnu_debugdata`.
 
 use std::io::Read as _;
 
@@ -6,14 +6,14 @@ use lzma_rust2::XzReader;
 use object::{File, Object as _, ObjectSection as _, ReadRef};
 use sidewinder_unwind_table::{RowSource, Summary};
 
-/// The most that `.gnu_debugdata` may grow to: a few bytes can state any size.
+/// The largest size that `.gnu_debugdata` may decompress to: a few bytes can claim any size.
 const MAX_MINI_DEBUG_INFO_BYTES: u64 = 64 << 20;
 
-/// The most memory that decompressing may ask for, in KiB. `xz` asks for 9 MiB unless it is told to spend more.
+/// The most memory that decompression may use, in KiB. `xz` needs 9 MiB with its default options.
 const MAX_DECODER_KIB: u32 = 16 << 10;
 
-/// The ELF file inside `.gnu_debugdata` ("MiniDebugInfo" in GDB's manual), decompressed. One that can't be
-/// read counts as broken.
+/// The ELF file inside `.gnu_debugdata` ("MiniDebugInfo" in GDB's manual), decompressed. One that can't be read counts
+/// as malformed.
 pub(crate) fn mini_debug_info<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     summary: &mut Summary,
@@ -26,7 +26,7 @@ pub(crate) fn mini_debug_info<'data, R: ReadRef<'data>>(
     data
 }
 
-/// The ELF file that the bytes of `.gnu_debugdata` hold, or `None` where they are broken or it is larger than `max_bytes`.
+/// The ELF file inside the bytes of `.gnu_debugdata`, or `None` if they are malformed or it is larger than `max_bytes`.
 #[must_use]
 pub fn unpack_mini_debug_info(compressed: &[u8], max_bytes: u64) -> Option<Vec<u8>> {
     let mut data = Vec::new();

@@ -1,13 +1,12 @@
-//! Which separate debug file belongs to a binary: where it may be, and how to know it.
+//! Finds the separate debug file of a binary: the paths to try, and how to verify a candidate.
 //!
-//! Nothing here opens a file. Whoever does asks [`DebugFileReference::candidates`] for the paths to try, in
-//! the order in which GDB tries them, and [`DebugFileReference::verify`] whether a file found there is the
-//! right one.
+//! Nothing here opens a file. Callers try the paths of [`DebugFileReference::candidates`], in the order in which GDB
+//! tries them, and check each file found with [`DebugFileReference::verify`].
 
 use object::{File, Object as _, ReadRef};
 
-/// The longest build ID and the longest file name that are looked for, in bytes. Linkers write 20, and Linux
-/// allows no longer name, and no longer path.
+/// The longest build ID and the longest file name that are accepted, in bytes. Linkers write 20, and Linux allows no
+/// longer name, and no longer path.
 const MAX_BUILD_ID_BYTES: usize = 64;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 4096;
@@ -15,7 +14,7 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Where distributions install debug files.
 const DEBUG_DIRECTORY: &[u8] = b"usr/lib/debug";
 
-/// What a binary says of its debug file.
+/// A binary's reference to its debug file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DebugFileReference {
     /// The linker's build ID, which the debug file shares.
@@ -24,19 +23,19 @@ pub struct DebugFileReference {
     link: Option<(Vec<u8>, u32)>,
 }
 
-/// How to know that a file is the debug file that was looked for.
+/// How to decide whether a file is the debug file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DebugFileMatch {
-    /// It is: both have the same build ID.
+    /// It is the debug file: both have the same build ID.
     BuildId,
-    /// It is if this is the CRC-32 (IEEE 802.3) of its content.
+    /// It is the debug file if this is the CRC-32 (IEEE 802.3) of its content.
     Crc(u32),
-    /// It isn't.
+    /// It is not the debug file.
     Mismatch,
 }
 
 impl DebugFileReference {
-    /// What a file says of its debug file, or `None` if it says nothing.
+    /// The reference in a file, or `None` if it has none.
     pub fn from_file<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         let build_id = build_id(file).map(<[u8]>::to_vec);
         let link = file.gnu_debuglink().ok().flatten();
@@ -44,8 +43,8 @@ impl DebugFileReference {
         (build_id.is_some() || link.is_some()).then_some(Self { build_id, link })
     }
 
-    /// The paths at which the debug file of a binary in `directory` may be, from the file system's root and
-    /// without a leading slash. There are at most four.
+    /// The paths at which the debug file of a binary in `directory` may be, relative to the root of the file system
+    /// (without a leading slash). There are at most four.
     pub fn candidates(&self, directory: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         let directory = without_root(directory);
         let [by_build_id, by_link] = self.candidates_below(DEBUG_DIRECTORY, directory);
@@ -56,7 +55,8 @@ impl DebugFileReference {
         by_build_id.into_iter().chain(beside.into_iter().flatten()).chain(by_link)
     }
 
-    /// The paths below a further directory of debug files, as [`candidates`](Self::candidates): by build ID and by link.
+    /// The paths below an additional directory of debug files, as [`candidates`](Self::candidates): by build ID and by
+    /// link.
     #[must_use]
     pub fn candidates_below(&self, debug_directory: &[u8], directory: &[u8]) -> [Option<Vec<u8>>; 2] {
         let debug_directory = without_root(debug_directory);
@@ -66,7 +66,7 @@ impl DebugFileReference {
         [by_build_id, by_link]
     }
 
-    /// How to know whether `candidate` is the debug file.
+    /// Decides whether `candidate` is the debug file, or how to find out.
     pub fn verify<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> DebugFileMatch {
         match (self.build_id.as_deref(), build_id(candidate), &self.link) {
             (Some(ours), Some(theirs), _) if ours == theirs => DebugFileMatch::BuildId,
@@ -76,8 +76,8 @@ impl DebugFileReference {
     }
 }
 
-/// What a debug file says of the file with which it shares what several debug files have in common (`.gnu_debugaltlink`,
-/// as dwz writes it).
+/// A debug file's reference to the file that holds what it shares with other debug files (`.gnu_debugaltlink`, as dwz
+/// writes it).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AlternateReference {
     path: Vec<u8>,
@@ -85,7 +85,7 @@ pub struct AlternateReference {
 }
 
 impl AlternateReference {
-    /// What a file says of it, or `None` if it says nothing.
+    /// The reference in a file, or `None` if it has none.
     pub fn from_file<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         let (path, build_id) = file.gnu_debugaltlink().ok().flatten()?;
         let is_sound = !path.is_empty()
@@ -94,8 +94,9 @@ impl AlternateReference {
         is_sound.then(|| Self { path: path.to_vec(), build_id: build_id.to_vec() })
     }
 
-    /// The paths at which it may be for a debug file in `directory`, as [`DebugFileReference::candidates`]: by build ID,
-    /// and by the path, which may lead upwards. Whoever opens it keeps it inside the root.
+    /// The paths at which the file may be for a debug file in `directory`, as [`DebugFileReference::candidates`]: by
+    /// build ID, and by the path in the reference, which may lead upwards. Callers that open it must keep it inside the
+    /// root.
     pub fn candidates(
         &self,
         debug_directory: Option<&[u8]>,
@@ -109,7 +110,7 @@ impl AlternateReference {
         by_build_id(debug_directory, &self.build_id).into_iter().chain([by_path])
     }
 
-    /// Whether `candidate` is the file.
+    /// Whether `candidate` is the file referred to.
     pub fn matches<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> bool {
         build_id(candidate) == Some(&*self.build_id)
     }

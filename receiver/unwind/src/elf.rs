@@ -1,4 +1,4 @@
-//! The sources of rows in an ELF file.
+//! Finds the sources of rows in an ELF file.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,14 @@ use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::segments::CodeRanges;
 use crate::sframe::SFrame;
 
-/// The most that a compressed section may grow to: a few bytes can state any size.
+/// The largest size that a compressed section may decompress to: a few bytes can claim any size.
 const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;
 
-/// Some five times what glibc's dynamic linker has, and what a program in Haskell has of C.
+/// The largest `.eh_frame` that is scanned for traits: some five times the size in glibc's dynamic linker, and in the C
+/// part of a Haskell program.
 const MAX_TRAIT_SCAN_BYTES: usize = 64 << 10;
 
-/// `.eh_frame`, and where its functions are: that takes a look at each of them.
+/// `.eh_frame`, and the locations of its functions, which takes a pass over all of them.
 pub(crate) struct EhFrameSection<'data> {
     data: Cow<'data, [u8]>,
     address: u64,
@@ -39,7 +40,7 @@ impl<'data> EhFrameSection<'data> {
         Some(Self { data, address, ends_at_terminator, located })
     }
 
-    /// What is peculiar to small sections, as those are of all files that have such frames; larger ones are not asked.
+    /// The traits of a small section. Larger sections are not examined: all files with such frames have small ones.
     pub(crate) fn traits<R: ReadRef<'data>>(&self, file: &File<'data, R>, source: RowSource) -> CfiTraits {
         if self.data.len() > MAX_TRAIT_SCAN_BYTES {
             return CfiTraits::default();
@@ -47,7 +48,7 @@ impl<'data> EhFrameSection<'data> {
         eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator).traits(&self.located)
     }
 
-    /// The functions that it describes, sorted by their starts.
+    /// The ranges of the functions that it describes, sorted by their starts.
     pub(crate) fn functions(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.located.iter().map(LocatedFde::range)
     }
@@ -71,7 +72,7 @@ impl<'data> EhFrameSection<'data> {
     }
 }
 
-/// What a part of `.eh_frame` says, of the code that is wanted.
+/// The rows of a part of `.eh_frame` for the code that is wanted.
 pub(crate) fn rows_of_window(
     window: FdeWindow,
     bases: &BaseAddresses,
@@ -103,7 +104,7 @@ pub(crate) fn debug_frame_rows<'data, R: ReadRef<'data>>(
     debug_frame.rows(&debug_frame.locate(code, summary), code, known, entries, summary)
 }
 
-/// The functions that `.eh_frame` and `.debug_frame` speak of, sorted by their starts.
+/// The ranges of the functions that `.eh_frame` and `.debug_frame` describe, sorted by their starts.
 pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -203,7 +204,7 @@ fn segment_data<'data, R: ReadRef<'data>>(
     Some((header.data(endian, elf.data()).ok()?, header.p_vaddr(endian)))
 }
 
-/// A section's bytes, uncompressed, with its stated address. One that can't be read counts as broken.
+/// A section's bytes, decompressed, with its stated address. One that can't be read counts as malformed.
 pub(crate) fn section_data<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     name: &str,

@@ -1,7 +1,7 @@
-//! The DWARF expressions that unwind information is known to use, recognised by their bytes.
+//! Recognises, by their bytes, the DWARF expressions that unwind information is known to use.
 //!
-//! Compilers, the C library and hand-written assembly use very few forms, so recognising them is exact and
-//! there is no stack machine here.
+//! Compilers, the C library and hand-written assembly use very few forms, so recognising them is exact and there is no
+//! stack machine here.
 
 use gimli::constants as dw;
 use gimli::{EndianSlice, LittleEndian, Reader as _};
@@ -41,14 +41,14 @@ pub(crate) fn cfa(expression: ExpressionBytes<'_>) -> Option<Cfa> {
     })
 }
 
-/// The place in memory `register + offset` that an expression computes, if it is that simple.
+/// The memory location `register + offset` that an expression computes, if it has that form.
 pub(crate) fn place(expression: ExpressionBytes<'_>) -> Option<(Register, i32)> {
     let mut rest = expression;
     let place = register_plus_offset(&mut rest)?;
     rest.is_empty().then_some(place)
 }
 
-/// `bregI+0; lit8; mul; plus`. What is something else is left where it is.
+/// `bregI+0; lit8; mul; plus`. Leaves `rest` unchanged if it begins with anything else.
 fn index_of_words(rest: &mut ExpressionBytes<'_>) -> Option<Register> {
     const TIMES_8: [u8; 3] = [dw::DW_OP_lit8.0, dw::DW_OP_mul.0, dw::DW_OP_plus.0];
     let mut after = *rest;

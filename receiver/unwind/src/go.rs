@@ -1,8 +1,8 @@
-//! Go's text, by Go's own table.
+//! Makes rows for Go code from Go's own table.
 //!
-//! `.gopclntab` states for every instruction of every Go function how many bytes the function has taken of
-//! the stack, in stripped programs too. This file finds the table and the text it speaks of; `pclntab` reads
-//! its layout; `function` makes the rows of one function.
+//! `.gopclntab` states, for every instruction of every Go function, how many bytes of stack the function has taken, in
+//! stripped programs too. This module finds the table and the text that it describes; `pclntab` reads its layout;
+//! `function` makes the rows of one function.
 
 mod function;
 pub(crate) mod pclntab;
@@ -19,13 +19,13 @@ use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
 
-/// How many functions are looked at for one that has a frame.
+/// The most functions that are examined to find one that has a frame.
 const MAX_FUNCTIONS_TO_LEARN_FROM: usize = 1000;
 
-/// Where Go's table is.
+/// The sections that may hold Go's table.
 pub(crate) const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
-/// The rows of all Go functions of a file, none if it isn't a Go program.
+/// The rows of all Go functions of a file; none if it isn't a Go program.
 pub(crate) fn rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -61,7 +61,7 @@ fn text_start<'data, R: ReadFile<'data>>(
     code.offset(start).map(|_| start)
 }
 
-/// The address of the symbol that Go's linker puts at the start of Go's text.
+/// The address of the symbol that Go's linker places at the start of Go's text.
 fn address_of_text_symbol<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<u64> {
     let mut address = None;
     for_each_code_symbol(file, |symbol| {
@@ -72,7 +72,7 @@ fn address_of_text_symbol<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> O
     address
 }
 
-/// Go's text as `runtime.moduledata` states it, the one thing in `.go.module` (Go 1.26 and later): its first
+/// The start of Go's text from `runtime.moduledata`, the only content of `.go.module` (Go 1.26 and later): its first
 /// field is the table's address, and its 23rd word that of the text.
 fn module_text_start<'data, R: ReadRef<'data>>(file: &File<'data, R>, table_address: u64) -> Option<u64> {
     const TEXT_OFFSET_BYTES: usize = 22 * 8;
@@ -80,7 +80,7 @@ fn module_text_start<'data, R: ReadRef<'data>>(file: &File<'data, R>, table_addr
     (u64_at(module, 0)? == table_address).then(|| u64_at(module, TEXT_OFFSET_BYTES))?
 }
 
-/// Go's text in its file.
+/// Go's text in the file.
 struct GoCode<'file, 'data, R: ReadRef<'data>> {
     file: &'file File<'data, R>,
     code: &'file CodeRanges,
@@ -106,7 +106,7 @@ impl<'data, R: ReadRef<'data>> GoCode<'_, 'data, R> {
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
         let mut last_start = 0;
-        // Functions may share tables, so that without a bound a small file could ask for any number of steps.
+        // Functions may share tables, so without a bound a small file could cause any number of steps.
         let mut steps_left = table.len();
         for function in table.functions() {
             let range = function.as_ref().and_then(|function| self.range(function, last_start));
@@ -134,7 +134,7 @@ impl<'data, R: ReadRef<'data>> GoCode<'_, 'data, R> {
         out
     }
 
-    /// Where the rows of a function go, unless that starts below the function before it.
+    /// The range of a function's rows; `None` if it starts below the function before it.
     fn range(&self, function: &PclntabFunction<'_>, last_start: u32) -> Option<(u32, u32)> {
         let stated = |at: u32| self.start.checked_add(u64::from(at));
         let (start, end) = self.code.clip(stated(function.start)?, stated(function.next)?)?;
@@ -146,7 +146,7 @@ impl<'data, R: ReadRef<'data>> GoCode<'_, 'data, R> {
         (start >= last_start).then_some((start, end))
     }
 
-    /// The code of a function that is understood by its code.
+    /// The code of a function whose rows depend on its code.
     fn code_of(&self, function: &PclntabFunction<'_>) -> &'data [u8] {
         if !GoUnwindMethod::needs_code(function) {
             return &[];
@@ -155,7 +155,7 @@ impl<'data, R: ReadRef<'data>> GoCode<'_, 'data, R> {
             .unwrap_or_default()
     }
 
-    /// Code at a place in bytes from the start of the text.
+    /// Code at an offset in bytes from the start of the text.
     fn bytes(&self, at: u32, length: u64) -> Option<&'data [u8]> {
         let at = self.code.offset(self.start.checked_add(u64::from(at))?)?;
         self.code.bytes(self.file, at, length.min(MAX_CODE_BYTES))

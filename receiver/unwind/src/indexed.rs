@@ -1,4 +1,4 @@
-//! Tables of parts of a file, or of single functions, without reading the rest.
+//! Tables for parts of a file, or for single functions, without reading the rest.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError, load_segments};
 use crate::synthesize;
 
-/// What one look at a file tells of all of it, and the way to what `.eh_frame` says of a part: the sorted table of
-/// `.eh_frame_hdr`. However large the file is, a part takes time and memory as the part is large.
+/// The facts about a whole file that one pass finds, and the index of its `.eh_frame`: the sorted table of
+/// `.eh_frame_hdr`. Reading a part takes time and memory in proportion to the part, however large the file is.
 ///
-/// Other sources are left out, and the machine code but for linkage tables, since it is understood as a whole or not at
-/// all. Where functions overlap, one that begins far before a part is not seen in it.
+/// Other sources are left out, and so is machine code except for linkage tables, since it can only be analyzed as a
+/// whole. Where functions overlap, one that begins far before a part is not found.
 #[derive(Clone, Debug)]
 pub struct FileOutline {
     loads: Vec<LoadSegment>,
@@ -28,14 +28,14 @@ pub struct FileOutline {
     bases: BaseAddresses,
     known: KnownFunctions,
     entries: EntryInterner,
-    /// The rows of functions that begin a stack, which hold whatever other sources say.
+    /// The rows of functions that begin a stack; they override other sources.
     roots: RowBuffer,
-    /// The rows that hold where no other source says anything.
+    /// The rows that apply where no other source has any.
     by_code: RowBuffer,
 }
 
 impl FileOutline {
-    /// The outline of a file; `None` where it has no `.eh_frame_hdr` with a table.
+    /// The outline of a file; `None` if it has no `.eh_frame_hdr` with a table.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl FileOutline {
         let Some((index, data)) = EhFrameHdrIndex::from_file(file) else { return Ok(None) };
         let (bases, mut summary, mut entries) = (bases(file), Summary::default(), EntryInterner::new());
         let mut known = KnownFunctions::from_file(file, &code);
-        // What describes the known functions, and those beside them, says where they end.
+        // The FDEs of the known functions, and of those next to them, state where they end.
         let mut offsets = Vec::new();
         for start in known.starts() {
             let at = code.svma(start);
@@ -69,7 +69,7 @@ impl FileOutline {
         &self.loads
     }
 
-    /// A table that speaks of the addresses of these parts alone, and elsewhere says anything. `data` is the file.
+    /// A table that is valid for the addresses of these parts only; elsewhere its rows are arbitrary. `data` is the file.
     pub fn table_of_parts<'data, R: ReadFile<'data>>(&self, data: R, parts: &[Range<Svma>]) -> UnwindTable {
         let mut offsets = Vec::new();
         for part in parts {
@@ -78,8 +78,8 @@ impl FileOutline {
         self.table(data, Some(parts), offsets, RowBuffer::default(), self.entries.clone())
     }
 
-    /// A table that speaks of the functions that hold these addresses, and of what lies behind each up to the next one.
-    /// Everywhere else it says [`EndReason::NotAsked`].
+    /// A table of the functions that contain these addresses, and of the code after each up to the next function.
+    /// Everywhere else it has [`EndReason::NotAsked`].
     pub fn table_of_functions<'data, R: ReadFile<'data>>(&self, data: R, addresses: &[Svma]) -> UnwindTable {
         let found = addresses.iter().filter_map(|address| self.index.function_at(data, *address));
         let mut found: Vec<_> = found.collect();

@@ -1,8 +1,8 @@
-//! Code that lies together, and its instructions.
+//! A contiguous piece of code, and its instructions.
 
 use crate::arch::Instruction;
 
-/// Code that lies together.
+/// A contiguous piece of code.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeSlice<'data> {
     /// Its first byte, counted from the lowest code of the file.
@@ -15,20 +15,20 @@ impl CodeSlice<'_> {
         self.start.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
     }
 
-    /// The instruction at a place.
+    /// Decodes the instruction at this address.
     pub(crate) fn decode(&self, at: u32) -> Option<Instruction> {
         let bytes = self.bytes.get(usize::try_from(at.checked_sub(self.start)?).ok()?..)?;
         Instruction::decode(bytes, at)
     }
 
-    /// The first place from `at` on that holds no zero.
+    /// The first address from `at` on whose byte isn't zero.
     pub(crate) fn after_zeros(&self, at: u32) -> u32 {
         let after = at.checked_sub(self.start).and_then(|from| self.bytes.get(from as usize..));
         let zeros = after.map_or(0, |bytes| bytes.iter().take_while(|byte| **byte == 0).count());
         at.saturating_add(u32::try_from(zeros).unwrap_or(u32::MAX))
     }
 
-    /// The first place from `at` on that isn't padding.
+    /// The first address from `at` on that isn't padding.
     pub(crate) fn after_padding(&self, mut at: u32) -> u32 {
         while let Some(padding) = self.decode(at).filter(Instruction::is_padding) {
             at = padding.end();
@@ -36,7 +36,7 @@ impl CodeSlice<'_> {
         at
     }
 
-    /// Whether a place is in it.
+    /// Whether it contains this address.
     pub(crate) fn contains(&self, at: u32) -> bool {
         (self.start..self.end()).contains(&at)
     }
@@ -48,12 +48,12 @@ impl CodeSlice<'_> {
         CodeSlice { start, bytes }
     }
 
-    /// Whether the instruction at a place does nothing.
+    /// Whether the instruction at this address does nothing.
     pub(crate) fn has_padding_at(&self, at: u32) -> bool {
         self.decode(at).is_some_and(|instruction| instruction.is_padding())
     }
 
-    /// Whether a part holds nothing but instructions that do nothing, or zeros.
+    /// Whether a part consists only of instructions that do nothing, or of zeros.
     pub(crate) fn is_padding(&self, start: u32, end: u32) -> bool {
         let part = self.part(start, end);
         let mut at = start;
@@ -67,7 +67,7 @@ impl CodeSlice<'_> {
     }
 }
 
-/// The piece that holds a place, of pieces in order.
+/// The piece that contains an address; `pieces` are in order.
 pub(crate) fn piece_at<'a, 'data>(pieces: &'a [CodeSlice<'data>], at: u32) -> Option<&'a CodeSlice<'data>> {
     let after = pieces.partition_point(|piece| piece.start <= at);
     pieces.get(after.checked_sub(1)?).filter(|piece| piece.contains(at))

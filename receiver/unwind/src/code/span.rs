@@ -1,14 +1,14 @@
-//! Spans of machine code with one rule each, and the gaps that are long enough to have any.
+//! Spans of machine code with one rule each, and the shortest gap that can contain one.
 
 use sidewinder_unwind_table::{EntryId, UnresolvedReason};
 
-/// What compilers align functions to.
+/// The alignment that compilers give to functions.
 pub(crate) const FUNCTION_ALIGNMENT_BYTES: u32 = 16;
 
-/// The shortest gap between described functions that is looked at: shorter ones are padding.
+/// The shortest gap between described functions that is analyzed: shorter ones are padding.
 pub(crate) const MIN_GAP_BYTES: u32 = FUNCTION_ALIGNMENT_BYTES;
 
-/// Code with one rule, or with a reason why it has none.
+/// Code with one rule, or with the reason why it has none.
 #[derive(Clone, Copy)]
 pub(crate) struct RuleSpan {
     pub(crate) start: u32,

@@ -1,34 +1,34 @@
-//! What is known of a frame at one instruction.
+//! The abstract state of a frame at one instruction.
 //!
-//! Values are symbolic: the CFA of the running function is the origin of all addresses of its frame, and the
-//! return address and the caller's frame pointer are followed wherever they are copied. A rule is right if,
-//! evaluated here, it yields just those three.
+//! Values are symbolic: all addresses of a frame are relative to the CFA of the running function, and the return
+//! address and the caller's frame pointer are tracked wherever they are copied. A rule is right if, evaluated in this
+//! state, it yields exactly those three.
 
 use sidewinder_unwind_table::{
     CalleeSaved, Cfa, PLT_ENTRY_BYTES, Register, ReturnAddress, Rule, SavedRegister,
 };
 
-/// Places on the stack whose values are followed. Functions save two or three that matter.
+/// Stack words whose values are tracked. Functions save two or three that matter.
 const MAX_SLOTS: usize = 8;
 
-/// The farthest that an address may be from its origin, in bytes.
+/// The largest distance of an address from its origin, in bytes.
 const MAX_DISTANCE: i32 = 1 << 30;
 
-/// Bytes of a word on the stack.
+/// Bytes of a stack word.
 pub(crate) const WORD: i32 = 8;
 
-/// What addresses of a frame are counted from.
+/// The origin that addresses of a frame are relative to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Origin {
     /// The CFA.
     Cfa,
-    /// What the instruction at this place made of an address by clearing its lowest bits.
+    /// The result of the instruction at `by`, which cleared the lowest bits of an address.
     Aligned {
         /// The instruction, in bytes from the lowest code.
         by: u32,
     },
-    /// Where the instruction at this place moved the stack pointer after the return address had been taken from the stack:
-    /// beyond arguments that the function removes, often so many as a register says.
+    /// The stack pointer after the instruction at `by` moved it once the return address had been popped: past arguments
+    /// that the function removes, often by an amount in a register.
     Dropped {
         /// The instruction, in bytes from the lowest code.
         by: u32,
@@ -59,18 +59,18 @@ impl SymbolicAddress {
     }
 }
 
-/// What a register or a word of memory holds.
+/// The content of a register or of a word of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AbstractValue {
-    /// Anything: ways that lead here disagree, or it can't be followed.
+    /// Anything: paths to this instruction disagree, or the value can't be tracked.
     Unknown,
-    /// Something that was computed or handed over, and is none of the below.
+    /// Something that was computed or passed in, and is none of the below.
     Other,
     /// An address of this frame.
     Address(SymbolicAddress),
     /// The function's return address.
     ReturnAddress,
-    /// What the frame pointer held when the function began.
+    /// The value of the frame pointer at the function's entry.
     CallerFramePointer,
 }
 
@@ -87,15 +87,15 @@ impl AbstractValue {
     }
 }
 
-/// How a statement about the frame compares with what is known of it.
+/// How a statement about the frame compares with the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StatementVerdict {
     Right,
     /// It names another value of this frame.
     Wrong,
-    /// It names a value that isn't of this frame.
+    /// It names a value that doesn't belong to this frame.
     Foreign,
-    /// It speaks of something that isn't known.
+    /// It names something that isn't known.
     Open,
 }
 
@@ -110,7 +110,7 @@ impl StatementVerdict {
     }
 }
 
-/// The verdicts on a rule.
+/// The outcomes of checking a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RuleVerdict {
     pub(crate) cfa: StatementVerdict,
@@ -125,13 +125,13 @@ pub(crate) enum UnknownPart {
     ReturnAddress,
 }
 
-/// Registers and words of the stack, as far as their values are followed.
+/// Registers and stack words, as far as their values are tracked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AbstractState {
-    /// By DWARF number.
+    /// Indexed by DWARF register number.
     registers: [AbstractValue; Register::COUNT],
     slots: [Option<(SymbolicAddress, AbstractValue)>; MAX_SLOTS],
-    /// The register with which the instruction before has compared the stack pointer.
+    /// The register that the previous instruction compared with the stack pointer.
     pub(crate) compared: Option<Register>,
 }
 
@@ -139,7 +139,7 @@ impl AbstractState {
     /// Nothing is known.
     pub(crate) const UNKNOWN: Self = Self::with_registers(AbstractValue::Unknown);
 
-    /// All registers hold such a value, and nothing is known of the stack.
+    /// All registers hold `value`, and nothing is known of the stack.
     pub(crate) const fn with_registers(value: AbstractValue) -> Self {
         Self { registers: [value; Register::COUNT], slots: [None; MAX_SLOTS], compared: None }
     }
@@ -158,26 +158,26 @@ impl AbstractState {
         self.get(Register::STACK_POINTER).address()
     }
 
-    /// Where the caller's frame ends: the CFA, or, once the arguments are dropped, where the stack pointer came to be.
+    /// The end of the caller's frame: the CFA or, once the arguments are dropped, the resulting stack pointer.
     fn caller_frame(&self) -> Origin {
         self.stack_pointer().map(|top| top.origin).filter(|origin| origin.is_dropped()).unwrap_or(Origin::Cfa)
     }
 
-    /// Whether the function may return now: its return address is on top of the stack. Where nothing is known of that, it
-    /// isn't known.
+    /// Whether the function may return now, that is, whether its return address is on top of the stack; `None` if the
+    /// top of the stack is unknown.
     pub(crate) fn may_return(&self) -> Option<bool> {
         let top = self.stack_pointer()?;
         let is_right = top == SymbolicAddress::cfa(-WORD) || self.load(top) == AbstractValue::ReturnAddress;
         (is_right || !top.origin.is_dropped()).then_some(is_right)
     }
 
-    /// Whether the stack pointer is above the return address, which was taken from the stack.
+    /// Whether the stack pointer is above the return address, which was popped.
     pub(crate) fn has_popped_return_address(&self) -> bool {
         self.stack_pointer()
             .is_some_and(|top| top.origin.is_dropped() || (top.origin == Origin::Cfa && top.offset >= 0))
     }
 
-    /// Count from here what is known of the stack from now on.
+    /// Makes the current stack pointer the origin of stack addresses from now on.
     pub(crate) fn drop_arguments(&mut self, by: u32) {
         let origin = Origin::Dropped { by };
         self.forget_origin(origin);
@@ -191,7 +191,7 @@ impl AbstractState {
             .unwrap_or(AbstractValue::Unknown)
     }
 
-    /// Write a word.
+    /// Writes a word.
     pub(crate) fn store(&mut self, at: SymbolicAddress, value: AbstractValue) {
         self.overwrite(at, WORD);
         if !matches!(value, AbstractValue::Unknown | AbstractValue::Other)
@@ -201,7 +201,7 @@ impl AbstractState {
         }
     }
 
-    /// Forget the words that a write of so many bytes touches.
+    /// Forgets the words that a write of `bytes` bytes touches.
     pub(crate) fn overwrite(&mut self, at: SymbolicAddress, bytes: i32) {
         self.forget(|place| {
             place.origin == at.origin
@@ -210,8 +210,8 @@ impl AbstractState {
         });
     }
 
-    /// Forget what a called function may have overwritten: the words below the stack pointer, and the
-    /// registers that it needn't preserve. Assembly has functions of its own that do preserve them.
+    /// Forgets what a called function may have overwritten: the words below the stack pointer, and the registers that
+    /// it needn't preserve. Assembly also has functions that do preserve them.
     pub(crate) fn after_call(&mut self) {
         if let Some(top) = self.stack_pointer() {
             self.forget(|place| place.origin == top.origin && place.offset < top.offset);
@@ -221,7 +221,7 @@ impl AbstractState {
         }
     }
 
-    /// Forget an origin that is about to mean another address.
+    /// Forgets an origin that is about to denote another address.
     pub(crate) fn forget_origin(&mut self, origin: Origin) {
         let gone = |value: AbstractValue| value.address().is_some_and(|address| address.origin == origin);
         self.registers
@@ -247,7 +247,7 @@ impl AbstractState {
         self.slots.iter().flatten().copied()
     }
 
-    /// Whether both can't be the same frame at the same instruction.
+    /// Whether the two can't be the same frame at the same instruction.
     pub(crate) fn contradicts(&self, other: &Self) -> bool {
         let differ = |register| match (self.get(register), other.get(register)) {
             (AbstractValue::Unknown, _) | (_, AbstractValue::Unknown) => false,
@@ -257,14 +257,14 @@ impl AbstractState {
         (differ(Register::STACK_POINTER) && !has_dropped) || differ(Register::FRAME_POINTER)
     }
 
-    /// Whether the stack pointer and the frame pointer are the same.
+    /// Whether stack pointer and frame pointer are the same in both.
     pub(crate) fn has_frame_of(&self, other: &Self) -> bool {
         [Register::STACK_POINTER, Register::FRAME_POINTER]
             .into_iter()
             .all(|register| self.get(register) == other.get(register))
     }
 
-    /// Keep what both know. Whether that is less than this state knew.
+    /// Keeps what both states know. Returns whether that is less than this state knew.
     pub(crate) fn join(&mut self, other: &Self) -> bool {
         let mut changed = self.compared.is_some() && self.compared != other.compared;
         if changed {
@@ -305,7 +305,7 @@ impl AbstractState {
         self.sum(register, offset).map_or(AbstractValue::Unknown, |at| self.load(at))
     }
 
-    /// Whether a rule is right at the instruction at `pc`, of whose address only its place in an entry of a linkage table matters.
+    /// Checks a rule at the instruction at `pc`. Of `pc`, only the offset within an entry of a linkage table matters.
     pub(crate) fn check_rule(&self, rule: &Rule, pc: u64) -> RuleVerdict {
         let origin = self.caller_frame();
         let cfa = match rule.cfa {
@@ -316,7 +316,7 @@ impl AbstractState {
                     .map_or(AbstractValue::Unknown, AbstractValue::Address),
                 value => value,
             },
-            // Of lengths of arrays nothing is known.
+            // Lengths of arrays aren't tracked.
             Cfa::DerefIndexed { .. } => AbstractValue::Unknown,
             Cfa::Plt { threshold } => {
                 let pushed = if pc % u64::from(PLT_ENTRY_BYTES) >= u64::from(threshold) { WORD } else { 0 };
@@ -348,7 +348,7 @@ impl AbstractState {
         }
     }
 
-    /// The frame of which nothing but a rule is known.
+    /// The state in which only what `rule` says is known.
     pub(crate) fn from_rule(rule: &Rule) -> Self {
         if *rule == Rule::LEAF {
             return Self::at_entry();
@@ -358,7 +358,7 @@ impl AbstractState {
         state
     }
 
-    /// Believe what a rule says of things that aren't known.
+    /// Assumes what a rule says about values that aren't known.
     pub(crate) fn assume(&mut self, rule: &Rule) {
         match rule.cfa {
             Cfa::Register { register, offset } => {
@@ -418,7 +418,7 @@ impl AbstractState {
         }
     }
 
-    /// The rule that leads from here to the caller.
+    /// The rule that leads from this state to the caller.
     pub(crate) fn rule(&self) -> Result<Rule, UnknownPart> {
         Ok(Rule {
             cfa: self.cfa().ok_or(UnknownPart::Cfa)?,
@@ -429,9 +429,9 @@ impl AbstractState {
         })
     }
 
-    /// A frame pointer in its standard place comes first, as compilers have it and so that fewer rows are
-    /// needed, then the stack pointer. Registers that calls change come last, since they are known of an
-    /// interrupted frame only.
+    /// A frame pointer in its standard location comes first, as in compiled code and so that fewer rows are needed,
+    /// then the stack pointer. Registers that calls change come last, since only interrupted frames have known values
+    /// in them.
     fn cfa(&self) -> Option<Cfa> {
         let origin = self.caller_frame();
         let standard = SymbolicAddress::cfa(-16);
@@ -467,7 +467,7 @@ impl AbstractState {
             .or_else(|| Register::all().find_map(above))
     }
 
-    /// Whether a word isn't known to lie below the stack pointer, where a signal may overwrite it.
+    /// Whether a word may lie at or above the stack pointer. Below it, a signal may overwrite the word.
     fn is_live(&self, place: SymbolicAddress) -> bool {
         self.stack_pointer().is_none_or(|top| top.origin != place.origin || top.offset <= place.offset)
     }

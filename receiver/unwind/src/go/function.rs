@@ -1,35 +1,35 @@
-//! The rows of one Go function.
+//! Makes the rows of one Go function.
 //!
-//! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime
-//! leave that scheme, and each is treated for what it does ([`GoUnwindMethod`]).
+//! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime deviate from
+//! that, and each is handled by what it does ([`GoUnwindMethod`]).
 
 use sidewinder_unwind_table::{Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 
 use super::pclntab::{PclntabFunction, StackDepth};
 use crate::arch;
 
-/// Bytes of code that are looked at to understand an assembly function. Those that matter are shorter.
+/// Bytes of code that are examined to understand an assembly function. Those that matter are shorter.
 pub(super) const MAX_CODE_BYTES: u64 = 1024;
 
-/// How a function's rows follow from its stack depths.
+/// How a function's rows are derived from its stack depths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum GoUnwindMethod {
     /// The CFA is the stack pointer plus the depth.
     ByDepth,
-    /// The same, for a function that a signal handler calls on behalf of the code it interrupted: its return
-    /// address is that code's next instruction.
+    /// The same, for a function that a signal handler calls on behalf of the code it interrupted: its return address is
+    /// that code's next instruction.
     ByDepthAboveInterrupted,
     /// It begins a stack: `goexit` a goroutine's, `mstart` and `rt0_go` a thread's.
     Root,
-    /// It leaves its stack for good and goes on, by a jump of the stack pointer, at the bottom of another
-    /// one: `mcall` and `morestack` on the thread's system stack (the goroutine may run on another thread
-    /// meanwhile), `clone`'s child on its own.
+    /// It leaves its stack for good and continues, by setting the stack pointer, at the bottom of another one: `mcall`
+    /// and `morestack` on the thread's system stack (the goroutine may run on another thread meanwhile), `clone`'s
+    /// child on its own.
     RootAfterSwitch,
-    /// It runs a call on another stack and comes back: `systemstack`, `asmcgocall`, `cgocallback`,
-    /// `nanotime1`, `time.now` and others. The frame pointer stays with its own frame and leads across the
-    /// stacks, so the CFA isn't above the stack pointer.
+    /// It runs a call on another stack and comes back: `systemstack`, `asmcgocall`, `cgocallback`, `nanotime1`,
+    /// `time.now` and others. The frame pointer keeps pointing to the function's own frame, so it leads from the other
+    /// stack back to this one; the CFA can't be derived from the stack pointer.
     ByFramePointer,
-    /// It sets the stack pointer in a way that isn't known, or to a goroutine that it resumes (`gogo`).
+    /// It sets the stack pointer in an unknown way, or to a goroutine that it resumes (`gogo`).
     EndAfterSwitch,
     /// The kernel's signal frame lies above it: `sigreturn__sigaction`.
     SignalReturn,
@@ -65,17 +65,17 @@ impl GoUnwindMethod {
     }
 }
 
-/// How this file's compiler has functions save the frame pointer.
+/// How the compiler of this file saves the frame pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FramePointerSaving {
-    /// It is pushed first, then comes the rest of the frame (Go 1.21 and later).
+    /// It is pushed first, then the rest of the frame is allocated (Go 1.21 and later).
     Push,
-    /// The frame comes first, then it is stored at its top (before Go 1.21).
+    /// The frame is allocated first, then it is stored at the top of the frame (before Go 1.21).
     Store,
 }
 
 impl FramePointerSaving {
-    /// Learn it from one compiled function, if it has a frame. `byte` reads code, in bytes from Go's text.
+    /// Detects the method from one compiled function, if it has a frame. `byte` reads code, in bytes from Go's text.
     pub(super) fn detect(function: &PclntabFunction<'_>, byte: impl Fn(u32) -> Option<u8>) -> Option<Self> {
         if GoUnwindMethod::needs_code(function) {
             return None;
@@ -88,14 +88,14 @@ impl FramePointerSaving {
     }
 }
 
-/// Where a function keeps its caller's frame pointer, and while it does.
+/// Where, and in which range, a function keeps its caller's frame pointer.
 #[derive(Clone, Copy)]
 struct SavedFramePointer {
     /// Bytes from the CFA.
     at_cfa: i32,
     /// It is there while the stack is at least this deep ...
     depth: i32,
-    /// ... and the pc isn't below this one, in bytes from Go's text: the store comes after the frame.
+    /// ... and from this pc on, in bytes from Go's text: the store comes after the frame is allocated.
     from: u32,
 }
 
@@ -121,7 +121,7 @@ impl SavedFramePointer {
         }
     }
 
-    /// Look for the instruction that saves the frame pointer wherever the stack gets deeper.
+    /// Finds the instruction that saves the frame pointer, wherever the stack gets deeper.
     fn find_in_assembly(function: &PclntabFunction<'_>, code: &[u8]) -> Option<Self> {
         let mut depth_before = 0;
         function.stack_depths()?.find_map(|StackDepth { start, bytes: depth, .. }| {
@@ -142,9 +142,8 @@ impl SavedFramePointer {
     }
 }
 
-/// Give the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end
-/// at the last one's end. `code` is the beginning of the function's, where [`GoUnwindMethod::needs_code`] asks for
-/// it.
+/// Passes the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end at the
+/// end of the last one. `code` is the beginning of the function's code, if [`GoUnwindMethod::needs_code`] requires it.
 pub(super) fn rows(
     function: &PclntabFunction<'_>,
     code: &[u8],
@@ -173,7 +172,7 @@ pub(super) fn rows(
     let mut end = function.start;
     for depth in function.stack_depths().into_iter().flatten() {
         end = depth.end;
-        // A range may need to be cut where what holds there changes for another reason than the depth.
+        // A range must be split where its entry changes for another reason than the depth.
         let prologue_end = function.start.saturating_add(arch::go::PROLOGUE.len() as u32);
         let cuts = [saved.map_or(0, |saved| saved.from), switched_at, prologue_end];
         for start in starts_within(&depth, cuts) {
@@ -194,7 +193,7 @@ pub(super) fn rows(
     sink(end, Entry::NO_INFORMATION);
 }
 
-/// The start of `depth` and those of the cuts that lie within it, sorted, each once.
+/// The start of `depth` and the cuts within it, sorted, without duplicates.
 fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item = u32> {
     let StackDepth { start, end, .. } = *depth;
     cuts.sort_unstable();
@@ -207,8 +206,8 @@ fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item =
     std::iter::once(start).chain(within)
 }
 
-/// What holds where a function has just taken the return address itself off the stack. The one that does is
-/// `syscall.rawVforkSyscall`, as its child returns on the same stack before it.
+/// The entry where a function has just popped the return address itself. The only such function is
+/// `syscall.rawVforkSyscall`, because its child returns on the same stack before it does.
 fn popped_return_address(function: &PclntabFunction<'_>, code: &[u8], at: u32) -> Entry {
     let before = code.get(..(at - function.start) as usize).unwrap_or_default();
     arch::go::popped_register(before).map_or(

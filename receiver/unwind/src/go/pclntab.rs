@@ -1,40 +1,39 @@
-//! The layout of `.gopclntab`, the table that every Go program carries for its own tracebacks.
+//! The layout of `.gopclntab`, the table that every Go program contains for its own tracebacks.
 //!
-//! Go 1.18 and later (`runtime.pcHeader`, `runtime._func`, `runtime.pcvalue`): a header, then offsets from it
-//! to names, to shared tables of values by pc, and to the functions in the order of their addresses. Earlier
-//! layouts aren't read.
+//! Go 1.18 and later (`runtime.pcHeader`, `runtime._func`, `runtime.pcvalue`): a header, then offsets from it to names,
+//! to shared tables of values by pc, and to the functions in the order of their addresses. Earlier layouts aren't read.
 
 use std::ops::Range;
 
 /// `internal/abi.Go118PCLnTabMagic` and `Go120PCLnTabMagic`.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 
-/// Bytes of a name that are looked at: the names that matter are shorter.
+/// The most bytes of a name that are read: the names that matter are shorter.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Bytes of a pointer in the only layout that is read.
+/// Bytes of a pointer in the only supported layout.
 const POINTER_BYTES: u8 = 8;
 
-/// Where the parts of a table are, in bytes from its start. Source: `runtime.pcHeader`.
+/// The offsets of the parts of a table, in bytes from its start. Source: `runtime.pcHeader`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GoTableHeader {
-    /// Bytes that pcs in the tables are multiples of.
+    /// Pcs in the tables are multiples of this many bytes.
     pub pc_quantum: u8,
     /// Whether functions have a line number before their flags (Go 1.20 and later).
     pub has_start_lines: bool,
-    /// How many functions there are.
+    /// The number of functions.
     pub function_count: u64,
-    /// Where Go's text starts, as the header states it: zero since Go 1.26 and in some relocatable programs.
+    /// The start of Go's text as the header states it: zero since Go 1.26 and in some relocatable programs.
     pub stated_text_start: u64,
     /// Names of functions.
     pub names: u64,
-    /// For each unit, where the names of its files are.
+    /// For each unit, the offsets of its file names.
     pub unit_files: u64,
     /// Names of files.
     pub files: u64,
     /// Tables of values by pc.
     pub pc_tables: u64,
-    /// Functions in the order of their addresses, and what describes them.
+    /// Functions in the order of their addresses, and their descriptions.
     pub functions: u64,
 }
 
@@ -42,7 +41,7 @@ impl GoTableHeader {
     /// Bytes of a header.
     pub const BYTES: usize = 8 + 8 * 8;
 
-    /// Reads a header, or `None` if this is none of a known layout.
+    /// Reads a header; `None` if the layout isn't known.
     #[must_use]
     pub fn parse(data: &[u8]) -> Option<Self> {
         let magic = u32_at(data, 0)?;
@@ -65,7 +64,7 @@ impl GoTableHeader {
     }
 }
 
-/// The parsed header and what it leads to. All else is read on demand, with every offset checked.
+/// The parsed header and the parts it refers to. Everything else is read on demand, with every offset checked.
 pub(crate) struct Pclntab<'data> {
     data: &'data [u8],
     pc_quantum: u8,
@@ -79,7 +78,7 @@ pub(crate) struct Pclntab<'data> {
 }
 
 impl<'data> Pclntab<'data> {
-    /// Read the header, or `None` if this is no table of a known layout.
+    /// Reads the header; `None` if this is no table of a known layout.
     pub(crate) fn parse(data: &'data [u8]) -> Option<Self> {
         let header = GoTableHeader::parse(data)?;
         let part = |offset: u64| data.get(usize::try_from(offset).ok()?..);
@@ -100,9 +99,9 @@ impl<'data> Pclntab<'data> {
         self.data.len()
     }
 
-    /// The functions in the order of the table, `None` for one that can't be read.
+    /// The functions in the order of the table; `None` for one that can't be read.
     pub(crate) fn functions(&self) -> impl Iterator<Item = Option<PclntabFunction<'data>>> {
-        // Two words for each function, and one more that holds the end of the last.
+        // Each function has two words, and one more holds the end of the last.
         let room = (self.functions.len() / 4).saturating_sub(1) / 2;
         (0..self.function_count.min(room)).map(|index| self.function(index))
     }
@@ -131,7 +130,7 @@ impl<'data> Pclntab<'data> {
 pub(crate) struct PclntabFunction<'data> {
     /// Its entry, in bytes from the start of Go's text.
     pub(crate) start: u32,
-    /// The entry of the next function: padding may come before.
+    /// The entry of the next function; padding may come before it.
     pub(crate) next: u32,
     /// Its full name, as in `runtime.mcall`, or the beginning of a long one.
     pub(crate) name: &'data [u8],
@@ -157,15 +156,14 @@ impl<'data> PclntabFunction<'data> {
         self.flags & 4 != 0
     }
 
-    /// How deep the stack is by pc, if the table says: ranges that follow one another from the function's
-    /// start.
+    /// The stack depths by pc, if the table has them: consecutive ranges from the function's start.
     pub(crate) fn stack_depths(&self) -> Option<impl Iterator<Item = StackDepth> + Clone + use<'data>> {
         let values = PcValues::new(self.stack_depths?, self.start..self.next, self.pc_quantum);
         Some(values.map(|PcValue { start, end, value }| StackDepth { start, end, bytes: value }))
     }
 }
 
-/// Bytes that a function has taken of the stack since its entry, from `start` up to `end`.
+/// Bytes of stack that a function has taken since its entry, for pcs from `start` up to `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StackDepth {
     pub(crate) start: u32,
@@ -178,13 +176,13 @@ pub(crate) struct StackDepth {
 pub struct PcValue {
     /// The first pc.
     pub start: u32,
-    /// The pc behind the last.
+    /// The pc after the last.
     pub end: u32,
-    /// Depth of the stack, file, line, or whatever the table is of.
+    /// Stack depth, file or line, depending on the table.
     pub value: i32,
 }
 
-/// Steps of `runtime.pcvalue`: ranges that follow one another. Ends early where the table is broken.
+/// Steps of `runtime.pcvalue`: consecutive ranges. Ends early where the table is malformed.
 #[derive(Clone, Debug)]
 pub struct PcValues<'data> {
     rest: &'data [u8],
@@ -196,7 +194,7 @@ pub struct PcValues<'data> {
 }
 
 impl<'data> PcValues<'data> {
-    /// The values of a function with these pcs.
+    /// Decodes the values of a function with these pcs.
     #[must_use]
     pub fn new(table: &'data [u8], function: Range<u32>, pc_quantum: u8) -> Self {
         Self { rest: table, pc: function.start, limit: function.end, value: -1, first: true, pc_quantum }
