@@ -1,7 +1,7 @@
-//! Functions whose place on a stack is known by what they are rather than by unwind information.
+//! Functions that are unwound by what they are, rather than by unwind information.
 //!
-//! No function called the ELF entry point, nor the code that starts a thread or a coroutine. Compilers and
-//! C libraries say so (`DW_CFA_undefined` for the return address) only in part, and some say nothing at all.
+//! The ELF entry point and the code that starts a thread or a coroutine have no caller. Compilers and C libraries mark
+//! only some of them (`DW_CFA_undefined` for the return address), and some mark none.
 
 use object::{File, Object as _, ReadRef};
 use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary};
@@ -14,25 +14,26 @@ use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::{SymbolCandidate, for_each_code_symbol};
 
-/// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker.
+/// Functions that are the outermost frame of a stack throughout: the entry points of programs and of the dynamic
+/// linker.
 const ROOTS: [&[u8]; 2] = [b"_start", b"_dl_start_user"];
 
-/// What a coroutine made by `makecontext` returns to, local to the C library: the way there leads through
+/// The function that a coroutine made by `makecontext` returns to. It is local to the C library and is found through
 /// `makecontext`.
 const COROUTINE_STARTS: [&[u8]; 1] = [b"__start_context"];
 const MAKE_CONTEXT: &[u8] = b"makecontext";
 const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 
-/// Likewise of Boost.Context, which others contain a copy of (PHP's fibers): its last part is what a coroutine begins with
-/// and returns to.
+/// The same for Boost.Context, of which other programs contain a copy (PHP's fibers): a coroutine begins in its last
+/// part and returns to it.
 const MAKE_FCONTEXT: &[u8] = b"make_fcontext";
 
-/// The kernel's way back from a signal handler, and the functions by which a new thread is made: looked at
-/// where no unwind information covers them (musl).
+/// The kernel's return from a signal handler, and the functions that create a thread: their rules apply where no unwind
+/// information covers them (musl).
 const SIGNAL_RETURNS: [&[u8]; 3] = [b"__restore_rt", b"__restore", b"restore_rt"];
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 
-/// The extent assumed of a function whose end nobody states. Entry points are that short.
+/// The size assumed for a function without a known end. Entry points are that short.
 const MAX_UNSIZED_BYTES: u64 = 64;
 
 /// More functions of these names than any file has.
@@ -60,21 +61,22 @@ struct KnownFunction {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct KnownFunctions {
     functions: Vec<KnownFunction>,
-    /// Those that dynamic linkers call while they bind a symbol: sorted starts.
+    /// Sorted starts of the functions that dynamic linkers call while they bind a symbol.
     resolvers: Vec<u32>,
     /// Whether a rule of the file starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED).
     has_callee_saved_frames: bool,
-    /// From the stack pointer of Haskell code up to where the C stack goes on, in the file that enters it.
+    /// From the stack pointer of Haskell code up to where the C stack continues, in the file that enters Haskell.
     haskell_cfa_offset: Option<i32>,
 }
 
-/// Frames of which there are few, and whose like says what a file is.
+/// Rare frames that identify a file.
 #[derive(Default)]
 pub(crate) struct CfiTraits {
-    /// Some CFA starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED): the file is glibc's dynamic linker.
+    /// Some CFA starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED): the file is
+    /// glibc's dynamic linker.
     pub(crate) has_callee_saved_frames: bool,
-    /// Some caller's stack pointer is so much above this one's by a rule that is not the CFA's: the file has `StgRun`, which
-    /// enters Haskell.
+    /// The distance from this stack pointer to the caller's, by a rule other than the CFA's: the file has `StgRun`,
+    /// which enters Haskell.
     pub(crate) haskell_cfa_offset: Option<i32>,
 }
 
@@ -89,8 +91,8 @@ impl KnownFunctions {
         known
     }
 
-    /// The functions with the known names among the symbols of `named`, which is `file` or one about the same
-    /// code.
+    /// Adds the functions with the known names among the symbols of `named`, which is `file` or another file about the
+    /// same code.
     pub(crate) fn add_named<'named, 'data, N: ReadFile<'named>, R: ReadRef<'data>>(
         &mut self,
         named: &File<'named, N>,
@@ -123,22 +125,23 @@ impl KnownFunctions {
         self.resolvers.dedup();
     }
 
-    /// Learns what the unwind information of the file shows it to be.
+    /// Takes over what the unwind information of the file reveals.
     pub(crate) fn apply_traits(&mut self, peculiarities: &CfiTraits) {
         self.has_callee_saved_frames |= peculiarities.has_callee_saved_frames;
         self.haskell_cfa_offset = peculiarities.haskell_cfa_offset;
     }
 
-    /// Where the file enters Haskell, how far that has its stack pointer below the caller's.
+    /// In the file that enters Haskell: how far Haskell's stack pointer is below the caller's.
     pub(crate) fn haskell_cfa_offset(&self) -> Option<i32> {
         self.haskell_cfa_offset
     }
 
-    /// Whether the rows of a function are to say where its caller's callee-saved register is.
+    /// Whether the rows of a function must state where its caller's callee-saved register is.
     ///
-    /// The trampoline by which glibc binds symbols lazily (`_dl_runtime_resolve` and its variants) finds its own frame by such
-    /// a register, and is on each stack of what it calls: functions of the dynamic linker, and those by which libraries choose
-    /// among implementations. To follow the register through all other files would make tables larger for nothing.
+    /// The trampoline by which glibc binds symbols lazily (`_dl_runtime_resolve` and its variants) finds its own frame
+    /// by this register, and is on the stack of everything it calls: functions of the dynamic linker, and those by
+    /// which libraries choose among implementations. Tracking the register in all other files would enlarge tables
+    /// without benefit.
     pub(crate) fn follows_callee_saved(&self, start: u32) -> bool {
         self.has_callee_saved_frames || self.resolvers.binary_search(&start).is_ok()
     }
@@ -151,7 +154,7 @@ impl KnownFunctions {
         }
     }
 
-    /// Add a function of which only the start is known.
+    /// Adds a function of which only the start is known.
     fn add_unsized<'data, R: ReadRef<'data>>(
         &mut self,
         file: &File<'data, R>,
@@ -168,24 +171,24 @@ impl KnownFunctions {
         }
     }
 
-    /// Where they start.
+    /// The starts of all known functions.
     pub(crate) fn starts(&self) -> Vec<u32> {
         self.functions.iter().map(|function| function.start).collect()
     }
 
-    /// Whether a place belongs to a function that begins a stack.
+    /// Whether this address belongs to a function that begins a stack.
     pub(crate) fn is_root(&self, at: u32) -> bool {
         self.functions.iter().any(|function| {
             function.kind == KnownFunctionKind::Root && (function.start..function.end).contains(&at)
         })
     }
 
-    /// Whether a function is among them that makes threads.
+    /// Whether they include a function that creates threads.
     pub(crate) fn have_clone(&self) -> bool {
         self.functions.iter().any(|function| function.kind == KnownFunctionKind::Clone)
     }
 
-    /// Learn from another source that some function has this range.
+    /// Narrows assumed ends by the range of a function from another source.
     pub(crate) fn clip_to(&mut self, (start, end): (u32, u32)) {
         for known in self.functions.iter_mut().filter(|known| known.end_assumed) {
             if start == known.start {
@@ -198,7 +201,7 @@ impl KnownFunctions {
         }
     }
 
-    /// The rows of functions that begin a stack: they hold whatever other sources say.
+    /// The rows of functions that begin a stack; they override other sources.
     pub(crate) fn roots(&self, entries: &mut EntryInterner, summary: &mut Summary) -> RowBuffer {
         let root = entries.intern(Entry::Rule(Rule::ROOT));
         self.rows(summary, |function, range| match function.kind {
@@ -207,8 +210,7 @@ impl KnownFunctions {
         })
     }
 
-    /// The rows of functions that are understood by their code: they hold where no other source says
-    /// anything.
+    /// The rows of functions that are understood by their code; they apply where no other source has any.
     pub(crate) fn by_code<'data, R: ReadRef<'data>>(
         &self,
         file: &File<'data, R>,
@@ -261,8 +263,7 @@ impl KnownFunctions {
     }
 }
 
-/// Bytes of code up to the first instruction after which nothing follows, if there is one in the extent
-/// assumed of a function.
+/// Bytes of code up to the first instruction after which execution never continues, if the assumed size contains one.
 fn straight_length<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -280,7 +281,7 @@ fn straight_length<'data, R: ReadRef<'data>>(
     }
 }
 
-/// The address that `makecontext` hands on and that begins as a coroutine's start does.
+/// The address that `makecontext` passes on and whose code begins like a coroutine's start.
 fn coroutine_start<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -294,8 +295,8 @@ fn coroutine_start<'data, R: ReadRef<'data>>(
     })
 }
 
-/// The first of its own parts that `make_fcontext` hands on. Newer versions hand on two: one that a coroutine begins with,
-/// and right behind it the one that it returns to.
+/// The first of its own parts whose address `make_fcontext` takes. Newer versions take two: the part that a coroutine
+/// begins with, and right after it the part that it returns to.
 fn fcontext_start<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -313,7 +314,7 @@ fn fcontext_start<'data, R: ReadRef<'data>>(
     }
 }
 
-/// The addresses in the code of a function that it takes by a distance from where it is.
+/// The addresses that the code of a function takes relative to its own location.
 fn addresses_passed<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -324,7 +325,7 @@ fn addresses_passed<'data, R: ReadRef<'data>>(
     Some(arch::known::addresses_taken(function, bytes))
 }
 
-/// Whether a function with this name is one that nothing ever calls.
+/// Whether a function with this name is never called.
 pub(crate) fn is_never_called(name: &[u8]) -> bool {
     KnownFunctionKind::by_name(name).is_some_and(KnownFunctionKind::is_returned_to)
 }
@@ -340,8 +341,7 @@ impl KnownFunctionKind {
         kinds.into_iter().find_map(|(names, kind)| names.contains(&name).then_some(kind))
     }
 
-    /// Whether nothing ever calls it, but its first byte is a return address: a walk looks up the byte
-    /// before.
+    /// Whether it is never called but its first byte is a return address, so that a walk looks up the byte before it.
     fn is_returned_to(self) -> bool {
         matches!(self, Self::CoroutineStart | Self::SignalReturn)
     }

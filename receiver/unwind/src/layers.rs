@@ -1,11 +1,11 @@
-//! The ranges of one source laid over one another, then the sources.
+//! Overlays the ranges of one source, and then the sources.
 
 use sidewinder_unwind_table::{CompactRow, EntryId, EntryInterner, RowBuffer};
 
-/// Lays the rows of ranges that come sorted by start over one another.
+/// Overlays the rows of ranges that arrive sorted by start.
 ///
-/// An address in several ranges belongs to the one that starts last; of equal starts, to the one that came
-/// last. Where a range ends, what it lay over shows again.
+/// An address in several ranges belongs to the one that starts last; of equal starts, to the one that arrived last.
+/// Where a range ends, the range below it applies again.
 #[derive(Default)]
 pub(crate) struct RangeStack {
     open: Vec<RangeRows>,
@@ -17,13 +17,13 @@ pub(crate) struct RangeRows {
     start: u32,
     end: u32,
     rows: Vec<CompactRow>,
-    /// The first of `rows` that hasn't been put out.
+    /// The index of the first of `rows` that hasn't been emitted.
     next: usize,
 }
 
 impl RangeRows {
-    /// Put `id` in force from `start`, which may not lie below any start given before. Outside the range it
-    /// has no effect.
+    /// Puts `id` in force from `start`, which may not lie below any start given before. Outside the range it has no
+    /// effect.
     pub(crate) fn push(&mut self, start: u32, id: EntryId) {
         if (self.start..self.end).contains(&start) {
             self.rows.pop_if(|(last, _)| *last == start);
@@ -35,7 +35,7 @@ impl RangeRows {
         self.rows.is_empty()
     }
 
-    /// Put `id` in force everywhere instead of all that was put so far.
+    /// Puts `id` in force throughout the range, instead of everything pushed so far.
     pub(crate) fn set_only(&mut self, id: EntryId) {
         self.rows.clear();
         self.rows.push((self.start, id));
@@ -48,7 +48,7 @@ impl RangeStack {
         RangeRows { start, end, rows: self.spare.pop().unwrap_or_default(), next: 0 }
     }
 
-    /// Begin a range, which may not start below any opened before.
+    /// Begins a range, which may not start below any range opened before.
     pub(crate) fn open(&mut self, mut range: RangeRows, out: &mut RowBuffer) {
         self.flush_until(range.start, out);
         if range.rows.first().is_none_or(|(first, _)| *first > range.start) {
@@ -57,7 +57,7 @@ impl RangeStack {
         self.open.push(range);
     }
 
-    /// End all ranges.
+    /// Ends all ranges.
     pub(crate) fn finish(mut self, out: &mut RowBuffer) {
         self.flush_until(u32::MAX, out);
     }
@@ -78,7 +78,7 @@ impl RangeStack {
         }
     }
 
-    /// Show what the range that ended at `at` lay over.
+    /// Resumes the ranges below the one that ended at `at`.
     fn resume(&mut self, at: u32, out: &mut RowBuffer) {
         while self.open.last().is_some_and(|below| below.end <= at) {
             self.close();
@@ -103,7 +103,7 @@ impl RangeStack {
     }
 }
 
-/// One layer over another: where the upper one says nothing, the lower one shows.
+/// Overlays one layer on another: where the upper one has no information, the lower one applies.
 pub(crate) fn overlay(above: RowBuffer, below: RowBuffer, entries: &EntryInterner) -> RowBuffer {
     match (above.is_empty(), below.is_empty()) {
         (_, true) => above,

@@ -1,9 +1,9 @@
 //! Unwind rows for every address of a binary, from bytes alone.
 //!
-//! [`unwind_table`] reads an ELF file that is already in memory (or behind a reader: anything that the
-//! `object` crate can read, see [`ReadFile`]) and answers, for every address of its code, how a frame there leads to its
-//! caller: a [`Rule`], or the [reason](EndReason) why there is none. Nothing here opens a file, and no input,
-//! however broken, makes it panic, hang or use memory out of proportion to the input's size.
+//! [`unwind_table`] reads an ELF file that is already in memory (or behind a reader: anything that the `object` crate
+//! can read, see [`ReadFile`]) and returns, for every address of its code, how a frame there leads to its caller: a
+//! [`Rule`], or the [reason](EndReason) why there is none. Nothing here opens a file, and no input, however malformed,
+//! makes it panic, hang or use memory out of proportion to the input's size.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,31 +18,31 @@
 //!
 //! # Sources
 //!
-//! Where two sources speak of one address, the one named first here holds:
+//! Where several sources cover an address, the first one in this list takes precedence:
 //!
-//! 1. functions known to begin a stack ([`RowSource::KnownFunction`]): the ELF entry point and the functions by
-//!    which the C libraries and Go start processes, threads and coroutines;
-//! 2. `.eh_frame`, found by its section or, where section headers are gone, by `PT_GNU_EH_FRAME`;
+//! 1. functions known to begin a stack ([`RowSource::KnownFunction`]): the ELF entry point and the functions by which
+//!    the C libraries and Go start processes, threads and coroutines;
+//! 2. `.eh_frame`, found by its section or, where section headers are missing, by `PT_GNU_EH_FRAME`;
 //! 3. `.gopclntab`, Go's own table, which is exact at every instruction;
 //! 4. `.debug_frame`, compressed or not;
 //! 5. `.sframe`, versions 1 and 2;
-//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`UnwindSources`];
-//!    [`debug_file`] says where to look), and of the one in `.gnu_debugdata`;
-//! 7. what is known of such functions where no source above says anything;
-//! 8. the machine code itself ([`RowSource::MachineCode`]), for what is left. What jumps reach from the ELF entry point is part
-//!    of where the program begins; code of GHC has one rule throughout.
+//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`UnwindSources`]; [`debug_file`]
+//!    finds their paths), and of the one in `.gnu_debugdata`;
+//! 7. known functions that no source above covers;
+//! 8. the machine code itself ([`RowSource::MachineCode`]), for the rest. Code that jumps reach from the ELF entry
+//!    point has the rule of the entry point; code of GHC has one rule throughout.
 //!
 //! # Modules
 //!
-//! The table itself, and what a step by its rules does, is `sidewinder-unwind-table`. `call` tells return addresses from
-//! other words of a stack. `indexed` makes tables of parts of files, and of single functions,
-//! without reading the rest. `cfi` turns DWARF into rules, with `expression` for the
-//! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
-//! is inside `.gnu_debugdata`; `known_functions` holds the functions known by name, of which `symbols` tells.
-//! What differs between architectures is in `arch`. `code` follows what machine code does to its frame:
-//! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
-//! Rows meet in `layers`, over interned entries; `segments` says where a file has code, `elf` finds the sources in a file and
-//! `sources` orders them. [`method`] says which ranges a frame pointer walks.
+//! The table itself, and the effect of its rules on a frame, is `sidewinder-unwind-table`. `call` distinguishes return
+//! addresses from other words of a stack. `indexed` makes tables of parts of files, and of single functions, without
+//! reading the rest. `cfi` turns DWARF into rules, with `expression` for the few DWARF expressions that occur; `go`
+//! does the same for Go, `sframe` for `.sframe`; `companion` decompresses the file inside `.gnu_debugdata`;
+//! `known_functions` holds the functions known by name, which `symbols` reads. Architecture-specific code is in `arch`.
+//! `code` tracks what machine code does to its frame: `synthesize` makes rows from that, [`validate`](mod@validate)
+//! checks given rows against it.
+//! `layers` merges rows, over interned entries; `segments` finds where a file has code, `elf` finds the sources in a
+//! file and `sources` orders them. [`method`] decides which ranges can be walked by the frame pointer.
 #![forbid(unsafe_code)]
 
 mod arch;

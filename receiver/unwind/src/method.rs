@@ -1,8 +1,8 @@
-//! Which ranges a frame pointer alone walks, and why the others need their rows.
+//! Decides which ranges can be walked by the frame pointer alone, and why the others need their rows.
 //!
-//! The proof is the file's own statement: a range is proven if its rule equals the step of a frame-pointer
-//! walk ([`Rule::FRAME_POINTER`]). Prologues, epilogues, leaves and all that lies between functions are
-//! thereby never proven, whatever the compiler was told.
+//! The proof is the file's own unwind information: a range is proven if its rule equals the step of a frame-pointer
+//! walk ([`Rule::FRAME_POINTER`]). So prologues, epilogues, leaves and everything between functions are never proven,
+//! whatever options the compiler was given.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use sidewinder_unwind_table::{Cfa, EndReason, Entry, Register, Rule, UnwindTable
 /// How a range can be walked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum UnwindMethod {
-    /// By the frame pointer, as the rows prove; or by the rows, with the same outcome.
+    /// By the frame pointer, as the rows prove; or by the rows, with the same result.
     FramePointer,
     /// By the rows only.
     Table(TableReason),
@@ -25,10 +25,10 @@ pub enum UnwindMethod {
 /// Why a range needs its rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TableReason {
-    /// The CFA is counted from the stack pointer: a prologue, an epilogue, a leaf, or a function without a
-    /// frame pointer.
+    /// The CFA is relative to the stack pointer: a prologue, an epilogue, a leaf, or a function without a frame
+    /// pointer.
     StackPointer,
-    /// The frame pointer is used, but in another way than the standard frame's.
+    /// The frame pointer is used, but not as in the standard frame.
     UnusualFrame,
     /// The CFA comes from another register, from memory, or from an entry of a procedure linkage table.
     Special,
@@ -38,7 +38,7 @@ pub enum TableReason {
     Root,
 }
 
-/// A range of addresses with one mode.
+/// A range of addresses with one unwind method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MethodRange {
     /// The first address.
@@ -50,7 +50,7 @@ pub struct MethodRange {
 }
 
 impl UnwindMethod {
-    /// How a place with this entry can be walked.
+    /// How code with this entry can be walked.
     #[must_use]
     pub fn from_entry(entry: &Entry) -> Self {
         let rule = match entry {
@@ -72,7 +72,7 @@ impl UnwindMethod {
     }
 }
 
-/// The maximal ranges of one mode, from the table's first row to its last.
+/// The maximal ranges with one method, from the table's first row to its last.
 pub fn method_ranges(table: &UnwindTable) -> impl Iterator<Item = MethodRange> + '_ {
     let mut rows = table.rows().peekable();
     std::iter::from_fn(move || {
@@ -84,7 +84,7 @@ pub fn method_ranges(table: &UnwindTable) -> impl Iterator<Item = MethodRange> +
     })
 }
 
-/// How many bytes of code each mode has; `code` is sorted, and each byte of it counts once.
+/// The number of bytes of code for each method. `code` is sorted, and each byte of it counts once.
 #[must_use]
 pub fn bytes_by_method(table: &UnwindTable, code: &[Range<Svma>]) -> BTreeMap<UnwindMethod, u64> {
     let mut bytes = BTreeMap::new();
@@ -99,7 +99,7 @@ pub fn bytes_by_method(table: &UnwindTable, code: &[Range<Svma>]) -> BTreeMap<Un
     bytes
 }
 
-/// The mode and, after a colon, why.
+/// The method and, after a colon, the reason.
 impl fmt::Display for UnwindMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

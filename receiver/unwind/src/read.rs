@@ -1,13 +1,13 @@
-//! How files are read.
+//! Access to files that are only partly kept in memory.
 
 use object::{ReadCache, ReadCacheOps, ReadRef};
 
-/// A file that can be looked at without keeping what was seen.
+/// A file that can be read without keeping what was read.
 ///
-/// [`ReadRef`] hands out bytes that live as long as the file does, which is right for unwind information and wasteful
-/// for names: the largest libraries have tens of MiB of them, of which a few count.
+/// [`ReadRef`] returns bytes that live as long as the file, which is right for unwind information and wasteful for
+/// names: the largest libraries have tens of MiB of names, of which a few matter.
 pub trait ReadFile<'data>: ReadRef<'data> {
-    /// Fills a buffer with the bytes from an offset on; `None` where the file has fewer or can't be read.
+    /// Fills a buffer with the bytes from an offset; `None` where the file has fewer or can't be read.
     fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
         let bytes = self.read_bytes_at(offset, buffer.len() as u64).ok()?;
         buffer.copy_from_slice(bytes);
@@ -15,8 +15,8 @@ pub trait ReadFile<'data>: ReadRef<'data> {
     }
 }
 
-/// Nothing is kept that isn't there already.
+/// The bytes are in memory already, so nothing more is kept.
 impl<'data> ReadFile<'data> for &'data [u8] {}
 
-/// Everything is kept: `object`'s cache knows no other way.
+/// Everything that is read is kept: `object`'s cache has no other way.
 impl<'data, R: ReadCacheOps> ReadFile<'data> for &'data ReadCache<R> {}

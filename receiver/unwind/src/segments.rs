@@ -1,4 +1,4 @@
-//! Where a file has code: its segments, and the sections with instructions.
+//! Where a file has code: its segments and its sections with instructions.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::arch;
 /// Why a file has no table at all.
 #[derive(Debug, thiserror::Error)]
 pub enum UnwindTableError {
-    /// The code is for a processor whose rules aren't known.
+    /// The code is for an architecture that isn't supported.
     #[error("unsupported architecture {0:?}")]
     Architecture(Architecture),
     /// No segment of the file is executable (a separate debug file, a relocatable object, no ELF file).
@@ -21,7 +21,7 @@ pub enum UnwindTableError {
     NoCode,
 }
 
-/// The file's `PT_LOAD` segments, in the order of its headers, as far as the file reaches.
+/// The file's `PT_LOAD` segments, in the order of its headers, cut at the end of the file.
 pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<LoadSegment> {
     let file_bytes = file_bytes(file);
     file.segments()
@@ -37,8 +37,8 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
         .collect()
 }
 
-/// Where the file has instructions, sorted and apart: its executable sections or, in a file without any, its executable
-/// segments, in which some linkers put data, too.
+/// The sorted, disjoint ranges of a file's instructions: its executable sections or, in a file without any, its
+/// executable segments, which some linkers also put data in.
 ///
 /// # Errors
 ///
@@ -59,12 +59,12 @@ fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
     }
 }
 
-/// Where the file has code: its executable segments, sorted, as bytes from the lowest of them.
+/// The ranges in which a file has code: its executable segments, sorted, in bytes from the lowest of them.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeRanges {
     base: Svma,
     ranges: Vec<ExecutableRange>,
-    /// The parts for which rows are wanted; `None`: all.
+    /// The parts for which rows are wanted; `None` means all.
     wanted: Option<Vec<Range<u32>>>,
 }
 
@@ -86,7 +86,7 @@ impl CodeRanges {
     }
 
     fn from_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
-        // No segment goes on at the start of the address space.
+        // Segments don't wrap around the end of the address space.
         let ends =
             |segment: &object::Segment<'data, '_, R>| segment.address().checked_add(segment.size()).is_some();
         let executable =
@@ -105,7 +105,7 @@ impl CodeRanges {
         Some(Self { base: Svma(base), ranges, wanted: None })
     }
 
-    /// From now on, rows are wanted for these parts alone; `None`: for all.
+    /// Restricts the wanted rows to these parts; `None` means all.
     pub(crate) fn restrict_to(&mut self, parts: Option<&[Range<Svma>]>) {
         let base = self.base;
         let from_base = |at: Svma| u32::try_from(at.0.saturating_sub(base.0)).unwrap_or(u32::MAX);
@@ -120,19 +120,19 @@ impl CodeRanges {
         self.base
     }
 
-    /// Whether rows are wanted for any address of a range, or for the last one before it: where a row ends matters
-    /// to the row.
+    /// Whether rows are wanted for any address of a range, or for the last one before it, because the end of a row is
+    /// part of it.
     pub(crate) fn wants(&self, (start, end): (u32, u32)) -> bool {
         let Some(wanted) = &self.wanted else { return true };
         wanted.iter().any(|part| start <= part.end && part.start < end)
     }
 
-    /// The stated address of a place counted from the base.
+    /// The stated address of an offset from the base.
     pub(crate) fn svma(&self, at: u32) -> Svma {
         Svma(self.base.0.saturating_add(u64::from(at)))
     }
 
-    /// Where instructions are: executable sections or, in a file without any, executable segments.
+    /// The ranges of instructions: executable sections or, in a file without any, executable segments.
     pub(crate) fn instructions<'data, R: ReadRef<'data>>(&self, file: &File<'data, R>) -> Vec<(u32, u32)> {
         let mut sections: Vec<_> = file
             .sections()
@@ -156,24 +156,24 @@ impl CodeRanges {
         sections
     }
 
-    /// Where there is code, sorted.
+    /// The ranges of code, sorted.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges.iter().map(|range| (range.start, range.end))
     }
 
-    /// Bytes from the base, if the address is that near.
+    /// The distance from the base, if it fits.
     pub(crate) fn offset(&self, at: u64) -> Option<u32> {
         u32::try_from(Svma(at).checked_offset_from(self.base)?).ok()
     }
 
-    /// The part of a stated range that lies in the segment where it starts.
+    /// The part of a stated range that lies in the segment that contains its start.
     pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u32, u32)> {
         let start = self.offset(start)?;
         let end = self.offset(end).unwrap_or(u32::MAX).min(self.range_at(start)?.end);
         (start < end).then_some((start, end))
     }
 
-    /// The code from `start`, as much of it as there is up to `length`.
+    /// The code from `start`, at most `length` bytes of it.
     pub(crate) fn bytes<'data, R: ReadRef<'data>>(
         &self,
         file: &File<'data, R>,

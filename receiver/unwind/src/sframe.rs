@@ -1,8 +1,7 @@
-//! `.sframe`, the compact unwind information that GNU binutils write, to rows.
+//! Converts `.sframe`, the compact unwind information of GNU binutils, to rows.
 //!
-//! Versions 1 and 2 (SFrame specifications of binutils 2.40, and of 2.41 with its errata): a
-//! header, an index of functions, and for each function its rows. All is read on demand, with every offset
-//! checked.
+//! Versions 1 and 2 (SFrame specifications of binutils 2.40, and of 2.41 with its errata): a header, an index of
+//! functions, and for each function its rows. Everything is read on demand, with every offset checked.
 
 use sidewinder_unwind_table::{
     CalleeSaved, Cfa, EndReason, Entry, EntryInterner, PLT_ENTRY_BYTES, Register, ReturnAddress, RowBuffer,
@@ -16,7 +15,7 @@ use crate::segments::CodeRanges;
 
 /// `SFRAME_MAGIC`.
 const MAGIC: u16 = 0xdee2;
-/// `SFRAME_F_FDE_FUNC_START_PCREL`: starts count from their own field instead of from the section.
+/// `SFRAME_F_FDE_FUNC_START_PCREL`: starts are relative to their own field instead of to the section.
 const STARTS_COUNT_FROM_FIELD: u8 = 4;
 const HEADER_BYTES: usize = 28;
 
@@ -25,20 +24,20 @@ pub(crate) struct SFrame<'data> {
     /// The section's stated address.
     address: u64,
     index: &'data [u8],
-    /// Where the index is, in bytes of the section.
+    /// The offset of the index, in bytes of the section.
     index_at: usize,
     /// Bytes of one function's entry in the index.
     entry_bytes: usize,
     rows: &'data [u8],
     starts_count_from_field: bool,
-    /// Bytes from the CFA to the frame pointer; zero where each row says for itself.
+    /// Bytes from the CFA to the frame pointer; zero if each row states it.
     fixed_frame_pointer: i8,
     /// Bytes from the CFA to the return address.
     fixed_return_address: i8,
 }
 
 impl<'data> SFrame<'data> {
-    /// Read the header of a section, or `None` if the section has no known form.
+    /// Reads the header of a section; `None` if the format isn't known.
     pub(crate) fn parse(data: &'data [u8], address: u64) -> Option<Self> {
         let [low, high, version, flags, abi, frame_pointer, return_address, auxiliary_bytes, ..] =
             *data.first_chunk::<HEADER_BYTES>()?;
@@ -87,7 +86,7 @@ impl<'data> SFrame<'data> {
 
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
-        // Functions may share rows, so that without a bound a small file could ask for any number of steps.
+        // Functions may share rows, so without a bound a small file could cause any number of steps.
         let mut steps_left = self.rows.len();
         for (start, end, place) in located {
             known.clip_to((start, end));
@@ -113,7 +112,7 @@ impl<'data> SFrame<'data> {
         out
     }
 
-    /// The stated addresses of a function at its place in the index.
+    /// The stated addresses of the function at this position of the index.
     fn stated_range(&self, place: usize, entry: &[u8]) -> Option<(u64, u64)> {
         let field = self.index_at.checked_add(place.checked_mul(self.entry_bytes)?)?;
         let counts_from = if self.starts_count_from_field { field as u64 } else { 0 };
@@ -122,8 +121,8 @@ impl<'data> SFrame<'data> {
         Some((start, start.checked_add(u64::from(u32_at(entry, 4)?))?))
     }
 
-    /// Give the rows of a function to `sink`, each with its start in bytes of the function, or `None` if they
-    /// are broken.
+    /// Passes the rows of a function to `sink`, each with its start in bytes of the function, or `None` if they are
+    /// malformed.
     fn function_rows(
         &self,
         entry: &[u8],
@@ -161,7 +160,7 @@ impl<'data> SFrame<'data> {
         Some(())
     }
 
-    /// One row: its start in bytes of the function, and what holds from there.
+    /// Reads one row: its start in bytes of the function, and the entry from there on.
     fn row(&self, rest: &mut &[u8], start_bytes: usize) -> Option<(u32, Entry)> {
         let start = unsigned(take(rest, start_bytes)?);
         let [info] = *take(rest, 1)? else { return None };
@@ -190,8 +189,8 @@ impl<'data> SFrame<'data> {
     }
 }
 
-/// What holds throughout a range of which each [`PLT_ENTRY_BYTES`] have the same rows: all of them one,
-/// or two of which the second has the pushed index.
+/// The entry for a range in which each [`PLT_ENTRY_BYTES`] have the same rows: one row, or two of which the second is
+/// after the push of the index.
 fn linkage_entry(first: (u32, Entry), second: Option<(u32, Entry)>, count: u32) -> Entry {
     const INDEX_PUSHED: Entry = Entry::Rule(Rule::above_stack_pointer(16));
     match (first, second) {

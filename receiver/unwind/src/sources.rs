@@ -1,4 +1,4 @@
-//! The sources of a file, laid over one another: for all of its code at once, or for one part after the other.
+//! Overlays the sources of a file: for all of its code at once, or for one part at a time.
 
 use std::ops::Range;
 
@@ -15,10 +15,9 @@ use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError};
 use crate::synthesize;
 
-/// The unwind table of a file, an executable, a shared library or the vDSO.
+/// The unwind table of a file: an executable, a shared library or the vDSO.
 ///
-/// What is broken in the file costs the rows that it would have given and is counted in the table's
-/// [`Summary`].
+/// Malformed parts of the file give no rows and are counted in the table's [`Summary`].
 ///
 /// # Errors
 ///
@@ -29,9 +28,10 @@ pub fn unwind_table<'data, R: ReadFile<'data>>(
     Ok(UnwindSources::<R, &[u8]>::new(file, &[])?.table())
 }
 
-/// What a file and its debug files say of its code, found and ready to be asked.
+/// The sources of unwind information for a file, from the file and its debug files.
 ///
-/// Finding it takes a look at each name and at each function; then a part of the code takes as much time as it is large.
+/// Finding them takes a pass over all names and functions; after that, a part of the code takes time in proportion to
+/// its size.
 pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     file: &'file File<'data, R>,
     debug_files: &'file [File<'debug, D>],
@@ -39,19 +39,19 @@ pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'
     code: CodeRanges,
     known: KnownFunctions,
     eh_frame: Option<EhFrameSection<'data>>,
-    /// Of finding it.
+    /// Counts from finding the sources.
     summary: Summary,
     entries: EntryInterner,
-    /// What the machine code says where no source does, once it has been read for tables of parts.
+    /// The rows from machine code where no other source has any, once it has been read for tables of parts.
     by_machine_code: RowBuffer,
 }
 
 impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
     UnwindSources<'file, 'data, 'debug, R, D>
 {
-    /// The sources of a file, and of separate debug files about the same code, of which
-    /// [`debug_file`](crate::debug_file) says where to look for them. They speak where the file itself doesn't, the
-    /// first of them first.
+    /// Finds the sources of a file, and of separate debug files about the same code, whose paths
+    /// [`debug_file`](crate::debug_file) lists. Debug files apply where the file itself has no information, earlier
+    /// ones first.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         })
     }
 
-    /// Whether there is `.eh_frame` and nothing else but machine code.
+    /// Whether there is `.eh_frame` and no other source but machine code.
     #[must_use]
     pub fn has_only_eh_frame(&self) -> bool {
         self.debug_files.is_empty() && self.eh_frame.is_some() && has_only_eh_frame(self.file)
@@ -102,8 +102,8 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         self.table_of_rows(described, by_machine_code, summary)
     }
 
-    /// A table that speaks of the addresses of these parts alone, and elsewhere says anything. Of the machine code,
-    /// which is understood as a whole or not at all, it has what [`read_code`](Self::read_code) has found.
+    /// A table that is valid for the addresses of these parts only; elsewhere its rows are arbitrary. Machine code can
+    /// only be analyzed as a whole, so the table has the rows that [`read_code`](Self::read_code) has found.
     pub fn table_of(&mut self, parts: &[Range<Svma>]) -> UnwindTable {
         self.code.restrict_to(Some(parts));
         let mut summary = self.summary.clone();
@@ -111,8 +111,8 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         self.table_of_rows(described, self.by_machine_code.clone(), summary)
     }
 
-    /// Makes rows of the machine code that `.eh_frame` says nothing of, for the tables of parts to come. Returns where
-    /// there are any, in order. What a broken entry hides is left out.
+    /// Makes rows from the machine code that `.eh_frame` doesn't cover, for later tables of parts. Returns the ranges
+    /// that have any, in order. Code hidden by a malformed entry is left out.
     pub fn read_code(&mut self) -> Vec<Range<Svma>> {
         self.code.restrict_to(None);
         let Self { file, code, known, entries, .. } = self;
@@ -137,7 +137,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         self.by_machine_code.covered_ranges().into_iter().map(|(start, end)| svma(start)..svma(end)).collect()
     }
 
-    /// The rows of every source that states any.
+    /// The rows of all sources except machine code.
     fn rows_from_debug_info(&mut self, summary: &mut Summary) -> RowBuffer {
         let Self { file, code, known, entries, .. } = self;
         let eh_frame = self.eh_frame.as_ref().map_or_else(RowBuffer::default, |section| {
@@ -166,13 +166,13 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             }
             layers.push(debug_frame_rows(&debug_file, source, code, known, entries, summary));
         }
-        // The sources above say where the known functions end.
+        // The sources above delimit the known functions.
         layers.insert(0, known.roots(entries, summary));
         layers.push(known.by_code(file, code, entries, summary));
         layers.into_iter().reduce(|above, below| overlay(above, below, entries)).unwrap_or_default()
     }
 
-    /// The rows of the machine code of which `described` says nothing.
+    /// The rows from the machine code that `described` doesn't cover.
     fn rows_from_code(&mut self, described: &RowBuffer, summary: &mut Summary) -> RowBuffer {
         synthesize::rows(self.file, &self.code, &self.known, described, &mut self.entries, summary)
     }
@@ -189,7 +189,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
     }
 }
 
-/// Whether a file by itself, without any debug file, has `.eh_frame` and no other source but machine code.
+/// Whether a file by itself, without debug files, has `.eh_frame` and no other source but machine code.
 #[must_use]
 pub fn has_only_eh_frame<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> bool {
     let has = |name: &str| file.section_by_name(name).is_some();

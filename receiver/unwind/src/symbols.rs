@@ -1,7 +1,7 @@
-//! Symbols of a file, read some at a time and looked at in the order of their names.
+//! Reads the symbols of a file in batches, in the order of their names.
 //!
-//! The largest libraries have tens of MiB of symbols and names, of which a few count: none is kept. `object` would
-//! ask its reader for each name alone and keep them all.
+//! The largest libraries have tens of MiB of symbols and names, of which a few matter, so none is kept. `object` would
+//! read each name on its own and keep them all.
 
 use object::elf::{SHN_XINDEX, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Sym64};
 use object::pod::bytes_of_slice_mut;
@@ -10,31 +10,31 @@ use object::{Endianness, File};
 
 use crate::read::ReadFile;
 
-/// The most symbols of one table that are looked at.
+/// The most symbols of one table that are read.
 const MAX_SYMBOLS: usize = 1 << 20;
 
-/// Symbols are read so many at a time.
+/// Symbols in one batch.
 const BATCH_SYMBOLS: usize = 1 << 14;
 
-/// Symbols with longer names are left out: without a bound, a section without any end of a name would be gone through
-/// once for each symbol.
+/// Symbols with longer names are skipped: without a bound, a section without NULs would be scanned once for each
+/// symbol.
 const MAX_NAME_BYTES: usize = 4096;
 
-/// Names are read so many bytes at a time.
+/// Bytes of names that are read at once.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// A symbol that may be code of its file.
+/// A symbol that may denote code of its file.
 pub(crate) struct SymbolCandidate<'name> {
     pub(crate) name: &'name [u8],
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Whether it says that it is a function. Assembly often says nothing.
+    /// Whether its type is function. Symbols of assembly often have no type.
     pub(crate) is_function: bool,
     /// Whether it is a function that the dynamic linker calls to choose another one (`STT_GNU_IFUNC`).
     pub(crate) is_resolver: bool,
 }
 
-/// Shows what `.symtab` and then `.dynsym` define and may be code.
+/// Calls `visit` for symbols of `.symtab` and then `.dynsym` that are defined and may be code.
 pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     mut visit: impl FnMut(&SymbolCandidate<'_>),
@@ -59,7 +59,7 @@ fn may_be_code(symbol: &Sym64<Endianness>, endian: Endianness) -> bool {
     is_here && matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE | STT_GNU_IFUNC)
 }
 
-/// Shows the names of `.dynsym`, each with the place of its symbol in the table, those of imports too.
+/// Calls `visit` for the names of `.dynsym`, with the index of each symbol in the table, including imports.
 pub(crate) fn for_each_dynamic_name<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     mut visit: impl FnMut(usize, &[u8]),
@@ -69,7 +69,7 @@ pub(crate) fn for_each_dynamic_name<'data, R: ReadFile<'data>>(
     }
 }
 
-/// A section, by its place in the file and its length, as far as the file reaches.
+/// A section, by its offset in the file and its length, cut at the end of the file.
 #[derive(Clone, Copy)]
 struct FileRange {
     offset: u64,
@@ -85,7 +85,8 @@ struct ElfSymbolTable<R> {
 }
 
 impl<'data, R: ReadFile<'data>> ElfSymbolTable<R> {
-    /// By the section's name: readers may hide what a section is from `object`, which would read a whole `.symtab`.
+    /// Finds the table by the section's name: readers may hide section types from `object`, which would read a whole
+    /// `.symtab`.
     fn from_file(file: &File<'data, R>, name: &str) -> Option<Self> {
         let File::Elf64(elf) = file else { return None };
         let (endian, data, sections) = (elf.endian(), elf.data(), elf.elf_section_table());
@@ -96,7 +97,7 @@ impl<'data, R: ReadFile<'data>> ElfSymbolTable<R> {
         Some(Self { data, endian, symbols, names })
     }
 
-    /// Shows the symbols that are wanted, with their places in the table and their names.
+    /// Calls `visit` for the symbols that are wanted, with their indices in the table and their names.
     fn for_each_name(
         &self,
         wanted: impl Fn(&Sym64<Endianness>) -> bool,
@@ -118,7 +119,7 @@ impl<'data, R: ReadFile<'data>> ElfSymbolTable<R> {
         }
     }
 
-    /// Shows symbols of a batch, which are given in the order of their names.
+    /// Calls `visit` for symbols of a batch, given by `order` in the order of their names.
     fn for_each_in_order(
         &self,
         batch: &[Sym64<Endianness>],
@@ -129,7 +130,7 @@ impl<'data, R: ReadFile<'data>> ElfSymbolTable<R> {
         let place = |index: &usize| Some(u64::from(batch.get(*index)?.st_name(self.endian)));
         while let Some(start) = order.first().and_then(place) {
             let Some(()) = self.read_names(start, window) else { return };
-            // A name may begin in the last byte of a window: more is read than that.
+            // A name may begin in the last byte of a window, so more than a window is read.
             let within = |index: &usize| place(index).is_some_and(|at| at - start < WINDOW_BYTES as u64);
             let (here, rest) = order.split_at(order.partition_point(within));
             for index in here {
@@ -142,7 +143,7 @@ impl<'data, R: ReadFile<'data>> ElfSymbolTable<R> {
         }
     }
 
-    /// Reads the names from a place on, as far as they reach.
+    /// Reads the names from this offset, as far as they reach.
     fn read_names(&self, start: u64, window: &mut Vec<u8>) -> Option<()> {
         let bytes = self.names.bytes.checked_sub(start)?.min((WINDOW_BYTES + MAX_NAME_BYTES) as u64);
         window.resize(usize::try_from(bytes).ok()?, 0);
@@ -159,7 +160,7 @@ fn extent<'data, R: ReadFile<'data>>(
     FileRange { offset, bytes: bytes.min(file_bytes.saturating_sub(offset)) }
 }
 
-/// The bytes before the first NUL, if it comes in time.
+/// The bytes before the first NUL, if it comes within [`MAX_NAME_BYTES`].
 fn up_to_nul(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0)?;
     bytes.get(..end)
