@@ -1,8 +1,8 @@
 //! Address spaces as types.
 //!
-//! An address is only meaningful within its address space, so each space has its own type, and
-//! converting between spaces is a named method. No function of this project takes a bare `u64` as
-//! an address.
+//! An address means nothing without the space it belongs to, so each space is a type of its own and
+//! crossing from one to another is a named method. No function of this project takes a bare `u64`
+//! for an address.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -14,7 +14,7 @@ macro_rules! address_space {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The address `bytes` higher, or `None` on overflow.
+            /// The address `bytes` higher, or `None` if that is outside the address space.
             #[must_use]
             pub const fn checked_add(self, bytes: u64) -> Option<Self> {
                 match self.0.checked_add(bytes) {
@@ -51,11 +51,11 @@ macro_rules! address_space {
 }
 
 address_space! {
-    /// An actual virtual memory address: the address of a byte in one process.
+    /// An actual virtual memory address: where a byte is in one process.
     Avma
 }
 address_space! {
-    /// A stated virtual memory address: the address of a byte according to the file's headers.
+    /// A stated virtual memory address: where the file's headers place a byte.
     Svma
 }
 address_space! {
@@ -63,16 +63,16 @@ address_space! {
     FileOffset
 }
 
-/// A range of a file that the file's headers map at an address (an ELF `PT_LOAD`).
+/// A range of a file that the file's own headers map at an address (an ELF `PT_LOAD`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadSegment {
-    /// Where the segment starts in the file (`p_offset`).
+    /// The start of the range in the file (`p_offset`).
     pub file_offset: FileOffset,
-    /// Its stated start address in memory (`p_vaddr`).
+    /// Its start in memory according to the headers (`p_vaddr`).
     pub svma: Svma,
     /// Bytes present in the file (`p_filesz`).
     pub size: u64,
-    /// Whether it is mapped executable (`PF_X`).
+    /// Whether the headers request that it is executable (`PF_X`).
     pub executable: bool,
 }
 
@@ -92,12 +92,12 @@ impl LoadSegment {
     }
 }
 
-/// A code address on a stack, and how it relates to the instruction that was executing.
+/// A code address on a stack, tagged with how it relates to the instruction that was executing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CodeAddress<A> {
-    /// The next instruction to execute: in an interrupted leaf frame, or in a frame that a signal interrupted.
+    /// The next instruction to be executed: an interrupted leaf, or a frame above a signal handler.
     InstructionPointer(A),
-    /// Where execution continues after a call: the first byte after the call instruction.
+    /// Where execution continues after a call: one past the end of the call instruction.
     ReturnAddress(A),
 }
 
@@ -106,8 +106,8 @@ macro_rules! lookup {
         impl CodeAddress<$space> {
             /// The address to look up in tables of rows, symbols and lines.
             ///
-            /// A call can be the last instruction of its function, and its return address then belongs
-            /// to the next function. So a return address is looked up one byte lower.
+            /// A call may be the last instruction of its function, so its return address can belong
+            /// to the next one: a return address is looked up one byte before.
             #[must_use]
             pub const fn address_for_lookup(self) -> $space {
                 match self {

@@ -1,103 +1,103 @@
-//! The kinds of profile: one row each, which says all that encoders, readers and renderers need to know of it.
+//! The kinds of profile: one row each, with everything that encoders, readers and renderers need.
 //!
 //! A new kind is a [`Kind`] with its row, the eBPF program that takes its samples, and their tests.
 #![forbid(unsafe_code)]
 
-/// What the events of a profile are.
+/// The events of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Time on a CPU, sampled at a steady rate. An event has a time and the value 1.
     Cpu {
-        /// The rate of sampling on each CPU, in Hz.
+        /// The sampling rate on each CPU, in Hz.
         samples_per_second: u32,
     },
     /// Time that a thread spent off the CPUs. The value of an event is that time in nanoseconds.
     OffCpu,
-    /// Samples that were only counted: nobody knows when each of them was taken. The value of an event is how many there
-    /// were, and no two events of a report have the same identity.
+    /// Samples that were only counted, without the time of each. The value of an event is the number of samples, and no
+    /// two events of a report have the same identity.
     Aggregated {
-        /// The rate of sampling on each CPU, in Hz; 0 where it isn't known either.
+        /// The sampling rate on each CPU, in Hz; 0 if it is unknown too.
         samples_per_second: u32,
     },
 }
 
-/// What numbers are of, and their unit: a `ValueType` of OTLP and of pprof.
+/// The meaning and unit of values: a `ValueType` of OTLP and of pprof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ValueType {
-    /// What is measured, as pprof's users know it.
+    /// The name of the measured quantity, as used by pprof.
     pub name: &'static str,
     /// One of [`unit`].
     pub unit: &'static str,
-    /// What is measured, in texts for people; of times, without the word "time".
+    /// The name of the measured quantity in texts for people; for times, without the word "time".
     pub display: &'static str,
 }
 
 /// Units of values, as `profiles.proto` spells them.
 pub mod unit {
-    /// Numbers of things.
+    /// Counts.
     pub const COUNT: &str = "count";
-    /// Times.
+    /// Durations.
     pub const NANOSECONDS: &str = "nanoseconds";
 }
 
-/// Numbers of samples.
+/// Counts of samples.
 pub const SAMPLES: ValueType = ValueType { name: "samples", unit: unit::COUNT, display: "samples" };
 /// Time on CPUs.
 pub const CPU_TIME: ValueType = ValueType { name: "cpu", unit: unit::NANOSECONDS, display: "CPU" };
-/// Time off them.
+/// Time off CPUs.
 pub const OFF_CPU_TIME: ValueType =
     ValueType { name: "off_cpu", unit: unit::NANOSECONDS, display: "off-CPU" };
 
-/// The [`display`](ValueType::display) of the value type of this name; of a name that no kind has, the name itself.
+/// The [`display`](ValueType::display) of the value type with this name; for a name that no kind has, the name itself.
 #[must_use]
 pub fn display_of(name: &str) -> &str {
     [SAMPLES, CPU_TIME, OFF_CPU_TIME].iter().find(|of| of.name == name).map_or(name, |of| of.display)
 }
 
-/// What has the kernel take the samples of a kind.
+/// What makes the kernel take the samples of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook {
     /// The clock of each CPU, which interrupts once in each [`Period`].
     CpuClock,
 }
 
-/// What a sample of a profile holds for each of its events.
+/// The per-event data in a sample of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SampleShape {
-    /// When it was.
+    /// The time of the event.
     Timestamps,
-    /// When it was, and its value.
+    /// The time of the event, and its value.
     TimestampsAndValues,
-    /// Its value.
+    /// The value of the event.
     Values,
 }
 
 /// What one event stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period {
-    /// Of what.
+    /// The quantity.
     pub value_type: ValueType,
-    /// How much, in its unit; more than 0.
+    /// The amount, in the unit of the quantity; more than 0.
     pub amount: u64,
 }
 
 /// A kind of profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KindDescriptor {
-    /// What the values of events are.
+    /// The type of the values of events.
     pub value_type: ValueType,
-    /// What has the kernel take its samples; `None` where no program takes any.
+    /// What makes the kernel take its samples; `None` if no program takes any.
     pub hook: Option<Hook>,
-    /// What an event of value 1 stands for beside that; `None` where values say it all.
+    /// What an event of value 1 stands for in addition; `None` if values are complete in themselves.
     pub period: Option<Period>,
-    /// What is sent of each event.
+    /// The data sent for each event.
     pub shape: SampleShape,
-    /// Tools show the first profile by default: the lowest rank goes first.
+    /// Tools show the first profile by default: profiles are sent in ascending rank.
     pub display_rank: u8,
 }
 
 impl Kind {
-    /// All that is to be known of this kind.
+    /// The properties of this kind.
     #[must_use]
     pub fn descriptor(self) -> KindDescriptor {
         match self {
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// How many samples a second and CPU were asked for; 0 where nobody asked for a rate.
+    /// The requested samples per second and CPU; 0 if no rate was requested.
     #[must_use]
     pub const fn samples_per_second(self) -> u32 {
         match self {

@@ -1,6 +1,6 @@
-//! Rows from the machine code, for the code that no source speaks of.
+//! Makes rows from the machine code, for code that no source covers.
 //!
-//! Functions begin where symbols and calls say so, and their frames are followed from there. What isn't known
+//! Functions begin at symbols and at the targets of calls, and their frames are tracked from there. What isn't known
 //! for certain gets no row, and is counted by reason.
 
 mod calls;
@@ -26,13 +26,13 @@ use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
 
-/// How often functions are looked at anew because functions that they call were found not to return.
+/// How often functions are analyzed again because functions that they call were found not to return.
 const MAX_ROUNDS: usize = 4;
 
 /// The most frames of a function's jumps through tables with which unreached code is tried.
 const MAX_FRAMES_OF_JUMPS: usize = 4;
 
-/// The rows of code that `rows` says nothing of.
+/// The rows of the code that `rows` doesn't cover.
 pub(crate) fn rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -97,7 +97,8 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     let found = functions.analyze_all(haskell.is_none(), entries);
     for function in found.values().filter(|function| !function.spans.is_empty()) {
         Summary::count(&mut summary.functions, RowSource::MachineCode);
-        // An entry that is followed as a function is one up to its jump, by a rule that differs in form alone.
+        // A linkage entry that was also followed as a function has rows up to its jump, whose rule differs only in
+        // form.
         spans.extend(function.spans.iter().filter(|span| !understood.contains(span.start)));
     }
     emit_rows(&undescribed, spans, root, haskell.as_ref(), summary)
@@ -130,8 +131,8 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
     emit_rows(&tables, spans, root, None, summary)
 }
 
-/// The executable code without rows, but for what is padding throughout, or too short for a function and no call of
-/// `clone`.
+/// The executable code without rows, except for gaps that are only padding, or that are too short for a function and no
+/// call of `clone`.
 fn uncovered_code<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -168,7 +169,7 @@ impl AddressRanges {
     }
 }
 
-/// A section without rows that is more than text.
+/// A section without rows that isn't ordinary text.
 struct SpecialSection<'data> {
     kind: SectionKind,
     piece: CodeSlice<'data>,
@@ -205,8 +206,8 @@ fn sections<'data, R: ReadRef<'data>>(
     sections.collect()
 }
 
-/// The code in which functions are followed: most of what lies between the first and the last undescribed
-/// piece of a section is undescribed too, or else each piece is on its own.
+/// The code in which functions are followed. Where at least half of the code between the first and the last undescribed
+/// piece of a section is undescribed, that is one region; otherwise each piece is its own.
 fn regions<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -230,17 +231,17 @@ fn regions<'data, R: ReadRef<'data>>(
     regions
 }
 
-/// What the file's symbols say of its functions.
+/// What the file's symbols state about its functions.
 #[derive(Default)]
 struct NamedFunctions {
-    /// Where they begin. The cold part of a function has a symbol, but isn't called.
+    /// The starts of functions. The cold part of a function has a symbol, but isn't called.
     starts: BTreeSet<u32>,
-    /// Those that never return.
+    /// The starts of functions that never return.
     never_return: BTreeSet<u32>,
 }
 
 impl NamedFunctions {
-    /// What Haskell has a symbol for (`..._info`) is jumped to.
+    /// Haskell's symbols for code (`..._info`) are left out, because that code is jumped to.
     fn from_file<'data, R: ReadFile<'data>>(
         file: &File<'data, R>,
         code: &CodeRanges,
@@ -264,7 +265,7 @@ impl NamedFunctions {
     }
 }
 
-/// What following a function gave.
+/// The result of following a function.
 struct FunctionFlow {
     spans: Vec<RuleSpan>,
     calls: Vec<u32>,
@@ -283,17 +284,17 @@ struct FunctionAnalyzer<'a, 'data> {
     budget: StepBudget,
 }
 
-/// Why it is thought that a function begins somewhere.
+/// Why a function is assumed to begin at an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Evidence {
-    /// A symbol or a call says so.
+    /// A symbol or a call refers to it.
     Named,
-    /// It could: it is believed if a return proves it.
+    /// One could begin there; it counts as a function if a return proves it.
     Possible,
 }
 
 impl FunctionAnalyzer<'_, '_> {
-    /// `tries_others`: also where nothing says that a function begins.
+    /// `tries_others`: also analyze code for which there is no evidence that a function begins there.
     fn analyze_all(
         &mut self,
         tries_others: bool,
@@ -328,7 +329,7 @@ impl FunctionAnalyzer<'_, '_> {
         found
     }
 
-    /// Try what was not reached, where a function could begin.
+    /// Analyzes code that was not reached, where a function could begin.
     fn analyze_possible(&mut self, found: &mut BTreeMap<u32, FunctionFlow>, entries: &mut EntryInterner) {
         let mut reached = ReachedCode::default();
         found.values().for_each(|function| reached.add(&function.spans));
@@ -400,8 +401,8 @@ impl FunctionAnalyzer<'_, '_> {
     }
 }
 
-/// Try what a jump through a table may lead to: code that no other way reaches, with the frame of the jump. It
-/// is believed if a return proves it, or a place where the frame is known.
+/// Tries the possible targets of jumps through tables: code that no other path reaches, with the frame of the jump. A
+/// target is accepted if a return proves it, or code where the frame is known.
 fn follow_tables(
     flow: &mut Flow<'_, '_, SynthesisPolicy<'_>>,
     mut frames: Vec<AbstractState>,
@@ -425,7 +426,7 @@ fn follow_tables(
     }
 }
 
-/// Code that was reached, by its start: the end and the rule.
+/// The spans of code that was reached, by their starts.
 #[derive(Default)]
 struct ReachedCode {
     spans: BTreeMap<u32, RuleSpan>,
@@ -436,12 +437,12 @@ impl ReachedCode {
         self.spans.extend(spans.iter().map(|span| (span.start, *span)));
     }
 
-    /// The span that starts last at or before a place, if it holds it.
+    /// The span that contains an address, if any.
     fn at(&self, at: u32) -> Option<&RuleSpan> {
         self.spans.range(..=at).next_back().map(|(_, span)| span).filter(|span| span.end > at)
     }
 
-    /// Whether what was reached before contradicts one of `spans`.
+    /// Whether code reached earlier contradicts one of `spans`.
     fn contradicts(&self, spans: &[RuleSpan]) -> bool {
         let contradict = |one: &RuleSpan, other: &RuleSpan| one.rule.is_ok() && one.rule != other.rule;
         spans.iter().any(|span| {
@@ -466,7 +467,7 @@ impl FunctionFlow {
     }
 }
 
-/// The ways through one function among others.
+/// Follows the paths of one function among others.
 struct SynthesisPolicy<'a> {
     start: u32,
     pieces: &'a [CodeSlice<'a>],
@@ -476,7 +477,7 @@ struct SynthesisPolicy<'a> {
     do_not_return: &'a BTreeSet<u32>,
     calls: Vec<u32>,
     piece: CodeSlice<'a>,
-    /// Whether calls before aligned code are taken not to return: another function may begin there.
+    /// Whether calls before aligned code are assumed not to return: another function may begin there.
     is_cautious: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Given rows against what the code does.
+//! Checks given rows against the effect of the code.
 //!
-//! Each function that call frame information describes is followed from its first instruction, and each row is
-//! judged at every instruction that it holds for. Where the code alone doesn't tell what the frame is (after a
-//! jump through a table, at a landing pad of exceptions), the row is believed, and the code from there on has
-//! to agree with the rows that follow.
+//! Each function that call frame information describes is followed from its first instruction, and each row is checked
+//! at every instruction that it covers. Where the code alone doesn't determine the frame (after a jump through a table,
+//! at a landing pad of exceptions), the row is trusted, and the code from there on has to agree with the rows that
+//! follow.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,73 +20,73 @@ use crate::code::state::{AbstractState, RuleVerdict, StatementVerdict};
 use crate::elf::described_functions;
 use crate::segments::{CodeRanges, UnwindTableError};
 
-/// Which statement of a rule.
+/// A part of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RuleComponent {
-    /// Where the CFA is.
+    /// The location of the CFA.
     Cfa,
-    /// Where the caller's frame pointer is.
+    /// The location of the caller's frame pointer.
     FramePointer,
-    /// Where the return address is.
+    /// The location of the return address.
     ReturnAddress,
 }
 
 /// A row that contradicts the code, over a range in which the code does one thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mismatch {
-    /// The first instruction at which it does.
+    /// The first instruction at which the row contradicts the code.
     pub start: Svma,
     /// The end of the last one.
     pub end: Svma,
     /// The row.
     pub row: UnwindRow,
-    /// What of it is wrong first, in the order of [`RuleComponent`].
+    /// The first wrong component of the row, in the order of [`RuleComponent`].
     pub statement: RuleComponent,
-    /// What the code does, if that can be stated.
+    /// The rule that the code follows, if there is one.
     pub code: Option<Rule>,
 }
 
 impl Mismatch {
-    /// The rule that the code has instead, and where, if that can be stated.
+    /// The rule that the code follows instead, and where, if there is one.
     #[must_use]
     pub fn correction(&self) -> Option<(Range<Svma>, Rule)> {
         self.code.map(|rule| (self.start..self.end, rule))
     }
 }
 
-/// Which side holds where rows and code contradict each other.
+/// Which side takes precedence where rows and code contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum TrustedSide {
-    /// The rows, as every debugger has it.
+    /// The rows, as in every debugger.
     #[default]
     Rows,
-    /// The code, where what it does can be stated.
+    /// The code, where its effect can be expressed as a rule.
     Code,
 }
 
-/// What became of the check of a file's rows.
+/// The result of checking a file's rows.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Validation {
     /// Where rows contradict the code, in order.
     pub mismatches: Vec<Mismatch>,
-    /// Rows that contradict the code somewhere.
+    /// Rows that contradict the code at one instruction or more.
     pub rows_wrong: u64,
-    /// Functions that were looked at.
+    /// Functions that were checked.
     pub functions: u64,
-    /// Functions that were given up because they took too many steps.
+    /// Functions that were abandoned because they took too many steps.
     pub functions_unresolved: u64,
-    /// Rows that were judged at one instruction or more.
+    /// Rows that were checked at one instruction or more.
     pub rows: u64,
-    /// Instructions at which a row was judged right throughout.
+    /// Instructions at which every part of the row was right.
     pub instructions_right: u64,
-    /// Instructions at which a row was believed, at least in part, because the code doesn't tell.
+    /// Instructions at which the row was trusted, at least in part, because the code doesn't determine the frame.
     pub instructions_open: u64,
-    /// Instructions without a rule to judge, or with one that speaks of more than a frame: where stacks
-    /// begin, and the kernel's signal frames.
+    /// Instructions without a rule to check, or with one that states more than a frame: the beginnings of stacks, and
+    /// the kernel's signal frames.
     pub instructions_without_claim: u64,
 }
 
-/// Check the rows of a file against its code.
+/// Checks the rows of a file against its code.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ pub fn validate<'data, R: ReadRef<'data>>(
     Ok(validation)
 }
 
-/// The table of a file as the trusted side has it.
+/// The table of a file, with conflicts resolved in favour of the trusted side.
 ///
 /// # Errors
 ///
@@ -191,10 +191,10 @@ fn check_function(
     validation.rows += rows.len() as u64;
 }
 
-/// The first statement that contradicts the code.
+/// The first component that contradicts the code.
 ///
-/// A rule whose CFA and return address both aren't of this frame is about another one: `longjmp` describes
-/// the frame that it is about to enter.
+/// A rule whose CFA and return address both aren't of this frame describes another frame: `longjmp` describes the frame
+/// that it is about to enter.
 fn first_wrong(verdict: &RuleVerdict) -> Option<RuleComponent> {
     let RuleVerdict { cfa, frame_pointer, return_address } = *verdict;
     if cfa == StatementVerdict::Foreign && return_address != StatementVerdict::Right {
@@ -214,14 +214,14 @@ fn is_right(verdict: &RuleVerdict) -> bool {
     [verdict.cfa, verdict.frame_pointer, verdict.return_address] == [StatementVerdict::Right; 3]
 }
 
-/// The rows of one function, as a guide through its code.
+/// Guides the flow through one function by its rows.
 struct ValidationPolicy<'a> {
     table: &'a UnwindTable,
     code: &'a CodeRanges,
     piece: CodeSlice<'a>,
     start: u32,
     end: u32,
-    /// The row that was asked for last, and where the next one starts.
+    /// The row of the last lookup, and the start of the next one.
     current: Option<(UnwindRow, Svma)>,
 }
 
@@ -260,8 +260,8 @@ impl FlowPolicy for ValidationPolicy<'_> {
         }
     }
 
-    /// Where the rule changes with nothing but a call and padding before, the call doesn't return, and what follows
-    /// belongs to other ways.
+    /// Where the rule changes after a call with at most padding in between, the call doesn't return, and what follows
+    /// is reached by other paths.
     fn after_call(&mut self, instruction: &Instruction, _: Option<u32>) -> AfterCall {
         let before = instruction.start();
         let after = self.piece.after_padding(instruction.end());
@@ -273,7 +273,7 @@ impl FlowPolicy for ValidationPolicy<'_> {
     }
 }
 
-/// Start, end, statement, the columns of the row, and what the code does, separated by tabs.
+/// Start, end, component, the columns of the row, and the code's rule, separated by tabs.
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\t{}\t{}\t{}\t", self.start, self.end, self.statement, self.row)?;

@@ -1,15 +1,15 @@
-//! Functions by the calls of them.
+//! Finds functions by the calls to them.
 
 use crate::code::piece::CodeSlice;
 use crate::code::span::FUNCTION_ALIGNMENT_BYTES;
 
-/// All instructions of pieces of code, one after the other.
+/// A linear sweep over all instructions of pieces of code.
 ///
-/// Compilers put no data between functions, assembly does: what such bytes seem to call is no function unless
-/// one could begin there.
+/// Compilers put no data between functions, but assembly does. The apparent target of a call in data counts as a
+/// function only if one could begin there.
 pub(super) struct CallSweep {
     called: Vec<u32>,
-    /// Places that the instruction before doesn't go on to, or that come after padding.
+    /// Addresses that the previous instruction doesn't continue to, or that follow padding.
     beginnings: Vec<u32>,
 }
 
@@ -37,8 +37,8 @@ impl CallSweep {
                 || (instruction.is_call() && at.is_multiple_of(FUNCTION_ALIGNMENT_BYTES));
             if ends {
                 self.beginnings.push(at);
-                // Some compilers fill with zeros up to the next function, the last of which and its first bytes could be
-                // read as an instruction.
+                // Some compilers fill with zeros up to the next function. The last zeros and the first bytes of that
+                // function could be decoded as an instruction.
                 let after = piece.after_zeros(at);
                 if after > at && after < piece.end() {
                     at = after;
@@ -48,7 +48,7 @@ impl CallSweep {
         }
     }
 
-    /// The places that are called and at which a function could begin.
+    /// The addresses that are called and at which a function could begin.
     pub(super) fn functions(&self) -> impl Iterator<Item = u32> + '_ {
         self.called.iter().copied().filter(|at| self.beginnings.binary_search(at).is_ok())
     }

@@ -1,7 +1,7 @@
-//! The code in which a program begins: nobody called it, whatever its name and however long it is.
+//! The code in which a program begins: it has no caller, whatever its name and however long it is.
 //!
-//! C libraries describe their entry point, or keep it to a few instructions. Programs that bring their own, in assembly as
-//! a rule, may do all of their work there. What is reached from it by jumps alone runs in its frame.
+//! C libraries describe their entry point, or keep it to a few instructions. Programs with their own, usually in
+//! assembly, may do all of their work there. Code that is reached from it by jumps alone runs in its frame.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::segments::CodeRanges;
 
 /// More instructions than any entry has.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
-/// What is read of an entry that is described: C libraries keep it to a few instructions.
+/// Bytes read of an entry that is described: C libraries keep it to a few instructions.
 const MAX_DESCRIBED_BYTES: u64 = 4096;
 
-/// Spans with the rule of stacks' beginnings, for what jumps reach from the entry point up to where functions begin, among
-/// `pieces` of undescribed code.
+/// Spans with the rule for the beginning of a stack: the code among `pieces`, which have no unwind information, that
+/// jumps reach from the entry point, up to where functions begin.
 pub(super) fn spans<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,

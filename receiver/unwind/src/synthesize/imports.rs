@@ -1,4 +1,4 @@
-//! The imported functions that never return.
+//! Imported functions that never return.
 
 use std::collections::BTreeSet;
 
@@ -45,18 +45,18 @@ const NEVER_RETURN: [&[u8]; 31] = [
     b"__cxa_call_terminate",
 ];
 
-/// `std::terminate()`, and what the names of `std::__throw_bad_alloc()` and its kin contain.
+/// `std::terminate()`, and the common part of the names of `std::__throw_bad_alloc()` and similar functions.
 const TERMINATE: &[u8] = b"_ZSt9terminatev";
 const THROW: &[u8] = b"__throw_";
 
-/// The imported functions that never return, as calls name them, and what else imports tell.
+/// The imported functions that never return, as calls refer to them, and other facts from the imports.
 #[derive(Default)]
 pub(super) struct Imports {
-    /// Words of memory that hold their addresses.
+    /// Words of memory that hold the addresses of these functions.
     words: BTreeSet<u32>,
-    /// Entries of linkage tables that jump there.
+    /// Entries of linkage tables that jump to these functions.
     entries: BTreeSet<u32>,
-    /// Whether the file uses the runtime system of Haskell: no compiled code does without these functions.
+    /// Whether the file uses the runtime system of Haskell: all compiled Haskell code imports these functions.
     pub(super) have_haskell: bool,
 }
 
@@ -99,7 +99,7 @@ impl Imports {
         }
     }
 
-    /// Whether a call is of one of them.
+    /// Whether a call is to one of these functions.
     pub(super) fn never_return(&self, call: &Instruction, target: Option<u32>) -> bool {
         match target {
             Some(target) => self.entries.contains(&target),

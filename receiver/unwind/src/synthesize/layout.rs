@@ -1,4 +1,4 @@
-//! Spans to rows.
+//! Turns spans into rows.
 
 use sidewinder_unwind_table::{EntryId, EntryInterner, RowBuffer, Summary, UnresolvedReason};
 
@@ -6,9 +6,9 @@ use crate::arch::haskell;
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
-/// One row where the rule changes. Where two functions share code and disagree, neither is believed, but one
-/// that is distrusted yields to any other, and all to where stacks begin; padding belongs to what comes before it.
-/// What was not reached is Haskell, in a file that has any.
+/// Emits one row wherever the rule changes. Where two functions share code and disagree, neither is trusted, but one
+/// that is already distrusted yields to any other, and all yield to the beginning of a stack; padding belongs to the
+/// code before it. Code that was not reached is Haskell code in a file that has any.
 pub(super) fn emit_rows(
     pieces: &[CodeSlice<'_>],
     mut spans: Vec<RuleSpan>,
