@@ -1,4 +1,4 @@
-//! What differs between architectures: the numbers in ELF files, and the stubs of procedure linkage tables.
+//! The architecture-specific parts: constants of ELF files, and the stubs of procedure linkage tables.
 
 mod x86_64;
 

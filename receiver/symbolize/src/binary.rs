@@ -1,4 +1,4 @@
-//! The symbols of one binary: its own, and those of the files that tell more of it.
+//! The symbols of one binary: its own, and those of its companion files.
 
 use sidewinder_address::Svma;
 use sidewinder_unwind::unpack_mini_debug_info;
@@ -13,33 +13,33 @@ use crate::language::Language;
 use crate::names::UnnamedReason;
 use crate::native::{LocatedSymbol, Symbol, SymbolLimits, SymbolTable};
 
-/// The most of `.gnu_debugdata` that is read; distributions' are below one MiB.
+/// The largest `.gnu_debugdata` that is read; those of distributions are below one MiB.
 const MINI_DEBUG_INFO_LIMIT_BYTES: u64 = 8 << 20;
 
 /// The tables of one binary.
 #[derive(Debug)]
 pub(crate) struct BinarySymbols {
-    /// The one that tells most comes first; the last is the binary's own. Never empty.
+    /// The most detailed table comes first; the last is the binary's own. Never empty.
     tables: Vec<SymbolTable>,
-    /// Bytes of files that are held in memory.
+    /// Bytes of decompressed files held in memory.
     unpacked_bytes: usize,
     /// Go's own table.
     go: Option<GoTable>,
     /// Lines and inlined calls, from the first file that has any.
     debug: Option<DebugInfo>,
-    /// Whether there was no room for the debug information, or not for all of it.
+    /// Whether some or all of the debug information was left out for lack of memory.
     pub(crate) is_debug_cut: bool,
 }
 
-/// What reading a binary may take, and what is wanted of it.
+/// The limits of reading a binary, and the details wanted from it.
 pub(crate) struct BinaryReadRequest<'a> {
-    /// For the tables and the debug information each.
+    /// The limit for the tables and for the debug information, each.
     pub(crate) room_bytes: usize,
     pub(crate) wanted: DebugDetail,
     pub(crate) pages: &'a PageCache,
 }
 
-/// A function's place, before its name is read.
+/// A function's location, before its name is read.
 #[derive(Clone, Copy)]
 pub(crate) struct SymbolMatch<'a> {
     table: &'a SymbolTable,
@@ -47,10 +47,10 @@ pub(crate) struct SymbolMatch<'a> {
     located: LocatedSymbol<'a>,
 }
 
-/// Which symbols of a file name a place; addresses of which it is the same have the same name.
+/// Identifies the symbols of a file that cover an address; addresses with equal keys have the same name.
 ///
-/// All symbols start at one place. Those of them that reach an address are the longest ones, so that their number tells
-/// which they are.
+/// All these symbols start at one address. Those that reach the looked-up address are the longest ones, so their count
+/// identifies them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SymbolKey {
     start: Svma,
@@ -76,10 +76,10 @@ impl SymbolMatch<'_> {
 }
 
 impl BinarySymbols {
-    /// Reads tables. `make_room` is told how much they will take before they do.
+    /// Reads tables. `make_room` is called with the memory that they will take before they are read.
     ///
-    /// A binary that has no `.symtab` is asked for its debug file, and then for its MiniDebugInfo ("MiniDebugInfo" in GDB's
-    /// manual), one that has no lines for its debug file too. Where one of these is broken, it is as if it were not there.
+    /// For a binary without `.symtab`, its debug file is tried, and then its MiniDebugInfo (see GDB's manual); for one
+    /// without lines, its debug file too. A malformed one of these is treated as absent.
     pub(crate) fn read(
         files: &impl BinaryFiles,
         request: &BinaryReadRequest<'_>,
@@ -123,7 +123,7 @@ impl BinarySymbols {
         let mut tables = Vec::with_capacity(parts.len());
         let count = parts.len();
         for (number, (image, layout)) in parts.into_iter().enumerate() {
-            // One that is behind has some room in any case.
+            // Later tables always get some of the room.
             let room = if number + 1 < count { left / 4 * 3 } else { left };
             let mut table =
                 SymbolTable::index(image, layout, limits(room)).map_err(|_| UnnamedReason::Broken)?;
@@ -131,12 +131,12 @@ impl BinarySymbols {
             left -= table.heap_bytes().div_ceil(SymbolTable::BYTES_PER_SYMBOL).min(left);
             tables.push(table);
         }
-        // Of Go's code its own table tells the same.
+        // Go's own table has the same information about Go code.
         let is_debug_cut = is_debug_cut && go.is_none();
         Ok(Self { tables, unpacked_bytes, go, debug, is_debug_cut })
     }
 
-    /// What Go's own table says, if there is one.
+    /// Go's own table, if there is one.
     pub(crate) fn go(&self) -> Option<&GoTable> {
         self.go.as_ref()
     }
@@ -146,19 +146,20 @@ impl BinarySymbols {
         self.debug.as_ref()
     }
 
-    /// Whether all symbols that may hold an address are here.
+    /// Whether all symbols that may cover an address are loaded.
     pub(crate) fn has_part(&self, svma: Svma) -> bool {
         self.tables.iter().all(|table| table.has_part(svma))
     }
 
-    /// Takes up the symbols around an address. Of a file that can't be read any more there are none.
+    /// Loads the symbols around an address. A file that can no longer be read has none.
     pub(crate) fn load_part(&mut self, svma: Svma) {
         for table in &mut self.tables {
             let _ = table.load_part(svma);
         }
     }
 
-    /// The function that holds an address: one that says so by its size, before one that is only the last before it.
+    /// The function that covers an address: one that covers it by its size takes precedence over one that merely
+    /// precedes it.
     pub(crate) fn find(&self, svma: Svma) -> Option<SymbolMatch<'_>> {
         let rank = |found: &SymbolMatch<'_>| (found.located.is_certain(), found.located.start.0);
         self.tables
@@ -180,7 +181,7 @@ impl BinarySymbols {
         self.tables.last().map_or(Language::Unknown, |table| table.language_of(svma))
     }
 
-    /// Symbols that limits left out.
+    /// Symbols left out by limits.
     pub(crate) fn symbols_cut(&self) -> u64 {
         self.tables.iter().map(SymbolTable::cut).map(|cut| cut.beyond_limit + cut.out_of_range).sum()
     }
@@ -213,7 +214,7 @@ fn parsed(image: Option<Image>) -> Option<(Image, ElfLayout)> {
     Some((image, layout))
 }
 
-/// The debug information in a file, and whether some of it or all had no room.
+/// The debug information in a file, and whether some or all of it was left out for lack of memory.
 fn debug_info(
     files: &impl BinaryFiles,
     request: &BinaryReadRequest<'_>,

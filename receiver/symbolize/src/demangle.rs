@@ -1,4 +1,4 @@
-//! Names as people write them.
+//! Demangling of symbol names.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 /// hundred bytes stand for one of gigabytes.
 const OUTPUT_LIMIT_BYTES: usize = 4096;
 
-/// What the name of a function ends with where it is the name of a stub that leads there.
+/// The suffix of a function's name when it names the stub that jumps to the function.
 pub(crate) const PLT_SUFFIX: &str = "@plt";
 
 /// How deep a mangled C++ name may nest.
@@ -45,7 +45,7 @@ fn cpp(name: &str) -> Option<String> {
     Some(out.0)
 }
 
-/// Refuses to grow beyond [`OUTPUT_LIMIT_BYTES`], which ends the work of whoever writes.
+/// Rejects writes beyond [`OUTPUT_LIMIT_BYTES`], which stops the demangler.
 struct BoundedOutput(String);
 
 impl Write for BoundedOutput {

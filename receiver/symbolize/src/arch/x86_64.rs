@@ -5,7 +5,7 @@ pub(crate) use object::elf::{
     R_X86_64_RELATIVE as RELATIVE,
 };
 
-/// Bytes of a stub, where the section does not tell.
+/// Bytes of a stub, if the section doesn't state it.
 pub(crate) const STUB_BYTES: u64 = 16;
 /// `jmp *displacement(%rip)`.
 const JUMP: [u8; 2] = [0xff, 0x25];

@@ -1,10 +1,10 @@
-//! What is held under a number of bytes.
+//! A cache bounded by a number of bytes.
 
 use std::hash::Hash;
 
 use lru::LruCache;
 
-/// A cache that evicts what was used least recently.
+/// A cache that evicts the least recently used entries.
 #[derive(Debug)]
 pub(super) struct ByteBoundedLru<K: Hash + Eq, V> {
     held: LruCache<K, (V, usize)>,

@@ -1,4 +1,4 @@
-//! The tables and names in use, under a byte budget.
+//! The tables and names in use, within a byte budget.
 
 mod bounded;
 mod tables;
@@ -19,72 +19,74 @@ use bounded::ByteBoundedLru;
 use tables::{FILE_BYTES, SymbolTableCache};
 use units::{FileUnitCache, UnitCache};
 
-/// What a cached name costs beside its two strings, and the functions at an address beside their paths.
+/// The memory of a cached name in addition to its two strings, and of the functions at an address in addition to their
+/// paths.
 const NAME_BYTES: usize = 160;
 const FRAME_BYTES: usize = 64;
 
 const _: () = assert!(size_of::<CodeFrame>() <= FRAME_BYTES);
 
-/// Of all time, one part in so many may go into reading tables again that were evicted: where those in use don't fit, it
-/// would be all of it.
+/// The share of all time (one part in this many) for reading evicted tables again: where the tables in use don't fit,
+/// rereading would otherwise take all of it.
 const REREADING_SHARE: u32 = 1000;
-/// Likewise for parts of tables that don't fit as a whole, beyond what may go at once.
+/// The same for parts of tables that don't fit as a whole, beyond an initial allowance.
 const PARTS_SHARE: u32 = 1000;
 const PARTS_AT_ONCE: Duration = Duration::from_secs(2);
-/// Of all time, one part in so many may go into lines and inlined calls, beyond what may go at once: files made to harm
-/// would take all of it.
+/// The share of all time (one part in this many) for lines and inlined calls, beyond an initial allowance: malicious
+/// files would otherwise take all of it.
 const LINES_SHARE: u32 = 4;
 const LINES_AT_ONCE: Duration = Duration::from_secs(5);
 
-/// What is wanted, and what it may cost.
+/// The details wanted, and the limits of their cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SymbolizerOptions {
-    /// Memory that is held, in bytes.
+    /// The limit of memory held, in bytes.
     pub budget_bytes: usize,
     /// Whether source files and lines are wanted.
     pub lines: bool,
     /// Whether inlined calls are wanted.
     pub inlines: bool,
-    /// Whether finding lines, and names in large files, may take as long as it takes.
+    /// Whether finding lines, and names in large files, has no time limit.
     pub has_no_time_limit: bool,
 }
 
-/// Gives names to addresses of many files in bounded memory.
+/// Resolves addresses of many files to names in bounded memory.
 ///
-/// Where lines or inlined calls are wanted, a quarter of the budget holds what is known of units of debug information and
-/// an eighth pages of it. Three quarters of the rest hold symbol tables, the rest names; each evicts what was used least
-/// recently. One table never takes more than a third of the tables' part, so that two large files in turn don't evict each
-/// other: of one that does not fit, the parts in use are held. Where parts or evicted tables are wanted again and again,
-/// most of these look-ups give no name, so that they take a bounded share of time.
+/// Where lines or inlined calls are wanted, a quarter of the budget holds tables of units of debug information and an
+/// eighth pages of it. Three quarters of the rest hold symbol tables, the remainder names; each evicts its least
+/// recently used entries. One table never takes more than a third of the tables' part, so that two large files used in
+/// turn don't evict each other: for a file that doesn't fit, only the parts in use are held. Where parts or evicted
+/// tables are wanted again and again, most of these look-ups give no name, so that reading takes a bounded share of
+/// time.
 #[derive(Debug)]
 pub struct Symbolizer {
     options: SymbolizerOptions,
     tables: SymbolTableCache,
     units: UnitCache,
     pages: PageCache,
-    /// By the symbols that name a place.
+    /// Keyed by the symbols that cover an address.
     names: ByteBoundedLru<(BinaryId, SymbolKey), SymbolName>,
     frames: ByteBoundedLru<(BinaryId, Svma), Arc<[CodeFrame]>>,
-    /// Names of inlined functions, which come again at other addresses, and demangling takes time.
+    /// Names of inlined functions: they recur at other addresses, and demangling takes time.
     inlined: HashMap<Arc<str>, SymbolName>,
     paths: HashSet<Arc<str>>,
-    /// What these two take, and may take each.
+    /// The bytes of `inlined` and of the paths, and the limit for each.
     inlined_bytes: usize,
     paths_bytes: usize,
     shared_budget_bytes: usize,
     started: Instant,
-    /// For reading evicted tables again.
+    /// Time spent reading evicted tables again.
     rereading: Duration,
-    /// For reading parts of tables.
+    /// Time spent reading parts of tables.
     parts_time: Duration,
-    /// For lines and inlined calls.
+    /// Time spent on lines and inlined calls.
     lines_time: Duration,
     has_stopped_reading: bool,
     stats: SymbolizerStats,
 }
 
 impl Symbolizer {
-    /// A symbolizer that holds nothing yet.
+    /// Creates an empty symbolizer.
     #[must_use]
     pub fn new(options: SymbolizerOptions) -> Self {
         let SymbolizerOptions { budget_bytes, lines, inlines, .. } = options;
@@ -113,8 +115,8 @@ impl Symbolizer {
         }
     }
 
-    /// The functions at an address of a file. `files` are asked where the file's table is not at hand; a failure is
-    /// remembered until it is evicted or [forgotten](Self::forget).
+    /// The functions at an address of a file. `files` opens the file if its table isn't held; a failure is remembered
+    /// until it is evicted or [forgotten](Self::forget).
     pub fn name(&mut self, file: BinaryId, files: impl BinaryFiles, svma: Svma) -> Lookup {
         let lookup = match self.frames.get(&(file, svma)).map(Arc::clone) {
             Some(frames) => Lookup::Named(frames),
@@ -127,7 +129,7 @@ impl Symbolizer {
         lookup
     }
 
-    /// Drops what is known of a file, so that the next look-up opens it again.
+    /// Drops everything held about a file, so that the next look-up opens it again.
     pub fn forget(&mut self, file: BinaryId) {
         self.tables.forget(file);
         self.units.0.retain(|key| key.0 != file);
@@ -135,18 +137,18 @@ impl Symbolizer {
         self.frames.retain(|key| key.0 != file);
     }
 
-    /// Reads no more files: from here on look-ups are answered from what is held, or with [`UnnamedReason::NoRoom`].
+    /// Stops reading files: from here on look-ups are answered from what is held, or with [`UnnamedReason::NoRoom`].
     pub fn stop_reading(&mut self) {
         self.has_stopped_reading = true;
     }
 
-    /// What happened so far.
+    /// The statistics so far.
     #[must_use]
     pub fn stats(&self) -> SymbolizerStats {
         SymbolizerStats { tables_evicted: self.tables.evictions, ..self.stats }
     }
 
-    /// Memory held, in bytes, by the same reckoning as the budget.
+    /// Memory held, in bytes, computed as for the budget.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.tables.bytes
@@ -163,7 +165,7 @@ impl Symbolizer {
         let table = match self.tables.files.get(&file) {
             Some(Ok(table)) => table,
             Some(Err(why)) => return unnamed(*why, Language::Unknown),
-            // Only a table larger than the whole budget is gone already.
+            // Only a table larger than the whole budget can be missing at this point.
             None => return unnamed(UnnamedReason::NoSymbols, Language::Unknown),
         };
         let language = table.language_of(svma);
@@ -214,7 +216,7 @@ impl Symbolizer {
         }
     }
 
-    /// Puts together what symbols and debug information say: of the function itself the symbol's name holds.
+    /// Combines symbols and debug information: the function itself takes its name from the symbol.
     fn named(
         &mut self,
         symbol: Option<SymbolName>,
@@ -245,7 +247,7 @@ impl Symbolizer {
             mangled => mangled,
         };
         let name = SymbolName::new(system_name, language);
-        // The file's language is part of a name that tells none, and of one file only.
+        // A name whose mangling reveals no language takes the file's, so it can't be shared between files.
         if language != of_file {
             self.inlined_bytes += name_bytes(&name);
             if self.inlined_bytes > self.shared_budget_bytes {
@@ -257,7 +259,7 @@ impl Symbolizer {
         Some(name)
     }
 
-    /// The same path is held once.
+    /// Interns a path, so that equal paths are held once.
     fn shared_path(&mut self, path: Arc<str>) -> Arc<str> {
         if let Some(known) = self.paths.get(&path) {
             return Arc::clone(known);
@@ -271,7 +273,7 @@ impl Symbolizer {
         path
     }
 
-    /// Sees to it that a file's table is at hand, if there is time for it.
+    /// Loads a file's table if it isn't held. Returns `false` if there is no time for that.
     fn ensure_loaded(&mut self, file: BinaryId, files: &impl BinaryFiles) -> bool {
         if self.tables.files.contains(&file) {
             return true;
@@ -291,7 +293,7 @@ impl Symbolizer {
         true
     }
 
-    /// Sees to it that the part of a file's table around an address is at hand, if there is time for it.
+    /// Loads the part of a file's table around an address if it isn't held. Returns `false` if there is no time for that.
     fn ensure_loaded_around(&mut self, file: BinaryId, svma: Svma) -> bool {
         let Some(Ok(table)) = self.tables.files.get_mut(&file) else { return true };
         if table.has_part(svma) {

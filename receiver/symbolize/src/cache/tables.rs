@@ -1,4 +1,4 @@
-//! The symbol tables of files, as many as there is room for.
+//! The symbol tables of files, within a byte budget.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,9 @@ use crate::names::{BinaryId, UnnamedReason};
 
 /// Files kept open at once, well below the usual limit of 1,024 descriptors.
 const OPEN_FILES_LIMIT: usize = 256;
-/// What a file costs beside its index: the entry, and what it remembers of a failure.
+/// The memory of a file in addition to its index: the entry, and the record of a failure.
 pub(super) const FILE_BYTES: usize = 512;
-/// Evicted tables that are remembered; then all of them are forgotten.
+/// Evicted tables that are remembered; beyond that, all of them are forgotten.
 const EVICTED_MAX: usize = 16_384;
 
 /// The symbol tables of files.

@@ -1,10 +1,10 @@
-//! What is known of units of debug information, as much as there is room for.
+//! The tables of units of debug information, within a byte budget.
 
 use super::bounded::ByteBoundedLru;
 use crate::dwarf::{UnitTable, UnitTables};
 use crate::names::BinaryId;
 
-/// What is known of units of debug information.
+/// The tables of units of debug information.
 #[derive(Debug)]
 pub(super) struct UnitCache(pub(super) ByteBoundedLru<(BinaryId, u32), UnitTable>);
 

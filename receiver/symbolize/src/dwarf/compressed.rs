@@ -1,8 +1,9 @@
-//! Compressed sections, unpacked piece by piece.
+//! Compressed sections, decompressed piece by piece.
 //!
-//! Unpacked as a whole, the debug information of a common library takes several times the room that there is for it. So a
-//! section is unpacked as far as the page that is wanted, and what comes before it is thrown away. Reading on goes on from
-//! there. To reach what lies before, the unpacker's state is kept at some positions: it begins again at the last one before.
+//! Decompressed as a whole, the debug information of a common library takes several times the memory available for it.
+//! So a section is decompressed up to the page that is wanted, and what comes before it is discarded. Sequential reads
+//! continue from there. To go back, decompressor states are kept at some positions (checkpoints): decompression
+//! restarts at the last one before the page.
 //!
 //! Source: System V ABI, "Section Compression"; RFC 1950 (zlib); RFC 8878 (Zstandard).
 
@@ -22,25 +23,25 @@ use crate::image::Image;
 
 /// `Elf64_Chdr`.
 const HEADER_BYTES: u64 = 24;
-/// The state of zlib's unpacker, most of which is the 32 KiB that may be referred to.
+/// The state of zlib's decompressor, most of which is the 32 KiB window.
 const STATE_BYTES: u64 = size_of::<InflateState>() as u64;
-/// What Zstandard's takes beside its window: tables, and two blocks.
+/// The memory of Zstandard's decompressor in addition to its window: tables, and two blocks.
 const ZSTD_BYTES: u64 = 640 << 10;
-/// States are kept no closer than this: so much is unpacked within some milliseconds.
+/// The minimum distance of checkpoints: this much is decompressed within some milliseconds.
 const STRIDE_BYTES_MIN: u64 = 256 << 10;
 /// Compressed bytes read at once.
 const INPUT_BYTES: usize = 4096;
-/// The work that a block of Zstandard counts as, if there is nothing in it.
+/// The work that an empty Zstandard block counts as.
 const BLOCK_WORK_BYTES: u64 = 1024;
 
 /// A compressed section.
 pub(crate) struct CompressedSection {
     format: SectionCompression,
-    /// Where in the file, behind the header.
+    /// The range in the file, after the header.
     packed: Range<u64>,
-    /// How much it holds, as the file states.
+    /// The decompressed size, as stated in the file.
     pub(super) bytes: u64,
-    /// A state is kept after so many bytes.
+    /// The distance of checkpoints.
     stride_bytes: u64,
     decompressor: RefCell<Option<Decompressor>>,
     /// In ascending order.
@@ -50,26 +51,26 @@ pub(crate) struct CompressedSection {
 #[derive(Clone, Copy)]
 enum SectionCompression {
     Zlib,
-    /// The window is what later bytes may refer to.
+    /// The window is the data that later bytes may refer to.
     Zstd {
         window_bytes: u64,
     },
 }
 
-/// How far a section is unpacked.
+/// A position of decompression.
 #[derive(Clone, Copy)]
 struct DecompressorPosition {
-    /// In what it holds.
+    /// In the decompressed data.
     offset: u64,
     /// In the file.
     compressed_offset: u64,
 }
 
-/// What unpacking can begin with.
+/// A state from which decompression can start.
 #[derive(Clone)]
 enum DecompressorState {
     Zlib(Box<InflateState>),
-    /// Nothing of what was before is referred to.
+    /// Nothing before this position is referred to.
     NewFrame,
 }
 
@@ -90,7 +91,7 @@ impl fmt::Debug for CompressedSection {
 }
 
 impl CompressedSection {
-    /// A section with these bytes in the file; `None` where it doesn't begin with the header of a format that is known.
+    /// A section with these bytes in the file; `None` if it doesn't begin with the header of a known format.
     pub(super) fn read(image: &Image, section: Range<u64>) -> Option<Self> {
         let packed =
             section.start.checked_add(HEADER_BYTES).filter(|start| *start <= section.end)?..section.end;
@@ -116,7 +117,7 @@ impl CompressedSection {
         })
     }
 
-    /// What unpacking takes while it goes on, in bytes.
+    /// Memory used while decompressing, in bytes.
     pub(super) fn working_bytes(&self) -> u64 {
         match self.format {
             SectionCompression::Zlib => STATE_BYTES,
@@ -126,19 +127,19 @@ impl CompressedSection {
         }
     }
 
-    /// How far apart states must be, so that those of sections of `total_bytes` take `room_bytes` at most.
+    /// The distance of checkpoints at which those of sections of `total_bytes` take at most `room_bytes`.
     pub(super) fn stride_bytes(total_bytes: u64, room_bytes: u64) -> u64 {
         let stride_bytes = total_bytes.checked_div(room_bytes / STATE_BYTES).unwrap_or(u64::MAX);
         stride_bytes.max(STRIDE_BYTES_MIN).checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
     }
 
-    /// Has states kept from now on. Returns what they will take at the most, in bytes.
+    /// Enables checkpoints from now on. Returns the most memory that they will take, in bytes.
     pub(super) fn set_checkpoint_stride(&mut self, stride_bytes: u64) -> u64 {
         self.stride_bytes = stride_bytes;
         self.bytes / stride_bytes * STATE_BYTES
     }
 
-    /// All that the section holds.
+    /// The whole decompressed section.
     pub(super) fn whole(&self, image: &Image, pages: &PageCache) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(self.bytes).map_err(|_| Error::Io)?];
         let filled = Decompressor::new(self.start(), DecompressorState::NewFrame, self.format).fill(
@@ -153,7 +154,7 @@ impl CompressedSection {
         Ok(bytes)
     }
 
-    /// Fills a page of what the section holds. Returns how much of it there is.
+    /// Fills a page of the decompressed section. Returns the number of bytes filled.
     pub(super) fn fill(
         &self,
         image: &Image,
@@ -163,7 +164,7 @@ impl CompressedSection {
     ) -> Result<usize> {
         let wanted = page * PAGE_BYTES;
         let mut held = self.decompressor.borrow_mut();
-        // One that has failed is gone.
+        // A decompressor that has failed is discarded.
         let mut unpacker = self.nearest(held.take(), wanted);
         loop {
             let at = unpacker.position.offset;
@@ -184,7 +185,7 @@ impl CompressedSection {
         DecompressorPosition { offset: 0, compressed_offset: self.packed.start }
     }
 
-    /// What reaches a place soonest: the unpacker where it is, or one that begins with a state that was kept.
+    /// The decompressor that reaches a position soonest: the current one, or one that restarts from a checkpoint.
     fn nearest(&self, unpacker: Option<Decompressor>, wanted: u64) -> Decompressor {
         let kept = self.checkpoints.borrow();
         let before = kept.partition_point(|(position, _)| position.offset <= wanted);
@@ -199,7 +200,7 @@ impl CompressedSection {
         }
     }
 
-    /// Keeps the state of an unpacker, if it is far enough from the last one.
+    /// Adds a checkpoint, if the decompressor is far enough from the last one.
     fn save_checkpoint(&self, unpacker: &Decompressor) {
         let mut kept = self.checkpoints.borrow_mut();
         let last = kept.last().map_or(0, |(position, _)| position.offset);
@@ -225,7 +226,7 @@ impl Decompressor {
         Self { position, decoder }
     }
 
-    /// What it could begin with here, if there is anything that is small.
+    /// The state to restart from at the current position, if there is a small one.
     fn state(&self) -> Option<DecompressorState> {
         match &self.decoder {
             Decoder::Zlib(state) => Some(DecompressorState::Zlib(state.clone())),
@@ -235,7 +236,7 @@ impl Decompressor {
         }
     }
 
-    /// Unpacks until a buffer is full, or the section ends. Returns how much of it is filled.
+    /// Decompresses until a buffer is full, or the section ends. Returns the number of bytes filled.
     fn fill(&mut self, image: &Image, end: u64, pages: &PageCache, buffer: &mut [u8]) -> Result<usize> {
         pages.spend(buffer.len() as u64)?;
         let mut input = Input { image, at: self.position.compressed_offset, end };
@@ -301,8 +302,8 @@ fn fill_from_zstd(
     Ok(filled)
 }
 
-/// The window of the first frame of Zstandard at an offset, which is no larger than what the section holds; `None` where there
-/// is no frame. Source: RFC 8878, section 3.1.1.1.
+/// The window of the first Zstandard frame at an offset, capped at the size of the section; `None` if there is no
+/// frame. Source: RFC 8878, section 3.1.1.1.
 fn window_bytes(image: &Image, offset: u64, section_bytes: u64) -> Option<u64> {
     const IS_SINGLE_SEGMENT: u8 = 1 << 5;
     let mut header = [0; 6];
@@ -341,7 +342,7 @@ mod tests {
     const PAGES: u64 = 96;
 
     fn content() -> Vec<u8> {
-        // Neither all the same nor at random.
+        // Neither constant nor random.
         let mut state = 1_u64;
         let mut byte = |at: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(at);
@@ -416,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Going back costs no more than what lies between two states.
+    /// Going back costs no more than the distance between two checkpoints.
     #[test]
     fn the_state_that_was_kept_last_before_a_page_is_where_unpacking_begins() {
         let content = content();
@@ -427,7 +428,7 @@ mod tests {
             packed.fill(&image, &allowing(u64::MAX), PAGES - 1, &mut buffer).unwrap();
             assert!(!packed.checkpoints.borrow().is_empty());
             for page in (0..PAGES).rev() {
-                // Twice: what is unpacked, and what that is unpacked from.
+                // Twice: the decompressed bytes, and the compressed ones.
                 packed.fill(&image, &allowing(2 * (work_bytes + PAGE_BYTES)), page, &mut buffer).unwrap();
             }
         }
@@ -435,7 +436,7 @@ mod tests {
 
     #[test]
     fn what_holds_nothing_costs_work_all_the_same() {
-        // A frame with a window of 1 KiB, then blocks of no bytes: few enough to end soon if nothing counted them.
+        // A frame with a window of 1 KiB, then empty blocks: few enough to end soon even if they weren't counted.
         const BLOCKS: usize = 20_000;
         let frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0, 0][..], &[0; 3 * BLOCKS]].concat();
         let (image, packed) = opened(section(ELFCOMPRESS_ZSTD.0, 1 << 40, &frame));

@@ -1,4 +1,4 @@
-//! The functions of a unit, and what was inlined into them.
+//! The functions of a unit, and the calls inlined into them.
 
 use gimli::{Attribute, AttributeValue, DebugInfoOffset, Dwarf, Reader as _, Result, Unit, UnitOffset};
 
@@ -6,13 +6,13 @@ use super::ranges::{CodeRange, CodeRangeReader};
 use super::section::SectionReader;
 use super::units::{UnitIndex, without_lines};
 
-/// Functions that start before an address and are asked whether they hold it.
+/// How many functions that start before an address are checked for whether they contain it.
 const LOOK_BACK: usize = 32;
-/// Inlined calls within one another that are told; what is nested more deeply is left out.
+/// The deepest nesting of inlined calls that is reported; deeper ones are left out.
 const NESTING_LIMIT: usize = 256;
-/// References followed from an entry to the one that names it.
+/// The most references followed from an entry to the one with the name.
 const REFERENCES_LIMIT: usize = 8;
-/// The longest name that is given.
+/// The longest name that is returned.
 const NAME_LIMIT_BYTES: usize = 4096;
 
 /// A function's code, and its entry.
@@ -23,16 +23,16 @@ pub(super) struct FunctionRange {
     entry: u32,
 }
 
-/// What an entry is called. At least one of both is there.
+/// The names of an entry. At least one of them is present.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct EntryName {
-    /// As the linker knows it.
+    /// The linker's name.
     pub(crate) linkage: Option<String>,
-    /// As the source spells it, without what encloses it.
+    /// The name in the source, without enclosing scopes.
     pub(crate) plain: Option<String>,
 }
 
-/// Where a call was before it was inlined, by the unit's files.
+/// The source position of a call that was inlined, by file index of the unit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct CallSite {
     pub(super) file: u64,
@@ -40,16 +40,16 @@ pub(super) struct CallSite {
     pub(super) column: u32,
 }
 
-/// What is at an address: the function, and the calls inlined there, outermost first.
+/// The functions at an address: the outermost function, and the calls inlined there, outermost first.
 #[derive(Debug, Default)]
 pub(super) struct InlineChain {
     pub(super) function: Option<EntryName>,
     pub(super) inlined: Vec<(Option<EntryName>, CallSite)>,
-    /// Whether there were more than is told.
+    /// Whether some were left out.
     pub(super) is_cut: bool,
 }
 
-/// All functions of a unit that have code; `functions_max` of them are kept. The second says how many were not.
+/// All functions of a unit that have code, at most `functions_max` of them. The second value counts those left out.
 pub(super) fn functions_of(
     dwarf: &Dwarf<SectionReader<'_>>,
     unit: &Unit<SectionReader<'_>>,
@@ -76,14 +76,14 @@ pub(super) fn functions_of(
                 cut += 1;
             }
         };
-        // Broken ranges of one function say nothing of the next.
+        // Malformed ranges of one function don't affect the next.
         let _ = ranges.for_each_range(dwarf, unit, &attributes, push);
     }
     functions.sort_unstable_by_key(|function| function.range.start);
     Ok((functions.into_boxed_slice(), cut))
 }
 
-/// The function that holds a place: of those that nest, the innermost.
+/// The function that contains an address: the innermost of nested ones.
 pub(super) fn function_at(functions: &[FunctionRange], place: u32) -> Option<UnitOffset<usize>> {
     let after = functions.partition_point(|function| function.range.start <= place);
     let before = functions.get(..after)?.iter().rev().take(LOOK_BACK);
@@ -96,12 +96,12 @@ pub(super) struct FunctionContext<'u, 'a> {
     pub(super) dwarf: &'u Dwarf<SectionReader<'a>>,
     pub(super) unit: &'u Unit<SectionReader<'a>>,
     pub(super) units: &'u UnitIndex,
-    /// The units of the file that debug files share.
+    /// The units of the file that several debug files share.
     pub(super) shared_units: Option<&'u UnitIndex>,
 }
 
 impl<'a> FunctionContext<'_, 'a> {
-    /// What is at a place of a function.
+    /// The function and inlined calls at an address.
     pub(super) fn chain(
         &self,
         function: UnitOffset<usize>,
@@ -114,7 +114,7 @@ impl<'a> FunctionContext<'_, 'a> {
         let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(InlineChain::default()) };
         entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
         let mut chain = InlineChain { function: self.name(&attributes), ..InlineChain::default() };
-        // The depth of what is within the innermost call so far, and of what is to be passed over.
+        // The depth inside the innermost call found so far, and the depth of an entry whose children are skipped.
         let mut within = 1;
         let mut passed_over = isize::MAX;
         while with_inlined && !entries.is_empty() && abbreviation.has_children() {
@@ -156,7 +156,7 @@ impl<'a> FunctionContext<'_, 'a> {
         Ok(chain)
     }
 
-    /// What an entry with these attributes is called, itself or by what it refers to.
+    /// The names of an entry with these attributes, directly or through the entry it refers to.
     fn name(&self, attributes: &[Attribute<SectionReader<'a>>]) -> Option<EntryName> {
         let mut name = EntryName::default();
         let mut next = self.take_name(self.dwarf, self.unit, attributes, &mut name);
@@ -187,7 +187,7 @@ impl<'a> FunctionContext<'_, 'a> {
         (name != EntryName::default()).then_some(name)
     }
 
-    /// Takes the names that are not known yet, and returns what the entry refers to for others.
+    /// Takes names that aren't known yet, and returns the reference to the entry with further ones.
     fn take_name(
         &self,
         dwarf: &Dwarf<SectionReader<'a>>,
@@ -217,7 +217,7 @@ impl<'a> FunctionContext<'_, 'a> {
     }
 }
 
-/// The unit that holds an offset, and the offset in it.
+/// The unit that contains an offset, and the offset in it.
 fn unit_at<'a>(
     dwarf: &Dwarf<SectionReader<'a>>,
     units: &UnitIndex,

@@ -7,15 +7,15 @@ use gimli::{ColumnType, Dwarf, LineProgramHeader, Reader as _, Result, Unit};
 use super::ranges::CodeRangeReader;
 use super::section::SectionReader;
 
-/// The longest path that is given.
+/// The longest path that is returned.
 const PATH_LIMIT_BYTES: usize = 4096;
 
-/// From a place on, code of one line.
+/// The source line of the code from an address on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LineTableRow {
     start: u32,
     pub(super) line: u32,
-    /// Index of the unit's files; [`LineTableRow::NO_FILE`] where no line follows.
+    /// Index into the unit's files; [`LineTableRow::NO_FILE`] at the end of a sequence.
     file: u16,
     pub(super) column: u16,
 }
@@ -32,7 +32,7 @@ impl LineTableRow {
     }
 }
 
-/// The rows of a unit, in order; `None` where there are more than `rows_max`.
+/// The rows of a unit, in order; `None` if there are more than `rows_max`.
 pub(super) fn rows_of(
     unit: &Unit<SectionReader<'_>>,
     ranges: &CodeRangeReader,
@@ -42,7 +42,7 @@ pub(super) fn rows_of(
     let mut program = program.rows();
     let mut rows: Vec<LineTableRow> = Vec::new();
     let mut sequence_start = 0;
-    // Whether the sequence is of code that the linker kept.
+    // Whether the linker kept the code of the sequence.
     let mut is_code = true;
     while let Some((_, row)) = program.next_row()? {
         let place = ranges.place(row.address());
@@ -77,7 +77,7 @@ pub(super) fn rows_of(
     Ok(Some(rows.into_boxed_slice()))
 }
 
-/// Adds a row to its sequence: of several for one place the last holds, and one that says what the one before says is none.
+/// Adds a row to its sequence. Of several for one address, the last holds; one equal to its predecessor is skipped.
 fn push(rows: &mut Vec<LineTableRow>, sequence_start: usize, row: LineTableRow) {
     if rows.len() > sequence_start {
         rows.pop_if(|last| last.start == row.start);
@@ -89,13 +89,13 @@ fn push(rows: &mut Vec<LineTableRow>, sequence_start: usize, row: LineTableRow) 
     }
 }
 
-/// The row that holds a place.
+/// The row that covers an address.
 pub(super) fn row_at(rows: &[LineTableRow], place: u32) -> Option<LineTableRow> {
     let after = rows.partition_point(|row| row.start <= place);
     after.checked_sub(1).and_then(|at| rows.get(at)).copied().filter(|row| !row.is_end())
 }
 
-/// The path of a file of a unit: as the compiler was given it, made absolute by the directories that the unit states.
+/// The path of a file of a unit: as given to the compiler, made absolute by the directories of the unit.
 pub(super) fn path(
     dwarf: &Dwarf<SectionReader<'_>>,
     unit: &Unit<SectionReader<'_>>,

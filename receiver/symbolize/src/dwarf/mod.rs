@@ -1,9 +1,9 @@
-//! Lines and inlined calls, from DWARF 2 to 5: in the binary, in its debug file, or split off.
+//! Lines and inlined calls from DWARF 2 to 5: in the binary, in its debug file, or split off.
 //!
-//! Source: DWARF 5, "Debugging Information Format". `gimli` reads the forms; here is what is looked for, in memory that does
-//! not grow with the file: `sections` finds the parts, `section` reads one of them, `pages` holds a few pieces of them, which
-//! `packed` unpacks where they are compressed, `units` says which unit speaks of an address, `functions` and `lines` what that
-//! unit says. A unit is gone through once, and its [`UnitTable`] kept while there is room.
+//! Source: DWARF 5, "Debugging Information Format". `gimli` reads the forms; this module does the look-ups, in memory
+//! that does not grow with the file: `sections` finds the sections, `section` reads one of them, `pages` holds a few
+//! pages of them, `compressed` decompresses them, `units` finds the units that cover an address, `functions` and
+//! `lines` read a unit. A unit is scanned once, and its [`UnitTable`] kept while there is room.
 
 mod compressed;
 mod functions;
@@ -32,18 +32,18 @@ use section::SectionReader;
 use sections::DwarfSections;
 use units::{UnitIndex, whole, without_lines};
 
-/// Bytes that may be looked at to find out which units there are. Those of the largest programs have 100 MiB of roots and
-/// abbreviations.
+/// Bytes that may be read to index the units. The largest programs have 100 MiB of root entries and abbreviations.
 const INDEX_WORK_BYTES: u64 = 256 << 20;
-/// Bytes that may be looked at for one address; the largest units, of programs optimised as a whole, have some tens of MiB.
+/// Bytes that may be read for one address; the largest units, of programs with whole-program optimisation, have some
+/// tens of MiB.
 const LOOKUP_WORK_BYTES: u64 = 96 << 20;
 
-/// A function at an address, the line that it is in, and how both are called.
+/// A function at an address, with its line and their names.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SourceFrame {
     pub(crate) name: Option<EntryName>,
     pub(crate) path: Option<Arc<str>>,
-    /// Counted from 1, 0 where it is not known; the column too.
+    /// Counted from 1, or 0 if unknown; so is the column.
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
@@ -52,23 +52,23 @@ pub(crate) struct SourceFrame {
 #[derive(Debug)]
 pub(crate) struct DebugInfo {
     sections: DwarfSections,
-    /// What its debug file shares with others.
+    /// The file that its debug file shares with others.
     shared: Option<(DwarfSections, UnitIndex)>,
-    /// Its split units, if they are in one file.
+    /// Its split units, if they are in one package file.
     package: Option<DwarfSections>,
     units: UnitIndex,
     ranges: CodeRangeReader,
 }
 
-/// What one unit says of its code. Unlike the rest it takes time to find out.
+/// The tables of one unit, which take time to read.
 #[derive(Debug, Default)]
 pub(crate) struct UnitTable {
     functions: Box<[FunctionRange]>,
-    /// `None` where they are too many to keep.
+    /// `None` if there are too many to keep.
     rows: Option<Box<[LineTableRow]>>,
-    /// The file that the unit's entries were split off to.
+    /// The file that holds the unit's split entries.
     split: Option<DwarfSections>,
-    /// Functions that there was no room for.
+    /// Functions left out for lack of memory.
     pub(crate) cut: u64,
 }
 
@@ -81,9 +81,9 @@ impl UnitTable {
     }
 }
 
-/// What is kept of units: by number, as [`DebugInfo`] counts them.
+/// A store of unit tables, keyed by the indices that [`DebugInfo`] gives units.
 pub(crate) trait UnitTables {
-    /// The table of a unit, which `read` makes where it is not there. It takes that many bytes at most.
+    /// Calls `look` with the table of a unit, which `read` makes if it isn't held, with the most bytes it may take.
     fn with<T>(
         &mut self,
         unit: u32,
@@ -100,15 +100,15 @@ pub(crate) struct DebugDetail {
 }
 
 impl DebugDetail {
-    /// A line and a column, or neither: code that no line of the source has made has line 0, and where it has a column that
-    /// is of nothing (DWARF 5, section 6.2.2).
+    /// A line and a column, or neither: code without a source line has line 0, and its column, if any, is meaningless
+    /// (DWARF 5, section 6.2.2).
     fn position(self, line: u32, column: u32) -> (u32, u32) {
         if self.lines && line != 0 { (line, column) } else { (0, 0) }
     }
 }
 
 impl DebugInfo {
-    /// Finds out which units a file has. `base` is the first address of the binary's code.
+    /// Indexes the units of a file. `base` is the first address of the binary's code.
     pub(crate) fn read(
         image: &Image,
         layout: &ElfLayout,
@@ -150,7 +150,7 @@ impl DebugInfo {
         self.sections.heap_bytes() + self.units.heap_bytes() + shared + package
     }
 
-    /// Units and ranges that there was no room for.
+    /// Units and ranges left out for lack of memory.
     pub(crate) fn cut(&self) -> u64 {
         self.units.cut
     }
@@ -160,8 +160,8 @@ impl DebugInfo {
         1 + usize::from(self.shared.is_some()) + usize::from(self.package.is_some())
     }
 
-    /// The functions at an address, innermost first; none where the debug information does not speak of it, or not in the
-    /// end of what may be looked at.
+    /// The functions at an address, innermost first; none if the debug information doesn't cover it, or the work budget
+    /// is exhausted before it is found.
     pub(crate) fn frames(
         &self,
         svma: u64,
@@ -184,7 +184,7 @@ impl DebugInfo {
     }
 }
 
-/// A look-up of one address.
+/// The look-up of one address.
 struct DebugLookup<'l, 'a> {
     debug: &'a DebugInfo,
     pages: &'a PageCache,
@@ -193,7 +193,7 @@ struct DebugLookup<'l, 'a> {
     wanted: DebugDetail,
 }
 
-/// The entries of a unit: its own, or those that were split off.
+/// The entries of a unit: its own, or its split ones.
 struct UnitEntries<'e, 'a> {
     dwarf: &'e Dwarf<SectionReader<'a>>,
     unit: &'e Unit<SectionReader<'a>>,
@@ -201,7 +201,7 @@ struct UnitEntries<'e, 'a> {
 }
 
 impl<'a> DebugLookup<'_, 'a> {
-    /// What a unit says; `None` where it says nothing.
+    /// The functions in one unit; `None` if it doesn't cover the address.
     fn in_unit(
         &self,
         number: u32,
@@ -232,7 +232,7 @@ impl<'a> DebugLookup<'_, 'a> {
         })
     }
 
-    /// Goes through a unit. One that is broken gives what was found until there.
+    /// Scans a unit. For a malformed one, the table has what was found up to the error.
     fn table(
         &self,
         unit: &Unit<SectionReader<'a>>,
@@ -254,7 +254,7 @@ impl<'a> DebugLookup<'_, 'a> {
         UnitTable { functions, rows, split, cut }
     }
 
-    /// The file of a unit's own that its entries were split off to.
+    /// Opens the file that holds a unit's split entries.
     fn split(
         &self,
         unit: &Unit<SectionReader<'a>>,
@@ -279,7 +279,7 @@ impl<'a> DebugLookup<'_, 'a> {
         DwarfSections::find(&image, &layout, true, self.pages, room_bytes).ok()
     }
 
-    /// Looks at the entries of a unit, wherever they are.
+    /// Calls with the entries of a unit, wherever they are.
     fn with_entries<T>(
         &self,
         unit: &Unit<SectionReader<'a>>,
@@ -302,7 +302,7 @@ impl<'a> DebugLookup<'_, 'a> {
         let units = UnitIndex::starts_only(&dwarf);
         for header in units.headers(&dwarf) {
             let mut split_unit = without_lines(&dwarf, header)?;
-            // A file that was made of other code has another.
+            // A file made from other code has another ID.
             if split_unit.dwo_id == Some(id) {
                 split_unit.copy_relocated_attributes(unit);
                 return look(UnitEntries { dwarf: &dwarf, unit: &split_unit, units: &units });
@@ -311,7 +311,7 @@ impl<'a> DebugLookup<'_, 'a> {
         look(own)
     }
 
-    /// Puts together what the entries and the line table say.
+    /// Combines the entries and the line table.
     fn frames(
         &self,
         unit: &Unit<SectionReader<'a>>,
@@ -323,7 +323,7 @@ impl<'a> DebugLookup<'_, 'a> {
         }
         let path = |file| self.wanted.lines.then(|| path(self.dwarf, unit, file)).flatten();
         let mut frames = Vec::with_capacity(chain.inlined.len() + 1);
-        // Each frame is where the next inner one was called, and the innermost where the row says.
+        // Each frame's position is the call of the next inner one; the innermost has the position of its row.
         let mut name = chain.function;
         for (inlined, call) in chain.inlined {
             let (line, column) = self.wanted.position(call.line, call.column);

@@ -1,4 +1,4 @@
-//! Pages of files and of compressed sections, a few of which are held, and how much may still be read.
+//! A small cache of pages of files and of compressed sections, and the budget of bytes that may be read.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -10,22 +10,23 @@ use lru::LruCache;
 /// A power of two.
 pub(super) const PAGE_BYTES: u64 = 16 << 10;
 
-/// Tells apart of what pages are held: files, and compressed sections.
+/// Identifies the source of pages: a file or a compressed section.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ImageId(u64);
 
 impl ImageId {
-    /// One that nothing has had before.
+    /// A new, unique ID.
     pub(super) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// A file or a compressed section, and the number of a page in it.
+/// A file or a compressed section, and the index of a page in it.
 pub(super) type PageId = (ImageId, u64);
 
-/// The pages used last, of all files, and how many bytes may still be looked at: what a hostile file makes us do has an end.
+/// The most recently used pages of all files, and the remaining bytes that may be read, which bounds the work a
+/// malicious file can cause.
 #[derive(Debug)]
 pub(crate) struct PageCache {
     held: RefCell<LruCache<PageId, Arc<[u8]>>>,
@@ -45,7 +46,7 @@ impl PageCache {
         }
     }
 
-    /// Allows so many bytes to be looked at from now on.
+    /// Allows this many bytes to be read from now on.
     pub(crate) fn set_work_budget(&self, work_bytes: u64) {
         self.work_left_bytes.set(work_bytes);
         self.is_exhausted.set(false);
@@ -55,7 +56,7 @@ impl PageCache {
         self.held.borrow().len() * PAGE_BYTES as usize
     }
 
-    /// Whether more was to be looked at than is allowed.
+    /// Whether more bytes were wanted than the budget allowed.
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_exhausted.get()
     }
@@ -69,7 +70,7 @@ impl PageCache {
         Ok(())
     }
 
-    /// A page, which `read` reads into a buffer where it is not held.
+    /// A page; `read` fills a buffer with it if it isn't held.
     pub(super) fn page(
         &self,
         page: PageId,

@@ -1,20 +1,20 @@
-//! Ranges of code, as debug information states them.
+//! Address ranges in debug information.
 
 use gimli::{Attribute, AttributeValue, Dwarf, Result, Unit};
 
 use super::section::SectionReader;
 
-/// Ranges of one entry looked at; a unit compiled with a section for each function has tens of thousands.
+/// The most ranges of one entry that are read; a unit compiled with a section for each function has tens of thousands.
 const RANGES_LIMIT: usize = 1 << 18;
 
-/// Which addresses are code of a file, and how they are counted.
+/// The addresses that are code of a file, and the base of offsets in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CodeRangeReader {
-    /// The first byte of code. Linkers leave what they have thrown away at address 0 and thereabouts, below this.
+    /// The first byte of code. Linkers give discarded code addresses at or near 0, below this.
     pub(crate) base: u64,
 }
 
-/// Code, in bytes from the file's first.
+/// A range of code, in bytes from the first byte of the file's code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeRange {
     pub(crate) start: u32,
@@ -28,7 +28,7 @@ impl CodeRange {
 }
 
 impl CodeRangeReader {
-    /// A place in the code, unless it lies before or more than 4 GiB behind the first.
+    /// The offset of an address from the base, unless it lies before it or more than 4 GiB after it.
     pub(crate) fn place(&self, svma: u64) -> Option<u32> {
         u32::try_from(svma.checked_sub(self.base)?).ok()
     }
@@ -38,7 +38,7 @@ impl CodeRangeReader {
         Some(CodeRange { start: self.place(start)?, bytes })
     }
 
-    /// Gives the ranges that the attributes of an entry state.
+    /// Passes on the ranges of an entry, given by its attributes.
     pub(super) fn for_each_range<'a>(
         &self,
         dwarf: &Dwarf<SectionReader<'a>>,

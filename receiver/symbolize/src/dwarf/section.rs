@@ -1,7 +1,7 @@
 //! Sections of files as `gimli` reads them: page by page, a few of which are held.
 //!
-//! Debug information takes hundreds of MiB, of which one look-up needs some KiB here and there. Mapping it would turn a file
-//! that shrinks into a signal, reading it whole would take its size in memory.
+//! Debug information takes hundreds of MiB, of which one look-up needs a few KiB in scattered places. Mapping it would
+//! turn a file that shrinks into a signal; reading it whole would take its size in memory.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -13,17 +13,17 @@ use super::compressed::CompressedSection;
 use super::pages::{ImageId, PAGE_BYTES, PageCache};
 use crate::image::Image;
 
-/// The longest piece that is given as a whole: a name or a path.
+/// The longest piece that is returned as a whole: a name or a path.
 const PIECE_LIMIT_BYTES: usize = 64 << 10;
 
-/// Where the bytes of a section are.
+/// The source of a section's bytes.
 #[derive(Debug)]
 pub(crate) enum SectionLocation {
-    /// In the file, from this offset on.
+    /// The file, from this offset on.
     File { offset: u64, bytes: u64 },
-    /// In the file, compressed.
+    /// The file, compressed.
     Compressed(ImageId, CompressedSection),
-    /// In memory, since the file has them compressed and they are few.
+    /// Memory: a compressed section that is small.
     Memory(Box<[u8]>),
 }
 
@@ -40,14 +40,14 @@ impl SectionLocation {
     }
 }
 
-/// A section that is being read.
+/// An open section.
 #[derive(Debug)]
 pub(crate) struct PagedSection<'a> {
     pages: &'a PageCache,
     image: &'a Image,
     id: ImageId,
     place: &'a SectionLocation,
-    /// The page that was read last.
+    /// The last page that was read.
     current: RefCell<(u64, Option<Arc<[u8]>>)>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> PagedSection<'a> {
         SectionReader { section: self, start: 0, end: self.place.bytes(), endian }
     }
 
-    /// Shows the bytes from a place on, as many as are at hand in one piece, which is at least one.
+    /// Calls `show` with the bytes from an offset on, as many as are available in one piece, which is at least one.
     fn with_bytes<T>(&self, at: usize, show: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let offset = match self.place {
             SectionLocation::File { offset, .. } => offset.checked_add(at as u64).ok_or(Error::Io)?,
@@ -80,7 +80,7 @@ impl<'a> PagedSection<'a> {
         if current.0 != page || current.1.is_none() {
             *current = (page, Some(self.page(page)?));
         }
-        // The file may have shrunk meanwhile.
+        // The file may have shrunk in the meantime.
         let rest = current.1.as_deref().and_then(|bytes| bytes.get(within..)).filter(|rest| !rest.is_empty());
         rest.map(show).ok_or(Error::Io)
     }
@@ -127,7 +127,7 @@ impl SectionReader<'_> {
         self.end - self.start
     }
 
-    /// Moves on and returns where it was.
+    /// Advances and returns the previous offset.
     fn advance(&mut self, bytes: usize) -> Result<usize> {
         let at = self.start;
         if bytes > self.remaining() {

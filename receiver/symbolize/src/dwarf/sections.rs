@@ -1,4 +1,4 @@
-//! The sections of one file that hold DWARF.
+//! Finds the DWARF sections of a file.
 
 use gimli::{Dwarf, DwarfPackage, RunTimeEndian, SectionId};
 
@@ -8,7 +8,7 @@ use super::section::{PagedSection, SectionLocation, SectionReader};
 use crate::elf::ElfLayout;
 use crate::image::Image;
 
-/// Those that look-ups need. Others would be unpacked for nothing.
+/// The sections that look-ups need. Others would be decompressed without use.
 const NEEDED: [SectionId; 10] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -21,7 +21,7 @@ const NEEDED: [SectionId; 10] = [
     SectionId::DebugStr,
     SectionId::DebugStrOffsets,
 ];
-/// Those of which a package of split files states what part belongs to which unit, beside [`NEEDED`].
+/// The sections that a package of split files divides among its units, in addition to [`NEEDED`].
 const PACKAGED: [SectionId; 5] = [
     SectionId::DebugLoc,
     SectionId::DebugLocLists,
@@ -29,34 +29,34 @@ const PACKAGED: [SectionId; 5] = [
     SectionId::DebugMacro,
     SectionId::DebugTypes,
 ];
-/// What may be looked at to unpack a section as a whole: so many times what it holds, and a little more.
+/// The work budget for decompressing a section as a whole, as a multiple of its size (plus a small constant).
 const UNPACKING_WORK: u64 = 4;
 const UNPACKING_WORK_BYTES: u64 = 64 << 10;
 
-/// A file's DWARF, nearly nothing of which is in memory.
+/// A file's DWARF sections, almost none of which is in memory.
 #[derive(Debug)]
 pub(super) struct DwarfSections {
     image: Image,
     id: ImageId,
     endian: RunTimeEndian,
     places: Vec<(SectionId, SectionLocation)>,
-    /// What is taken by compressed sections, and by reading them.
+    /// Memory for compressed sections and for reading them.
     unpacking_bytes: usize,
 }
 
 /// Why the DWARF of a file isn't used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SectionsError {
-    /// There is none.
+    /// There is no DWARF.
     Absent,
-    /// It is compressed, and there is no room for unpacking it piece by piece.
+    /// It is compressed, and there is not enough memory to decompress it piece by piece.
     NoRoom,
     /// It can't be read.
     Broken,
 }
 
 impl DwarfSections {
-    /// Finds the sections of a file, or of a split one (`.dwo`, `.dwp`). Those that are compressed take `room_bytes` at most.
+    /// Finds the sections of a file, or of a split one (`.dwo`, `.dwp`). Compressed ones take at most `room_bytes`.
     pub(super) fn find(
         image: &Image,
         layout: &ElfLayout,
@@ -111,7 +111,7 @@ impl DwarfSections {
     }
 }
 
-/// Sections that are being read.
+/// Open sections.
 #[derive(Debug)]
 pub(super) struct OpenSections<'a> {
     sections: Vec<(SectionId, PagedSection<'a>)>,
@@ -130,15 +130,15 @@ impl<'a> OpenSections<'a> {
         DwarfPackage::load(|id| Ok(self.reader(id)), self.none.reader(self.endian))
     }
 
-    /// A section; an empty one, where there is none of the kind.
+    /// A section; an empty one if the file doesn't have it.
     fn reader(&'a self, wanted: SectionId) -> SectionReader<'a> {
         let found = self.sections.iter().find(|(id, _)| *id == wanted);
         found.map_or(&self.none, |(_, section)| section).reader(self.endian)
     }
 }
 
-/// Unpacks the sections of which little is compressed, and sees to it that the others can be read. Returns what that takes,
-/// which is no more than the room.
+/// Decompresses small sections as a whole, and prepares the others for reading. Returns the memory that this takes,
+/// which is at most the room.
 fn unpack(
     places: &mut [(SectionId, SectionLocation)],
     image: &Image,
@@ -154,7 +154,7 @@ fn unpack(
         if taken_bytes > room_bytes {
             return Err(SectionsError::NoRoom);
         }
-        // Reading it in pieces would take as much.
+        // Reading it in pieces would take as much memory.
         if packed.bytes <= working_bytes {
             pages.set_work_budget(UNPACKING_WORK * packed.bytes + UNPACKING_WORK_BYTES);
             *place = SectionLocation::Memory(
@@ -164,7 +164,7 @@ fn unpack(
             total_bytes = total_bytes.saturating_add(packed.bytes);
         }
     }
-    // As much again is for what is found out of the units.
+    // The other half is for the tables of units.
     let stride_bytes = CompressedSection::stride_bytes(total_bytes, (room_bytes - taken_bytes) / 2);
     let packed = places.iter_mut().filter_map(|(_, place)| match place {
         SectionLocation::Compressed(_, packed) => Some(packed),

@@ -1,4 +1,4 @@
-//! Which unit of a file speaks of an address.
+//! Finds the units of a file that cover an address.
 
 use gimli::{
     AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase,
@@ -9,36 +9,36 @@ use super::pages::PageCache;
 use super::ranges::{CodeRange, CodeRangeReader};
 use super::section::SectionReader;
 
-/// Units looked at; the largest programs have some tens of thousands.
+/// The most units that are read; the largest programs have some tens of thousands.
 const UNITS_LIMIT: usize = 1 << 17;
-/// Ranges that contain an address are sought among so many that start before it.
+/// How many ranges that start before an address are checked for whether they contain it.
 const LOOK_BACK: usize = 32;
-/// Bytes of abbreviations that one unit may have; the largest have some tens of KiB.
+/// The most bytes of abbreviations in one unit; the largest have some tens of KiB.
 const ABBREVIATIONS_LIMIT_BYTES: usize = 256 << 10;
-/// Bytes that the header of a unit's line table may have: a name of a file takes about twenty.
+/// The most bytes in the header of a unit's line table: the name of a file takes about twenty.
 const LINE_HEADER_LIMIT_BYTES: usize = 192 << 10;
 
 pub(super) type LoadedUnit<'a> = Unit<SectionReader<'a>>;
 
-/// The units of a file, and what code is theirs.
+/// The units of a file, and the code that each covers.
 #[derive(Debug, Default)]
 pub(super) struct UnitIndex {
-    /// Where each begins, in ascending order.
+    /// The start of each unit, in ascending order.
     starts: Box<[usize]>,
     ranges: Box<[UnitRange]>,
-    /// Units and ranges that limits left out, or 1 for all that comes after the work that is allowed.
+    /// Units and ranges left out by limits, or 1 for everything after the end of the work budget.
     pub(super) cut: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct UnitRange {
     range: CodeRange,
-    /// Index in the starts.
+    /// Index into the starts.
     unit: u32,
 }
 
 impl UnitIndex {
-    /// Goes through all units. `ranges_max` of their ranges are kept.
+    /// Reads all units. At most `ranges_max` of their ranges are kept.
     pub(super) fn read(
         dwarf: &Dwarf<SectionReader<'_>>,
         ranges: &CodeRangeReader,
@@ -48,7 +48,7 @@ impl UnitIndex {
         let mut found = Vec::new();
         let mut cut = 0;
         let mut index = Self::from_units(dwarf, |unit, header| {
-            // A unit that can't be read says nothing, and the next one may.
+            // A unit that can't be read is skipped; the next one may be readable.
             let _ = for_each_range_of(dwarf, header, ranges, |range| {
                 if found.len() < ranges_max {
                     found.push(UnitRange { range, unit });
@@ -64,7 +64,7 @@ impl UnitIndex {
         index
     }
 
-    /// The units alone.
+    /// The starts of the units, without ranges.
     pub(super) fn starts_only(dwarf: &Dwarf<SectionReader<'_>>) -> Self {
         Self::from_units(dwarf, |_, _| {})
     }
@@ -88,14 +88,14 @@ impl UnitIndex {
         Self { starts: starts.into_boxed_slice(), ranges: Box::default(), cut }
     }
 
-    /// The units whose code holds a place, the one first whose range starts last.
+    /// The units whose code contains an address, in descending order of the starts of their ranges.
     pub(super) fn at(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         let after = self.ranges.partition_point(|unit| unit.range.start <= place);
         let before = self.ranges.get(..after).unwrap_or_default().iter().rev().take(LOOK_BACK);
         before.filter(move |unit| unit.range.contains(place)).map(|unit| unit.unit)
     }
 
-    /// The header of the unit with this number.
+    /// The header of the unit with this index.
     pub(super) fn header<'a>(
         &self,
         dwarf: &Dwarf<SectionReader<'a>>,
@@ -113,7 +113,7 @@ impl UnitIndex {
         self.starts.iter().filter_map(|start| dwarf.unit_header(DebugInfoOffset(*start)).ok())
     }
 
-    /// The header of the unit that holds an offset of the section.
+    /// The header of the unit that contains an offset of the section.
     pub(super) fn header_at<'a>(
         &self,
         dwarf: &Dwarf<SectionReader<'a>>,
@@ -151,7 +151,7 @@ fn for_each_range_of<'a>(
     ranges.for_each_range(dwarf, &unit, &attributes, visit)
 }
 
-/// A unit with its line table's header.
+/// A unit with the header of its line table.
 pub(super) fn whole<'a>(
     dwarf: &Dwarf<SectionReader<'a>>,
     header: UnitHeader<SectionReader<'a>>,
@@ -189,7 +189,7 @@ pub(super) fn whole<'a>(
     Ok(unit)
 }
 
-/// A unit as far as its entries are read with it: `gimli` would read the header of the line table too.
+/// A unit without its line table, for reading its entries: `gimli` would also read the header of the line table.
 pub(super) fn without_lines<'a>(
     dwarf: &Dwarf<SectionReader<'a>>,
     header: UnitHeader<SectionReader<'a>>,
@@ -245,7 +245,7 @@ pub(super) fn without_lines<'a>(
             _ => {}
         }
     }
-    // The index of an address counts from a base that may come after it.
+    // An address index is relative to a base that may come after it.
     if let Some(low_pc) = low_pc.and_then(|value| dwarf.attr_address(&unit, value).ok().flatten()) {
         unit.low_pc = low_pc;
     }
