@@ -18,23 +18,24 @@ use crate::alias::Binding;
 use crate::error::SymbolTableError;
 use crate::image::Image;
 
-/// Section headers looked at; more are ignored. Real files have tens, `-ffunction-sections` objects thousands.
+/// The most section headers that are read; more are ignored. Real files have tens, `-ffunction-sections` objects
+/// thousands.
 const SECTIONS_LIMIT: u64 = 65_536;
-/// Bytes of section names looked at, enough for the names of any linked file.
+/// The most bytes of section names that are read, enough for the names of any linked file.
 const SECTION_NAMES_LIMIT_BYTES: u64 = 64 * 1024;
-/// Sections that are remembered by name; a binary with all of DWARF has thirty.
+/// The most sections that are kept by name; a binary with all of DWARF has thirty.
 const NAMED_SECTIONS_LIMIT: usize = 64;
-/// The longest name that any of them has.
+/// The longest name of these sections.
 const SECTION_NAME_LIMIT_BYTES: usize = 32;
-/// How the names begin of sections that are remembered.
+/// The prefixes of the names of sections that are kept.
 const DEBUG_SECTION_PREFIXES: [&str; 7] =
     [".debug_", ".gnu_debugdata", ".plt", ".gopclntab", ".data.rel.ro.gopclntab", ".go.", ".note.go.buildid"];
-/// The sections that the Go linker leaves.
+/// The sections written by the Go linker.
 const GO_SECTIONS: [&str; 3] = [".gopclntab", ".data.rel.ro.gopclntab", ".note.go.buildid"];
 /// Records read at once.
 const CHUNK_RECORDS: usize = 1024;
 
-/// Where a file keeps its code, its symbols and their names.
+/// The locations of a file's code, its symbols and their names.
 #[derive(Clone, Debug)]
 pub(crate) struct ElfLayout {
     form: ElfFormat,
@@ -42,17 +43,17 @@ pub(crate) struct ElfLayout {
     pub(crate) code: Vec<Range<u64>>,
     /// `.symtab`: every symbol, unless the file was stripped.
     pub(crate) symtab: Option<TableLayout>,
-    /// `.dynsym`: what the dynamic linker needs.
+    /// `.dynsym`: the symbols that the dynamic linker needs.
     pub(crate) dynsym: Option<TableLayout>,
     /// Relocations that may name symbols of [`dynamic`](Self::dynsym).
     pub(crate) relocations: Vec<Range<u64>>,
-    /// Other sections that tell something of code, in the file's order.
+    /// Other sections with information about code, in the file's order.
     named: Vec<NamedSection>,
-    /// What of the file is in memory: the address of each part, and where it is in the file.
+    /// The parts of the file that are loaded into memory: the address of each, and its range in the file.
     loaded: Vec<(u64, Range<u64>)>,
-    /// Whether the Go linker left its sections.
+    /// Whether the Go linker's sections are present.
     pub(crate) is_go: bool,
-    /// What the code is for, as `e_machine`.
+    /// The architecture of the code, as `e_machine`.
     pub(crate) machine: u16,
 }
 
@@ -61,19 +62,19 @@ pub(crate) struct ElfLayout {
 pub(crate) struct NamedSection {
     pub(crate) name: Box<str>,
     pub(crate) svma: u64,
-    /// Where in the file; empty where the section has no bytes there.
+    /// The range in the file; empty if the section has no bytes there.
     pub(crate) bytes: Range<u64>,
-    /// Whether these begin with a compression header (`SHF_COMPRESSED`).
+    /// Whether these bytes begin with a compression header (`SHF_COMPRESSED`).
     pub(crate) is_compressed: bool,
-    /// Bytes of one entry, 0 where the file does not tell.
+    /// Bytes of one entry, 0 if the file doesn't state it.
     pub(crate) entry_bytes: u64,
 }
 
-/// One symbol table and its names, as places in the file.
+/// The location in the file of one symbol table and its names.
 #[derive(Clone, Debug)]
 pub(crate) struct TableLayout {
     offset: u64,
-    /// Records that the header promises and the file has room for.
+    /// Records that the header claims and that fit in the file.
     pub(crate) count: u64,
     pub(crate) strings: Range<u64>,
 }
@@ -83,7 +84,7 @@ pub(crate) struct CodeSymbol {
     /// Offset of the name within the table's strings.
     pub(crate) name: u32,
     pub(crate) svma: u64,
-    /// In bytes; 0 where the table does not tell.
+    /// In bytes; 0 if the table doesn't state it.
     pub(crate) size: u64,
     pub(crate) binding: Binding,
 }
@@ -94,7 +95,7 @@ struct ElfFormat {
     endian: Endianness,
 }
 
-/// What is kept of a section header while the others are read.
+/// The fields of a section header that are kept while the others are read.
 struct SectionInfo {
     name: u32,
     link: u32,
@@ -154,7 +155,7 @@ impl ElfLayout {
         if table_offset == 0 {
             return Err(SymbolTableError::NoSections);
         }
-        // Counts that do not fit the header are kept in the otherwise unused first section.
+        // Counts that don't fit in the header are in the otherwise unused first section header.
         let first: H::SectionHeader = read_one(image, "first section header", table_offset)?;
         let count = match header.e_shnum(endian) {
             0 => first.sh_size(endian).into(),
@@ -224,12 +225,12 @@ impl ElfLayout {
         })
     }
 
-    /// The section with this name, if it is one of those that tell something of code.
+    /// The section with this name, if it is one of those with information about code.
     pub(crate) fn section(&self, name: &str) -> Option<&NamedSection> {
         self.named.iter().find(|section| &*section.name == name)
     }
 
-    /// Where in the file the bytes of an address are, and how many follow in the same section.
+    /// The range in the file from an address to the end of its section.
     pub(crate) fn in_file(&self, svma: u64) -> Option<Range<u64>> {
         self.loaded.iter().find_map(|(start, bytes)| {
             let at = bytes.start.checked_add(svma.checked_sub(*start)?)?;
@@ -237,7 +238,7 @@ impl ElfLayout {
         })
     }
 
-    /// The parts of the file that are data or code in memory.
+    /// The parts of the file that are loaded as data or code.
     pub(crate) fn loaded(&self) -> impl Iterator<Item = &(u64, Range<u64>)> {
         self.loaded.iter()
     }
@@ -252,13 +253,13 @@ impl ElfLayout {
         self.form.endian
     }
 
-    /// The executable section that holds an address.
+    /// The executable section that contains an address.
     pub(crate) fn code_section(&self, svma: u64) -> Option<&Range<u64>> {
         let after = self.code.partition_point(|range| range.start <= svma);
         self.code.get(after.checked_sub(1)?).filter(|range| range.contains(&svma))
     }
 
-    /// Where in the strings of a table of 64-bit symbols the name of the symbol with this index is.
+    /// The offset, in the strings of a table of 64-bit symbols, of the name of the symbol with this index.
     pub(crate) fn name_of(image: &Image, table: &TableLayout, index: u32) -> Option<u32> {
         let offset = table.offset.checked_add(u64::from(index) * size_of::<Sym64<Endianness>>() as u64)?;
         let mut name = [0; 4];
@@ -267,8 +268,8 @@ impl ElfLayout {
         Some(u32::from_le_bytes(name)).filter(|name| *name != 0)
     }
 
-    /// Gives every symbol of a table that is defined, named and may be code, in the table's order. Looks at `limit`
-    /// symbols, and returns how many more there are.
+    /// Passes on every symbol of a table that is defined, named and may be code, in the table's order. Reads at most
+    /// `limit` symbols, and returns how many more there are.
     pub(crate) fn for_each_symbol(
         &self,
         image: &Image,
@@ -324,8 +325,8 @@ impl SectionInfo {
     }
 }
 
-/// Functions of any binding, and untyped symbols that others can link against: assembly often leaves the
-/// type out. A local untyped symbol is a label inside a function.
+/// Functions of any binding, and untyped symbols that others can link against: assembly often leaves the type out. A
+/// local untyped symbol is a label inside a function.
 fn code_symbol<S: Sym>(symbol: &S, endian: S::Endian) -> Option<CodeSymbol> {
     let is_code = match symbol.st_type() {
         STT_FUNC | STT_GNU_IFUNC => true,
@@ -342,13 +343,13 @@ fn code_symbol<S: Sym>(symbol: &S, endian: S::Endian) -> Option<CodeSymbol> {
         binding: match symbol.st_bind() {
             STB_LOCAL => Binding::Local,
             STB_GLOBAL => Binding::Global,
-            // GNU_UNIQUE is global in a process; it may be overridden as a weak one is.
+            // GNU_UNIQUE is global in a process; it can be overridden like a weak symbol.
             _ => Binding::Weak,
         },
     })
 }
 
-/// The sections whose names say that they tell something of code.
+/// The sections whose names mark them as having information about code.
 fn named_sections(
     image: &Image,
     names: Range<u64>,

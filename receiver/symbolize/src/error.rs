@@ -1,4 +1,4 @@
-//! Why symbols of a file cannot be had.
+//! Why a file has no usable symbols.
 
 use std::io;
 
@@ -8,17 +8,17 @@ pub enum SymbolTableError {
     /// The first bytes are not those of an ELF file of 32 or 64 bits.
     #[error("not an ELF file")]
     NotElf,
-    /// Without section headers there is no way to the symbols.
+    /// Without section headers the symbols can't be located.
     #[error("the file has no section headers")]
     NoSections,
-    /// The file ends before what its headers promise, or the disk fails.
+    /// The file is shorter than its headers claim, or the disk fails.
     #[error("cannot read {what} at offset {offset:#x}")]
     Read {
-        /// The part of the file that was wanted.
+        /// The part of the file that was being read.
         what: &'static str,
-        /// Where in the file it should be.
+        /// Its offset in the file.
         offset: u64,
-        /// What the system said; `UnexpectedEof` where the file is too short.
+        /// The system's error; `UnexpectedEof` if the file is too short.
         source: io::Error,
     },
 }

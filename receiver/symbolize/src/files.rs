@@ -1,17 +1,17 @@
-//! Where the files come from that name the addresses of a binary.
+//! The source of a binary and its companion files.
 
 use std::io;
 
 use crate::image::Image;
 
-/// A binary and the files that tell more of it. Whoever implements this finds them; each is asked for at most once while the
-/// binary is known, and none is trusted.
+/// A binary and its companion files. The implementation locates them; each is requested at most once while the binary
+/// is in the cache, and none is trusted.
 pub trait BinaryFiles {
-    /// The binary itself.
+    /// Opens the binary itself.
     ///
     /// # Errors
     ///
-    /// Why it can't be opened.
+    /// The reason why it can't be opened.
     fn content(&self) -> io::Result<Image>;
 
     /// Its separate debug file.
@@ -19,18 +19,18 @@ pub trait BinaryFiles {
         None
     }
 
-    /// What its debug file shares with others (`.gnu_debugaltlink`).
+    /// The file that its debug file shares with others (`.gnu_debugaltlink`).
     fn alternate(&self) -> Option<Image> {
         None
     }
 
-    /// The file of all units that were split off (`.dwp`).
+    /// The file of all split units (`.dwp`).
     fn package(&self) -> Option<Image> {
         None
     }
 
-    /// The file of one unit that was split off (`.dwo`), by its path on the machine that compiled it. Asked for whenever it
-    /// is needed.
+    /// The file of one split unit (`.dwo`), by its path on the machine that compiled it. Requested whenever it is
+    /// needed.
     fn split_unit(&self, _path: &[u8]) -> Option<Image> {
         None
     }

@@ -1,7 +1,8 @@
-//! Names, lines and inlined calls of Go programs, stripped ones too, from the table that each carries for its tracebacks.
+//! Names, lines and inlined calls of Go programs, including stripped ones, from the table that each contains for its
+//! tracebacks.
 //!
-//! Source: Go 1.18 and later, `runtime._func`, `runtime.moduledata`, `runtime.inlinedCall`. `sidewinder-unwind` knows the
-//! header and the tables of values by pc; here they are read from the file piece by piece.
+//! Source: Go 1.18 and later, `runtime._func`, `runtime.moduledata`, `runtime.inlinedCall`. `sidewinder-unwind` parses
+//! the header and the tables of values by pc; this module reads them from the file piece by piece.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,24 +15,24 @@ use crate::elf::ElfLayout;
 use crate::image::Image;
 use crate::plt::for_each_relocation;
 
-/// Where the table is.
+/// The sections that may hold the table.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
-/// The longest names of functions and files that are given.
+/// The longest names of functions and files that are returned.
 const NAME_LIMIT_BYTES: usize = 4096;
-/// Bytes of a table of values by pc that are read at first, and at the most.
+/// Bytes of a table of values by pc that are read, in successive attempts.
 const PC_TABLE_BYTES: [usize; 3] = [512, 16 << 10, 512 << 10];
-/// Inlined calls within one another that are told.
+/// The deepest nesting of inlined calls that is reported.
 const NESTING_LIMIT: usize = 256;
-/// Bytes of data that are searched for the module's description.
+/// Bytes of data that are searched for the module's descriptor.
 const SEARCH_LIMIT_BYTES: u64 = 64 << 20;
 const SEARCH_CHUNK_BYTES: usize = 64 << 10;
 
-/// In `runtime.moduledata`: words before the start of the text, and before `gofunc`, what inline trees are relative to, in
-/// Go 1.20 and later and before.
+/// In `runtime.moduledata`: words before the start of the text, and before `gofunc`, which inline trees are relative
+/// to, in Go 1.20 and later and before.
 const TEXT_WORD: u64 = 22;
 const INLINE_BASE_WORD: [u64; 2] = [40, 38];
-/// Index of the tree of inlined calls in a function's data (`abi.FUNCDATA_InlTree`), and of the place in it in its tables of
-/// values by pc (`abi.PCDATA_InlTreeIndex`).
+/// Index of the tree of inlined calls in a function's data (`abi.FUNCDATA_InlTree`), and of the table of tree indices
+/// among its tables of values by pc (`abi.PCDATA_InlTreeIndex`).
 const INLINE_TREE: u32 = 3;
 const INLINE_INDEX: u32 = 2;
 
@@ -39,20 +40,20 @@ const INLINE_INDEX: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct GoTable {
     image: Image,
-    /// The table's bytes in the file.
+    /// The table's range in the file.
     table: Range<u64>,
     header: GoTableHeader,
     text_start: u64,
-    /// Where inline trees are, if that is known.
+    /// The base address of inline trees, if known.
     inline_base: Option<u64>,
     layout: ElfLayout,
 }
 
-/// `runtime._func`, as far as it matters.
+/// The used fields of `runtime._func`.
 struct GoFunction {
     start: u32,
     end: u32,
-    /// Where it is described, in bytes from the table's start.
+    /// The offset of its descriptor, in bytes from the table's start.
     at: u64,
     name: u32,
     files: u32,
@@ -63,7 +64,7 @@ struct GoFunction {
 }
 
 impl GoTable {
-    /// The table of a file; `None` where it has none of a known layout, or nothing tells where the text is.
+    /// Reads the table of a file; `None` if it has none of a known layout, or the location of the text is unknown.
     pub(crate) fn read(image: &Image, layout: &ElfLayout) -> Option<Self> {
         if !layout.is_little_endian_64() {
             return None;
@@ -83,7 +84,7 @@ impl GoTable {
         Some(Self { image: image.clone(), table, header, text_start, inline_base, layout: layout.clone() })
     }
 
-    /// The functions at an address, innermost first; none where it isn't Go's.
+    /// The functions at an address, innermost first; none if the code isn't Go's.
     pub(crate) fn frames(&self, svma: u64, wanted: DebugDetail) -> Vec<SourceFrame> {
         self.frames_at(svma, wanted).unwrap_or_default()
     }
@@ -115,7 +116,7 @@ impl GoTable {
         Some(SourceFrame { name: Some(name), path, line: line.unwrap_or(0), column: 0 })
     }
 
-    /// The function that holds a pc. The table is sorted.
+    /// The function that contains a pc. The table is sorted.
     fn function_at(&self, pc: u32) -> Option<GoFunction> {
         let entry = |index: u64| {
             let mut bytes = [0; 8];
@@ -131,7 +132,7 @@ impl GoTable {
         }
         let index = low.checked_sub(1)?;
         let (start, described) = entry(index)?;
-        // Behind the last function its end follows, without a description.
+        // After the last function, the table has its end, without a descriptor.
         let mut end = [0; 4];
         self.fill(self.header.functions.checked_add((index + 1) * 8)?, &mut end)?;
         let end = u32::from_le_bytes(end);
@@ -153,7 +154,7 @@ impl GoTable {
         })
     }
 
-    /// The address of a function's tree of inlined calls, and the table that tells the place in it.
+    /// The address of a function's tree of inlined calls, and the table with the tree index for each pc.
     fn inline_tree(&self, function: &GoFunction) -> Option<(u64, u32)> {
         if function.table_count <= INLINE_INDEX || u32::from(function.data_count) <= INLINE_TREE {
             return None;
@@ -163,7 +164,7 @@ impl GoTable {
         (index != 0 && tree != u32::MAX).then_some((self.inline_base?.checked_add(tree.into())?, index))
     }
 
-    /// An inlined call: the name of what was called, and the pc of the call, from the function's start.
+    /// An inlined call: the name of the called function, and the pc of the call, from the function's start.
     fn inlined_call(&self, tree: u64, index: u32) -> Option<(u32, u32)> {
         let (bytes, name, parent) = if self.header.has_start_lines { (16, 4, 8) } else { (20, 12, 16) };
         let svma = tree.checked_add(u64::from(index) * bytes)?;
@@ -182,7 +183,7 @@ impl GoTable {
         Some(path.into())
     }
 
-    /// What a table says of a pc.
+    /// The value of a table at a pc.
     fn value(&self, function: &GoFunction, table: u32, pc: u32) -> Option<i32> {
         if table == 0 {
             return None;
@@ -215,7 +216,7 @@ impl GoTable {
         Some(u32::from_le_bytes(bytes))
     }
 
-    /// Reads from the table, which does not reach beyond its section.
+    /// Reads from the table, never beyond its section.
     fn fill(&self, offset: u64, bytes: &mut [u8]) -> Option<()> {
         let at = self.table.start.checked_add(offset)?;
         let end = at.checked_add(bytes.len() as u64)?;
@@ -223,8 +224,8 @@ impl GoTable {
     }
 }
 
-/// The address of `runtime.moduledata`, whose first word is the table's address. In relocatable programs the file may have
-/// that in a relocation only.
+/// Finds the address of `runtime.moduledata`, whose first word is the table's address. In relocatable programs that
+/// word may exist only as a relocation.
 fn find_module(image: &Image, layout: &ElfLayout, table: u64) -> Option<u64> {
     let named = layout.section(".go.module").map(|section| section.svma);
     let mut module = named.or_else(|| find_in_data(image, layout, table));
@@ -261,14 +262,14 @@ fn find_in_data(image: &Image, layout: &ElfLayout, table: u64) -> Option<u64> {
     None
 }
 
-/// Whether what lies at an address says of Go's text what a module does: its start comes first, and is code.
+/// Whether the data at an address looks like a module's statement of Go's text: the start comes first, and is code.
 fn is_module(image: &Image, layout: &ElfLayout, module: u64) -> bool {
     let word = |index: u64| word_at(image, layout, module.checked_add(index * 8)?);
     let text = word(TEXT_WORD).zip(word(TEXT_WORD + 1));
     text.is_some_and(|(start, end)| start < end && layout.code_section(start).is_some())
 }
 
-/// The word at an address, as it is once the program is loaded at the addresses that the file states.
+/// The word at an address, as it is once the program is loaded at its stated addresses.
 fn word_at(image: &Image, layout: &ElfLayout, svma: u64) -> Option<u64> {
     let at = layout.in_file(svma)?;
     let mut bytes = [0; 8];

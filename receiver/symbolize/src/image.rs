@@ -1,4 +1,4 @@
-//! Where a file's bytes come from.
+//! Access to a file's bytes.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum Image {
     /// Read by position; may shrink or change at any time.
     File(Arc<File>),
-    /// Read once by somebody else.
+    /// In memory already.
     Bytes(Arc<[u8]>),
 }
 
@@ -41,7 +41,7 @@ impl Image {
         }
     }
 
-    /// Reads up to `buffer.len()` bytes at `offset`; fewer only where the file ends.
+    /// Reads up to `buffer.len()` bytes at `offset`; fewer only at the end of the file.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::File(file) => {
@@ -75,8 +75,8 @@ impl Image {
         }
     }
 
-    /// Reads the string at `offset` up to its NUL, or `limit` bytes of it: `(bytes, whether cut)`. An error where the
-    /// file ends before either.
+    /// Reads the string at `offset` up to its NUL, or the first `limit` bytes of it: `(bytes, whether cut)`. Fails if
+    /// the file ends before either.
     pub(crate) fn read_c_string(&self, offset: u64, limit: usize) -> io::Result<(Vec<u8>, bool)> {
         const USUAL_BYTES: usize = 128;
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! The running kernel's functions, its modules' and its BPF programs'.
+//! Functions of the running kernel, its modules and its BPF programs.
 //!
 //! Source: `/proc/kallsyms`, a line per symbol: address, type, name and, in brackets, the module.
 
@@ -9,32 +9,32 @@ use sidewinder_address::Avma;
 
 use crate::alias::{Binding, preference};
 
-/// Where the kernel lists its symbols.
+/// The kernel's list of its symbols.
 const PATH: &str = "/proc/kallsyms";
 /// Symbols kept. A large kernel with all of its modules has a quarter of a million.
 const SYMBOLS_LIMIT: usize = 1 << 20;
 /// Bytes of names kept.
 const NAMES_LIMIT_BYTES: usize = 64 << 20;
-/// The longest line looked at; the kernel's names end at 512 bytes.
+/// The longest line that is read; the kernel's names end at 512 bytes.
 const LINE_LIMIT_BYTES: u64 = 1024;
-/// How far a symbol reaches if no other follows. The list has no sizes.
+/// The extent of a symbol that no other follows. The list has no sizes.
 const REACH_LIMIT_BYTES: u64 = 1 << 20;
 
-/// What the kernel let us know of its symbols.
+/// The result of reading the kernel's symbols.
 #[derive(Debug)]
 pub enum KernelSymbols {
-    /// Addresses are shown.
+    /// Addresses are visible.
     Known(KernelTable),
-    /// Every address reads as zero: `kernel.kptr_restrict`, or the lack of `CAP_SYSLOG`, hides them.
+    /// Every address reads as zero: `kernel.kptr_restrict`, or a missing `CAP_SYSLOG`, hides them.
     Hidden,
     /// The list cannot be read.
     Unreadable(io::Error),
 }
 
-/// What is known about an address in the kernel.
+/// The result of looking up an address in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelName<'a> {
-    /// The function that holds it.
+    /// The function that contains it.
     Function {
         /// The symbol's name.
         name: &'a str,
@@ -43,19 +43,19 @@ pub enum KernelName<'a> {
         /// Where the function starts.
         start: Avma,
     },
-    /// The table has no function there.
+    /// The table has no function at the address.
     Unknown,
-    /// Addresses are hidden from us, so every kernel frame is named alike.
+    /// Addresses are hidden, so every kernel frame has the same name.
     Hidden,
 }
 
 impl KernelName<'_> {
-    /// What is shown where there is no name.
+    /// Shown when there is no name.
     pub const UNNAMED: &'static str = "[k]";
 }
 
 impl<'a> KernelName<'a> {
-    /// What to show: the function's name, or [`Self::UNNAMED`].
+    /// The text to show: the function's name, or [`Self::UNNAMED`].
     #[must_use]
     pub fn display_name(self) -> &'a str {
         match self {
@@ -75,7 +75,7 @@ impl KernelSymbols {
             .map_or_else(Self::Unreadable, |table| table.map_or(Self::Hidden, Self::Known))
     }
 
-    /// The function that holds an address.
+    /// The function that contains an address.
     #[must_use]
     pub fn lookup(&self, address: Avma) -> KernelName<'_> {
         match self {
@@ -85,21 +85,21 @@ impl KernelSymbols {
     }
 }
 
-/// A function of the kernel, as its messages name an address in it (`%pS`).
+/// A function of the kernel, in the form in which its messages print an address (`%pS`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelFunction<'a> {
     /// The symbol's name.
     pub name: &'a str,
     /// The module that it belongs to, `None` for the kernel's own.
     pub module: Option<&'a str>,
-    /// Where it starts.
+    /// Its start.
     pub start: Avma,
-    /// Where it ends.
+    /// Its end.
     pub end: Avma,
 }
 
 impl<'a> KernelFunction<'a> {
-    /// Parses `name+0xOFFSET/0xSIZE [module]`; `None` for what is no function, which reads as a number.
+    /// Parses `name+0xOFFSET/0xSIZE [module]`; `None` for an address without a function, which is printed as a number.
     #[must_use]
     pub fn parse(address: Avma, text: &'a str) -> Option<Self> {
         let (symbol, module) = match text.strip_suffix(']').and_then(|text| text.split_once(" [")) {
@@ -117,7 +117,7 @@ impl<'a> KernelFunction<'a> {
 /// The kernel's functions by address.
 #[derive(Default, Debug)]
 pub struct KernelTable {
-    /// Sorted by start, one for each.
+    /// Sorted by start, one for each start.
     entries: Box<[KernelSymbolEntry]>,
     /// All names, one after the other.
     names: Box<str>,
@@ -130,17 +130,17 @@ struct KernelSymbolEntry {
     start: u64,
     name_offset: u32,
     name_bytes: u16,
-    /// Index in the modules, counted from 1; 0 for the kernel itself.
+    /// Index into the modules, counted from 1; 0 for the kernel itself.
     module: u16,
 }
 
 impl KernelTable {
-    /// Parses a list in the form of `/proc/kallsyms`: `None` where it shows no address. Lines of another form are
-    /// counted as [`cut`](Self::cut).
+    /// Parses a list in the format of `/proc/kallsyms`: `None` if it shows no addresses. Malformed lines are counted in
+    /// [`cut`](Self::cut).
     ///
     /// # Errors
     ///
-    /// What reading gives.
+    /// Errors of reading the list.
     pub fn parse(list: impl Read) -> io::Result<Option<Self>> {
         let mut lines = BufReader::with_capacity(64 * 1024, list);
         let mut build = KernelTableBuilder::default();
@@ -157,7 +157,7 @@ impl KernelTable {
         Ok(if build.found.is_empty() && is_hidden { None } else { Some(build.finish()) })
     }
 
-    /// The function that holds an address: the last that starts at or before it, at most 1 MiB before.
+    /// The function that contains an address: the last that starts at or before it, at most 1 MiB before.
     #[must_use]
     pub fn lookup(&self, address: Avma) -> KernelName<'_> {
         self.function(address).unwrap_or(KernelName::Unknown)
@@ -192,7 +192,7 @@ impl KernelTable {
         self.entries.is_empty()
     }
 
-    /// Lines left out: beyond a limit, or not of the list's form.
+    /// Lines left out: beyond a limit, or malformed.
     #[must_use]
     pub fn cut(&self) -> u64 {
         self.cut
@@ -215,7 +215,7 @@ struct KallsymsLine<'a> {
 }
 
 impl KallsymsLine<'_> {
-    /// Text, weak text included; the types of data would only shorten the functions before them.
+    /// Text, including weak text; types of data would only shorten the functions before them.
     fn is_code(&self) -> bool {
         matches!(self.kind, b't' | b'T' | b'w' | b'W')
     }
@@ -229,7 +229,7 @@ impl KallsymsLine<'_> {
     }
 }
 
-/// Reads a line without its end; of a line beyond the limit, nothing is left. `false` at the end of the list.
+/// Reads a line without its newline; a line longer than the limit is left empty. `false` at the end of the list.
 fn next_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     if lines.by_ref().take(LINE_LIMIT_BYTES).read_until(b'\n', line)? == 0 {
@@ -272,7 +272,7 @@ impl KernelTableBuilder {
         };
         let entry = KernelSymbolEntry {
             start: line.start,
-            // Both fit: the limits on names and on lines are far below.
+            // Both fit: the limits on names and lines are far below.
             name_offset: self.names.len() as u32,
             name_bytes: line.name.len() as u16,
             module,
@@ -281,7 +281,7 @@ impl KernelTableBuilder {
         self.found.push((entry, line.binding()));
     }
 
-    /// The list keeps each module's symbols together, so the module sought is nearly always the last.
+    /// The list keeps each module's symbols together, so the module is nearly always the last one.
     fn module(&mut self, name: Option<&str>) -> Option<u16> {
         let Some(name) = name else { return Some(0) };
         let index = match self.modules.iter().rposition(|known| &**known == name) {

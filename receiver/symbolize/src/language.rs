@@ -1,4 +1,4 @@
-//! Which language a symbol was compiled from, as far as its name tells.
+//! The language that a symbol was compiled from, as far as its name reveals it.
 
 /// The source language of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -7,14 +7,14 @@ pub enum Language {
     Rust,
     /// Compiled by the Go toolchain.
     Go,
-    /// Mangled as the Itanium C++ ABI says.
+    /// Mangled according to the Itanium C++ ABI.
     Cpp,
     /// Not mangled: C, assembly, or anything with C linkage.
     Unknown,
 }
 
 impl Language {
-    /// What the mangling of a symbol's name tells.
+    /// The language that the mangling of a symbol's name reveals.
     #[must_use]
     pub fn from_symbol(name: &str) -> Self {
         if is_rust(name) {
@@ -35,7 +35,7 @@ fn is_rust(name: &str) -> bool {
     }
     let Some(rest) = name.strip_prefix("_ZN") else { return false };
     let path = rest.split('.').next().unwrap_or(rest);
-    // A path may hold `.` itself (`..` for `::`), so look for the hash in the whole name as well.
+    // A path may contain `.` itself (`..` for `::`), so the hash is also looked for in the whole name.
     [path, rest].into_iter().any(|path| {
         path.strip_suffix('E')
             .and_then(|path| path.split_at_checked(path.len().wrapping_sub(19)))

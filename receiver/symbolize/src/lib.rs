@@ -4,15 +4,16 @@
 //! position, never mapped, so one that shrinks gives an error instead of a signal; every count and
 //! length taken from one is bounded, and what a bound leaves out is counted ([`OmittedSymbols`], [`SymbolizerStats`]).
 //!
-//! [`SymbolTable`] is one file's index, [`Symbolizer`] keeps what is in use of many files under a byte budget,
-//! [`KernelSymbols`] is the running kernel's table, [`JitMap`] what a runtime writes of the code that it makes, and [`JitSymbols`] what it has for debuggers.
+//! [`SymbolTable`] indexes one file, [`Symbolizer`] keeps what is in use of many files within a byte budget,
+//! [`KernelSymbols`] is the running kernel's table, [`JitMap`] the functions that a runtime records of the code that it
+//! generates, and [`JitSymbols`] those that it exposes to debuggers.
 //!
-//! # Rooms
+//! # Modules
 //!
-//! `arch` is what differs between architectures. `elf` finds the parts of a file, `native` indexes its symbols, `plt` its
-//! stubs, `alias` chooses among several names, `demangle` and `language` read them. `go` reads Go's own table, `dwarf` debug
-//! information. `binary` puts one binary and the files about it together ([`BinaryFiles`] finds those), `cache` many binaries.
-//! `kernel` and `jit` have no files of that sort.
+//! `arch` is architecture-specific. `elf` finds the parts of a file, `native` indexes its symbols, `plt` its stubs,
+//! `alias` chooses among several names, `demangle` and `language` interpret them. `go` reads Go's own table, `dwarf`
+//! debug information. `binary` combines one binary and its companion files ([`BinaryFiles`] finds those), `cache` many
+//! binaries. `kernel` and `jit` are independent of these files.
 #![forbid(unsafe_code)]
 
 mod alias;

@@ -1,4 +1,4 @@
-//! What addresses are called, and why some have no name.
+//! The names of addresses, and the reasons why some have none.
 
 use std::io;
 use std::ops::AddAssign;
@@ -9,23 +9,23 @@ use sidewinder_address::FileOffset;
 use crate::demangle::demangle;
 use crate::language::Language;
 
-/// The caller's number for a file's contents: equal numbers, equal symbols.
+/// The caller's ID for a file's contents: equal IDs, equal symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BinaryId(pub u32);
 
-/// What a function is called. Cloning is cheap.
+/// The names of a function. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SymbolName {
-    /// As its source spells it, or the system name where no demangling applies.
+    /// The name in the source, or the system name if it isn't mangled.
     pub demangled: Arc<str>,
-    /// As the linker knows it.
+    /// The linker's name.
     pub system_name: Arc<str>,
-    /// What it was compiled from.
+    /// Its source language.
     pub language: Language,
 }
 
 impl SymbolName {
-    /// A function whose name is all that is known of it.
+    /// A function of which only the name is known.
     #[must_use]
     pub fn from_symbol(system_name: Arc<str>) -> Self {
         let language = Language::from_symbol(&system_name);
@@ -40,29 +40,30 @@ impl SymbolName {
     }
 }
 
-/// A function at an address, and where in its source that is.
+/// A function at an address, and the position in its source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeFrame {
     /// The function.
     pub name: SymbolName,
-    /// The path of the source file, as its compiler knew it.
+    /// The path of the source file, as given to the compiler.
     pub path: Option<Arc<str>>,
-    /// Counted from 1, 0 where it is not known.
+    /// Counted from 1, 0 if unknown.
     pub line: u32,
-    /// Counted from 1, 0 where it is not known.
+    /// Counted from 1, 0 if unknown.
     pub column: u32,
 }
 
-/// What the symbols say about an address.
+/// The result of looking up an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// The function that holds it. Before it the functions that were inlined there, innermost first; never empty.
+    /// The functions at the address: those inlined there, innermost first, and then the function that contains it;
+    /// never empty.
     Named(Arc<[CodeFrame]>),
     /// No name.
     Unnamed {
-        /// Why not.
+        /// The reason.
         why: UnnamedReason,
-        /// What the file as a whole is compiled from, if that is known.
+        /// The language of the file as a whole, if known.
         language: Language,
     },
 }
@@ -72,18 +73,18 @@ pub enum Lookup {
 pub enum UnnamedReason {
     /// The file cannot be opened.
     NotOpened(io::ErrorKind),
-    /// The file is not ELF, or broken, or no longer what it was.
+    /// The file is not ELF, malformed, or has changed.
     Broken,
     /// The file has no function symbols (stripped).
     NoSymbols,
-    /// The file has symbols, and none holds the address.
+    /// The file has symbols, and none covers the address.
     NotCovered,
-    /// The file's table is not held, and reading it takes more than its share of time, or [nothing is read any
-    /// more](crate::Symbolizer::stop_reading).
+    /// The file's table isn't held, and reading it would exceed its share of time, or [reading has
+    /// stopped](crate::Symbolizer::stop_reading).
     NoRoom,
 }
 
-/// What happened so far. Each look-up counts once as `named` or under one of the reasons.
+/// Statistics of look-ups. Each look-up counts once, as `named` or under one of the reasons.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SymbolizerStats {
     /// Look-ups that gave a name.
@@ -98,17 +99,17 @@ pub struct SymbolizerStats {
     pub not_covered: u64,
     /// [`UnnamedReason::NoRoom`].
     pub no_room: u64,
-    /// Names longer than the limit, given in part.
+    /// Names longer than the limit, which were truncated.
     pub names_cut: u64,
     /// Symbols left out of tables by a limit.
     pub symbols_cut: u64,
-    /// Tables read, again after an eviction included.
+    /// Tables read, including again after an eviction.
     pub tables_read: u64,
     /// Tables dropped to stay under the budget.
     pub tables_evicted: u64,
-    /// Files whose lines and inlined calls are missing, or some of them, for want of memory.
+    /// Files for which some or all lines and inlined calls are missing for lack of memory.
     pub files_without_lines: u64,
-    /// Look-ups that gave no line because finding lines took its share of time already.
+    /// Look-ups without a line because finding lines had used its share of time.
     pub lines_left_out: u64,
 }
 
@@ -158,7 +159,7 @@ impl SymbolizerStats {
     }
 }
 
-/// What to call an address without a name: `libfoo.so+0x1234`, the file's last component and the place in it.
+/// The text for an address without a name: `libfoo.so+0x1234`, the file's last path component and the offset in it.
 #[must_use]
 pub fn unnamed_frame(file_name: &str, offset: FileOffset) -> String {
     let base = file_name.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or(file_name);

@@ -1,7 +1,7 @@
-//! The stubs of procedure linkage tables: code through which a binary calls what others define.
+//! The stubs of procedure linkage tables: code through which a binary calls functions of other binaries.
 //!
-//! No symbol names a stub; the word that it jumps through is
-//! filled by the dynamic linker, and the relocation of that word names the function.
+//! No symbol names a stub; the word that it jumps through is filled by the dynamic linker, and the relocation of that
+//! word names the function.
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ use crate::image::Image;
 
 /// The sections that linkers put stubs into.
 const SECTIONS: [&str; 4] = [".plt", ".plt.sec", ".plt.got", ".plt.bnd"];
-/// Bytes of stubs looked at in one section: half a million of them.
+/// Bytes of stubs read in one section: half a million of them.
 const STUBS_LIMIT_BYTES: u64 = 8 << 20;
-/// Bytes of relocations looked at in one section; the largest libraries have a million.
+/// Bytes of relocations read in one section; the largest libraries have a million.
 const RELOCATIONS_LIMIT_BYTES: u64 = 32 << 20;
 /// Bytes read at once: whole stubs and whole relocations.
 const CHUNK_BYTES: usize = 48 << 10;
 /// `r_offset`, `r_info`, `r_addend`.
 const RELOCATION_BYTES: usize = 24;
 
-/// A stub, and the function that it leads to.
+/// A stub, and the function that it jumps to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PltStub {
     pub(crate) svma: u64,
@@ -29,7 +29,7 @@ pub(crate) struct PltStub {
     pub(crate) symbol: u32,
 }
 
-/// The stubs of a file, in no order; none where the machine is another one, or nothing can be read.
+/// The stubs of a file, in no order; none if the architecture is another one, or nothing can be read.
 pub(crate) fn plt_stubs(image: &Image, layout: &ElfLayout) -> Vec<PltStub> {
     if layout.machine != MACHINE.0 || !layout.is_little_endian_64() || layout.relocations.is_empty() {
         return Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn plt_stubs(image: &Image, layout: &ElfLayout) -> Vec<PltStub> {
     stubs
 }
 
-/// What the dynamic linker does to a word.
+/// The operation of the dynamic linker on a word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relocation {
     /// The word's stated address.
@@ -73,7 +73,7 @@ pub(crate) struct Relocation {
     pub(crate) addend: u64,
 }
 
-/// Gives the relocations of a 64-bit little-endian file, as far as they can be read.
+/// Passes on the relocations of a 64-bit little-endian file, as far as they can be read.
 pub(crate) fn for_each_relocation(image: &Image, layout: &ElfLayout, mut visit: impl FnMut(Relocation)) {
     for relocations in &layout.relocations {
         in_chunks(image, relocations, RELOCATIONS_LIMIT_BYTES, |_, chunk| {
@@ -90,7 +90,7 @@ impl Relocation {
     }
 }
 
-/// Shows a part of a file piece by piece, each with its place, as far as it can be read.
+/// Passes on a part of a file piece by piece, each with its offset, as far as it can be read.
 fn in_chunks(image: &Image, bytes: &Range<u64>, limit: u64, mut visit: impl FnMut(u64, &[u8])) {
     let end = bytes.end.min(bytes.start.saturating_add(limit));
     let mut buffer = vec![0; CHUNK_BYTES];

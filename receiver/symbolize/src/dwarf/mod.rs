@@ -279,7 +279,7 @@ impl<'a> DebugLookup<'_, 'a> {
         DwarfSections::find(&image, &layout, true, self.pages, room_bytes).ok()
     }
 
-    /// Calls with the entries of a unit, wherever they are.
+    /// Calls `look` with the entries of a unit, wherever they are.
     fn with_entries<T>(
         &self,
         unit: &Unit<SectionReader<'a>>,

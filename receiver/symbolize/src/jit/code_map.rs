@@ -1,20 +1,20 @@
-//! Which function lies where, the newest before older ones.
+//! A map from addresses to functions, in which newer functions replace older ones.
 
 use std::collections::BTreeMap;
 
-/// What a function costs beside its name.
+/// The memory of a function in addition to its name.
 const ENTRY_BYTES: usize = 64;
 /// The longest name that is kept.
 const NAME_LIMIT_BYTES: usize = 1024;
 
-/// See the [module](self). Ranges do not overlap.
+/// Functions by address. Ranges do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct CodeMap {
-    /// By start.
+    /// Keyed by start.
     functions: BTreeMap<u64, JitFunction>,
     bytes: usize,
     room_bytes: usize,
-    /// Functions for which there was no room.
+    /// Functions left out for lack of memory.
     pub(super) cut: u64,
 }
 
@@ -43,12 +43,12 @@ impl CodeMap {
         (address < function.end).then_some(&*function.name)
     }
 
-    /// The function whose code starts at an address.
+    /// The function that starts at an address.
     pub(super) fn starting_at(&self, start: u64) -> Option<&str> {
         self.functions.get(&start).map(|function| &*function.name)
     }
 
-    /// Adds a function, in the place of whatever was there. Bytes of the name that are no UTF-8 are replaced.
+    /// Adds a function, replacing whatever its range contained. Bytes of the name that aren't UTF-8 are replaced.
     pub(super) fn insert(&mut self, start: u64, bytes: u64, name: &[u8]) {
         let Some(end) = start.checked_add(bytes).filter(|end| *end > start) else { return };
         self.remove(start, end);
@@ -63,8 +63,8 @@ impl CodeMap {
         self.functions.insert(start, JitFunction { end, name });
     }
 
-    /// Forgets what lies in a range. Of a function that reaches beyond it the rest stays, unless that is in two parts: then
-    /// the first does.
+    /// Removes everything in a range. Of a function that extends beyond it, the rest stays; if the rest is in two
+    /// parts, only the first does.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
         let before = self.functions.range_mut(..start).next_back();
         if let Some((_, function)) = before {
@@ -110,7 +110,8 @@ mod tests {
     }
 
     proptest! {
-        /// As if each byte were remembered by itself; but for the second part of what is cut in two.
+        /// Compares with a model that stores each byte separately, except for the second part of a function that is cut
+        /// in two.
         #[test]
         fn bytes_are_named_by_who_came_last(ranges in prop::collection::vec((0_u64..64, 1_u64..32), 1..40)) {
             let mut map = CodeMap::new(1 << 20);

@@ -1,7 +1,8 @@
-//! The form that perf(1) reads of `jit-PID.dump`.
+//! Reads the format of `jit-PID.dump` as perf(1) does.
 //!
-//! Source: Linux, `tools/perf/Documentation/jitdump-specification.txt`, version 1: a header, then records of a type, a length
-//! and a time each. Only the writer's byte order is read, which is ours where it runs on the same machine.
+//! Source: Linux, `tools/perf/Documentation/jitdump-specification.txt`, version 1: a header, then records, each with a
+//! type, a length and a time. Only the native byte order is read, which the writer also uses if it runs on the same
+//! machine.
 
 use super::code_map::CodeMap;
 
@@ -9,32 +10,32 @@ use super::code_map::CodeMap;
 const MAGIC: u32 = 0x4a69_5444;
 const HEADER_BYTES: usize = 40;
 const RECORD_BYTES: usize = 16;
-/// Bytes of a record that are looked at: its numbers and its name. The code behind them is passed over.
+/// Bytes of a record that are kept: its fields and its name. The code after them is skipped.
 const KEPT_BYTES: usize = RECORD_BYTES + 56 + 1024;
 /// Types of records.
 const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
 
-/// Where in the file we are, and what has been seen of the record there.
+/// The state of reading: the position in the file, and the data seen of the current record.
 #[derive(Debug, Default)]
 pub(super) struct JitDumpReader {
     state: JitDumpState,
-    /// As much of the header or record as matters.
+    /// The part of the current header or record that is kept.
     buffered: Vec<u8>,
-    /// Records of another form; 1 where the whole file is.
+    /// Malformed records; 1 if the whole file is malformed.
     pub(super) malformed: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum JitDumpState {
-    /// In the header, whose length is not known yet.
+    /// In the header, whose length isn't known yet.
     #[default]
     Header,
-    /// In a record, whose length is not known yet.
+    /// In a record, whose length isn't known yet.
     Record,
-    /// In one of which so many bytes are still to come.
+    /// In a header or record with this many bytes left.
     InRecord(u64),
-    /// Nothing more can be told apart.
+    /// The boundaries of records are lost.
     Desynchronized,
 }
 
@@ -43,7 +44,7 @@ impl JitDumpReader {
         while !bytes.is_empty() && self.state != JitDumpState::Desynchronized {
             match self.state {
                 JitDumpState::Header => self.begin(&mut bytes, HEADER_BYTES, |seen| {
-                    // After the magic number and the version, the header's length.
+                    // The header's length follows the magic number and the version.
                     (word(seen, 0) == Some(MAGIC)).then(|| word(seen, 8)).flatten()
                 }),
                 JitDumpState::Record => self.begin(&mut bytes, RECORD_BYTES, |seen| word(seen, 4)),
@@ -63,7 +64,7 @@ impl JitDumpReader {
         }
     }
 
-    /// Reads as much of a header or record as tells its length.
+    /// Reads a header or record up to its length field.
     fn begin(&mut self, bytes: &mut &[u8], least: usize, length: impl FnOnce(&[u8]) -> Option<u32>) {
         let (now, rest) = bytes.split_at((least - self.buffered.len()).min(bytes.len()));
         self.buffered.extend_from_slice(now);
@@ -82,7 +83,7 @@ impl JitDumpReader {
     }
 
     fn end(&mut self, code: &mut CodeMap) {
-        // The header's fields read as a record of the type that its magic number is, which none is.
+        // The header parses as a record whose type is the magic number, which is no record's type.
         let body = self.buffered.get(RECORD_BYTES..).unwrap_or_default();
         let taken = match word(&self.buffered, 0) {
             Some(CODE_LOAD) => load(body, code),
@@ -95,7 +96,7 @@ impl JitDumpReader {
     }
 }
 
-/// PID, TID, address, address of the code, its length, its number, its name.
+/// PID, TID, address, address of the code, its length, its index, its name.
 fn load(body: &[u8], code: &mut CodeMap) -> Option<()> {
     let (start, bytes) = (long(body, 16)?, long(body, 24)?);
     let name = body.get(40..)?.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
@@ -103,7 +104,7 @@ fn load(body: &[u8], code: &mut CodeMap) -> Option<()> {
     Some(())
 }
 
-/// PID, TID, address, old and new address of the code, its length, its number.
+/// PID, TID, address, old and new address of the code, its length, its index.
 fn move_code(body: &[u8], code: &mut CodeMap) -> Option<()> {
     let (from, to, bytes) = (long(body, 16)?, long(body, 24)?, long(body, 32)?);
     let name = code.starting_at(from)?.to_owned();

@@ -1,7 +1,7 @@
-//! Names of code that a process made while it ran, from what its runtime writes about it.
+//! Names of code that a process generated while it ran, from the files that its runtime writes.
 //!
-//! Two forms are read, both of which grow while they are: `perf_map` is text, `jitdump` is binary. Of entries that overlap
-//! the newest holds: runtimes throw code away and use its place again without saying so.
+//! Two formats are read, and their files grow meanwhile: `perf_map` is text, `jitdump` is binary. Of entries that
+//! overlap, the newest holds: runtimes discard code and reuse its addresses without recording that.
 
 mod code_map;
 mod jitdump;
@@ -14,32 +14,32 @@ use crate::image::Image;
 use code_map::CodeMap;
 pub use symbol_files::JitSymbols;
 
-/// Bytes of the file that are gone through at once, which takes some milliseconds. What is left is gone through the next time.
+/// The most bytes read by one refresh, which takes some milliseconds. The next refresh continues after them.
 const BYTES_AT_ONCE: u64 = 8 << 20;
-/// Bytes read at once.
+/// Bytes in one read.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Of what was read, the end that tells whether a file that has grown is still the same: a line or two.
+/// The length of the tail of the data read, which is compared to detect that a file was rewritten: a line or two.
 const LAST_BYTES: usize = 64;
 
-/// How a runtime writes about its code.
+/// The format in which a runtime records its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JitMapFormat {
     /// `/tmp/perf-PID.map`: a line of start, size and name for each function.
     PerfMap,
-    /// `jit-PID.dump`: records, of which perf(1) makes binaries.
+    /// `jit-PID.dump`: records, which perf(1) converts to binaries.
     JitDump,
 }
 
-/// What a runtime has written of the code of one process.
+/// The functions that a runtime has recorded for one process.
 #[derive(Debug)]
 pub struct JitMap {
     image: Image,
     form: JitMapFormat,
     reader: JitFileReader,
-    /// How much of the file has been gone through.
+    /// Bytes of the file that have been read.
     read_bytes: u64,
-    /// The last bytes of that.
+    /// The last of these bytes.
     last: Vec<u8>,
     code: CodeMap,
 }
@@ -51,7 +51,7 @@ enum JitFileReader {
 }
 
 impl JitFileReader {
-    /// One that has seen nothing of a file yet.
+    /// The reader for the beginning of a file.
     fn new(form: JitMapFormat) -> Self {
         match form {
             JitMapFormat::PerfMap => Self::PerfMap(perf_map::PerfMapReader::default()),
@@ -61,7 +61,7 @@ impl JitFileReader {
 }
 
 impl JitMap {
-    /// A file of which nothing has been read yet. What is kept of it takes `room_bytes` at most.
+    /// A map of a file that hasn't been read yet. What is kept takes at most `room_bytes`.
     #[must_use]
     pub fn new(image: impl Into<Image>, form: JitMapFormat, room_bytes: usize) -> Self {
         Self {
@@ -74,12 +74,12 @@ impl JitMap {
         }
     }
 
-    /// Takes up what has been written since, and returns whether that is all of it. A file that has become shorter, or that was
-    /// written anew, is read anew.
+    /// Reads what has been written since the last refresh, and returns whether that is everything. A file that has
+    /// become shorter or was rewritten is read again from the start.
     ///
     /// # Errors
     ///
-    /// What reading gives.
+    /// Errors of reading the file.
     pub fn refresh(&mut self) -> io::Result<bool> {
         let file_bytes = self.image.len()?;
         if file_bytes == self.read_bytes {
@@ -102,7 +102,7 @@ impl JitMap {
         Ok(end == file_bytes)
     }
 
-    /// Whether what was read last is still there.
+    /// Whether the bytes read last are unchanged in the file.
     fn has_same_prefix(&self) -> io::Result<bool> {
         let mut there = vec![0; self.last.len()];
         let count = self.image.read_at(self.read_bytes - self.last.len() as u64, &mut there)?;
@@ -116,13 +116,13 @@ impl JitMap {
         self.reader = JitFileReader::new(self.form);
     }
 
-    /// The function that holds an address.
+    /// The function that contains an address.
     #[must_use]
     pub fn lookup(&self, address: u64) -> Option<&str> {
         self.code.lookup(address)
     }
 
-    /// Functions for which there was no room, and what is written in no form that is known.
+    /// Functions left out for lack of memory, and malformed entries.
     #[must_use]
     pub fn cut(&self) -> u64 {
         let malformed = match &self.reader {
@@ -169,7 +169,7 @@ mod tests {
         assert!(map.refresh().unwrap());
         assert_eq!(named(&map), [Some("first".to_owned()), Some("second".to_owned())]);
 
-        // Longer than before, and not what was there, up to the byte at which reading would go on.
+        // Longer than before, with different content up to the byte at which reading would continue.
         fs::write(&path, "1000 10 other\n1800 10 between\n2000 10 third\n").unwrap();
         assert!(map.refresh().unwrap());
         assert_eq!(named(&map), [Some("other".to_owned()), Some("third".to_owned())]);

@@ -1,18 +1,18 @@
-//! The form that perf(1) reads of `/tmp/perf-PID.map`.
+//! Reads the format of `/tmp/perf-PID.map` as perf(1) does.
 //!
-//! Source: Linux, `tools/perf/Documentation/jit-interface.txt`: `START SIZE symbolname`, both numbers hexadecimal and without
-//! `0x`, which some runtimes write all the same. The name goes to the end of the line and may have spaces.
+//! Source: Linux, `tools/perf/Documentation/jit-interface.txt`: `START SIZE symbolname`, both numbers hexadecimal and
+//! without `0x`, although some runtimes write it. The name extends to the end of the line and may contain spaces.
 
 use super::code_map::CodeMap;
 
-/// The longest line that is looked at. The rest of a longer one is passed over.
+/// The longest line that is read. The rest of a longer one is skipped.
 const LINE_LIMIT_BYTES: usize = 4096;
 
-/// What is left over of the bytes seen so far: a line whose end is still to come.
+/// The reader's state: an incomplete line at the end of the bytes read so far.
 #[derive(Debug, Default)]
 pub(super) struct PerfMapReader {
     line: Vec<u8>,
-    /// Lines of another form.
+    /// Malformed lines.
     pub(super) malformed: u64,
 }
 
@@ -45,7 +45,7 @@ fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
 fn number(digits: &[u8]) -> Option<u64> {
     let digits = str::from_utf8(digits).ok()?;
     let digits = digits.strip_prefix("0x").unwrap_or(digits);
-    // A sign is none of a number's digits here.
+    // A sign is not a digit here.
     digits
         .starts_with(|first: char| first.is_ascii_hexdigit())
         .then(|| u64::from_str_radix(digits, 16).ok())?

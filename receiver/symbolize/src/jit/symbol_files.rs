@@ -1,7 +1,8 @@
-//! Object files that a process has in its memory, to tell debuggers of code that it made.
+//! Object files that a process keeps in its memory to describe generated code to debuggers.
 //!
-//! Source: "JIT Compilation Interface", GDB's manual. The addresses of sections are those of the code; symbols count from
-//! their section where the file is relocatable (System V ABI, "Symbol Table"), as LLVM's and LuaJIT's are.
+//! Source: "JIT Compilation Interface", GDB's manual. The addresses of sections are those of the code; symbols are
+//! relative to their section if the file is relocatable (System V ABI, "Symbol Table"), as those of LLVM and LuaJIT
+//! are.
 
 use object::Endianness;
 use object::elf::{FileHeader64, STT_FUNC};
@@ -10,36 +11,36 @@ use object::read::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as 
 
 use super::code_map::CodeMap;
 
-/// What such files say of the code of one process.
+/// The functions in these files for one process.
 #[derive(Debug)]
 pub struct JitSymbols {
     code: CodeMap,
-    /// Files that are none.
+    /// Files that can't be parsed.
     malformed: u64,
 }
 
-/// A function, as far as a file tells.
+/// A function, as recorded in a file.
 struct ElfFunction<'a> {
     start: u64,
-    /// 0: up to the next one.
+    /// 0 means up to the next function.
     bytes: u64,
     section_end: u64,
     name: &'a [u8],
 }
 
 impl JitSymbols {
-    /// Names that take `room_bytes` at most.
+    /// An empty map. Names take at most `room_bytes`.
     #[must_use]
     pub fn new(room_bytes: usize) -> Self {
         Self { code: CodeMap::new(room_bytes), malformed: 0 }
     }
 
-    /// Forgets all code.
+    /// Removes all functions.
     pub fn clear(&mut self) {
         self.code.clear();
     }
 
-    /// Takes up the functions of a file, in the place of whatever was there.
+    /// Adds the functions of a file, replacing whatever their ranges contained.
     pub fn add(&mut self, file: &[u8]) {
         let Ok(file) = ElfFile64::<Endianness>::parse(file) else {
             self.malformed += 1;
@@ -47,7 +48,7 @@ impl JitSymbols {
         };
         let mut functions: Vec<ElfFunction<'_>> =
             file.symbols().filter_map(|symbol| function(&file, &symbol)).collect();
-        // One without a size reaches to the next one, or to the end of its section.
+        // A function without a size extends to the next one, or to the end of its section.
         functions.sort_by_key(|function| (function.bytes > 0, function.start));
         for function in functions {
             let bytes = match function.bytes {
@@ -58,13 +59,13 @@ impl JitSymbols {
         }
     }
 
-    /// The function that holds an address.
+    /// The function that contains an address.
     #[must_use]
     pub fn lookup(&self, address: u64) -> Option<&str> {
         self.code.lookup(address)
     }
 
-    /// Functions for which there was no room, and files that are none.
+    /// Functions left out for lack of memory, and files that can't be parsed.
     #[must_use]
     pub fn cut(&self) -> u64 {
         self.code.cut + self.malformed

@@ -1,4 +1,4 @@
-//! Collecting the symbols of a file, or of a part of its code.
+//! Collects the symbols of a file, or of a part of its code.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,15 +11,15 @@ use crate::error::SymbolTableError;
 use crate::image::Image;
 use crate::plt;
 
-/// What is collected, and of what.
+/// The collector's state, and its sources and limits.
 pub(super) struct SymbolTableBuilder<'a> {
     image: &'a Image,
     layout: &'a ElfLayout,
     limits: SymbolLimits,
     base: u64,
-    /// The part that is wanted, from the base; `None`: all code.
+    /// The part that is wanted, from the base; `None` means all code.
     part: Option<Range<u32>>,
-    /// The last ones that start before the part, all at one place: without a size they may reach into it.
+    /// The last symbols that start before the part, all at one address: without a size they may extend into it.
     before: Vec<SymbolEntry>,
     entries: Vec<SymbolEntry>,
     cut: OmittedSymbols,
@@ -27,14 +27,14 @@ pub(super) struct SymbolTableBuilder<'a> {
     go_text: GoTextRange,
 }
 
-/// What was collected.
+/// The collected symbols.
 pub(super) struct CollectedSymbols {
     /// Sorted by start.
     pub(super) entries: Vec<SymbolEntry>,
     pub(super) go_text: Option<Range<u64>>,
-    /// All that the limits left out.
+    /// All symbols left out by limits.
     pub(super) cut: OmittedSymbols,
-    /// Of that, symbols that were not looked at.
+    /// Of those, symbols that were not read.
     pub(super) unscanned: u64,
 }
 
@@ -54,12 +54,12 @@ impl<'a> SymbolTableBuilder<'a> {
         }
     }
 
-    /// Leaves out what starts behind a part of the code or ends before it.
+    /// Leaves out symbols that start after a part of the code or end before it.
     pub(super) fn with_part(self, part: Range<u32>) -> Self {
         Self { part: Some(part), ..self }
     }
 
-    /// Goes through the tables. A file without symbols gives none.
+    /// Reads the tables. A file without symbols gives none.
     pub(super) fn collect(mut self) -> Result<CollectedSymbols, SymbolTableError> {
         if self.part.is_none() {
             self.entries.reserve_exact(symbols_at_most(self.layout, &self.limits));
@@ -95,7 +95,7 @@ impl<'a> SymbolTableBuilder<'a> {
         Ok(())
     }
 
-    /// For addresses that the full table lacks.
+    /// Adds the symbols of `.dynsym` for addresses that are missing from the full table.
     fn add_dynamic(&mut self) -> Result<(), SymbolTableError> {
         let (image, layout) = (self.image, self.layout);
         let Some(table) = &layout.dynsym else { return Ok(()) };
@@ -108,8 +108,9 @@ impl<'a> SymbolTableBuilder<'a> {
         self.drop_known_before_part(known)
     }
 
-    /// Of a part, takes out those behind the first entries that start before it where the full table has a symbol, too: one
-    /// that ends before the part was not taken up, and so not known.
+    /// For a part, removes the entries after the first `first` ones that start before the part at addresses where the
+    /// full table also has a symbol: a symbol that ends before the part was not collected, and so its address was not
+    /// known.
     fn drop_known_before_part(&mut self, first: usize) -> Result<(), SymbolTableError> {
         let (Some(part), Some(table)) = (&self.part, &self.layout.symtab) else { return Ok(()) };
         let reaching = self.entries.iter().skip(first).filter(|entry| entry.start < part.start);
@@ -131,7 +132,7 @@ impl<'a> SymbolTableBuilder<'a> {
         Ok(())
     }
 
-    /// Names the stubs that no symbol names.
+    /// Adds the stubs that no symbol names.
     fn add_stubs(&mut self) {
         let (image, layout) = (self.image, self.layout);
         let Some(table) = &layout.dynsym else { return };
@@ -154,7 +155,7 @@ impl<'a> SymbolTableBuilder<'a> {
         }
     }
 
-    /// Whether one of the first entries, which are sorted, starts there.
+    /// Whether one of the first entries, which are sorted, starts at this address.
     fn is_known(&self, first: usize, start: u32) -> bool {
         let is_before = self.before.first().is_some_and(|entry| entry.start == start);
         let known = self.entries.get(..first).unwrap_or_default();
@@ -175,7 +176,7 @@ impl<'a> SymbolTableBuilder<'a> {
             return;
         }
         let (Some(start), Some(name)) = (self.start_of(symbol), name(symbol)) else {
-            // Of a part, what is out of reach has been counted with the whole.
+            // For a part, symbols out of range were already counted with the whole.
             self.cut.out_of_range += u64::from(self.part.is_none());
             return;
         };
@@ -200,7 +201,7 @@ impl<'a> SymbolTableBuilder<'a> {
     }
 }
 
-/// How many symbols of a file are collected at most.
+/// The most symbols of a file that are collected.
 pub(super) fn symbols_at_most(layout: &ElfLayout, limits: &SymbolLimits) -> usize {
     let count = [&layout.symtab, &layout.dynsym].into_iter().flatten().map(|table| table.count).sum::<u64>();
     usize::try_from(count).unwrap_or(usize::MAX).min(limits.symbols)

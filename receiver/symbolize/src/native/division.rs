@@ -1,7 +1,7 @@
-//! Files with more symbols than there is room for.
+//! Files with more symbols than fit in memory.
 //!
-//! Their code is divided into parts, and the symbols of a part are read when somebody asks for an address in it. That goes
-//! through the file's whole table: symbols are in no order there.
+//! Their code is divided into parts, and the symbols of a part are read when an address in it is looked up. Each read
+//! scans the file's whole table, because symbols are in no order there.
 
 use sidewinder_address::Svma;
 
@@ -11,14 +11,14 @@ use super::parts::LoadedParts;
 use super::table::SymbolTable;
 use crate::error::SymbolTableError;
 
-/// A part is of a page or more, and a file of no more parts than that.
+/// A part is at least a page, and a file has at most [`PARTS_MAX`] parts.
 const PART_BYTES_MIN: u64 = 4096;
 const PARTS_MAX: u64 = 1024;
-/// So many parts have room at once, where symbols are spread evenly.
+/// This many parts fit at once, if symbols are spread evenly.
 const PARTS_AT_ONCE: u64 = 16;
 
 impl SymbolTable {
-    /// Has the symbols of a table which its limits have cut read in parts, when they are asked for.
+    /// Divides a table that was cut by its limits into parts, which are read on demand.
     pub(crate) fn split_into_parts(&mut self) {
         if self.unscanned == self.cut.beyond_limit {
             return;
@@ -36,15 +36,15 @@ impl SymbolTable {
         self.entries.reserve_exact(self.limits.symbols);
     }
 
-    /// Whether all symbols that may hold an address are here.
+    /// Whether all symbols that may cover an address are loaded.
     pub(crate) fn has_part(&self, svma: Svma) -> bool {
         self.missing_part(svma).is_none()
     }
 
-    /// Takes up the symbols around an address, in the place of all others where there is no room beside them.
+    /// Loads the symbols around an address, replacing all others if they don't fit beside them.
     pub(crate) fn load_part(&mut self, svma: Svma) -> Result<(), SymbolTableError> {
         let Some(part) = self.missing_part(svma) else { return Ok(()) };
-        // One that can't be read is not read again.
+        // A part that can't be read is not tried again.
         self.mark_loaded(part);
         let room = self.limits.symbols.saturating_sub(self.entries.len());
         let mut collected = self.collect(part, room)?;
@@ -55,7 +55,7 @@ impl SymbolTable {
             collected = self.collect(part, self.limits.symbols)?;
         }
         self.entries.append(&mut collected.entries);
-        // What reaches into several parts, or lies before them, comes with each.
+        // Symbols that extend into several parts, or lie before them, are read with each.
         self.entries.sort_unstable();
         self.entries.dedup();
         self.cut.beyond_limit += collected.cut.beyond_limit.saturating_sub(self.unscanned);

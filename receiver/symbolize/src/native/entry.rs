@@ -1,4 +1,4 @@
-//! A symbol in twelve bytes.
+//! A symbol in 12 bytes.
 
 use crate::alias::Binding;
 use crate::elf::CodeSymbol;
@@ -7,14 +7,15 @@ use crate::elf::CodeSymbol;
 pub(super) struct SymbolEntry {
     /// Bytes from the table's base.
     pub(super) start: u32,
-    /// In bytes, 0 where unknown.
+    /// In bytes, 0 if unknown.
     pub(super) size: u32,
     pub(super) name: NameRef,
 }
 
 const _: () = assert!(size_of::<SymbolEntry>() == 12);
 
-/// Where a name is (29 bits of offset), in which table's strings (1 bit), and its binding or that it is a stub (2 bits).
+/// The location of a name (29 bits of offset), the table with its string (1 bit), and its binding or that it is a stub
+/// (2 bits).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct NameRef(u32);
 
@@ -27,7 +28,7 @@ impl SymbolEntry {
 impl NameRef {
     const OFFSET_BITS: u32 = 29;
     const DYNAMIC: u32 = 1 << 31;
-    /// In the place of a binding: stubs have none.
+    /// The value in place of a binding for stubs, which have none.
     const STUB: u32 = 3;
 
     pub(super) fn in_symtab(symbol: &CodeSymbol) -> Option<Self> {
@@ -43,7 +44,7 @@ impl NameRef {
         Self::in_symtab(symbol).map(|name| Self(name.0 | Self::DYNAMIC))
     }
 
-    /// A stub, by the name of the function that it leads to.
+    /// A stub, with the name of the function that it jumps to.
     pub(super) fn for_stub(name: u32) -> Option<Self> {
         (name >> Self::OFFSET_BITS == 0)
             .then_some(Self(name | Self::STUB << Self::OFFSET_BITS | Self::DYNAMIC))

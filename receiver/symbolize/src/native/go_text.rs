@@ -9,7 +9,7 @@ use crate::image::Image;
 /// Unsized symbols of a Go file whose names are read to find the bounds of its text.
 const MARKS_LIMIT: u32 = 256;
 
-/// What the Go linker marks with two unsized symbols.
+/// The range that the Go linker marks with two unsized symbols.
 #[derive(Default)]
 pub(super) struct GoTextRange {
     start: Option<u64>,
@@ -18,13 +18,13 @@ pub(super) struct GoTextRange {
 }
 
 impl GoTextRange {
-    /// Takes up an unsized symbol.
+    /// Considers an unsized symbol.
     pub(super) fn add_marker(&mut self, image: &Image, table: &TableLayout, symbol: &CodeSymbol) {
         if self.marks_read == MARKS_LIMIT {
             return;
         }
         self.marks_read += 1;
-        // A name that cannot be read is no mark; whoever looks it up will learn why.
+        // A name that can't be read is no marker; looking it up later reports the error.
         let name = read_name(image, table.strings.clone(), symbol.name, 32).unwrap_or_default().0;
         match &*name {
             b"runtime.text" => self.start = Some(symbol.svma),

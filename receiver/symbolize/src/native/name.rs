@@ -1,4 +1,4 @@
-//! Reading a name out of a file.
+//! Reads names from a file.
 
 use std::io;
 use std::ops::Range;

@@ -1,6 +1,6 @@
-//! The parts of a file with more symbols than there is room for.
+//! The parts of a file with more symbols than fit in memory.
 
-/// Which parts are there.
+/// Which parts are loaded.
 #[derive(Debug)]
 pub(super) struct LoadedParts {
     pub(super) part_bytes: u64,

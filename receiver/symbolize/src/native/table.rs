@@ -19,52 +19,52 @@ use crate::language::Language;
 /// One function's symbol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbol {
-    /// As the linker knows it, without a symbol version. Bytes that are no UTF-8 are replaced.
+    /// The linker's name, without a symbol version. Bytes that aren't UTF-8 are replaced.
     pub name: String,
     /// Whether the name was longer than [`SymbolLimits::name_bytes`].
     pub is_name_cut: bool,
     /// Where the function starts.
     pub start: Svma,
-    /// In bytes; 0 where the file does not tell.
+    /// In bytes; 0 if the file doesn't state it.
     pub size: u64,
-    /// What it was compiled from, as far as is known.
+    /// Its source language, as far as known.
     pub language: Language,
 }
 
-/// An index of the function symbols of one file, from `.symtab` and, for addresses that it lacks, `.dynsym`.
+/// An index of the function symbols of one file, from `.symtab` and, for addresses missing there, `.dynsym`.
 ///
-/// The index keeps addresses; names stay in the file and are read when they are asked for. So a file of two
-/// million symbols costs 24 MiB, whatever the length of its names, and the [`Image`] stays open.
+/// The index keeps addresses; names stay in the file and are read on demand. So a file of two million symbols costs 24
+/// MiB, whatever the length of its names, and the [`Image`] stays open.
 #[derive(Debug)]
 pub struct SymbolTable {
     pub(super) image: Image,
     pub(super) layout: ElfLayout,
     /// Sorted by start.
     pub(super) entries: Vec<SymbolEntry>,
-    /// Which of them are here, where there is no room for all.
+    /// Which of them are loaded, if not all fit in memory.
     pub(super) parts: Option<LoadedParts>,
-    /// Start of the first executable section: what [`SymbolEntry::start`] counts from.
+    /// Start of the first executable section, which [`SymbolEntry::start`] is relative to.
     pub(super) base: u64,
-    /// What the Go linker placed; the rest of a Go program's text is C's.
+    /// The code placed by the Go linker; the rest of a Go program's text is C's.
     pub(super) go_text: Option<Range<u64>>,
     pub(super) limits: SymbolLimits,
     pub(super) cut: OmittedSymbols,
-    /// Of what is cut, symbols that were not looked at.
+    /// Of the symbols left out, those that were not read.
     pub(super) unscanned: u64,
 }
 
-/// Functions that start before an address and are asked whether they reach it. Functions nest where
-/// assembly gives symbols to parts of one, a few deep.
+/// How many functions that start before an address are checked for whether they reach it. Functions nest a few levels
+/// deep where assembly gives symbols to parts of one.
 const LOOK_BACK: usize = 64;
 impl SymbolTable {
-    /// What one symbol costs.
+    /// The memory of one symbol.
     pub const BYTES_PER_SYMBOL: usize = size_of::<SymbolEntry>();
 
     /// Indexes a file's function symbols. A file without any gives an empty table.
     ///
     /// # Errors
     ///
-    /// [`SymbolTableError`] where the file is no ELF file, or ends before what its headers promise.
+    /// [`SymbolTableError`] if the file isn't an ELF file, or is shorter than its headers claim.
     pub fn read(image: impl Into<Image>, limits: SymbolLimits) -> Result<Self, SymbolTableError> {
         let image = image.into();
         let layout = ElfLayout::read(&image)?;
@@ -95,16 +95,16 @@ impl SymbolTable {
         })
     }
 
-    /// How many symbols the index of a file will hold at most.
+    /// The most symbols that the index of a file will hold.
     pub(crate) fn symbols_at_most(layout: &ElfLayout, limits: &SymbolLimits) -> usize {
         build::symbols_at_most(layout, limits)
     }
 
-    /// The function that holds an address.
+    /// The function that contains an address.
     ///
-    /// Of functions that nest, the innermost. A symbol without a size reaches to the next symbol or to the end of
-    /// its section. Of several names, the one that a reader would know best: an exported one before a local one,
-    /// then the one with the fewest leading underscores, then global before weak.
+    /// Of functions that nest, the innermost. A symbol without a size extends to the next symbol or to the end of its
+    /// section. Of several names, the one that a reader would know best: an exported one before a local one, then the
+    /// one with the fewest leading underscores, then global before weak.
     ///
     /// # Errors
     ///
@@ -119,13 +119,13 @@ impl SymbolTable {
         self.entries.is_empty() && self.parts.is_none()
     }
 
-    /// How many symbols are kept.
+    /// The number of symbols kept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What the limits left out.
+    /// The symbols left out by limits.
     #[must_use]
     pub fn cut(&self) -> OmittedSymbols {
         self.cut
@@ -138,15 +138,15 @@ impl SymbolTable {
             + self.layout.code.capacity() * size_of::<Range<u64>>()
     }
 
-    /// What code of this file is written in where no symbol tells: [`Language::Go`] or unknown.
+    /// The language of this file's code if no symbol reveals it: [`Language::Go`] or unknown.
     #[must_use]
     pub fn language_of(&self, svma: Svma) -> Language {
         let is_go = self.layout.is_go && self.go_text.as_ref().is_none_or(|text| text.contains(&svma.0));
         if is_go { Language::Go } else { Language::Unknown }
     }
 
-    /// The entries that name an address, all of one start.
-    /// [`LocatedSymbol::is_certain`] tells whether a symbol states that it reaches the address.
+    /// The entries that cover an address, all with one start. [`LocatedSymbol::is_certain`] returns whether a symbol
+    /// states that it reaches the address.
     pub(crate) fn locate(&self, svma: Svma) -> Option<LocatedSymbol<'_>> {
         let offset = u32::try_from(svma.0.checked_sub(self.base)?).ok()?;
         let before = self.entries.get(..self.entries.partition_point(|entry| entry.start <= offset))?;
@@ -166,7 +166,7 @@ impl SymbolTable {
         located.names().next().is_some().then_some(located)
     }
 
-    /// The best of the names of a place.
+    /// The best of the names at an address.
     pub(crate) fn name(&self, located: LocatedSymbol<'_>) -> Result<Option<Symbol>, SymbolTableError> {
         let mut best: Option<(Binding, Symbol)> = None;
         for entry in located.names().take(ALIASES_LIMIT) {
@@ -193,7 +193,7 @@ impl SymbolTable {
         let strings = table.as_ref().map_or(0..0, |table| table.strings.clone());
         let (bytes, is_cut) = read_name(&self.image, strings, name_ref.offset(), self.limits.name_bytes)?;
         let name = String::from_utf8_lossy(&bytes);
-        // In `.symtab` the linker writes a version behind the name: `memcpy@@GLIBC_2.14`.
+        // In `.symtab` the linker appends a version to the name: `memcpy@@GLIBC_2.14`.
         let mut text = match name.find('@') {
             Some(at) if at > 0 => name.get(..at).unwrap_or(&name).to_owned(),
             _ => name.into_owned(),
@@ -205,22 +205,22 @@ impl SymbolTable {
     }
 }
 
-/// A place that symbols name, before any name is read.
+/// The symbols at an address, before any name is read.
 #[derive(Clone, Copy)]
 pub(crate) struct LocatedSymbol<'a> {
     pub(crate) start: Svma,
     aliases: &'a [SymbolEntry],
-    /// The offset that a symbol must reach to count; `None` where no sized symbol does and unsized ones count.
+    /// The offset that a symbol must reach to count; `None` if no sized symbol does and unsized ones count.
     reached: Option<u32>,
 }
 
 impl<'a> LocatedSymbol<'a> {
-    /// Whether a symbol says by its size that it holds the address.
+    /// Whether a symbol states by its size that it contains the address.
     pub(crate) fn is_certain(&self) -> bool {
         self.reached.is_some()
     }
 
-    /// How many symbols count.
+    /// The number of symbols that count.
     pub(crate) fn count(&self) -> usize {
         self.names().count()
     }
