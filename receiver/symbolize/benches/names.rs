@@ -1,6 +1,6 @@
-//! What names cost: how many there are in a second, and the memory that takes.
+//! Measures the cost of names: how many are found per second, and the memory that takes.
 //!
-//! `make bench`. Each line is a process of its own, so that its peak is its own.
+//! `make bench`. Each line of output is measured in its own process, so that peak memory is per line.
 #![expect(clippy::unwrap_used, reason = "what goes wrong ends the bench")]
 
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use sidewinder_address::Svma;
 use sidewinder_symbolize::{BinaryId, Lookup, Symbolizer, SymbolizerOptions};
 
 const BUDGET_BYTES: usize = 32 << 20;
-/// What `memory_limit_mib: 48` leaves for names in files.
+/// The part of `memory_limit_mib: 48` that is available for names in files.
 const SIDECAR_BYTES: usize = 9 << 19;
 const ADDRESSES: u64 = 10_000;
 
@@ -55,10 +55,10 @@ fn main() {
     }
 }
 
-/// Names addresses all over a file's code, and says what that took.
+/// Names addresses all over a file's code, and prints the time and memory used.
 fn measure(path: &Path, wanted: &str, budget_bytes: usize) {
     let code = code_of(path);
-    // The peak so far is that of looking for the code.
+    // The peak so far is that of finding the code.
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before_kib = status_kib("VmRSS");
     let wants_lines = wanted == "lines";
@@ -87,7 +87,7 @@ fn measure(path: &Path, wanted: &str, budget_bytes: usize) {
     let again = (0..ADDRESSES).filter(|index| named(code.0 + index * step)).count();
     let warm = began.elapsed();
     assert_eq!(again, found);
-    // Once before all others, then each twice.
+    // The first address was looked up once more; all of them were looked up twice.
     let lines = lines / 2;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let per_second = |took: std::time::Duration| ADDRESSES as f64 / took.as_secs_f64();
@@ -159,7 +159,7 @@ fn enlarged(folder: &Path, program: &Path, bytes: usize) -> PathBuf {
     large
 }
 
-/// A program of so many functions.
+/// A program with this many functions.
 fn with_symbols(folder: &Path, count: usize) -> PathBuf {
     let mut source = BufWriter::new(File::create(folder.join("many.s")).unwrap());
     writeln!(source, ".text").unwrap();

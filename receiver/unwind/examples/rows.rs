@@ -1,4 +1,4 @@
-//! Prints the rows of a file, and on standard error what they were made of and how long that took.
+//! Prints the rows of a file, and on standard error their sources and the time taken.
 //!
 //! `cargo run --release -p sidewinder-unwind --example rows -- /lib/x86_64-linux-gnu/libc.so.6`
 #![forbid(unsafe_code)]

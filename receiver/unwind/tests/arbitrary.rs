@@ -1,4 +1,4 @@
-//! No bytes make the crate panic, hang, or give rows that break the table's invariants.
+//! No input makes the crate panic, hang, or give rows that break the table's invariants.
 #![forbid(unsafe_code)]
 
 mod support;
@@ -37,7 +37,7 @@ fn check_file(file: &[u8]) {
     }
 }
 
-/// An instruction that a compiler could have written, at a place where it needn't make sense.
+/// An instruction that a compiler could have written, though it needn't make sense in its context.
 fn instruction() -> impl Strategy<Value = Vec<u8>> {
     let register = prop_oneof![Just(RBP), Just(RSP), Just(RA), 0..40u8];
     let small = prop::collection::vec(any::<u8>(), 0..6);
@@ -57,7 +57,7 @@ fn instruction() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The table of all of a file's code by the index of its `.eh_frame`.
+/// The table of all of a file's code, made from the index of its `.eh_frame`.
 fn indexed(data: &[u8]) -> Option<UnwindTable> {
     let file = object::File::parse(data).ok()?;
     let outline = FileOutline::from_file(&file).ok()??;
@@ -73,7 +73,7 @@ fn of_functions(data: &[u8]) -> Option<UnwindTable> {
     Some(outline.table_of_functions(data, &places))
 }
 
-/// Where in a file these sections are.
+/// The ranges of these sections in a file.
 fn places_of(data: &[u8], names: [&str; 2]) -> Option<[std::ops::Range<usize>; 2]> {
     let file = object::File::parse(data).ok()?;
     let place = |name| {
@@ -196,7 +196,7 @@ proptest! {
         let cie = section.cie();
         section.fde(cie, 0, 0x40, &[cfa::advance(1), cfa::def_cfa_offset(16), cfa::offset(RBP, 2)]);
         let mut file = elf(TEXT, &[], &[(".eh_frame", &section.bytes)]);
-        // Headers and sections alone: the code says nothing.
+        // Only headers and sections: the code has no influence.
         let interesting: Vec<_> = (0..file.len()).filter(|at| !(120..0x5000).contains(at)).collect();
         for (at, byte) in &broken {
             let at = interesting[at.index(interesting.len())];
@@ -206,7 +206,7 @@ proptest! {
     }
 }
 
-/// An instruction that moves the stack or goes elsewhere, or any bytes at all.
+/// An instruction that moves the stack pointer or jumps, or arbitrary bytes.
 fn machine_instruction() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         (0x50..0x60u8).prop_map(|code| vec![code]), // push, pop

@@ -1,4 +1,4 @@
-//! What each form of call frame information becomes, on files made for the purpose.
+//! The entry for each form of call frame information, on files built for the purpose.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -123,7 +123,7 @@ fn a_bad_function_costs_itself_alone_and_is_counted() {
     let mut section = Section::eh_frame();
     let cie = section.cie();
     section.fde(cie, 0x00, 0x10, &[]);
-    // A row that would be fine comes before the restore_state that has nothing to restore.
+    // A valid row comes before the restore_state that has nothing to restore.
     section.fde(cie, 0x10, 0x10, &[cfa::advance(4), cfa::def_cfa_offset(64), cfa::restore_state()]);
     section.fde(cie, 0x20, 0x10, &[]);
     let table = eh_frame(&section);
@@ -257,7 +257,7 @@ fn registers_hold_what_vfork_longjmp_and_assembly_keep_there() {
         cfa::restore(RA),
         cfa::def_cfa(10, 0),
         cfa::advance(1),
-        // longjmp: the caller's stack pointer, frame pointer and place are in registers.
+        // longjmp: the caller's stack pointer, frame pointer and pc are in registers.
         cfa::in_register(RSP, 8),
         cfa::in_register(RBP, 9),
         cfa::in_register(RA, 1),
@@ -423,7 +423,8 @@ fn restore_goes_back_to_what_the_cie_said_be_it_nothing() {
 
 #[test]
 fn what_is_said_of_other_registers_costs_nothing() {
-    // The pc by an expression of its own, as glibc's slow paths of locks had it, and vector registers.
+    // The pc is given by an expression, as in the slow paths of glibc's locks, and there are rules for vector
+    // registers.
     let table = function(&[
         cfa::val_expression(3, &[0x30]),
         cfa::expression(17, &[0x30]),
@@ -512,7 +513,7 @@ fn lengths_of_64_bits_are_read() {
     let mut section = Section::eh_frame();
     let cie = section.cie();
     let short = section.fde(cie, 0, 0x10, &[]);
-    // The same FDE with an escaped length: its pointer to the CIE counts from 8 bytes further on.
+    // The same FDE with an escaped length: its pointer to the CIE is relative to a position 8 bytes later.
     let body = section.bytes.split_off(short);
     let length = u64::from(u32::from_le_bytes(body[..4].try_into().unwrap()));
     section.bytes.extend(u32::MAX.to_le_bytes());
@@ -543,8 +544,8 @@ fn an_entry_point_without_information_is_a_root_up_to_the_next_function() {
     assert_eq!(rows(&table), [(4, Entry::Rule(Rule::ROOT)), (0x20, LEAF), (0x30, END)]);
 }
 
-/// The stack pointer is a sum beside the CFA where GHC's runtime system enters Haskell. Code of that file of which nothing
-/// is said goes on from there: at any place by the same rule, but for one word more around calls.
+/// The stack pointer is a sum beside the CFA where GHC's runtime system enters Haskell. Code of that file without
+/// unwind information has one rule relative to it, except for one more word around calls.
 #[test]
 fn haskell_goes_on_at_the_c_stack_that_it_was_entered_from() {
     let mut section = Section::eh_frame();
@@ -640,7 +641,7 @@ fn load_segments_are_those_of_the_headers() {
     assert_eq!(load_segments(&object::File::parse(&*file).unwrap()), [text]);
 }
 
-/// The table of code with these symbols, of which call frame information says nothing.
+/// The table of code with these symbols and without call frame information.
 fn code_with_symbols(code: &[u8], symbols: &[(&str, u64, u64)]) -> UnwindTable {
     let file = elf_with_symbols(0, code, &[], symbols);
     unwind_table(&object::File::parse(&*file).unwrap()).unwrap()
@@ -686,7 +687,7 @@ fn a_coroutine_ends_where_makecontext_lets_it_return() {
     assert_eq!(rows(&table), [(0, LEAF), (0x3f, Entry::Rule(Rule::ROOT)), (0x5a, END)]);
 }
 
-/// What Boost.Context's coroutines begin with, and return to, is the last part of the function that makes them.
+/// The last part of the function that makes Boost.Context's coroutines is what they begin with, and return to.
 #[test]
 fn a_coroutine_begins_in_make_fcontext() {
     // ret; lea 16(%rip),%rcx; lea 8(%rip),%rcx; ret; push %rbp; jmp *%rbx; xor %rdi,%rdi; call _exit; hlt

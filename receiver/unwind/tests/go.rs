@@ -1,4 +1,4 @@
-//! Programs that the Go toolchain of this machine builds, with and without symbols, relocatable, and with C.
+//! Programs built by the Go toolchain of this machine, with and without symbols, relocatable, and with C.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -43,7 +43,7 @@ fn go() -> Option<PathBuf> {
         .find(|go| go.is_file())
 }
 
-/// The program built with these arguments, or nothing on a machine without Go.
+/// The program built with these arguments, or `None` on a machine without Go.
 fn build(source: &str, cgo: bool, arguments: &[&str]) -> Option<Vec<u8>> {
     let Some(go) = go() else {
         eprintln!("SKIPPED: no Go toolchain on this machine");
@@ -159,7 +159,7 @@ fn relocatable_programs_and_those_with_c_have_their_functions() {
             let functions = table.summary().functions.get(&RowSource::GoPclntab).copied().unwrap_or_default();
             assert!(functions > 1000, "{arguments:?}: {:?}", table.summary());
             assert_eq!(table.summary().malformed_total(), 0);
-            // In any of them `_start`, `goexit`, `mstart` and the like are proven ends.
+            // In each of them `_start`, `goexit`, `mstart` and similar functions are proven ends.
             let roots = table.rows().filter(|row| row.entry.rule().is_some_and(Rule::is_root)).count();
             assert!((5..30).contains(&roots), "{arguments:?}: {roots} roots");
         }

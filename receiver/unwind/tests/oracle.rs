@@ -1,4 +1,4 @@
-//! Rows of a fixed selection of the machine's files against gimli's. `make oracle` compares all of them.
+//! Rows of a fixed selection of the machine's files are compared with gimli's. `make oracle` compares all of them.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ fn compare(shown_as: &str, data: &[u8]) {
     assert_eq!(table.summary().malformed_total(), 0, "{shown_as}: {:?}", table.summary());
     assert!(comparison.compared > 0);
     assert_eq!(comparison.unexplained, 0, "{shown_as}: {:#?}", comparison.examples);
-    // The few of a small file are many of it.
+    // In a small file, a few differences are a large share.
     let differences: u64 = comparison.differences.values().sum();
     assert!(differences <= 60 + comparison.compared / 10_000, "{shown_as}: {comparison:?}");
 }
@@ -51,7 +51,7 @@ oracle! {
     rows_of_a_rust_program_equal_gimlis: "/proc/self/exe";
 }
 
-/// The vDSO is an ELF file that exists in memory only: this process's own is read.
+/// The vDSO is an ELF file that exists only in memory: this process's own is read.
 #[test]
 fn rows_of_the_vdso_equal_gimlis() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -74,9 +74,9 @@ fn a_file_without_section_headers_keeps_its_rows() {
     let table = |data: &[u8]| unwind_table(&object::File::parse(data).unwrap()).unwrap();
     let (whole, stripped) = (table(&whole), table(&stripped));
     assert!(whole.len() > 1000);
-    // Without sections there are no symbols and no linkage tables to make rows of.
+    // Without sections there are no symbols and no linkage tables to make rows from.
     let is_silent = |entry: &Entry| *entry == Entry::NO_INFORMATION;
-    // An entry of a linkage table that is taken for a function is one up to its jump.
+    // An entry of a linkage table that was taken for a function has rows up to its jump.
     let is_linkage = |entry: &Entry| matches!(entry, Entry::Rule(Rule { cfa: Cfa::Plt { .. }, .. }));
     let is_leaf = |entry: &Entry| *entry == Entry::Rule(Rule::LEAF);
     for row in whole.rows().chain(stripped.rows()) {

@@ -1,6 +1,6 @@
-//! Each source of rows, as the machine's own tools write it.
+//! Each source of rows, as written by the machine's own tools.
 //!
-//! What a tool can't write here is made by hand, from its specification.
+//! Formats that no tool can write here are built by hand, from their specification.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -43,7 +43,7 @@ struct SFrame {
     rows: Vec<u8>,
 }
 
-/// Where [`elf`] puts the first section after the text.
+/// The address that [`elf`] gives the first section after the text.
 const SECTION: u64 = TEXT + TEXT_BYTES as u64;
 
 /// `fretype` and `fdetype` of a function.
@@ -148,7 +148,7 @@ const PROGRAM: &str = r#"
     int main(int argc, char **argv) { return pushes(1, 2, argc) + large(argc) + variable(9) + leaf(argc); }
 "#;
 
-/// Compile [`PROGRAM`], or say why not and give up.
+/// Compiles [`PROGRAM`], or prints why that is impossible and returns `None`.
 fn compiled(compiler: &str, options: &[&str]) -> Option<(TempDir, PathBuf)> {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("program.c");
@@ -385,7 +385,7 @@ fn a_segment_ends_with_its_file_whatever_it_says() {
 
 #[test]
 fn a_name_is_known_wherever_among_many_it_lies() {
-    /// Names are read so many bytes at a time.
+    /// Bytes of names that are read at once.
     const WINDOW_BYTES: usize = 64 << 10;
     const KNOWN: &str = "__restore_rt";
     let code = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
@@ -394,7 +394,7 @@ fn a_name_is_known_wherever_among_many_it_lies() {
     let before_bytes: usize = before.iter().map(|name| name.len() + 1).sum();
     let behind: Vec<String> = (0..50).map(|number| format!("{number:03}{}", "z".repeat(4000))).collect();
     for distance in 0..32 {
-        // The known name begins a few bytes before the end of the first window, up to a few bytes behind it.
+        // The known name begins a few bytes before the end of the first window, or up to a few bytes after it.
         let first = "w".repeat(WINDOW_BYTES - before_bytes - 16 + distance);
         let names = [&first].into_iter().chain(&before).map(String::as_str).chain([KNOWN]);
         let names = names.chain(behind.iter().map(String::as_str));
@@ -405,7 +405,7 @@ fn a_name_is_known_wherever_among_many_it_lies() {
     }
 }
 
-/// The parts in which a file is asked about, in an order that nobody would choose.
+/// The parts in which a file is read, in an unusual order.
 fn parts(table: &UnwindTable, bytes: u64) -> Vec<Range<Svma>> {
     let mut starts = table.rows().map(|row| row.start.0);
     let (first, last) = (starts.next().unwrap() & !0xfff, starts.last().unwrap() + 0x1000);
@@ -456,7 +456,7 @@ fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
         let whole = unwind_table(&file).unwrap();
         let outline = FileOutline::from_file(&file).unwrap().unwrap();
         let parts = parts(&whole, 0x11000);
-        // Of machine code it has linkage tables alone.
+        // Of the rows from machine code, it has only those of linkage tables.
         let by_code: Vec<_> = whole.by_machine_code().collect();
         for pair in parts.chunks(2) {
             let table = outline.table_of_parts(&*data, pair);
@@ -537,7 +537,7 @@ fn what_is_counted_as_code_is_what_sections_call_code_and_each_byte_of_it_has_on
         bytes
     };
     assert_eq!(bytes_of_modes(&data), CODE_BYTES);
-    // Without headers of sections there is nothing but the segment.
+    // Without section headers only the segment is left.
     data[40..48].fill(0);
     data[60..64].fill(0);
     assert_eq!(bytes_of_modes(&data), TEXT_BYTES as u64);

@@ -1,4 +1,4 @@
-//! Rows made of machine code alone against what files say of themselves.
+//! Rows made from machine code alone are compared with the unwind information of the files.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ fn table_of(code: &[u8], symbols: &[(&str, u64, u64)]) -> UnwindTable {
     unwind_table(&object::File::parse(&*elf_with_symbols(0, code, &[], symbols)).unwrap()).unwrap()
 }
 
-/// The rows of a function at the start of the text: offsets and rules, up to where nothing is known.
+/// The rows of a function at the start of the text: offsets and rules, up to the first unknown one.
 fn rows_of(code: &[u8]) -> Vec<String> {
     let table = table_of(code, &[("f", 0, code.len() as u64)]);
     let text =
@@ -158,7 +158,8 @@ fn cases_of_a_jump_through_a_table_are_believed_where_a_return_proves_them() {
     assert_eq!([cfa(1), cfa(3), cfa(4), cfa(7)], ["rsp+16", "rsp+16", "rsp+8", "no information"]);
 }
 
-/// Linkers of LLVM describe no linkage table. What calls an entry makes a function of it, up to its first jump.
+/// LLVM's linker writes no unwind information for linkage tables. A call of an entry makes it a function, up to its
+/// first jump.
 #[test]
 fn an_entry_of_a_linkage_table_that_is_called_has_one_rule_throughout() {
     const TABLE: usize = 0x40;
@@ -173,7 +174,7 @@ fn an_entry_of_a_linkage_table_that_is_called_has_one_rule_throughout() {
     code.resize(TABLE, 0xcc);
     code.extend(table);
     let mut file = elf_with_symbols(0, &code, &[(".plt", &table)], &[("f", 0, 14)]);
-    // The section's header says that it lies in the text.
+    // The section's header places it in the text.
     let headers = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
     let (address, offset) = (headers + 2 * 64 + 16, headers + 2 * 64 + 24);
     file[address..address + 8].copy_from_slice(&(TEXT + TABLE as u64).to_le_bytes());
@@ -206,7 +207,7 @@ fn a_file_that_is_described_throughout_has_nothing_made_of_its_code() {
     assert!(made * 100 < described, "{made} functions of {described}");
 }
 
-/// Blind copies of files: at least so many percent of the code agree, and at most 0.1% are wrong.
+/// In stripped copies of files, at least `agreeing_percent` of the code agrees, and at most 0.1% is wrong.
 fn check(path: &str, agreeing_percent: f64) {
     let Ok(data) = std::fs::read(path) else { return eprintln!("SKIPPED: {path} isn't on this machine") };
     let file = object::File::parse(&*data).unwrap();
@@ -238,7 +239,8 @@ blind_copies! {
     a_blind_rust_program_is_recovered: "/proc/self/exe", 60.0;
 }
 
-/// An entry point of any length and name: what is reached from it by jumps runs in its frame, and what it calls does not.
+/// An entry point of any length and name: code reached from it by jumps runs in its frame, and the functions it calls
+/// do not.
 #[test]
 fn all_that_jumps_reach_from_the_entry_point_begins_a_stack() {
     let mut code = [0x90; 0x200];

@@ -1,4 +1,4 @@
-//! Given rows against the machine code: planted errors are found, and what is reported of real files is real.
+//! Given rows checked against the machine code: planted errors are found, and findings in real files are real.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -119,7 +119,7 @@ fn one_wrong_row_is_found_wherever_it_is_planted() {
     assert_eq!(found, planted);
 }
 
-/// At most so many rows of a file contradict its code, and each is explained.
+/// At most `rows_wrong` rows of a file contradict its code, and each is explained.
 fn check(path: &str, rows_wrong: u64) {
     let Ok(data) = std::fs::read(path) else { return eprintln!("SKIPPED: {path} isn't on this machine") };
     let file = object::File::parse(&*data).unwrap();

@@ -1,4 +1,4 @@
-//! Any bytes as the table of a Go program, and names, lines and inlined calls of that.
+//! Arbitrary bytes as the table of a Go program, and names, lines and inlined calls of that.
 //!
 //! `make fuzz`
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as a jitdump.
+//! Arbitrary bytes as a jitdump.
 //!
 //! `make fuzz`
 #![no_main]

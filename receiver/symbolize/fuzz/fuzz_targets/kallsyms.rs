@@ -1,4 +1,4 @@
-//! Any bytes as the kernel's list of symbols.
+//! Arbitrary bytes as the kernel's list of symbols.
 //!
 //! `make fuzz`
 #![no_main]

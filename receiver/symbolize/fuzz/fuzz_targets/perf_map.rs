@@ -1,4 +1,4 @@
-//! Any bytes as a perf map.
+//! Arbitrary bytes as a perf map.
 //!
 //! `make fuzz`
 #![no_main]

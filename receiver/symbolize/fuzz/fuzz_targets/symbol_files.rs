@@ -1,4 +1,4 @@
-//! Any bytes as an object file that a process has for debuggers.
+//! Arbitrary bytes as an object file that a process has for debuggers.
 //!
 //! `make fuzz`
 #![no_main]
@@ -9,7 +9,7 @@ use sidewinder_symbolize_fuzz::{ADDRESSES, ROOM_BYTES};
 
 fuzz_target!(|data: &[u8]| {
     let mut symbols = JitSymbols::new(ROOM_BYTES);
-    // Twice: what is there is replaced by the same.
+    // Twice: the second time replaces everything by the same.
     symbols.add(data);
     symbols.add(data);
     assert!(symbols.heap_bytes() <= ROOM_BYTES);

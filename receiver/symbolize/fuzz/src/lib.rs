@@ -1,16 +1,16 @@
-//! What targets have in common.
+//! Code shared by the fuzz targets.
 
 use sidewinder_symbolize::{JitMapFormat, JitMap};
 
-/// What names may take.
+/// The memory limit for names.
 pub const ROOM_BYTES: usize = 4096;
 /// Looked up in whatever was read.
 pub const ADDRESSES: [u64; 4] = [0, 0x1000, 0x7fff_ffff_f000, u64::MAX];
 
-/// Reads any bytes as what a runtime writes of its code.
+/// Parses arbitrary bytes as a runtime's record of its code.
 ///
 /// # Panics
-/// Where more is kept than there is room for.
+/// If more is kept than the limit allows.
 pub fn read_map(data: &[u8], form: JitMapFormat) {
     let mut map = JitMap::new(data.to_vec(), form, ROOM_BYTES);
     map.refresh().expect("memory can be read");

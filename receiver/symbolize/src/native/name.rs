@@ -9,7 +9,7 @@ use crate::image::Image;
 /// Reads the name at an offset of a table's strings, and whether it is longer than `limit` bytes and was cut.
 ///
 /// # Errors
-/// [`SymbolTableError::QueuedRead`] where the name lies outside of the strings or can't be read.
+/// [`SymbolTableError::Read`] if the name lies outside the strings or can't be read.
 pub(super) fn read_name(
     image: &Image,
     strings: Range<u64>,

@@ -108,7 +108,7 @@ impl SymbolTable {
     ///
     /// # Errors
     ///
-    /// [`SymbolTableError::QueuedRead`] where the name cannot be read from the file any more.
+    /// [`SymbolTableError::Read`] if the name can no longer be read from the file.
     pub fn lookup(&self, svma: Svma) -> Result<Option<Symbol>, SymbolTableError> {
         self.locate(svma).map_or(Ok(None), |located| self.name(located))
     }

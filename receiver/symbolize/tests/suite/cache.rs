@@ -1,4 +1,4 @@
-//! Many files under one budget.
+//! Many files within one budget.
 
 use std::cell::Cell;
 use std::io;
@@ -112,7 +112,7 @@ fn the_budget_holds_and_what_was_evicted_comes_back() {
         }
     }
     let stats = symbolizer.stats();
-    // Whoever wants more than fits gets some names, and the rest is counted.
+    // With more files than fit, some look-ups give names, and the rest is counted.
     assert_eq!(stats.named + stats.no_room, 600);
     assert!(stats.tables_read <= stats.named, "{stats:?}");
     assert!(stats.named > 200, "{stats:?}");
@@ -125,7 +125,7 @@ fn two_large_tables_do_not_evict_each_other() {
     let symbols: Vec<_> =
         names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
     let file = elf(&symbols, &[], "");
-    // Either would take more than half of what there is.
+    // Either table would take more than half of the budget.
     let mut symbolizer = symbolizer(7 << 10);
     for id in (0..20).map(|turn| turn % 2) {
         named(symbolizer.name(BinaryId(id), || Ok(file.clone()), Svma(TEXT)));

@@ -1,4 +1,4 @@
-//! Names from the files that tell more of a binary.
+//! Names from the companion files of a binary.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ int exported(int x) { return hidden(x) + 1; }
 int main(int count, char **texts) { (void)texts; return exported(count); }
 "#;
 
-/// A program of which `kept` is left, and the address of its local function.
+/// A program stripped except for `kept`, and the address of its local function.
 fn program(kept: &[&str]) -> Option<(tempfile::TempDir, PathBuf, Svma)> {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -30,7 +30,7 @@ fn program(kept: &[&str]) -> Option<(tempfile::TempDir, PathBuf, Svma)> {
     let file = object::File::parse(&*bytes).unwrap();
     let hidden = file.symbols().find(|symbol| symbol.name() == Ok("hidden")).unwrap().address();
     runs(folder.path(), &["objcopy", "--only-keep-debug", "p", "p.debug"]);
-    // What distributions put into .gnu_debugdata: functions that are not exported.
+    // What distributions put into .gnu_debugdata: functions that aren't exported.
     runs(folder.path(), &["objcopy", "-S", "--keep-symbol=hidden", "p", "mini"]);
     let has_xz = Command::new("xz").args(["-k", "mini"]).current_dir(folder.path()).status();
     if !has_xz.is_ok_and(|status| status.success()) {

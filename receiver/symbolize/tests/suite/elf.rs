@@ -1,6 +1,6 @@
-//! Small ELF files, made to measure.
+//! Builds small ELF files.
 
-/// Where the text of a made file begins, and its length.
+/// The address of the text of a built file, and its length.
 pub(crate) const TEXT: u64 = 0x40_1000;
 pub(crate) const TEXT_BYTES: u64 = 0x1000;
 
@@ -11,11 +11,11 @@ pub(crate) const LOCAL: u8 = 0;
 pub(crate) const GLOBAL: u8 = 1;
 pub(crate) const WEAK: u8 = 2;
 
-/// A symbol of a made file: binding, type, name, start (from [`TEXT`] on) and size.
+/// A symbol of a built file: binding, type, name, start (from [`TEXT`] on) and size.
 pub(crate) struct Made<'a>(pub(crate) u8, pub(crate) u8, pub(crate) &'a str, pub(crate) u64, pub(crate) u64);
 
-/// A 64-bit little-endian file with `.text`, these symbols in `.symtab` and those in `.dynsym`, and one more
-/// section of a name given.
+/// A 64-bit little-endian file with `.text`, the symbols `full` in `.symtab` and `dynamic` in `.dynsym`, and an
+/// additional section with the given name.
 pub(crate) fn elf(full: &[Made<'_>], dynamic: &[Made<'_>], extra_section: &str) -> Vec<u8> {
     elf_of_text(TEXT_BYTES, full, dynamic, extra_section)
 }

@@ -1,4 +1,4 @@
-//! Files made to harm.
+//! Malicious files.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ fn small() -> Vec<u8> {
     elf(&symbols, &[Made(GLOBAL, FUNC, "three", 0x40, 0x20)], ".gopclntab")
 }
 
-/// Reads a file and asks it for names all over; the result does not matter, that there is one does.
+/// Reads a file and looks up addresses all over it; only that this ends without a panic matters.
 fn survives(bytes: Vec<u8>) {
     let limits = SymbolLimits { symbols: 1000, symbols_scanned: 10_000, name_bytes: 64 };
     let Ok(table) = SymbolTable::read(bytes, limits) else { return };

@@ -1,4 +1,4 @@
-//! Files of a size, and files made so that reading them never ends: what is held stays within the budget.
+//! Large files, and files built so that reading them never ends: memory stays within the budget.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -33,7 +33,7 @@ fn program() -> Option<(tempfile::TempDir, PathBuf, Svma)> {
     Some((folder, path, Svma(work)))
 }
 
-/// Makes the debug information of a program larger by repeating its units, which say nothing of where they are.
+/// Enlarges the debug information of a program by repeating its units, which don't depend on their position.
 fn enlarge(folder: &Path, program: &Path, bytes: usize) {
     let content = std::fs::read(program).unwrap();
     let file = object::File::parse(&*content).unwrap();
@@ -71,7 +71,7 @@ fn lines_come_from_hundreds_of_megabytes_of_debug_information_in_a_few() {
     assert_eq!(chain.last().unwrap().0, "work");
     assert!(chain.iter().all(|(_, line)| *line > 0), "{chain:?}");
     assert!(symbolizer.held_bytes() <= BUDGET_BYTES);
-    // Other tests run beside this one.
+    // Other tests run concurrently with this one.
     assert!(resident_bytes() < before + (128 << 20), "{before} bytes before");
 }
 
@@ -93,7 +93,7 @@ fn compressed_debug_information_is_read_in_pieces() {
         let mut symbolizer = symbolizer(BUDGET_BYTES);
         assert_eq!(all(&mut symbolizer), expected, "{format}");
         assert!(symbolizer.held_bytes() <= BUDGET_BYTES);
-        // Other tests run beside this one.
+        // Other tests run concurrently with this one.
         assert!(resident_bytes() < before + (128 << 20), "{before} bytes before");
     }
 }
@@ -103,7 +103,7 @@ fn compressed_debug_information_without_room_is_left_out_and_counted() {
     let Some((folder, program, work)) = program() else { return };
     enlarge(folder.path(), &program, 8 << 20);
     let plain = std::fs::read(&program).unwrap();
-    // Zstandard refers to what is two MiB before.
+    // Zstandard refers back to data two MiB before.
     for (format, budget_bytes) in [("zlib", 200 << 10), ("zstd", 4 << 20)] {
         std::fs::write(&program, &plain).unwrap();
         runs(folder.path(), &["objcopy", &format!("--compress-debug-sections={format}"), "p"]);
@@ -114,7 +114,7 @@ fn compressed_debug_information_without_room_is_left_out_and_counted() {
     }
 }
 
-/// What is unpacked of it has an end, and that this cut something is counted.
+/// Decompression of it is bounded, and hitting the bound is counted.
 #[test]
 fn debug_information_that_unpacks_without_end_is_left_in_time() {
     let Some((folder, program, work)) = program() else { return };
@@ -130,7 +130,7 @@ fn debug_information_that_unpacks_without_end_is_left_in_time() {
 fn of_two_million_symbols_as_many_are_kept_as_there_is_room_for_and_the_rest_is_counted() {
     const SYMBOLS: usize = 2_000_000;
     let names: Vec<String> = (0..SYMBOLS).map(|number| format!("f{number}")).collect();
-    // Four bytes each would be more text than the file states.
+    // Four bytes each would exceed the size of the text in the headers.
     let symbols: Vec<_> = names
         .iter()
         .enumerate()
@@ -145,7 +145,7 @@ fn of_two_million_symbols_as_many_are_kept_as_there_is_room_for_and_the_rest_is_
     assert!(symbolizer.stats().symbols_cut > 0 && symbolizer.stats().symbols_cut < SYMBOLS as u64);
 }
 
-/// The program, and its debug file as somebody changed it.
+/// The program, and a modified copy of its debug file.
 struct Changed<'a>(&'a Path, Vec<u8>);
 
 impl BinaryFiles for &Changed<'_> {
@@ -188,7 +188,7 @@ fn debug_information_of_any_bytes_is_survived() {
         let changed = Changed(&program, bytes);
         let mut symbolizer = symbolizer(4 << 20);
         for at in 0..8 {
-            // The symbol is the program's own, whatever its debug file says.
+            // The symbol is the program's own, whatever its debug file contains.
             let frames = chain(&mut symbolizer, &changed, Svma(work.0 + at));
             prop_assert_eq!(&*frames.last().unwrap().0, "work");
         }
@@ -212,7 +212,7 @@ fn a_debug_file_that_shrinks_gives_names_without_lines_and_no_signal() {
 #[test]
 fn a_sparse_file_of_units_without_end_is_left_in_time() {
     let Some((_folder, program, work)) = program() else { return };
-    // A terabyte of zeros where the units are: each is a unit of no length.
+    // A terabyte of zeros in place of the units: each is a unit of length 0.
     let content = std::fs::read(&program).unwrap();
     let sections = u64::from_le_bytes(content[40..48].try_into().unwrap());
     let file = object::File::parse(&*content).unwrap();

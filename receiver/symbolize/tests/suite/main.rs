@@ -1,4 +1,4 @@
-//! The crate as its users see it, on files made here and on real ones.
+//! Tests of the crate's public API, on files built here and on real ones.
 #[cfg(test)]
 mod cache;
 #[cfg(test)]

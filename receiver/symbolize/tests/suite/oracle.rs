@@ -1,4 +1,4 @@
-//! Names equal `llvm-symbolizer`'s, on real files.
+//! Names are compared with those of `llvm-symbolizer`, on real files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -13,26 +13,26 @@ use sidewinder_symbolize::{Symbol, SymbolLimits, SymbolTable};
 
 const ADDRESSES: usize = 10_000;
 
-/// Why our name and the oracle's may differ.
+/// Why our name may differ from the oracle's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// Both start at the same address; the oracle takes the table's last, we take the best known.
+    /// Both start at the same address; the oracle takes the table's last name, we take the best known.
     Alias,
-    /// The oracle knows the last symbol before an address and no other, so that a function is lost behind another
-    /// that nests in it.
+    /// The oracle considers only the last symbol before an address, so it misses a function after another one that is
+    /// nested in it.
     OuterFunction,
-    /// The oracle names code after data, after a label inside a function or after a symbol without a size inside one
-    /// that has it.
+    /// The oracle names code after data, after a label inside a function, or after a symbol without a size inside one
+    /// with a size.
     NoFunction,
-    /// The oracle lets a symbol without a size reach beyond its section.
+    /// The oracle lets a symbol without a size extend beyond its section.
     BeyondSection,
-    /// The oracle does not read `.dynsym` where there is a `.symtab`.
+    /// The oracle does not read `.dynsym` if there is a `.symtab`.
     DynamicOnly,
-    /// The oracle does not know stubs.
+    /// The oracle does not recognise stubs.
     Stub,
 }
 
-/// One symbol, as an independent reader sees it.
+/// One symbol, as read by an independent parser.
 struct Known {
     name: String,
     start: u64,
@@ -108,12 +108,12 @@ impl Subject {
     }
 }
 
-/// Where a file has code.
+/// The ranges of a file's code.
 pub(crate) fn code_of(path: &Path) -> Vec<(u64, u64)> {
     Subject::read(path).code
 }
 
-/// Where the functions of each name in a file start.
+/// The starts of the functions with each name in a file.
 pub(crate) fn starts_by_name(path: &Path) -> BTreeMap<String, BTreeSet<u64>> {
     let mut starts = BTreeMap::<String, BTreeSet<u64>>::new();
     for symbol in Subject::read(path).symbols {
@@ -126,9 +126,9 @@ fn without_version(name: &str) -> &str {
     name.find('@').filter(|at| *at > 0).map_or(name, |at| &name[..at])
 }
 
-/// The names that the oracle gives each address; `None` without an oracle.
+/// The oracle's name for each address; `None` without an oracle.
 fn ask_oracle(path: &Path, addresses: &[u64]) -> Option<Vec<Option<String>>> {
-    // Separate debug files may be installed; they are another question.
+    // Separate debug files may be installed; they are tested elsewhere.
     let no_debug_files = tempfile::tempdir().unwrap();
     let directory = no_debug_files.path().to_str().unwrap();
     let answers = answers(path, addresses, &["--no-inlines", "--debug-file-directory", directory])?;
@@ -136,7 +136,8 @@ fn ask_oracle(path: &Path, addresses: &[u64]) -> Option<Vec<Option<String>>> {
     Some(names.map(|name| (name != "??").then(|| without_version(name).to_owned())).collect())
 }
 
-/// What the oracle, run with further arguments, answers of each address: mangled names, each followed by its place.
+/// The oracle's output for each address, with additional arguments: mangled names, each followed by its source
+/// position.
 pub(crate) fn answers(program: &Path, addresses: &[u64], arguments: &[&str]) -> Option<Vec<String>> {
     let mut child = Command::new("llvm-symbolizer")
         .args(["--functions=linkage", "--no-demangle"])
@@ -216,7 +217,7 @@ fn agrees(path: &Path) -> Option<BTreeMap<String, usize>> {
     Some(languages)
 }
 
-/// Compiles a program; `None`, loudly, without the compiler.
+/// Compiles a program; returns `None` and prints a message without the compiler.
 fn compile(name: &str, source: &str, compiler: &[&str]) -> Option<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(name), source).unwrap();
@@ -253,7 +254,7 @@ fn libc() {
 
 #[test]
 fn python() {
-    // The interpreter is in the program or in a library, as it was built: take the larger.
+    // The interpreter is in the program or in a library, depending on how it was built: take the larger.
     let script = "import os; print(max({line.split()[-1] for line in open('/proc/self/maps') \
                   if 'python' in line and ' r-xp ' in line}, key=os.path.getsize))";
     let Ok(output) = Command::new("python3").args(["-c", script]).output() else {
@@ -299,7 +300,7 @@ fn a_go_program() {
     }
 }
 
-/// The stubs of a file by address, as `objdump` sees them; `None` without it.
+/// The stubs of a file by address, as listed by `objdump`; `None` without it.
 fn stubs(path: &Path) -> Option<BTreeMap<u64, String>> {
     let sections = ["-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got"];
     let output = Command::new("objdump").arg("-d").args(sections).arg(path).output().ok()?;

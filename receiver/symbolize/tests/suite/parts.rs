@@ -1,4 +1,4 @@
-//! Files with more symbols than there is room for: what is held is a part of them, what is said is the same.
+//! Files with more symbols than fit in memory: only a part of them is held, and results are the same.
 
 use proptest::prelude::*;
 use sidewinder_address::Svma;
@@ -24,7 +24,7 @@ fn said(lookup: Lookup) -> Option<String> {
     }
 }
 
-/// What a file's symbols are made of: where, how long, and of which sort each is.
+/// The start, length and type of each of a file's symbols.
 fn symbols() -> impl Strategy<Value = Vec<(u64, u64, u8)>> {
     let size = prop_oneof![4 => 1..600_u64, 1 => Just(0), 1 => 1..10_000_u64];
     prop::collection::vec((0..CODE_BYTES, size, 0..4_u8), 1500..2500)
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// The full table decides for a place where it has a symbol, even one that ends before the part that is asked for.
+/// The full table decides for an address at which it has a symbol, even one that ends before the requested part.
 #[test]
 fn a_dynamic_symbol_names_nothing_where_the_full_table_has_a_shorter_one() {
     let names: Vec<_> = (0..4000).map(|number| format!("f{number}")).collect();
@@ -79,7 +79,7 @@ fn a_dynamic_symbol_names_nothing_where_the_full_table_has_a_shorter_one() {
     }
 }
 
-/// A part that is asked for again is there, and one that has made room for others is read again.
+/// A part that is requested again is still loaded, and one that was replaced is read again.
 #[test]
 fn parts_make_room_for_others() {
     let names: Vec<_> = (0..4000).map(|number| format!("f{number}")).collect();
@@ -97,8 +97,8 @@ fn parts_make_room_for_others() {
     assert!(symbolizer.held_bytes() <= 32 << 10);
 }
 
-/// A symbol without a size that lies before a part reaches into it, even where the part's own symbols fill the room
-/// that other parts leave.
+/// A symbol without a size that lies before a part extends into it, even if the part's own symbols fill the room that
+/// other parts leave.
 #[test]
 fn a_part_that_fills_the_room_is_reached_from_before() {
     const BUDGET_BYTES: usize = 32 << 10;
@@ -119,7 +119,7 @@ fn a_part_that_fills_the_room_is_reached_from_before() {
     }
 }
 
-/// What was said of one address says nothing of another that fewer of the symbols reach.
+/// The result for one address doesn't apply to another that fewer of the symbols reach.
 #[test]
 fn symbols_of_one_start_name_what_they_reach() {
     let symbols = [Made(LOCAL, FUNC, "whole", 64, 4096), Made(GLOBAL, FUNC, "head", 64, 512)];

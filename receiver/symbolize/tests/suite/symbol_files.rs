@@ -1,4 +1,4 @@
-//! Object files as a process has them in its memory for debuggers.
+//! Object files as processes keep them in memory for debuggers.
 
 use object::{Object as _, ObjectSection as _};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use sidewinder_symbolize::JitSymbols;
 
 use crate::lines::runs;
 
-/// Where the code is said to be.
+/// The address of the code according to the file.
 const CODE: u64 = 0x7f12_3456_0000;
 
 const SOURCE: &str = "
@@ -15,10 +15,10 @@ int two(int x) { return one(x) + 2; }
 __asm__(\".text\\n.type bare, @function\\nbare: nop\\nnop\\n.type last, @function\\nlast: nop\\n\");
 ";
 
-/// Its name, where it starts, and its length, if that is known.
+/// The function's name, its start, and its length, if known.
 type Function = (String, u64, u64);
 
-/// An object file whose text is at [`CODE`], as a compiler that makes code at run time leaves it, and where its functions are.
+/// An object file whose text is at [`CODE`], as a JIT compiler leaves it, and the locations of its functions.
 fn object_file() -> Option<(Vec<u8>, Vec<Function>)> {
     use object::ObjectSymbol as _;
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Which symbol names an address.
+//! The choice of the symbol that names an address.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Any bytes as call frame information, in both kinds of sections.
+//! Arbitrary bytes as call frame information, in both kinds of sections.
 //!
 //! `make fuzz`
 #![no_main]

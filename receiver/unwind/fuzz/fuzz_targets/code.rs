@@ -1,4 +1,4 @@
-//! Any bytes as machine code.
+//! Arbitrary bytes as machine code.
 //!
 //! `make fuzz`
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as a debug link and as a build ID: no path leads out of where it starts.
+//! Arbitrary bytes as a debug link and as a build ID: no path leads out of its starting directory.
 //!
 //! `make fuzz`
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as an expression, for the CFA and for each register that matters.
+//! Arbitrary bytes as an expression, for the CFA and for each register that matters.
 //!
 //! `make fuzz`
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as the table of a Go program.
+//! Arbitrary bytes as the table of a Go program.
 //!
 //! `make fuzz`
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as `.gnu_debugdata`.
+//! Arbitrary bytes as `.gnu_debugdata`.
 //!
 //! `make fuzz`
 #![no_main]

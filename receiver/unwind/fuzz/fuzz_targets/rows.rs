@@ -1,4 +1,4 @@
-//! Any bytes as an ELF file.
+//! Arbitrary bytes as an ELF file.
 //!
 //! `make fuzz`
 #![no_main]

@@ -1,4 +1,4 @@
-//! Any bytes as `.sframe`.
+//! Arbitrary bytes as `.sframe`.
 //!
 //! `make fuzz`
 #![no_main]

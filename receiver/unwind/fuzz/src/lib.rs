@@ -1,4 +1,4 @@
-//! What holds of the table of any file, and files around the bytes that are fuzzed.
+//! Invariants of the table of any file, and builders of files around the fuzzed bytes.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -37,7 +37,7 @@ pub fn check_expression(expression: &[u8]) {
     check_sections(&[(".eh_frame", &section.bytes)]);
 }
 
-/// What is made of machine code alone, and of rows that contradict it, checked.
+/// The results of analyzing machine code alone, and rows that contradict it, checked.
 pub fn check_code(code: &[u8]) {
     let code = &code[..code.len().min(TEXT_BYTES / 2)];
     check_file(&elf_with_symbols(TEXT, code, &[], &[("f", 0, code.len() as u64)]));

@@ -1,5 +1,5 @@
-//! What unwind tables cost: bytes for rows and text, time and heap to make them, beside gimli's own walk through the
-//! same rows, which keeps none.
+//! Measures the cost of unwind tables: bytes for rows and text, time and heap to make them, compared with gimli's own
+//! walk through the same rows, which keeps none.
 //!
 //! `cargo bench -p sidewinder-unwind-oracle --bench tables -- [FILE]...`
 #![forbid(unsafe_code)]
@@ -19,10 +19,10 @@ use sidewinder_unwind::{Entry, UnwindTable, load_segments, unwind_table};
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// The quickest of so many runs counts: the others waited for something.
+/// The fastest of this many runs counts: the others were delayed by something else.
 const RUNS: u32 = 5;
 
-/// Measured unless others are named: the first of each line that is installed.
+/// Measured by default: the first of each line that is installed.
 const BINARIES: [&[&str]; 5] = [
     &["/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", "/usr/lib/x86_64-linux-gnu/libLLVM-15.so.1"],
     &["/usr/bin/node", "/usr/local/bin/node"],
@@ -100,7 +100,7 @@ fn heap_bytes(table: &UnwindTable) -> usize {
     table.len() * (size_of::<u32>() + size_of::<u16>()) + size_of_val::<[Entry]>(table.entries())
 }
 
-/// Has gimli evaluate every row of `.eh_frame` and keep none; how many there are, if all can be read.
+/// Evaluates every row of `.eh_frame` with gimli and keeps none. Returns how many there are, if all can be read.
 fn gimli_rows(file: &File<'_>) -> Option<u64> {
     let section = file.section_by_name(".eh_frame")?;
     let bases = BaseAddresses::default().set_eh_frame(section.address());

@@ -1,4 +1,4 @@
-//! One file's table beside gimli's rows.
+//! Compares one file's table with gimli's rows.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -18,18 +18,19 @@ use crate::gimli_rows::{ExpectedRow, FdeTable, GimliSlice};
 /// The reasons for which a row may differ from gimli's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Difference {
-    /// Nobody calls an entry point or what starts a coroutine, whatever its unwind information says.
+    /// Entry points and the starts of coroutines have no caller, whatever their unwind information states.
     StackBegins,
     /// gimli has nothing; the code is one of the few functions that are known by name and bytes.
     KnownByCode,
-    /// The rule has no form in rows; they end here and say so.
+    /// The rule can't be expressed as a row; the row is an end with that reason.
     CannotBeStated,
-    /// gimli refuses the function because `DW_CFA_def_cfa_register` or `_offset` follows an expression, to
-    /// which the unwinders of GCC and LLVM, and readelf, give one meaning.
+    /// gimli rejects the function because `DW_CFA_def_cfa_register` or `_offset` follows an expression, to which the
+    /// unwinders of GCC and LLVM, and readelf, give one meaning.
     CfaAfterExpression,
-    /// Both refuse the function.
+    /// Both reject the function.
     Malformed,
-    /// Go's own table knows more of this function of its runtime than the `.debug_frame` written beside it.
+    /// Go's own table has more information about this function of its runtime than the `.debug_frame` written beside
+    /// it.
     GoRuntime,
 }
 
@@ -46,34 +47,33 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What comparing a file gave.
+/// The result of comparing a file.
 #[derive(Clone, Default, Debug)]
 pub struct Comparison {
     /// Addresses at which a row of either side begins or ends.
     pub boundaries: u64,
-    /// Addresses compared: those, and one byte before and after each.
+    /// Addresses compared: boundaries, and one byte before and after each.
     pub compared: u64,
     /// Addresses at which the two differ for a listed reason.
     pub differences: BTreeMap<Difference, u64>,
-    /// Addresses of Go functions at which the CFA and the return address were compared alone: their
-    /// `.debug_frame` says nothing of the frame pointer, `.gopclntab` does.
+    /// Addresses of Go functions at which only the CFA and the return address were compared: their `.debug_frame`
+    /// states nothing about the frame pointer, `.gopclntab` does.
     pub without_frame_pointer: u64,
-    /// Addresses of which there is no DWARF, and `.gopclntab` or the machine code alone speaks. Not among those
-    /// compared.
+    /// Addresses without DWARF that only `.gopclntab` or the machine code covers. They are not among those compared.
     pub without_dwarf: u64,
-    /// What differs for no listed reason: how often, and the first few in words.
+    /// The number of differences without a listed reason.
     pub unexplained: u64,
-    /// See there.
+    /// The first few of these, as text.
     pub examples: Vec<String>,
 }
 
-/// Unexplained differences that are put in words.
+/// The most unexplained differences that are kept as text.
 const MAX_EXAMPLES: usize = 5;
 
 /// Why a file can't be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ComparisonError {
-    /// It is no ELF file that can be read.
+    /// It is not a readable ELF file.
     #[error("not a readable ELF file")]
     Elf(#[from] object::Error),
     /// It has no table.
@@ -81,8 +81,7 @@ pub enum ComparisonError {
     Unwind(#[from] sidewinder_unwind::UnwindTableError),
 }
 
-/// Compare a file's table with what gimli says of its `.eh_frame`, and where that says nothing, of its
-/// `.debug_frame`.
+/// Compares a file's table with gimli's rows of its `.eh_frame` and, where that has none, of its `.debug_frame`.
 ///
 /// # Errors
 ///
@@ -153,11 +152,11 @@ struct TableComparison<'a> {
     is_go: bool,
     /// What the table has from machine code, in order.
     by_machine_code: Vec<Range<Svma>>,
-    /// The columns of the table's entries.
+    /// The columns of each entry of the table.
     text: HashMap<Entry, Rc<[String; 3]>>,
 }
 
-/// How one address compares.
+/// The outcome at one address.
 enum AddressOutcome {
     Equal,
     EqualButFramePointer,

@@ -8,19 +8,19 @@ use sidewinder_unwind::{Cfa, Register, SavedRegister};
 /// Why rows and code contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Explanation {
-    /// The stack pointer moves between two rows, without one of its own: hand-written assembly
-    /// (`mpn_mul`, `swapcontext`), and epilogues that LLVM splits.
+    /// The stack pointer moves between two rows, without a row of its own: hand-written assembly (`mpn_mul`,
+    /// `swapcontext`), and epilogues that LLVM splits.
     StackMoved,
-    /// Hand-written assembly goes on on another stack, where the code alone can't tell the frame: the sanitizers' `clone`,
-    /// whose rows are those of the caller, and `ffi_call`, whose rows are right.
+    /// Hand-written assembly continues on another stack, where the code alone doesn't determine the frame: the
+    /// sanitizers' `clone`, whose rows are those of the caller, and `ffi_call`, whose rows are right.
     OtherStack,
-    /// Hand-written assembly uses `rbp` as any other register and doesn't say where the caller's value is; nor does Go's
-    /// `.debug_frame`, which never speaks of it.
+    /// Hand-written assembly uses `rbp` as a general register and doesn't state where the caller's value is; nor does
+    /// Go's `.debug_frame`, which has no rules for it.
     FramePointerOverwritten,
 }
 
 impl Explanation {
-    /// The explanation of a contradiction; `None` if it isn't one of those known.
+    /// The explanation of a contradiction; `None` if it isn't a known one.
     #[must_use]
     pub fn from_mismatch(mismatch: &Mismatch) -> Option<Self> {
         let rule = mismatch.row.entry.rule()?;

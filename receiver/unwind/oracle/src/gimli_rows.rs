@@ -1,4 +1,4 @@
-//! What gimli says of addresses, in the columns of a row.
+//! gimli's results for addresses, in the columns of a row.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use gimli::{
 pub(crate) type GimliSlice<'data> = EndianSlice<'data, LittleEndian>;
 type GimliFde<'data> = FrameDescriptionEntry<GimliSlice<'data>>;
 
-/// What gimli says of an address.
+/// gimli's result for an address.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum ExpectedRow {
     Row {
@@ -20,11 +20,11 @@ pub(crate) enum ExpectedRow {
         frame_pointer: String,
         return_address: String,
     },
-    /// A row without a return address, whatever else it says.
+    /// A row without a return address, whatever else it states.
     Outermost,
-    /// gimli has a row, but rows don't claim to state it.
+    /// gimli has a row, but of a form that rows don't support.
     Exotic,
-    /// gimli refuses the function.
+    /// gimli rejects the function.
     Refused(gimli::Error),
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct FdeTable<'data, Section> {
     /// The highest end among a function and those before it.
     highest_ends: Vec<u64>,
     context: UnwindContext<usize>,
-    /// The rows of the function that was asked for last, by its place.
+    /// The rows of the last function looked up, with its index.
     evaluated: Option<(usize, Vec<EvaluatedRow>)>,
 }
 
@@ -48,8 +48,7 @@ where
     Section: UnwindSection<GimliSlice<'data>>,
     Section::Offset: gimli::UnwindOffset<usize>,
 {
-    /// All functions that gimli can read. Those that it can't are left out, up to the first that hides the
-    /// rest of the section.
+    /// All functions that gimli can read. Others are left out, up to the first that hides the rest of the section.
     pub(crate) fn new(section: Section, bases: &BaseAddresses) -> Self {
         let mut fdes = Vec::new();
         let mut entries = section.entries(bases);
@@ -73,7 +72,7 @@ where
         Self { section, bases, fdes, highest_ends, context, evaluated: None }
     }
 
-    /// Give every address to `sink` at which a row or a function begins or ends.
+    /// Passes every address at which a row or a function begins or ends to `sink`.
     pub(crate) fn boundaries(&mut self, mut sink: impl FnMut(u64)) {
         for index in 0..self.fdes.len() {
             sink(self.fdes[index].initial_address());
@@ -82,7 +81,7 @@ where
         }
     }
 
-    /// What the function says that starts last among those around an address.
+    /// The row of the function that starts last among those around an address.
     pub(crate) fn expected(&mut self, address: u64) -> Option<Rc<ExpectedRow>> {
         let after = self.fdes.partition_point(|fde| fde.initial_address() <= address);
         let index = (0..after)
@@ -122,7 +121,7 @@ fn gimli_offset(fde: &GimliFde<'_>) -> usize {
     fde.offset()
 }
 
-/// Makes text of rows.
+/// Formats rows as text.
 struct RowFormatter<'section, Section> {
     section: &'section Section,
     return_address: gimli::Register,
@@ -149,7 +148,7 @@ impl<'data, Section: UnwindSection<GimliSlice<'data>>> RowFormatter<'_, Section>
             }
             (Some(_), CfaRule::Expression(_)) => None,
         };
-        // What is said of the stack pointer counts, if it isn't what the CFA says.
+        // The stack pointer's rule matters if it differs from the CFA.
         let stack_pointer = match row.register(X86_64::RSP) {
             None => cfa.clone(),
             Some(RegisterRule::SameValue | RegisterRule::Undefined) => cfa.clone(),

@@ -1,4 +1,4 @@
-//! Files of which the table is made from machine code alone, compared with what they say of themselves.
+//! Compares the tables made from machine code alone with the unwind information of the same files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use sidewinder_unwind::{
     Cfa, Entry, Register, Rule, SavedRegister, UnresolvedReason, UnwindTable, unwind_table,
 };
 
-/// The sections that tell more than a stripped file without unwind information would.
+/// The sections with more information than a stripped file without unwind information has.
 const STRIPPED_SECTIONS: [&str; 8] = [
     ".eh_frame",
     ".eh_frame_hdr",
@@ -23,8 +23,8 @@ const STRIPPED_SECTIONS: [&str; 8] = [
     ".sframe",
 ];
 
-/// A copy of an ELF file without its unwind information and without `.symtab`: their headers are blanked. `None`: the
-/// file's headers aren't where it says.
+/// A copy of an ELF file without its unwind information and without `.symtab`: their headers are blanked. `None` if the
+/// file's headers aren't where it states.
 fn strip_unwind_information(file: &[u8]) -> Option<Vec<u8>> {
     const SECTION_HEADER_BYTES: usize = 64;
     const SEGMENT_HEADER_BYTES: usize = 56;
@@ -52,21 +52,21 @@ fn strip_unwind_information(file: &[u8]) -> Option<Vec<u8>> {
     Some(copy)
 }
 
-/// How two statements about a byte of code compare.
+/// How two rows for a byte of code compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum BlindOutcome {
-    /// The file contradicts its own code, as validation says.
+    /// The file contradicts its own code, according to validation.
     StatedWrong,
-    /// Nothing but instructions that do nothing: never executed where one of both says nothing of it.
+    /// Only instructions that do nothing: never executed where one of the two has no row.
     Padding,
-    /// They are the same.
+    /// The two are equal.
     Equal,
-    /// They name the same places in different ways: a register of the frame for another, a saved word for a
-    /// register that still holds the value (or the reverse) next to where the file says so too.
+    /// They name the same locations in different ways: one register of the frame for another, or a saved word for a
+    /// register that still holds the value (or the reverse), next to code where the file states the other way too.
     Equivalent,
-    /// The code gave the CFA and the return address, and says that the frame pointer is lost.
+    /// The code gave the CFA and the return address, but its rule has lost the frame pointer.
     FramePointerLost,
-    /// The code gave nothing.
+    /// The code gave no rule.
     GivenUp,
     /// The CFA or the return address differs.
     WrongCfa,
@@ -74,14 +74,14 @@ pub enum BlindOutcome {
     WrongFramePointer,
 }
 
-/// What comparing a file with its blind copy gave.
+/// The result of comparing a file with its stripped copy.
 #[derive(Clone, Default, Debug)]
 pub struct BlindComparison {
     /// Bytes of code by outcome.
     pub bytes: BTreeMap<BlindOutcome, u64>,
-    /// Where the code was misunderstood, up to [`MAX_EXAMPLES`].
+    /// Where the rule from the code is wrong, up to [`MAX_EXAMPLES`].
     pub examples: Vec<Example>,
-    /// Bytes of code by why nothing was made of them.
+    /// Bytes of code without a rule, by reason.
     pub given_up_bytes: BTreeMap<UnresolvedReason, u64>,
 }
 
@@ -91,15 +91,15 @@ const MAX_EXAMPLES: usize = 10;
 /// A range that is wrong.
 #[derive(Clone, Debug)]
 pub struct Example {
-    /// How.
+    /// The outcome.
     pub outcome: BlindOutcome,
     /// Its first byte.
     pub start: Svma,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// What the file says.
+    /// The entry in the file.
     pub stated: Entry,
-    /// What the code gave.
+    /// The entry from the code.
     pub synthesized: Entry,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Example {
 }
 
 impl BlindComparison {
-    /// Counts what another file gave too.
+    /// Adds the counts of another file.
     pub fn add(&mut self, other: &Self) {
         for (outcome, bytes) in &other.bytes {
             *self.bytes.entry(*outcome).or_default() += bytes;
@@ -122,7 +122,7 @@ impl BlindComparison {
         }
     }
 
-    /// Bytes on which a verdict was possible: padding, and code that the file itself describes wrongly, are left out.
+    /// Bytes that could be compared: padding, and code that the file itself describes wrongly, are left out.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.bytes.range(BlindOutcome::Equal..).map(|(_, bytes)| bytes).sum()
@@ -135,13 +135,13 @@ impl BlindComparison {
         100.0 * bytes as f64 / self.total().max(1) as f64
     }
 
-    /// The share of the bytes of which the code was understood, and the file says the same, in percent.
+    /// The share of the bytes for which the code gave the same rule as the file, in percent.
     #[must_use]
     pub fn agreeing_percent(&self) -> f64 {
         self.percent(BlindOutcome::Equal) + self.percent(BlindOutcome::Equivalent)
     }
 
-    /// The share of the bytes of which the code was misunderstood, in percent.
+    /// The share of the bytes for which the code gave a wrong rule, in percent.
     #[must_use]
     pub fn wrong_percent(&self) -> f64 {
         self.percent(BlindOutcome::WrongCfa) + self.percent(BlindOutcome::WrongFramePointer)
@@ -166,8 +166,8 @@ impl fmt::Display for BlindComparison {
     }
 }
 
-/// Compare what a file says of its code with what the code alone gives. What it says wrongly of it is known.
-/// `None`: there is no table on one side.
+/// Compares the unwind information of a file with the rules from its code alone. Rows in `contradictions` are known to
+/// be wrong and count as [`BlindOutcome::StatedWrong`]. `None` if one side has no table.
 #[must_use]
 pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -> Option<BlindComparison> {
     let code = CodeSegments::from_file(file)?;
@@ -250,7 +250,7 @@ fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome 
         _ => false,
     };
     let equal_cfa = rule.cfa == stated.cfa;
-    // Both count from a register that the other doesn't speak of: nothing here can tell.
+    // Each is relative to a register that the other doesn't track: they can't be compared here.
     let other_way = !same_register(rule.cfa, stated.cfa)
         && nearby.iter().any(|near| near.cfa == rule.cfa || !same_register(near.cfa, stated.cfa));
     if rule.return_address != stated.return_address || !(equal_cfa || other_way) {
@@ -267,7 +267,7 @@ fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome 
     }
 }
 
-/// Whether a word was popped: it lies below the stack pointer.
+/// Whether a word was popped, that is, lies below the stack pointer.
 fn is_below_stack(cfa: Cfa, place: i32) -> bool {
     matches!(cfa, Cfa::Register { register: Register::Rsp, offset } if place < -offset)
 }

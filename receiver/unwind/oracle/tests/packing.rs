@@ -1,4 +1,4 @@
-//! The tables that programs read, packed from the rows of real files, against those rows.
+//! Compares the tables that the BPF programs read, packed from the rows of real files, with those rows.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +35,7 @@ fn look_up(segments: &[PackedSegment], at: FileOffset) -> Result<Rule, Outcome> 
     segments.iter().find_map(|segment| segment.look_up(at)).unwrap()
 }
 
-/// Whether a row is the end of a function behind which there is only padding: packed tables leave it out.
+/// Whether a row is the end of a function followed only by padding: packed tables leave it out.
 fn is_padding(row: &UnwindRow, starts: &HashSet<u64>) -> bool {
     let start = row.start.0;
     let aligned = (start + 1).next_multiple_of(FUNCTION_ALIGNMENT_BYTES);
@@ -60,7 +60,7 @@ fn at_each_row_and_beside_it_a_packed_table_says_what_the_rows_say() {
                     }
                     let found = look_up(segments, offset);
                     let is_right = match table.lookup(Svma(svma)) {
-                        // Some rules have no form that the programs know.
+                        // Some rules have no form that the programs support.
                         Entry::Rule(rule) => found == Ok(rule) || found == Err(Outcome::UnsupportedRule),
                         Entry::End(EndReason::NoInformation) => found == Err(Outcome::NoRule),
                         Entry::End(EndReason::NotAsked) => found == Err(Outcome::NoTable),
@@ -86,7 +86,7 @@ fn a_segment_packed_again_from_its_part_of_the_file_is_the_same() {
     assert!(compared.iter().sum::<usize>() > 0, "no segment could be compared");
 }
 
-/// Packs segments of a file again, of its parts alone. Returns how many.
+/// Packs segments of a file again, from parts of it only. Returns how many.
 fn packed_again_the_same(path: &str, packing: Packing) -> usize {
     let Some((whole, loads)) = packed_file(path, packing) else { return 0 };
     let bytes = std::fs::read(path).unwrap();
@@ -98,7 +98,7 @@ fn packed_again_the_same(path: &str, packing: Packing) -> usize {
             let first = segment.file_offset.max(load.file_offset);
             let last = FileOffset(end.0.min(load.file_offset.0 + load.size) - 1);
             let part = load.svma_of(first).unwrap()..Svma(load.svma_of(last).unwrap().0 + 1);
-            // Machine code is understood as a whole or not at all.
+            // Machine code can only be analyzed as a whole.
             if whole.by_machine_code().any(|code| code.start < part.end && part.start < code.end) {
                 continue;
             }

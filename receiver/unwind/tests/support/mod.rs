@@ -3,7 +3,7 @@
 
 use object::elf;
 
-/// Where the text of a built file is, and how long it is.
+/// The address of the text of a built file, and its length.
 pub(crate) const TEXT: u64 = 0x40_1000;
 pub(crate) const TEXT_BYTES: usize = 0x4000;
 
@@ -118,7 +118,7 @@ impl Section {
         self.cie_with_data(augmentation, data, instructions)
     }
 
-    /// The same with the data of its augmentation.
+    /// The same with augmentation data.
     pub(crate) fn cie_with_data(
         &mut self,
         augmentation: &str,
@@ -139,7 +139,7 @@ impl Section {
         self.fde_with_data(cie, start, length, &[], instructions)
     }
 
-    /// The same with the data that its CIE's augmentation asks for.
+    /// The same with the augmentation data that its CIE requires.
     pub(crate) fn fde_with_data(
         &mut self,
         cie: usize,

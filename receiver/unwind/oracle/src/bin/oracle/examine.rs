@@ -1,4 +1,4 @@
-//! One file, examined in every way.
+//! Runs all examinations of one file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,32 +12,32 @@ use sidewinder_unwind::{RowSource, UnwindTable, load_segments, unwind_table};
 use sidewinder_unwind_oracle::contradiction::Explanation;
 use sidewinder_unwind_oracle::{Comparison, ComparisonError, compare, stripped};
 
-/// What became of a file: why it has no table, or what was found.
+/// The result for a file: what was found, or why it has no table.
 pub(crate) type Examined = Result<Box<FileFindings>, String>;
 
 /// What was found in a file with a table.
 pub(crate) struct FileFindings {
-    /// Its rows beside gimli's.
+    /// Its rows compared with gimli's.
     pub(crate) rows: Comparison,
-    /// Its functions that are malformed.
+    /// The number of its malformed functions.
     pub(crate) malformed: u64,
-    /// Its rows beside its code.
+    /// Its rows compared with its code.
     pub(crate) contradictions: Contradictions,
-    /// What its code gives without its rows. Not of Go's programs, which don't keep to the
-    /// calling convention that code is understood by.
+    /// Its rows compared with those from its code alone. Not for Go programs, which don't keep to the calling
+    /// convention that the analysis of code assumes.
     pub(crate) blind: Option<stripped::BlindComparison>,
     pub(crate) size: TableSize,
     pub(crate) building: Duration,
 }
 
-/// Where rows contradict code.
+/// Contradictions between rows and code.
 #[derive(Default)]
 pub(crate) struct Contradictions {
     pub(crate) rows: u64,
     pub(crate) rows_wrong: u64,
     pub(crate) functions_unresolved: u64,
     pub(crate) explained: BTreeMap<Explanation, u64>,
-    /// In words.
+    /// As text.
     pub(crate) unexplained: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Contradictions {
 pub(crate) struct TableSize {
     pub(crate) text_bytes: u64,
     pub(crate) table_bytes: u64,
-    /// Before rows were packed.
+    /// Rows before packing.
     pub(crate) rows: u64,
     pub(crate) row_bytes: u64,
     /// Rules and runs.
@@ -125,7 +125,7 @@ impl TableSize {
         self.table_bytes as f64 / self.text_bytes.max(1) as f64
     }
 
-    /// What rows, rules and the index take, in percent of the text.
+    /// The size of rows, rules and the index, in percent of the text.
     pub(crate) fn parts(&self) -> [f64; 3] {
         let index_bytes = self.table_bytes.saturating_sub(self.row_bytes + self.rule_bytes);
         [self.row_bytes, self.rule_bytes, index_bytes]

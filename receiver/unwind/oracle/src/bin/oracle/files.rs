@@ -1,4 +1,4 @@
-//! The ELF files of a machine.
+//! Finds the ELF files of a machine.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -6,19 +6,19 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What isn't on a disk, or comes and goes.
+/// Directories that aren't on a disk, or whose content is temporary.
 const NOT_SEARCHED: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
 
-/// Files over this size are left out: nobody executes so much, and they are read whole.
+/// Files over this size are skipped: they are read whole, and no real binary is that large.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// A file that begins as ELF files do.
+/// A file with the ELF magic number.
 pub(crate) struct ElfFile {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
 }
 
-/// The ELF files below some directories, each once, whatever its names.
+/// The ELF files below some directories, each once, even if it has several names.
 pub(crate) fn find_elf_files(chosen: &[PathBuf]) -> Vec<ElfFile> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! What was found on the whole machine.
+//! The report on the whole machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,29 @@ use sidewinder_unwind_oracle::{Comparison, Difference, stripped};
 
 use crate::examine::{Examined, FileFindings, TableSize};
 
-/// The share of addresses that may differ from gimli's rows, for all listed reasons together.
+/// The largest share of addresses that may differ from gimli's rows, for all listed reasons together.
 const MAX_DIFFERENT_SHARE: f64 = 0.0001;
 
-/// What tables may take of their text: all together, and each with at least [`MEASURED_TEXT_BYTES`] of it.
+/// The largest size of tables relative to their text: for all together, and for each with at least
+/// [`MEASURED_TEXT_BYTES`] of text.
 const MAX_SHARE_OF_ALL_TEXT: f64 = 0.09;
 const MAX_SHARE_OF_TEXT: f64 = 0.12;
 const MEASURED_TEXT_BYTES: u64 = 100_000;
 
-/// What may be wrong of the code that is understood without rows, in percent.
+/// The largest share of wrong rows in code that is analyzed without its unwind information, in percent.
 const MAX_WRONG_PERCENT: f64 = 0.1;
 
-/// Lines of a list in the report.
+/// The most lines of a list in the report.
 const MAX_LISTED: usize = 25;
 
-/// Files in a report, each with a number that it is listed by.
+/// Files in a report, each with the number that it is listed by.
 type Listed<N> = Vec<(N, PathBuf)>;
 
-/// What was found in all files together, and in which of them most.
+/// The findings in all files together, and the files with the most.
 #[derive(Default)]
 pub(crate) struct OracleReport {
     files: u64,
-    /// Files by why they have no table.
+    /// The number of files without a table, by reason.
     without_table: BTreeMap<String, u64>,
 
     rows: Comparison,
@@ -116,7 +117,7 @@ impl OracleReport {
         }
     }
 
-    /// Whether nothing was found that nobody can explain, and every measure is kept.
+    /// Whether there were no unexplained findings, and every limit was kept.
     pub(crate) fn is_clean(&self) -> bool {
         self.rows.unexplained == 0
             && self.unexplained_contradictions.is_empty()
