@@ -1,4 +1,4 @@
-//! What differs between architectures: the numbers in ELF files, and where thread-local variables are.
+//! Differences between architectures: ELF constants, and the layout of thread-local storage.
 
 mod x86_64;
 

@@ -1,4 +1,4 @@
-//! What identifies the content of a file: build IDs from its notes, and a hash of its ends.
+//! Identifiers of a file's content: build IDs from its notes, and a hash of its ends.
 
 use std::fmt;
 use std::io;
@@ -12,16 +12,16 @@ use crate::id::{BuildId, write_hex};
 use crate::opened_file::OpenedFile;
 use crate::read_at::ReadAt;
 
-/// The build IDs that a file bears in its notes.
+/// The build IDs in a file's notes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct BuildIds {
     /// The linker's (`NT_GNU_BUILD_ID`).
     pub gnu: Option<BuildId>,
-    /// The Go linker's (`.note.go.buildid`): text that tells four content hashes.
+    /// The Go linker's (`.note.go.buildid`): text that consists of four content hashes.
     pub go: Option<Box<str>>,
 }
 
-/// The most program headers that are looked at.
+/// The most program headers that are read.
 const MOST_PROGRAM_HEADERS: u16 = 512;
 /// The most that is read of one segment of notes, in bytes.
 const MOST_NOTE_BYTES: u64 = 64 * 1024;
@@ -35,11 +35,11 @@ type ProgramHeader = elf::ProgramHeader64<LittleEndian>;
 
 /// Reads the build IDs from the notes of a 64-bit little-endian ELF file.
 ///
-/// A file that is no such ELF, or whose notes are broken, has none. At most 512 program headers and 64 KiB
-/// of each segment of notes are read.
+/// Any other file, or one with malformed notes, has none. At most 512 program headers and 64 KiB of each note segment are
+/// read.
 ///
 /// # Errors
-/// Whatever reading the file returns, short reads aside.
+/// Any I/O error of the file, except short reads.
 pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
     let mut ids = BuildIds::default();
     let bytes = read_most(file, 0, size_of::<ElfHeader>() as u64)?;
@@ -70,7 +70,7 @@ pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
 }
 
 impl BuildIds {
-    /// Takes what is still missing from one segment of notes, up to the first broken one.
+    /// Takes the IDs that are still missing from one note segment, up to the first malformed note.
     fn take_notes(&mut self, bytes: &[u8], align: u64) {
         let Ok(mut notes) = NoteIterator::<ElfHeader>::new(LittleEndian, align, bytes) else { return };
         while let Ok(Some(note)) = notes.next() {
@@ -93,8 +93,8 @@ fn go_build_id(description: &[u8]) -> Option<Box<str>> {
 }
 
 /// Identifies any file by its two ends and its length: the first 16 bytes of
-/// SHA-256(first 4,096 bytes, last 4,096 bytes, length as 8 bytes, most significant first), where the two
-/// ends overlap in a short file (semantic conventions, `process.executable.build_id.htlhash`).
+/// SHA-256(first 4,096 bytes, last 4,096 bytes, length as 8 bytes, most significant first). In a short file the two ends
+/// overlap (semantic conventions, `process.executable.build_id.htlhash`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHash(pub [u8; 16]);
 
@@ -110,13 +110,13 @@ impl fmt::Debug for FileHash {
     }
 }
 
-/// Bytes of each end that go into the hash.
+/// Bytes of each end that are hashed.
 const HASHED_END_BYTES: u64 = 4096;
 
-/// Computes the hash of a file by its ends.
+/// Computes the hash from the ends of a file.
 ///
 /// # Errors
-/// Whatever reading the file returns, or [`io::ErrorKind::UnexpectedEof`] when it has shrunk.
+/// Any I/O error of the file, or [`io::ErrorKind::UnexpectedEof`] if it has shrunk.
 pub fn read_htlhash(file: &OpenedFile) -> io::Result<FileHash> {
     let size_bytes = file.size_bytes();
     let mut end = vec![0; HASHED_END_BYTES.min(size_bytes) as usize];
@@ -132,7 +132,7 @@ pub fn read_htlhash(file: &OpenedFile) -> io::Result<FileHash> {
     Ok(FileHash(first_half))
 }
 
-/// The `length` bytes from `offset` on; fewer where the file ends before.
+/// The `length` bytes at `offset`; fewer if the file ends earlier.
 fn read_most(file: &OpenedFile, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let present = file.size_bytes().saturating_sub(offset).min(length);
     let mut bytes = vec![0; usize::try_from(present).unwrap_or_default()];

@@ -1,8 +1,9 @@
-//! Which container a process belongs to, from `/proc/PID/cgroup`.
+//! The container of a process, from `/proc/PID/cgroup`.
 //!
 //! There is no interface for this; every runtime writes the container's ID into the name of its cgroup:
 //! `/docker/ID`, `/kubepods/burstable/podUID/ID`, `...-podUID.slice/cri-containerd-ID.scope`,
-//! `...podUID.slice:cri-containerd:ID`, `libpod-ID.scope/container`; inside a cgroup namespace `/../cri-containerd-ID.scope`.
+//! `...podUID.slice:cri-containerd:ID`, `libpod-ID.scope/container`; inside a cgroup namespace
+//! `/../cri-containerd-ID.scope`.
 
 use std::fmt;
 
@@ -45,13 +46,13 @@ pub fn pod_uid(cgroup: &[u8]) -> Option<Box<str>> {
     paths(cgroup).find_map(|path| path.rsplit(|&byte| byte == b'/').find_map(pod_of_component))
 }
 
-/// The path of each hierarchy: `number:controllers:path`.
+/// The path of each hierarchy: `id:controllers:path`.
 fn paths(cgroup: &[u8]) -> impl Iterator<Item = &[u8]> {
     cgroup.split(|&byte| byte == b'\n').filter_map(|line| line.splitn(3, |&byte| byte == b':').nth(2))
 }
 
-/// `ID`, `runtime-ID.scope` or `slice:runtime:ID`. The monitor beside a container bears its ID too, but
-/// isn't in it.
+/// `ID`, `runtime-ID.scope` or `slice:runtime:ID`. The monitor beside a container also has its ID in its name, but is not in
+/// the container.
 fn container_of_component(component: &[u8]) -> Option<ContainerId> {
     let name = component.strip_suffix(b".scope").unwrap_or(component);
     let (runtime, id) = name.split_at_checked(name.len().checked_sub(CONTAINER_ID_DIGITS)?)?;

@@ -1,16 +1,16 @@
-//! The clock of the events.
+//! The clock of process events.
 
 use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Now, by `CLOCK_MONOTONIC`.
+/// The current time of `CLOCK_MONOTONIC`.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = duration(clock_gettime(ClockId::Monotonic));
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time of day of a number of clock ticks after boot, by what both clocks say now.
+/// The wall-clock time of a number of clock ticks after boot, from the current offset between both clocks.
 pub(crate) fn time_of_ticks(ticks_after_boot: u64) -> Option<SystemTime> {
     let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
     let after_boot = Duration::from_secs(ticks_after_boot / ticks_per_second)

@@ -1,21 +1,21 @@
-//! As whom a process opens files, and what it may read by their modes.
+//! The identity with which a process opens files, and what file modes let it read.
 
 use crate::procfs::{ProcessDir, ProcfsError};
 
-/// Of `/proc/PID/status`, at most this much is read: a process may be in 65,536 groups (capabilities(7), credentials(7)).
+/// At most this much of `/proc/PID/status` is read: a process may be in 65,536 groups (capabilities(7), credentials(7)).
 const STATUS_BYTES: u64 = 1 << 20;
-/// `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH` as bits of a set: either lets a process read and search what modes forbid.
+/// `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH` as bits of a set: with either, a process may read and search despite modes.
 const READ_ANYTHING: u64 = 1 << 1 | 1 << 2;
 
-/// What is wanted of a file or a directory, as a mode has it for each class.
+/// The access that is requested to a file or a directory, as the bits that a mode has for each class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     Read,
-    /// Of a directory: to look up a name in it.
+    /// For a directory: to look up a name in it.
     Search,
 }
 
-/// Who owns a file and what its mode allows.
+/// The owner, group and mode of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ownership {
     pub(crate) user: u32,
@@ -23,23 +23,23 @@ pub(crate) struct Ownership {
     pub(crate) mode: u32,
 }
 
-/// The identity with which a process opens files. All numbers are as our own user namespace has them.
+/// The identity with which a process opens files. All IDs are those of our own user namespace.
 ///
-/// It is what `/proc` says of the process; nothing is ever opened under another identity, which would take `CAP_SETUID`.
+/// It is read from `/proc`; nothing is ever opened under another identity, which would require `CAP_SETUID`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credentials {
     /// The file system user and group.
     user: u32,
     group: u32,
     supplementary_groups: Box<[u32]>,
-    /// Whether modes don't bind it, where owner and group are of its user namespace.
+    /// Whether modes don't apply to it, for files whose owner and group are in its user namespace.
     reads_anything: bool,
     users: IdMap,
     groups: IdMap,
 }
 
 impl Credentials {
-    /// Those of a living process.
+    /// The credentials of a living process.
     ///
     /// # Errors
     /// See [`ProcfsError`].
@@ -72,7 +72,7 @@ impl Credentials {
         })
     }
 
-    /// Whether a user is the process's own, root, or root of its user namespace: who could make it do anything anyway.
+    /// Whether a user is the process's own, root, or root of its user namespace: users that control it anyway.
     pub(crate) fn trusts(&self, user: u32) -> bool {
         user == self.user || self.is_root(user)
     }
@@ -82,10 +82,10 @@ impl Credentials {
         user == 0 || self.users.root() == Some(user)
     }
 
-    /// Whether the process may read a file or search a directory. `has_acl` tells whether an access control list may take
-    /// away what the mode grants to group and others; such a list is not evaluated: what it may deny is denied.
+    /// Whether the process may read a file or search a directory. `has_acl` says whether an access control list may revoke
+    /// access that the mode grants to group and others. Such a list is not evaluated: access that it may deny is denied.
     ///
-    /// Source: `generic_permission` in `fs/namei.c`. Security modules are not asked: they only ever take away more.
+    /// Source: `generic_permission` in `fs/namei.c`. Security modules are not considered: they can only deny more.
     pub(crate) fn allows(&self, access: Access, of: Ownership, has_acl: impl FnOnce() -> bool) -> bool {
         let wanted = match access {
             Access::Read => 0o4,
@@ -103,9 +103,9 @@ impl Credentials {
     }
 }
 
-/// `/proc/PID/uid_map` or `gid_map` (user_namespaces(7)): which numbers of ours are of a process's user namespace.
+/// `/proc/PID/uid_map` or `gid_map` (user_namespaces(7)): which of our IDs are mapped into a process's user namespace.
 ///
-/// Read from the initial user namespace, the second column is in our own numbers. eBPF is allowed in no other.
+/// When read from the initial user namespace, the second column contains our IDs. eBPF is not allowed in any other.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct IdMap(Vec<IdRange>);
 
@@ -117,7 +117,7 @@ struct IdRange {
 }
 
 impl IdMap {
-    /// Lines that say something else are passed over: nothing is in them.
+    /// Malformed lines are skipped: they map no IDs.
     fn parse(map: &[u8]) -> Self {
         let range = |line: &[u8]| {
             let mut numbers = str::from_utf8(line).ok()?.split_ascii_whitespace().map(str::parse);
@@ -131,7 +131,7 @@ impl IdMap {
         self.0.iter().any(|range| id.checked_sub(range.outside).is_some_and(|offset| offset < range.count))
     }
 
-    /// The number that is 0 inside.
+    /// The ID that is 0 inside the namespace.
     fn root(&self) -> Option<u32> {
         self.0.iter().find(|range| range.inside == 0 && range.count > 0).map(|range| range.outside)
     }

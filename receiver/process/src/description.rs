@@ -1,4 +1,4 @@
-//! What a process says about itself.
+//! Names, owner and resource attributes of a process.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,31 +9,31 @@ use crate::context::ProcessContext;
 use crate::environment::ResourceVariables;
 use crate::procfs::ProcessDir;
 
-/// Names, owner, container and resource attributes of a process; whatever could not be read is absent.
+/// Names, owner, container and resource attributes of a process. Data that could not be read is absent.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ProcessDescription {
-    /// The name of its leader, at most 15 bytes of anything.
+    /// The name of its leader, at most 15 arbitrary bytes.
     pub comm: Option<Box<[u8]>>,
-    /// The path of its program, in its own root, without the mark of a deleted file.
+    /// The path of its program, in its own root, without the suffix of a deleted file.
     pub executable_path: Option<Box<[u8]>>,
-    /// When it started (`process.creation.time`), to the kernel's clock tick of 10 ms.
+    /// When it started (`process.creation.time`), with the precision of the kernel's clock tick of 10 ms.
     pub started_at: Option<SystemTime>,
-    /// The user that it acts as (the effective user ID), as our user namespace numbers it.
+    /// Its effective user ID, in our user namespace.
     pub owner_uid: Option<u32>,
-    /// Its number in each PID namespace from ours inwards; the last is what it calls itself.
+    /// Its PID in each PID namespace, from ours inwards; the last is its PID in its own namespace.
     pub namespaced_pids: Vec<u32>,
-    /// The container that it runs in.
+    /// Its container.
     pub container_id: Option<ContainerId>,
-    /// The Kubernetes pod that it runs in, where our cgroup namespace shows it.
+    /// Its Kubernetes pod, if it is visible from our cgroup namespace.
     pub pod_uid: Option<Box<str>>,
-    /// What its environment said when it started.
+    /// The attributes in its environment at its start.
     pub resource: ResourceVariables,
-    /// What its SDK publishes; of this the owner of the description knows, who follows it.
+    /// The attributes that its SDK publishes. The owner of the description sets them, because it follows their changes.
     pub context: Option<Arc<ProcessContext>>,
 }
 
 impl ProcessDescription {
-    /// Reads what the kernel knows of a living process. Waits for nobody: its environment is left out.
+    /// Reads the kernel's data on a living process. Never blocks: the environment is not read.
     #[must_use]
     pub fn read(process: &ProcessDir) -> Self {
         let state = process.state().ok();
@@ -62,7 +62,7 @@ impl ProcessDescription {
     }
 }
 
-/// The numbers of one line of `/proc/PID/status`.
+/// The numbers in one line of `/proc/PID/status`.
 fn status_numbers<'status>(status: &'status [u8], key: &[u8]) -> impl Iterator<Item = u32> + use<'status> {
     let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key));
     line.unwrap_or_default()

@@ -1,14 +1,14 @@
-//! The two variables of a process's environment that say who it is.
+//! The two variables in a process's environment that identify it.
 //!
-//! An environment holds secrets: it is read in pieces, and nothing else of it is kept.
+//! An environment contains secrets: it is read in pieces, and nothing but these variables is kept.
 
 use std::io::{self, BufRead, Read};
 
 use crate::procfs::ProcessDir;
 
-/// The most that is read of an environment, in bytes.
+/// The most bytes of an environment that are read.
 const MOST_ENVIRONMENT_BYTES: u64 = 2 << 20;
-/// The longest value that is kept, in bytes; a longer one counts as absent.
+/// The longest value that is kept, in bytes; a longer one is treated as absent.
 const LONGEST_VALUE_BYTES: usize = 16 * 1024;
 
 const SERVICE_NAME: &[u8] = b"OTEL_SERVICE_NAME=";
@@ -24,7 +24,7 @@ pub struct ResourceVariables {
 }
 
 impl ResourceVariables {
-    /// Reads the environment of a living process, which is memory of the process: this waits until it is given.
+    /// Reads the environment of a living process. This reads memory of the process, so it may block.
     #[must_use]
     pub fn read(process: &ProcessDir) -> Self {
         let environment = process.file("environ").ok();
@@ -32,13 +32,13 @@ impl ResourceVariables {
     }
 }
 
-/// Reads `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` out of `/proc/PID/environ`.
+/// Parses `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` from `/proc/PID/environ`.
 ///
-/// Of a variable that is there twice, the first counts, as in getenv(3). An empty value counts as absent,
-/// and so do attributes of which any part is malformed (OpenTelemetry, "Resource SDK").
+/// If a variable occurs twice, the first one is used, as in getenv(3). An empty value is treated as absent, and so are all
+/// attributes if any part of them is malformed (OpenTelemetry, "Resource SDK").
 ///
 /// # Errors
-/// Whatever reading returns.
+/// Any I/O error of the source.
 pub fn resource_variables(environment: impl Read) -> io::Result<ResourceVariables> {
     let mut reader = io::BufReader::new(environment.take(MOST_ENVIRONMENT_BYTES));
     let mut service_name = None;
@@ -57,7 +57,7 @@ pub fn resource_variables(environment: impl Read) -> io::Result<ResourceVariable
     })
 }
 
-/// Reads one `NAME=value` that matters into `start`, or passes it over; `false` at the end.
+/// Reads one relevant `NAME=value` into `start`, or skips it; `false` at the end.
 fn read_variable(reader: &mut impl BufRead, start: &mut Vec<u8>) -> io::Result<bool> {
     start.clear();
     let longest = LONGEST_VALUE_BYTES + RESOURCE_ATTRIBUTES.len();
@@ -75,7 +75,7 @@ fn text(value: &[u8]) -> Option<String> {
     std::str::from_utf8(value).ok().filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-/// `key=value,key=value`, where values are percent-encoded (W3C Baggage).
+/// `key=value,key=value` with percent-encoded values (W3C Baggage).
 fn parse_attributes(list: &str) -> Option<Vec<(Box<str>, Box<str>)>> {
     list.split(',').filter(|pair| !pair.trim().is_empty()).map(parse_attribute).collect()
 }

@@ -1,4 +1,4 @@
-//! What happens to processes, as the kernel side reports it.
+//! Process events, as the kernel side reports them.
 
 use std::ops::Range;
 
@@ -7,53 +7,53 @@ use sidewinder_address::{Avma, FileOffset};
 use crate::id::{MappedIdentity, Pid, Tid};
 use crate::mapping::{Backing, ExecutableMapping};
 
-/// One thing that happened to one process.
+/// One event of one process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessEvent {
-    /// When: nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time_ns: u64,
-    /// To which process.
+    /// The process.
     pub pid: Pid,
-    /// What.
+    /// The event.
     pub kind: ProcessEventKind,
 }
 
-/// The kinds of events, as perf's side band has them.
+/// The kinds of events, as in perf's side band.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProcessEventKind {
-    /// A thread came to life: the first of a new process, or one more of a known one.
+    /// A thread started: the first of a new process, or another one of an existing process.
     Fork {
         /// The process that called fork or clone.
         parent: Pid,
-        /// Whether the new thread belongs to a process that was there before.
+        /// Whether the new thread belongs to an existing process.
         is_thread: bool,
     },
-    /// The process runs another program now: all mappings from before are gone, and all threads but one.
+    /// The process executed another program: all earlier mappings are gone, and all threads but one.
     Exec {
         /// The name that the kernel gives it, at most 15 bytes.
         comm: Box<[u8]>,
     },
     /// Memory was mapped, or its protection was changed.
     Map {
-        /// Where.
+        /// The address range.
         range: Range<Avma>,
-        /// Which byte of the file comes first.
+        /// The offset in the file of the first byte.
         file_offset: FileOffset,
-        /// What tells the file from others; `None` where no file is behind.
+        /// The identity of the file; `None` if no file is mapped.
         file: Option<MappedIdentity>,
         /// The path as the kernel writes it, or its name for memory without a file.
         path: Box<[u8]>,
-        /// Whether the memory may be executed. Where not, the event only ends what was there.
+        /// Whether the memory is executable. If not, the event only removes what was mapped there.
         executable: bool,
     },
     /// A thread ended.
     Exit {
-        /// Which one.
+        /// The thread.
         tid: Tid,
     },
-    /// The kernel dropped this many events before this time; `pid` means nothing.
+    /// The kernel dropped this many events before this time; `pid` is meaningless.
     Lost {
-        /// How many.
+        /// The number of dropped events.
         count: u64,
     },
 }

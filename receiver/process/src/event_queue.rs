@@ -1,17 +1,17 @@
-//! Events of several CPUs, put in order.
+//! Merges the events of several CPUs in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::event::ProcessEvent;
 
-/// Holds events of several rings back until no earlier one can come.
+/// Holds back the events of several rings until no earlier one can arrive.
 ///
-/// Each CPU's ring is in order by itself, the rings together are not: a fork on one CPU may be read after
-/// the child's first mapping on another. The caller reads all rings and then releases everything up to a
-/// watermark: a time before that reading began.
+/// Each CPU's ring is in order, but the rings are not in order with each other: a fork on one CPU may be read after the
+/// child's first mapping on another. The caller reads all rings and then releases all events up to a watermark, a time
+/// before it started to read.
 ///
-/// The queue is bounded: with `capacity` events in it, the earliest leave without waiting, and are counted.
+/// The queue is bounded: if it contains `capacity` events, the earliest are released without waiting, and counted.
 #[derive(Debug)]
 pub struct EventQueue {
     events: BinaryHeap<Reverse<QueuedEvent>>,
@@ -20,7 +20,7 @@ pub struct EventQueue {
     released_early: u64,
 }
 
-/// An event and the order of its arrival, which decides between equal times.
+/// An event and its arrival index, which orders events with equal times.
 #[derive(Debug)]
 struct QueuedEvent {
     event: ProcessEvent,
@@ -54,20 +54,20 @@ impl Ord for QueuedEvent {
 }
 
 impl EventQueue {
-    /// A queue that holds at most `capacity` events back.
+    /// A queue that holds back at most `capacity` events.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self { events: BinaryHeap::new(), capacity, arrived: 0, released_early: 0 }
     }
 
-    /// Takes an event up.
+    /// Adds an event.
     pub fn push(&mut self, event: ProcessEvent) {
         self.events.push(Reverse(QueuedEvent { event, arrival: self.arrived }));
         self.arrived += 1;
     }
 
-    /// The earliest event that may leave: one no later than `watermark_ns`, or any while there are more
-    /// than the queue may hold. Call it until it returns `None`.
+    /// Releases the earliest event if it is no later than `watermark_ns`, or if the queue exceeds its capacity. Call it
+    /// until it returns `None`.
     pub fn pop(&mut self, watermark_ns: u64) -> Option<ProcessEvent> {
         let is_due = self.events.peek()?.0.event.time_ns <= watermark_ns;
         if !is_due && self.events.len() <= self.capacity {
@@ -77,19 +77,19 @@ impl EventQueue {
         self.events.pop().map(|Reverse(waiting)| waiting.event)
     }
 
-    /// How many events are waiting.
+    /// The number of waiting events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether none is waiting.
+    /// Whether no event is waiting.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// How many events left before their time because the queue was full.
+    /// The number of events that were released early because the queue was full.
     #[must_use]
     pub const fn released_early(&self) -> u64 {
         self.released_early

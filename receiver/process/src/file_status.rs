@@ -1,4 +1,4 @@
-//! What the kernel says of a file without opening it.
+//! The kernel's metadata of a file, without opening it.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use crate::credentials::Ownership;
 use crate::id::DeviceId;
 use crate::procfs::path_of_descriptor;
 
-/// What tells one content of one file from every other, as long as the file is not removed.
+/// Identifies one version of a file's content, as long as the file is not removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FileStatus {
     pub(crate) device: DeviceId,
@@ -28,12 +28,12 @@ impl FileStatus {
     }
 }
 
-/// What `statx` says of a descriptor without asking whoever serves the file.
+/// The `statx` metadata of a descriptor, without a request to the server of a remote file system.
 pub(crate) struct FileMetadata {
     pub(crate) status: FileStatus,
     pub(crate) file_type: FileType,
     pub(crate) ownership: Ownership,
-    /// Names that it has.
+    /// The number of hard links.
     pub(crate) links: u32,
     pub(crate) mount_id: Option<u64>,
 }
@@ -58,7 +58,7 @@ impl FileMetadata {
     }
 }
 
-/// Whether an access control list may say otherwise than the mode (acl(5)); also where nobody can tell.
+/// Whether an access control list may contradict the mode (acl(5)); also true if that can't be determined.
 pub(crate) fn has_acl(found: BorrowedFd<'_>) -> bool {
     match getxattr_query(path_of_descriptor(found), c"system.posix_acl_access") {
         Ok(bytes) => bytes > 0,

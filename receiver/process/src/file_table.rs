@@ -1,4 +1,4 @@
-//! Every mapped file, known by a small number.
+//! Every mapped file, identified by a small ID.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -16,19 +16,19 @@ use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir};
 use crate::vdso::vdso_image;
 
-/// A mapped file: counted from 1, and never given to another one in the same run.
+/// The ID of a mapped file: counted from 1, and never reused in the same run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u32);
 
-/// How much a [`FileTable`] holds.
+/// The limits of a [`FileTable`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileTableLimits {
-    /// Files that are known at once; the one used longest ago is forgotten first.
+    /// Known files; beyond that, the least recently used one is forgotten.
     pub files: usize,
-    /// Descriptors that are held at once; the one used longest ago is closed first.
+    /// Open descriptors; beyond that, the least recently used one is closed.
     pub open_files: usize,
-    /// Whether files are opened on file systems that a process or another host serves (FUSE, NFS). Whoever
-    /// serves them can then make us wait for ever.
+    /// Whether files are opened on file systems that a process or another host serves (FUSE, NFS). Their servers can block
+    /// us indefinitely.
     pub allow_remote: bool,
 }
 
@@ -38,17 +38,17 @@ impl Default for FileTableLimits {
     }
 }
 
-/// What is known of one file.
+/// The data on one file.
 #[derive(Debug)]
 pub struct FileEntry {
     path: Box<[u8]>,
     build_ids: BuildIds,
     hash: Option<FileHash>,
-    /// What told the content from others when it was opened.
+    /// The version of its content when it was opened.
     status: Option<FileStatus>,
-    /// The identity under which it is found while its descriptor is held.
+    /// The identity under which it is found while its descriptor is open.
     reported: Option<MappedIdentity>,
-    /// What was reported of a file that could not be opened.
+    /// The reported identity and path, for a file that could not be opened.
     unopened_as: Option<Arc<MappedFile>>,
     opened: Option<OpenedFile>,
 }
@@ -60,13 +60,13 @@ impl FileEntry {
         &self.path
     }
 
-    /// The last part of the path; may be empty.
+    /// The last component of the path; may be empty.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
     }
 
-    /// The build IDs that its notes bear; none if it was never opened.
+    /// The build IDs in its notes; none if it was never opened.
     #[must_use]
     pub fn build_ids(&self) -> &BuildIds {
         &self.build_ids
@@ -78,29 +78,28 @@ impl FileEntry {
         self.hash
     }
 
-    /// Its content, while a descriptor is held. Clones keep the descriptor open for as long as they live.
+    /// Its content, while a descriptor is open. Clones keep the descriptor open for as long as they live.
     #[must_use]
     pub fn opened(&self) -> Option<&OpenedFile> {
         self.opened.as_ref()
     }
 }
 
-/// The answer to which file a mapping shows.
+/// Which file a mapping refers to.
 #[derive(Debug)]
 pub struct IdentifiedFile {
     /// The file.
     pub id: FileId,
-    /// Whether nobody has mapped it before.
+    /// Whether the file was not known before.
     pub is_new: bool,
-    /// Why its content can't be read through this mapping; its name is known all the same.
+    /// Why its content can't be read through this mapping; its path is known nevertheless.
     pub unreadable: Option<OpenError>,
 }
 
-/// The files that processes map. Two processes that map the same file get the same number.
+/// The files that processes map. Two processes that map the same file get the same ID.
 ///
-/// A file that was opened is known by device, inode, time of change and size. As long as its descriptor is
-/// held, its inode can't be given to another file, so that a further mapping with the same device and
-/// inode is the same file without opening it again.
+/// An opened file is identified by device, inode, change time and size. While its descriptor is open, its inode can't be
+/// reused for another file, so a further mapping with the same device and inode is the same file without opening it again.
 #[derive(Debug)]
 pub struct FileTable {
     proc_root: ProcRoot,
@@ -113,7 +112,7 @@ pub struct FileTable {
     vdso: Option<FileId>,
     recency: LruOrder,
     open_recency: LruOrder,
-    /// Files whose descriptors have been seen to show the same content since [`Self::invalidate_confirmed`].
+    /// Files whose descriptors have been confirmed to have the same content since [`Self::invalidate_confirmed`].
     confirmed: HashSet<FileId>,
 }
 
@@ -136,13 +135,13 @@ impl FileTable {
         }
     }
 
-    /// Looks again from now on whether files have been written into. Up to then what was seen of a file holds, however
-    /// many mappings it is met in.
+    /// Makes the table check again whether files have been written to. Until then, an earlier check of a file is reused for
+    /// all of its mappings.
     pub fn invalidate_confirmed(&mut self) {
         self.confirmed.clear();
     }
 
-    /// Which file a mapping shows; `None` where none is behind it. Opens the file if it must.
+    /// Identifies the file of a mapping; `None` if it has none. Opens the file if necessary.
     pub fn identify(&mut self, process: &Process, mapping: &ExecutableMapping) -> Option<IdentifiedFile> {
         match &mapping.backing {
             Backing::File(reported) => Some(self.identify_file(process, mapping, reported)),
@@ -151,14 +150,14 @@ impl FileTable {
         }
     }
 
-    /// What is known of a file; `None` once it is forgotten.
+    /// The data on a file; `None` once it is forgotten.
     #[must_use]
     pub fn get(&self, id: FileId) -> Option<&FileEntry> {
         self.entries.get(&id)
     }
 
-    /// Closes the descriptor of a file, so that its file system can be unmounted and its blocks freed.
-    /// What else is known of it stays.
+    /// Closes the descriptor of a file, so that its file system can be unmounted and its blocks freed. All other data on it
+    /// is kept.
     pub fn close(&mut self, id: FileId) {
         self.open_recency.remove(id);
         if let Some(entry) = self.entries.get_mut(&id) {
@@ -169,7 +168,7 @@ impl FileTable {
         }
     }
 
-    /// Forgets a file; it gets another number if it is mapped again.
+    /// Forgets a file; it gets another ID if it is mapped again.
     pub fn forget(&mut self, id: FileId) {
         self.close(id);
         self.recency.remove(id);
@@ -185,7 +184,7 @@ impl FileTable {
         }
     }
 
-    /// How many files are known.
+    /// The number of known files.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -197,7 +196,7 @@ impl FileTable {
         self.entries.is_empty()
     }
 
-    /// How many descriptors are held.
+    /// The number of open descriptors.
     #[must_use]
     pub fn open_files(&self) -> usize {
         self.open_recency.len()
@@ -218,7 +217,7 @@ impl FileTable {
         }
     }
 
-    /// The file with this identity whose inode is held, if nobody has written into it since.
+    /// The file with this identity whose inode is held, if it has not been written to since.
     fn pinned(&mut self, reported: &MappedIdentity) -> Option<FileId> {
         let &id = self.by_reported.get(reported)?;
         let opened = self.entries.get(&id)?.opened.as_ref()?;
@@ -253,7 +252,7 @@ impl FileTable {
         }
     }
 
-    /// Looks for the file where the parent of an ended process lives, and where we do.
+    /// Looks for the file in the root of an ended process's parent, and in ours.
     fn open_after_exit(
         &self,
         process: &Process,
@@ -291,8 +290,8 @@ impl FileTable {
         IdentifiedFile { id, is_new: known.is_none(), unreadable: None }
     }
 
-    /// Keeps the descriptor, and closes others while there are too many. Only an identity that the kernel
-    /// vouches for may stand for the file in other processes.
+    /// Keeps the descriptor, and closes others if there are too many. Only an identity confirmed by the kernel may be used
+    /// to identify the file in other processes.
     fn keep_open(&mut self, id: FileId, reported: &MappedIdentity, opened: OpenedFile) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if let Some(status) = entry.status {
@@ -374,14 +373,14 @@ impl FileTable {
     }
 }
 
-/// Removes what a key leads to, unless it leads to another file by now.
+/// Removes the entry of a key, unless it refers to another file by now.
 fn remove_if<Key: Hash + Eq>(map: &mut HashMap<Key, FileId>, key: &Key, id: FileId) {
     if map.get(key) == Some(&id) {
         map.remove(key);
     }
 }
 
-/// The order in which files were used.
+/// The order of last use of files.
 #[derive(Debug, Default)]
 struct LruOrder {
     by_use: BTreeMap<u64, FileId>,

@@ -1,16 +1,15 @@
-//! What kind of file system a device holds, as far as it decides whom to trust.
+//! Classifies file systems by whether their identities and responses can be trusted.
 
 use crate::id::DeviceId;
 
-/// What matters about a file system when a file on it is opened for another process.
+/// The properties of a file system that matter when a file on it is opened on behalf of another process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FilesystemKind {
     /// Mappings and `stat` report the same device and inode.
     Plain,
-    /// Mappings report another device than `stat` does, but the same inode (overlay before Linux 6.8,
-    /// btrfs always).
+    /// Mappings report another device than `stat` does, but the same inode (overlay before Linux 6.8, btrfs always).
     Layered,
-    /// Somebody else answers each request (FUSE, a server in the network), or never does.
+    /// A process or another host handles each request (FUSE, network file systems), and may never respond.
     Remote,
 }
 
@@ -25,7 +24,7 @@ impl FilesystemKind {
     }
 }
 
-/// The mounts of one process (proc_pid_mountinfo(5)), reduced to what is asked of them.
+/// The mounts of one process (proc_pid_mountinfo(5)), reduced to the required fields.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Vec<Mount>);
 
@@ -37,18 +36,18 @@ struct Mount {
 }
 
 impl Mounts {
-    /// Takes what can be read; lines that are no mounts are passed over.
+    /// Parses the valid lines; others are skipped.
     pub(crate) fn parse(mountinfo: &[u8]) -> Self {
         Self(mountinfo.split(|&byte| byte == b'\n').filter_map(mount).collect())
     }
 
-    /// Whether a look-up of a path could end up at somebody who never answers.
+    /// Whether the lookup of a path could reach a file system that never responds.
     pub(crate) fn any_remote(&self) -> bool {
         self.0.iter().any(|mount| mount.kind == FilesystemKind::Remote)
     }
 
-    /// The kind of a mount; by its number, or by its device where the kernel doesn't tell the number.
-    /// `None` where it is not among these mounts.
+    /// The kind of a mount: by its ID, or by its device if the kernel doesn't report the ID. `None` if it is not among these
+    /// mounts.
     pub(crate) fn kind_of(&self, mount_id: Option<u64>, device: DeviceId) -> Option<FilesystemKind> {
         let found = self.0.iter().find(|mount| match mount_id {
             Some(id) => mount.id == id,

@@ -1,4 +1,4 @@
-//! Go programs: by which version they were built, and where their runtime keeps what belongs to a goroutine.
+//! Go programs: their Go version, and the offsets of goroutine data in the runtime's structures.
 
 use std::io;
 
@@ -6,35 +6,35 @@ use crate::arch;
 use crate::read_at::ReadAt;
 use crate::tls::{TlsSymbol, read_section};
 
-/// `cmd/internal/buildinfo`: what the section begins with.
+/// `cmd/internal/buildinfo`: the first bytes of the section.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
-/// The flag that says that strings follow in the section (Go 1.18).
+/// The flag for strings that follow in the section (Go 1.18).
 const HAS_STRINGS: u8 = 2;
 const HEADER_BYTES: usize = 32;
 const SECTION_BYTES_MAX: usize = 4096;
 
-/// Where the labels of the goroutine are that a thread runs: `g.m`, `m.curg`, `g.labels`.
+/// Offsets that lead to the labels of the goroutine that a thread runs: `g.m`, `m.curg`, `g.labels`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GoLabels {
-    /// Of the thread's `g`, from the thread pointer.
+    /// The offset of the thread's `g` from the thread pointer.
     pub g: i64,
-    /// Of `curg` in an `m`.
+    /// The offset of `curg` in an `m`.
     pub curg: u16,
-    /// Of `labels` in a `g`.
+    /// The offset of `labels` in a `g`.
     pub labels: u16,
     /// Whether labels are a slice, or a map.
     pub is_slice: bool,
 }
 
 impl GoLabels {
-    /// What a file says; `None` of one that isn't Go's, or of a version whose runtime isn't known: 1.21 to 1.26 are.
+    /// Reads a file; `None` if it isn't a Go program, or its version is not supported: 1.21 to 1.26 are.
     ///
     /// # Errors
-    /// Whatever reading the file returns.
+    /// Any I/O error of the file.
     pub fn read(file: &impl ReadAt) -> io::Result<Option<Self>> {
         let Some(info) = read_section(file, b".go.buildinfo", SECTION_BYTES_MAX)? else { return Ok(None) };
         let Some((curg, labels, is_slice)) = minor_version(&info).and_then(offsets) else { return Ok(None) };
-        // Where another linker was at work, as with cgo, it has placed the word.
+        // If another linker was involved, as with cgo, that linker has placed the word.
         let g = match TlsSymbol::read_any(file, b"runtime.tlsg")? {
             Some(symbol) => symbol.offset_in_program(),
             None => None,
@@ -43,7 +43,8 @@ impl GoLabels {
     }
 }
 
-/// Of `1.N`, in the form of `debug/buildinfo`: a header, and behind it the version as a string with its length before it.
+/// The `N` of version `1.N`, in the format of `debug/buildinfo`: a header, followed by the version as a length-prefixed
+/// string.
 fn minor_version(info: &[u8]) -> Option<u32> {
     let rest = info.strip_prefix(MAGIC)?;
     if rest.get(1)? & HAS_STRINGS == 0 {
@@ -56,8 +57,8 @@ fn minor_version(info: &[u8]) -> Option<u32> {
     minor.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Of `m.curg` and `g.labels`, as the debug information of programs of each version has them on amd64, and whether labels
-/// are a slice.
+/// The offsets of `m.curg` and `g.labels`, from the debug information of programs of each version on amd64, and whether
+/// labels are a slice.
 fn offsets(minor: u32) -> Option<(u16, u16, bool)> {
     match minor {
         21 | 22 => Some((192, 344, false)),

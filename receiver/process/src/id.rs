@@ -1,14 +1,13 @@
-//! The small names by which processes, devices and builds are known.
+//! IDs of processes, devices and builds.
 
 use std::fmt;
 
-/// A process (a thread group) as our own PID namespace numbers it.
+/// The PID of a process (a thread group) in our own PID namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pid(pub u32);
 
 impl Pid {
-    /// Whether this is how the kernel numbers a process that our PID namespace does not hold (0), or one
-    /// that has ended already (-1).
+    /// Whether this PID stands for a process outside of our PID namespace (0), or for one that has already ended (-1).
     #[must_use]
     pub const fn is_outside(self) -> bool {
         matches!(self.0, 0 | u32::MAX)
@@ -21,38 +20,38 @@ impl fmt::Display for Pid {
     }
 }
 
-/// The identity of a process: no other process of this run has or had it.
+/// The identity of a process, unique within this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessKey {
     /// Its PID in our PID namespace.
     pub pid: u32,
-    /// As in [`Process::instance`](crate::Process::instance); 0: the registry has never known it.
+    /// As in [`Process::instance`](crate::Process::instance); 0 if the registry has never known it.
     pub instance: u64,
 }
 
-/// A thread as our own PID namespace numbers it; the leader's number is its process's.
+/// The TID of a thread in our own PID namespace; the leader's TID equals its process's PID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub u32);
 
 impl Tid {
-    /// Whether this thread leads `pid`.
+    /// Whether this thread is the leader of `pid`.
     #[must_use]
     pub const fn leads(self, pid: Pid) -> bool {
         self.0 == pid.0
     }
 }
 
-/// A block device, or the number that stands for one on file systems without.
+/// A block device, or the device number of a file system without one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DeviceId {
-    /// The kind of device; 0 for file systems that lie on none (overlay, tmpfs, FUSE, btrfs).
+    /// The major number; 0 for file systems without a block device (overlay, tmpfs, FUSE, btrfs).
     pub major: u32,
-    /// Which one of its kind.
+    /// The minor number.
     pub minor: u32,
 }
 
 impl DeviceId {
-    /// Whether the number was made up for a file system without a block device of its own.
+    /// Whether the device number is an anonymous one, of a file system without a block device.
     #[must_use]
     pub const fn is_anonymous(self) -> bool {
         self.major == 0
@@ -62,7 +61,7 @@ impl DeviceId {
 /// The longest build ID that is kept, in bytes: linkers write 8 to 32.
 const LONGEST_BUILD_ID_BYTES: usize = 64;
 
-/// The GNU build ID of a file: bytes that its linker made from its content.
+/// The GNU build ID of a file, which its linker derived from its content.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BuildId(Box<[u8]>);
 
@@ -73,7 +72,7 @@ impl BuildId {
         (1..=LONGEST_BUILD_ID_BYTES).contains(&bytes.len()).then(|| Self(bytes.into()))
     }
 
-    /// The bytes as they stand in the note.
+    /// The bytes as in the note.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -97,17 +96,17 @@ pub(crate) fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// What tells a mapped file from others. The kernel reports one form or the other.
+/// The identity of a mapped file. The kernel reports one variant or the other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum MappedIdentity {
-    /// Where the file lies.
+    /// Its device and inode.
     Inode {
-        /// The device as mappings report it, which on overlay (before Linux 6.8) and btrfs is not what
-        /// `stat` reports.
+        /// The device as mappings report it; on overlay (before Linux 6.8) and btrfs it differs from the one that `stat`
+        /// reports.
         device: DeviceId,
-        /// The number of the file on it.
+        /// The inode number on that device.
         inode: u64,
     },
-    /// What the linker made of it. Not proof by itself: anybody can write any build ID into a file.
+    /// The build ID. Not a proof by itself: anybody can write any build ID into a file.
     BuildId(BuildId),
 }

@@ -1,4 +1,4 @@
-//! Reported files, each kept once.
+//! Deduplicates reported files.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ pub(crate) struct MappedFileInterner {
 }
 
 impl MappedFileInterner {
-    /// Files that may be there before those are looked for that nobody maps any more.
+    /// The number of files at which those that are no longer mapped are first removed.
     const FIRST_SWEEP_AT: usize = 1024;
 
-    /// Puts the file that is known already in the place of one that equals it.
+    /// Replaces a file with the known equal one.
     pub(crate) fn intern(&mut self, backing: &mut Backing) {
         let Backing::File(file) = backing else { return };
         if let Some(known) = self.files.get(file) {

@@ -1,7 +1,7 @@
-//! The list in which a process tells debuggers of the code that it makes: of each piece, an object file in its memory.
+//! The list in which a process registers its JIT-compiled code for debuggers: an object file in memory for each piece.
 //!
 //! Source: "JIT Compilation Interface", GDB's manual. A debugger would stop the process at each change; here the list is
-//! read while the process goes on, which may be at work on it, and is not trusted: it may have no end.
+//! read while the process runs and may be changing it. It is not trusted: it may be endless.
 
 use std::io;
 
@@ -10,51 +10,51 @@ use thiserror::Error;
 
 use crate::memory::ForeignMemory;
 
-/// The variable that leads to the list.
+/// The variable that contains the list.
 pub const JIT_DESCRIPTOR: &[u8] = b"__jit_debug_descriptor";
 
-/// `struct jit_descriptor`: version, what was done last, to which entry, and the first one.
+/// `struct jit_descriptor`: version, last action, its entry, and the first entry.
 const DESCRIPTOR_BYTES: usize = 24;
 const VERSION: u32 = 1;
 /// `struct jit_code_entry`: next, previous, the file's address and length.
 const ENTRY_BYTES: usize = 32;
-/// Entries of a list that are read. LLVM makes one for each module, LuaJIT for each trace.
+/// Entries of a list that are read. LLVM creates one for each module, LuaJIT one for each trace.
 const ENTRIES_MAX: usize = 4096;
-/// Readings of a list that changes while it is read.
+/// How often a list that changes while it is read is read.
 const TRIES: u32 = 3;
 
-/// An object file in the memory of a process, and the entry that leads to it.
+/// An object file in the memory of a process, and the entry that refers to it.
 ///
-/// Two that are equal hold the same code, unless an entry has been given away and its place and its neighbour's were used
-/// again for a file of the same length at the same place.
+/// Equal values mean the same code, unless an entry was freed and its memory and its neighbour's were reused for a file of
+/// the same length at the same address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SymbolFile {
     entry: Avma,
     next: Avma,
-    /// Where it begins.
+    /// Its start address.
     pub start: Avma,
-    /// How long it is, as the process says.
+    /// Its length in bytes, as reported by the process.
     pub bytes: u64,
 }
 
-/// Why there is no list.
+/// Why a list can't be read.
 #[derive(Debug, Error)]
 pub enum JitListError {
-    /// Of a version that is not known.
+    /// Its version is not supported.
     #[error("a list of code of version {0}, which is not known")]
     Version(u32),
-    /// It was changed during each reading.
+    /// It was changed during each read.
     #[error("the list of code is being changed")]
     Busy,
-    /// Longer than is read, or without end.
+    /// It is longer than the limit, or endless.
     #[error("a list of code of more than {ENTRIES_MAX} entries, or without end")]
     TooLong,
-    /// Memory that can't be read, or not by us.
+    /// Its memory can't be read, or not with our privileges.
     #[error("can't read the list of code")]
     Unreadable(#[from] io::Error),
 }
 
-/// Reads the list that a descriptor leads to. The last file is the one that was added first: writers add at the front.
+/// Reads the list of a descriptor. The last file was added first: writers insert at the front.
 ///
 /// # Errors
 /// See [`JitListError`].
@@ -67,7 +67,7 @@ pub fn read_jit_list(memory: &impl ForeignMemory, descriptor: Avma) -> Result<Ve
             other => return Err(JitListError::Version(other)),
         }
         let listed = follow(memory, Avma(word(&before, 16)));
-        // Only where nothing was changed meanwhile is it what there is.
+        // The list is consistent only if nothing changed during the read.
         let is_steady = read::<DESCRIPTOR_BYTES>(memory, descriptor)? == before;
         if is_steady {
             return listed;
@@ -108,10 +108,10 @@ mod tests {
     use super::*;
 
     const DESCRIPTOR: Avma = Avma(0x1000);
-    /// More than any list takes.
+    /// More than any list needs.
     const READINGS_MAX: u32 = 100_000;
 
-    /// Memory from [`DESCRIPTOR`] on, whose first entry may be another after some readings.
+    /// Memory at [`DESCRIPTOR`], whose first entry may change after some reads.
     struct Memory {
         bytes: Vec<u8>,
         readings: Cell<u32>,
@@ -158,7 +158,7 @@ mod tests {
         endless[5] = 0x1018;
         let failure = read_jit_list(&memory(1, &endless), DESCRIPTOR);
         assert!(matches!(failure, Err(JitListError::TooLong)), "{failure:?}");
-        // Each entry leads to another one, 24 bytes further; more of them than are read.
+        // Each entry points to another one, 24 bytes further; more of them than the limit.
         let long: Vec<u64> = (0..3 * 5_000).map(|at| 0x1018 + u64::div_ceil(at, 3) * 24).collect();
         let failure = read_jit_list(&memory(1, &long), DESCRIPTOR);
         assert!(matches!(failure, Err(JitListError::TooLong)), "{failure:?}");

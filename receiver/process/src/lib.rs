@@ -1,17 +1,15 @@
 //! Processes, their executable mappings and their files, kept up to date from events.
 //!
-//! - [`Registry`] knows which processes live and what each of them maps executable. It reads `/proc` once
-//!   for what was there before and from then on follows [`ProcessEvent`]s, which [`EventQueue`] puts in
-//!   order of time. What it cannot know from events (because some were lost) it recovers by rescanning
-//!   processes.
-//! - [`FileTable`] gives every mapped file a small number that holds for the whole run, opens the file
-//!   through the process that maps it and proves that it is the one that is mapped.
-//! - [`ProcessDescription`] is what a process says about itself: names, owner, container, resource
-//!   attributes. What its SDK publishes besides is in [`context`], and where its threads
-//!   keep what they publish in [`tls`].
+//! - [`Registry`] knows the living processes and their executable mappings. It reads `/proc` once for processes that already
+//!   run, and then follows [`ProcessEvent`]s, which [`EventQueue`] puts in order of time. Data that events don't provide,
+//!   because some were lost, it recovers by rescanning processes.
+//! - [`FileTable`] gives every mapped file a small ID that is valid for the whole run, opens the file through a process that
+//!   maps it, and confirms that it is the mapped one.
+//! - [`ProcessDescription`] describes a process: names, owner, container, resource attributes. The data that its SDK
+//!   publishes is in [`context`], and the location of its threads' data in [`tls`].
 //!
-//! Everything read here belongs to processes that are not trusted: names are bytes, sizes are bounded,
-//! and no file but a regular one is ever opened for reading.
+//! All input belongs to untrusted processes: names are bytes, sizes are bounded, and only regular files are ever opened for
+//! reading.
 #![forbid(unsafe_code)]
 
 mod arch;

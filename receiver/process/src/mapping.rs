@@ -1,4 +1,4 @@
-//! What one stretch of executable memory is made of.
+//! Executable mappings.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use sidewinder_address::{Avma, FileOffset};
 
 use crate::id::MappedIdentity;
 
-/// A stretch of one address space that may be executed.
+/// An executable range of one address space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExecutableMapping {
-    /// Where it lies; never empty.
+    /// Its address range; never empty.
     pub range: Range<Avma>,
-    /// Which byte of the file its first byte is; 0 where nothing is behind it.
+    /// The file offset of its first byte; 0 without a file.
     pub file_offset: FileOffset,
-    /// What is behind it.
+    /// Its backing.
     pub backing: Backing,
 }
 
 impl ExecutableMapping {
-    /// The byte of the file that lies at an address, if this mapping holds it and a file is behind it.
+    /// The file offset of an address, if this mapping contains the address and is backed by a file.
     #[must_use]
     pub fn file_offset_of(&self, at: Avma) -> Option<FileOffset> {
         if !self.range.contains(&at) || !self.backing.has_offsets() {
@@ -28,7 +28,7 @@ impl ExecutableMapping {
         self.file_offset.checked_add(at.checked_offset_from(self.range.start)?)
     }
 
-    /// Whether `next` goes on where this one ends, in memory and in what is behind it.
+    /// Whether `next` continues this one, in memory and in its backing.
     pub(crate) fn continues_in(&self, next: &Self) -> bool {
         self.range.end == next.range.start
             && self.backing == next.backing
@@ -36,7 +36,7 @@ impl ExecutableMapping {
                 || self.file_offset.checked_add(self.len_bytes()) == Some(next.file_offset))
     }
 
-    /// The part from `start` on; `start` lies within the range.
+    /// The part from `start` on; `start` is within the range.
     pub(crate) fn tail_from(&self, start: Avma) -> Self {
         let skipped = start.0.saturating_sub(self.range.start.0);
         let file_offset = if self.backing.has_offsets() {
@@ -47,33 +47,32 @@ impl ExecutableMapping {
         Self { range: start..self.range.end, file_offset, backing: self.backing.clone() }
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory that it uses, in bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.range.end.0.saturating_sub(self.range.start.0)
     }
 }
 
-/// What is behind executable memory.
+/// What backs executable memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
-    /// A file, perhaps one that has no name any more.
+    /// A file, possibly unlinked.
     File(Arc<MappedFile>),
-    /// The kernel's library of system calls that need no system call.
+    /// The vDSO: the kernel's library of functions that need no system call.
     Vdso,
-    /// The kernel's fixed page of three such calls.
+    /// The vsyscall page: the kernel's fixed page of three such functions.
     Vsyscall,
     /// The kernel's page of instructions that uprobes execute out of line.
     Uprobes,
-    /// Nothing: code that was made at run time, an executable stack or heap.
+    /// Nothing: code generated at run time, an executable stack or heap.
     Anonymous,
 }
 
 impl Backing {
-    /// What is meant by the name that the kernel reports; `identity` is the file's, if there is one.
+    /// Parses the name that the kernel reports; `identity` is that of the file, if there is one.
     ///
-    /// `/proc/PID/maps` leaves the name of anonymous memory out or writes it in brackets; perf's side band
-    /// calls it `//anon`.
+    /// `/proc/PID/maps` omits the name of anonymous memory or writes it in brackets; perf's side band writes `//anon`.
     pub(crate) fn from_report(identity: Option<MappedIdentity>, name: &[u8]) -> Self {
         match (name, identity) {
             (b"[vdso]", None) => Self::Vdso,
@@ -84,7 +83,7 @@ impl Backing {
         }
     }
 
-    /// The file, if one is behind it.
+    /// The file, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&Arc<MappedFile>> {
         match self {
@@ -93,56 +92,56 @@ impl Backing {
         }
     }
 
-    /// Whether a place in it means something: an offset in a file or in the kernel's image of one.
+    /// Whether offsets in it are meaningful: in a file, or in the kernel's image of one.
     fn has_offsets(&self) -> bool {
         matches!(self, Self::File(_) | Self::Vdso)
     }
 }
 
-/// A mapped file as the kernel reports it, before anybody has opened it.
+/// A mapped file as the kernel reports it, before it is opened.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MappedFile {
-    /// What tells it from others.
+    /// Its identity.
     pub identity: MappedIdentity,
-    /// Its path as reported, which may end in ` (deleted)`; empty where the kernel could not tell.
+    /// Its path as reported, which may end in ` (deleted)`; empty if the kernel could not determine it.
     path: Box<[u8]>,
 }
 
-/// What the kernel appends to the path of a file that has lost its name.
+/// The suffix that the kernel appends to the path of an unlinked file.
 const DELETED: &[u8] = b" (deleted)";
 
 impl MappedFile {
-    /// The longest path that is kept, in bytes (`PATH_MAX`); the kernel itself cuts events there.
+    /// The longest path that is kept, in bytes (`PATH_MAX`); the kernel truncates paths in events to that.
     pub(crate) const LONGEST_PATH_BYTES: usize = 4096;
 
-    /// A file under the path that the kernel reported; what is longer than `PATH_MAX` counts as unknown, as
-    /// do the names `//toolong` and `//enomem`, with which perf says that it could not tell.
+    /// A file with the path that the kernel reported. A path longer than `PATH_MAX` is treated as unknown, and so are
+    /// `//toolong` and `//enomem`, which perf reports if it could not determine the path.
     #[must_use]
     pub fn new(identity: MappedIdentity, path: &[u8]) -> Self {
         let unknown = path.len() > Self::LONGEST_PATH_BYTES || path.starts_with(b"//");
         Self { identity, path: if unknown { Box::default() } else { path.into() } }
     }
 
-    /// The path exactly as reported, with ` (deleted)` where the kernel says so; may be empty.
+    /// The path exactly as reported, including the kernel's ` (deleted)`; may be empty.
     #[must_use]
     pub fn reported_path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The path that the file has or had when it was mapped; may be empty.
+    /// The path that the file has, or had when it was mapped; may be empty.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         self.path.strip_suffix(DELETED).unwrap_or(&self.path)
     }
 
-    /// Whether the reported path says that the file has lost its name. A file may bear that text in its
-    /// real name, so this is a hint and never a proof.
+    /// Whether the reported path indicates that the file has been unlinked. A file's real name may end in the same text, so
+    /// this is a hint and never a proof.
     #[must_use]
     pub fn is_marked_deleted(&self) -> bool {
         self.path.ends_with(DELETED)
     }
 
-    /// The last part of the path; may be empty.
+    /// The last component of the path; may be empty.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.path().rsplit(|&byte| byte == b'/').next().unwrap_or_default()

@@ -7,12 +7,11 @@ use sidewinder_address::Avma;
 
 use crate::mapping::ExecutableMapping;
 
-/// Executable mappings of one address space: sorted, none overlapping another, and no two that could be
-/// one (contiguous in memory and in the same file).
+/// Executable mappings of one address space: sorted, not overlapping, and merged if contiguous in memory and in the same
+/// file.
 ///
-/// The set is bounded. A mapping, or the rest of one that was cut in two, that would exceed the limit is
-/// left out and counted; what a mapping replaces is gone all the same, so that the set never says anything
-/// false.
+/// The set is bounded. A mapping, or the remainder of a split one, that would exceed the limit is omitted and counted; the
+/// mappings that it replaces are removed nevertheless, so that the set is never wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MappingSet {
     by_start: BTreeMap<Avma, ExecutableMapping>,
@@ -21,14 +20,14 @@ pub struct MappingSet {
 }
 
 impl MappingSet {
-    /// No mappings yet, and at most `limit` ever.
+    /// An empty set of at most `limit` mappings.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self { by_start: BTreeMap::new(), limit, left_out: 0 }
     }
 
-    /// Maps: what was in the range before is replaced, and what only overlaps it is cut. An empty range
-    /// changes nothing.
+    /// Adds a mapping. Mappings in its range are replaced, and those that overlap it are trimmed. An empty range changes
+    /// nothing.
     pub fn insert(&mut self, mut mapping: ExecutableMapping) {
         if mapping.range.is_empty() {
             return;
@@ -52,7 +51,7 @@ impl MappingSet {
         self.add(mapping);
     }
 
-    /// Unmaps a range; what only overlaps it is cut.
+    /// Removes a range; mappings that overlap it are trimmed.
     pub fn remove(&mut self, range: &Range<Avma>) {
         if range.is_empty() {
             return;
@@ -76,7 +75,7 @@ impl MappingSet {
         }
     }
 
-    /// Adds a mapping that overlaps none, if there is room.
+    /// Adds a mapping that overlaps no other, if the limit allows.
     fn add(&mut self, mapping: ExecutableMapping) {
         if self.by_start.len() < self.limit {
             self.by_start.insert(mapping.range.start, mapping);
@@ -85,20 +84,20 @@ impl MappingSet {
         }
     }
 
-    /// How many mappings or parts of mappings are missing for lack of room.
+    /// The number of mappings, or parts of mappings, that were omitted because of the limit.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The mapping that holds an address.
+    /// The mapping that contains an address.
     #[must_use]
     pub fn find(&self, address: Avma) -> Option<&ExecutableMapping> {
         let (_, mapping) = self.by_start.range(..=address).next_back()?;
         mapping.range.contains(&address).then_some(mapping)
     }
 
-    /// Whether this very mapping, or one that it is part of, is in the set.
+    /// Whether the set contains this mapping, possibly as a part of a larger one.
     pub(crate) fn contains(&self, mapping: &ExecutableMapping) -> bool {
         self.find(mapping.range.start).is_some_and(|held| {
             held.range.end >= mapping.range.end
@@ -107,17 +106,17 @@ impl MappingSet {
         })
     }
 
-    /// Whether any mapping has a byte in a range.
+    /// Whether any mapping overlaps a range.
     pub(crate) fn overlaps(&self, range: &Range<Avma>) -> bool {
         self.before(range.end).is_some_and(|last| last.range.end > range.start)
     }
 
-    /// All mappings by rising address.
+    /// All mappings, in ascending order of address.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &ExecutableMapping> {
         self.by_start.values()
     }
 
-    /// How many there are.
+    /// The number of mappings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_start.len()

@@ -1,4 +1,5 @@
-//! x86-64. Thread-local storage is of variant II: static blocks lie below the thread pointer, that of the program at its end.
+//! x86-64. Thread-local storage is variant II: static blocks are below the thread pointer, and the program's block ends
+//! there.
 //!
 //! Source: Drepper, "ELF Handling For Thread-Local Storage", and Oliva, "RFC TLSDESC x86-64".
 
@@ -11,12 +12,12 @@ pub(crate) use object::elf::{
 /// Offsets of static blocks from the thread pointer: less than 2 GiB below it.
 pub(crate) const STATIC_OFFSETS: Range<i64> = i32::MIN as i64..0;
 
-/// `runtime.g` of a thread where no linker but Go's own has laid out thread-local storage: the last word before the thread
-/// pointer (cmd/link, "TLS offset").
+/// The offset of a thread's `runtime.g` if only Go's linker has laid out thread-local storage: the last word before the
+/// thread pointer (cmd/link, "TLS offset").
 pub(crate) const GO_G_ALONE: i64 = -8;
 
-/// The offset from the thread pointer of what lies `value` bytes into the block of the program, given its image: the block ends
-/// at the thread pointer, and begins where its alignment allows.
+/// The offset from the thread pointer of the byte at offset `value` in the program's block, whose initial image is given.
+/// The block ends at the thread pointer, and starts where its alignment allows.
 pub(crate) fn offset_in_program(address: u64, bytes: u64, align: u64, value: u64) -> i64 {
     let align = align.max(1);
     let end = address.wrapping_add(bytes);

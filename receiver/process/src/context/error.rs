@@ -7,22 +7,22 @@ use thiserror::Error;
 /// Why there is no context.
 #[derive(Debug, Error)]
 pub enum ContextError {
-    /// No mapping has the name, or none of those that have it has the signature.
+    /// No mapping has the name, or none with the name has the signature.
     #[error("no process context is published")]
     Absent,
-    /// The writer was at it in each of our readings.
+    /// It was being changed during each of our reads.
     #[error("the process context is being changed")]
     Busy,
-    /// Written by another version of the specification.
+    /// Written in another version of the specification.
     #[error("a process context of version {0}, which is not known")]
     Version(u32),
-    /// Longer than any context has to be.
+    /// Longer than any valid context.
     #[error("a process context of {0} bytes")]
     TooLong(u32),
-    /// It isn't the message that it is said to be.
+    /// It is not a valid `ProcessContext` message.
     #[error("a malformed process context")]
     Malformed(#[from] prost::DecodeError),
-    /// Memory that can't be read, or not by us.
+    /// Its memory can't be read, or not with our privileges.
     #[error("can't read the process context")]
     Unreadable(#[source] io::Error),
 }

@@ -1,4 +1,4 @@
-//! The 32 bytes that lead to a payload.
+//! The 32-byte header that points to a payload.
 
 use sidewinder_address::Avma;
 
@@ -9,23 +9,23 @@ use crate::memory::ForeignMemory;
 pub(super) const HEADER_BYTES: usize = 32;
 /// The first bytes of a header.
 pub(super) const SIGNATURE: &[u8; 8] = b"OTEL_CTX";
-/// The version of the layout that is read here.
+/// The supported version of the layout.
 pub(super) const VERSION: u32 = 2;
-/// The longest payload that is read.
+/// The longest payload that is read, in bytes.
 const PAYLOAD_BYTES_MAX: u32 = 64 << 10;
 
-/// Fields in the order of memory, in the byte order of the host: signature, version, bytes of the payload, time of
-/// publication, address of the payload.
+/// Fields in memory order, in the byte order of the host: signature, version, length of the payload in bytes, publication
+/// time, address of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ContextHeader {
     payload_bytes: u32,
-    /// 0: not yet, or being changed.
+    /// 0: not published yet, or being changed.
     pub(super) published_ns: u64,
     pub(super) payload: Avma,
 }
 
 impl ContextHeader {
-    /// Reads a header; `None` where the memory is not that of a context (any more).
+    /// Reads a header; `None` if the memory is not, or no longer, that of a context.
     pub(super) fn read(memory: &impl ForeignMemory, at: Avma) -> Result<Option<Self>, ContextError> {
         let mut bytes = [0; HEADER_BYTES];
         memory.read_exact(at, &mut bytes).map_err(ContextError::Unreadable)?;
@@ -51,7 +51,7 @@ impl ContextHeader {
         self.published_ns == 0
     }
 
-    /// The length of the payload, if it is one that a context may have.
+    /// The length of the payload, if it is valid.
     pub(super) fn payload_bytes(&self) -> Result<usize, ContextError> {
         match self.payload_bytes {
             bytes @ 0..=PAYLOAD_BYTES_MAX => Ok(bytes as usize),

@@ -1,14 +1,14 @@
-//! What the SDK inside of a process publishes for readers outside of it: who the process is, and where its threads say
-//! which span they are in (OpenTelemetry's "Process Context", OTEP 4719).
+//! Data that the SDK inside a process publishes for external readers: who the process is, and where its threads store their
+//! current span (OpenTelemetry's "Process Context", OTEP 4719).
 //!
-//! A mapping of a given name holds a header, and the header leads to a payload, a protobuf message. All of it belongs to
-//! a process that is not trusted and that may change it at any moment: sizes are bounded, and what changed while it was
-//! read is read again.
+//! A mapping with a defined name contains a header, which points to a payload, a protobuf message. All of it belongs to an
+//! untrusted process that may change it at any time: sizes are bounded, and a payload that changes while it is read is read
+//! again.
 //!
-//! Writers name the mapping, and name it again after each change, by `prctl(PR_SET_VMA)`. No event tells of that: system
-//! calls could only be watched for the whole node, at a cost to each of them, and the side band tells of mappings that
-//! are executable, which this one never is (with the others it would tell of each large `malloc`). So whoever wants the
-//! news looks: for the mapping now and then, and in a known one for the time at which it was published, a single read.
+//! Writers name the mapping with `prctl(PR_SET_VMA)`, and name it again after each change. No event reports that: system
+//! calls could only be traced on the whole node, at a cost to each of them, and the side band reports executable mappings
+//! only, which this one never is (with the others, it would report each large `malloc`). So changes are found by polling:
+//! occasionally for the mapping, and in a known one for its publication time, which is a single read.
 
 mod error;
 mod header;
@@ -25,24 +25,24 @@ pub use error::ContextError;
 use header::{ContextHeader, HEADER_BYTES};
 pub use payload::{ContextValue, ProcessContext, ThreadContexts};
 
-/// Mappings of one process that are looked at: a process has one, unless somebody plays tricks.
+/// Mappings of one process that are examined. A process has one, unless it is malicious.
 const MAPPINGS_MAX: usize = 4;
-/// Readings of a payload that changes while it is read.
+/// How often a payload that changes while it is read is read.
 const TRIES: u32 = 3;
 
-/// A context, and what it takes to see that it has changed.
+/// A context, and the data to detect that it has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishedContext {
-    /// Where its header is.
+    /// The address of its header.
     pub header: Avma,
     /// When it was published, by `CLOCK_BOOTTIME`. A later publication has another time.
     pub published_ns: u64,
-    /// What it says.
+    /// Its contents.
     pub context: Arc<ProcessContext>,
 }
 
 impl PublishedContext {
-    /// Whether this is still what is published. False, too, while it is being changed.
+    /// Whether this context is still published. Also false while it is being changed.
     #[must_use]
     pub fn is_current(&self, memory: &impl ForeignMemory) -> bool {
         ContextHeader::read(memory, self.header)
@@ -53,7 +53,7 @@ impl PublishedContext {
 /// Finds and reads the context of a process, given its `/proc/PID/maps` and its memory.
 ///
 /// # Errors
-/// See [`ContextError`]: of several mappings that have the name, the last one's.
+/// See [`ContextError`]. If several mappings have the name, the error is the last one's.
 pub fn read_process_context(
     maps: impl Read,
     memory: &impl ForeignMemory,
@@ -69,7 +69,7 @@ pub fn read_process_context(
     Err(error)
 }
 
-/// The mappings that are named as those of contexts are.
+/// The mappings that have the name of a context.
 fn find_mappings(maps: impl Read) -> io::Result<Vec<Avma>> {
     let mut found = Vec::new();
     read_lines(maps, |line, overlong| {
@@ -91,7 +91,7 @@ fn is_name_of_context(name: &[u8]) -> bool {
     [&b"[anon_shmem:OTEL_CTX]"[..], b"[anon:OTEL_CTX]", b"/memfd:OTEL_CTX"].contains(&name)
 }
 
-/// The context whose header is there.
+/// Reads the context with the header at this address.
 fn read_at(memory: &impl ForeignMemory, at: Avma) -> Result<PublishedContext, ContextError> {
     for _ in 0..TRIES {
         let header = ContextHeader::read(memory, at)?.ok_or(ContextError::Absent)?;
@@ -100,7 +100,7 @@ fn read_at(memory: &impl ForeignMemory, at: Avma) -> Result<PublishedContext, Co
         }
         let mut payload = vec![0; header.payload_bytes()?];
         let payload_read = memory.read_exact(header.payload, &mut payload);
-        // Only what was published before and after is what was published meanwhile.
+        // The payload is valid only if the header is the same before and after reading it.
         if ContextHeader::read(memory, at)? != Some(header) {
             continue;
         }

@@ -1,56 +1,56 @@
-//! The message `ProcessContext` of opentelemetry-proto 1.11, as much of it as is used here.
+//! The message `ProcessContext` of opentelemetry-proto 1.11, limited to the fields that are used.
 
 use prost::{Message, Oneof};
 
 use super::error::ContextError;
 
-/// Attributes of a resource that are kept; an SDK gives some twenty.
+/// Attributes of a resource that are kept; an SDK sets some twenty.
 const ATTRIBUTES_MAX: usize = 128;
 /// The longest key that is kept, in bytes.
 const KEY_BYTES_MAX: usize = 255;
-/// Keys of thread attributes: what a record can number.
+/// Keys of thread attributes that are kept: as many as a record can index.
 const THREAD_KEYS_MAX: usize = 256;
 const SCHEMA_VERSION: &str = "threadlocal.schema_version";
 const PPROF_LABELS: &str = "go_pprof_labels_v1";
 const ATTRIBUTE_KEY_MAP: &str = "threadlocal.attribute_key_map";
 
-/// What a process publishes of itself.
+/// The data that a process publishes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ProcessContext {
     /// Attributes of its resource, each key once, in the order of the message.
     pub resource: Vec<(Box<str>, ContextValue)>,
-    /// How its threads say which span they are in, if they do.
+    /// How its threads publish their span, if they do.
     pub threads: Option<ThreadContexts>,
 }
 
-/// The value of an attribute. Other kinds of values are left out.
+/// The value of an attribute. Other types are omitted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ContextValue {
-    /// A text.
+    /// A string.
     Text(Box<str>),
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// A truth value.
+    /// A boolean.
     Truth(bool),
 }
 
-/// How the threads of a process say which span they are in.
+/// How the threads of a process publish their span.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ThreadContexts {
-    /// By a record that the thread-local variable `otel_thread_ctx_v1` points to (OTEP 4947).
+    /// In a record that the thread-local variable `otel_thread_ctx_v1` points to (OTEP 4947).
     Records {
-        /// The keys of the attributes in records, by their number.
+        /// The keys of the attributes in records, by index.
         attribute_keys: Vec<Box<str>>,
     },
-    /// By the pprof labels of the goroutines that they run.
+    /// In the pprof labels of the goroutines that they run.
     PprofLabels,
 }
 
 impl ProcessContext {
-    /// Reads a payload.
+    /// Parses a payload.
     ///
     /// # Errors
-    /// Where it isn't such a message.
+    /// If it is not a valid message.
     pub fn parse(payload: &[u8]) -> Result<Self, ContextError> {
         let message = wire::ProcessContext::decode(payload)?;
         let mut resource: Vec<(Box<str>, ContextValue)> = Vec::new();
@@ -77,9 +77,9 @@ impl ThreadContexts {
             }
         }
         match schema?.as_str() {
-            // Two names of one layout: the first from before it was settled.
+            // Both are names of the same layout: the first is from before it was settled.
             "tlsdesc_v1_dev" | "tls_v1" => {
-                // A key that is no text keeps its number, and names nothing.
+                // A key that is not a string keeps its index, but is ignored.
                 let keys = keys.into_iter().take(THREAD_KEYS_MAX).map(|key| match key.value {
                     Some(wire::Value::Text(text)) if text.len() <= KEY_BYTES_MAX => text.into(),
                     _ => Box::default(),
@@ -92,7 +92,7 @@ impl ThreadContexts {
     }
 }
 
-/// The messages, with those fields alone that are used. Sources: `common.proto` and `resource.proto` of opentelemetry-proto.
+/// The messages, with only the fields that are used. Sources: `common.proto` and `resource.proto` of opentelemetry-proto.
 mod wire {
     use super::{ContextValue, Message, Oneof};
 

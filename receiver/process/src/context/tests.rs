@@ -8,12 +8,12 @@ use super::*;
 const HEADER: u64 = 0x1000;
 const PAYLOAD: u64 = 0x9000;
 
-/// Memory with a header and a payload, and what a writer does between two readings of it.
+/// Memory with a header and a payload, and the writer's changes between two reads.
 struct Scripted<F> {
     header: RefCell<[u8; HEADER_BYTES]>,
     payload: Vec<u8>,
     reads: Cell<u32>,
-    /// What changes the header, given the number of readings so far.
+    /// Changes the header, given the number of reads so far.
     writer: F,
 }
 
@@ -45,7 +45,7 @@ fn memory<F: Fn(u32, &mut [u8; HEADER_BYTES])>(payload: Vec<u8>, writer: F) -> S
     Scripted { header: RefCell::new(header), payload, reads: Cell::new(0), writer }
 }
 
-/// A message `ProcessContext` with texts: those of its resource, its own, and a list of keys.
+/// An encoded `ProcessContext`: strings of its resource, its own attributes, and a list of keys.
 fn payload(resource: &[(&str, &str)], attributes: &[(&str, &str)], keys: &[&str]) -> Vec<u8> {
     fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
         let mut field = vec![number << 3 | 2];
@@ -94,7 +94,7 @@ fn a_context_is_read_whole() {
 fn what_changes_while_it_is_read_is_read_again_three_times_at_most() {
     let publish =
         |header: &mut [u8; HEADER_BYTES], at: u64| header[16..24].copy_from_slice(&at.to_ne_bytes());
-    // Once: the header that is read last is not the one of before.
+    // Changed once: the last header read differs from the first.
     let once = memory(shop(), |read, header| {
         if read == 3 {
             publish(header, 8);
@@ -102,13 +102,13 @@ fn what_changes_while_it_is_read_is_read_again_three_times_at_most() {
     });
     assert_eq!(read_at(&once, Avma(HEADER)).unwrap().published_ns, 8);
     assert_eq!(once.reads.get(), 6);
-    // Again and again.
+    // Changed again and again.
     let always = memory(shop(), |read, header| publish(header, read.into()));
     assert!(matches!(read_at(&always, Avma(HEADER)), Err(ContextError::Busy)));
     assert_eq!(always.reads.get(), 9);
     let never_done = memory(shop(), |_, header| publish(header, 0));
     assert!(matches!(read_at(&never_done, Avma(HEADER)), Err(ContextError::Busy)));
-    // A payload that is gone because there is a newer one elsewhere.
+    // The payload is unmapped because a newer one is elsewhere.
     let moved = memory(shop(), |read, header| match read {
         1 => header[24..32].copy_from_slice(&u64::MAX.to_ne_bytes()),
         3 => header.copy_from_slice(&header_of(VERSION, shop().len() as u32, 9, PAYLOAD)),
