@@ -1,4 +1,4 @@
-//! `/proc/PID/maps`: bytes in, executable mappings out.
+//! Parses `/proc/PID/maps` into executable mappings.
 //!
 //! The format is proc(5)'s: `start-end perms offset major:minor inode path`, where the kernel writes a
 //! newline in a path as `\012` and escapes nothing else.
@@ -12,57 +12,57 @@ use thiserror::Error;
 use crate::id::{DeviceId, MappedIdentity};
 use crate::mapping::{Backing, ExecutableMapping, MappedFile};
 
-/// The longest line that is read whole, in bytes: the fields, and a path in which every byte is escaped.
+/// The longest line that is read completely, in bytes: the fields, and a path in which every byte is escaped.
 const LONGEST_LINE_BYTES: usize = 128 + 4 * MappedFile::LONGEST_PATH_BYTES;
 
-/// Bytes asked of the kernel at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 32 * 1024;
 
-/// One line, its fields as they stand there.
+/// One line, with its fields as written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapsLine<'line> {
-    /// Where the memory lies.
+    /// The address range.
     pub range: Range<Avma>,
-    /// Whether it may be executed.
+    /// Whether it is executable.
     pub executable: bool,
-    /// Which byte of the file comes first.
+    /// The file offset of the first byte.
     pub file_offset: FileOffset,
     /// The device of the file.
     pub device: DeviceId,
-    /// The number of the file on its device; 0 where there is no file.
+    /// The inode number of the file; 0 if there is no file.
     pub inode: u64,
-    /// The path or name, still escaped; empty where there is none.
+    /// The path or name, still escaped; empty if there is none.
     pub escaped_name: &'line [u8],
 }
 
-/// Why a line is none.
+/// Why a line is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum MapsLineError {
-    /// The range is no pair of hexadecimal numbers.
+    /// The range is not a pair of hexadecimal numbers.
     #[error("no address range")]
     Range,
-    /// The range ends where it starts or before.
+    /// The range ends at or before its start.
     #[error("address range is empty")]
     EmptyRange,
-    /// The four letters of permissions are not there.
+    /// The four permission letters are missing.
     #[error("no permissions")]
     Permissions,
-    /// The offset is no hexadecimal number.
+    /// The offset is not a hexadecimal number.
     #[error("no file offset")]
     FileOffset,
-    /// The device is no pair of hexadecimal numbers.
+    /// The device is not a pair of hexadecimal numbers.
     #[error("no device")]
     Device,
-    /// The inode is no decimal number.
+    /// The inode is not a decimal number.
     #[error("no inode")]
     Inode,
 }
 
 impl<'line> MapsLine<'line> {
-    /// Parses one line, given without its newline.
+    /// Parses one line, without its newline.
     ///
     /// # Errors
-    /// Names the first field that is not what proc(5) promises.
+    /// Names the first field that does not conform to proc(5).
     pub fn parse(line: &'line [u8]) -> Result<Self, MapsLineError> {
         use MapsLineError as E;
         let (range, rest) = field(line).ok_or(E::Range)?;
@@ -101,23 +101,23 @@ impl<'line> MapsLine<'line> {
     }
 }
 
-/// What was in one reading besides the mappings.
+/// Counters of one read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MapsSummary {
-    /// Lines in all.
+    /// All lines.
     pub lines: u64,
-    /// Lines that are not what proc(5) promises.
+    /// Lines that do not conform to proc(5).
     pub malformed: u64,
-    /// Executable mappings whose line was too long to hold: kept, with an unknown path.
+    /// Executable mappings whose line was too long: kept, with an unknown path.
     pub overlong: u64,
 }
 
 /// Reads `maps` to its end and calls `keep` for each executable mapping, in order.
 ///
-/// Memory is bounded by the longest line; lines that aren't executable cost no allocation.
+/// Memory is bounded by the longest line; other lines cause no allocation.
 ///
 /// # Errors
-/// Whatever reading returns (`ESRCH` once the process has gone).
+/// Any I/O error of the source (`ESRCH` once the process is gone).
 pub fn read_executable_mappings(
     maps: impl Read,
     mut keep: impl FnMut(ExecutableMapping),
@@ -127,11 +127,11 @@ pub fn read_executable_mappings(
     Ok(summary)
 }
 
-/// Reads `maps` to its end and calls `take` for each line, without its newline; with `true` for the beginning of one that
-/// is too long to hold.
+/// Reads `maps` to its end and calls `take` for each line, without its newline. The second argument is `true` if the line
+/// is too long, and only its beginning is given.
 ///
 /// # Errors
-/// Whatever reading returns.
+/// Any I/O error of the source.
 pub(crate) fn read_lines(mut maps: impl Read, mut take: impl FnMut(&[u8], bool)) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES.max(LONGEST_LINE_BYTES * 2)];
     let mut filled = 0;
@@ -182,7 +182,7 @@ impl MapsSummary {
     }
 }
 
-/// The first line and what follows it; at the end of the input what is left is a line too.
+/// The first line and the rest; at the end of the input, the rest is a line too.
 fn split_line(bytes: &[u8], at_end: bool) -> Option<(&[u8], &[u8])> {
     match bytes.iter().position(|&byte| byte == b'\n') {
         Some(newline) => Some((&bytes[..newline], &bytes[newline + 1..])),
@@ -191,7 +191,7 @@ fn split_line(bytes: &[u8], at_end: bool) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The bytes up to a space, and those after it.
+/// The bytes before a space, and those after it.
 fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&byte| byte == b' ').unwrap_or(bytes.len());
     (end > 0).then(|| (&bytes[..end], bytes.get(end + 1..).unwrap_or_default()))
@@ -218,11 +218,11 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// How the kernel writes a newline in a path.
+/// The kernel's escape sequence for a newline in a path.
 const NEWLINE: &[u8] = b"\\012";
 
-/// The name with its newlines back. As the kernel does not escape the backslash, a name that holds these
-/// four characters itself looks the same; opening the file tries both.
+/// The name with its newlines restored. Because the kernel does not escape the backslash, a name that contains these four
+/// characters itself looks the same; opening the file tries both.
 fn unescape(name: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(name.len());
     let mut rest = name;
@@ -241,8 +241,8 @@ fn unescape(name: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The path with its newlines written as the kernel writes them: the other reading of what [`unescape`]
-/// made of a name; `None` where there is nothing to read in two ways.
+/// The path with its newlines escaped as the kernel does: the other interpretation of a name returned by [`unescape`].
+/// `None` if the name is not ambiguous.
 pub(crate) fn escape(path: &[u8]) -> Option<Vec<u8>> {
     path.contains(&b'\n').then(|| path.split(|&byte| byte == b'\n').collect::<Vec<_>>().join(NEWLINE))
 }
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(summary, MapsSummary { lines: 2, malformed: 0, overlong: 1 });
     }
 
-    /// Returns what it has in pieces of given sizes, as a file of `/proc` may.
+    /// Returns its content in pieces of given sizes, as files of `/proc` may.
     struct Pieces<'bytes>(&'bytes [u8], std::iter::Cycle<std::vec::IntoIter<usize>>);
 
     impl Read for Pieces<'_> {

@@ -8,12 +8,12 @@ use sidewinder_address::Avma;
 
 use crate::procfs::ProcessDir;
 
-/// Memory that somebody else changes while it is read, and of which any address may lead nowhere.
+/// Memory that may change while it is read, and in which any address may be unmapped.
 pub trait ForeignMemory {
-    /// Fills `to` with what is at `at` and behind.
+    /// Fills `to` with the memory at `at`.
     ///
     /// # Errors
-    /// Where any part of it can't be read; `to` holds anything then.
+    /// If any part of it can't be read; the contents of `to` are then unspecified.
     fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()>;
 
     /// The word at an address.
@@ -27,10 +27,10 @@ pub trait ForeignMemory {
     }
 }
 
-/// The memory of one process, and of no other that gets its number.
+/// The memory of one process, and never of another process that reuses its PID.
 ///
-/// By `process_vm_readv`, which takes `CAP_SYS_PTRACE`, or the process's own user and capabilities no larger than ours
-/// (ptrace(2), "Ptrace access mode checking"); `/proc/PID/mem` would take `CAP_DAC_READ_SEARCH` besides.
+/// Uses `process_vm_readv`, which requires `CAP_SYS_PTRACE`, or the process's own user and capabilities no larger than ours
+/// (ptrace(2), "Ptrace access mode checking"); `/proc/PID/mem` would also require `CAP_DAC_READ_SEARCH`.
 #[derive(Debug)]
 pub struct ProcessMemory(ProcessDir);
 
@@ -49,7 +49,7 @@ impl ForeignMemory for ProcessMemory {
         let remote = RemoteIoVec { base: usize::try_from(at.0).map_err(|_| unmapped())?, len: wanted };
         let pid = i32::try_from(self.0.pid().0).map_err(|_| unmapped())?;
         let read = process_vm_readv(NixPid::from_raw(pid), &mut [IoSliceMut::new(to)], &[remote])?;
-        // The number is its own as long as its directory can be read.
+        // The PID is not reused as long as the process's directory can be read.
         self.0.state().map_err(io::Error::other)?;
         if read == wanted { Ok(()) } else { Err(unmapped()) }
     }

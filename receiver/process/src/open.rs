@@ -1,11 +1,10 @@
-//! Opening files that processes name: those that they have mapped, and those that tell more of their code.
+//! Opens files that processes name: mapped files, and files that describe their code.
 //!
-//! A path is a claim of a process that is not trusted. It is looked up inside the process's own root, out of
-//! which no link leads, without opening anything; then the file must be a regular one, on a file system that
-//! the kernel itself answers for, and there must be a reason to read it: it is the one that is mapped, or
-//! [`PathTrust`] says what else is asked of it. All that is looked at is what was found, never its path once
-//! more. Only then is it opened for reading. Contents are read by `pread` alone: a mapped file that shrinks
-//! would end us with `SIGBUS`.
+//! The path is the claim of an untrusted process. It is resolved inside the process's own root, which no link can leave,
+//! without opening anything. Then the file must be regular, on a file system that the kernel itself serves, and there must
+//! be a reason to read it: it is the mapped one, or it meets the conditions of [`PathTrust`]. All checks apply to the
+//! resolved file; its path is never resolved again. Only then is it opened for reading. Contents are read only with `pread`:
+//! a mapped file that shrinks would end us with `SIGBUS`.
 
 mod error;
 mod trust;
@@ -34,15 +33,14 @@ use crate::procfs::{ProcRoot, ProcessDir, path_of_descriptor};
 pub use self::error::{OpenError, Refusal};
 pub use self::trust::PathTrust;
 
-/// Opens the file behind a mapping of a living process.
+/// Opens the file of a living process's mapping.
 ///
-/// Tried in this order: the reported path inside the process's root; inside our own root (a process in a
-/// `chroot` within our mounts); `/proc/PID/exe`; and `/proc/PID/map_files`, which also reaches files without
-/// a name, but needs `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`. Where `openat2` is missing or refused, only
-/// the last two are left.
+/// Tries, in this order: the reported path inside the process's root; inside our own root (for a process in a `chroot`
+/// within our mounts); `/proc/PID/exe`; and `/proc/PID/map_files`, which also finds unlinked files, but requires
+/// `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`. If `openat2` is missing or refused, only the last two remain.
 ///
 /// # Errors
-/// Why the first way failed.
+/// Why the first attempt failed.
 pub(crate) fn open_mapped(
     process: &ProcessDir,
     mapping: &ExecutableMapping,
@@ -64,12 +62,11 @@ pub(crate) fn open_mapped(
     in_our_root().or_else(|_| opener.executable()).or_else(|_| opener.map_file(mapping)).map_err(|_| failure)
 }
 
-/// Opens a file that an ended process had mapped, in the roots of others, if it is still the one with the
-/// reported device and inode, and nothing about it has changed since `mapped_at`: its inode may have been
-/// given to another file meanwhile.
+/// Opens a file that an ended process had mapped, in the roots of others, if it still has the reported device and inode, and
+/// has not changed since `mapped_at`: its inode may have been reused for another file.
 ///
 /// # Errors
-/// [`OpenError::Gone`] where no root has it.
+/// [`OpenError::Gone`] if it is in no root.
 pub(crate) fn open_after_exit<'roots>(
     roots: impl Iterator<Item = &'roots ProcessDir>,
     reported: &MappedFile,
@@ -82,19 +79,19 @@ pub(crate) fn open_after_exit<'roots>(
     };
     let open = |process: &ProcessDir| {
         let finder = PathResolver::new(process, allow_remote);
-        // Only what is exact counts, whoever could read it.
+        // Only an exact match counts, whoever may read the file.
         let reader = || Err(OpenError::Gone);
         MappedFileOpener { finder: &finder, reported, reader: &reader }.in_root(open_root(process)?.as_fd())
     };
     roots.filter_map(|root| open(root).ok()).find(is_proven).ok_or(OpenError::Gone)
 }
 
-/// The root of a process, held open: other files than the mapped ones are found inside it.
+/// The root of a process, held open, to find files other than the mapped ones.
 #[derive(Debug)]
 pub struct ProcessRoot {
     process: ProcessDir,
     root: OwnedFd,
-    /// As they were when the root was opened: what holds once the process has ended.
+    /// The credentials when the root was opened: the ones to use once the process has ended.
     credentials: Option<Credentials>,
 }
 
@@ -102,7 +99,7 @@ impl ProcessRoot {
     /// The root of a living process.
     ///
     /// # Errors
-    /// Where the process is gone, or we may not follow its root.
+    /// If the process is gone, or we may not follow its root.
     pub fn from_pid(proc_root: &ProcRoot, pid: Pid) -> Result<Self, OpenError> {
         Self::from_process(ProcessDir::open(proc_root, pid)?)
     }
@@ -110,7 +107,7 @@ impl ProcessRoot {
     /// Our own root.
     ///
     /// # Errors
-    /// When no proc file system is mounted at `/proc`.
+    /// If no proc file system is mounted at `/proc`.
     pub fn own() -> Result<Self, OpenError> {
         Self::from_process(ProcessDir::own()?)
     }
@@ -127,19 +124,19 @@ impl ProcessRoot {
         self.process.pid()
     }
 
-    /// As whom its process opens files; as it last did, once it has ended.
+    /// The credentials of its process; the last ones, once it has ended.
     ///
     /// # Errors
-    /// [`OpenError::Gone`] where that was never known.
+    /// [`OpenError::Gone`] if they were never known.
     pub fn credentials(&self) -> Result<Credentials, OpenError> {
         let now = Credentials::read(&self.process).ok();
         now.or_else(|| self.credentials.clone()).ok_or(OpenError::Gone)
     }
 
-    /// Opens the regular files with these paths inside this root for reading, as far as `trust` allows it, unless they may
-    /// never answer. No link leads out of the root.
+    /// Opens the regular files with these paths inside this root for reading, as far as `trust` permits, unless their file
+    /// system may never respond. No link can leave the root.
     ///
-    /// Each is an error that says why there is no such file.
+    /// Each item is an error that says why that file was not opened.
     pub fn open<'root>(
         &'root self,
         paths: impl Iterator<Item = Vec<u8>> + 'root,
@@ -160,9 +157,9 @@ impl ProcessRoot {
         })
     }
 
-    /// Opens files that the process has mapped for reading, where what has their paths is still them.
+    /// Opens files that the process has mapped for reading, if their paths still refer to the mapped files.
     ///
-    /// Each is an error that says why it is not.
+    /// Each item is an error that says why that file was not opened.
     pub fn open_mapped<'root>(
         &'root self,
         files: impl Iterator<Item = &'root MappedFile> + 'root,
@@ -175,22 +172,22 @@ impl ProcessRoot {
     }
 }
 
-/// Finds files through one process, without opening any that may never answer.
+/// Resolves paths of one process, without opening files on file systems that may never respond.
 struct PathResolver<'process> {
     process: &'process ProcessDir,
     allow_remote: bool,
     mounts: OnceCell<Mounts>,
 }
 
-/// The ways to one mapped file.
+/// The ways to open one mapped file.
 struct MappedFileOpener<'mapping> {
     finder: &'mapping PathResolver<'mapping>,
     reported: &'mapping MappedFile,
-    /// As whom the process that has mapped it opens files.
+    /// The credentials of the process that has mapped it.
     reader: &'mapping dyn Fn() -> Result<Credentials, OpenError>,
 }
 
-/// The most that is read of a process's mounts, in bytes; nodes with thousands of mounts stay below.
+/// The most bytes of a process's mounts that are read; nodes with thousands of mounts stay below.
 const MOUNTINFO_BYTES: u64 = 4 << 20;
 
 impl<'process> PathResolver<'process> {
@@ -198,13 +195,13 @@ impl<'process> PathResolver<'process> {
         Self { process, allow_remote, mounts: OnceCell::new() }
     }
 
-    /// Finds what has a path inside a root, without opening it. Links are followed.
+    /// Resolves a path inside a root, without opening the file. Links are followed.
     fn look_up(&self, root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, OpenError> {
         self.look_up_by(root, path, OFlags::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
     }
 
-    /// The kernel has the names of a mapped file in its cache, so the look-up is first tried there alone:
-    /// it can't wait for anybody then. Only where no remote file system is mounted may it ask further.
+    /// The kernel has the names of a mapped file in its cache, so the lookup first uses the cache only, which never blocks.
+    /// A full lookup follows only if no remote file system is mounted.
     fn look_up_by(
         &self,
         root: BorrowedFd<'_>,
@@ -215,7 +212,7 @@ impl<'process> PathResolver<'process> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | more_flags;
         let look_up = |resolve| openat2(root, path, flags, Mode::empty(), resolve);
         match look_up(resolve | ResolveFlags::CACHED) {
-            // Linux before 5.12 does not know the flag and says EINVAL.
+            // Linux before 5.12 does not know the flag and returns EINVAL.
             Err(Errno::AGAIN | Errno::INVAL) if self.allow_remote || !self.mounts().any_remote() => {
                 Ok(look_up(resolve)?)
             }
@@ -224,7 +221,7 @@ impl<'process> PathResolver<'process> {
         }
     }
 
-    /// What was found and of what kind its file system is, if it is a regular file and answers.
+    /// The metadata and the kind of file system of a resolved file, if it is regular and its file system responds.
     fn inspect(&self, found: BorrowedFd<'_>) -> Result<(FileMetadata, FilesystemKind), OpenError> {
         let looked = FileMetadata::from_fd(found)?;
         if looked.file_type != FileType::RegularFile {
@@ -242,7 +239,7 @@ impl<'process> PathResolver<'process> {
         if !device.is_anonymous() || Some(device) == kernel_memory_device() {
             return FilesystemKind::Plain;
         }
-        // A mount that the process does not have any more answers to nobody we know.
+        // The process no longer has this mount, so its file system is unknown.
         self.mounts().kind_of(looked.mount_id, device).unwrap_or(FilesystemKind::Remote)
     }
 
@@ -254,7 +251,7 @@ impl<'process> PathResolver<'process> {
 }
 
 impl MappedFileOpener<'_> {
-    /// Tries each reading of the reported path; what isn't the mapped file is as good as nothing.
+    /// Tries each interpretation of the reported path; another file than the mapped one is treated as not found.
     fn in_root(&self, root: BorrowedFd<'_>) -> Result<OpenedFile, OpenError> {
         let mut failure = OpenError::NotFound;
         for path in path_candidates(self.reported) {
@@ -267,8 +264,8 @@ impl MappedFileOpener<'_> {
         Err(failure)
     }
 
-    /// Device and inode together are the kernel's word that this is what the process has mapped. A build ID or an inode
-    /// alone can be forged, and then the path leads where the process likes: it is followed as the process could itself.
+    /// With device and inode, the kernel confirms that this is the mapped file. A build ID or an inode alone can be forged,
+    /// and the process controls the path: so the path is followed with the process's own permissions.
     fn at(&self, root: BorrowedFd<'_>, path: &CStr) -> Result<OpenedFile, OpenError> {
         let found = self.finder.look_up(root, path)?;
         let opened = self.confirmed(found.as_fd(), false)?;
@@ -290,8 +287,8 @@ impl MappedFileOpener<'_> {
         self.confirmed(found.as_fd(), false)
     }
 
-    /// Follows the kernel's link from the mapping. Its name is the range that the kernel has now, which
-    /// need not be ours: neighbours are merged and protections changed.
+    /// Follows the kernel's link of the mapping. Its name is the kernel's current range, which may differ from ours: the
+    /// kernel merges neighbours, and protections change.
     fn map_file(&self, mapping: &ExecutableMapping) -> Result<OpenedFile, OpenError> {
         let mut range = None;
         read_executable_mappings(self.finder.process.file("maps")?, |now| {
@@ -312,7 +309,7 @@ impl MappedFileOpener<'_> {
         self.confirmed(found.as_fd(), true)
     }
 
-    /// Opens for reading what was found, if it is a regular file, answers, and is the mapped one.
+    /// Opens a resolved file for reading, if it is regular, its file system responds, and it is the mapped one.
     fn confirmed(&self, found: BorrowedFd<'_>, is_kernel_link: bool) -> Result<OpenedFile, OpenError> {
         let (looked, kind) = self.finder.inspect(found)?;
         let by_inode = match &self.reported.identity {
@@ -352,8 +349,8 @@ fn open_for_reading(found: BorrowedFd<'_>) -> Result<File, OpenError> {
     }
 }
 
-/// The paths that may be meant by what the kernel reported, relative to a root: as it stands there, without
-/// the mark of deletion, and each with a newline read as the four characters by which maps write one.
+/// The candidate paths for the reported one, relative to a root: as written, without the suffix of a deleted file, and each
+/// with newlines replaced by the four characters of their escape sequence.
 fn path_candidates(reported: &MappedFile) -> Vec<CString> {
     let mut paths = vec![reported.reported_path()];
     if reported.is_marked_deleted() {
@@ -364,7 +361,7 @@ fn path_candidates(reported: &MappedFile) -> Vec<CString> {
     paths.into_iter().filter_map(|path| CString::new(path.strip_prefix(b"/")?).ok()).collect()
 }
 
-/// The device of the kernel's own memory files (memfd, System V segments), which no list of mounts holds.
+/// The device of the kernel's own memory files (memfd, System V segments), which is in no list of mounts.
 fn kernel_memory_device() -> Option<DeviceId> {
     static DEVICE: OnceLock<Option<DeviceId>> = OnceLock::new();
     *DEVICE.get_or_init(|| {

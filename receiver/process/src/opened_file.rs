@@ -8,19 +8,19 @@ use std::sync::Arc;
 use crate::file_status::{FileMetadata, FileStatus};
 use crate::read_at::ReadAt;
 
-/// How sure it is that an opened file is the mapped one.
+/// How certain it is that an opened file is the mapped one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Confirmation {
-    /// Device and inode are those of the mapping, or the kernel's own link from the mapping was followed.
+    /// Device and inode match the mapping's, or the kernel's own link of the mapping was followed.
     Exact,
     /// The build ID is the one that the kernel read from the mapped file.
     BuildId,
-    /// Only the inode can be compared: the file system (overlay before Linux 6.8, btrfs) reports different
-    /// devices for mappings and for files.
+    /// Only the inode can be compared: the file system (overlay before Linux 6.8, btrfs) reports different devices for
+    /// mappings and for files.
     InodeOnly,
 }
 
-/// The content of a mapped file, which outlives the process and the file's name.
+/// The content of a mapped file; it outlives the process and the file's name.
 #[derive(Clone, Debug)]
 pub struct OpenedFile {
     content: OpenedContent,
@@ -34,25 +34,25 @@ enum OpenedContent {
 }
 
 impl OpenedFile {
-    /// A file that was opened for reading; `looked` is what the kernel said of it before.
+    /// A file that was opened for reading; `looked` is its metadata from before it was opened.
     pub(crate) fn new(file: File, looked: &FileMetadata, confirmation: Confirmation) -> Self {
         let content =
             OpenedContent::File { file: Arc::new(file), status: looked.status, owner: looked.ownership.user };
         Self { content, confirmation }
     }
 
-    /// Content that is in memory already: the vDSO.
+    /// Content in memory: the vDSO.
     pub(crate) fn from_memory(image: Arc<[u8]>) -> Self {
         Self { content: OpenedContent::Memory(image), confirmation: Confirmation::Exact }
     }
 
-    /// How sure it is that this is the mapped file.
+    /// How certain it is that this is the mapped file.
     #[must_use]
     pub const fn confirmation(&self) -> Confirmation {
         self.confirmation
     }
 
-    /// Bytes that it had when it was opened. It may shrink at any time: reads are short then.
+    /// Its size in bytes when it was opened. It may shrink at any time: reads are then short.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         match &self.content {
@@ -61,7 +61,7 @@ impl OpenedFile {
         }
     }
 
-    /// The descriptor behind it; `None` for the vDSO.
+    /// Its descriptor; `None` for the vDSO.
     #[must_use]
     pub fn file(&self) -> Option<&Arc<File>> {
         match &self.content {
@@ -70,7 +70,7 @@ impl OpenedFile {
         }
     }
 
-    /// The user that owned it when it was opened, as our own user namespace has it; `None` for the vDSO.
+    /// Its owner when it was opened, as a user ID in our own user namespace; `None` for the vDSO.
     #[must_use]
     pub fn owner(&self) -> Option<u32> {
         match &self.content {
@@ -79,7 +79,7 @@ impl OpenedFile {
         }
     }
 
-    /// What told it from other files when it was opened; `None` for the vDSO.
+    /// The version of its content when it was opened; `None` for the vDSO.
     pub(crate) fn status(&self) -> Option<FileStatus> {
         match &self.content {
             OpenedContent::File { status, .. } => Some(*status),
@@ -87,7 +87,7 @@ impl OpenedFile {
         }
     }
 
-    /// Whether nobody has written into the file since.
+    /// Whether the file is unmodified since.
     pub(crate) fn is_unchanged(&self) -> bool {
         match &self.content {
             OpenedContent::File { file, status, .. } => {

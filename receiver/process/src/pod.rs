@@ -1,53 +1,53 @@
-//! Which processes are of our own pod, from `/proc/PID/cgroup`.
+//! Which processes belong to our own pod, from `/proc/PID/cgroup`.
 //!
-//! The containers of a pod have cgroups (version 2) next to each other, below the pod's. A cgroup namespace shows those of
-//! other containers by the way to them: `/../cri-containerd-ID.scope`. The first process of a shared PID namespace is the
-//! pod's own, so the cgroup that its container and ours have in common is the pod's.
+//! The containers of a pod have sibling cgroups (version 2), below the pod's cgroup. A cgroup namespace shows the cgroups of
+//! other containers as relative paths: `/../cri-containerd-ID.scope`. The first process of a shared PID namespace is the
+//! pod's own, so the common ancestor of its cgroup and ours is the pod's cgroup.
 
 use thiserror::Error;
 
-/// Why there is no pod to stay within.
+/// Why our pod can't be determined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum PodBoundsError {
-    /// Alone in our PID namespace.
+    /// Our container does not share its PID namespace.
     #[error(
         "the containers of this pod don't share a PID namespace, so that this one sees no other: set \
          shareProcessNamespace: true in the pod's spec"
     )]
     NotShared,
-    /// The PID namespace of a node.
+    /// We are in the PID namespace of a node.
     #[error(
         "this PID namespace is the node's, not a pod's: leave hostPID out of the pod's spec, or use scope::mode: node"
     )]
     Node,
 }
 
-/// How far above our container a pod's cgroup may be: directly, or one more where a runtime puts a container's processes
+/// The maximum distance of a pod's cgroup above our container: one level, or two if a runtime puts a container's processes
 /// one level deeper.
 const STEPS_UP_MAX: usize = 2;
 
-/// The cgroup of our pod, as our cgroup namespace shows it.
+/// The cgroup of our pod, relative to the root of our cgroup namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PodBounds {
     /// Levels above the root of our cgroup namespace.
     steps_up: usize,
-    /// Or the way down from there.
+    /// The path down from there.
     path: Box<[Box<[u8]>]>,
     /// Levels below the root of all cgroups.
     level: usize,
 }
 
 impl PodBounds {
-    /// From the content of our own `/proc/PID/cgroup` and that of process 1, and the number of levels that our own cgroup is
-    /// below the root of all, which our namespace doesn't show. `None`: there are no cgroups of version 2 to tell by.
+    /// Determines our pod from the content of our own `/proc/PID/cgroup` and that of process 1, and the depth of our own
+    /// cgroup below the root of all cgroups, which our namespace doesn't show. `None` if there are no version 2 cgroups.
     ///
     /// # Errors
-    /// If the two are not of one pod.
+    /// If the two are not in the same pod.
     pub fn find(own: &[u8], first: &[u8], own_level: usize) -> Result<Option<Self>, PodBoundsError> {
         let (Some(own), Some(first)) = (CgroupPath::parse(own), CgroupPath::parse(first)) else {
             return Ok(None);
         };
-        // Our own way never leads up.
+        // Our own path never leads up.
         let Some(root_level) = own_level.checked_sub(own.down.len()) else { return Ok(None) };
         if own_level == 0 {
             return Ok(None);
@@ -67,13 +67,13 @@ impl PodBounds {
         }
     }
 
-    /// Levels that the pod's cgroup is below the root of all cgroups; one at the least.
+    /// The depth of the pod's cgroup below the root of all cgroups; at least one.
     #[must_use]
     pub fn level(&self) -> usize {
         self.level
     }
 
-    /// Whether the process is of the pod that has this content of `/proc/PID/cgroup`.
+    /// Whether the process with this content of `/proc/PID/cgroup` belongs to the pod.
     #[must_use]
     pub fn contain(&self, cgroup: &[u8]) -> bool {
         CgroupPath::parse(cgroup).is_some_and(|way| {
@@ -85,14 +85,14 @@ impl PodBounds {
     }
 }
 
-/// A path of cgroups, from the root of our cgroup namespace.
+/// A cgroup path, relative to the root of our cgroup namespace.
 struct CgroupPath<'a> {
     up: usize,
     down: Vec<&'a [u8]>,
 }
 
 impl<'a> CgroupPath<'a> {
-    /// The line `0::/path`, of version 2.
+    /// The line `0::/path` of version 2.
     fn parse(cgroup: &'a [u8]) -> Option<Self> {
         let path = cgroup.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::/"))?;
         let mut steps = path.split(|byte| *byte == b'/').filter(|step| !step.is_empty()).peekable();

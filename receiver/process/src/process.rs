@@ -1,4 +1,4 @@
-//! One process as the registry knows it.
+//! One process in the registry.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::id::{Pid, ProcessKey};
 use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::mapping_set::MappingSet;
 
-/// A process, its executable mappings and what else its events told.
+/// A process, its executable mappings and other data from its events.
 #[derive(Clone, Debug)]
 pub struct Process {
     pub(crate) pid: Pid,
@@ -16,25 +16,25 @@ pub struct Process {
     pub(crate) start_ticks: Option<u64>,
     pub(crate) comm: Box<[u8]>,
     pub(crate) mappings: Arc<MappingSet>,
-    /// Threads that have not ended; at times some that have, until their process is read again.
+    /// The number of running threads; may include ended ones, until the process is rescanned.
     pub(crate) threads: u32,
-    /// When the threads were read, by `CLOCK_MONOTONIC`: those that ended before may not have been counted.
+    /// When the threads were read, by `CLOCK_MONOTONIC`: threads that ended earlier may not have been counted.
     pub(crate) threads_read_ns: u64,
     pub(crate) leader_ended: bool,
-    /// Since when events are needed to know the process: those from before are part of what was read.
+    /// Events since this time apply; earlier ones are already part of what was read.
     pub(crate) known_since_ns: u64,
-    /// When its end was told, or noticed.
+    /// When its exit was reported or noticed.
     pub(crate) ended_ns: Option<u64>,
-    /// The first file mapped since the last exec: the program itself.
+    /// The first file mapped since the last exec, which is the program itself.
     pub(crate) program: Option<Arc<MappedFile>>,
     pub(crate) has_executed: bool,
     pub(crate) description: Option<Arc<ProcessDescription>>,
-    /// What the parent was when this process was forked.
+    /// The data of the parent at the time of the fork.
     pub(crate) inherited: Option<Arc<ProcessDescription>>,
 }
 
 impl Process {
-    /// A process of which nothing is known but that it was there at a time.
+    /// A process that was seen at some time, but of which nothing else is known.
     pub(crate) fn new(pid: Pid, instance: u64, known_since_ns: u64, most_mappings: usize) -> Self {
         Self {
             pid,
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// The child that this process forks: the same memory, shared until one of them changes it.
+    /// The child of a fork: the same mappings, shared until one of the two changes them.
     pub(crate) fn fork(&self, child: Pid, instance: u64, time_ns: u64) -> Self {
         Self {
             pid: child,
@@ -74,9 +74,9 @@ impl Process {
         }
     }
 
-    /// Runs another program: what was mapped and described is gone.
+    /// Applies an exec: mappings and description are discarded.
     pub(crate) fn exec(&mut self, comm: Box<[u8]>, most_mappings: usize) {
-        // What its events told before is told anew by those that follow.
+        // The events after an exec provide again what earlier events provided.
         self.inherited = self.description.take().or_else(|| self.inherited.take());
         self.comm = comm;
         self.mappings = Arc::new(MappingSet::new(most_mappings));
@@ -87,70 +87,68 @@ impl Process {
         self.has_executed = true;
     }
 
-    /// Its number.
+    /// Its PID.
     #[must_use]
     pub const fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Tells it from any other process that has or had the same number in this run, and from what it was before it ran
-    /// another program.
+    /// Identifies it among all processes with the same PID in this run. It changes with each exec.
     #[must_use]
     pub const fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// The process that forked it, where that was seen; it may have ended, and its number may be another's.
+    /// The process that forked it, if that was observed; it may have ended, and its PID may have been reused.
     #[must_use]
     pub const fn parent(&self) -> Option<Pid> {
         self.parent
     }
 
-    /// When it started, in clock ticks after boot, once `/proc` was read for it.
+    /// When it started, in clock ticks after boot, once it was read from `/proc`.
     #[must_use]
     pub const fn start_ticks(&self) -> Option<u64> {
         self.start_ticks
     }
 
-    /// From when on what is known of its mappings holds, by `CLOCK_MONOTONIC`: its fork, its last exec, or when it was
-    /// read.
+    /// The time since which its mappings are known, by `CLOCK_MONOTONIC`: its fork, its last exec, or the last scan.
     #[must_use]
     pub fn known_since_ns(&self) -> u64 {
         self.known_since_ns
     }
 
-    /// Whether it had not ended by a time, by `CLOCK_MONOTONIC`. What had its number later was another process.
+    /// Whether it had not ended by a time of `CLOCK_MONOTONIC`. A later process with its PID was another one.
     #[must_use]
     pub fn was_alive_at(&self, time_ns: u64) -> bool {
         self.ended_ns.is_none_or(|ended_ns| time_ns <= ended_ns)
     }
 
-    /// The name of its leader, at most 15 bytes of anything; empty while unknown.
+    /// The name of its leader, at most 15 arbitrary bytes; empty while unknown.
     #[must_use]
     pub fn comm(&self) -> &[u8] {
         &self.comm
     }
 
-    /// Its executable mappings by rising address.
+    /// Its executable mappings, in ascending order of address.
     pub fn mappings(&self) -> impl ExactSizeIterator<Item = &ExecutableMapping> {
         self.mappings.iter()
     }
 
-    /// Its executable mappings as they are now; a cheap copy that no later event changes.
+    /// A snapshot of its executable mappings; cheap to copy, and not changed by later events.
     #[must_use]
     pub fn mapping_set(&self) -> &Arc<MappingSet> {
         &self.mappings
     }
 
-    /// What it says about itself: as read from `/proc` where [`crate::Registry::describe`] was in time,
-    /// else as far as its events and its parent tell.
+    /// Its description: read from `/proc` if [`crate::Registry::describe`] was called in time, else derived from its events
+    /// and its parent.
     #[must_use]
     pub fn description(&self) -> Option<Arc<ProcessDescription>> {
         self.description.clone().or_else(|| self.described_by_events().map(Arc::new))
     }
 
-    /// A child is where its parent is; what it runs, its events tell. Its environment is its parent's until
-    /// it runs another program.
+    /// A child has the container of its parent; its events report its program. It has the environment of its parent until it
+    /// executes another program.
     fn described_by_events(&self) -> Option<ProcessDescription> {
         let inherited = self.inherited.as_deref().cloned().unwrap_or_default();
         let mut description =

@@ -1,4 +1,4 @@
-//! `/proc`, read through descriptors that stay with one process.
+//! Access to `/proc` through descriptors that stay bound to one process.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -22,58 +22,58 @@ impl Default for ProcRoot {
     }
 }
 
-/// Why something of `/proc` could not be read.
+/// Why a file of `/proc` could not be read.
 #[derive(Debug, Error)]
 pub enum ProcfsError {
-    /// There is no such process, it ended meanwhile, or it is outside of our pod.
+    /// The process does not exist, has ended, or is outside of our pod.
     #[error("process {pid} is gone")]
     Gone {
-        /// Which one was looked for.
+        /// The process.
         pid: Pid,
     },
-    /// We may not read it.
+    /// Permission was denied.
     #[error("no permission to read {path} of process {pid}")]
     Permission {
-        /// Whose it is.
+        /// The process.
         pid: Pid,
-        /// What, below the process's directory.
+        /// The path below the process's directory.
         path: String,
     },
     /// It could not be read for another reason.
     #[error("cannot read {path} of process {pid}")]
     Read {
-        /// Whose it is.
+        /// The process.
         pid: Pid,
-        /// What, below the process's directory.
+        /// The path below the process's directory.
         path: String,
-        /// The reason.
+        /// The I/O error.
         source: io::Error,
     },
-    /// It holds something else than proc(5) promises.
+    /// Its content does not conform to proc(5).
     #[error("{path} of process {pid} has no {missing}")]
     Malformed {
-        /// Whose it is.
+        /// The process.
         pid: Pid,
-        /// What, below the process's directory.
+        /// The path below the process's directory.
         path: &'static str,
-        /// What was looked for in it.
+        /// What is missing from it.
         missing: &'static str,
     },
     /// The list of processes could not be read.
     #[error("cannot list processes in {}", root.display())]
     List {
-        /// Where the proc file system should be.
+        /// The mount point of the proc file system.
         root: PathBuf,
-        /// The reason.
+        /// The I/O error.
         source: io::Error,
     },
 }
 
 impl ProcRoot {
-    /// The processes that live now, by their number in the PID namespace of this mount.
+    /// The living processes, by their PID in the PID namespace of this mount.
     ///
     /// # Errors
-    /// When the directory can't be read.
+    /// If the directory can't be read.
     pub fn pids(&self) -> Result<Vec<Pid>, ProcfsError> {
         let failed = |source| ProcfsError::List { root: self.0.clone(), source };
         let mut pids = Vec::new();
@@ -85,24 +85,24 @@ impl ProcRoot {
     }
 }
 
-/// The directory of one process, held open: whatever is read through it is of that process, or an error
-/// once it has gone, but never of another that got its number.
+/// The directory of one process, held open: a read through it returns data of that process, or an error once it is gone, but
+/// never data of another process that reuses its PID.
 #[derive(Debug)]
 pub struct ProcessDir {
     pid: Pid,
     directory: OwnedFd,
 }
 
-/// What most files of `/proc` fit into, in bytes: they are read at once.
+/// The initial buffer size in bytes, which fits most files of `/proc` in one read.
 const USUAL_FILE_BYTES: usize = 4 * 1024;
-/// The most that is read of a small file of `/proc`, in bytes.
+/// The most bytes of a small file of `/proc` that are read.
 const SMALL_FILE_BYTES: u64 = 16 * 1024;
 
 impl ProcessDir {
     /// Opens the directory of a process.
     ///
     /// # Errors
-    /// [`ProcfsError::Gone`] when there is no such process.
+    /// [`ProcfsError::Gone`] if the process does not exist.
     pub fn open(root: &ProcRoot, pid: Pid) -> Result<Self, ProcfsError> {
         let path = root.0.join(pid.to_string());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -115,7 +115,7 @@ impl ProcessDir {
     /// Opens our own directory.
     ///
     /// # Errors
-    /// When no proc file system is mounted at `/proc`.
+    /// If no proc file system is mounted at `/proc`.
     pub(crate) fn own() -> Result<Self, ProcfsError> {
         let pid = Pid(std::process::id());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -124,8 +124,8 @@ impl ProcessDir {
         Ok(Self { pid, directory })
     }
 
-    /// The directory that shows the memory and the root of the process. A leader that has ended has neither, though its
-    /// threads live on: then it is the directory of one of these.
+    /// The directory that provides the memory and the root of the process. A leader that has ended provides neither, even if
+    /// its threads still run: then it is the directory of one of these.
     #[must_use]
     pub fn with_memory(self, state: &ProcessState) -> Self {
         if !state.leader_ended {
@@ -148,13 +148,13 @@ impl ProcessDir {
         Self { directory: thread.unwrap_or(self.directory), ..self }
     }
 
-    /// Which process this is.
+    /// The PID of the process.
     #[must_use]
     pub const fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Opens a file of `/proc` itself (not one that a link leads to) for reading.
+    /// Opens a file of `/proc` itself (not the target of a link) for reading.
     ///
     /// # Errors
     /// See [`ProcfsError`].
@@ -184,7 +184,7 @@ impl ProcessDir {
         self.read_at_most(name, SMALL_FILE_BYTES)
     }
 
-    /// Where a link leads, as the kernel writes it.
+    /// The target of a link, as the kernel writes it.
     ///
     /// # Errors
     /// See [`ProcfsError`].
@@ -194,7 +194,7 @@ impl ProcessDir {
             .map_err(|errno| failed(self.pid, name, errno))
     }
 
-    /// What the process does, how many threads it has and when it started.
+    /// The state of the process, its number of threads and when it started.
     ///
     /// # Errors
     /// See [`ProcfsError`].
@@ -213,14 +213,14 @@ impl AsFd for ProcessDir {
     }
 }
 
-/// What `/proc/PID/stat` says that matters here (proc_pid_stat(5)).
+/// The fields of `/proc/PID/stat` that are used (proc_pid_stat(5)).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessState {
-    /// The name of its leader, at most 15 bytes of anything.
+    /// The name of its leader, at most 15 arbitrary bytes.
     pub comm: Box<[u8]>,
-    /// Whether it has ended and nobody has asked for its exit code yet. Its other threads may live on.
+    /// Whether the leader has ended, but has not been waited for. Its other threads may still run.
     pub leader_ended: bool,
-    /// Threads that are there, an ended leader included.
+    /// The number of threads, including an ended leader.
     pub threads: u32,
     /// When it started: clock ticks after boot.
     pub start_ticks: u64,
@@ -232,7 +232,7 @@ impl ProcessState {
     /// # Errors
     /// Names the first field that is missing.
     pub fn parse(stat: &[u8]) -> Result<Self, &'static str> {
-        // The name stands in parentheses and may hold any byte, so the last parenthesis ends it.
+        // The name is in parentheses and may contain any byte, so it ends at the last parenthesis.
         let open = stat.iter().position(|&byte| byte == b'(').ok_or("name")?;
         let close =
             stat.iter().rposition(|&byte| byte == b')').filter(|&close| close > open).ok_or("name")?;
@@ -250,7 +250,7 @@ impl ProcessState {
         })
     }
 
-    /// Whether nothing of the process runs any more.
+    /// Whether no thread of the process runs any more.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.leader_ended && self.threads <= 1
@@ -262,7 +262,7 @@ fn failed(pid: Pid, name: &str, errno: Errno) -> ProcfsError {
 }
 
 impl ProcfsError {
-    /// `/proc` says `ENOENT` for a process that never was, and `ESRCH` for one that went while it was read.
+    /// `/proc` returns `ENOENT` for a process that does not exist, and `ESRCH` for one that ended while it was read.
     pub(crate) fn reading(pid: Pid, name: &str, source: io::Error) -> Self {
         let path = if name.is_empty() { "the directory" } else { name }.to_owned();
         match Errno::from_io_error(&source) {
@@ -273,7 +273,7 @@ impl ProcfsError {
     }
 }
 
-/// The path by which a descriptor of ours can be opened again.
+/// The path by which a descriptor of ours can be reopened.
 pub(crate) fn path_of_descriptor(descriptor: BorrowedFd<'_>) -> PathBuf {
     use std::os::fd::AsRawFd;
     Path::new("/proc/self/fd").join(descriptor.as_raw_fd().to_string())

@@ -1,21 +1,21 @@
-//! What can be read at any place, as far as it goes.
+//! Reads at arbitrary offsets.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// A file, or bytes in place of one.
+/// A file, or bytes in its place.
 pub trait ReadAt {
-    /// Reads bytes from `offset` on into `bytes`, and says how many there were.
+    /// Reads bytes at `offset` into `bytes`, and returns how many were read.
     ///
     /// # Errors
     /// Whatever the file system returns.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Fills as much of `bytes` as there is from `offset` on, and says how much that is.
+    /// Reads at `offset` until `bytes` is full or the file ends, and returns the number of bytes read.
     ///
     /// # Errors
-    /// Whatever the file system returns, but for interruptions.
+    /// Any I/O error, except interruptions.
     fn read_up_to(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -29,10 +29,10 @@ pub trait ReadAt {
         Ok(filled)
     }
 
-    /// Fills `bytes` from `offset` on.
+    /// Fills `bytes` with the data at `offset`.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] where the file ends before, or whatever the file system returns.
+    /// [`io::ErrorKind::UnexpectedEof`] if the file ends earlier, or any I/O error.
     fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         match self.read_up_to(bytes, offset)? {
             read if read == bytes.len() => Ok(()),
@@ -60,7 +60,7 @@ impl ReadAt for &[u8] {
 mod tests {
     use super::*;
 
-    /// Gives a byte at a time, and is interrupted before each.
+    /// Returns one byte at a time, and is interrupted before each.
     struct Halting(std::cell::Cell<bool>);
 
     impl ReadAt for Halting {

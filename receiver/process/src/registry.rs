@@ -18,17 +18,17 @@ use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
 use crate::scan::{ScanResult, Scanner};
 use crate::token_bucket::TokenBucket;
 
-/// The events of a process that are kept during its scan. With more it is scanned again.
+/// Events of a process that are kept during its scan. If there are more, it is scanned again.
 const EVENTS_DURING_SCAN_MAX: usize = 4096;
 
-/// How much a [`Registry`] holds and reads.
+/// The limits of a [`Registry`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegistryLimits {
-    /// Processes that are known at once; further ones are counted and left out.
+    /// Known processes; further ones are counted and omitted.
     pub processes: usize,
-    /// Executable mappings that are kept of one process; the kernel's own limit is 65,530 of all kinds.
+    /// Executable mappings of one process; the kernel's own limit is 65,530 of all kinds.
     pub mappings_per_process: usize,
-    /// The most processes that are rescanned in a second.
+    /// Rescans per second.
     pub rescans_per_second: u32,
 }
 
@@ -38,26 +38,26 @@ impl Default for RegistryLimits {
     }
 }
 
-/// What a registry could not do, counted since it was made.
+/// Losses and work of a registry, counted since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RegistryCounters {
-    /// Events taken up.
+    /// Events that were applied.
     pub events: u64,
     /// Events that the kernel dropped.
     pub lost_events: u64,
-    /// Events older than what was read of their process, and therefore part of it.
+    /// Events from before the last scan of their process, and therefore ignored.
     pub outdated_events: u64,
-    /// Events of processes that our PID namespace does not hold.
+    /// Events of processes outside of our PID namespace.
     pub outside_events: u64,
-    /// Processes read from `/proc`.
+    /// Processes that were read from `/proc`.
     pub reads: u64,
-    /// Processes that were left out because there were too many.
+    /// Processes that were omitted because there were too many.
     pub processes_left_out: u64,
-    /// Mappings that were left out because their process had too many.
+    /// Mappings that were omitted because their process had too many.
     pub mappings_left_out: u64,
-    /// Lines of `/proc/PID/maps` that are not what proc(5) promises.
+    /// Lines of `/proc/PID/maps` that do not conform to proc(5).
     pub malformed_maps_lines: u64,
-    /// Processes of which `/proc` would not tell the mappings.
+    /// Processes whose mappings could not be read from `/proc`.
     pub unreadable_processes: u64,
 }
 
@@ -86,16 +86,16 @@ impl AddAssign for RegistryCounters {
     }
 }
 
-/// What the owner of a registry must look at again.
+/// A change that the owner of a registry must process.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The process is new, or maps something else now.
+    /// The process is new, or its mappings have changed.
     MappingsChanged(Pid),
-    /// The process has ended; this is what was known of it last.
+    /// The process has ended; this is its last known state.
     Exited(Box<Process>),
 }
 
-/// The processes that live, and what each of them maps executable.
+/// The living processes and their executable mappings.
 #[derive(Debug)]
 pub struct Registry {
     proc_root: ProcRoot,
@@ -109,27 +109,27 @@ pub struct Registry {
     stale: BTreeSet<Pid>,
     /// The processes whose scan is in progress, with their events since it began.
     scans: HashMap<Pid, Vec<ProcessEvent>>,
-    /// The process that was rescanned last. They take turns in order of PID.
+    /// The process that was rescanned last. They are rescanned round robin, in order of PID.
     last_rescanned: Pid,
     rescans: TokenBucket,
-    /// Processes whose leader has ended. Threads may outlive it, but their count may also be wrong: an event comes before
-    /// the end of its thread shows in `/proc`. So they are rescanned until no thread is left.
+    /// Processes whose leader has ended. Threads may outlive it, but their count may also be wrong: an exit event precedes
+    /// the thread's disappearance from `/proc`. So these processes are rescanned until no thread is left.
     leaderless: BTreeSet<Pid>,
-    /// How often these are rescanned.
+    /// Limits how often these are rescanned.
     leaderless_scans: TokenBucket,
-    /// Whether events were lost and nobody has been marked as stale for it yet.
+    /// Whether events were lost and processes have not been marked as stale for that yet.
     has_lost_events: bool,
-    /// How often all processes may be marked as stale.
+    /// Limits how often all processes are marked as stale.
     recoveries: TokenBucket,
-    /// Whether all processes are wanted, so that lost forks are looked for.
+    /// Whether all processes are followed, so that processes whose fork was lost are looked for.
     follows_all: bool,
-    /// The pod outside of which no process is read.
+    /// The pod to which processes must belong to be read.
     pod: Option<PodBounds>,
     counters: RegistryCounters,
 }
 
 impl Registry {
-    /// A registry that knows no process yet.
+    /// An empty registry.
     #[must_use]
     pub fn new(proc_root: ProcRoot, limits: RegistryLimits) -> Self {
         let now_ns = monotonic_ns();
@@ -155,24 +155,24 @@ impl Registry {
         }
     }
 
-    /// From now on reads nothing of processes outside of this pod but which cgroup they are in.
+    /// Restricts the registry to a pod: of processes outside of it, only their cgroup is read from now on.
     pub fn restrict_to_pod(&mut self, pod: PodBounds) {
         self.pod = Some(pod);
     }
 
-    /// From now on looks for processes whose forks were lost.
+    /// Enables the search for processes whose fork was lost.
     pub fn follow_all(&mut self) {
         self.follows_all = true;
     }
 
-    /// Reads all processes. Events are needed from before this call on.
+    /// Reads all processes. Events must have been recorded since before this call.
     ///
     /// # Errors
-    /// When the processes can't be listed; one that can't be read is counted only.
+    /// If the processes can't be listed. A process that can't be read is only counted.
     pub fn scan_all(&mut self) -> Result<(), ProcfsError> {
         self.follow_all();
         for pid in self.proc_root.pids()? {
-            // Where reading fails, the process has gone or is counted.
+            // A process that can't be read has ended or is counted.
             let _ = self.scan(pid);
         }
         Ok(())
@@ -181,14 +181,14 @@ impl Registry {
     /// Reads one process now.
     ///
     /// # Errors
-    /// [`ProcfsError::Gone`] for a process that has ended, which is forgotten then.
+    /// [`ProcfsError::Gone`] for a process that has ended, which is then removed.
     pub fn scan(&mut self, pid: Pid) -> Result<(), ProcfsError> {
         let scanner = self.begin_scan(pid);
         self.end_scan(pid, scanner.scan(pid))
     }
 
-    /// Begins the scan of a process, which another thread may do since reading its mappings may block for ever. Events of the
-    /// process are kept until [`Self::end_scan`] or [`Self::abandon_scan`].
+    /// Starts the scan of a process, which another thread may do, because reading its mappings may block indefinitely.
+    /// Events of the process are kept until [`Self::end_scan`] or [`Self::abandon_scan`].
     pub fn begin_scan(&mut self, pid: Pid) -> Scanner {
         self.stale.remove(&pid);
         self.scans.insert(pid, Vec::new());
@@ -199,7 +199,7 @@ impl Registry {
         }
     }
 
-    /// Applies a scan, and then the events since it began; neither if the process has exited since.
+    /// Applies a scan, and then the events since its start; neither, if the process has exited since.
     ///
     /// # Errors
     /// As [`Self::scan`].
@@ -230,28 +230,28 @@ impl Registry {
         }
     }
 
-    /// Gives up the scan of a process.
+    /// Abandons the scan of a process.
     pub fn abandon_scan(&mut self, pid: Pid) {
         self.scans.remove(&pid);
         self.counters.unreadable_processes += 1;
     }
 
-    /// Requests a rescan of a process, of which something may be wrong, by [`Self::rescan_stale`].
+    /// Marks a process whose data may be wrong, to be rescanned by [`Self::rescan_stale`].
     pub fn mark_stale(&mut self, pid: Pid) {
         self.stale.insert(pid);
     }
 
-    /// Rescans stale processes, as many as the limits allow by now, and returns how many are left. Call it after each batch
-    /// of events.
+    /// Rescans stale processes, as many as the limits currently allow, and returns how many are left. Call it after each
+    /// batch of events.
     pub fn rescan_stale(&mut self) -> usize {
         for pid in self.take_due_rescans() {
-            // Where reading fails, the process is forgotten or counted.
+            // A process that can't be read is removed or counted.
             let _ = self.scan(pid);
         }
         self.stale.len()
     }
 
-    /// Takes the processes that [`Self::rescan_stale`] would rescan, for another thread to do it.
+    /// Takes the processes that [`Self::rescan_stale`] would rescan, for a scan on another thread.
     pub fn take_due_rescans(&mut self) -> Vec<Pid> {
         let now_ns = monotonic_ns();
         if !self.leaderless.is_empty() && self.leaderless_scans.take(1, now_ns) == 1 {
@@ -275,10 +275,9 @@ impl Registry {
         due
     }
 
-    /// Takes one event up. Events come in order of time (see [`crate::EventQueue`]).
+    /// Applies one event. Events must be in order of time (see [`crate::EventQueue`]).
     ///
-    /// True: it took away something that its process had mapped. What was known of its mappings is not only incomplete
-    /// then, but wrong.
+    /// Returns whether it removed a mapping of its process. Mappings known before are then not just incomplete, but wrong.
     pub fn apply(&mut self, event: ProcessEvent) -> bool {
         let ProcessEvent { time_ns, pid, ref kind } = event;
         self.counters.events += 1;
@@ -306,7 +305,7 @@ impl Registry {
         self.apply_to_process(event)
     }
 
-    /// Does what an event says. Returns as [`Self::apply`].
+    /// Applies an event. Returns the same as [`Self::apply`].
     fn apply_to_process(&mut self, event: ProcessEvent) -> bool {
         let ProcessEvent { time_ns, pid, kind } = event;
         match kind {
@@ -323,33 +322,33 @@ impl Registry {
         false
     }
 
-    /// What has changed since the last call (call it after each batch of events): what ended first, then each process that maps something else
-    /// now, once.
+    /// The changes since the last call: first exits, then each process whose mappings have changed, once. Call it after each
+    /// batch of events.
     pub fn take_changes(&mut self) -> Vec<Change> {
         let exited = self.exited.drain(..).map(|process| Change::Exited(Box::new(process)));
         let changed = std::mem::take(&mut self.changed).into_iter().map(Change::MappingsChanged);
         exited.chain(changed).collect()
     }
 
-    /// A living process.
+    /// Returns a living process.
     #[must_use]
     pub fn process(&self, pid: Pid) -> Option<&Process> {
         self.processes.get(&pid)
     }
 
-    /// A living process, or what was known last of one whose end [`Self::take_changes`] has still to tell.
+    /// Returns a living process, or the last state of one whose exit [`Self::take_changes`] has not returned yet.
     #[must_use]
     pub fn process_or_ended(&self, pid: Pid) -> Option<&Process> {
         self.process(pid).or_else(|| self.exited.iter().rev().find(|process| process.pid == pid))
     }
 
-    /// All living processes, in no order.
+    /// Iterates over all living processes, in no particular order.
     pub fn processes(&self) -> impl ExactSizeIterator<Item = &Process> {
         self.processes.values()
     }
 
-    /// What a living process says about itself: read at the first call after its start or exec, so that it
-    /// is known when the process has gone.
+    /// The description of a living process. It is read at the first call after its start or exec, so that it is available
+    /// after the process has ended.
     pub fn describe(&mut self, pid: Pid) -> Option<Arc<ProcessDescription>> {
         let proc_root = self.proc_root.clone();
         self.describe_with(pid, |_| {
@@ -358,8 +357,8 @@ impl Registry {
         })
     }
 
-    /// As [`Self::describe`], where somebody else reads its environment, given when the process started, in clock ticks after
-    /// boot: an environment is memory of the process, and who reads it may wait for ever.
+    /// As [`Self::describe`], but `environment` reads the environment, given the start time of the process in clock ticks
+    /// after boot: an environment is memory of the process, and reading it may block indefinitely.
     pub fn describe_with(
         &mut self,
         pid: Pid,
@@ -379,7 +378,7 @@ impl Registry {
         process.description()
     }
 
-    /// Takes up what the environment of a described process says. False: it is not the same process any more.
+    /// Adds the environment of a described process. Returns false if it is no longer the same process.
     pub fn set_resource(&mut self, pid: Pid, instance: u64, resource: ResourceVariables) -> bool {
         let process = self.processes.get_mut(&pid).filter(|process| process.instance == instance);
         let Some(description) = process.and_then(|process| process.description.as_mut()) else {
@@ -389,7 +388,7 @@ impl Registry {
         true
     }
 
-    /// What could not be done so far.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> RegistryCounters {
         self.counters
@@ -403,12 +402,12 @@ impl Registry {
     }
 
     fn fork(&mut self, parent: Pid, child: Pid, time_ns: u64) {
-        // A process that is known already has ended without a trace.
+        // A known process with the same PID has ended unnoticed.
         self.retire(child, time_ns);
         let instance = self.next_instance();
         let process = match self.processes.get(&parent) {
             Some(parent) => {
-                // What is known of the parent may be younger than the fork.
+                // The parent's data may be newer than the fork.
                 if time_ns < parent.known_since_ns {
                     self.stale.insert(child);
                 }
@@ -422,10 +421,10 @@ impl Registry {
         self.add(process);
     }
 
-    /// Whether something was mapped before.
+    /// Returns whether the process had mappings.
     fn exec(&mut self, pid: Pid, comm: Box<[u8]>, time_ns: u64) -> bool {
         let most_mappings = self.limits.mappings_per_process;
-        // All that there is to know comes after an exec.
+        // An exec discards all earlier data, so a pending rescan is obsolete.
         self.stale.remove(&pid);
         self.leaderless.remove(&pid);
         match self.processes.get_mut(&pid) {
@@ -447,7 +446,7 @@ impl Registry {
         }
     }
 
-    /// Whether something else was mapped there.
+    /// Returns whether the range was mapped before.
     fn map(&mut self, pid: Pid, mut mapping: ExecutableMapping, executable: bool) -> bool {
         let Some(process) = self.processes.get_mut(&pid) else {
             self.mark_stale(pid);
@@ -479,7 +478,8 @@ impl Registry {
 
     fn exit_thread(&mut self, pid: Pid, tid: Tid, time_ns: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        // Counted twice, it would end the process while other threads run; too many are found out by a rescan.
+        // Counting an exit twice would end the process while other threads run; a count that is too high is fixed by a
+        // rescan.
         if time_ns >= process.threads_read_ns {
             process.threads = process.threads.saturating_sub(1);
         }
@@ -492,7 +492,7 @@ impl Registry {
         }
     }
 
-    /// Any process may have had the lost events, and some may have been forked by them.
+    /// The lost events may be of any process, and may include forks.
     fn mark_all_stale(&mut self) {
         self.has_lost_events = false;
         self.stale.extend(self.processes.keys());
@@ -501,7 +501,7 @@ impl Registry {
         }
     }
 
-    /// The process that was read, its files interned.
+    /// The data of a scan, with its files interned.
     fn process_of(&mut self, pid: Pid, scanned: ScanResult) -> Process {
         let ScanResult {
             read_from_ns,
@@ -538,14 +538,14 @@ impl Registry {
         }
     }
 
-    /// Applies what was read, to a known process or as another one with the same PID.
+    /// Applies a scan, to a known process or as a new one with the same PID.
     fn insert_scanned(&mut self, mut read: Process) {
         let pid = read.pid;
         if read.leader_ended {
             self.leaderless.insert(pid);
         }
         match self.processes.get_mut(&pid) {
-            // It has run another program since, all of which its events tell.
+            // It has executed another program since, which its events report completely.
             Some(known) if known.known_since_ns > read.known_since_ns => {}
             Some(known) if known.start_ticks.is_none() || known.start_ticks == read.start_ticks => {
                 if known.mappings != read.mappings {
@@ -559,7 +559,7 @@ impl Registry {
                 known.leader_ended = read.leader_ended;
                 known.known_since_ns = read.known_since_ns;
                 if known.program != read.program {
-                    // It runs another program: an exec was lost.
+                    // It runs another program: an exec event was lost.
                     known.program = read.program;
                     known.description = None;
                 }

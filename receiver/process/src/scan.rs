@@ -1,4 +1,4 @@
-//! Reading what one process maps, which may take as long as the process likes: who holds its `mmap_lock` withholds
+//! Reads the mappings of one process. This may block for as long as the process likes: the holder of its `mmap_lock` blocks
 //! `/proc/PID/maps`.
 
 use crate::clock::monotonic_ns;
@@ -12,28 +12,28 @@ use crate::procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
 #[derive(Clone, Debug)]
 pub struct Scanner {
     pub(crate) proc_root: ProcRoot,
-    /// The pod outside of which no process is read.
+    /// The pod to which processes must belong to be read.
     pub(crate) pod: Option<PodBounds>,
     pub(crate) mappings_max: usize,
 }
 
-/// What was read of a process.
+/// The data that was read of a process.
 #[derive(Clone, Debug)]
 pub struct ScanResult {
-    /// When reading began, by `CLOCK_MONOTONIC`: whatever happens from then on must come as events.
+    /// When the read started, by `CLOCK_MONOTONIC`: later changes must come as events.
     pub(crate) read_from_ns: u64,
     pub(crate) state: ProcessState,
-    /// When the state had been read, by `CLOCK_MONOTONIC`: it may lack the threads that ended before.
+    /// When the state was read, by `CLOCK_MONOTONIC`: threads that ended earlier may be missing from it.
     pub(crate) state_read_ns: u64,
     pub(crate) mappings: Vec<ExecutableMapping>,
     pub(crate) left_out: u64,
     pub(crate) malformed_lines: u64,
-    /// Whether `/proc` won't tell the mappings.
+    /// Whether the mappings can't be read.
     pub(crate) is_unreadable: bool,
 }
 
 impl Scanner {
-    /// When a process started, in clock ticks after boot. Waits for nobody.
+    /// When a process started, in clock ticks after boot. Never blocks.
     ///
     /// # Errors
     /// [`ProcfsError::Gone`] for a process that has ended or is outside of the pod.

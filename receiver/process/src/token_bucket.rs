@@ -1,6 +1,6 @@
-//! Work that may be done so often and no oftener.
+//! A rate limit.
 
-/// So many in a second, saved up for at most one second.
+/// Allows a number of operations per second, which accumulate for at most one second.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     per_second: u32,
@@ -9,12 +9,12 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// The whole first second's worth is there at once.
+    /// A full bucket: the first second's operations are available at once.
     pub(crate) const fn new(per_second: u32, now_ns: u64) -> Self {
         Self { per_second, tokens: per_second, refilled_at_ns: now_ns }
     }
 
-    /// Takes as many as are wanted and allowed by now.
+    /// Takes as many tokens as are requested and available now.
     pub(crate) fn take(&mut self, wanted: usize, now_ns: u64) -> u32 {
         let per_second = u64::from(self.per_second.max(1));
         let earned = now_ns.saturating_sub(self.refilled_at_ns).saturating_mul(per_second) / 1_000_000_000;

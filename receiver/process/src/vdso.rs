@@ -1,4 +1,4 @@
-//! The kernel's vDSO, which every process maps and no file holds.
+//! The kernel's vDSO, which every process maps, and which is in no file.
 
 use std::fs::File;
 use std::io;
@@ -7,13 +7,13 @@ use std::os::unix::fs::FileExt;
 use crate::mapping::Backing;
 use crate::maps::read_executable_mappings;
 
-/// The most that is read of it, in bytes; it has two or three pages.
+/// The most bytes of it that are read; it has two or three pages.
 const MOST_VDSO_BYTES: u64 = 1 << 20;
 
-/// The image of the vDSO, read from our own memory: the kernel gives all 64-bit processes the same one.
+/// The image of the vDSO, read from our own memory: the kernel maps the same one into all 64-bit processes.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] where this kernel maps none, or whatever reading `/proc/self` returns.
+/// [`io::ErrorKind::NotFound`] if this kernel maps none, or any I/O error of `/proc/self`.
 pub fn vdso_image() -> io::Result<Vec<u8>> {
     let mut range = None;
     read_executable_mappings(File::open("/proc/self/maps")?, |mapping| {

@@ -13,7 +13,7 @@ pub enum OpenError {
     /// The process has ended.
     #[error("the process is gone")]
     Gone,
-    /// No file has the reported path any more, and the kernel gives no other way to it.
+    /// No file has the reported path any more, and the kernel provides no other way to open it.
     #[error("no file has the path any more")]
     NotFound,
     /// Another file has the path now.
@@ -22,13 +22,13 @@ pub enum OpenError {
     /// A directory, FIFO, socket or device has the path.
     #[error("not a regular file")]
     NotRegular,
-    /// The file system is served by a process or a host that may never answer.
+    /// The file system is served by a process or a host that may never respond.
     #[error("the file system may never answer")]
     Remote,
-    /// The kernel does not know yet what has the path, and finding out may take for ever.
+    /// The path is not in the kernel's cache, and a full lookup may block indefinitely.
     #[error("a file system on the way may never answer")]
     NotCached,
-    /// A symbolic link is in the way.
+    /// The path contains a symbolic link.
     #[error("a symbolic link has the name")]
     Link,
     /// Neither the process's user nor root owns it.
@@ -37,16 +37,16 @@ pub enum OpenError {
     /// The process may not read it.
     #[error("the process itself may not read it")]
     Unreadable,
-    /// It has another name too, under which it may be anything.
+    /// It has another hard link, so it may be any file.
     #[error("it is a hard link to a file with another name")]
     HardLink,
     /// We may not follow the process's root or look up the path.
     #[error("permission denied")]
     Permission,
-    /// We found it, but may not read it.
+    /// The file was found, but we may not read it.
     #[error("we may not read it")]
     Denied,
-    /// Anything else.
+    /// Any other I/O error.
     #[error("cannot open")]
     Io(#[source] io::Error),
 }
@@ -74,7 +74,7 @@ impl From<ProcfsError> for OpenError {
 }
 
 impl OpenError {
-    /// Why a file that is there is not read; `None` where there is none, or nothing speaks against reading it.
+    /// Why an existing file is not read; `None` if it does not exist, or the reason is not a refusal.
     #[must_use]
     pub const fn refusal(&self) -> Option<Refusal> {
         Some(match self {
@@ -91,29 +91,29 @@ impl OpenError {
     }
 }
 
-/// Why a file that is there is not read, by which such files are counted.
+/// Why an existing file is not read: the categories in which such files are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// A symbolic link has the name.
+    /// The path is a symbolic link.
     Symlink,
-    /// A hard link has the name.
+    /// The file has several hard links.
     HardLink,
-    /// It is no regular file.
+    /// It is not a regular file.
     NotRegular,
-    /// It is somebody else's.
+    /// It belongs to another user.
     Owner,
     /// The process could not read it.
     Unreadable,
-    /// It is not the file that is mapped.
+    /// It is not the mapped file.
     Mismatch,
-    /// Its file system may never answer.
+    /// Its file system may never respond.
     Remote,
     /// We may not read it.
     Denied,
 }
 
 impl Refusal {
-    /// All of them, in the order in which they are declared.
+    /// All variants, in order of declaration.
     pub const ALL: [Self; 8] = [
         Self::Symlink,
         Self::HardLink,
@@ -125,7 +125,7 @@ impl Refusal {
         Self::Denied,
     ];
 
-    /// For metrics.
+    /// The name in metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

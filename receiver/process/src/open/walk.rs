@@ -1,4 +1,4 @@
-//! Following a path step by step, as a process could follow it itself.
+//! Resolves a path component by component, with the permissions of a process.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,14 +10,14 @@ use crate::credentials::{Access, Credentials};
 use crate::file_status::{FileMetadata, has_acl};
 use crate::filesystem::FilesystemKind;
 
-/// `PATH_MAX`: no longer path is followed, nor so many of its parts.
+/// `PATH_MAX`: the longest path that is followed, and the most components.
 const PATH_BYTES_MAX: usize = 4096;
-/// As many links as the kernel follows in one path.
+/// The kernel's limit of links in one path.
 const LINKS_MAX: usize = 40;
-/// Directories that are held open at once, from the root to where the path leads.
+/// Directories that are held open at once, from the root to the current one.
 const DEPTH_MAX: usize = 256;
 
-/// Where a path has led so far.
+/// A directory on the path so far.
 struct Step {
     directory: OwnedFd,
     /// Whether the reader may look up names in it.
@@ -25,10 +25,12 @@ struct Step {
 }
 
 impl PathResolver<'_> {
-    /// Finds what has a path inside a root, without opening it, if `reader` may search each directory on the way. Where
-    /// `by_name` is set, these belong to the reader's user or root, a link among them to root, and none has the last name.
+    /// Resolves a path inside a root, without opening the file, if `reader` may search each directory on the path. With
+    /// `by_name`, each of these must belong to the reader's user or root, each link among them to root, and the last
+    /// component must not be a link.
     ///
-    /// What the reader can't find is [`OpenError::NotFound`], and so is what is more than [`DEPTH_MAX`] directories deep.
+    /// If the reader can't find the file, or it is more than [`DEPTH_MAX`] directories deep, the error is
+    /// [`OpenError::NotFound`].
     pub(super) fn walk(
         &self,
         root: BorrowedFd<'_>,
@@ -38,7 +40,7 @@ impl PathResolver<'_> {
     ) -> Result<OwnedFd, OpenError> {
         let held = root.try_clone_to_owned().map_err(OpenError::Io)?;
         let mut steps = vec![self.step(held, reader, by_name)?];
-        // The next part is the last.
+        // The next component is the last element.
         let mut left = Vec::new();
         prepend(path, &mut left)?;
         let mut links = 0;
@@ -48,7 +50,7 @@ impl PathResolver<'_> {
                 return Err(OpenError::NotFound);
             }
             if name == b".." {
-                // Above the root is the root.
+                // The parent of the root is the root.
                 steps.truncate((steps.len() - 1).max(1));
                 continue;
             }
@@ -79,7 +81,7 @@ impl PathResolver<'_> {
                 _ => return Err(OpenError::NotFound),
             }
         }
-        // A path without a name in it, or one that ends with the way up.
+        // A path without components, or one that ends in `..`.
         if path.is_empty() { Err(OpenError::NotFound) } else { Err(OpenError::NotRegular) }
     }
 
@@ -94,14 +96,14 @@ impl PathResolver<'_> {
         Ok(Step { directory, is_searchable })
     }
 
-    /// Looks up a name in a directory, and follows no link.
+    /// Looks up a name in a directory, without following links.
     fn look_up_one(&self, directory: BorrowedFd<'_>, name: Vec<u8>) -> Result<OwnedFd, OpenError> {
         let name = CString::new(name).map_err(|_| OpenError::NotFound)?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         self.look_up_by(directory, &name, OFlags::NOFOLLOW, resolve)
     }
 
-    /// What a link says, unless somebody who may never answer has to be asked.
+    /// The target of a link, unless its file system may never respond.
     fn target_of(&self, link: BorrowedFd<'_>, looked: &FileMetadata) -> Result<Vec<u8>, OpenError> {
         if self.kind_of(looked) == FilesystemKind::Remote {
             return Err(OpenError::Remote);
@@ -110,7 +112,7 @@ impl PathResolver<'_> {
     }
 }
 
-/// Puts the parts of a path before those that are left, the first of them last.
+/// Pushes the components of a path in reverse order, so that the first is the next one.
 fn prepend(path: &[u8], left: &mut Vec<Vec<u8>>) -> Result<(), OpenError> {
     let parts = path.rsplit(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".");
     left.extend(parts.map(<[u8]>::to_vec));

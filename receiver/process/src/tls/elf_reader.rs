@@ -1,4 +1,4 @@
-//! Reading tables of an ELF file piece by piece, however large they are said to be.
+//! Reads tables of an ELF file in pieces, whatever size their headers claim.
 
 use std::io;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use object::pod::{Pod, slice_from_all_bytes};
 
 use crate::read_at::ReadAt;
 
-/// Bytes read at once: a multiple of what all entries of tables are sized.
+/// Bytes per read: a multiple of the sizes of all table entries.
 const PIECE_BYTES: usize = 24 * 2048;
-/// The most that is read of one table. The largest tables of relocations of programs that are in use are about as large.
+/// The most bytes of one table that are read. The largest relocation tables of programs in use are about as large.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
 
-/// One value; `None` where the file ends before its end.
+/// Reads one value; `None` if the file ends too early.
 pub(super) fn read_one<T: Pod + Copy>(file: &impl ReadAt, offset: u64) -> io::Result<Option<T>> {
     let mut found = None;
     for_each(file, offset..offset.saturating_add(size_of::<T>() as u64), |_, value: &T| {
@@ -22,13 +22,13 @@ pub(super) fn read_one<T: Pod + Copy>(file: &impl ReadAt, offset: u64) -> io::Re
     Ok(found)
 }
 
-/// Calls `take` for each entry of a table, with its number, until it returns false.
+/// Calls `take` for each entry of a table, with its index, until it returns false.
 pub(super) fn for_each<T: Pod>(
     file: &impl ReadAt,
     table: Range<u64>,
     mut take: impl FnMut(u64, &T) -> bool,
 ) -> io::Result<()> {
-    // Of words: entries are aligned like one.
+    // A buffer of words, because entries have the alignment of words.
     let mut piece = vec![0_u64; PIECE_BYTES / 8];
     let end = table.end.min(table.start.saturating_add(TABLE_BYTES_MAX));
     let (mut at, mut number) = (table.start, 0);
@@ -52,7 +52,7 @@ pub(super) fn for_each<T: Pod>(
     Ok(())
 }
 
-/// Where in a table of strings a string ends that is `name`, or has it for its end: names may share bytes so.
+/// The end offset of a string in a string table that equals `name`, or ends in it: names may share bytes in this way.
 pub(super) fn find_string(file: &impl ReadAt, table: Range<u64>, name: &[u8]) -> io::Result<Vec<u64>> {
     const FOUND_MAX: usize = 8;
     let wanted = [name, b"\0"].concat();
@@ -64,7 +64,7 @@ pub(super) fn find_string(file: &impl ReadAt, table: Range<u64>, name: &[u8]) ->
         let read = file.read_up_to(&mut piece[..most], at)?;
         let starts = piece[..read].windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
         found.extend(starts.map(|(start, _)| at + start as u64 - table.start));
-        // What begins in this piece and ends in the next is read again.
+        // A string that starts in this piece and ends in the next is read again.
         let next = (read + 1).saturating_sub(wanted.len());
         if next == 0 || read < most || found.len() >= FOUND_MAX {
             break;

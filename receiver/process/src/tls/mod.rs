@@ -1,7 +1,7 @@
-//! Where the threads of a process keep their copies of a thread-local variable: what the files say that define or use it
-//! ([`TlsSymbol`]), and what the dynamic linker has made of that in memory ([`TlsSymbol::locate`]).
+//! Locates the threads' copies of a thread-local variable, from the files that define or use it ([`TlsSymbol`]) and from the
+//! words that the dynamic linker has written to memory ([`TlsSymbol::locate`]).
 //!
-//! Source: Drepper, "ELF Handling For Thread-Local Storage"; what differs between architectures is in `arch`.
+//! Source: Drepper, "ELF Handling For Thread-Local Storage"; differences between architectures are in `arch`.
 
 mod elf_reader;
 mod symbol;
@@ -18,26 +18,26 @@ use crate::memory::ForeignMemory;
 pub(crate) use symbol::read_section;
 pub use variable::{GlobalVariable, read_constant};
 
-/// Words that lead to a variable which are kept of one file: a linker makes one of each kind.
+/// Slots for a variable that are kept of one file: a linker creates one of each kind.
 const SLOTS_MAX: usize = 8;
 /// Segments of one file that are kept.
 const LOADS_MAX: usize = 64;
-/// No static offset is larger, and nothing is mapped below that address (`vm.mmap_min_addr`): one word can hold either.
+/// Static offsets are smaller, and nothing is mapped below this address (`vm.mmap_min_addr`), so a word can hold either.
 const LEAST_POINTER: u64 = 0x1_0000;
 
-/// A thread-local variable of one name, as one file knows it.
+/// A thread-local variable with a given name, as one file describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsSymbol {
-    /// From the start of the initial image, where the file defines it.
+    /// The offset from the start of the initial image, if the file defines it.
     value: Option<u64>,
     image: Option<TlsImage>,
-    /// A program is module 1, and its block is the first of the static ones: its offset is known when it is linked.
+    /// A program is module 1, and its block is the first static one: its offset is known at link time.
     is_program: bool,
     slots: Vec<TlsGotEntry>,
     loads: Vec<Load>,
 }
 
-/// `PT_TLS`: what the initial values of a file's variables are copied from.
+/// `PT_TLS`: the initial values of a file's thread-local variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct TlsImage {
     address: u64,
@@ -53,20 +53,20 @@ struct Load {
     bytes: u64,
 }
 
-/// Words that the dynamic linker fills in, by the relocation that asks for it.
+/// Words that the dynamic linker fills in, by type of relocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TlsGotEntry {
-    /// `TPOFF64`: the offset from the thread pointer of a place so far before the variable.
+    /// `TPOFF64`: the offset from the thread pointer of the address that is the given distance before the variable.
     Offset(Svma, i64),
-    /// `TLSDESC`: a function, and its argument; likewise.
+    /// `TLSDESC`: a function, and its argument; the distance as above.
     Descriptor(Svma, i64),
-    /// `DTPMOD64` of the symbol: the number of the module, and behind it the offset in its block.
+    /// `DTPMOD64` of the symbol: the module ID, followed by the offset in its block.
     Module(Svma),
     /// `DTPMOD64` of the file itself: the offset is the symbol's value.
     OwnModule(Svma),
 }
 
-/// Where each thread has its copy.
+/// The location of each thread's copy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TlsLocation {
     /// At an offset from the thread pointer.
@@ -74,39 +74,39 @@ pub enum TlsLocation {
         /// Negative where the ABI has static blocks below the thread pointer.
         offset: i64,
     },
-    /// In a block that the thread's dynamic thread vector leads to.
+    /// In a block that the thread's dynamic thread vector points to.
     Dynamic {
-        /// The number of the module, from 1.
+        /// The module ID, from 1.
         module: u64,
-        /// From the start of the block.
+        /// The offset from the start of the block.
         offset: u64,
     },
 }
 
-/// Why it isn't known where.
+/// Why the location is not known.
 #[derive(Debug, Error)]
 pub enum TlsVariableError {
-    /// The dynamic linker has not come to it yet, or nothing in this file uses the variable.
+    /// The dynamic linker has not resolved it yet, or nothing in this file uses the variable.
     #[error("the dynamic linker has not said where the variable is")]
     NotYet,
-    /// The words that it fills in can't be read.
+    /// The words that the dynamic linker fills in can't be read.
     #[error("can't read what the dynamic linker has said")]
     Unreadable(#[source] io::Error),
 }
 
 impl TlsSymbol {
-    /// Where this file is in memory, given one of its mappings: what is to be added to its own addresses.
+    /// The load bias of this file, given one of its mappings: the difference to the addresses in the file.
     #[must_use]
     pub fn bias_of(&self, mapping: &ExecutableMapping) -> Option<u64> {
         bias(&self.loads, mapping)
     }
 
-    /// From the thread pointer, of a variable of a program.
+    /// The offset from the thread pointer, of a program's variable.
     pub(crate) fn offset_in_program(&self) -> Option<i64> {
         Some(self.image?.offset_in_program(self.value?))
     }
 
-    /// Where the threads of a process have their copies that this file, loaded so, leads to.
+    /// The location of the threads' copies in a process in which this file is loaded with the given bias.
     ///
     /// # Errors
     /// See [`TlsVariableError`].
@@ -127,7 +127,7 @@ impl TlsSymbol {
         Err(error)
     }
 
-    /// What a slot says; `None` while it says nothing.
+    /// The location in a slot; `None` while it is unresolved.
     fn read_slot(
         &self,
         slot: TlsGotEntry,
@@ -154,9 +154,9 @@ impl TlsSymbol {
                 (_, argument) if static_offset(argument).is_some() => {
                     static_offset(argument).and_then(|place| place.offset_by(distance))
                 }
-                // What a dynamic one has for its argument begins as the two words of a module's slot do (glibc's
-                // `struct tlsdesc_dynamic_arg`, musl's `struct td_index`). One that was not resolved yet has a
-                // relocation there, which begins with an address: no number of a module.
+                // The argument of a dynamic descriptor starts with the same two words as a module's slot (glibc's
+                // `struct tlsdesc_dynamic_arg`, musl's `struct td_index`). An unresolved one has a relocation there, which
+                // starts with an address: that is not a valid module ID.
                 (_, argument) if argument >= LEAST_POINTER => {
                     let (module, offset) = pair(argument)?;
                     dynamic(module, offset).and_then(|place| place.offset_by(distance))
@@ -167,12 +167,12 @@ impl TlsSymbol {
     }
 }
 
-/// What is to be added to the addresses of a file, given its segments and one of its mappings.
+/// The load bias of a file, given its segments and one of its mappings.
 fn bias(loads: &[Load], mapping: &ExecutableMapping) -> Option<u64> {
     let offset = mapping.file_offset.0;
     let page_bytes = rustix::param::page_size() as u64;
     let load = loads.iter().find(|load| {
-        // Mappings are of whole pages, so that one may begin before its segment does.
+        // Mappings consist of whole pages, so one may start before its segment.
         let start = load.file_offset - load.file_offset % page_bytes;
         offset >= start && offset < load.file_offset.saturating_add(load.bytes)
     })?;
@@ -181,14 +181,14 @@ fn bias(loads: &[Load], mapping: &ExecutableMapping) -> Option<u64> {
 }
 
 impl TlsImage {
-    /// From the thread pointer, of what lies `value` bytes into the program's block.
+    /// The offset from the thread pointer of the byte at offset `value` in the program's block.
     fn offset_in_program(&self, value: u64) -> i64 {
         arch::offset_in_program(self.address, self.bytes, self.align, value)
     }
 }
 
 impl TlsLocation {
-    /// What is so many bytes further, if that may be in the same block.
+    /// The location at a distance in bytes, if that may be in the same block.
     fn offset_by(self, distance: i64) -> Option<Self> {
         match self {
             Self::Static { offset } => static_offset(offset.checked_add(distance)? as u64),
@@ -197,7 +197,7 @@ impl TlsLocation {
     }
 }
 
-/// The place at an offset, if a static block may be there.
+/// The location at an offset, if it may be in a static block.
 fn static_offset(word: u64) -> Option<TlsLocation> {
     let offset = word as i64;
     arch::STATIC_OFFSETS.contains(&offset).then_some(TlsLocation::Static { offset })

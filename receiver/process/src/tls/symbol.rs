@@ -1,4 +1,4 @@
-//! What an ELF file says of a thread-local variable: its symbol, and the relocations that ask where it is.
+//! Reads the symbol and the relocations of a thread-local variable from an ELF file.
 
 use std::io;
 use std::ops::Range;
@@ -22,20 +22,20 @@ type Dynamic = elf::Dyn64<LE>;
 pub(super) const DYNAMIC: &[elf::SectionType] = &[elf::SHT_DYNSYM];
 const EITHER: &[elf::SectionType] = &[elf::SHT_DYNSYM, elf::SHT_SYMTAB];
 
-/// Headers of either kind that are looked at.
+/// Headers of either kind that are read.
 const HEADERS_MAX: u16 = 1024;
 
 impl TlsSymbol {
-    /// What a file says of the variable `name`; `None` where it says nothing. By the dynamic symbols or, of a program that
-    /// has none, by all symbols.
+    /// Reads what the file contains on the variable `name`; `None` if it contains nothing. Uses the dynamic symbols or, in a
+    /// program that has none, all symbols.
     ///
     /// # Errors
-    /// Whatever reading the file returns. A file that is no 64-bit ELF of this architecture says nothing.
+    /// Any I/O error of the file. A file that is not a 64-bit ELF file of this architecture contains nothing.
     pub fn read(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
         Self::read_of(file, name, |is_static| if is_static { EITHER } else { DYNAMIC })
     }
 
-    /// As [`read`](Self::read), by all symbols of any file.
+    /// As [`read`](Self::read), but uses all symbols of any file.
     pub(crate) fn read_any(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
         Self::read_of(file, name, |_| EITHER)
     }
@@ -48,7 +48,7 @@ impl TlsSymbol {
         let Some(header) = header_of(file)? else { return Ok(None) };
         let sections = sections(file, &header)?;
         let (mut symbol, is_static) = Self::from_segments(file, &header)?;
-        // A static program exports nothing, whatever its linker is asked for.
+        // A static program exports nothing, whatever options its linker has.
         for kind in kinds(is_static) {
             let Some(symbols) = sections.iter().position(|section| section.sh_type.get(LE) == *kind) else {
                 continue;
@@ -69,7 +69,7 @@ impl TlsSymbol {
         Ok(None)
     }
 
-    /// Without symbols; and whether it is a static program.
+    /// Reads the segments, without symbols. Also returns whether the file is a static program.
     pub(super) fn from_segments(file: &impl ReadAt, header: &Ehdr) -> io::Result<(Self, bool)> {
         let count = header.e_phnum.get(LE).min(HEADERS_MAX);
         let start = header.e_phoff.get(LE);
@@ -104,14 +104,14 @@ impl TlsSymbol {
             }
             entry.d_tag.get(LE) != elf::DT_NULL
         })?;
-        // Linkers mark programs that are loaded anywhere since binutils 2.26. libc has an interpreter, and a name.
+        // Linkers mark position-independent programs since binutils 2.26. libc has an interpreter, but also a name.
         let is_fixed = header.e_type.get(LE) == elf::ET_EXEC;
         symbol.is_program = is_fixed || is_pie || has_interpreter && !has_name;
         let is_static = symbol.is_program && !has_interpreter;
         Ok((symbol, is_static))
     }
 
-    /// Takes the value of the symbol that has the name, and returns the numbers of all that have it.
+    /// Stores the value of the symbol with this name, and returns the indices of all symbols with this name.
     fn read_symbols(
         &mut self,
         file: &impl ReadAt,
@@ -144,8 +144,8 @@ impl TlsSymbol {
             let at = Svma(relocation.r_offset.get(LE));
             let (number, kind) = (relocation.r_sym(LE, false), relocation.r_type(LE, false));
             let is_of_symbol = numbers.contains(&number);
-            // A linker that knows that the definition is this file's own names no symbol: what it asks for may be any place
-            // of the block, from which the variable is as far as both are from the block's start.
+            // A linker that knows that the definition is in this file names no symbol: the relocation may refer to any
+            // offset in the block, and the distance to the variable is the difference of both offsets.
             let distance = match self.value {
                 _ if is_of_symbol => Some(0),
                 Some(value) if number == 0 => {
@@ -186,7 +186,7 @@ pub(super) fn section_range(section: &Shdr) -> Range<u64> {
     start..start.saturating_add(section.sh_size.get(LE))
 }
 
-/// The header of a 64-bit ELF of this architecture.
+/// Reads the header of a 64-bit ELF file of this architecture.
 pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Ehdr>> {
     Ok(read_one::<Ehdr>(file, 0)?.filter(|header| {
         header.e_ident.magic == elf::ELFMAG
@@ -197,7 +197,7 @@ pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Ehdr>> {
     }))
 }
 
-/// The first bytes of the section of that name.
+/// Reads the first bytes of the section with this name.
 pub(crate) fn read_section(file: &impl ReadAt, name: &[u8], bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let Some(header) = header_of(file)? else { return Ok(None) };
     let sections = sections(file, &header)?;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Words by address; any other address leads nowhere.
+/// Words by address; any other address is unmapped.
 struct Words(HashMap<u64, u64>);
 
 impl ForeignMemory for Words {
@@ -40,7 +40,7 @@ fn words_that_the_linker_has_not_filled_in_say_nothing() {
     assert_eq!(locate(TlsGotEntry::Descriptor(AT, 0), &[(0x5100, 1), (0x5108, 16)]), None);
     let argument = [(0x5100, 1), (0x5108, 0x7f00_0000), (0x7f00_0000, 2), (0x7f00_0008, 16)];
     assert_eq!(locate(TlsGotEntry::Descriptor(AT, 0), &argument), dynamic);
-    // Before its first use: the argument is the relocation, of which the first word is an address.
+    // Before its first use, the argument is the relocation, whose first word is an address.
     let unresolved = [(0x5100, 1), (0x5108, 0x7f00_0000), (0x7f00_0000, 0x3fd8), (0x7f00_0008, 36)];
     assert_eq!(locate(TlsGotEntry::Descriptor(AT, 0), &unresolved), None);
 }
@@ -54,7 +54,7 @@ fn a_slot_that_says_nothing_leaves_it_to_the_next() {
     assert!(matches!(unreadable, Err(TlsVariableError::Unreadable(_))));
 }
 
-/// By the linkers' own formula: the image's end is moved up to the next multiple of its alignment.
+/// The linkers' own formula: the end of the image is rounded up to the next multiple of its alignment.
 #[test]
 fn a_programs_block_ends_at_the_thread_pointer() {
     let offset = |address, bytes, align, value| TlsImage { address, bytes, align }.offset_in_program(value);

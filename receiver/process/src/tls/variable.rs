@@ -1,4 +1,4 @@
-//! Variables of which a process has one: where they are, and what they are at first.
+//! Global variables, of which a process has one: their address, and their initial value.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::{Load, TlsSymbol, bias};
 use crate::mapping::ExecutableMapping;
 use crate::read_at::ReadAt;
 
-/// A variable that is not thread-local, as the file has it that defines it.
+/// A variable that is not thread-local, as the file that defines it describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GlobalVariable {
     address: Svma,
@@ -21,10 +21,10 @@ pub struct GlobalVariable {
 }
 
 impl GlobalVariable {
-    /// The variable of a name, by a file's dynamic symbols or else by all of them; `None` where it defines none.
+    /// The variable with this name, from a file's dynamic symbols or else from all symbols; `None` if it defines none.
     ///
     /// # Errors
-    /// Whatever reading the file returns. A file that is no 64-bit ELF of this architecture defines none.
+    /// Any I/O error of the file. A file that is not a 64-bit ELF file of this architecture defines none.
     pub fn read(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
         match Self::read_of(file, name, elf::SHT_DYNSYM)? {
             None => Self::read_of(file, name, elf::SHT_SYMTAB),
@@ -32,7 +32,7 @@ impl GlobalVariable {
         }
     }
 
-    /// Where it is in a process, given a mapping of the file.
+    /// Its address in a process, given a mapping of the file.
     #[must_use]
     pub fn in_memory(&self, mapping: &ExecutableMapping) -> Option<Avma> {
         Some(Avma(self.address.0.wrapping_add(bias(&self.loads, mapping)?)))
@@ -67,10 +67,10 @@ impl GlobalVariable {
     }
 }
 
-/// The initial value of an exported variable of four bytes; `None` where a file has none of that name.
+/// The initial value of an exported variable of four bytes; `None` if the file has none with this name.
 ///
 /// # Errors
-/// Whatever reading the file returns.
+/// Any I/O error of the file.
 pub fn read_constant(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<u32>> {
     let variable = GlobalVariable::read_of(file, name, elf::SHT_DYNSYM)?;
     let mut value = [0; size_of::<u32>()];
