@@ -1,4 +1,4 @@
-//! What changed between two recordings, for a terminal.
+//! The difference between two recordings, for a terminal.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -9,8 +9,8 @@ use crate::profile::Profile;
 use crate::summary::percent;
 use crate::table::{TableOptions, name_columns, pad};
 
-/// The functions whose own share changed the most, one a line: the share before, the share after, the difference in
-/// points of percent, the function's name.
+/// The functions whose own share changed the most, one per line: the share before, the share after, the difference in
+/// percentage points, the function's name.
 #[must_use]
 pub fn difference(before: &Profile, after: &Profile, options: TableOptions) -> String {
     let mut shares = HashMap::<(String, String), [f64; 2]>::new();
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn the_greatest_change_comes_first_whatever_its_direction() {
         let mut after = sample();
-        // All that `main` did itself is now in `vfs_write`.
+        // All of `main`'s own events are now in `vfs_write`.
         after.samples[4].count += after.samples[0].count;
         after.samples.remove(0);
         let options = TableOptions { columns: 60, ..TableOptions::default() };

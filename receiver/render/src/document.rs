@@ -1,7 +1,7 @@
-//! What the page shows, as JSON: `receiver/page/src/document.ts` has the other side.
+//! The data of the page, as JSON: `receiver/page/src/document.ts` is the reader.
 //!
-//! Tables are columns, to be small; texts are positions in `strings`, of which the first is empty. Tables only grow, so
-//! that whoever has a part needs only the rest.
+//! Tables are stored by column, to be small; strings are indices in `strings`, of which the first is empty. Tables only
+//! grow, so a reader that has a prefix only needs the rest.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread};
 use crate::tree::CallTree;
 
-/// Writes all of a profile.
+/// Writes a whole profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let mut growth = DocumentBuilder::default();
     growth.update(profile);
@@ -27,7 +27,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 #[derive(Default, Debug)]
 pub struct DocumentBuilder {
     tree: CallTree,
-    /// Numbers of texts.
+    /// Indices in `strings`.
     threads: Vec<ThreadStrings>,
     spans: usize,
 }
@@ -39,7 +39,7 @@ struct ThreadStrings {
     container: u32,
 }
 
-/// How long the tables of a document are that somebody has: `1.2.3.4.5.6` as text.
+/// The lengths of a document's tables that a reader has: `1.2.3.4.5.6` as text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TableLengths([usize; 6]);
 
@@ -50,7 +50,7 @@ impl fmt::Display for TableLengths {
     }
 }
 
-/// Why a text is no mark.
+/// Why a text is not a valid [`TableLengths`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it is not six numbers with dots between them")]
 pub struct TableLengthsError;
@@ -65,23 +65,23 @@ impl FromStr for TableLengths {
     }
 }
 
-/// What somebody who follows a profile has to know besides.
+/// Additional data for a reader that follows a live profile.
 #[derive(Clone, Serialize, Debug)]
 pub struct LiveUpdate {
-    /// What to ask for next, at `data/` beside the page.
+    /// The next request, at `data/` beside the page.
     pub next: String,
-    /// Whether this is all that is held, not what is new: what was told before is void.
+    /// Whether this contains all current data instead of the new part: the reader must discard what it has.
     pub is_whole: bool,
-    /// Slices before this one are held no longer.
+    /// Slices before this one have been evicted.
     pub first_slice: u32,
-    /// Events that were held and are no longer.
+    /// The number of evicted events.
     pub forgotten: u64,
-    /// Whether nothing more will come.
+    /// Whether no more data will follow.
     pub has_ended: bool,
 }
 
 impl DocumentBuilder {
-    /// Takes in what the profile's tables have more of than the last time. Samples are left to [`Self::write_since`].
+    /// Adds the new entries of the profile's tables. Samples are written by [`Self::write_since`].
     pub fn update(&mut self, profile: &Profile) {
         self.tree.update(profile);
         let texts = &mut self.tree.strings;
@@ -96,13 +96,13 @@ impl DocumentBuilder {
         self.spans = profile.spans.len();
     }
 
-    /// About how many bytes it takes.
+    /// The approximate memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.tree.bytes() + self.threads.len() * size_of::<ThreadStrings>()
     }
 
-    /// How long the tables are now.
+    /// The current lengths of the tables.
     #[must_use]
     pub fn lengths(&self) -> TableLengths {
         let CallTree { strings: texts, functions, function_lines: places, nodes, .. } = &self.tree;
@@ -111,17 +111,18 @@ impl DocumentBuilder {
         TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans])
     }
 
-    /// Whether the tables were ever as short as that: whoever says so has the beginning of them.
+    /// Whether the tables are at least this long, so that the reader may have a prefix of them.
     #[must_use]
     pub fn covers(&self, mark: TableLengths) -> bool {
         mark.0.iter().zip(self.lengths().0).all(|(asked, held)| *asked <= held)
     }
 
-    /// Writes what the tables have more of than at `since`, with these samples of the profile that was taken in.
+    /// Writes the entries of the tables after `since`, with these samples of the profile that was passed to
+    /// [`Self::update`].
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Any I/O error of `out`.
     pub fn write_since(
         &self,
         since: TableLengths,
@@ -198,7 +199,7 @@ impl DocumentBuilder {
         }
     }
 
-    /// Samples of things that are not there are left out.
+    /// Samples that refer to unknown entries are omitted.
     fn samples(&self, of: impl IntoIterator<Item = ProfileSample>) -> DocumentSamples {
         let mut samples = DocumentSamples::default();
         for sample in of {
@@ -274,7 +275,7 @@ struct DocumentFunctions {
     name: Vec<u32>,
     binary: Vec<u32>,
     path: Vec<u32>,
-    /// Index in the kinds.
+    /// Index in the list of categories.
     kind: Vec<u8>,
 }
 
@@ -286,7 +287,7 @@ struct DocumentLines {
 
 #[derive(Default, Serialize)]
 struct DocumentNodes {
-    /// How many nodes before this one its caller is; 0: it has none.
+    /// The distance to the index of its caller; 0 if it has none.
     parent_before: Vec<u32>,
     place: Vec<u32>,
 }
@@ -297,7 +298,7 @@ struct DocumentThreads {
     pid: Vec<u32>,
     name: Vec<u32>,
     tid: Vec<u32>,
-    /// Empty: it is in none.
+    /// Empty if it is in no container.
     container: Vec<u32>,
 }
 
@@ -307,12 +308,12 @@ struct DocumentSpans {
     span: Vec<String>,
 }
 
-/// In the order of their slices, but for what came late to somebody who follows.
+/// In order of slices, except for late samples of a live profile.
 #[derive(Default, Serialize)]
 struct DocumentSamples {
     slice: Vec<u32>,
     thread: Vec<u32>,
-    /// One more than the index of the span; 0: none.
+    /// The index of the span plus one; 0 if there is none.
     span: Vec<u32>,
     node: Vec<u32>,
     count: Vec<u64>,
@@ -360,7 +361,7 @@ mod tests {
         serde_json::from_slice(&out).unwrap()
     }
 
-    /// Appends each column of the tables.
+    /// Appends the new entries to each column of the tables.
     fn append(to: &mut Value, more: &Value) {
         match (to, more) {
             (Value::Array(to), Value::Array(more)) => to.extend(more.iter().cloned()),

@@ -1,10 +1,10 @@
-//! Names as harmless text.
+//! Escapes names to harmless text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The name with every character that acts instead of showing written out as `\u{1b}`: control characters, line
-/// separators, and what changes the direction of text or joins it invisibly. An empty name becomes `[unnamed]`.
+/// Escapes every character that has an effect instead of a glyph as `\u{1b}`: control characters, line separators, and those
+/// that change the direction of text or join it invisibly. An empty name becomes `[unnamed]`.
 #[must_use]
 pub fn escaped(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
@@ -25,12 +25,12 @@ pub fn escaped(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The same, but an empty name stays empty.
+/// As [`escaped`], but an empty name stays empty.
 pub(crate) fn escaped_or_empty(name: &str) -> Cow<'_, str> {
     if name.is_empty() { Cow::Borrowed("") } else { escaped(name) }
 }
 
-/// An identifier as people write it.
+/// An ID in its usual notation.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

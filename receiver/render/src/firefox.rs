@@ -1,4 +1,4 @@
-//! The Firefox Profiler's form: processed profile JSON, written by samply's library.
+//! The Firefox Profiler's format: processed profile JSON, written with samply's library.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

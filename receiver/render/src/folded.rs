@@ -1,4 +1,4 @@
-//! Folded stacks: one line each, root first, frames parted by `;`, then the number of events.
+//! Folded stacks: one line per stack, root first, frames separated by `;`, followed by the number of events.
 //!
 //! Source: Brendan Gregg's FlameGraph, `stackcollapse*.pl`; kernel frames end in `_[k]` as there.
 
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use crate::escape::escaped;
 use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample};
 
-/// Writes the stacks, equal ones merged, in alphabetical order.
+/// Writes the stacks in alphabetical order, with equal ones merged.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     for line in lines(profile) {
         writeln!(out, "{line}")?;
@@ -17,7 +17,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The lines of the form, without their ends.
+/// The lines, without line terminators.
 pub(crate) fn lines(profile: &Profile) -> impl Iterator<Item = String> {
     let mut merged = BTreeMap::<String, u64>::new();
     for sample in profile.samples_without_time() {
@@ -35,7 +35,7 @@ fn line(profile: &Profile, sample: &ProfileSample) -> String {
     if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
 }
 
-/// A frame's name in this form.
+/// A frame's name in this format.
 pub(crate) fn frame_name(frame: &ProfileFrame) -> String {
     let label = frame.label();
     let name = escape_field(&label);
@@ -43,7 +43,7 @@ pub(crate) fn frame_name(frame: &ProfileFrame) -> String {
     format!("{name}{suffix}")
 }
 
-/// A name that does not end its field or its line, and whose end cannot be taken for a number of events.
+/// Escapes a name so that it contains no separator, and its end can't be parsed as a number of events.
 pub(crate) fn escape_field(name: &str) -> Cow<'_, str> {
     let mut name = escaped(name.trim());
     if name.contains(';') {

@@ -1,4 +1,4 @@
-//! Which form a file's name asks for.
+//! Output formats, and their file suffixes.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use crate::profile::Profile;
 use crate::{firefox, folded, page, pprof, speedscope, svg};
 
-/// A form that a profile can be written in.
+/// An output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProfileFormat {
     /// pprof's `profile.proto`, compressed.
     Pprof,
-    /// A line for each stack, for FlameGraph and its kin.
+    /// One line per stack, for FlameGraph and compatible tools.
     Folded,
-    /// A flame graph as a picture with a search.
+    /// A flame graph as an SVG image with search.
     Svg,
-    /// A page with everything to look at it by, which needs no network.
+    /// An interactive page that needs no network.
     Html,
     /// For the Firefox Profiler.
     Firefox,
@@ -24,11 +24,11 @@ pub enum ProfileFormat {
 }
 
 impl ProfileFormat {
-    /// Every form.
+    /// All formats.
     pub const ALL: [Self; 6] =
         [Self::Pprof, Self::Folded, Self::Svg, Self::Html, Self::Firefox, Self::Speedscope];
 
-    /// How the names of files of this form end.
+    /// The suffix of this format's files.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -41,8 +41,8 @@ impl ProfileFormat {
         }
     }
 
-    /// The form that a file's name asks for by its end, in upper or lower case. `others` are suffixes that the
-    /// caller understands itself, to be told to the user as well.
+    /// The format for a file name's suffix, in upper or lower case. `others` are suffixes that the caller handles itself;
+    /// the error lists them too.
     ///
     /// # Errors
     ///
@@ -56,32 +56,32 @@ impl ProfileFormat {
     }
 }
 
-/// A file's name that ends in no known way.
+/// A file name without a known suffix.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the name of {} does not tell its form: let it end in one of {}", path.display(), known.join(", "))]
 pub struct UnknownFormat {
-    /// The name.
+    /// The file name.
     pub path: PathBuf,
-    /// What it might end in.
+    /// The known suffixes.
     pub known: Vec<&'static str>,
 }
 
 /// Why a profile could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The file does not take what is written.
+    /// Writing to the file failed.
     #[error("cannot write the profile")]
     Write(#[from] io::Error),
-    /// There is nothing to show.
+    /// The profile has no samples.
     #[error("the profile holds no samples")]
     Empty,
 }
 
-/// Writes a profile in one of the forms.
+/// Writes a profile in a format.
 ///
 /// # Errors
 ///
-/// [`RenderError`]; a picture of no samples is refused, the other forms can be empty.
+/// [`RenderError`]; an image of no samples is refused, the other formats can be empty.
 pub fn write(profile: &Profile, form: ProfileFormat, out: &mut impl Write) -> Result<(), RenderError> {
     match form {
         ProfileFormat::Pprof => pprof::write(profile, out)?,

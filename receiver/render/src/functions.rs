@@ -1,4 +1,4 @@
-//! How much each function did itself, and how much it caused.
+//! Self and total events of each function.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,22 +8,22 @@ use crate::profile::{FrameCategory, Profile, ProfileFrame};
 /// One function's share of the events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionTotals<'a> {
-    /// Its name, which may be hostile, with a mark where it is a caller by a guess.
+    /// Its name, which may be hostile, marked if it is a guessed caller.
     pub name: Cow<'a, str>,
-    /// The last component of the path of its binary, likewise; empty if there is none.
+    /// The last component of the path of its binary, which may be hostile too; empty if there is none.
     pub binary: &'a str,
-    /// What kind of code it is.
+    /// The category of its code.
     pub kind: FrameCategory,
     /// Events in which it is the leaf.
     pub self_count: u64,
-    /// Events in which it is on the stack, each counted once however often it recurs.
+    /// Events in which it is on the stack; each is counted once, even if it recurs.
     pub total_count: u64,
 }
 
-/// What stands for all functions of a file that nothing names.
+/// The label for all functions of a file that have no name.
 const NO_SYMBOL: &str = "[no symbol]";
 
-/// Every function that was seen, the busiest first. The code of a file that nothing names is one.
+/// All functions, those with the most events first. The code of a file without names counts as one function.
 #[must_use]
 pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
     let mut totals = Vec::new();
@@ -47,7 +47,7 @@ pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
             })
         })
         .collect();
-    // The stack that a function was counted for last, so that recursion counts once.
+    // The last stack for which a function was counted, so that recursion counts once.
     let mut counted_for = vec![usize::MAX; totals.len()];
     for (stack_number, (stack, count)) in profile.stacks.iter().zip(profile.stack_counts()).enumerate() {
         let functions = stack.iter().filter_map(|frame| index_of_frame.get(frame.0 as usize));
@@ -73,7 +73,7 @@ pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
     totals
 }
 
-/// What makes two frames one function. What was guessed is kept apart from what is known.
+/// The identity of a function. Guessed frames are kept separate from others.
 pub(crate) fn function_key<'a>(
     profile: &'a Profile,
     frame: &'a ProfileFrame,

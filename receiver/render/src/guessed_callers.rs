@@ -1,20 +1,20 @@
-//! How often callers were guessed, and in whose code.
+//! The number of guessed callers, by binary.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::profile::{Profile, ProfileFrame};
 
-/// The callers that were guessed since nothing describes the code of a binary.
+/// The callers in one binary that were guessed because nothing describes its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuessedCallers<'a> {
-    /// The path of the binary, which may be hostile; empty for code that no file holds.
+    /// The path of the binary, which may be hostile; empty for code without a file.
     pub binary: &'a str,
-    /// Events, each as often as a caller on its stack was guessed.
+    /// Events, each multiplied by the number of guessed callers on its stack.
     pub callers: u64,
 }
 
-/// The binaries in whose code callers were guessed, the one with the most first.
+/// The binaries with guessed callers, the one with the most first.
 #[must_use]
 pub fn guessed_callers(profile: &Profile) -> Vec<GuessedCallers<'_>> {
     let mut callers = BTreeMap::<&str, u64>::new();
@@ -22,7 +22,7 @@ pub fn guessed_callers(profile: &Profile) -> Vec<GuessedCallers<'_>> {
         let frames = stack.iter().filter_map(|index| profile.frames.get(index.0 as usize));
         let mut callee: Option<&ProfileFrame> = None;
         for frame in frames {
-            // Calls that were inlined are at the place of the function that they are in.
+            // Inlined calls have the same address as the function that contains them.
             let is_same_place = |callee: &&ProfileFrame| {
                 callee.is_guessed
                     && (callee.binary, callee.address) == (frame.binary, frame.address)

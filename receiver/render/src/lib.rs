@@ -1,8 +1,8 @@
-//! Profiles for people: tables, folded stacks, pprof, flame graphs, and other viewers' forms.
+//! Output of profiles: tables, folded stacks, pprof, flame graphs, and the formats of other viewers.
 //!
-//! A [`Profile`] goes in; [`write()`] gives it the [`ProfileFormat`] that a file's name asks for, [`table()`] and [`summary()`]
-//! what a terminal shows. Names come from the programs that were profiled and may be hostile: every form passes
-//! them through [`escaped`], so that none holds a control character, and then quotes them as the form demands.
+//! The input is a [`Profile`]. [`write()`] writes it in a [`ProfileFormat`], which a file name's suffix selects; [`table()`]
+//! and [`summary()`] write terminal output. Names come from profiled programs and may be hostile: every format passes them
+//! through [`escaped`], so that no output contains a control character, and then quotes them as the format requires.
 #![forbid(unsafe_code)]
 
 mod difference;

@@ -1,4 +1,4 @@
-//! Two recordings in one profile, to be compared.
+//! Merges two recordings into one profile, for comparison.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::profile::{
 };
 use crate::tree::ValueInterner;
 
-/// Both recordings, each as a part of one slice: what is compared is shares, not times.
+/// Both recordings, each as a part of one slice: the comparison is of shares, not of times.
 #[must_use]
 pub fn merge(before: &Profile, after: &Profile) -> Profile {
     let mut merged = Profile::new(format!("{} → {}", before.title, after.title), after.measure.clone());

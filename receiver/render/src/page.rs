@@ -1,7 +1,7 @@
-//! A page with everything to look at a profile by, in one file that needs no network.
+//! The interactive page of a profile, in one file that needs no network.
 //!
-//! The page is built from `receiver/page`. What is shown is the [document](crate::document), compressed and written in
-//! base64: no name can end the element that holds it.
+//! The page is built from `receiver/page`. Its data is the [document](crate::document), compressed and encoded in base64, so
+//! that no name can close its element.
 
 use std::io::{self, BufWriter, Write};
 
@@ -13,11 +13,11 @@ use flate2::write::GzEncoder;
 use crate::document;
 use crate::profile::Profile;
 
-/// The page as it was built, with a place for the document.
+/// The built page, with a placeholder for the document.
 const PAGE: &str = include_str!("../../page/page.html");
 const PLACEHOLDER: &str = "{{document}}";
 
-/// The page without a profile, which asks for [instalments](crate::DocumentBuilder) of one at `data/` beside its own address.
+/// The page without a profile, which fetches [parts](crate::DocumentBuilder) of one from `data/` beside its own address.
 #[must_use]
 pub fn live_page() -> String {
     PAGE.replacen(PLACEHOLDER, "", 1)
@@ -29,7 +29,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     out.write_all(before.as_bytes())?;
     let mut base64 = EncoderWriter::new(&mut *out, &STANDARD);
     let gzip = GzEncoder::new(&mut base64, Compression::default());
-    // The serializer writes bit by bit.
+    // The serializer writes in small pieces.
     let mut json = BufWriter::new(gzip);
     document::write(profile, &mut json)?;
     json.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;

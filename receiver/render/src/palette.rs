@@ -1,17 +1,17 @@
-//! The colour of each kind of code.
+//! The colour of each category of code.
 //!
-//! Hues after Okabe and Ito's set, which colour-blind people tell apart; the lightness differs as well.
+//! Hues from Okabe and Ito's palette, which colour-blind people can distinguish; the lightness differs too.
 
 use crate::profile::FrameCategory;
 
 /// Red, green, blue.
 pub(crate) type Rgb = [u8; 3];
 
-/// The colour of what is no function: a process, the whole.
+/// The colour of nodes that are not functions: a process, the root.
 pub(crate) const NEUTRAL: Rgb = [0xd9, 0xd5, 0xcc];
 
 impl FrameCategory {
-    /// The colour of this kind, on which dark text is readable.
+    /// The colour of this category; dark text on it is readable.
     pub(crate) const fn colour(self) -> Rgb {
         match self {
             Self::Native => [0xf0, 0xb4, 0x4c],
@@ -25,7 +25,7 @@ impl FrameCategory {
     }
 }
 
-/// The colour of one function: its kind's, a little lighter or darker by its name, so that neighbours part.
+/// The colour of one function: its category's, slightly lighter or darker by its name, so that neighbours differ.
 pub(crate) fn function_colour(kind: FrameCategory, name: &str) -> Rgb {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

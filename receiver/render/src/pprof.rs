@@ -1,6 +1,6 @@
-//! pprof's form.
+//! The pprof format.
 //!
-//! Source: `proto/profile.proto` of github.com/google/pprof; the messages here carry the fields that are used.
+//! Source: `proto/profile.proto` of github.com/google/pprof; the messages here only have the fields that are used.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 
 fn to_message(profile: &Profile) -> proto::Profile {
     let mut strings = StringTableBuilder::default();
-    // What is only counted, as folded stacks are, stands for no time.
+    // Samples that are only counts, as in folded stacks, have no time.
     let has_times = profile.measure.period_ns > 0;
     let counted = if has_times { SAMPLES.name } else { &profile.measure.name };
     let counted = strings.value_type(counted, unit::COUNT);
@@ -59,22 +59,22 @@ fn add_binaries(profile: &Profile, strings: &mut StringTableBuilder, message: &m
             id,
             filename: strings.index(&escaped(&binary.path)),
             build_id: strings.index(binary.build_id.as_deref().unwrap_or("")),
-            // Addresses are the file's own, so the whole of it counts as mapped where it says.
+            // Addresses are those of the file, so all of it is mapped at its own addresses.
             memory_start: 0,
             memory_limit: u64::MAX,
             has_functions: true,
         })
         .collect();
-    // By pprof's own rule the first mapping is the main binary. Numbers stay: whoever reads looks mappings up by them.
+    // pprof defines the first mapping as the main binary. IDs don't change: readers look mappings up by ID.
     if let Some(main) = main_binary(profile) {
         message.mapping[..=main].rotate_right(1);
     }
 }
 
-/// The position of the binary that a profile is most about: the program that most samples are of, which is a file named as
-/// their process is. Where no process has its file's name, the program that most stacks go through, and at last the library.
+/// The index of the main binary of a profile: the program with the most samples of processes named like its file. If no
+/// process has the name of its file, the program with the most samples, and otherwise the library with the most samples.
 fn main_binary(profile: &Profile) -> Option<usize> {
-    /// In the order in which they decide.
+    /// In descending order of significance.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
     struct MainBinaryRank {
         samples_of_processes_named_so: u64,
@@ -103,16 +103,17 @@ fn main_binary(profile: &Profile) -> Option<usize> {
         }
     }
     let is_file = |at: &usize| !profile.binaries[*at].path.starts_with('[');
-    // Of equal ones the first.
+    // The first of equal ones.
     (0..claims.len()).rev().filter(is_file).max_by_key(|at| claims[*at])
 }
 
-/// Whether a file is a library by its name: `libc.so.6`, `libz.so`, `ld-2.31.so`.
+/// Whether a file is a library, by its name: `libc.so.6`, `libz.so`, `ld-2.31.so`.
 fn is_library(name: &str) -> bool {
     name.ends_with(".so") || name.contains(".so.")
 }
 
-/// A location for each frame, numbered like the frames from 1, and a function for each distinct name and file.
+/// Creates a location for each frame, with the frame's index plus 1 as its ID, and a function for each distinct name and
+/// file.
 fn add_frames(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
     let mut functions = HashMap::new();
     for (frame, id) in profile.frames.iter().zip(1..) {
@@ -178,12 +179,12 @@ fn add_samples(profile: &Profile, strings: &mut StringTableBuilder, message: &mu
     }
 }
 
-/// The form counts in signed numbers; what does not fit becomes the largest.
+/// The format's counts are signed; a value that does not fit becomes the largest one.
 fn saturating_i64(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
-/// The string table; its first is empty by definition.
+/// The string table; its first entry is empty by definition.
 struct StringTableBuilder {
     table: Vec<String>,
     indices: HashMap<String, i64>,
@@ -211,7 +212,7 @@ impl StringTableBuilder {
     }
 }
 
-/// The messages, named and numbered as in the source.
+/// The messages, with names and field numbers as in the source.
 pub(crate) mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct Profile {
@@ -321,7 +322,7 @@ mod tests {
     use super::*;
     use crate::profile::{BinaryIndex, FrameIndex, ProfileSample, ProfileThread, StackIndex, ThreadIndex};
 
-    /// A profile of processes: the name of each, the binaries that its one stack goes through, and its samples.
+    /// A profile of processes: the name of each, the binaries on its one stack, and its number of samples.
     fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {
         let mut profile = crate::profile::tests::sample();
         let model = profile.frames[0].clone();

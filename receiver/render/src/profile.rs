@@ -1,4 +1,4 @@
-//! What is rendered: stacks with weights, and how they came about.
+//! The profile that is rendered: stacks with counts, and the outcomes of interrupts.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,47 +13,47 @@ use crate::escape::escaped;
 /// One recording.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
-    /// What was profiled, in the user's words: a command line, a process.
+    /// The target of the profile, in the user's words: a command line, a process.
     pub title: String,
-    /// What each event stands for.
+    /// The meaning of each event.
     pub measure: SampleType,
-    /// When recording began.
+    /// The start of the recording.
     pub start: SystemTime,
-    /// How long it went on.
+    /// The duration of the recording.
     pub duration: Duration,
-    /// How long the slices are into which the time since `start` is divided; zero where no times are known.
+    /// The length of the slices that divide the time since `start`; zero if times are not known.
     pub slice: Duration,
-    /// The files that hold the code of the frames.
+    /// The files that contain the code of the frames.
     pub binaries: Vec<ProfileBinary>,
-    /// Each distinct frame once.
+    /// Each distinct frame, once.
     pub frames: Vec<ProfileFrame>,
-    /// Each distinct stack once, leaf first.
+    /// Each distinct stack, once, leaf first.
     pub stacks: Vec<Vec<FrameIndex>>,
-    /// The threads that were seen.
+    /// The threads of the samples.
     pub threads: Vec<ProfileThread>,
-    /// The spans that threads said they were in.
+    /// The spans that threads reported.
     pub spans: Vec<ProfileSpan>,
-    /// How often each stack was seen, in any order; equal samples need not be merged.
+    /// The count of each stack, in any order; equal samples need not be merged.
     pub samples: Vec<ProfileSample>,
-    /// What became of the interrupts, each counted once.
+    /// The outcomes of interrupts; each interrupt is counted once.
     pub outcomes: Vec<OutcomeCount>,
-    /// The recordings that this one was put together of; empty where it is one.
+    /// The recordings that were merged into this one; empty if it is a single one.
     pub recordings: Vec<MergedRecording>,
 }
 
-/// What is counted.
+/// The quantity that is counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SampleType {
     /// The name of its value type: `cpu`.
     pub name: String,
-    /// Interrupts a second and CPU, as asked for.
+    /// Interrupts per second and CPU, as configured.
     pub rate_hz: u64,
-    /// What one event stands for, in nanoseconds of `name`; 0 where it is no time.
+    /// The time that one event represents, in nanoseconds of `name`; 0 if it is not a time.
     pub period_ns: u64,
 }
 
 impl SampleType {
-    /// That of our own profiles.
+    /// The measure of Sidewinder's own profiles.
     #[must_use]
     pub fn from_kind(kind: Kind) -> Self {
         let row = kind.descriptor();
@@ -65,94 +65,95 @@ impl SampleType {
     }
 }
 
-/// Position in [`Profile::binaries`].
+/// Index in [`Profile::binaries`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BinaryIndex(pub u32);
 
-/// Position in [`Profile::frames`].
+/// Index in [`Profile::frames`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FrameIndex(pub u32);
 
-/// A file that holds code.
+/// A file that contains code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProfileBinary {
-    /// Its path as the profiled process sees it; `[kernel]`, `[vdso]` or `[module]` where there is none.
+    /// Its path as the profiled process sees it; `[kernel]`, `[vdso]` or `[module]` if it has none.
     pub path: String,
     /// The GNU build ID in hexadecimal, if it has one.
     pub build_id: Option<String>,
-    /// OpenTelemetry's hash of its beginning, end and length (`process.executable.build_id.htlhash`), if it is known.
+    /// OpenTelemetry's hash of its beginning, end and length (`process.executable.build_id.htlhash`), if known.
     pub htlhash: Option<String>,
 }
 
-/// A place in code.
+/// A location in code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProfileFrame {
-    /// The function, as its source spells it; where nothing names it, whatever tells the place.
+    /// The function's name in its source; if it has no name, a description of the location.
     pub name: String,
-    /// Whether `name` is a function's.
+    /// Whether `name` is the name of a function.
     pub is_named: bool,
-    /// The function, as the linker knows it; empty if that is `name`.
+    /// The function's linker symbol; empty if it equals `name`.
     pub system_name: String,
-    /// Where its code is, if a file holds it.
+    /// The file that contains its code, if there is one.
     pub binary: Option<BinaryIndex>,
-    /// What kind of code it is.
+    /// The category of its code.
     pub kind: FrameCategory,
-    /// The address of the instruction, as the binary states it; 0 if unknown. Calls that were inlined there have the same.
+    /// The address of the instruction, in the binary's address space; 0 if unknown. Calls inlined there have the same
+    /// address.
     pub address: u64,
     /// The source file; empty if unknown.
     pub path: String,
-    /// The line in it, counted from 1; 0 if unknown.
+    /// The line number in it, from 1; 0 if unknown.
     pub line: u32,
-    /// Whether only a frame pointer that nothing vouches for says that this is the caller of what is below it.
+    /// Whether this caller was found only by an unproven frame pointer.
     pub is_guessed: bool,
 }
 
-/// What is shown before the name of a frame that was guessed.
+/// The prefix of the names of guessed frames.
 const GUESSED: &str = "[guessed] ";
 
 impl ProfileFrame {
-    /// The name as it is shown: every form says of a guess that it is one.
+    /// The name for display: every format marks a guess.
     #[must_use]
     pub fn label(&self) -> Cow<'_, str> {
         self.label_of(&self.name)
     }
 
-    /// The same where another name stands for this one.
+    /// The same with another name instead of this frame's.
     pub(crate) fn label_of<'a>(&self, name: &'a str) -> Cow<'a, str> {
         if self.is_guessed { Cow::Owned(format!("{GUESSED}{name}")) } else { Cow::Borrowed(name) }
     }
 
-    /// What a label stands for: the name, and whether it was guessed.
+    /// Parses a label into its name, and whether the frame was guessed.
     pub(crate) fn parse_label(label: &str) -> (&str, bool) {
         label.strip_prefix(GUESSED).map_or((label, false), |name| (name, true))
     }
 }
 
-/// What kind of code a frame executes.
+/// The category of a frame's code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FrameCategory {
-    /// Compiled code of no language known: C, C++, assembly.
+    /// Compiled code of an unknown language: C, C++, assembly.
     Native,
     /// Compiled by rustc.
     Rust,
     /// Compiled by Go.
     Go,
-    /// A function of a Python program.
+    /// A Python function.
     Python,
-    /// Code that a runtime compiled while running.
+    /// Code that a runtime compiled at run time.
     Jit,
     /// The kernel, its modules and BPF programs.
     Kernel,
-    /// No code: a marker of the profiler, as `[truncated: REASON]`.
+    /// Not code: a marker of the profiler, as `[truncated: REASON]`.
     Marker,
 }
 
 impl FrameCategory {
-    /// Every kind, in the order of legends.
+    /// All categories, in the order of legends.
     pub const ALL: [Self; 7] =
         [Self::Native, Self::Rust, Self::Go, Self::Python, Self::Jit, Self::Kernel, Self::Marker];
 
-    /// The word for it in legends.
+    /// The label in legends.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -167,81 +168,81 @@ impl FrameCategory {
     }
 }
 
-/// Position in [`Profile::stacks`].
+/// Index in [`Profile::stacks`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackIndex(pub u32);
 
-/// Position in [`Profile::threads`].
+/// Index in [`Profile::threads`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThreadIndex(pub u32);
 
-/// Position in [`Profile::spans`].
+/// Index in [`Profile::spans`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpanIndex(pub u32);
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileThread {
-    /// Its process, by name; empty if unknown.
+    /// The name of its process; empty if unknown.
     pub process: Arc<str>,
-    /// Its process, by number; 0 if unknown.
+    /// The PID of its process; 0 if unknown.
     pub pid: u32,
     /// Its name; empty if unknown.
     pub name: Arc<str>,
-    /// Its number; 0 if unknown.
+    /// Its TID; 0 if unknown.
     pub tid: u32,
-    /// The container that it runs in, by its id; empty if in none, or if unknown.
+    /// The ID of its container; empty if it is in none, or unknown.
     pub container: Arc<str>,
 }
 
 /// A span of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileSpan {
-    /// The trace's identifier.
+    /// The trace ID.
     pub trace_id: [u8; 16],
-    /// The span's.
+    /// The span ID.
     pub span_id: [u8; 8],
 }
 
-/// Events that have everything in common.
+/// Events with the same slice, thread, span and stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileSample {
-    /// The slice of time, counted from [`Profile::start`].
+    /// The index of the time slice since [`Profile::start`].
     pub slice: u32,
-    /// Who ran.
+    /// The thread.
     pub thread: ThreadIndex,
-    /// For which span, if for any.
+    /// The span, if there is one.
     pub span: Option<SpanIndex>,
-    /// What ran.
+    /// The stack.
     pub stack: StackIndex,
-    /// Events.
+    /// The number of events.
     pub count: u64,
 }
 
-/// A recording that a profile was put together of.
+/// A recording that was merged into a profile.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MergedRecording {
-    /// What to call it.
+    /// Its label.
     pub name: String,
     /// Its slices.
     pub slices: Range<u32>,
 }
 
-/// How an outcome bears on the profile's truth.
+/// The effect of an outcome on the accuracy of the profile.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Severity {
-    /// Everything is there.
+    /// The sample is complete.
     Complete,
-    /// Left out on purpose: idle, out of scope.
+    /// Omitted on purpose: idle, out of scope.
     Excluded,
-    /// The sample is there, a part of its stack is not.
+    /// The sample is present, but part of its stack is missing.
     Truncated,
     /// The sample is missing.
     Lost,
 }
 
 impl Severity {
-    /// The word for it.
+    /// The label.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -253,21 +254,21 @@ impl Severity {
     }
 }
 
-/// How many interrupts ended in one way.
+/// The number of interrupts with one outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutcomeCount {
     /// The outcome's name: `complete`, `no table`.
     pub name: String,
-    /// Interrupts.
+    /// The number of interrupts.
     pub count: u64,
-    /// What that means for the profile.
+    /// The effect on the profile.
     pub severity: Severity,
-    /// What the user should know or do about it; may be empty.
+    /// Advice for the user; may be empty.
     pub help: String,
 }
 
 impl Profile {
-    /// A profile of nothing, to be filled.
+    /// An empty profile.
     #[must_use]
     pub fn new(title: String, measure: SampleType) -> Self {
         Self {
@@ -287,18 +288,18 @@ impl Profile {
         }
     }
 
-    /// The frames of a stack, leaf first. Indices that point nowhere are skipped.
+    /// The frames of a stack, leaf first. Invalid indices are skipped.
     pub(crate) fn frames_of(&self, stack: StackIndex) -> impl DoubleEndedIterator<Item = &ProfileFrame> {
         let stack = self.stacks.get(stack.0 as usize).map_or(&[][..], Vec::as_slice);
         stack.iter().filter_map(|index| self.frames.get(index.0 as usize))
     }
 
-    /// The thread of a sample, if it is known.
+    /// The thread of a sample, if known.
     pub(crate) fn thread_of(&self, sample: &ProfileSample) -> Option<&ProfileThread> {
         self.threads.get(sample.thread.0 as usize)
     }
 
-    /// What to call a thread beside those of other processes.
+    /// The label of a thread among those of other processes.
     pub(crate) fn thread_name(&self, thread: ThreadIndex) -> String {
         let Some(thread) = self.threads.get(thread.0 as usize) else { return String::from("[unknown]") };
         let numbered = |name: &str, number: u32| match number {
@@ -329,7 +330,7 @@ impl Profile {
         self.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.count))
     }
 
-    /// The samples without their times, equal ones merged, in order.
+    /// The samples without their times, sorted, with equal ones merged.
     pub(crate) fn samples_without_time(&self) -> Vec<ProfileSample> {
         let mut merged = BTreeMap::<ProfileSample, u64>::new();
         for sample in &self.samples {
@@ -339,7 +340,7 @@ impl Profile {
         merged.into_iter().map(|(sample, count)| ProfileSample { count, ..sample }).collect()
     }
 
-    /// How often each of the stacks was seen.
+    /// The number of events of each stack.
     #[must_use]
     pub fn stack_counts(&self) -> Vec<u64> {
         let mut counts = vec![0_u64; self.stacks.len()];
@@ -371,7 +372,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The sample, with the callers of what wrote guessed.
+    /// The sample, with the callers of `write` guessed.
     pub(crate) fn guessed_sample() -> Profile {
         let mut profile = sample();
         profile.frames.push(ProfileFrame { is_guessed: true, ..profile.frames[0].clone() });
@@ -379,7 +380,7 @@ pub(crate) mod tests {
         profile
     }
 
-    /// Every stack a second after the one before it, on one thread.
+    /// Each stack one second after the previous one, on one thread.
     fn profile(frames: Vec<ProfileFrame>, stacks: &[(&[u32], u64)]) -> Profile {
         let samples = stacks.iter().zip(0..).map(|(&(_, count), number)| ProfileSample {
             slice: number,
@@ -429,7 +430,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Fourteen events; `work` recurses, and two addresses of it occur.
+    /// Fourteen events; `work` recurses, and occurs at two addresses.
     pub(crate) fn sample() -> Profile {
         let frames = vec![
             frame("main", FrameCategory::Rust, 0x1000),
@@ -441,7 +442,7 @@ pub(crate) mod tests {
         profile(frames, &[(&[0], 3), (&[1, 0], 4), (&[2, 0], 1), (&[2, 1, 0], 2), (&[3, 4, 0], 4)])
     }
 
-    /// One event on a stack of these names, leaf first, in process `p`.
+    /// One event with a stack of these names, leaf first, in process `p`.
     pub(crate) fn one_stack(names: &[&str]) -> Profile {
         let frames = names.iter().map(|name| frame(name, FrameCategory::Native, 0)).collect();
         let indices: Vec<_> = (0..names.len() as u32).collect();

@@ -1,4 +1,4 @@
-//! Profiles that were written earlier, by us or by others.
+//! Reads existing profiles, from Sidewinder or from other tools.
 
 mod error;
 mod folded;
@@ -17,7 +17,7 @@ pub use self::error::ReadError;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Reads pprof's form, compressed or not, or folded stacks: whichever it is.
+/// Reads pprof's format, compressed or not, or folded stacks, depending on the content.
 ///
 /// # Errors
 ///

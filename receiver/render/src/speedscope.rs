@@ -1,4 +1,4 @@
-//! speedscope's form: an object of JSON with a profile for each thread.
+//! The speedscope format: a JSON object with a profile for each thread.
 //!
 //! Source: `src/lib/file-format-spec.ts` of github.com/jlfwong/speedscope.
 
@@ -49,7 +49,7 @@ struct SampledProfile {
     unit: &'static str,
     start_value: u64,
     end_value: u64,
-    /// Each a stack, root first, as positions in the shared frames.
+    /// The stacks, root first, as indices in the shared frames.
     samples: Vec<Vec<u32>>,
     weights: Vec<u64>,
 }
@@ -61,7 +61,7 @@ fn to_file(profile: &Profile) -> SpeedscopeFile {
     }
     let mut profiles: Vec<_> =
         of_threads.into_iter().map(|(thread, samples)| thread_profile(profile, thread, samples)).collect();
-    // The busiest is shown first.
+    // The busiest thread is shown first.
     profiles.sort_by_key(|sampled| std::cmp::Reverse(sampled.end_value));
     let frames = profile.frames.iter().map(|frame| {
         let place = if frame.path.is_empty() { profile.binary_path(frame) } else { &frame.path };
@@ -81,7 +81,7 @@ fn to_file(profile: &Profile) -> SpeedscopeFile {
     }
 }
 
-/// What a thread did, one thing after the other.
+/// The stacks of a thread in order of time.
 fn thread_profile(profile: &Profile, thread: ThreadIndex, mut samples: Vec<ProfileSample>) -> SampledProfile {
     samples.sort_unstable();
     let known = |frame: &u32| (*frame as usize) < profile.frames.len();

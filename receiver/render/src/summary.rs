@@ -1,4 +1,4 @@
-//! How the interrupts ended, printed when a recording ends.
+//! The outcomes of the interrupts, printed at the end of a recording.
 
 use std::fmt::Write;
 
@@ -6,9 +6,9 @@ use crate::escape::escaped;
 use crate::guessed_callers::{GuessedCallers, guessed_callers};
 use crate::profile::{Profile, Severity};
 
-/// A line on what was recorded, then one for each outcome that occurred: its count, its share of the interrupts, and
-/// what it means where it is not all well. Complete ones first, then by severity and count. At last, the binaries in whose
-/// code callers were guessed.
+/// A line on the recording, then one for each outcome that occurred: its count, its share of the interrupts, and what it
+/// means unless it is complete. Complete ones come first, then others by severity and count. The last lines are the binaries
+/// in which callers were guessed.
 #[must_use]
 pub fn summary(profile: &Profile) -> String {
     let mut outcomes: Vec<_> = profile.outcomes.iter().filter(|outcome| outcome.count > 0).collect();
@@ -49,12 +49,12 @@ pub fn summary(profile: &Profile) -> String {
     out
 }
 
-/// `part` of `whole` in percent; 0 of nothing.
+/// `part` of `whole` in percent; 0 if `whole` is 0.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// The number with its thousands parted: `1,234,567`.
+/// A number with thousands separators: `1,234,567`.
 pub(crate) fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

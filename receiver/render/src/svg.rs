@@ -1,4 +1,4 @@
-//! A flame graph as a picture, drawn by inferno.
+//! A flame graph as an SVG image, drawn by inferno.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::folded;
 use crate::palette::{NEUTRAL, Rgb, function_colour};
 use crate::profile::Profile;
 
-/// Draws the stacks. There must be events.
+/// Draws the stacks. There must be at least one event.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let mut palette = PaletteMap::default();
     let mut paint = |name: &str, [r, g, b]: Rgb| palette.insert(name, Color { r, g, b });

@@ -11,14 +11,14 @@ use crate::palette::function_colour;
 use crate::profile::Profile;
 use crate::summary::percent;
 
-/// How the table is to look.
+/// Layout options of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableOptions {
-    /// Functions shown at most.
+    /// The most functions that are shown.
     pub rows: usize,
-    /// Columns of the terminal; names are cut to fit. At least 40 are used.
+    /// Columns of the terminal; names are shortened to fit. At least 40 are used.
     pub columns: usize,
-    /// Whether to colour names by their kind, by escape sequences with 24-bit colours.
+    /// Whether names are coloured by category, by escape sequences with 24-bit colours.
     pub is_coloured: bool,
 }
 
@@ -32,8 +32,8 @@ impl Default for TableOptions {
 const NUMBERS_COLUMNS: usize = 18;
 const BINARY_COLUMNS_LIMIT: usize = 24;
 
-/// The functions with the most events of their own, one a line: the share in which each was the leaf, the share in
-/// which it was on the stack at all, its name, its binary.
+/// The functions with the most self events, one per line: the share in which each was the leaf, the share in which it was on
+/// the stack, its name, its binary.
 #[must_use]
 pub fn table(profile: &Profile, options: TableOptions) -> String {
     let functions = functions(profile);
@@ -61,7 +61,7 @@ pub fn table(profile: &Profile, options: TableOptions) -> String {
     out
 }
 
-/// What is left for names beside the numbers and a last column.
+/// The columns for names: those that numbers and the last column leave.
 pub(crate) fn name_columns(options: TableOptions, last_columns: usize) -> usize {
     options.columns.max(40).saturating_sub(NUMBERS_COLUMNS + last_columns + 2).max(12)
 }
@@ -74,7 +74,7 @@ fn colour_name(name: String, row: &FunctionTotals<'_>, is_coloured: bool) -> Str
     format!("\u{1b}[38;2;{r};{g};{b}m{name}\u{1b}[0m")
 }
 
-/// The text cut to a number of columns, with a mark in its middle: names differ at both ends.
+/// Shortens text to a number of columns, with a mark in the middle: names differ at both ends.
 fn truncate_middle(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
         return Cow::Borrowed(text);

@@ -1,5 +1,5 @@
-//! All stacks as one tree: what has its callers in common is held once. It grows with its profile, and what it has
-//! numbered keeps its number.
+//! All stacks as one call tree: stacks with common callers share nodes. It grows with its profile, and its indices don't
+//! change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
 use crate::profile::{FrameCategory, Profile};
 
-/// A function: what has the same name in the same binary. Texts are numbers in [`CallTree::strings`].
+/// A function: frames with the same name in the same binary. Strings are indices in [`CallTree::strings`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TreeFunction {
     pub(crate) name: u32,
@@ -23,29 +23,29 @@ pub(crate) struct TreeFunction {
 pub(crate) struct FunctionLine {
     /// Index in [`CallTree::functions`].
     pub(crate) function: u32,
-    /// From 1; 0 if unknown.
+    /// The line number, from 1; 0 if unknown.
     pub(crate) line: u32,
 }
 
-/// A place as it was reached by certain calls.
+/// A function line, as reached by a certain chain of callers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CallNode {
-    /// The caller: index in [`CallTree::nodes`]; `None` for the outermost.
+    /// The caller, as index in [`CallTree::nodes`]; `None` for the outermost.
     pub(crate) parent: Option<u32>,
     /// Index in [`CallTree::function_lines`].
     pub(crate) function_line: u32,
 }
 
-/// The stacks, merged from their roots on.
+/// The stacks, merged from their roots.
 #[derive(Debug)]
 pub(crate) struct CallTree {
-    /// Every text once, harmless; the first is empty.
+    /// Each distinct string, escaped; the first is empty.
     pub(crate) strings: StringTable,
     pub(crate) functions: Vec<TreeFunction>,
     pub(crate) function_lines: ValueInterner<FunctionLine>,
-    /// Each after its caller.
+    /// Each node comes after its caller.
     pub(crate) nodes: ValueInterner<CallNode>,
-    /// For each stack of the profile its leaf, as index in `nodes`.
+    /// The leaf of each stack of the profile, as index in `nodes`.
     pub(crate) leaves: Vec<u32>,
     function_indices: HashMap<(u32, u32), u32>,
     line_of_frame: Vec<u32>,
@@ -68,7 +68,7 @@ impl Default for CallTree {
 }
 
 impl CallTree {
-    /// Takes in the frames and stacks that the profile has more of than the last time.
+    /// Adds the new frames and stacks of the profile.
     pub(crate) fn update(&mut self, profile: &Profile) {
         for frame in profile.frames.iter().skip(self.line_of_frame.len()) {
             let (name, binary, kind) = function_key(profile, frame);
@@ -85,7 +85,7 @@ impl CallTree {
         }
     }
 
-    /// About how many bytes it takes.
+    /// The approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.strings.bytes()
             + self.functions.len() * (size_of::<TreeFunction>() + 2 * size_of::<(u32, u32, u32)>())
@@ -102,14 +102,14 @@ impl CallTree {
             functions.push(TreeFunction { name, binary, kind, path });
             functions.len() as u32 - 1
         });
-        // Not every place of a function has a file.
+        // Not every line of a function has a file.
         if let Some(known) = self.functions.get_mut(number as usize).filter(|known| known.path == 0) {
             known.path = path;
         }
         number
     }
 
-    /// The node that stands for stacks that hold nothing.
+    /// The node for empty stacks.
     fn empty_stack_node(&mut self) -> u32 {
         let function = self.function("[no frames]", "", FrameCategory::Marker, "");
         let place = self.function_lines.intern(FunctionLine { function, line: 0 });
@@ -117,7 +117,7 @@ impl CallTree {
     }
 }
 
-/// Each distinct value once, numbered in the order of arrival.
+/// Each distinct value once, indexed in order of arrival.
 #[derive(Debug)]
 pub(crate) struct ValueInterner<T> {
     pub(crate) values: Vec<T>,
@@ -138,7 +138,7 @@ impl<T: Clone + Eq + std::hash::Hash> ValueInterner<T> {
         })
     }
 
-    /// About how many bytes it takes, but for what values own. A hash map is three quarters full on average.
+    /// The approximate memory in bytes, except what values own. A hash map is three quarters full on average.
     fn bytes(&self) -> usize {
         self.values.len() * (size_of::<T>() + size_of::<(T, u32)>() / 3 * 4)
     }

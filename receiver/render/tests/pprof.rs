@@ -1,4 +1,4 @@
-//! pprof's own tool reads what is written.
+//! Checks the output with pprof's own tool.
 #![cfg(test)]
 
 use std::process::Command;

@@ -52,7 +52,7 @@ pub(super) fn for_each<T: Pod>(
     Ok(())
 }
 
-/// The end offset of a string in a string table that equals `name`, or ends in it: names may share bytes in this way.
+/// The offsets in a string table at which `name` is a string, or the end of one: names may share bytes in this way.
 pub(super) fn find_string(file: &impl ReadAt, table: Range<u64>, name: &[u8]) -> io::Result<Vec<u64>> {
     const FOUND_MAX: usize = 8;
     let wanted = [name, b"\0"].concat();

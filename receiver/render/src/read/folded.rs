@@ -1,4 +1,4 @@
-//! Folded stacks, as `folded` writes them and as FlameGraph's `stackcollapse-*` do.
+//! Folded stacks, as written by Sidewinder and by FlameGraph's `stackcollapse-*`.
 
 use sidewinder_kind::Kind;
 
@@ -10,7 +10,7 @@ use crate::profile::{
 };
 use crate::tree::ValueInterner;
 
-/// What FlameGraph's tools append to names, by the kind of code.
+/// The suffixes that FlameGraph's tools append to names, by category of code.
 const SUFFIXES: [(&str, FrameCategory); 3] =
     [("_[k]", FrameCategory::Kernel), ("_[j]", FrameCategory::Jit), ("_[i]", FrameCategory::Native)];
 
@@ -24,7 +24,7 @@ fn split_count(line: &str) -> Option<(&str, u64)> {
     Some((stack, count.parse().ok()?))
 }
 
-/// Reads the lines. What one sample stands for is not told.
+/// Parses the lines. The format does not state what one sample represents.
 pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
     let measure = SampleType::from_kind(Kind::Aggregated { samples_per_second: 0 });
     let mut profile = Profile::new(title.to_owned(), measure);
@@ -56,8 +56,8 @@ pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
     Ok(profile)
 }
 
-/// The process, where a stack begins with it for sure, and its frames. It may be anywhere, but only what is no frame comes
-/// before the mark of a stack that was cut.
+/// Splits the process name from the frames, if the stack certainly starts with it. Any stack may start with it, but before
+/// the marker of a truncated stack there can only be a process name.
 fn split_process(stack: &str) -> (&str, &str) {
     match stack.split_once(';') {
         Some((process, frames))

@@ -1,8 +1,8 @@
-//! Kinds of code, told by names alone.
+//! Guesses the category of code from names.
 
 use crate::profile::FrameCategory;
 
-/// What kind of code a frame is, as far as its names tell: these forms do not say it.
+/// The category of a frame, as far as its names allow a guess: these formats do not state it.
 pub(super) fn guess_category(name: &str, source: &str, binary: &str) -> FrameCategory {
     let is = |suffix: &str| source.ends_with(suffix);
     match name {

@@ -1,4 +1,4 @@
-//! pprof's form, as anybody writes it.
+//! Reads the pprof format, from any writer.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -15,8 +15,8 @@ use crate::profile::{
 };
 use crate::tree::ValueInterner;
 
-/// Reads a message that is not compressed. Of several kinds of values, the number of samples is taken where their period
-/// is a time, else times, else the last one, which is the default by pprof's own rule.
+/// Reads an uncompressed message. If it has several value types, the number of samples is used if their period is a time,
+/// otherwise a value that is a time, otherwise the last value, which is pprof's own default.
 pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
     let message = proto::Profile::decode(bytes)?;
     let texts = PprofStrings(&message.string_table);
@@ -62,7 +62,7 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
     Ok(profile)
 }
 
-/// Which value of a sample is taken, and what it is.
+/// Which value of a sample is used, and its measure.
 fn select_sample_type(message: &proto::Profile, texts: PprofStrings<'_>) -> Option<(usize, SampleType)> {
     let is_in = |kind: &proto::ValueType, unit: &str| texts.get(kind.unit) == unit;
     let period = message.period_type.as_ref().filter(|kind| is_in(kind, unit::NANOSECONDS));
@@ -78,7 +78,7 @@ fn select_sample_type(message: &proto::Profile, texts: PprofStrings<'_>) -> Opti
     Some((column, SampleType { name, rate_hz: 0, period_ns: u64::from(times.is_some()) }))
 }
 
-/// The frames of each location, leaf first: those inlined there come first, as in the form.
+/// The frames of each location, leaf first: inlined ones first, as in the format.
 fn add_frames(
     message: &proto::Profile,
     texts: PprofStrings<'_>,
@@ -131,7 +131,7 @@ fn duration_from_nanos(count: i64) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(0))
 }
 
-/// The string table. What it does not have is empty.
+/// The string table. Invalid indices give an empty string.
 #[derive(Clone, Copy)]
 struct PprofStrings<'a>(&'a [String]);
 
@@ -141,7 +141,7 @@ impl<'a> PprofStrings<'a> {
     }
 }
 
-/// The labels of a sample, by name.
+/// The labels of a sample, by key.
 struct PprofLabels<'a> {
     labels: &'a [proto::Label],
     texts: PprofStrings<'a>,
@@ -161,7 +161,7 @@ impl<'a> PprofLabels<'a> {
         label.and_then(|label| u32::try_from(label.num).ok()).unwrap_or(0)
     }
 
-    /// An identifier in hexadecimal digits.
+    /// An ID in hexadecimal digits.
     fn bytes<const LENGTH: usize>(&self, key: &str) -> Option<[u8; LENGTH]> {
         let text = self.text(key);
         let mut bytes = [0; LENGTH];
