@@ -1,15 +1,14 @@
-//! What it takes to go from one configuration to another while profiles are made.
+//! The effort of a change from one configuration to another at run time.
 
 use crate::model::ProfilingReceiver;
 use crate::schema::{WriteContext, WrittenKey, write_fields};
 use crate::table::{self, Reload};
 
-/// What a receiver that runs as `old` says takes to run as `new` says: the most that any changed key takes, by the
-/// reference table.
+/// How a receiver changes from `old` to `new`: the largest [`Reload`] of all changed keys, by the reference table.
 #[must_use]
 pub fn reload_for_change(old: &ProfilingReceiver, new: &ProfilingReceiver) -> Reload {
     let (old, new) = (written(old), written(new));
-    // Items of lists have no keys of their own to compare.
+    // Items of lists have no key paths to compare.
     if old.len() != new.len() {
         return Reload::Restarts;
     }

@@ -1,11 +1,11 @@
-//! What is wrong with a configuration, all of it at once.
+//! Collects all errors and warnings of a configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::tree::SourceLocation;
 
-/// Everything that is wrong with a configuration; never empty, in the order of the text.
+/// All errors of a configuration; never empty, in the order of the text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
@@ -18,7 +18,7 @@ impl ConfigErrors {
 }
 
 impl fmt::Display for ConfigErrors {
-    /// One error a line.
+    /// One error per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.0.iter().enumerate() {
             if index > 0 {
@@ -32,14 +32,14 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ConfigError {
-    /// The key, `receivers::profiling::samples_per_second`; empty for a source as a whole.
+    /// The key, `receivers::profiling::samples_per_second`; empty if the error is about a whole source.
     pub path: String,
-    /// Where it was written, as far as that is known.
+    /// Its location, if known.
     pub location: Option<SourceLocation>,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: ConfigProblem,
 }
 
@@ -52,14 +52,14 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Something that a user should know although the configuration is valid.
+/// A warning on a valid configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Warning {
     /// The key it is about.
     pub path: String,
-    /// Where it was written, as far as that is known.
+    /// Its location, if known.
     pub location: Option<SourceLocation>,
-    /// What to know.
+    /// The message.
     pub message: String,
 }
 
@@ -77,56 +77,56 @@ fn write_where(f: &mut fmt::Formatter<'_>, path: &str, place: Option<&SourceLoca
     if path.is_empty() { Ok(()) } else { write!(f, "{path}: ") }
 }
 
-/// What can be wrong. No message shows a secret or what a `${...}` stands for.
+/// The kinds of problems. No message contains a secret or the value of a `${...}`.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ConfigProblem {
     /// A source can't be read.
     #[error("can't be read: {0}")]
     Unreadable(String),
-    /// A source is no YAML, or more of it than a configuration has.
+    /// A source is not valid YAML, or exceeds the limits of a configuration.
     #[error("is not usable YAML: {0}")]
     Syntax(String),
-    /// A `${...}` stands for nothing.
+    /// A `${...}` can't be resolved.
     #[error("{reference} can't be resolved: {reason}")]
     Reference {
         /// The reference as written.
         reference: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A key that nothing knows.
+    /// An unknown key.
     #[error("unknown key{}", suggest(.nearest.as_deref(), .known))]
     UnknownKey {
-        /// The known key that it resembles.
+        /// The most similar known key.
         nearest: Option<String>,
-        /// The keys known here.
+        /// The known keys of this group.
         known: Vec<String>,
     },
-    /// A component of a type that nothing knows.
+    /// A component of an unknown type.
     #[error("unknown type {kind:?}{}", suggest(.nearest.as_deref(), .known))]
     UnknownType {
         /// The type given.
         kind: String,
-        /// The known type that it resembles.
+        /// The most similar known type.
         nearest: Option<String>,
-        /// The types known here.
+        /// The known types of this section.
         known: Vec<String>,
     },
-    /// A value that the key does not take.
+    /// A value that the key does not accept.
     #[error("expected {allowed}, got {found}")]
     Value {
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What the key takes.
+        /// The accepted values.
         allowed: String,
     },
-    /// A key that must be given and is not.
+    /// A required key is missing.
     #[error("must be given: {allowed}")]
     Missing {
-        /// What the key takes.
+        /// The accepted values.
         allowed: String,
     },
-    /// A key or component that the Collector knows and this version of Sidewinder does not.
+    /// A key or component of the Collector that this version of Sidewinder does not support.
     #[error("is not in this version: {instead}")]
     NotInThisVersion {
         /// What to do instead.
@@ -135,16 +135,16 @@ pub enum ConfigProblem {
     /// A pipeline names a component that is not configured.
     #[error("{section} has no {id:?}{}", suggest(.nearest.as_deref(), .known))]
     Dangling {
-        /// The id named.
+        /// The unknown ID.
         id: String,
-        /// The section that should have it.
+        /// The section without it.
         section: &'static str,
-        /// The configured id that it resembles.
+        /// The most similar configured ID.
         nearest: Option<String>,
-        /// The ids configured there.
+        /// The configured IDs of that section.
         known: Vec<String>,
     },
-    /// Values that are right by themselves and wrong together.
+    /// Values that are valid individually, but not together.
     #[error("{0}")]
     Contradiction(String),
 }
@@ -157,10 +157,10 @@ fn suggest(nearest: Option<&str>, known: &[String]) -> String {
     }
 }
 
-/// The one of `known` that `given` most resembles, if it resembles any.
+/// The most similar one of `known` to `given`, if any is similar.
 pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const ENOUGH: f64 = 0.75;
-    // Comparing takes time by the product of lengths: what is longer than any key resembles none.
+    // The comparison's time grows with the product of both lengths: a text longer than any key is similar to none.
     const LONGEST: usize = 64;
     if given.len() > LONGEST {
         return None;
@@ -173,7 +173,7 @@ pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, known)| known.to_owned())
 }
 
-/// Errors and warnings as they are found.
+/// Errors and warnings as they are collected.
 #[derive(Default, Debug)]
 pub(crate) struct Diagnostics {
     errors: Vec<ConfigError>,
@@ -182,7 +182,7 @@ pub(crate) struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Records that what a file holds is part of the configuration.
+    /// Records that the content of a file is part of the configuration.
     pub(crate) fn add_file(&mut self, file: &Path) {
         self.files.push(file.to_owned());
     }
@@ -203,13 +203,13 @@ impl Diagnostics {
         !self.errors.is_empty()
     }
 
-    /// The errors, of which there is at least one, in the order of the text.
+    /// All errors, at least one, in the order of the text.
     pub(crate) fn into_errors(mut self) -> ConfigErrors {
         self.errors.sort_by(|a, b| (&a.location, &a.path).cmp(&(&b.location, &b.path)));
         ConfigErrors(self.errors)
     }
 
-    /// `Ok` with the warnings and the files if no error was found; warnings and errors in the order of the text.
+    /// `Ok` with the warnings and the files if there is no error; warnings and errors are in the order of the text.
     pub(crate) fn finish(mut self) -> Result<(Vec<Warning>, Vec<PathBuf>), ConfigErrors> {
         self.warnings.sort_by(|a, b| (&a.location, &a.path).cmp(&(&b.location, &b.path)));
         if self.has_errors() { Err(self.into_errors()) } else { Ok((self.warnings, self.files)) }

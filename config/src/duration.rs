@@ -1,4 +1,4 @@
-//! Durations as Go writes them: `1m30s`, `1.5h`, `-300ms`.
+//! Durations in Go's notation: `1m30s`, `1.5h`, `-300ms`.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ const UNITS_NS: [(&str, u64); 8] = [
     ("h", 3_600 * 1_000_000_000),
 ];
 
-/// The longest duration that Go can tell.
+/// The longest duration that Go can represent.
 const MAX_NS: u64 = i64::MAX as u64;
 
-/// Reads what Go's `time.ParseDuration` reads, save negative durations, which no key takes.
+/// Parses the format of Go's `time.ParseDuration`, except negative durations, which no key accepts.
 #[must_use]
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -44,9 +44,9 @@ pub fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(total_ns))
 }
 
-/// Nanoseconds of the digits behind a decimal point; what is less than a nanosecond is cut.
+/// The digits after a decimal point, in nanoseconds; fractions of a nanosecond are truncated.
 fn fraction_ns(digits: &str, unit_ns: u64) -> Option<u64> {
-    // An hour's fraction of a nanosecond begins behind the thirteenth digit.
+    // From the fourteenth digit on, digits of an hour are less than a nanosecond.
     const DIGITS: usize = 18;
     if digits.contains('.') {
         return None;
@@ -63,7 +63,7 @@ fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }
 
-/// Writes a duration as Go's `Duration.String` does: `1m30s`, `1.5s`, `200ms`.
+/// Formats a duration as Go's `Duration.String` does: `1m30s`, `1.5s`, `200ms`.
 #[must_use]
 pub fn format(duration: Duration) -> String {
     let total_ns = duration.as_nanos();

@@ -1,12 +1,12 @@
-//! `${...}` inside values, by the Collector's rules.
+//! Resolves `${...}` in values, by the Collector's rules.
 //!
-//! A reference names a scheme (`${env:X}`, `${env:X:-default}`, `${file:PATH}`, `${yaml:TEXT}`) or is
-//! short for an environment variable (`${X}`). Standing alone it may bring any YAML value; inside text
-//! it brings its text. Innermost references go first, what they bring is expanded in turn, and `$$`
-//! stands for one `$` at the end of it all.
+//! A reference has a scheme (`${env:X}`, `${env:X:-default}`, `${file:PATH}`, `${yaml:TEXT}`), or is short for an
+//! environment variable (`${X}`). A reference that is the whole value is replaced by any YAML value; one within text is
+//! replaced by text. Innermost references are resolved first, replacements are resolved in turn, and finally `$$` becomes a
+//! single `$`.
 //!
-//! One deviation: a text file standing alone loses the line break at its end, which no token or header
-//! has and most files do.
+//! One deviation: if a text file is the whole value, its final line break is removed, because no token or header contains
+//! one and most files do.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::source::{self, Environment};
 use crate::tree::{ConfigNode, ConfigValue, ExpandedReference, SourceLocation};
 use crate::yaml;
 
-/// References that one configuration may hold, those that others bring included.
+/// The most references in a configuration, including those in replacements.
 const MAX_REFERENCES: usize = 1_000;
-/// Bytes that references may bring altogether.
+/// The most bytes of all replacements together.
 const MAX_BYTES_BROUGHT: usize = 4 * yaml::MAX_BYTES;
-/// Values that references may bring altogether.
+/// The most values of all replacements together.
 const MAX_VALUES: usize = 100_000;
 
-/// Replaces every reference in `tree`; what can't be resolved goes to `report`.
+/// Replaces every reference in `tree`; unresolvable ones are reported to `report`.
 pub(crate) fn expand(tree: &mut ConfigNode, environment: &dyn Environment, report: &mut Diagnostics) {
     let mut expander = Expander {
         environment,
@@ -43,7 +43,7 @@ struct Expander<'a> {
     values_left: usize,
 }
 
-/// What a reference stands for: the text, and that text read as YAML.
+/// The replacement of a reference: its text, and the text parsed as YAML.
 struct ResolvedReference {
     node: ConfigNode,
     text: String,
@@ -79,11 +79,11 @@ impl Expander<'_> {
         }
     }
 
-    /// Makes `text` the value of `node`, all its references replaced.
+    /// Sets the value of `node` to `text`, with all its references replaced.
     fn text(&mut self, mut text: String, node: &mut ConfigNode, path: &str) -> Result<(), ConfigProblem> {
         while let Some(reference) = find_reference(&text) {
             let reference = reference.to_owned();
-            // What a reference brought may be secret, so errors name the one that was written.
+            // A replacement may be secret, so errors name the reference that was written.
             let first = node.expanded.as_ref().map_or(&reference, |expanded| &expanded.reference).clone();
             let refused = |reason: String| ConfigProblem::Reference { reference: first.clone(), reason };
             self.references_left = self
@@ -155,7 +155,7 @@ impl Expander<'_> {
             .bytes_left
             .checked_sub(text.len())
             .ok_or_else(|| format!("references bring more than {MAX_BYTES_BROUGHT} bytes"))?;
-        // What is no YAML is taken as text, so that keys and passwords need no quotes.
+        // Text that is not valid YAML is used as a string, so that keys and passwords need no quotes.
         let node = source::parse(&text, &Arc::from(name)).unwrap_or_else(|_| ConfigNode::text(text.clone()));
         Ok(ResolvedReference { node, text })
     }
@@ -187,7 +187,7 @@ impl Expander<'_> {
     }
 }
 
-/// Marks everything below `node` as brought by `reference` and counts it.
+/// Marks everything below `node` as a replacement of `reference`, and counts it.
 fn mark_expanded(node: &mut ConfigNode, reference: &str) -> usize {
     if node.expanded.is_none() {
         let text = match &node.value {
@@ -206,7 +206,7 @@ fn mark_expanded(node: &mut ConfigNode, reference: &str) -> usize {
     }
 }
 
-/// The first innermost `${...}` that no odd number of dollar signs precedes.
+/// The first innermost `${...}` that does not follow an odd number of dollar signs.
 fn find_reference(text: &str) -> Option<&str> {
     let mut rest = text;
     loop {

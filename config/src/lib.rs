@@ -1,12 +1,11 @@
-//! Sidewinder's configuration: the OpenTelemetry Collector's YAML shape, checked whole.
+//! Sidewinder's configuration, in the OpenTelemetry Collector's YAML structure, validated as a whole.
 //!
-//! [`load`] turns `--config` and `--set` into a [`Config`] of plain typed values, or into every error
-//! at once; [`print_config`] turns it back into text; [`reference()`] documents every key.
+//! [`load`] turns `--config` and `--set` into a [`Config`] of plain typed values, or reports every error at once;
+//! [`print_config`] turns it back into text; [`reference()`] documents every key.
 //!
-//! Sources, merging and `${...}` mean what they mean to the Collector. Departures that are not of one
-//! key ([`KeyReference::deviation`] has those): a duration without a unit is refused, where the Collector
-//! takes nanoseconds; `${file:...}` drops the line break at a file's end; a key that is given twice in
-//! one map is refused; sources are bounded in size and depth.
+//! Sources, merging and `${...}` work as in the Collector. General deviations (those of single keys are in
+//! [`KeyReference::deviation`]): a duration without a unit is refused, where the Collector takes nanoseconds; `${file:...}`
+//! removes the line break at a file's end; a duplicate key in a map is refused; sources are bounded in size and depth.
 //!
 //! ```text
 //! source, unconfigured   texts             files, environment, `--set`

@@ -1,4 +1,4 @@
-//! From sources to a checked configuration.
+//! Loads a configuration from its sources.
 
 use std::path::PathBuf;
 
@@ -10,27 +10,27 @@ use crate::schema::read_config;
 use crate::source::{self, ConfigSource, Environment};
 use crate::tree::{ConfigNode, ConfigValue, Map};
 
-/// A configuration that holds.
+/// A valid configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadedConfig {
-    /// What holds.
+    /// The configuration.
     pub config: Config,
-    /// What to know about it, in the order of the text.
+    /// Its warnings, in the order of the text.
     pub warnings: Vec<Warning>,
-    /// The files that it was read from: sources, and those that a `${file:...}` names.
+    /// The files that it was read from: sources, and files that a `${file:...}` names.
     pub files: Vec<PathBuf>,
 }
 
-/// Reads and checks a configuration: `sources` laid over one another in order, then `sets`
-/// (`a.b=c` or `a::b=c`), then every `${...}` replaced.
+/// Reads and validates a configuration: merges `sources` in order, then `sets` (`a.b=c` or `a::b=c`), and then replaces
+/// every `${...}`.
 ///
-/// Without sources the environment's `OTEL_EXPORTER_OTLP_*` describes the exporter, and without an
-/// endpoint there it is [`Config::default`]; `sets` are laid over that. The same sources, files and
-/// variables always give the same result.
+/// Without sources, the environment variables `OTEL_EXPORTER_OTLP_*` configure the exporter; without an endpoint in these,
+/// the base is [`Config::default`]. `sets` are merged into that. The same sources, files and variables always give the same
+/// result.
 ///
 /// # Errors
-/// Everything that is wrong, at once: with the key, the line where known, and what is allowed instead.
-/// Neither errors nor warnings show a secret.
+/// All errors at once: each with the key, the line if known, and the accepted values. Neither errors nor warnings contain a
+/// secret.
 pub fn load(
     sources: &[ConfigSource],
     sets: &[String],
@@ -54,7 +54,7 @@ pub fn load(
             tree.merge(set);
         }
     }
-    // Where a source is missing, what the others say is not the user's configuration.
+    // If a source is missing, the others are not the complete configuration of the user.
     if report.has_errors() {
         return Err(report.into_errors());
     }

@@ -1,8 +1,7 @@
-//! What holds where no configuration is given: a file, or the exporter that OpenTelemetry's
-//! environment variables describe.
+//! The configuration if none is given: a file, or the exporter that OpenTelemetry's environment variables configure.
 //!
-//! `OTEL_EXPORTER_OTLP_PROFILES_*` goes before `OTEL_EXPORTER_OTLP_*`, as in the specification of the
-//! exporters' environment. An endpoint makes the exporter; without one the rest says nothing.
+//! `OTEL_EXPORTER_OTLP_PROFILES_*` takes precedence over `OTEL_EXPORTER_OTLP_*`, as in the specification of these variables.
+//! The exporter requires an endpoint; without one the other variables have no effect.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::schema::{WriteContext, write_config};
 use crate::source::Environment;
 use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 
-/// The configuration in which only what the environment says departs from the defaults.
+/// The default configuration with the settings of the environment.
 pub(crate) fn tree_from_environment(environment: &dyn Environment, report: &mut Diagnostics) -> ConfigNode {
     let variables = EnvironmentVariables { environment };
     match variables.exporter(report) {
@@ -42,7 +41,7 @@ struct EnvironmentVariables<'a> {
     environment: &'a dyn Environment,
 }
 
-/// One variable that is set and not empty.
+/// A variable that is set and not empty.
 struct EnvironmentVariable {
     name: String,
     value: String,
@@ -119,8 +118,8 @@ impl EnvironmentVariables<'_> {
         Some(ConfigNode::new(ConfigValue::Map(exporter)))
     }
 
-    /// In the environment, unlike in YAML, the endpoint's scheme decides on TLS; `INSECURE` does where
-    /// there is none.
+    /// In the environment, unlike in YAML, the endpoint's scheme determines whether TLS is used; without a scheme,
+    /// `INSECURE` does.
     fn insecure(&self, endpoint: &EnvironmentVariable, report: &mut Diagnostics) -> Option<ConfigNode> {
         match endpoint.value.split_once("://") {
             Some(("http", _)) => return Some(endpoint.node(ConfigValue::Bool(true))),
@@ -140,7 +139,7 @@ impl EnvironmentVariables<'_> {
     }
 }
 
-/// Reads `name=value,name=value`, values in percent encoding; no message shows a value.
+/// Parses `name=value,name=value` with percent-encoded values; no message contains a value.
 fn headers(variable: &EnvironmentVariable, report: &mut Diagnostics) -> ConfigNode {
     let mut map = Map::new();
     for pair in variable.value.split(',').filter(|pair| !pair.trim().is_empty()) {
@@ -157,7 +156,7 @@ fn headers(variable: &EnvironmentVariable, report: &mut Diagnostics) -> ConfigNo
     variable.node(ConfigValue::Map(map))
 }
 
-/// The text that percent encoding stands for; `None` where it stands for none.
+/// Decodes a percent-encoded text; `None` if it is malformed.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

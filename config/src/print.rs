@@ -1,30 +1,30 @@
-//! The effective configuration as text.
+//! Prints the effective configuration.
 
 use crate::model::Config;
 use crate::schema::{WriteContext, write_config};
 use crate::yaml;
 
-/// Whether secrets are shown.
+/// Whether secrets are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrintMode {
-    /// `[REDACTED]` stands in their place.
+    /// They are replaced by `[REDACTED]`.
     #[default]
     Redacted,
-    /// They are shown.
+    /// They are printed.
     Unredacted,
 }
 
-/// The form of the text.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrintFormat {
-    /// YAML, which [`crate::load`] reads back; as in the Collector, `$` is not doubled for it.
+    /// YAML, which [`crate::load`] can read; as in the Collector, `$` is not doubled.
     #[default]
     Yaml,
     /// JSON.
     Json,
 }
 
-/// Writes a configuration, every key of it, keys in alphabetical order.
+/// Writes a configuration with all keys, in alphabetical order.
 #[must_use]
 pub fn print_config(config: &Config, mode: PrintMode, format: PrintFormat) -> String {
     let mut written = WriteContext { reveal: mode == PrintMode::Unredacted, ..WriteContext::default() };

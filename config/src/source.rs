@@ -1,4 +1,4 @@
-//! Where configuration comes from: `--config`, `--set` and the process's environment.
+//! Sources of the configuration: `--config`, `--set` and the process's environment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,19 +12,19 @@ use crate::diagnostics::{ConfigProblem, Diagnostics};
 use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 use crate::yaml::{self, SyntaxError};
 
-/// One `--config`: later ones are laid over earlier ones, maps merge and lists are replaced.
+/// One `--config`: later ones are merged into earlier ones; maps are merged and lists are replaced.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ConfigSource {
     /// `PATH` or `file:PATH`.
     File(PathBuf),
     /// `yaml:TEXT`.
     Yaml(String),
-    /// `env:NAME`: the variable holds YAML.
+    /// `env:NAME`: the variable contains YAML.
     Variable(String),
 }
 
 impl fmt::Debug for ConfigSource {
-    /// Shows no YAML: it may hold secrets.
+    /// Hides the YAML: it may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
@@ -34,7 +34,7 @@ impl fmt::Debug for ConfigSource {
     }
 }
 
-/// A `--config` of a kind that is not read here.
+/// A `--config` with an unsupported scheme.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the scheme {scheme:?} is not one of file, yaml, env")]
 pub struct SourceError {
@@ -56,7 +56,7 @@ impl FromStr for ConfigSource {
     }
 }
 
-/// Splits `scheme:rest` where the scheme has the form of one: at least two characters, a letter first.
+/// Splits `scheme:rest` if the scheme is valid: at least two characters, a letter first.
 pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let mut letters = scheme.chars();
@@ -67,7 +67,7 @@ pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
 
 /// The environment variables that a configuration may refer to.
 pub trait Environment {
-    /// The variable's value, or `None` where it is not set or not UTF-8.
+    /// The variable's value, or `None` if it is not set or not UTF-8.
     fn variable(&self, name: &str) -> Option<String>;
 }
 
@@ -87,7 +87,7 @@ impl Environment for BTreeMap<String, String> {
     }
 }
 
-/// Reads one source; what is wrong goes to `report`.
+/// Reads one source; errors are reported to `report`.
 pub(crate) fn read(
     index: usize,
     source: &ConfigSource,
@@ -139,7 +139,7 @@ pub(crate) fn read(
     }
 }
 
-/// Reads one `--set`: `a.b=c` or `a::b=c`, the value being YAML.
+/// Parses one `--set`: `a.b=c` or `a::b=c`; the value is YAML.
 pub(crate) fn read_set(index: usize, set: &str, report: &mut Diagnostics) -> Option<ConfigNode> {
     let name: Arc<str> = format!("--set #{}", index + 1).into();
     let place = SourceLocation { source: name.clone(), position: None };
@@ -167,7 +167,7 @@ pub(crate) fn read_set(index: usize, set: &str, report: &mut Diagnostics) -> Opt
     }
 }
 
-/// Reads YAML, in which `a::b` is a key within a key.
+/// Parses YAML in which `a::b` is a nested key.
 pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<ConfigNode, SyntaxError> {
     let mut tree = yaml::parse(text, name)?;
     let too_deep = || SyntaxError { detail: yaml::too_deep(), position: None };
@@ -175,7 +175,7 @@ pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<ConfigNode, SyntaxErr
     Ok(tree)
 }
 
-/// Reads a text file of bounded size; the error says why not.
+/// Reads a text file of bounded size; the error is the reason.
 pub(crate) fn read_file(path: &Path) -> Result<String, String> {
     let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();

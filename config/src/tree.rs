@@ -1,30 +1,30 @@
-//! Configuration before it has types: a tree whose nodes know where they were written.
+//! The untyped configuration: a tree whose nodes have source locations.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Entries of a map, by key: a configuration's meaning does not depend on their order.
+/// Entries of a map, by key: the meaning of a configuration does not depend on their order.
 pub(crate) type Map = BTreeMap<String, ConfigNode>;
 
-/// A value and where it came from.
+/// A value and its source location.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ConfigNode {
     pub(crate) value: ConfigValue,
-    /// Where the value begins.
+    /// The location of the value.
     pub(crate) location: Option<SourceLocation>,
-    /// Where its key begins; for an item of a list, where the item begins.
+    /// The location of its key; for an item of a list, the location of the item.
     pub(crate) key_location: Option<SourceLocation>,
-    /// What `${...}` brought in, for places that take text whatever the text looks like.
+    /// The replacement of a `${...}`, for keys that accept text, whatever type it looks like.
     pub(crate) expanded: Option<ExpandedReference>,
 }
 
-/// A value that a `${...}` stood for. Errors name the reference and never show the value.
+/// The replacement of a `${...}`. Errors contain the reference and never the value.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ExpandedReference {
     /// The reference as written, `${env:TOKEN}`.
     pub(crate) reference: String,
-    /// The text as it was found, before it was read as YAML.
+    /// The text before it was parsed as YAML.
     pub(crate) text: String,
 }
 
@@ -39,12 +39,12 @@ pub(crate) enum ConfigValue {
     Map(Map),
 }
 
-/// Where something was written.
+/// A source location.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SourceLocation {
-    /// The file, or what stands for one: `--set #2`, `environment variable X`.
+    /// The file, or a label of another source: `--set #2`, `environment variable X`.
     pub source: Arc<str>,
-    /// Line and column, both counted from 1, where they are known.
+    /// Line and column, both from 1, if known.
     pub position: Option<(usize, usize)>,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for SourceLocation {
 }
 
 impl ConfigNode {
-    /// A value from nowhere in particular.
+    /// A value without a location.
     pub(crate) const fn new(value: ConfigValue) -> Self {
         Self { value, location: None, key_location: None, expanded: None }
     }
@@ -72,7 +72,7 @@ impl ConfigNode {
         Self::new(ConfigValue::Map(entries.map(|(key, node)| (key.to_owned(), node)).into()))
     }
 
-    /// The same tree, every node of it at `place`.
+    /// The same tree with the location of every node set to `place`.
     pub(crate) fn with_location(mut self, place: &SourceLocation) -> Self {
         self.locate_all(place);
         self
@@ -88,7 +88,7 @@ impl ConfigNode {
         }
     }
 
-    /// Lays `over` on top: maps merge, anything else is replaced, as the Collector merges sources.
+    /// Merges `over` into this node: maps are merged, anything else is replaced, as the Collector merges sources.
     pub(crate) fn merge(&mut self, over: Self) {
         match (&mut self.value, over.value) {
             (ConfigValue::Map(under), ConfigValue::Map(over)) => {
@@ -103,8 +103,8 @@ impl ConfigNode {
         }
     }
 
-    /// Turns keys like `a::b` into maps within maps, as the Collector reads every source. `None` where
-    /// more than `depth_left` maps and lists would lie inside one another.
+    /// Turns keys such as `a::b` into nested maps, as the Collector does in every source. `None` if maps and lists would be
+    /// nested more than `depth_left` levels.
     pub(crate) fn split_keys(&mut self, depth_left: usize) -> Option<()> {
         match &mut self.value {
             ConfigValue::List(items) => {
@@ -124,7 +124,7 @@ impl ConfigNode {
         }
     }
 
-    /// `node` below the keys of `path`, which `::` separates.
+    /// Wraps `node` in the keys of `path`, which are separated by `::`.
     pub(crate) fn nested_at(path: &str, node: Self) -> Self {
         path.rsplit("::").fold(node, |inner, key| Self {
             location: inner.key_location.clone(),
@@ -134,7 +134,7 @@ impl ConfigNode {
         })
     }
 
-    /// The node below the keys of `path`, which `::` separates.
+    /// The node at `path`, whose keys are separated by `::`.
     pub(crate) fn get(&self, path: &str) -> Option<&Self> {
         path.split("::").try_fold(self, |node, key| match &node.value {
             ConfigValue::Map(map) => map.get(key),
@@ -142,7 +142,7 @@ impl ConfigNode {
         })
     }
 
-    /// What kind of value the node is, for an error that must not show it.
+    /// The kind of the value, for an error that must not contain it.
     pub(crate) const fn kind(&self) -> &'static str {
         match self.value {
             ConfigValue::Null => "nothing",
@@ -154,7 +154,7 @@ impl ConfigNode {
         }
     }
 
-    /// What the node is, for an error: kind and, where it did not come out of a `${...}`, value.
+    /// A description of the node for an error: its kind, and its value unless it replaced a `${...}`.
     pub(crate) fn describe(&self) -> String {
         const SHOWN: usize = 60;
         if let Some(expanded) = &self.expanded {

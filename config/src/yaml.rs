@@ -1,8 +1,8 @@
-//! YAML text to trees whose nodes know where they were written, and back.
+//! Converts YAML text to trees with source locations, and back.
 //!
-//! One reading of `saphyr-parser`'s events gives values and places. Depth and size are bounded (aliases
-//! can make a small text an enormous tree), and what configuration has no use for is refused: tags, keys
-//! that are not text, keys that are given twice.
+//! One pass over `saphyr-parser`'s events yields values and locations. Depth and size are bounded (with aliases, a small
+//! text can become an enormous tree), and features that a configuration does not need are refused: tags, keys that are not
+//! text, duplicate keys.
 
 mod output;
 mod scalar;
@@ -19,26 +19,26 @@ use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 
 /// The most bytes that one source may have.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// The most values that one source may have, once more for each anchor and alias.
+/// The most values of one source; each anchor and alias counts its values again.
 const MAX_NODES: usize = 100_000;
-/// The most maps and lists inside one another.
+/// The most nested maps and lists.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// YAML's key for "and everything that is in there".
+/// YAML's merge key.
 const MERGE_KEY: &str = "<<";
 
-/// What is wrong with any other key.
+/// The error for any other key.
 const KEY_IS_TEXT: &str = "expected a key that is text, in quotes if it looks like something else";
 
-/// Line and column, both counted from 1.
+/// Line and column, both from 1.
 type LineColumn = (usize, usize);
 
-/// A text that is not the YAML expected here, and where that shows.
+/// An error in a YAML text, and its position.
 #[derive(Debug)]
 pub(crate) struct SyntaxError {
-    /// What is wrong; never quotes a value.
+    /// The problem; never contains a value.
     pub(crate) detail: String,
-    /// Line and column, both counted from 1.
+    /// Line and column, both from 1.
     pub(crate) position: Option<LineColumn>,
 }
 
@@ -48,15 +48,15 @@ impl From<ScanError> for SyntaxError {
     }
 }
 
-/// What is wrong with a text that has more than [`MAX_DEPTH`] levels.
+/// The error for a text with more than [`MAX_DEPTH`] levels.
 pub(crate) fn too_deep() -> String {
     format!("nested deeper than {MAX_DEPTH} levels")
 }
 
-/// Reads the one document of `text`, every node of it placed in `source`; an empty document is null.
+/// Parses a text with one document; all nodes have locations in `source`. An empty document is null.
 ///
 /// # Errors
-/// What is no YAML, out of bounds, or of no use to configuration.
+/// If it is not valid YAML, exceeds a limit, or uses an unsupported feature.
 pub(crate) fn parse(text: &str, source: &Arc<str>) -> Result<ConfigNode, SyntaxError> {
     if text.len() > MAX_BYTES {
         return Err(SyntaxError { detail: format!("longer than {MAX_BYTES} bytes"), position: None });
@@ -82,11 +82,11 @@ fn position(marker: Marker) -> LineColumn {
     (marker.line(), marker.col() + 1)
 }
 
-/// Where more brackets are open than a configuration has.
+/// The position at which more brackets are open than a configuration may have.
 ///
-/// Inside brackets the scanner reads ahead for a colon, which may come at their end, and its time grows
-/// with the square of the brackets open; so they are counted before. Brackets inside quotes and comments
-/// count too: text with so many of them is not met in configurations.
+/// Inside brackets the scanner reads ahead for a colon, which may come after they are closed, in time that grows with the
+/// square of the open brackets; so they are counted before. Brackets in quotes and comments count too: configurations don't
+/// have that many.
 fn too_many_brackets(text: &str) -> Option<LineColumn> {
     let mut open = 0_usize;
     for (line, row) in text.lines().enumerate() {
@@ -104,20 +104,20 @@ fn too_many_brackets(text: &str) -> Option<LineColumn> {
     None
 }
 
-/// A value that is read to its end, and what an alias of it counts for.
+/// A complete value, and its size for aliases.
 #[derive(Clone)]
 struct Subtree {
     node: ConfigNode,
-    /// Itself and all below.
+    /// The number of values, including itself.
     values: usize,
-    /// Maps and lists inside one another.
+    /// The number of nested levels of maps and lists.
     levels: usize,
 }
 
-/// A map or a list that is not at its end yet.
+/// An unfinished map or list.
 struct OpenCollection {
     location: SourceLocation,
-    /// The anchor's number; 0 where it has none.
+    /// The anchor's ID; 0 if it has none.
     anchor: usize,
     inside: CollectionContent,
     values: usize,
@@ -128,18 +128,18 @@ enum CollectionContent {
     List(Vec<ConfigNode>),
     Map {
         map: Map,
-        /// The key whose value comes next, and where it was written.
+        /// The key of the next value, and its location.
         key: Option<(String, SourceLocation)>,
-        /// What [`MERGE_KEY`] was given.
+        /// The value of [`MERGE_KEY`].
         merged: Option<Box<ConfigNode>>,
     },
 }
 
-/// Makes a tree of events.
+/// Builds a tree from events.
 struct TreeBuilder<'a> {
     source: &'a Arc<str>,
     open: Vec<OpenCollection>,
-    /// Values by the numbers of their anchors, from their ends on.
+    /// Values by the ID of their anchor, once they are complete.
     anchors: BTreeMap<usize, Subtree>,
     values_left: usize,
     document: Option<ConfigNode>,
@@ -178,7 +178,7 @@ impl<'a> TreeBuilder<'a> {
                 if expects_key {
                     return self.handle_key(known.node.value.clone(), place);
                 }
-                // Before it is copied.
+                // Checked before the value is copied.
                 self.count_values(values)?;
                 self.check_depth(levels)?;
                 let node = self.anchors[&anchor].node.clone().with_location(&place);
@@ -206,7 +206,7 @@ impl<'a> TreeBuilder<'a> {
         Ok(())
     }
 
-    /// Whether so many maps and lists inside one another may begin here.
+    /// Checks that another `levels` levels may be nested here.
     fn check_depth(&self, levels: usize) -> Result<(), String> {
         if self.open.len() + levels > MAX_DEPTH { Err(too_deep()) } else { Ok(()) }
     }
@@ -238,7 +238,7 @@ impl<'a> TreeBuilder<'a> {
         Ok(())
     }
 
-    /// Ends the map or list that was opened last.
+    /// Ends the innermost map or list.
     fn close(&mut self) -> Result<(), String> {
         let Some(OpenCollection { location: place, anchor, inside, values, levels }) = self.open.pop() else {
             return Ok(());
@@ -257,7 +257,7 @@ impl<'a> TreeBuilder<'a> {
         self.attach(branch)
     }
 
-    /// Keeps a copy for aliases, which counts: anchors inside one another would multiply what they hold.
+    /// Keeps a copy for aliases, and counts it: nested anchors would multiply their contents.
     fn store_anchor(&mut self, anchor: usize, branch: &Subtree) -> Result<(), String> {
         if anchor != 0 {
             self.count_values(branch.values)?;
@@ -266,7 +266,7 @@ impl<'a> TreeBuilder<'a> {
         Ok(())
     }
 
-    /// Puts a value where one is expected.
+    /// Adds a value to the innermost map or list.
     fn attach(&mut self, Subtree { mut node, values, levels }: Subtree) -> Result<(), String> {
         let Some(parent) = self.open.last_mut() else {
             self.document = Some(node);
@@ -290,7 +290,7 @@ impl<'a> TreeBuilder<'a> {
     }
 }
 
-/// Adds the entries of YAML's `<<`: what the map itself says holds, then the first that says it.
+/// Adds the entries of YAML's `<<`: the map's own entries take precedence, then those of the first source.
 fn apply_merge_key(map: &mut Map, merged: Option<Box<ConfigNode>>) -> Result<(), &'static str> {
     let Some(merged) = merged.map(|merged| *merged) else { return Ok(()) };
     let sources = match merged.value {
@@ -316,7 +316,7 @@ mod tests {
         parse(text, &Arc::from("f.yaml"))
     }
 
-    /// The values alone.
+    /// The values without locations.
     fn plain(text: &str) -> ConfigNode {
         let nowhere = SourceLocation { source: Arc::from("f.yaml"), position: None };
         read(text).unwrap().with_location(&nowhere)
@@ -455,7 +455,7 @@ e: {<<: {f: 1}}
         }
     }
 
-    /// Where the key and where the value of the node at `path` were written.
+    /// The locations of the key and of the value of the node at `path`.
     fn places(path: &[&str]) -> (String, String) {
         let tree = read(TEXT).unwrap();
         let node = path.iter().fold(&tree, |node, key| step(node, key));

@@ -1,6 +1,6 @@
-//! Files that are made from the table of keys, and the schema's judgement beside the reader's.
+//! Compares the generated files with the table of keys, and the schema with the reader.
 //!
-//! `SIDEWINDER_WRITE=1 cargo test -p sidewinder-config --test generated` writes them anew.
+//! `SIDEWINDER_WRITE=1 cargo test -p sidewinder-config --test generated` regenerates them.
 #![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
 
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ fn the_annotated_example_names_every_key_that_acts() {
         let is_alias = key.description.starts_with("Deprecated name");
         let below = format!("{}::", key.path);
         let mut keys_below = keys.iter().filter(|key| key.path.starts_with(&below)).peekable();
-        // A section of which no key acts, and connectors, of which there are none.
+        // A section in which no key has an effect, and connectors, of which there are none.
         let is_empty_section = keys_below.peek().is_some() && keys_below.all(|key| key.limitation.is_some());
         let mut words = example.split(|c: char| !c.is_alphanumeric() && c != '_');
         if ["*", "connectors"].contains(&name)
@@ -56,7 +56,7 @@ fn the_annotated_example_names_every_key_that_acts() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Whether the schema takes a configuration.
+/// Whether the schema accepts a configuration.
 fn schema_takes(yaml: &str) -> bool {
     let schema: Value = serde_json::from_str(&json_schema()).unwrap();
     let instance: Value = serde_yaml::from_str(yaml).unwrap();
@@ -67,7 +67,7 @@ fn reader_takes(yaml: &str) -> bool {
     load(&[ConfigSource::Yaml(yaml.to_owned())], &[], &BTreeMap::new()).is_ok()
 }
 
-/// Keys of a receiver, an exporter and the service laid over a configuration that holds.
+/// Merges keys of a receiver, an exporter and the service into a valid configuration.
 fn with(receiver: &str, exporter: &str, service: &str) -> String {
     format!(
         "{{receivers: {{profiling: {{{receiver}}}}}, exporters: {{otlp_grpc/a: {{endpoint: 'c:4317', {exporter}}}}}, \

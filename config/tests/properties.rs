@@ -1,11 +1,11 @@
-//! What holds for any text.
+//! Properties of arbitrary texts.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sidewinder_config::*;
 
-/// Words that configurations are made of, so that random texts get past the first error.
+/// Words of configurations, so that random texts get past the first error.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("receivers"),
@@ -58,7 +58,7 @@ fn tree() -> impl Strategy<Value = String> {
     })
 }
 
-/// Loads a text; what comes of it must be shown without a panic and, if it holds, read back the same.
+/// Loads a text; the result must be formatted without a panic and, if it is valid, read back unchanged.
 fn try_load(text: &str) {
     let environment = BTreeMap::from([("A".to_owned(), text.to_owned())]);
     match load(&[ConfigSource::Yaml(text.to_owned())], &[], &environment) {
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// Texts as long as a source may be, each of which makes some reader's work grow fast.
+/// Texts of the maximum size, each of which makes the time of some parser grow fast.
 #[test]
 fn hostile_texts_are_refused_or_read_in_bounded_time() {
     const SIZE: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Any text is refused or gives a configuration that is read back as the same.
+//! Any text is refused, or gives a configuration that is read back unchanged.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fuzz_target!(|text: &str| {
         return;
     };
     let printed = print_config(&loaded.config, PrintMode::Unredacted, PrintFormat::Yaml);
-    // A dollar sign is printed as it is and would have to be doubled to be read.
+    // A dollar sign is printed undoubled, and would have to be doubled to be read.
     if !printed.contains('$') {
         let again = load(&[ConfigSource::Yaml(printed)], &[], &environment);
         assert_eq!(again.map(|again| again.config), Ok(loaded.config));

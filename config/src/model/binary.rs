@@ -1,10 +1,10 @@
-//! How the user points at a binary.
+//! Selects a binary by name, path or build ID.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Which binaries a rule is about.
+/// The binaries that a rule applies to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BinaryMatch {
     /// The last component of the path equals this.
@@ -22,14 +22,14 @@ pub struct GnuBuildId(Vec<u8>);
 impl GnuBuildId {
     const MAX_BYTES: usize = 64;
 
-    /// The bytes of the note's description.
+    /// The bytes of the note's descriptor.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Why a text is no build ID.
+/// Why a text is not a build ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a build ID is 1 to 64 bytes in hexadecimal, two digits each")]
 pub struct BuildIdError;

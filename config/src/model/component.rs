@@ -1,9 +1,9 @@
-//! Ids of components and pipelines: `type` or `type/name`.
+//! IDs of components and pipelines: `type` or `type/name`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The id of a component or pipeline, `type` or `type/name`, by the Collector's rules.
+/// The ID of a component or pipeline, `type` or `type/name`, by the Collector's rules.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ComponentId {
     kind: String,
@@ -11,18 +11,18 @@ pub struct ComponentId {
 }
 
 impl ComponentId {
-    /// The id `kind` without a name; the caller vouches for `kind`'s form.
+    /// The ID `kind` without a name; the caller guarantees that `kind` is valid.
     pub(crate) fn new(kind: &str) -> Self {
         Self { kind: kind.to_owned(), name: String::new() }
     }
 
-    /// The part before the slash: what the component is.
+    /// The part before the slash: the component's type.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The part after the slash, empty where there is none.
+    /// The part after the slash; empty if there is none.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -36,13 +36,13 @@ impl fmt::Display for ComponentId {
     }
 }
 
-/// Why a text is no component id.
+/// Why a text is not a component ID.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ComponentIdError {
     /// The part before the slash does not match `[A-Za-z][A-Za-z0-9_]{0,62}`.
     #[error("the type must be a letter followed by at most 62 letters, digits or underscores")]
     Kind,
-    /// There is a slash but no usable name behind it.
+    /// There is a slash, but no valid name after it.
     #[error(
         "the name after the slash must be 1 to 1024 characters without white space, control characters or slash"
     )]

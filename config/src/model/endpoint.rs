@@ -1,4 +1,4 @@
-//! Where an OTLP exporter sends, and where extensions listen.
+//! Endpoints: addresses of OTLP receivers, and addresses to listen on.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ pub struct Endpoint {
     scheme: Scheme,
 }
 
-/// What is dialled.
+/// The address to dial.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EndpointTarget {
     /// A TCP port.
@@ -36,55 +36,55 @@ enum Scheme {
     Unix,
 }
 
-/// Why a text is no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// Nothing is there.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
-    /// A scheme that gRPC exporters here do not dial.
+    /// It has a scheme that gRPC exporters do not support.
     #[error("its scheme is not one of http, https, dns, unix")]
     Scheme,
-    /// No host stands before the port.
+    /// It has no host before the port.
     #[error("it has no host")]
     Host,
-    /// No port, or none between 1 and 65535.
+    /// It has no port, or none between 1 and 65535.
     #[error("it needs a port between 1 and 65535, as in collector:4317")]
     Port,
-    /// Something follows the port.
+    /// It has text after the port.
     #[error("a gRPC endpoint has no path, query or user")]
     Path,
-    /// `unix://` without a path.
+    /// It is `unix://` without an absolute path.
     #[error("unix:// needs the socket's absolute path, as in unix:///run/otlp.sock")]
     SocketPath,
 }
 
 impl Endpoint {
-    /// What is dialled.
+    /// The address to dial.
     #[must_use]
     pub const fn target(&self) -> &EndpointTarget {
         &self.target
     }
 
-    /// The text as it was given.
+    /// The text as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether the text asks for TLS by its scheme: then `tls::insecure` does not switch it off.
+    /// Whether the scheme requires TLS: then `tls::insecure` does not disable it.
     #[must_use]
     pub fn requires_tls(&self) -> bool {
         self.scheme == Scheme::Https
     }
 
-    /// Whether the text starts with `http://`, which does not switch TLS off.
+    /// Whether the text starts with `http://`, which does not disable TLS.
     #[must_use]
     pub fn looks_plaintext(&self) -> bool {
         self.scheme == Scheme::Http
     }
 
-    /// `localhost:4317`, where OTLP over gRPC listens by convention.
+    /// `localhost:4317`, the conventional address for OTLP over gRPC.
     #[must_use]
     pub fn localhost() -> Self {
         Self {
@@ -103,7 +103,7 @@ impl FromStr for Endpoint {
             None => (Scheme::Absent, text),
             Some(("http", rest)) => (Scheme::Http, rest),
             Some(("https", rest)) => (Scheme::Https, rest),
-            // dns://authority/host:port: the resolver's own address comes before the slash.
+            // dns://authority/host:port: the address of the resolver is before the slash.
             Some(("dns", rest)) => (Scheme::Dns, rest.split_once('/').map_or(rest, |(_, target)| target)),
             Some(("unix", path)) => (Scheme::Unix, path),
             Some(_) => return Err(EndpointError::Scheme),
@@ -156,13 +156,13 @@ pub struct HttpEndpoint {
 }
 
 impl HttpEndpoint {
-    /// The text as it was given.
+    /// The text as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host and port that are dialled.
+    /// The host and port to dial.
     #[must_use]
     pub const fn target(&self) -> &EndpointTarget {
         &self.target
@@ -174,35 +174,35 @@ impl HttpEndpoint {
         self.text.starts_with("https://")
     }
 
-    /// Whether the text names a port, or leaves it to the scheme.
+    /// Whether the text contains a port; otherwise the scheme determines it.
     #[must_use]
     pub fn has_port(&self) -> bool {
         names_port(self.rest().split('/').next().unwrap_or_default())
     }
 
-    /// The path, with its slash; empty where there is none.
+    /// The path, with its slash; empty if there is none.
     #[must_use]
     pub fn path(&self) -> &str {
         let rest = self.rest();
         rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
     }
 
-    /// What follows the scheme.
+    /// The text after the scheme.
     fn rest(&self) -> &str {
         self.text.split_once("://").map_or("", |(_, rest)| rest)
     }
 }
 
-/// Why a text is no URL of an OTLP receiver.
+/// Why a text is not a URL of an OTLP receiver.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HttpEndpointError {
     /// It does not begin with `http://` or `https://`.
     #[error("it does not begin with http:// or https://")]
     Scheme,
-    /// It has a part that no request carries, or that may be secret.
+    /// It has a part that requests don't use, or that may be secret.
     #[error("a user, a query or a fragment has no place in it")]
     Part,
-    /// Its host and port name no place.
+    /// Its host and port are not valid.
     #[error(transparent)]
     Authority(#[from] EndpointError),
 }
@@ -238,23 +238,23 @@ impl fmt::Display for HttpEndpoint {
     }
 }
 
-/// An address that is listened on: `localhost:13133`, `[::1]:0`, `:8888` for every interface.
+/// An address to listen on: `localhost:13133`, `[::1]:0`, `:8888` for every interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenAddress {
     /// A name or an address without brackets; empty for every interface.
     pub host: String,
-    /// The port; 0 for any that is free.
+    /// The port; 0 for any free one.
     pub port: u16,
 }
 
 impl ListenAddress {
-    /// A port that only this machine reaches.
+    /// A port on the loopback interface.
     #[must_use]
     pub fn localhost(port: u16) -> Self {
         Self { host: "localhost".to_owned(), port }
     }
 
-    /// Whether only this machine reaches it.
+    /// Whether only this machine can connect to it.
     #[must_use]
     pub fn is_local(&self) -> bool {
         let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
@@ -262,7 +262,7 @@ impl ListenAddress {
     }
 }
 
-/// Why a text is no address to listen on.
+/// Why a text is not an address to listen on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it is not host:port, as in localhost:13133 or [::1]:13133")]
 pub struct ListenAddressError;

@@ -1,4 +1,4 @@
-//! Exporters: where profiles go.
+//! Exporters: the destinations of profiles.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,39 +15,39 @@ pub enum ExporterConfig {
     OtlpHttp(Box<OtlpHttpExporter>),
     /// `file`: one file of OTLP messages.
     File(FileExporter),
-    /// `debug`: a summary of each request in the log.
+    /// `debug`: a summary of each request, in the log.
     Debug(DebugExporter),
 }
 
 /// OTLP over gRPC.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OtlpGrpcExporter {
-    /// Where to.
+    /// The address of the receiver.
     pub endpoint: Endpoint,
     /// Metadata of each request: names in lower case, valid as gRPC metadata, none reserved by gRPC.
     pub headers: BTreeMap<String, Secret>,
-    /// How requests are compressed.
+    /// The compression of requests.
     pub compression: Compression,
-    /// How long one attempt may take; `None`: as long as it likes.
+    /// The timeout of one attempt; `None`: no timeout.
     pub timeout: Option<Duration>,
-    /// How the server is checked.
+    /// How the server is verified.
     pub tls: TlsClient,
     /// The extension that adds credentials: a key of [`super::Config::extensions`] that runs.
     pub auth: Option<ComponentId>,
-    /// When an idle connection is tried; `None`: never.
+    /// When an idle connection is pinged; `None`: never.
     pub keepalive: Option<Keepalive>,
-    /// The `:authority` of each request instead of the endpoint's host and port.
+    /// The `:authority` of each request, instead of the endpoint's host and port.
     pub authority: Option<String>,
-    /// Whether an attempt waits for a connection instead of failing at once where there is none.
+    /// Whether an attempt waits for a connection instead of failing at once if there is none.
     pub wait_for_ready: bool,
-    /// What happens to a request that failed for now.
+    /// Retries of requests that failed temporarily.
     pub retry_on_failure: Retry,
-    /// Where requests wait.
+    /// The queue of waiting requests.
     pub sending_queue: SendingQueue,
 }
 
 impl OtlpGrpcExporter {
-    /// An exporter to `endpoint` with every other key at its default.
+    /// An exporter to `endpoint` with defaults for all other keys.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
         Self {
@@ -67,8 +67,8 @@ impl OtlpGrpcExporter {
 
     /// Whether the connection is encrypted.
     ///
-    /// As in the Collector: `tls::insecure` alone switches TLS off, and neither where an authority is
-    /// given nor for an `https://` endpoint; `http://` switches nothing.
+    /// As in the Collector: only `tls::insecure` disables TLS, and not if an authority is given or the endpoint is
+    /// `https://`; `http://` has no effect.
     #[must_use]
     pub fn uses_tls(&self) -> bool {
         !self.tls.insecure || self.tls.ca.is_some() || self.endpoint.requires_tls()
@@ -78,11 +78,11 @@ impl OtlpGrpcExporter {
 /// `keepalive` of a gRPC connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keepalive {
-    /// After how long without traffic the server is pinged; at least 10 s.
+    /// The time without traffic before the server is pinged; at least 10 s.
     pub time: Duration,
-    /// How long the answer may take.
+    /// The timeout of the response.
     pub timeout: Duration,
-    /// Whether to ping also while no request is under way.
+    /// Whether to ping also while there is no request.
     pub permit_without_stream: bool,
 }
 
@@ -96,31 +96,31 @@ impl Default for Keepalive {
 /// OTLP over HTTP.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OtlpHttpExporter {
-    /// Where to, as a URL to which the signal's path is added; given, or else `profiles_endpoint` is.
+    /// The URL, to which the signal's path is appended; either this or `profiles_endpoint` is given.
     pub endpoint: Option<HttpEndpoint>,
-    /// Where to, as the whole URL; goes before `endpoint`.
+    /// The complete URL; takes precedence over `endpoint`.
     pub profiles_endpoint: Option<HttpEndpoint>,
     /// Headers of each request: names in lower case.
     pub headers: BTreeMap<String, Secret>,
-    /// How requests are compressed.
+    /// The compression of requests.
     pub compression: Compression,
-    /// How long one attempt may take; `None`: as long as it likes.
+    /// The timeout of one attempt; `None`: no timeout.
     pub timeout: Option<Duration>,
-    /// How the server of an `https://` endpoint is checked.
+    /// How the server of an `https://` endpoint is verified.
     pub tls: TlsClient,
     /// The extension that adds credentials: a key of [`super::Config::extensions`] that runs.
     pub auth: Option<ComponentId>,
-    /// What happens to a request that failed for now.
+    /// Retries of requests that failed temporarily.
     pub retry_on_failure: Retry,
-    /// Where requests wait.
+    /// The queue of waiting requests.
     pub sending_queue: SendingQueue,
 }
 
 impl OtlpHttpExporter {
-    /// What is added to [`Self::endpoint`].
+    /// The path that is appended to [`Self::endpoint`].
     pub const PROFILES_PATH: &'static str = "/v1development/profiles";
 
-    /// An exporter to `endpoint` with every other key at its default.
+    /// An exporter to `endpoint` with defaults for all other keys.
     #[must_use]
     pub fn new(endpoint: Option<HttpEndpoint>) -> Self {
         Self {
@@ -147,34 +147,34 @@ impl OtlpHttpExporter {
     }
 }
 
-/// How requests are compressed.
+/// The compression of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// None.
     None,
-    /// By gzip.
+    /// gzip.
     #[default]
     Gzip,
-    /// By zstd.
+    /// zstd.
     Zstd,
 }
 
-/// `retry_on_failure`: waiting times between attempts grow from one to the next.
+/// `retry_on_failure`: exponentially growing intervals between attempts.
 ///
-/// Where [`Retry::max_elapsed_time`] is given, neither interval exceeds it.
+/// If [`Retry::max_elapsed_time`] is given, neither interval exceeds it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Retry {
-    /// Whether a request that failed for now is tried again at all.
+    /// Whether a request that failed temporarily is retried.
     pub enabled: bool,
-    /// The first waiting time.
+    /// The first interval.
     pub initial_interval: Duration,
-    /// Each waiting time over the one before.
+    /// The factor between successive intervals.
     pub multiplier: Multiplier,
-    /// Share by which a waiting time is shifted at random, either way.
+    /// The fraction of an interval by which it is randomized, in both directions.
     pub randomization_factor: Fraction,
-    /// The longest waiting time before that shift.
+    /// The longest interval before randomization.
     pub max_interval: Duration,
-    /// After how long a request is given up; `None`: never.
+    /// The time after which a request is dropped; `None`: never.
     pub max_elapsed_time: Option<Duration>,
 }
 
@@ -191,23 +191,23 @@ impl Default for Retry {
     }
 }
 
-/// `sending_queue`: requests that wait for their turn.
+/// `sending_queue`: requests that wait to be sent.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SendingQueue {
     /// Whether there is a queue. Always true in this version.
     pub enabled: bool,
-    /// What `queue_size` counts. Always bytes in this version.
+    /// The unit of `queue_size`. Always bytes in this version.
     pub sizer: Sizer,
-    /// How much may wait, in units of `sizer`; more than zero. What comes after is dropped and counted.
+    /// The capacity, in units of `sizer`; more than zero. Requests that do not fit are dropped and counted.
     pub queue_size: u64,
-    /// Requests under way at once.
+    /// Concurrent requests.
     pub num_consumers: NumConsumers,
     /// The extension that keeps the queue on disk: a key of [`super::Config::extensions`] that runs.
     pub storage: Option<ComponentId>,
 }
 
 impl SendingQueue {
-    /// 8 MiB, the size where none is given.
+    /// 8 MiB, the default capacity.
     pub const DEFAULT_SIZE_BYTES: u64 = 8 << 20;
 }
 
@@ -223,12 +223,12 @@ impl Default for SendingQueue {
     }
 }
 
-/// What a queue's size counts.
+/// The unit of a queue's size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sizer {
     /// Bytes of encoded requests.
     Bytes,
-    /// Sample messages.
+    /// Samples.
     Items,
     /// Requests.
     Requests,
@@ -237,41 +237,41 @@ pub enum Sizer {
 /// One file of OTLP messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileExporter {
-    /// The file; it is replaced at start.
+    /// The path of the file, which is replaced at start.
     pub path: PathBuf,
-    /// The form of the messages.
+    /// The format of the messages.
     pub format: FileFormat,
 }
 
 impl FileExporter {
-    /// A file at `path` in the default form.
+    /// A file at `path` in the default format.
     #[must_use]
     pub const fn new(path: PathBuf) -> Self {
         Self { path, format: FileFormat::Proto }
     }
 }
 
-/// The form of messages in a file.
+/// The format of messages in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileFormat {
     /// Protobuf.
     Proto,
 }
 
-/// A summary of each request in the log.
+/// A summary of each request, in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DebugExporter {
-    /// How much it says.
+    /// The level of detail.
     pub verbosity: Verbosity,
 }
 
-/// How much the exporter `debug` says.
+/// The level of detail of the exporter `debug`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verbosity {
-    /// One line a request: how many samples.
+    /// One line per request, with the number of samples.
     #[default]
     Basic,
-    /// One line a profile.
+    /// One line per profile.
     Normal,
     /// Everything.
     Detailed,

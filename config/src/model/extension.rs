@@ -1,4 +1,4 @@
-//! Extensions: what helps exporters, and what shows the inside.
+//! Extensions: helpers of exporters, and diagnostics.
 
 use std::path::PathBuf;
 
@@ -11,25 +11,25 @@ pub enum Extension {
     FileStorage(FileStorage),
     /// `bearertokenauth`: adds a token to each request.
     BearerTokenAuth(BearerTokenAuth),
-    /// `basicauth`: adds a user's name and password to each request.
+    /// `basicauth`: adds a user name and a password to each request.
     BasicAuth(BasicAuth),
-    /// `health_check`: says over HTTP whether profiles are taken and sent.
+    /// `health_check`: reports over HTTP whether profiles are collected and sent.
     HealthCheck(HealthCheck),
     /// `zpages`: shows the pipelines and the state of all events, over HTTP.
     Zpages(Zpages),
 }
 
-/// What an exporter may ask an extension for.
+/// A service that extensions provide to exporters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtensionService {
-    /// Keeping a queue: `sending_queue::storage`.
+    /// Storage of a queue: `sending_queue::storage`.
     Storage,
     /// Credentials: `auth::authenticator`.
     Authenticator,
 }
 
 impl Extension {
-    /// Whether the extension offers `service`.
+    /// Whether the extension provides `service`.
     #[must_use]
     pub const fn provides(&self, service: ExtensionService) -> bool {
         match self {
@@ -45,20 +45,20 @@ impl Extension {
 /// Keeps queues on disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileStorage {
-    /// The folder.
+    /// The directory.
     pub directory: PathBuf,
-    /// Bytes that each queue's file may take, kept before each write; `None`: as many as the queue has.
+    /// The size limit of each queue's file in bytes, checked before each write; `None`: the capacity of the queue.
     pub max_size: Option<u64>,
-    /// Whether each write is forced to the disk.
+    /// Whether each write is synced to disk.
     pub fsync: bool,
-    /// Whether the folder is created where it is absent.
+    /// Whether the directory is created if it does not exist.
     pub create_directory: bool,
-    /// Permissions of a folder that is created.
+    /// The permissions of a directory that is created.
     pub directory_permissions: FileMode,
 }
 
 impl Default for FileStorage {
-    /// The Collector's folder.
+    /// The Collector's directory.
     fn default() -> Self {
         Self {
             directory: "/var/lib/otelcol/file_storage".into(),
@@ -75,7 +75,7 @@ impl Default for FileStorage {
 pub struct FileMode(u32);
 
 impl FileMode {
-    /// Takes bits of `rwxrwxrwx`; `None` for any other.
+    /// Accepts the bits of `rwxrwxrwx`; `None` for any others.
     #[must_use]
     pub const fn new(bits: u32) -> Option<Self> {
         if bits <= 0o777 { Some(Self(bits)) } else { None }
@@ -98,9 +98,9 @@ impl Default for FileMode {
 /// Adds a token to each request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BearerTokenAuth {
-    /// The header that carries it.
+    /// The name of the header.
     pub header: String,
-    /// The word before it; may be empty.
+    /// The prefix of the token; may be empty.
     pub scheme: String,
     /// The token.
     pub token: Credential,
@@ -116,10 +116,10 @@ impl Default for BearerTokenAuth {
     }
 }
 
-/// Adds a user's name and password to each request.
+/// Adds a user name and a password to each request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BasicAuth {
-    /// The name.
+    /// The user name.
     pub username: Credential,
     /// The password.
     pub password: Credential,
@@ -132,23 +132,23 @@ impl Default for BasicAuth {
     }
 }
 
-/// Where something secret comes from.
+/// The source of a secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Credential {
-    /// A file, read again when it changes; white space at its end does not count.
+    /// A file, read again when it changes; trailing white space is ignored.
     File(PathBuf),
     /// The text itself.
     Text(Secret),
 }
 
-/// Says over HTTP whether profiles are taken and sent.
+/// Reports over HTTP whether profiles are collected and sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthCheck {
-    /// Where to listen.
+    /// The address to listen on.
     pub endpoint: ListenAddress,
-    /// The path that answers.
+    /// The path of the response.
     pub path: String,
-    /// What is answered instead of a JSON object.
+    /// The body of the response, instead of a JSON object.
     pub response_body: Option<ResponseBody>,
 }
 
@@ -158,19 +158,19 @@ impl Default for HealthCheck {
     }
 }
 
-/// Texts that are answered.
+/// Response bodies.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResponseBody {
-    /// Where all is well.
+    /// If everything is healthy.
     pub healthy: String,
-    /// Where it is not.
+    /// If something is not.
     pub unhealthy: String,
 }
 
 /// Shows the pipelines and the state of all events, over HTTP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Zpages {
-    /// Where to listen.
+    /// The address to listen on.
     pub endpoint: ListenAddress,
 }
 

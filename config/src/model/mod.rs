@@ -1,7 +1,7 @@
 //! The effective configuration as plain typed values.
 //!
-//! Nothing here knows YAML. A value that exists has been checked: ranges are newtypes, alternatives
-//! are enums, and references between components name components that exist.
+//! Nothing here depends on YAML. All values are valid: ranges are newtypes, alternatives are enums, and references between
+//! components refer to existing components.
 
 mod binary;
 mod component;
@@ -48,27 +48,27 @@ pub use telemetry::{
 pub use tls::{ClientIdentity, Pem, TlsClient, TlsVersion};
 pub use ui::Ui;
 
-/// Everything the user decided, checked, with defaults filled in.
+/// The user's complete configuration, validated, with defaults for missing keys.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// `receivers`: the profilers, by id (`profiling`, `profiling/name`).
+    /// `receivers`: the profilers, by ID (`profiling`, `profiling/name`).
     pub receivers: BTreeMap<ComponentId, ProfilingReceiver>,
-    /// `processors`: what changes profiles on their way, by id.
+    /// `processors`: components that modify profiles, by ID.
     pub processors: BTreeMap<ComponentId, ResourceProcessor>,
-    /// `exporters`: where profiles go, by id.
+    /// `exporters`: the destinations of profiles, by ID.
     pub exporters: BTreeMap<ComponentId, ExporterConfig>,
-    /// `extensions` that `service::extensions` names, by id. Exporters refer to these alone.
+    /// `extensions` that `service::extensions` names, by ID. Exporters refer only to these.
     pub extensions: BTreeMap<ComponentId, Extension>,
     /// `service::pipelines`: which receivers feed which exporters; at least one.
     pub pipelines: BTreeMap<ComponentId, Pipeline>,
-    /// `service::telemetry`: what Sidewinder says about itself.
+    /// `service::telemetry`: Sidewinder's own logs and metrics.
     pub telemetry: Telemetry,
-    /// `service::ui`: the page that follows what is profiled.
+    /// `service::ui`: the live page.
     pub ui: Ui,
 }
 
 impl Default for Config {
-    /// One profiler that writes to the file `profile.otlp`: what runs when nothing is configured.
+    /// One profiler that writes to the file `profile.otlp`: the configuration if none is given.
     fn default() -> Self {
         let (receiver, exporter) = (ComponentId::new("profiling"), ComponentId::new("file"));
         let file = ExporterConfig::File(FileExporter::new("profile.otlp".into()));
@@ -89,22 +89,22 @@ impl Default for Config {
     }
 }
 
-/// One flow of profiles: every receiver's profiles go through the processors to every exporter.
+/// One pipeline: the profiles of every receiver pass through the processors to every exporter.
 ///
-/// There is at least one receiver and one exporter, no id is given twice, and each id is a key of
-/// [`Config::receivers`], [`Config::processors`] or [`Config::exporters`].
+/// There is at least one receiver and one exporter, IDs are unique, and each ID is a key of [`Config::receivers`],
+/// [`Config::processors`] or [`Config::exporters`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pipeline {
-    /// Ids of the receivers, in the order given.
+    /// IDs of the receivers, in the order given.
     pub receivers: Vec<ComponentId>,
-    /// Ids of the processors, in the order in which they act.
+    /// IDs of the processors, in order of execution.
     pub processors: Vec<ComponentId>,
-    /// Ids of the exporters, in the order given.
+    /// IDs of the exporters, in the order given.
     pub exporters: Vec<ComponentId>,
 }
 
 impl Pipeline {
-    /// Every component of the pipeline.
+    /// The IDs of all components of the pipeline.
     pub fn ids(&self) -> impl Iterator<Item = &ComponentId> {
         self.receivers.iter().chain(&self.processors).chain(&self.exporters)
     }

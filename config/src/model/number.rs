@@ -1,17 +1,17 @@
-//! Numbers that carry their range.
+//! Integer and fraction types with a range.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// A number outside the range of the key it was given for.
+/// A number outside the range of its key.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[error("{value} is not in {min} to {max}")]
 pub struct OutOfRange<T: fmt::Display + fmt::Debug> {
-    /// The number given.
+    /// The given number.
     pub value: T,
-    /// The least that is allowed.
+    /// The least accepted value.
     pub min: T,
-    /// The most that is allowed.
+    /// The greatest accepted value.
     pub max: T,
 }
 
@@ -30,7 +30,7 @@ macro_rules! ranged {
             /// Checks `value` against the range.
             ///
             /// # Errors
-            /// [`OutOfRange`] where it lies outside.
+            /// [`OutOfRange`] if it lies outside.
             pub fn new(value: $inner) -> Result<Self, OutOfRange<$inner>> {
                 if (Self::MIN..=Self::MAX).contains(&value) {
                     Ok(Self(value))
@@ -65,47 +65,47 @@ ranged! {
     SamplesPerSecond(u32): 1..=10_000, default 20
 }
 ranged! {
-    /// Bytes of memory, in MiB, that everything together may take: maps, tables, names, queues.
+    /// The memory limit in MiB for maps, tables, names and queues together.
     MemoryLimitMib(u32): 16..=65_536, default 48
 }
 ranged! {
-    /// Bytes of memory, in MiB, that samples may take which are held for the page.
+    /// The memory limit in MiB for the samples that are kept for the page.
     UiMemoryMib(u32): 1..=1_024, default 16
 }
 ranged! {
-    /// Frames after which a stack is cut, visibly.
+    /// The number of frames after which a stack is truncated, and marked as such.
     MaxFrames(u32): 1..=8_192, default 8_192
 }
 ranged! {
-    /// Requests that an exporter has under way at once.
+    /// Concurrent requests of an exporter.
     NumConsumers(u32): 1..=1_024, default 2
 }
 ranged! {
-    /// A share of a whole, 0 to 1.
+    /// A fraction, 0 to 1.
     Fraction(f64): 0.0..=1.0, default 0.0
 }
 ranged! {
-    /// A share of a whole in percent, 1 to 100.
+    /// A percentage, 1 to 100.
     Percent(u32): 1..=100, default 100
 }
 ranged! {
-    /// Factor by which one waiting time exceeds the last.
+    /// The factor between successive intervals.
     Multiplier(f64): 0.0..=1_000.0, default 1.5
 }
 ranged! {
-    /// How much the kernel's verifier writes while programs load: 0 nothing, 1 on failure, 2 always.
+    /// The log level of the kernel's verifier when programs are loaded: 0 nothing, 1 on failure, 2 always.
     VerifierLogLevel(u32): 0..=2, default 0
 }
 
-/// A process id as seen in the PID namespace that Sidewinder runs in.
+/// A process ID in Sidewinder's PID namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pid(NonZeroU32);
 
 impl Pid {
-    /// The greatest id that a kernel hands out (`PID_MAX_LIMIT`).
+    /// The kernel's greatest process ID (`PID_MAX_LIMIT`).
     pub const MAX: u32 = 1 << 22;
 
-    /// Checks that a kernel can hand out `id`.
+    /// Checks that `id` is a possible process ID.
     ///
     /// # Errors
     /// [`OutOfRange`] for 0 and for ids above [`Pid::MAX`].
@@ -116,7 +116,7 @@ impl Pid {
         }
     }
 
-    /// The id itself.
+    /// The process ID.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0.get()

@@ -1,6 +1,6 @@
-//! Processors: what changes profiles on their way.
+//! Processors: components that modify profiles.
 
-/// `resource`: changes attributes of resources, one action after the other; at least one.
+/// `resource`: modifies attributes of resources, one action after the other; at least one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ResourceProcessor {
     /// The actions, in the order given.
@@ -12,50 +12,50 @@ pub struct ResourceProcessor {
 pub struct AttributeAction {
     /// The attribute.
     pub key: String,
-    /// What is done to it.
+    /// The operation.
     pub change: AttributeChange,
 }
 
-/// What is done to an attribute.
+/// An operation on an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttributeChange {
-    /// It is added where it is absent.
+    /// Adds the attribute if it is missing.
     Insert(AttributeSource),
-    /// It gets another value where it is there.
+    /// Replaces the value if the attribute exists.
     Update(AttributeSource),
-    /// It gets this value, there or not.
+    /// Sets the value, whether or not the attribute exists.
     Upsert(AttributeSource),
-    /// It is taken away.
+    /// Removes the attribute.
     Delete,
-    /// Its value becomes the SHA-256 of it, in hexadecimal digits.
+    /// Replaces the value by its SHA-256 in hexadecimal digits.
     Hash,
 }
 
-/// Where a value comes from. Where it comes from nowhere, nothing is done.
+/// The source of a value. If it yields none, the operation is skipped.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AttributeSource {
     /// This value, or that of another attribute.
     pub from: Option<AttributeOrigin>,
-    /// The value where the other attribute is absent.
+    /// The value if the other attribute is missing.
     pub default_value: Option<AttributeValue>,
 }
 
-/// A value, or the name of the attribute that has it.
+/// A value, or the name of an attribute with the value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttributeOrigin {
     /// This value.
     Value(AttributeValue),
-    /// That of this attribute.
+    /// The value of this attribute.
     Attribute(String),
 }
 
 /// The value of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttributeValue {
-    /// A text.
+    /// A string.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }

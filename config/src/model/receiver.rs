@@ -1,8 +1,7 @@
 //! The receiver `profiling`.
 //!
-//! Keys that OpenTelemetry's profiler has keep its names, meanings and defaults; the exceptions are
-//! in the reference table (`KEYS`) as deviations. `scope`, `unwind`, `symbolize`,
-//! `trace_context` and `memory_limit_mib` are Sidewinder's own.
+//! Keys of OpenTelemetry's profiler have the same names, meanings and defaults here; exceptions are in the reference table
+//! (`KEYS`) as deviations. `scope`, `unwind`, `symbolize`, `trace_context` and `memory_limit_mib` exist only in Sidewinder.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,51 +10,51 @@ use super::{
     BinaryMatch, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond, VerifierLogLevel,
 };
 
-/// One profiler: what it samples, how it walks stacks, how often it reports.
+/// One profiler: its samples, its stack walks, its reports.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProfilingReceiver {
     /// Interrupts per second and CPU.
     pub samples_per_second: SamplesPerSecond,
-    /// Time between two reports; more than zero.
+    /// The interval between reports; more than zero.
     pub reporter_interval: Duration,
-    /// Share by which each report's time is shifted at random, either way.
+    /// The fraction of an interval by which each report is randomized, in both directions.
     pub reporter_jitter: Fraction,
-    /// Time between two readings of the profiler's own counters; more than zero.
+    /// The interval between reads of the profiler's own counters; more than zero.
     pub monitor_interval: Duration,
-    /// Whether the idle task's interrupts are sent.
+    /// Whether interrupts of the idle task are sent.
     pub send_idle_frames: bool,
-    /// Whether a walk's error is sent as a frame of its own.
+    /// Whether a failed walk is sent as a frame of its own.
     pub send_error_frames: bool,
-    /// Processes younger than this are left out; zero leaves out none.
+    /// Processes younger than this are omitted; zero omits none.
     pub filter_min_process_age: Duration,
-    /// Share of context switches recorded as off-CPU events; zero records none.
+    /// The fraction of context switches that are recorded as off-CPU events; zero records none.
     pub off_cpu_threshold: Fraction,
-    /// For how long one probabilistic decision holds; 1 to 5 minutes.
+    /// The duration of one probabilistic decision; 1 to 5 minutes.
     pub probabilistic_interval: Duration,
-    /// Share of intervals in which this machine profiles.
+    /// The percentage of intervals in which this machine is profiled.
     pub probabilistic_threshold: Percent,
     /// Names of environment variables of targets that are sent.
     pub include_env_vars: Vec<String>,
-    /// What the kernel's verifier writes while programs load.
+    /// The log level of the kernel's verifier when programs are loaded.
     pub bpf_verifier_log_level: VerifierLogLevel,
-    /// What happens when profiling can't start.
+    /// The reaction if profiling can't start.
     pub error_mode: ErrorMode,
     /// Whether process ids are translated from the root PID namespace to Sidewinder's own.
     pub pid_namespace_translation: bool,
-    /// Whose interrupts are looked at.
+    /// The processes that are sampled.
     pub scope: Scope,
     /// How stacks are walked.
     pub unwind: Unwind,
-    /// How addresses get names.
+    /// How addresses are symbolized.
     pub symbolize: Symbolize,
-    /// What processes publish of themselves.
+    /// The data that processes publish about themselves.
     pub trace_context: TraceContext,
-    /// One budget for maps, tables, names, aggregation and queues; `None`: three quarters of what the cgroup allows.
+    /// The memory limit for maps, tables, names, aggregation and queues; `None`: three quarters of the cgroup's limit.
     pub memory_limit_mib: Option<MemoryLimitMib>,
 }
 
 impl ProfilingReceiver {
-    /// What `probabilistic_interval` may be, both ends included.
+    /// The range of `probabilistic_interval`, inclusive.
     pub const PROBABILISTIC_INTERVALS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(300)];
 }
 
@@ -85,65 +84,65 @@ impl Default for ProfilingReceiver {
     }
 }
 
-/// What happens when profiling can't start: a privilege, a kernel feature or a Collector is missing.
+/// The reaction if profiling can't start because a privilege, a kernel feature or a Collector is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ErrorMode {
-    /// Stay up, say so, try again.
+    /// Keep running, report it, and try again.
     #[default]
     Ignore,
-    /// Exit with the code of the cause.
+    /// Exit with the exit code of the cause.
     Propagate,
 }
 
-/// Whose interrupts are looked at; the memory of anything else is never read.
+/// The processes that are sampled; the memory of any others is never read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Scope {
-    /// Within which bounds.
+    /// The bounds.
     pub mode: ScopeMode,
-    /// Which processes within these, and what they fork: some for `Container` and `Processes`, empty for the others,
-    /// which take all.
+    /// The processes within the bounds, with their descendants: given for `Container` and `Processes`, empty for the other
+    /// modes, which include all.
     pub include: Selector,
-    /// Processes that are left out all the same, with what they fork.
+    /// Processes that are excluded nevertheless, with their descendants.
     pub exclude: Selector,
 }
 
-/// Within which bounds processes are looked at.
+/// The bounds of the sampled processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ScopeMode {
-    /// Every process that Sidewinder's PID namespace knows: on a node's own, the node.
+    /// Every process in Sidewinder's PID namespace: the whole node, if it is the node's.
     #[default]
     Node,
-    /// The containers of the pod that Sidewinder runs in.
+    /// All containers of Sidewinder's pod.
     Pod,
-    /// The containers, of this pod, of certain processes.
+    /// The containers of certain processes, in this pod.
     Container,
     /// Certain processes.
     Processes,
 }
 
-/// Processes by what they are: each that any of these names. In patterns `*` stands for any text, `?` for one character.
+/// Selects processes by any of these properties. In patterns `*` matches any text, `?` one character.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selector {
-    /// Patterns of names, which the kernel cuts to 15 bytes.
+    /// Patterns of names, which the kernel truncates to 15 bytes.
     pub names: Vec<String>,
     /// Patterns of the program's whole path, as the process sees it.
     pub executables: Vec<String>,
-    /// Patterns of the whole command line, its words separated by single spaces.
+    /// Patterns of the whole command line, with single spaces between arguments.
     pub command_lines: Vec<String>,
-    /// Ids, as Sidewinder's PID namespace has them.
+    /// Process IDs in Sidewinder's PID namespace.
     pub pids: Vec<Pid>,
-    /// Patterns of the whole path of the cgroup, as Sidewinder's cgroup namespace shows it.
+    /// Patterns of the whole cgroup path, in Sidewinder's cgroup namespace.
     pub cgroups: Vec<String>,
 }
 
 impl Selector {
-    /// These processes.
+    /// Selects these process IDs.
     #[must_use]
     pub fn from_pids(pids: impl IntoIterator<Item = Pid>) -> Self {
         Self { pids: pids.into_iter().collect(), ..Self::default() }
     }
 
-    /// Whether it names no process at all.
+    /// Whether it selects no process at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty() && self.patterns().iter().all(|patterns| patterns.is_empty())
@@ -157,15 +156,15 @@ impl Selector {
 /// How stacks are walked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Unwind {
-    /// The way for binaries that no override names.
+    /// The mode for binaries without an override.
     pub mode: UnwindMode,
-    /// Other ways for single binaries; the first that matches holds.
+    /// Modes for single binaries; the first match applies.
     pub overrides: Vec<UnwindOverride>,
-    /// Which side holds where a binary's unwind information contradicts its code.
+    /// Which one to trust if a binary's unwind information contradicts its code.
     pub trust: UnwindTrust,
-    /// Frames after which a stack is cut.
+    /// The number of frames after which a stack is truncated.
     pub max_frames: MaxFrames,
-    /// Whether the kernel's frames are part of stacks.
+    /// Whether stacks include kernel frames.
     pub kernel: bool,
 }
 
@@ -181,14 +180,14 @@ impl Default for Unwind {
     }
 }
 
-/// Which side holds where a binary's unwind information contradicts its code.
+/// Which one to trust if a binary's unwind information contradicts its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UnwindTrust {
-    /// The unwind information, as debuggers have it.
+    /// The unwind information, as debuggers do.
     #[default]
     Rows,
-    /// The code, where what it does is understood. Each binary is checked when it is first met, which takes a
-    /// hundred times as long as reading its table.
+    /// The code, if it is understood. Each binary is checked when it is first seen, which takes a hundred times as long as
+    /// reading its table.
     Code,
 }
 
@@ -198,33 +197,33 @@ pub enum UnwindMode {
     /// By frame pointers where they are proven, by table rows elsewhere.
     #[default]
     Auto,
-    /// By frame pointers alone.
+    /// By frame pointers only.
     FramePointers,
-    /// By table rows alone.
+    /// By table rows only.
     Tables,
 }
 
-/// One binary's own way of being walked.
+/// The unwind mode of certain binaries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnwindOverride {
-    /// Which binaries.
+    /// The binaries.
     pub binary: BinaryMatch,
-    /// Which way.
+    /// The mode.
     pub mode: UnwindMode,
 }
 
-/// How addresses get names.
+/// How addresses are symbolized.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbolize {
-    /// Where names of user code come from.
+    /// The source of symbols of user code.
     pub mode: SymbolMode,
-    /// Whether frames get source files and lines.
+    /// Whether frames have source files and lines.
     pub lines: bool,
-    /// Whether inlined calls become frames.
+    /// Whether inlined calls are frames of their own.
     pub inlines: bool,
-    /// Further directories of debug files, laid out as `/usr/lib/debug`.
+    /// Additional directories of debug files, with the layout of `/usr/lib/debug`.
     pub debug_directories: Vec<PathBuf>,
-    /// Whether kernel frames get names.
+    /// Whether kernel frames are symbolized.
     pub kernel: bool,
 }
 
@@ -240,28 +239,28 @@ impl Default for Symbolize {
     }
 }
 
-/// Where names of user code come from.
+/// The source of symbols of user code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SymbolMode {
-    /// From the binaries on this machine.
+    /// The binaries on this machine.
     #[default]
     Local,
-    /// From nowhere: the backend has the symbols.
+    /// None: the backend has the symbols.
     None,
 }
 
-/// What processes publish of themselves: who they are, and which span their threads are in.
+/// The data that processes publish about themselves: who they are, and the spans of their threads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceContext {
-    /// Whether it is read from targets.
+    /// Whether it is read.
     pub enabled: bool,
-    /// Keys of what threads publish besides their span that become attributes of samples.
+    /// Keys of thread attributes that are added to samples.
     pub attributes: Vec<String>,
-    /// Keys of the pprof labels in which Go programs have the trace, in hexadecimal digits: the first that is there counts.
+    /// Keys of the pprof labels with the trace ID in Go programs, in hexadecimal digits: the first existing one is used.
     pub trace_id_labels: Vec<String>,
-    /// Likewise of the span.
+    /// The same for the span ID.
     pub span_id_labels: Vec<String>,
-    /// Whether threads are looked at for the labels of custom-labels too.
+    /// Whether labels of the library custom-labels are read too.
     pub custom_labels: bool,
 }
 

@@ -1,22 +1,22 @@
-//! Text that is never shown.
+//! Text that is never displayed.
 
 use std::fmt;
 
-/// A token, a key or a header's value: shown as `[REDACTED]` wherever it is formatted.
+/// A token, a key or the value of a header: formatted as `[REDACTED]`.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(String);
 
 impl Secret {
-    /// What stands in a secret's place, the same words as in the Collector.
+    /// The replacement of a secret, the same text as in the Collector.
     pub const REDACTED: &'static str = "[REDACTED]";
 
-    /// Takes `text` out of sight.
+    /// Wraps `text`.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The text itself, for the one place that sends it.
+    /// The text itself, for the code that sends it.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

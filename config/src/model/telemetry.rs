@@ -1,4 +1,4 @@
-//! What Sidewinder says about itself: `service::telemetry` in the Collector's shape.
+//! Sidewinder's own logs and metrics: `service::telemetry`, in the Collector's structure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,37 +9,37 @@ use super::Secret;
 /// `service::telemetry`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Telemetry {
-    /// Its log.
+    /// The log.
     pub logs: LogTelemetry,
-    /// Its metrics.
+    /// The metrics.
     pub metrics: MetricTelemetry,
-    /// Attributes of its own resource; `None` takes a default attribute away.
+    /// Attributes of its own resource; `None` removes a default attribute.
     pub resource: BTreeMap<String, Option<String>>,
 }
 
 /// `service::telemetry::logs`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogTelemetry {
-    /// The least that is said.
+    /// The minimum level.
     pub level: LogLevel,
-    /// The form of a line.
+    /// The format of a line.
     pub encoding: LogEncoding,
-    /// Where lines go, at least one place.
+    /// The outputs of lines, at least one.
     pub output_paths: Vec<LogOutput>,
-    /// How lines that repeat are left out; `None`: none is.
+    /// The sampling of repeated lines; `None`: all are written.
     pub sampling: Option<LogSampling>,
-    /// Where records are sent besides.
+    /// Where records are sent in addition.
     pub processors: Vec<OtlpTelemetry>,
 }
 
-/// Of lines from one place in the source: in each tick the first few pass, then one in so many.
+/// For lines from one source location: in each tick the first few are written, then one of every `thereafter`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogSampling {
-    /// How long a tick is; more than zero.
+    /// The length of a tick; more than zero.
     pub tick: Duration,
-    /// How many lines pass in each tick.
+    /// The number of lines that are written at first in each tick.
     pub initial: u64,
-    /// After that, each line of which the number is a multiple of this passes; 0: none.
+    /// After these, each line whose number is a multiple of this is written; 0: none.
     pub thereafter: u64,
 }
 
@@ -61,45 +61,45 @@ impl Default for LogTelemetry {
     }
 }
 
-/// The least that a log says.
+/// The minimum level of a log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LogLevel {
     /// Everything.
     Debug,
-    /// What a user may want to know.
+    /// Information for users.
     Info,
-    /// What a user should look into.
+    /// Conditions that a user should investigate.
     Warn,
-    /// What failed.
+    /// Failures.
     Error,
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogEncoding {
-    /// Words, for people.
+    /// Text, for humans.
     Console,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Where log lines go.
+/// An output of log lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LogOutput {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// The end of this file.
+    /// This file; lines are appended.
     File(PathBuf),
 }
 
 /// `service::telemetry::metrics`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricTelemetry {
-    /// How much is measured.
+    /// The level of detail.
     pub level: MetricLevel,
-    /// Who reads the metrics; nobody by default, so that no port is opened unasked.
+    /// The readers of metrics; none by default, so that no port is opened unless configured.
     pub readers: Vec<MetricReader>,
 }
 
@@ -109,89 +109,89 @@ impl Default for MetricTelemetry {
     }
 }
 
-/// How much is measured.
+/// The level of detail of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MetricLevel {
     /// Nothing.
     None,
-    /// What tells whether it works.
+    /// Metrics that show whether it works.
     Basic,
-    /// What tells how well it works.
+    /// Metrics that show how well it works.
     Normal,
     /// Everything.
     Detailed,
 }
 
-/// Who reads the metrics.
+/// A reader of metrics.
 #[derive(Clone, PartialEq, Debug)]
 pub enum MetricReader {
-    /// They are sent every so often.
+    /// They are pushed periodically.
     Periodic(PeriodicReader),
-    /// They are fetched by Prometheus.
+    /// They are scraped by Prometheus.
     Prometheus(PrometheusReader),
 }
 
-/// Metrics that are sent every so often.
+/// Metrics that are pushed periodically.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PeriodicReader {
-    /// Time between two sendings; more than zero.
+    /// The interval; more than zero.
     pub interval: Duration,
-    /// How long reading them may take; more than zero.
+    /// The timeout of collecting them; more than zero.
     pub timeout: Duration,
-    /// Where they go.
+    /// The destination.
     pub exporter: OtlpTelemetry,
 }
 
 /// Metrics or log records by OTLP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OtlpTelemetry {
-    /// How they travel.
+    /// The protocol.
     pub protocol: OtlpProtocol,
-    /// Where to, a URL or `host:port`.
+    /// The destination, a URL or `host:port`.
     pub endpoint: String,
-    /// Whether to speak without TLS where the endpoint has no scheme.
+    /// Whether to connect without TLS if the endpoint has no scheme.
     pub insecure: bool,
     /// Headers of each request.
     pub headers: BTreeMap<String, Secret>,
-    /// How long one attempt may take; more than zero.
+    /// The timeout of one attempt; more than zero.
     pub timeout: Duration,
-    /// Whether a sum is told since the start or since the last time.
+    /// The aggregation temporality.
     pub temporality_preference: Temporality,
 }
 
-/// How telemetry by OTLP travels.
+/// The OTLP protocol of telemetry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OtlpProtocol {
-    /// Over gRPC.
+    /// gRPC.
     Grpc,
-    /// Over HTTP as protobuf: not in this version.
+    /// Protobuf over HTTP: not in this version.
     HttpProtobuf,
 }
 
-/// Whether a sum is told since the start or since the last time.
+/// The aggregation temporality: whether a sum starts at the program's start or at the last report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Temporality {
-    /// Since the start.
+    /// Since the program's start.
     #[default]
     Cumulative,
-    /// Since the last time.
+    /// Since the last report.
     Delta,
-    /// Since the last time for what only grows, since the start for the rest.
+    /// Since the last report for monotonic sums, since the start for others.
     LowMemory,
 }
 
-/// Metrics fetched by Prometheus.
+/// Metrics scraped by Prometheus.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PrometheusReader {
-    /// The address that is listened on.
+    /// The host to listen on.
     pub host: String,
-    /// The port that is listened on.
+    /// The port to listen on.
     pub port: u16,
-    /// Whether points have no labels that name the scope.
+    /// Whether scope labels are omitted.
     pub without_scope_info: bool,
-    /// Whether names have no unit at their end.
+    /// Whether unit suffixes of names are omitted.
     pub without_units: bool,
-    /// Whether names of counters have no `_total` at their end.
+    /// Whether the suffix `_total` of counters is omitted.
     pub without_type_suffix: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How an exporter proves who it talks to and who it is.
+//! TLS of an exporter: how it verifies the server, and how it authenticates itself.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,27 +8,28 @@ use super::Secret;
 /// `tls` of an exporter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TlsClient {
-    /// Whether to speak without TLS; see [`super::OtlpGrpcExporter::uses_tls`] for when it counts.
+    /// Whether to connect without TLS; see [`super::OtlpGrpcExporter::uses_tls`] for when it applies.
     pub insecure: bool,
     /// Authorities that may have signed the server's certificate; absent: the system's.
     pub ca: Option<Pem>,
-    /// Whether the system's authorities are trusted besides [`TlsClient::ca`].
+    /// Whether the system's authorities are trusted in addition to [`TlsClient::ca`].
     pub include_system_ca_certs_pool: bool,
-    /// What is shown to servers that ask who is calling.
+    /// The client's certificate, for servers that request one.
     pub identity: Option<ClientIdentity>,
     /// The name expected in the server's certificate instead of the endpoint's host.
     pub server_name_override: Option<String>,
-    /// Whether any certificate will do.
+    /// Whether any certificate is accepted.
     pub insecure_skip_verify: bool,
-    /// The oldest version that is spoken.
+    /// The oldest accepted version.
     pub min_version: TlsVersion,
-    /// The newest version that is spoken; absent: the newest there is.
+    /// The newest accepted version; absent: the newest that is supported.
     pub max_version: Option<TlsVersion>,
-    /// After how long files are read again where nothing tells that they have changed; absent: as soon as that is told.
+    /// How long loaded files may be reused for later connections; absent: files are read for each connection.
+    /// connection.
     pub reload_interval: Option<Duration>,
 }
 
-/// A version of TLS. Older ones are not spoken.
+/// A version of TLS. Older ones are not supported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum TlsVersion {
     /// 1.2, RFC 5246.
@@ -47,7 +48,7 @@ pub struct ClientIdentity {
     pub key: Pem,
 }
 
-/// Where a PEM text comes from.
+/// The source of a PEM text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pem {
     /// A file, read again for each connection.

@@ -1,4 +1,4 @@
-//! The page that follows what is profiled.
+//! The live page.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use super::{ListenAddress, UiMemoryMib};
 /// `service::ui`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ui {
-    /// Whether there is the page.
+    /// Whether the page is served.
     pub enabled: bool,
-    /// Where to listen.
+    /// The address to listen on.
     pub endpoint: ListenAddress,
-    /// How long samples are held for it; more than zero.
+    /// How long samples are kept for it; more than zero.
     pub window: Duration,
-    /// What they may take beside the receivers' budgets, for each receiver.
+    /// The memory limit of these samples per receiver, in addition to the receiver's own limit.
     pub memory_limit_mib: UiMemoryMib,
 }
 
 impl Default for Ui {
-    /// None, so that no port is opened unasked.
+    /// Disabled, so that no port is opened unless configured.
     fn default() -> Self {
         Self {
             enabled: false,

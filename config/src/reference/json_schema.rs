@@ -1,6 +1,7 @@
 //! The reference as a JSON Schema (2020-12), for editors.
 //!
-//! It is as strict as a schema can be: what it refuses, [`crate::load`] refuses; relations between keys are beyond it.
+//! It is as strict as a schema can be: what it refuses, [`crate::load`] refuses too; it does not cover relations between
+//! keys.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -10,11 +11,11 @@ use crate::table::{Key, KeySupport, keys};
 use crate::tree::ConfigNode;
 use crate::yaml;
 
-/// Sections whose keys are ids, `type` or `type/name`.
+/// Sections whose keys are IDs, `type` or `type/name`.
 const SECTIONS_OF_IDS: [&str; 5] =
     ["receivers", "processors", "exporters", "extensions", "service::pipelines"];
 
-/// Keys that hold ids of components.
+/// Keys whose values are IDs of components.
 const LISTS_OF_IDS: [&str; 4] = [
     "service::extensions",
     "service::pipelines::profiles::receivers",
@@ -47,7 +48,7 @@ fn merge(into: &mut Json, more: Json) {
     }
 }
 
-/// The keys directly below `parent`, as an object with no others.
+/// The keys directly below `parent`, as an object without any others.
 fn object(parent: &str, written: &[WrittenKey]) -> Json {
     let mut properties = Map::new();
     let mut patterns = Map::new();
@@ -62,7 +63,7 @@ fn object(parent: &str, written: &[WrittenKey]) -> Json {
                 .filter(|(_, kind)| parent == "exporters" && *kind == name)
                 .fold(name.to_owned(), |names, (alias, _)| format!("{names}|{alias}"));
             let is_alias = parent == "exporters" && ALIASES.iter().any(|(alias, _)| *alias == name);
-            // A component that this version does not have is none of its keys.
+            // A component that this version does not support is not among its keys.
             if !is_alias && !matches!(row.support, KeySupport::Refused { .. }) {
                 patterns.insert(format!("^(?:{names})(?:/.+)?$"), schema);
             }
@@ -78,7 +79,7 @@ fn object(parent: &str, written: &[WrittenKey]) -> Json {
     })
 }
 
-/// As [`table::children`](crate::table::children), with the `*` that stands for any key.
+/// As [`table::children`](crate::table::children), including the `*` for arbitrary keys.
 fn children(parent: &str) -> impl Iterator<Item = (&'static str, &'static Key)> {
     keys().filter_map(move |row| {
         let below = match parent {
@@ -89,7 +90,7 @@ fn children(parent: &str) -> impl Iterator<Item = (&'static str, &'static Key)> 
     })
 }
 
-/// What may stand behind a key.
+/// The accepted values of a key.
 fn property(row: &Key, written: &[WrittenKey]) -> Json {
     let mut schema = json!({ "description": description(row) });
     let plain = row.path.strip_suffix("[]").unwrap_or(row.path);
@@ -99,7 +100,7 @@ fn property(row: &Key, written: &[WrittenKey]) -> Json {
             merge(&mut schema, json!({ "deprecated": matches!(row.support, KeySupport::Ignored { .. }) }));
             return schema;
         }
-        // Whatever says the default is taken, in any of YAML's ways to say it.
+        // The default value is accepted in any YAML notation.
         KeySupport::Refused { .. } => return schema,
         KeySupport::Supported => match found {
             Some(key) if key.shape != ValueShape::Maps => shape(&key.shape),
@@ -110,7 +111,7 @@ fn property(row: &Key, written: &[WrittenKey]) -> Json {
             _ if LISTS_OF_IDS.contains(&row.path) => {
                 json!({ "type": "array", "items": { "type": "string" } })
             }
-            // A value behind a key of the user's own.
+            // The value of a user-defined key.
             _ => json!({ "type": "string" }),
         },
     };
@@ -140,7 +141,7 @@ fn description(row: &Key) -> String {
 fn shape(shape: &ValueShape) -> Json {
     match shape {
         ValueShape::Text => json!({ "type": "string" }),
-        // Words are read in any case; editors offer these.
+        // Words are accepted in any case; editors suggest these.
         ValueShape::Word(words) => {
             let any_case =
                 format!("^(?:{})$", words.iter().map(|word| in_any_case(word)).collect::<Vec<_>>().join("|"));
@@ -171,13 +172,13 @@ fn shape(shape: &ValueShape) -> Json {
     }
 }
 
-/// Bounds are small whole numbers.
+/// Bounds are small integers.
 fn number(bound: f64) -> Json {
     #[expect(clippy::cast_possible_truncation, reason = "only whole numbers are turned into such")]
     if bound.fract() == 0.0 { json!(bound as i64) } else { json!(bound) }
 }
 
-/// A regular expression for a word in any case.
+/// A regular expression that matches a word in any case.
 fn in_any_case(word: &str) -> String {
     let letter = |c: char| match c {
         c if c.is_ascii_alphabetic() => format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase()),

@@ -1,4 +1,4 @@
-//! The reference as a page.
+//! The reference as a Markdown page.
 
 use super::{KeyReference, reference};
 use crate::table::Reload;

@@ -1,7 +1,7 @@
-//! The reference documentation: the table of keys, joined with what the types allow and their defaults.
+//! The reference documentation: the table of keys, combined with the accepted values and defaults of their types.
 //!
-//! Suggestions for misspelt keys and the refusal of keys that are not in this version come from the
-//! [table](crate::table) as well.
+//! Suggestions for misspelt keys, and the refusal of keys that this version does not support, also use the
+//! [table](crate::table).
 
 use crate::model::{
     AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, ExporterConfig, Extension, Keepalive,
@@ -18,25 +18,25 @@ mod markdown;
 pub use json_schema::json_schema;
 pub use markdown::reference_markdown;
 
-/// What the reference documentation says of one key.
+/// The reference documentation of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyReference {
-    /// Sections, component types and keys, `exporters::otlp_grpc::tls::ca_file`; `[]` follows a list of
-    /// maps, `*` stands for keys that are the user's own.
+    /// Sections, component types and keys, `exporters::otlp_grpc::tls::ca_file`; `[]` follows a list of maps, `*` stands for
+    /// user-defined keys.
     pub path: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub description: &'static str,
-    /// What it allows; `None` for sections, and for keys that are not acted on.
+    /// Its accepted values; `None` for sections, and for keys without effect.
     pub allowed: Option<String>,
-    /// The unit of a plain number, empty where there is none or the value names it.
+    /// The unit of a plain number; empty if there is none, or if the value contains it.
     pub unit: &'static str,
     /// Its default as YAML; `None` where there is none.
     pub default: Option<String>,
-    /// Where it departs from the Collector or OpenTelemetry's profiler, and why.
+    /// How it differs from the Collector or OpenTelemetry's profiler, and why.
     pub deviation: Option<&'static str>,
-    /// What this version does with it where it does not act on it.
+    /// What this version does with it, if it has no effect.
     pub limitation: Option<String>,
-    /// What a change of it takes while profiles are made.
+    /// What a change of it requires at run time.
     pub reload: Reload,
 }
 
@@ -77,7 +77,7 @@ fn default_of(value: &ConfigValue) -> Option<String> {
     (*value != ConfigValue::Null).then(|| crate::yaml::write(&node).trim_end().to_owned())
 }
 
-/// Every key that reading and writing know, with what it allows and its default.
+/// Every key that is read and written, with its accepted values and default.
 fn written_keys() -> Vec<WrittenKey> {
     let mut everything = Config::default();
     for kind in ["otlp_grpc", "otlp_http", "debug"] {
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Sections, components and keys of the user's own are not values; everything else is.
+    /// Sections, components and user-defined keys are not values; everything else is.
     #[test]
     fn every_key_in_the_table_that_acts_is_read() {
         let read: BTreeSet<String> = written_keys().into_iter().map(|key| key.path).collect();
@@ -177,7 +177,7 @@ mod tests {
                 (ConfigValue::Integer(table), ConfigValue::Float(held)) => {
                     table.to_string() == held.to_string()
                 }
-                // The Collector's word for a text that is absent.
+                // The Collector's notation for an absent text.
                 (ConfigValue::Text(table), ConfigValue::Null) => table.is_empty(),
                 (table, held) => table == held,
             };

@@ -1,4 +1,4 @@
-//! Keys that exporters have in common: what a client of an OTLP receiver is told.
+//! Keys that the OTLP exporters have in common.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,11 +9,10 @@ use super::fields::{FieldVisitor, KeyGroup};
 use crate::diagnostics::ConfigProblem;
 use crate::model::*;
 
-/// Times that the Collector bounds only from below.
+/// Bounds of durations for which the Collector only has a lower bound.
 pub(super) const TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(365 * 24 * 3_600);
 
-/// A name in lower case and a value that a request carries: over gRPC (grpc/PROTOCOL-HTTP2, "Custom-Metadata")
-/// and over HTTP alike.
+/// A name in lower case and a value of a request header: over gRPC (grpc/PROTOCOL-HTTP2, "Custom-Metadata") and over HTTP.
 pub(super) fn check_header(name: &str, value: &str) -> Result<String, String> {
     const LONGEST: usize = 256;
     let name = name.to_ascii_lowercase();
@@ -35,14 +34,14 @@ pub(super) fn check_header(name: &str, value: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// A duration of which zero means "no limit".
+/// A duration for which zero means "no limit".
 pub(super) fn zero_is_none(fields: &mut FieldVisitor<'_>, key: &str, slot: &mut Option<Duration>) {
     let mut time = slot.unwrap_or_default();
     fields.duration(key, &mut time, &TIMES);
     *slot = (!time.is_zero()).then_some(time);
 }
 
-/// What both OTLP exporters are told, in the order of the reference.
+/// The keys of both OTLP exporters, in the order of the reference.
 pub(super) struct OtlpClientKeys<'a> {
     pub(super) headers: &'a mut BTreeMap<String, Secret>,
     pub(super) compression: &'a mut Compression,
@@ -118,7 +117,7 @@ impl KeyGroup for TlsClient {
     }
 }
 
-/// A PEM text that is given as a file or as text, not both. An empty value counts as absent.
+/// A PEM text that is given as a file or inline, but not both. An empty value is treated as absent.
 fn pem(fields: &mut FieldVisitor<'_>, keys: [&'static str; 2], slot: &mut Option<Pem>) {
     let (file, text) = match slot.take() {
         Some(Pem::File(path)) => (Some(path), None),
@@ -129,7 +128,7 @@ fn pem(fields: &mut FieldVisitor<'_>, keys: [&'static str; 2], slot: &mut Option
     *slot = file.map(Pem::File).or(text.map(Pem::Text));
 }
 
-/// A text that is given by the first key as a file or by the second as itself, not both.
+/// A text that is given as a file by the first key or inline by the second, but not both.
 pub(super) fn file_or_text(
     fields: &mut FieldVisitor<'_>,
     [file_key, text_key]: [&'static str; 2],
@@ -166,8 +165,8 @@ impl KeyGroup for Retry {
 }
 
 impl KeyGroup for SendingQueue {
-    /// A size without a sizer counts requests in the Collector. Who copies `queue_size: 5000` from there
-    /// must not get a queue of 5000 bytes, so such a size is refused.
+    /// In the Collector, a size without a sizer counts requests. A user who copies `queue_size: 5000` from there must not
+    /// get a queue of 5000 bytes, so such a size is refused.
     fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("enabled", &mut self.enabled);
         fields.value("sizer", &mut self.sizer);

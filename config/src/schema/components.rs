@@ -1,4 +1,4 @@
-//! Components by id: receivers, processors, exporters and extensions.
+//! Components by ID: receivers, processors, exporters and extensions.
 
 use super::fields::{KeyGroup, read_group};
 use super::known::{join, map_of};
@@ -10,7 +10,7 @@ use crate::tree::ConfigNode;
 
 pub(super) type Component<'a> = (ComponentId, String, &'a ConfigNode);
 
-/// The components of a section, or the pipelines, whose ids have the form of one.
+/// The components of a section, or the pipelines, with valid IDs.
 pub(super) fn components<'a>(
     section: &str,
     node: Option<&'a ConfigNode>,
@@ -37,7 +37,7 @@ pub(super) fn components<'a>(
         .collect()
 }
 
-/// Whether a component's type is one that this version has; what is not is reported.
+/// Whether this version supports the component's type; an unsupported type is reported.
 pub(super) fn known_type(
     section: &str,
     id: &ComponentId,
@@ -68,7 +68,7 @@ pub(super) fn known_type(
     }
 }
 
-/// Deprecated names of exporters, there and here.
+/// Deprecated names of exporters, in the Collector and here.
 pub(crate) const ALIASES: [(&str, &str); 2] = [("otlp", "otlp_grpc"), ("otlphttp", "otlp_http")];
 
 pub(super) fn read_exporter(
@@ -93,7 +93,7 @@ pub(super) fn read_exporter(
     Some(exporter)
 }
 
-/// An exporter of a type before anything is said of it.
+/// An exporter with defaults, by type.
 pub(crate) fn default_exporter(kind: &str) -> Option<ExporterConfig> {
     Some(match kind {
         "otlp_grpc" => ExporterConfig::OtlpGrpc(Box::new(OtlpGrpcExporter::new(Endpoint::localhost()))),
@@ -136,7 +136,7 @@ pub(super) fn read_extension(
     Some(extension)
 }
 
-/// An extension of a type before anything is said of it.
+/// An extension with defaults, by type.
 pub(crate) fn default_extension(kind: &str) -> Option<Extension> {
     Some(match kind {
         "file_storage" => Extension::FileStorage(FileStorage::default()),

@@ -30,7 +30,7 @@ impl KeyGroup for OtlpGrpcExporter {
     }
 }
 
-/// gRPC's own client raises what is shorter to this.
+/// gRPC's own client raises shorter times to this.
 const PINGS: RangeInclusive<Duration> = Duration::from_secs(10)..=*TIMES.end();
 
 impl KeyGroup for Keepalive {

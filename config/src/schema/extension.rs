@@ -8,7 +8,7 @@ use crate::model::*;
 impl KeyGroup for FileStorage {
     fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("directory", &mut self.directory);
-        // The Collector's zero is "no limit".
+        // In the Collector, zero means "no limit".
         let mut max_size = self.max_size.unwrap_or_default();
         fields.value_or_zero("max_size", &mut max_size);
         self.max_size = (max_size > 0).then_some(max_size);
@@ -58,7 +58,7 @@ impl KeyGroup for ClientAuth<'_> {
     }
 }
 
-/// Something secret that a file or a text gives.
+/// A secret from a file or inline.
 fn credential(fields: &mut FieldVisitor<'_>, keys: [&'static str; 2], slot: &mut Credential, what: &str) {
     let (file, text) = match slot {
         Credential::File(path) => (Some(path.clone()), None),

@@ -1,4 +1,4 @@
-//! One list of keys, two directions: reading what was given and writing what holds.
+//! One list of keys for two directions: reading a given configuration and writing the effective one.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,15 +13,15 @@ use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 
 /// A map of configuration with a fixed set of keys.
 pub(crate) trait KeyGroup {
-    /// Lists the keys, each with the variable that holds its value: one list for both directions.
+    /// Lists the keys, each with the variable for its value: one list for both directions.
     fn fields(&mut self, fields: &mut FieldVisitor<'_>);
 }
 
-/// One group being read or written.
+/// One group that is read or written.
 pub(crate) struct FieldVisitor<'a> {
-    /// The group as the user knows it, `exporters::otlp_grpc/west::tls`.
+    /// The group's path in the configuration, `exporters::otlp_grpc/west::tls`.
     path: String,
-    /// The group as the reference table knows it, `exporters::otlp_grpc::tls`.
+    /// The group's path in the reference table, `exporters::otlp_grpc::tls`.
     schema: String,
     direction: Direction<'a>,
 }
@@ -31,29 +31,29 @@ enum Direction<'a> {
     Write { map: &'a mut Map, written: &'a mut WriteContext },
 }
 
-/// How to write, and what was met on the way.
+/// Options for writing, and the keys written so far.
 #[derive(Default)]
 pub(crate) struct WriteContext {
-    /// Whether secrets are written as they are.
+    /// Whether secrets are written unredacted.
     pub(crate) reveal: bool,
-    /// Each key written.
+    /// All keys written.
     pub(crate) keys: Vec<WrittenKey>,
 }
 
-/// A key and what its type says of it.
+/// A key with the properties of its type.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct WrittenKey {
-    /// Where the reference table has it.
+    /// Its path in the reference table.
     pub(crate) path: String,
-    /// What it allows, in words.
+    /// Its accepted values, in words.
     pub(crate) allowed: String,
-    /// What it allows, for programs.
+    /// Its accepted values, for programs.
     pub(crate) shape: ValueShape,
     /// Its value.
     pub(crate) value: ConfigValue,
 }
 
-/// Reads `group` from `node`; keys not given keep their values.
+/// Reads `group` from `node`; missing keys keep their values.
 pub(super) fn read_group(
     group: &mut (impl KeyGroup + ?Sized),
     path: &str,
@@ -80,7 +80,7 @@ pub(crate) fn write_fields(
 }
 
 impl FieldVisitor<'_> {
-    /// The node given for `key`; null counts as not given, as in the Collector.
+    /// The node of `key`; null is treated as missing, as in the Collector.
     fn given(&self, key: &str) -> Option<&ConfigNode> {
         match &self.direction {
             Direction::Read { given, .. } => given.get(key).filter(|node| node.value != ConfigValue::Null),
@@ -88,7 +88,7 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// Whether the user gave `key`; never when writing.
+    /// Whether the user gave `key`; always false when writing.
     pub(super) fn is_given(&self, key: &str) -> bool {
         self.given(key).is_some()
     }
@@ -98,7 +98,7 @@ impl FieldVisitor<'_> {
         self.checked(key, slot, T::allowed(), T::read);
     }
 
-    /// A single value that has no default.
+    /// A single value without a default.
     pub(super) fn required<T: Scalar>(&mut self, key: &str, slot: &mut T) {
         let is_given = self.is_given(key);
         if let Direction::Read { place, report, .. } = &mut self.direction
@@ -111,7 +111,7 @@ impl FieldVisitor<'_> {
         self.value(key, slot);
     }
 
-    /// A single value that may be absent.
+    /// A single optional value.
     pub(super) fn optional<T: Scalar>(&mut self, key: &str, slot: &mut Option<T>) {
         match self.read(key, &T::allowed(), T::read) {
             Some(Ok(value)) => *slot = Some(value),
@@ -123,7 +123,7 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// A single value that may be absent, which an empty text says too, as in the Collector.
+    /// A single optional value; an empty text means that it is absent, as in the Collector.
     pub(super) fn optional_or_empty<T: Scalar>(&mut self, key: &str, slot: &mut Option<T>) {
         match self.given(key).and_then(as_text) {
             Some("") => *slot = None,
@@ -142,7 +142,7 @@ impl FieldVisitor<'_> {
         });
     }
 
-    /// A duration written as a whole number of milliseconds.
+    /// A duration written as an integer of milliseconds.
     pub(super) fn milliseconds(&mut self, key: &str, slot: &mut Duration) {
         let mut number = u64::try_from(slot.as_millis()).unwrap_or(u64::MAX);
         self.checked(key, &mut number, "a whole number of milliseconds, at least 1".to_owned(), u64::read);
@@ -166,7 +166,7 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// What was given for `key`, read; `None` where nothing was.
+    /// The parsed value of `key`; `None` if it is not given.
     fn read<T: Scalar>(
         &self,
         key: &str,
@@ -177,7 +177,7 @@ impl FieldVisitor<'_> {
         Some(read(node).map_err(|refused| value_problem::<T>(node, allowed, refused)))
     }
 
-    /// A list of single values; giving it replaces the default. Returns whether what was given is right.
+    /// A list of single values, which replaces the default. Returns whether it is valid.
     pub(super) fn list<T: Scalar>(&mut self, key: &str, slot: &mut Vec<T>) -> bool {
         let allowed = format!("a list, each item {}", T::allowed());
         let Some(node) = self.given(key) else {
@@ -203,7 +203,7 @@ impl FieldVisitor<'_> {
         slot.len() == given
     }
 
-    /// A map of keys of its own.
+    /// A map with keys of its own.
     pub(super) fn group(&mut self, key: &str, group: &mut impl KeyGroup) {
         let (path, schema) = (join(&self.path, key), join(&self.schema, key));
         match &mut self.direction {
@@ -219,14 +219,14 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// A map of keys of its own that may be absent.
+    /// An optional map with keys of its own.
     pub(super) fn optional_group<G: KeyGroup + Default>(&mut self, key: &str, slot: &mut Option<G>) {
         if self.is_given(key) || slot.is_some() {
             self.group(key, slot.get_or_insert_default());
         }
     }
 
-    /// A whole number of which zero is one.
+    /// An integer for which zero is accepted.
     pub(super) fn value_or_zero(&mut self, key: &str, slot: &mut u64) {
         let allowed = "a whole number, 0 for no limit".to_owned();
         self.checked(key, slot, allowed, |node| match node.value {
@@ -240,7 +240,7 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// A list of maps; giving it replaces the default.
+    /// A list of maps, which replaces the default.
     pub(super) fn groups<G: KeyGroup + Default>(&mut self, key: &str, slot: &mut Vec<G>) {
         let (path, schema) = (join(&self.path, key), join(&self.schema, key) + "[]");
         match &mut self.direction {
@@ -276,8 +276,8 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// Names with secret values, `{name: value}` or `[{name: ..., value: ...}]` as in the Collector.
-    /// `check` may change a name's letters and says what is wrong with it or its value.
+    /// Names with secret values, `{name: value}` or `[{name: ..., value: ...}]` as in the Collector. `check` may normalize a
+    /// name, and returns an error if it or its value is not valid.
     pub(super) fn headers(
         &mut self,
         key: &str,
@@ -316,7 +316,7 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// Which of `keys` is given: one at most, and one at least if `must`. When writing, `current`.
+    /// Which one of `keys` is given: at most one, and at least one if `must`. When writing, `current`.
     pub(super) fn choice(
         &mut self,
         keys: &[&'static str],
@@ -335,7 +335,7 @@ impl FieldVisitor<'_> {
         None
     }
 
-    /// Records that a value is wrong for a reason that its type does not know.
+    /// Records an error in a value that its type can't detect.
     pub(super) fn error(&mut self, key: &str, problem: ConfigProblem) {
         let Direction::Read { given, place, report } = &mut self.direction else { return };
         let at = given.get(key).and_then(|node| node.location.as_ref()).or(*place);
@@ -351,21 +351,21 @@ impl FieldVisitor<'_> {
         report.error(&format!("{}[{index}]", join(&self.path, key)), at, problem);
     }
 
-    /// Records that values of this group don't go together.
+    /// Records that values of this group contradict each other.
     pub(super) fn contradiction(&mut self, reason: &str) {
         if let Direction::Read { place, report, .. } = &mut self.direction {
             report.error(&self.path, *place, ConfigProblem::Contradiction(reason.to_owned()));
         }
     }
 
-    /// Records something to know about `key`.
+    /// Records a warning on `key`.
     pub(super) fn warn(&mut self, key: &str, message: &str) {
         let Direction::Read { given, place, report } = &mut self.direction else { return };
         let at = given.get(key).and_then(|node| node.key_location.as_ref()).or(*place);
         report.warn(&join(&self.path, key), at, message);
     }
 
-    /// Every key of the group that the user gave, whatever its name.
+    /// All keys of the group that the user gave, known or not.
     pub(super) fn entries(&self) -> Vec<(String, ConfigNode)> {
         match &self.direction {
             Direction::Read { given, .. } => {
@@ -375,7 +375,7 @@ impl FieldVisitor<'_> {
         }
     }
 
-    /// Writes an entry whose key is the user's own.
+    /// Writes an entry with a user-defined key.
     pub(super) fn write_entry(&mut self, key: &str, value: ConfigValue) {
         if let Direction::Write { map, .. } = &mut self.direction {
             map.insert(key.to_owned(), ConfigNode::new(value));
@@ -409,7 +409,7 @@ fn value_problem<T: Scalar>(node: &ConfigNode, allowed: &str, refused: InvalidSc
     ConfigProblem::Value { found, allowed: allowed.to_owned() }
 }
 
-/// Names and values of a map, or of a list of maps with `name` and `value`; absent where not text.
+/// Names and values of a map, or of a list of maps with `name` and `value`; absent if not text.
 fn pairs(node: &ConfigNode) -> Vec<(Option<&str>, Option<&str>)> {
     match &node.value {
         ConfigValue::Map(map) => {

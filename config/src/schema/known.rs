@@ -1,4 +1,4 @@
-//! Whether a key means anything here, by the reference table.
+//! Checks keys against the reference table.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn map_of<'a>(path: &str, node: &'a ConfigNode, report: &mut Diagnost
     }
 }
 
-/// Finds keys that are unknown here, or known and without effect.
+/// Finds unknown keys, and known ones without effect.
 pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Diagnostics) {
     for (key, node) in given {
         let path = join(path, key);
@@ -55,7 +55,7 @@ pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Dia
     }
 }
 
-/// Whether a value is the default that the reference table writes as YAML.
+/// Whether a value equals a default that is written as YAML in the reference table.
 fn is_default(node: &ConfigNode, default: &str) -> bool {
     node.value == ConfigValue::Null
         || crate::yaml::parse(default, &"default".into()).is_ok_and(|default| equals_default(node, &default))
@@ -75,7 +75,7 @@ fn equals_default(node: &ConfigNode, default: &ConfigNode) -> bool {
         }
         (ConfigValue::Integer(0), ConfigValue::Text(text)) => duration::parse(text) == Some(Duration::ZERO),
         (ConfigValue::List(a), ConfigValue::List(b)) => a.is_empty() && b.is_empty(),
-        // A key that is not given has its default.
+        // A missing key has its default.
         (ConfigValue::Map(a), ConfigValue::Map(b)) => {
             a.iter().all(|(key, node)| b.get(key).is_some_and(|default| equals_default(node, default)))
         }

@@ -1,5 +1,5 @@
-//! Which keys configuration has: each group of keys is listed once, by its [`KeyGroup`], and read, written
-//! and documented from that list.
+//! The keys of the configuration: each group of keys is listed once, in its [`KeyGroup`], and is read, written and
+//! documented from that list.
 
 mod client;
 mod components;

@@ -1,4 +1,4 @@
-//! The sections at the top: components by id, and the pipelines that connect them.
+//! The top-level sections: components by ID, and the pipelines that connect them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::diagnostics::{ConfigProblem, Diagnostics, nearest};
 use crate::model::*;
 use crate::tree::{ConfigNode, ConfigValue, Map};
 
-/// Reads the whole configuration. It is worth something only where `report` has no error afterwards.
+/// Reads the whole configuration. The result is only valid if `report` has no error afterwards.
 pub(crate) fn read_config(tree: &ConfigNode, report: &mut Diagnostics) -> Config {
     let mut config = Config {
         receivers: BTreeMap::new(),
@@ -106,7 +106,7 @@ fn warn_of_unused(
     }
 }
 
-/// Finds exporters that ask for an extension which does not run, or does something else.
+/// Finds exporters that refer to an extension that is not running, or does not provide the service.
 fn check_references(
     config: &Config,
     exporters: &[Component<'_>],
@@ -144,7 +144,7 @@ fn check_references(
     }
 }
 
-/// The ids that pipelines may name: all that were given, so that a wrong component is one error.
+/// The IDs that pipelines may name: all given ones, so that an invalid component causes one error only.
 struct DeclaredComponents<'a> {
     receivers: &'a [Component<'a>],
     processors: &'a [Component<'a>],
@@ -209,7 +209,7 @@ fn read_pipeline(
     Some(pipeline)
 }
 
-/// The ids that a list names, each of which a section must have.
+/// The IDs in a list, each of which must be in a section.
 fn read_ids(
     path: &str,
     section: &'static str,
@@ -256,7 +256,7 @@ fn items<'a>(path: &str, node: Option<&'a ConfigNode>, report: &mut Diagnostics)
     }
 }
 
-/// Writes the whole configuration, every key of it.
+/// Writes the whole configuration, with all keys.
 pub(crate) fn write_config(config: &Config, written: &mut WriteContext) -> ConfigNode {
     let mut config = config.clone();
     let receivers =

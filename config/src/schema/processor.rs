@@ -20,7 +20,7 @@ impl KeyGroup for ResourceProcessor {
     }
 }
 
-/// What `action` may say; the last two are the Collector's alone.
+/// The values of `action`; only the Collector supports the last two.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Action {
     Insert,
@@ -66,7 +66,7 @@ impl Scalar for AttributeValue {
     }
 }
 
-/// An action before it is known that its keys go together.
+/// An action before its keys are validated together.
 #[derive(Default)]
 struct ActionForm {
     key: String,

@@ -10,7 +10,7 @@ use crate::diagnostics::ConfigProblem;
 use crate::model::*;
 use crate::tree::{ConfigNode, ConfigValue};
 
-/// Reports further apart than this hold more than a sidecar's memory; closer ones cost more than they tell.
+/// Longer intervals need more memory than a sidecar has; shorter ones cost more than they are worth.
 const REPORTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
 const AGES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(24 * 3_600);
 
@@ -86,7 +86,7 @@ impl KeyGroup for Scope {
     }
 }
 
-/// A selector, and whether all that was given for it is right.
+/// A selector, and whether all given values are valid.
 struct SelectorForm {
     selector: Selector,
     is_right: bool,
@@ -129,7 +129,7 @@ impl KeyGroup for Unwind {
     }
 }
 
-/// An override before it is known that it names a binary.
+/// An override before it is known to name a binary.
 #[derive(Default)]
 struct OverrideForm {
     binary: Option<BinaryMatch>,

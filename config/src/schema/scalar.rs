@@ -1,4 +1,4 @@
-//! Single values: what text or number each type is in a configuration.
+//! Single values: the text or number of each type in a configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::duration;
 use crate::model::*;
 use crate::tree::{ConfigNode, ConfigValue};
 
-/// A value that is not one of the type's; with the reason where the kind alone does not tell it.
+/// A value that is not valid for its type; with a reason if the type alone does not explain it.
 #[derive(Default)]
 pub(super) struct InvalidScalar(pub(super) Option<String>);
 
@@ -17,51 +17,51 @@ impl InvalidScalar {
     }
 }
 
-/// What a key takes, for programs: the kinds of values that JSON Schema can tell apart.
+/// The accepted values of a key, for programs: the kinds of values that JSON Schema can distinguish.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum ValueShape {
     Text,
-    /// One of these, in any case.
+    /// One of these words, in any case.
     Word(&'static [&'static str]),
-    /// A text as Go writes durations, or 0.
+    /// A text in Go's notation of durations, or 0.
     Duration,
     Bool,
-    /// A number within these bounds; whole ones only where so said.
+    /// A number within these bounds; integers only if so stated.
     Number {
         is_whole: bool,
         min: f64,
         max: Option<f64>,
     },
-    /// Text, a number or a truth value.
+    /// Text, a number or a boolean.
     Any,
     List(Box<ValueShape>),
     /// Names and texts: a map, or a list of maps.
     Headers,
-    /// Maps whose keys are listed on their own.
+    /// Maps whose keys are listed separately.
     Maps,
 }
 
-/// A type with a form in configuration.
+/// A type with a notation in the configuration.
 pub(super) trait Scalar: Sized {
-    /// Whether errors must not show what was given.
+    /// Whether errors must not contain the given value.
     const SECRET: bool = false;
 
-    /// What is allowed, to follow "expected".
+    /// The accepted values, as a continuation of "expected".
     fn allowed() -> String;
 
-    /// What is allowed, for programs.
+    /// The accepted values, for programs.
     fn shape() -> ValueShape {
         ValueShape::Text
     }
 
-    /// The value that `node` writes.
+    /// Parses the value of `node`.
     fn read(node: &ConfigNode) -> Result<Self, InvalidScalar>;
 
-    /// How the value is written.
+    /// The value as it is written.
     fn write(&self) -> ConfigValue;
 }
 
-/// The text of a node: written as text, or brought by a `${...}` whatever it looks like.
+/// The text of a node: written as text, or the text that replaces a `${...}`, whatever type it looks like.
 pub(super) fn as_text(node: &ConfigNode) -> Option<&str> {
     match (&node.expanded, &node.value) {
         (Some(expanded), _) => Some(&expanded.text),
@@ -73,7 +73,7 @@ pub(super) fn as_text(node: &ConfigNode) -> Option<&str> {
 fn as_integer(node: &ConfigNode) -> Result<i128, InvalidScalar> {
     match node.value {
         ConfigValue::Integer(value) => Ok(value),
-        // 2^53: beyond it a float no longer tells one whole number from the next.
+        // 2^53: beyond it a float can't represent every integer.
         #[expect(clippy::cast_possible_truncation, reason = "the guard keeps to whole numbers that fit")]
         ConfigValue::Float(value) if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => {
             Ok(value as i128)
@@ -82,7 +82,7 @@ fn as_integer(node: &ConfigNode) -> Result<i128, InvalidScalar> {
     }
 }
 
-/// Types that are a whole number within bounds.
+/// Integer types within bounds.
 macro_rules! whole_numbers {
     ($($name:ty, $inner:ty, $allowed:expr, $bounds:expr, $new:expr, $get:expr;)*) => {$(
         impl Scalar for $name {
@@ -237,7 +237,7 @@ impl Scalar for Duration {
     fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
         match &node.value {
             ConfigValue::Integer(0) => Ok(Self::ZERO),
-            // The Collector takes these for nanoseconds, which nobody means.
+            // The Collector reads these as nanoseconds, which is never intended.
             ConfigValue::Integer(_) => Err(InvalidScalar::new("it has no unit")),
             _ => as_text(node).and_then(duration::parse).ok_or_else(InvalidScalar::default),
         }
@@ -303,7 +303,7 @@ impl Scalar for LogOutput {
     }
 }
 
-/// Types that are read by their `FromStr` and written by their `Display`.
+/// Types that are parsed by `FromStr` and written by `Display`.
 macro_rules! parsed {
     ($($name:ty, $allowed:literal;)*) => {$(
         impl Scalar for $name {
@@ -330,7 +330,7 @@ parsed! {
     ComponentId, "an id, type or type/name";
 }
 
-/// Types that are one of a few words, read in any case as in the Collector.
+/// Types that are one of a few words, accepted in any case as in the Collector.
 macro_rules! words {
     ($($name:ty: $first:literal => $first_variant:ident $(, $word:literal => $variant:ident)*;)*) => {$(
         impl Scalar for $name {

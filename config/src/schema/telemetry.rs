@@ -44,7 +44,7 @@ struct Sampling {
     keys: LogSampling,
 }
 
-/// What is shorter would count nothing.
+/// A shorter tick would not count anything.
 const TICKS: RangeInclusive<Duration> = Duration::from_millis(1)..=*TIMES.end();
 
 impl KeyGroup for Sampling {
@@ -77,7 +77,7 @@ impl KeyGroup for MetricTelemetry {
     }
 }
 
-/// A reader before it is known which it is.
+/// A reader before its kind is known.
 #[derive(Default)]
 struct ReaderForm(Option<MetricReader>);
 
@@ -127,7 +127,7 @@ impl KeyGroup for PullForm {
     }
 }
 
-/// A group below a key that must be there.
+/// A group below a required key.
 struct NestedGroup<'a, G>(&'static str, &'a mut G);
 
 impl<G: KeyGroup> KeyGroup for NestedGroup<'_, G> {
@@ -163,8 +163,8 @@ impl KeyGroup for PrometheusReader {
     }
 }
 
-/// Attributes by name; null takes one away. The Collector's newer form, a list of names and values
-/// under `attributes`, is read as well.
+/// Attributes by name; null removes one. The Collector's newer form, a list of names and values under `attributes`, is
+/// accepted as well.
 struct Resource<'a>(&'a mut BTreeMap<String, Option<String>>);
 
 impl KeyGroup for Resource<'_> {

@@ -7,7 +7,7 @@ use super::client::TIMES;
 use super::fields::{FieldVisitor, KeyGroup};
 use crate::model::Ui;
 
-/// What is shorter would show nothing.
+/// A shorter window would show nothing.
 const WINDOWS: RangeInclusive<Duration> = Duration::from_secs(1)..=*TIMES.end();
 
 impl KeyGroup for Ui {

@@ -99,7 +99,7 @@ macro_rules! client_keys {
 pub(super) static OTLP_GRPC: &[Key] = client_keys!("exporters::otlp_grpc");
 pub(super) static OTLP_HTTP: &[Key] = client_keys!("exporters::otlp_http");
 
-/// The exporters that need no receiver.
+/// The exporters that write to a file or the log.
 #[rustfmt::skip]
 pub(super) static WRITERS: &[Key] = &[
     key("exporters::file", "One file of OTLP messages."),

@@ -1,54 +1,53 @@
-//! One row of the table, and what it can say.
+//! The rows of the reference table.
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
-    /// Sections, component types and keys, `exporters::otlp_grpc::tls::ca_file`; `[]` follows a list of
-    /// maps, `*` stands for keys that are the user's own.
+    /// Sections, component types and keys, `exporters::otlp_grpc::tls::ca_file`; `[]` follows a list of maps, `*` stands for
+    /// user-defined keys.
     pub(crate) path: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub(crate) description: &'static str,
-    /// The unit of a plain number, empty where there is none or the value names it.
+    /// The unit of a plain number; empty if there is none, or if the value contains it.
     pub(crate) unit: &'static str,
-    /// Where it departs from the Collector or OpenTelemetry's profiler, and why.
+    /// How it differs from the Collector or OpenTelemetry's profiler, and why.
     pub(crate) deviation: Option<&'static str>,
-    /// Whether this version acts on it.
+    /// Whether this version supports it.
     pub(crate) support: KeySupport,
-    /// What a change of it takes.
+    /// What a change of it requires.
     pub(crate) reload: Reload,
 }
 
-/// What a change of a key takes, in a configuration that is read again while profiles are made.
+/// What a change of a key requires when the configuration is reloaded at run time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reload {
-    /// Nothing: it holds from the next report on. A changed exporter is replaced, after the old one has
-    /// sent what it holds.
+    /// Nothing: it applies from the next report on. A changed exporter is replaced, after the old one has sent its data.
     Live,
-    /// The receiver starts again. Interrupts of that moment are not sampled; no event is lost.
+    /// The receiver restarts. Interrupts during the restart are not sampled; no event is lost.
     Restarts,
 }
 
-/// Whether this version acts on a key.
+/// Whether this version supports a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeySupport {
-    /// It does.
+    /// It has an effect.
     Supported,
-    /// It does not yet: a value other than `default` (in YAML) is a warning.
+    /// Not yet: a value other than `default` (in YAML) causes a warning.
     NotYet { default: &'static str },
-    /// It does not: a value other than `default` (in YAML) is an error that says what to do instead.
+    /// No: a value other than `default` (in YAML) causes an error with an alternative.
     Refused { default: &'static str, instead: &'static str },
-    /// It never will, there is nothing here that it could mean: giving it is a warning that says why.
+    /// Never, because it has no meaning here: giving it causes a warning with the reason.
     Ignored { why: &'static str },
 }
 
 impl KeySupport {
-    /// Whether a user has any reason to give the key.
+    /// Whether there is any reason to give the key.
     pub(crate) const fn accepts_values(self) -> bool {
         matches!(self, Self::Supported | Self::NotYet { .. })
     }
 }
 
-/// A row without unit that this version acts on, and that can change while profiles are made.
+/// A row without a unit, for a supported key that can change at run time.
 pub(super) const fn key(path: &'static str, description: &'static str) -> Key {
     Key { path, description, unit: "", deviation: None, support: KeySupport::Supported, reload: Reload::Live }
 }
@@ -79,5 +78,5 @@ impl Key {
     }
 }
 
-/// What a refused component is called in its own default: it has none, being there is giving it.
+/// The default of an unsupported component: its presence alone is an error.
 pub(super) const ABSENT: &str = "absent";

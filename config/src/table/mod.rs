@@ -1,8 +1,8 @@
-//! Every key of the configuration, in one table: what it means, where it departs from the Collector,
-//! and whether this version acts on it.
+//! Every key of the configuration, in one table: its meaning, how it differs from the Collector, and whether this version
+//! supports it.
 //!
-//! What a key allows and its default come from the types themselves, in [`schema`](crate::schema);
-//! [`reference()`](crate::reference()) joins the two.
+//! The accepted values and the default of a key come from its type, in [`schema`](crate::schema);
+//! [`reference()`](crate::reference()) combines both.
 
 mod exporter;
 mod extension;
@@ -32,7 +32,7 @@ pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {
     .flatten()
 }
 
-/// The row of `path`, or of the `*` in its place.
+/// The row of `path`, or of the `*` that matches it.
 pub(crate) fn find(path: &str) -> Option<&'static Key> {
     let any = path.rsplit_once("::").map(|(parent, _)| format!("{parent}::*"));
     keys()

@@ -1,4 +1,4 @@
-//! Trees to text: the only file that knows `serde_yaml`.
+//! Writes trees as text: the only file that uses `serde_yaml`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -9,7 +9,7 @@ pub(crate) fn write(tree: &ConfigNode) -> String {
     serde_yaml::to_string(&tree.value).unwrap_or_else(|error| format!("# {error}\n"))
 }
 
-/// Writes a tree as JSON, whose names for things are YAML's too.
+/// Writes a tree as JSON.
 pub(crate) fn write_json(tree: &ConfigNode) -> String {
     serde_json::to_string_pretty(&tree.value).map_or_else(|error| format!("# {error}\n"), |json| json + "\n")
 }

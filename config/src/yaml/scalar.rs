@@ -1,4 +1,4 @@
-//! What a scalar without quotes says: YAML 1.2's core schema, and numbers in binary as well.
+//! Parses scalars without quotes: YAML 1.2's core schema, and binary numbers.
 //!
 //! Source: YAML 1.2.2, section 10.3.2, "Tag Resolution".
 
@@ -7,11 +7,11 @@ use saphyr_parser::Tag;
 use super::tag::check_tag;
 use crate::tree::ConfigValue;
 
-/// A scalar's value: text where it is quoted or tagged as text, else what it looks like.
+/// The value of a scalar: text if it is quoted or tagged as text, otherwise by its notation.
 ///
 /// # Errors
-/// A tag that configuration has no use for, or that does not fit; a number that no key could hold. The
-/// scalar itself may be a password, and is not quoted.
+/// An unsupported tag, or one that does not match; a number that no key could have. The scalar itself may be a password, and
+/// is not part of the error.
 pub(super) fn value(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<ConfigValue, String> {
     check_tag(tag)?;
     let unfit = |what| format!("a value is tagged as {what} and is none");
@@ -60,7 +60,7 @@ fn has_leading_zero(text: &str) -> bool {
     digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `None` where the text is no integer, or one of more than 128 bits.
+/// `None` if the text is not an integer, or one of more than 128 bits.
 fn integer(text: &str) -> Option<Result<i128, String>> {
     if has_leading_zero(text) {
         return None;
@@ -72,7 +72,7 @@ fn integer(text: &str) -> Option<Result<i128, String>> {
     let in_base = |prefix, base| unsigned.strip_prefix(prefix).map(|digits| (base, digits));
     let (base, digits) =
         in_base("0x", 16).or_else(|| in_base("0o", 8)).or_else(|| in_base("0b", 2)).unwrap_or((10, unsigned));
-    // The standard library would take a second sign.
+    // The standard library would accept a second sign.
     if digits.starts_with('+') {
         return None;
     }
@@ -92,7 +92,7 @@ fn float(text: &str) -> Option<ConfigValue> {
         (".inf" | ".Inf" | ".INF", _) => f64::INFINITY,
         (_, "-.inf" | "-.Inf" | "-.INF") => f64::NEG_INFINITY,
         (_, ".nan" | ".NaN" | ".NAN") => f64::NAN,
-        // The standard library knows words that YAML does not: infinity, nan.
+        // The standard library accepts words that YAML does not: infinity, nan.
         _ => unsigned.parse().ok().filter(|value: &f64| value.is_finite())?,
     };
     Some(ConfigValue::Float(value))
@@ -102,7 +102,7 @@ fn float(text: &str) -> Option<ConfigValue> {
 mod tests {
     use super::*;
 
-    /// `serde_yaml`, which read configurations before, is the reference.
+    /// `serde_yaml`, the previous parser of configurations, is the reference.
     fn known(text: &str) -> Option<ConfigValue> {
         use serde_yaml::Value as Known;
         Some(match serde_yaml::from_str(text).ok()? {
@@ -196,7 +196,7 @@ mod tests {
             "999999999999999999999999999999999999999999999999",
         ];
         for word in words {
-            // Behind a key, where a lone dash is no list.
+            // After a key, where a single dash is not a list.
             let Some(expected) = known(&format!("[{word}]")).or_else(|| known(word)) else { continue };
             assert_eq!(value(word, true, None).unwrap(), expected, "{word:?}");
         }

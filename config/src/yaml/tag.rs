@@ -1,8 +1,8 @@
-//! Which tags a value may have.
+//! The tags that a value may have.
 
 use saphyr_parser::Tag;
 
-/// Of tags, YAML's own alone mean something here.
+/// Only YAML's own tags are supported.
 pub(super) fn check_tag(tag: Option<&Tag>) -> Result<(), String> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => Err("expected a value without a tag".to_owned()),

@@ -1,4 +1,4 @@
-//! What is refused, and what is warned of.
+//! Errors and warnings.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Exporters and what they need.
+//! Exporters and their requirements.
 
 use super::*;
 
-/// An exporter of each kind, with all that extensions do for them.
+/// An exporter of each kind, with all services of extensions.
 #[test]
 fn exporters_refer_to_extensions_for_credentials_and_storage() {
     let loaded = load_over(&["

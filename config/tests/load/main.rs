@@ -1,4 +1,4 @@
-//! What users meet: texts in, configurations or errors out.
+//! Loads texts as users write them, and checks the configurations or errors.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what goes wrong in a test fails it")]
 
 mod components;
@@ -14,7 +14,7 @@ use sidewinder_config::*;
 
 type Variables = BTreeMap<String, String>;
 
-/// A pipeline from a profiler to a file, to which tests add.
+/// A pipeline from a profiler to a file, which tests extend.
 const MINIMAL: &str = "
 receivers: {profiling: }
 exporters: {file: {path: p.otlp}}
@@ -29,7 +29,7 @@ fn variables(pairs: &[(&str, &str)]) -> Variables {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Loads [`MINIMAL`] with `texts` laid over it.
+/// Loads [`MINIMAL`] with `texts` merged into it.
 fn load_over(texts: &[&str]) -> Result<LoadedConfig, ConfigErrors> {
     let sources: Vec<ConfigSource> = std::iter::once(&MINIMAL).chain(texts).map(|text| yaml(text)).collect();
     load(&sources, &[], &Variables::new())

@@ -1,4 +1,4 @@
-//! What is printed, and what must not be.
+//! The printed configuration, and what it must not contain.
 
 use super::*;
 

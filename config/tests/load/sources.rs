@@ -1,4 +1,4 @@
-//! Where settings come from, and which of them holds.
+//! Sources of settings, and their precedence.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn the_annotated_example_is_valid_and_says_the_defaults() {
     assert_eq!(warnings(&loaded), [""; 0]);
 }
 
-/// A line marked `#~` takes the place of the line right above it where both give the same key.
+/// A line marked `#~` replaces the line directly above it if both have the same key.
 #[test]
 fn the_commented_parts_of_the_annotated_example_are_valid() {
     let mut lines: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a profiler says of itself, and exporters that the environment describes.
+//! Self-telemetry, and exporters that the environment configures.
 
 use super::*;
 
