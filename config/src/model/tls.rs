@@ -25,7 +25,6 @@ pub struct TlsClient {
     /// The newest accepted version; absent: the newest that is supported.
     pub max_version: Option<TlsVersion>,
     /// How long loaded files may be reused for later connections; absent: files are read for each connection.
-    /// connection.
     pub reload_interval: Option<Duration>,
 }
 

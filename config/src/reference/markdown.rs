@@ -8,14 +8,14 @@ use crate::table::Reload;
 pub fn reference_markdown() -> String {
     let mut page = "# Every key of the configuration
 
-This page is made from the table that reads configurations; a test keeps it so. `*` stands for keys of one's own, `[]`
-follows a list. Keys of a component with a Collector's type name mean what they mean there, with the same defaults,
-where nothing else is said.
+This page is generated from the table that is used to read configurations. `*` stands for user-defined keys, `[]` follows
+a list. Unless stated otherwise, keys of a component with a Collector's type name have the same meanings and defaults as
+in the Collector.
 
-**Reload** says what a change takes while profiles are made, on SIGHUP or when a file of the configuration changes:
+**Reload** is the effect of a change at run time, on SIGHUP or when a file of the configuration changes:
 
-- *live*: nothing. An exporter or extension that changed is replaced, after the old one has sent what it holds.
-- *restart*: the receiver starts again. Interrupts of that moment are not sampled; no event is lost.
+- *live*: no interruption. An exporter or extension that changed is replaced, after the old one has sent its data.
+- *restart*: the receiver restarts. Interrupts during the restart are not sampled; no event is lost.
 
 An invalid configuration is refused as a whole, and the previous one stays in force.
 "

@@ -4,7 +4,7 @@ use super::key::{Key, key};
 
 #[rustfmt::skip]
 pub(super) static KEYS: &[Key] = &[
-    key("exporters", "Where profiles go, by id."),
+    key("exporters", "The destinations of profiles, by ID."),
     key("exporters::otlp_grpc", "OTLP over gRPC."),
     key("exporters::otlp", "Deprecated name of `otlp_grpc`."),
     key("exporters::otlp_http", "OTLP over HTTP."),
@@ -15,10 +15,10 @@ pub(super) static KEYS: &[Key] = &[
     key("exporters::otlp_grpc::wait_for_ready", "Whether a request waits for a connection."),
     key("exporters::otlp_grpc::keepalive", "Pings on an idle connection."),
     key("exporters::otlp_grpc::keepalive::time", "Time without traffic before a ping."),
-    key("exporters::otlp_grpc::keepalive::timeout", "How long the answer to a ping may take."),
-    key("exporters::otlp_grpc::keepalive::permit_without_stream", "Whether to ping also while no request is under way."),
+    key("exporters::otlp_grpc::keepalive::timeout", "The timeout of the response to a ping."),
+    key("exporters::otlp_grpc::keepalive::permit_without_stream", "Whether to ping also while there is no request."),
     key("exporters::otlp_grpc::user_agent", "The `user-agent` header.").refused("''", "leave it out"),
-    key("exporters::otlp_http::endpoint", "The receiver's URL, to which `/v1development/profiles` is added."),
+    key("exporters::otlp_http::endpoint", "The receiver's URL, to which `/v1development/profiles` is appended."),
     key("exporters::otlp_http::profiles_endpoint", "The whole URL, instead of `endpoint`."),
     key("exporters::otlp_http::encoding", "The form of requests.").refused("proto", "leave it out: requests are protobuf"),
     key("exporters::otlp_http::proxy_url", "A proxy on the way.").refused("''", "leave it out: proxies are not used"),
@@ -46,17 +46,17 @@ macro_rules! client_keys {
             key(concat!($at, "::headers"), "Metadata of each request. Values are secret.")
                 .deviates("names of the protocol itself and binary headers (-bin) are refused"),
             key(concat!($at, "::headers::*"), "One header."),
-            key(concat!($at, "::compression"), "How requests are compressed.")
+            key(concat!($at, "::compression"), "The compression of requests.")
                 .deviates("snappy is refused: it is not in this version"),
-            key(concat!($at, "::timeout"), "How long one attempt may take, 0 for as long as it likes."),
-            key(concat!($at, "::auth"), "Who adds credentials to each request. Over gRPC they need TLS, as in the Collector."),
-            key(concat!($at, "::auth::authenticator"), "The extension that does: `bearertokenauth` or `basicauth`."),
+            key(concat!($at, "::timeout"), "The timeout of one attempt, 0 for none."),
+            key(concat!($at, "::auth"), "Credentials of each request. Over gRPC they need TLS, as in the Collector."),
+            key(concat!($at, "::auth::authenticator"), "The extension that adds them: `bearertokenauth` or `basicauth`."),
             key(concat!($at, "::middlewares"), "Extensions that see each request.").refused("[]", "leave it out"),
             key(concat!($at, "::read_buffer_size"), "Size of a buffer.").unit("bytes").refused("0", "leave it out"),
             key(concat!($at, "::write_buffer_size"), "Size of a buffer.").unit("bytes").refused("524288", "leave it out"),
-            key(concat!($at, "::tls"), "How the server is checked and what it is shown."),
-            key(concat!($at, "::tls::insecure"), "Whether to speak without TLS. An authority or an https endpoint keeps TLS on."),
-            key(concat!($at, "::tls::ca_file"), "Authorities that may have signed the server's certificate; the system's where absent."),
+            key(concat!($at, "::tls"), "How the server is verified, and the client's certificate."),
+            key(concat!($at, "::tls::insecure"), "Whether to connect without TLS. With an authority or an https endpoint, TLS stays on."),
+            key(concat!($at, "::tls::ca_file"), "Authorities that may have signed the server's certificate; by default the system's."),
             key(concat!($at, "::tls::ca_pem"), "The same as text. Secret."),
             key(concat!($at, "::tls::include_system_ca_certs_pool"), "Whether the system's authorities are trusted as well."),
             key(concat!($at, "::tls::cert_file"), "The client's certificate."),
@@ -64,29 +64,29 @@ macro_rules! client_keys {
             key(concat!($at, "::tls::key_file"), "The certificate's private key."),
             key(concat!($at, "::tls::key_pem"), "The same as text. Secret."),
             key(concat!($at, "::tls::server_name_override"), "The name expected in the server's certificate instead of the endpoint's host."),
-            key(concat!($at, "::tls::insecure_skip_verify"), "Whether any certificate will do."),
+            key(concat!($at, "::tls::insecure_skip_verify"), "Whether any certificate is accepted."),
             key(concat!($at, "::tls::min_version"), "The oldest TLS version."),
             key(concat!($at, "::tls::max_version"), "The newest TLS version."),
-            key(concat!($at, "::tls::cipher_suites"), "Cipher suites by name.").refused("[]", "leave it out: those that are known to be weak are not spoken"),
+            key(concat!($at, "::tls::cipher_suites"), "Cipher suites by name.").refused("[]", "leave it out: weak ones are not supported"),
             key(concat!($at, "::tls::include_insecure_cipher_suites"), "Whether weak cipher suites may be named.").refused("false", "leave it out"),
             key(concat!($at, "::tls::curve_preferences"), "Curves by name.").refused("[]", "leave it out"),
-            key(concat!($at, "::tls::reload_interval"), "For how long a connection may use certificates that were read for an earlier one.")
-                .deviates("where it is absent, files are read for each connection; the Collector's are read once"),
+            key(concat!($at, "::tls::reload_interval"), "How long loaded files may be reused for later connections.")
+                .deviates("if absent, files are read for each connection; the Collector reads them once"),
             key(concat!($at, "::tls::tpm"), "A key inside a TPM.").refused("{}", "use key_file"),
-            key(concat!($at, "::retry_on_failure"), "What happens to a request that failed for now."),
-            key(concat!($at, "::retry_on_failure::enabled"), "Whether it is tried again."),
-            key(concat!($at, "::retry_on_failure::initial_interval"), "The first waiting time."),
-            key(concat!($at, "::retry_on_failure::multiplier"), "Each waiting time over the one before."),
-            key(concat!($at, "::retry_on_failure::randomization_factor"), "Share by which a waiting time is shifted at random, either way."),
-            key(concat!($at, "::retry_on_failure::max_interval"), "The longest waiting time."),
-            key(concat!($at, "::retry_on_failure::max_elapsed_time"), "After how long a request is given up, 0 for never."),
-            key(concat!($at, "::sending_queue"), "Where requests wait."),
+            key(concat!($at, "::retry_on_failure"), "Retries of requests that failed temporarily."),
+            key(concat!($at, "::retry_on_failure::enabled"), "Whether they are retried."),
+            key(concat!($at, "::retry_on_failure::initial_interval"), "The first interval."),
+            key(concat!($at, "::retry_on_failure::multiplier"), "The factor between successive intervals."),
+            key(concat!($at, "::retry_on_failure::randomization_factor"), "The fraction of an interval by which it is randomized, in both directions."),
+            key(concat!($at, "::retry_on_failure::max_interval"), "The longest interval before randomization."),
+            key(concat!($at, "::retry_on_failure::max_elapsed_time"), "The time after which a request is dropped, 0 for never."),
+            key(concat!($at, "::sending_queue"), "The queue of waiting requests."),
             key(concat!($at, "::sending_queue::enabled"), "Whether there is a queue.").refused("true", "leave it out: there always is one"),
             key(concat!($at, "::sending_queue::sizer"), "What queue_size counts. `items` and `requests` are not in this version.")
-                .deviates("`bytes`, where the Collector has `requests`: a thousand requests of 4 MiB are no sidecar's"),
-            key(concat!($at, "::sending_queue::queue_size"), "How much may wait; give `sizer: bytes` with it.").unit("bytes")
+                .deviates("`bytes`, where the Collector has `requests`: a thousand requests of 4 MiB exceed a sidecar's memory"),
+            key(concat!($at, "::sending_queue::queue_size"), "The capacity; give `sizer: bytes` with it.").unit("bytes")
                 .deviates("8 MiB, where the Collector has 1000 requests; refused without a sizer, because there it would count requests"),
-            key(concat!($at, "::sending_queue::num_consumers"), "Requests under way at once.")
+            key(concat!($at, "::sending_queue::num_consumers"), "Concurrent requests.")
                 .deviates("2, where the Collector has 10: each holds a request in memory"),
             key(concat!($at, "::sending_queue::block_on_overflow"), "Whether a full queue makes the profiler wait.").refused("false", "leave it out: what does not fit is dropped and counted"),
             key(concat!($at, "::sending_queue::wait_for_result"), "Whether the profiler waits for each answer.").refused("false", "leave it out"),
@@ -104,7 +104,7 @@ pub(super) static OTLP_HTTP: &[Key] = client_keys!("exporters::otlp_http");
 pub(super) static WRITERS: &[Key] = &[
     key("exporters::file", "One file of OTLP messages."),
     key("exporters::file::path", "The file."),
-    key("exporters::file::format", "The form of the messages.")
+    key("exporters::file::format", "The format of the messages.")
         .deviates("`proto`, where the Collector has `json`: profiles as JSON are not in this version"),
     key("exporters::file::append", "Whether to write on at the file's end.").refused("false", "leave it out: the file is replaced at start"),
     key("exporters::file::rotation", "When to begin a new file.").refused("null", "leave it out"),
@@ -116,10 +116,10 @@ pub(super) static WRITERS: &[Key] = &[
     key("exporters::file::create_directory", "Whether to create the file's folder.").refused("false", "create the folder before"),
     key("exporters::file::directory_permissions", "Permissions of that folder.").refused("''", "create the folder before"),
     key("exporters::debug", "A summary of each request in the log."),
-    key("exporters::debug::verbosity", "How much it says."),
+    key("exporters::debug::verbosity", "The level of detail."),
     key("exporters::debug::sampling_initial", "Lines a second before some are left out.").refused("2", "leave it out: no line is left out"),
     key("exporters::debug::sampling_thereafter", "Which lines are left out then.").refused("1", "leave it out: no line is left out"),
     key("exporters::debug::use_internal_logger", "Whether it writes to the log.").refused("true", "leave it out"),
     key("exporters::debug::output_paths", "Where it writes instead.").refused("[]", "leave it out"),
-    key("exporters::debug::sending_queue", "Where requests wait.").refused("null", "leave it out"),
+    key("exporters::debug::sending_queue", "The queue of waiting requests.").refused("null", "leave it out"),
 ];
