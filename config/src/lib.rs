@@ -8,14 +8,14 @@
 //! removes the line break at a file's end; a duplicate key in a map is refused; sources are bounded in size and depth.
 //!
 //! ```text
-//! source, unconfigured   texts             files, environment, `--set`
-//! yaml                   text to tree      values and their places from one reading; and back
-//! tree, expand           tree to tree      merging, `${...}`
-//! table                  every key         what it means, whether it acts
-//! schema                 tree to values    each key listed once, read and written from that list
-//! reference              documentation     the table, with what the types allow
-//! change                 two of them       what it takes to go from one to the other
-//! model                  the values        no YAML from here on
+//! source, otel_environment  texts           files, environment, `--set`
+//! yaml                      text to tree    values and their locations in one pass; and back
+//! tree, expand              tree to tree    merging, `${...}`
+//! table                     every key       its meaning, and whether it has an effect
+//! schema                    tree to values  each key listed once, read and written from that list
+//! reference                 documentation   the table, with the accepted values of the types
+//! change                    two of them     the effect of a change at run time
+//! model                     the values      no YAML from here on
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The context of real processes, as the specification has writers write it.
+//! Contexts of real processes, written as the specification requires.
 #![expect(clippy::unwrap_used, reason = "what goes wrong in a test fails it")]
 
 mod common;
@@ -9,8 +9,8 @@ use common::{Talker, compile};
 use sidewinder_process::context::{ContextError, PublishedContext, read_process_context};
 use sidewinder_process::{ProcRoot, ProcessDir, ProcessMemory};
 
-/// Publishes `service.name` = `one`, says so, and then does what each line says, by the specification's order of steps:
-/// the header first, its time last, and zero in its place while anything changes.
+/// Publishes `service.name` = `one`, prints a line, and then does what each input line says, in the specification's order:
+/// the header first, its time last, and zero in its place during a change.
 const WRITER: &str = r#"
 #define _GNU_SOURCE
 #include <stdint.h>

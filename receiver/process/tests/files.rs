@@ -1,4 +1,4 @@
-//! Which file a mapping shows: real programs, and traps laid for whoever opens what a process names.
+//! Identification of mapped files: real programs, and attacks on whoever opens paths that a process chooses.
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
@@ -17,7 +17,7 @@ use sidewinder_process::{
     ProcessDir, ProcessRoot, ReadAt, Registry, RegistryLimits,
 };
 
-/// A tree with one process, and the file that it maps.
+/// A tree with one process, and its mapped file.
 struct Target {
     tree: Tree,
     file: PathBuf,
@@ -47,7 +47,7 @@ impl Target {
         (files, identified)
     }
 
-    /// Puts the file aside, still mapped, and something else in its place.
+    /// Moves the file away, still mapped, and creates another one at its path.
     fn replace(&self, other: impl FnOnce(&Path)) {
         fs::rename(&self.file, self.file.with_extension("old")).unwrap();
         other(&self.file);
@@ -82,7 +82,7 @@ fn the_file_is_found_in_the_root_of_its_process() {
 #[test]
 fn an_absolute_link_stays_inside_the_root() {
     let target = Target::new();
-    // Outside the root there is a file with that path too: the trap.
+    // The attack: a file with that path also exists outside the root.
     let elsewhere = target.tree.root(PID).join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::rename(&target.file, elsewhere.join("x")).unwrap();
@@ -172,7 +172,7 @@ fn processes_that_map_one_file_share_its_number() {
     let (mut files, first) = target.identify();
     let shown = line_for(&target.file, "/lib/x");
     target.tree.add(11, 100, &shown);
-    // The second process need not even be able to show the file.
+    // The second process need not have access to the file.
     let second = identify(&mut files, &target.tree.proc_root(), 11);
     assert_eq!((second.id, second.is_new), (first.id, false));
     files.close(first.id);
@@ -238,7 +238,7 @@ fn the_file_of_an_ended_process_is_found_where_we_live() {
     let mapping = process.mappings().find(|mapping| mapping.backing.file().is_some()).unwrap();
     let mut files = FileTable::new(ProcRoot::default(), FileTableLimits::default());
     assert!(files.identify(&process, mapping).unwrap().unreadable.is_none());
-    // Rewritten in place since, it is no longer what the process ran.
+    // It has been rewritten in place since, so it is no longer what the process ran.
     let mut files = FileTable::new(ProcRoot::default(), FileTableLimits::default());
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::OpenOptions::new().append(true).open(&program).unwrap().write_all(b"!").unwrap();
@@ -279,14 +279,14 @@ fn a_program_that_never_had_a_file_can_be_read() {
     assert_eq!(opened.size_bytes(), fs::metadata("/bin/cat").unwrap().len());
 }
 
-/// A FUSE file system whose server never answers; gone when dropped.
+/// A FUSE file system whose server never responds; unmounted when dropped.
 struct SilentMount {
     at: PathBuf,
     _server: fs::File,
 }
 
 impl SilentMount {
-    /// `None` where we may not mount one.
+    /// `None` if we may not mount one.
     fn new(at: &Path) -> Option<Self> {
         let server = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
@@ -296,7 +296,8 @@ impl SilentMount {
         Some(Self { at: at.to_owned(), _server: server })
     }
 
-    /// On the folder of a target's file, which the target's process has mounted, too. `None`, and said, where we may not.
+    /// Mounted on the directory of a target's file, also in the target's mount namespace. `None`, with a message, if not
+    /// permitted.
     fn over_the_file_of(target: &Target) -> Option<Self> {
         let mount = Self::new(target.file.parent().unwrap());
         if mount.is_none() {
@@ -321,7 +322,7 @@ fn a_file_system_that_never_answers_is_not_waited_for() {
     let (answer, answers) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (_, found) = target.identify();
-        // The tree can only be removed once nothing is mounted in it, so it goes back.
+        // The tree can only be removed when nothing is mounted in it, so it is moved back.
         answer.send((found.unreadable, target)).unwrap();
     });
     let (unreadable, target) =
@@ -334,7 +335,7 @@ fn a_file_system_that_never_answers_is_not_waited_for() {
 #[test]
 fn a_file_on_a_mount_that_others_serve_is_opened_only_where_that_is_allowed() {
     let own = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    // Of mounts on top of each other, the last is the one that is seen.
+    // Of several mounts on the same directory, the last one is visible.
     let Some(shared_memory) =
         own.lines().rfind(|line| line.contains(" /dev/shm ") && line.contains(" - tmpfs "))
     else {
@@ -485,7 +486,7 @@ fn a_root_opens_regular_files_inside_it_and_no_others() {
     symlink("loop", below("loop")).unwrap();
     assert!(Command::new("mkfifo").arg(below("fifo")).status().unwrap().success());
     fs::write(below("two\nlines\x1b[31m"), "").unwrap();
-    // By the kernel, and step by step.
+    // Resolved by the kernel, and step by step.
     for trust in [PathTrust::Operator, PathTrust::Proven { reader: &reader, binary_owner: None }] {
         let open = |path: &str| root.open(std::iter::once(path.into()), trust).next().unwrap();
         assert!(open("lib/x").is_ok());
@@ -529,7 +530,7 @@ fn a_root_in_which_a_file_system_never_answers_is_not_waited_for() {
     }
 }
 
-/// A user of this machine without a name, and one who has nothing to do with the first.
+/// A user of this machine without a name, and an unrelated one.
 const USER: u32 = 12_001;
 const STRANGER: u32 = 12_002;
 
@@ -537,7 +538,7 @@ const STRANGER: u32 = 12_002;
 struct OfUser(Child);
 
 impl OfUser {
-    /// `None` where we can't be other users.
+    /// `None` if we can't act as other users.
     fn start() -> Option<Self> {
         let child = Command::new("sleep").arg("600").uid(USER).gid(USER).spawn();
         if child.is_err() {
@@ -558,7 +559,7 @@ impl Drop for OfUser {
     }
 }
 
-/// A directory that everybody may write to, with a file of each kind.
+/// A world-writable directory with a file of each kind.
 struct World {
     target: Target,
     reader: Credentials,
@@ -672,10 +673,10 @@ fn a_file_that_proves_itself_is_found_by_links_and_read_as_its_process_could() {
     for path in ["closed/x", "closed/../debug/store/x"] {
         assert!(matches!(world.proven(path, None), Err(OpenError::NotFound)), "{path}");
     }
-    // Whoever owns the binary could have put anything into that.
+    // The owner of the binary could have put anything into that.
     world.file("debug/of-stranger", 0o644, STRANGER);
     assert!(matches!(world.proven("debug/of-stranger", None), Err(OpenError::Owner(STRANGER))));
     assert!(world.proven("debug/of-stranger", Some(STRANGER)).is_ok());
-    // Who runs us chose where to look.
+    // The operator chose the directory.
     assert!(world.open("debug/to-secret", PathTrust::Operator).is_ok());
 }

@@ -1,4 +1,4 @@
-//! The registry against real processes, and against trees of files for what can't be provoked.
+//! The registry with real processes, and with trees of files for states that can't be provoked.
 #![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 mod common;
@@ -55,7 +55,7 @@ fn paths(process: &Process) -> Vec<String> {
         .collect()
 }
 
-/// Changes in short: `+PID` mappings changed, `-PID` exited.
+/// Changes in short form: `+PID` mappings changed, `-PID` exited.
 fn changes(registry: &mut Registry) -> Vec<String> {
     let short = |change| match change {
         Change::MappingsChanged(pid) => format!("+{pid}"),
@@ -182,7 +182,7 @@ fn a_process_that_ends_with_a_wrong_count_of_threads_is_found_out() {
     assert!(registry.process(pid).is_some(), "it has not ended yet");
     talker.child.kill().unwrap();
     wait_until(|| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z "));
-    // A zombie runs nothing. It is looked at once a second.
+    // A zombie runs nothing. It is checked once a second.
     wait_until(|| {
         registry.rescan_stale();
         registry.process(pid).is_none()
@@ -195,7 +195,7 @@ fn a_thread_that_ends_while_its_process_is_read_is_not_counted_twice() {
     tree.add(10, 100, ONE_PAGE);
     let mut registry = tree.registry();
     registry.scan_all().unwrap();
-    // The read began before the thread ended, and found it gone.
+    // The read started before the thread ended, but no longer found it.
     let read_from_ns = registry.process(Pid(10)).unwrap().known_since_ns();
     registry.apply(event(read_from_ns, 10, exit(11)));
     assert!(registry.process(Pid(10)).is_some(), "its other thread runs");
@@ -464,19 +464,19 @@ fn what_happens_while_a_process_is_read_is_taken_up_after_what_was_read() {
     assert!(known.contains(&"/meanwhile".to_owned()) && known.len() > 1, "{known:?}");
     assert!(!known.contains(&"/before".to_owned()), "{known:?}");
 
-    // It runs another program, of which its events tell all.
+    // It executes another program, which its events report completely.
     let scanned = registry.begin_scan(pid).scan(pid);
     registry.apply(event(now_ns(), pid.0, exec("other")));
     registry.end_scan(pid, scanned).unwrap();
     assert_eq!(registry.process(pid).unwrap().mappings().len(), 0);
 
-    // It ends.
+    // It exits.
     let scanned = registry.begin_scan(pid).scan(pid);
     registry.apply(event(now_ns(), pid.0, exit(pid.0)));
     registry.end_scan(pid, scanned).unwrap();
     assert!(registry.process(pid).is_none());
 
-    // Nothing is known of it at its end.
+    // Nothing is known of it when it exits.
     let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
     let scanned = registry.begin_scan(pid).scan(pid);
     registry.apply(event(now_ns(), pid.0, exit(pid.0)));

@@ -1,5 +1,5 @@
-//! Thread-local variables of real programs and libraries, by every model that compilers and linkers have, held against what
-//! the programs say themselves of where their threads have them.
+//! Thread-local variables of real programs and libraries, in every TLS model of compilers and linkers, compared with the
+//! addresses that the programs print.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what goes wrong in a test fails it")]
 
 mod common;
@@ -15,8 +15,8 @@ use sidewinder_process::{ForeignMemory, ProcRoot, ProcessDir, ProcessMemory, rea
 
 const NAME: &[u8] = b"otel_thread_ctx_v1";
 
-/// A library with the variable and others beside it; so many that a library that is opened gets none of what room there is
-/// in static blocks, if it is told to.
+/// A library with the variable and optionally others, so many that there is no room for them in static blocks when the
+/// library is loaded at run time.
 const LIBRARY: &str = "
 #ifdef LARGE
 __thread char large[1 << 20];
@@ -30,7 +30,7 @@ _Alignas(64) __thread char behind[3];
 void *where(void) { before[0]++; behind[0]++; return &otel_thread_ctx_v1; }
 ";
 
-/// Says of two threads, one from before the library was loaded, where their control blocks are and their copies.
+/// Prints the addresses of control blocks and copies of two threads, one of which started before the library was loaded.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What all executable mappings of a process lead to.
+/// The locations from all executable mappings of a process.
 fn locations(talker: &Talker) -> Vec<TlsLocation> {
     let open = || ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap();
     let memory = ProcessMemory::new(open());
@@ -82,7 +82,7 @@ fn locations(talker: &Talker) -> Vec<TlsLocation> {
     found
 }
 
-/// Follows a location as a thread does, by the vectors of glibc or musl.
+/// Resolves a location as a thread does, through the vectors of glibc or musl.
 fn address_of(location: TlsLocation, thread: u64, memory: &ProcessMemory, is_musl: bool) -> u64 {
     match location {
         TlsLocation::Static { offset } => thread.wrapping_add_signed(offset),
@@ -93,7 +93,7 @@ fn address_of(location: TlsLocation, thread: u64, memory: &ProcessMemory, is_mus
     }
 }
 
-/// Runs a program and holds each location that is found against where its threads say that they have the variable.
+/// Runs a program and compares each location with the addresses that its threads print.
 fn check(what: &str, command: &mut Command, is_musl: bool, is_static: bool) {
     let mut talker = Talker::start(command);
     let said: Vec<Vec<u64>> = (0..2)
@@ -177,7 +177,7 @@ fn a_variable_of_a_library_is_found_however_it_is_loaded() {
         check(&format!("{what}, linked"), &mut Command::new(linked), false, is_static_when_linked);
         check(&format!("{what}, opened"), Command::new(&opener).arg(library), false, is_static_when_opened);
     }
-    // The program alone says where the variable is, which is the library's.
+    // Only the program has a slot for the variable, which the library defines.
     let alone = "__thread void *otel_thread_ctx_v1;";
     compile(directory.path(), "libwhere.so", alone, &["-shared", "-fPIC"]);
     let used = compile(directory.path(), "used", PROGRAM, &["-DUSED", &search, "-lwhere", &path]);
@@ -241,7 +241,7 @@ fn a_constant_is_read_that_a_library_exports() {
     }
 }
 
-/// Each prefix of a library, and each with a byte changed, says something or nothing, and ends.
+/// For each prefix of a library, and for each byte changed, the parser terminates, with a result or without.
 #[test]
 fn broken_files_are_read_to_their_end() {
     let directory = tempfile::tempdir().unwrap();

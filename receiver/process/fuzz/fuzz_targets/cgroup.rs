@@ -1,4 +1,4 @@
-//! Any bytes as `/proc/PID/cgroup`: what is found is an ID or a UID.
+//! Any bytes as `/proc/PID/cgroup`: every result is a valid ID or UID.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as the payload of a process context: read or refused, and never more than is bounded.
+//! Any bytes as the payload of a process context: parsed or refused, within all limits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

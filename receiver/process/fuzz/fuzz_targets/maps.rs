@@ -1,4 +1,4 @@
-//! Any bytes as `/proc/PID/maps`: read to their end, into a set that keeps its promises.
+//! Any bytes as `/proc/PID/maps`: read to their end, into a set that keeps its invariants.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as an ELF file that may have a thread-local variable, and any words as what a dynamic linker has made of it.
+//! Any bytes as an ELF file that may have a thread-local variable, and any words as the data of a dynamic linker.
 #![no_main]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Programs to look at, and `/proc` trees made of files where a real one can't be had on demand.
+//! Test programs, and `/proc` trees made of files for states that a real one can't have on demand.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) fn compile(directory: &Path, name: &str, source: &str, arguments: &[&
     output
 }
 
-/// A child that says a line when it is ready and goes on when it is told.
+/// A child that prints a line when it is ready, and continues when a line is written to it.
 pub(crate) struct Talker {
     pub(crate) child: Child,
     to: ChildStdin,
@@ -63,8 +63,8 @@ impl Drop for Talker {
     }
 }
 
-/// A `/proc` made of files: what is asked of it are plain files and links, so that any state of any process
-/// can be laid out, also one that an attacker would have to race for.
+/// A `/proc` made of plain files and links, so that a test can create any state of any process, including one for which an
+/// attacker would need to win a race.
 pub(crate) struct Tree {
     pub(crate) directory: TempDir,
 }
@@ -82,7 +82,7 @@ impl Tree {
         Registry::new(self.proc_root(), RegistryLimits::default())
     }
 
-    /// The directory that is the root of a process.
+    /// The root directory of a process.
     pub(crate) fn root(&self, pid: u32) -> PathBuf {
         self.directory.path().join(format!("root-{pid}"))
     }
@@ -105,7 +105,7 @@ impl Tree {
     }
 }
 
-/// The line of maps for a file, as the kernel would write it for a mapping from its second page on.
+/// The maps line of a file, as the kernel would write it for a mapping that starts at its second page.
 pub(crate) fn line_for(file: &Path, shown_path: &str) -> String {
     let status = fs::metadata(file).unwrap();
     let (major, minor) = (rustix::fs::major(status.dev()), rustix::fs::minor(status.dev()));
