@@ -111,7 +111,7 @@ impl Expander<'_> {
             self.values_left = self
                 .values_left
                 .checked_sub(mark_expanded(node, &first))
-                .ok_or_else(|| refused(format!("references bring more than {MAX_VALUES} values")))?;
+                .ok_or_else(|| refused(format!("references expand to more than {MAX_VALUES} values")))?;
             return Ok(());
         }
         let text = unescape(&text);
@@ -130,10 +130,10 @@ impl Expander<'_> {
     ) -> Result<ResolvedReference, String> {
         let inside = reference.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
         if inside.contains('$') {
-            return Err("a reference holds no dollar sign".to_owned());
+            return Err("a reference must not contain a dollar sign".to_owned());
         }
         let (scheme, rest) = match inside.contains(':') {
-            true => source::split_scheme(inside).ok_or("before the colon stands no scheme")?,
+            true => source::split_scheme(inside).ok_or("there is no valid scheme before the colon")?,
             false => ("env", inside),
         };
         let (text, name) = match scheme {
@@ -154,7 +154,7 @@ impl Expander<'_> {
         self.bytes_left = self
             .bytes_left
             .checked_sub(text.len())
-            .ok_or_else(|| format!("references bring more than {MAX_BYTES_BROUGHT} bytes"))?;
+            .ok_or_else(|| format!("references expand to more than {MAX_BYTES_BROUGHT} bytes"))?;
         // Text that is not valid YAML is used as a string, so that keys and passwords need no quotes.
         let node = source::parse(&text, &Arc::from(name)).unwrap_or_else(|_| ConfigNode::text(text.clone()));
         Ok(ResolvedReference { node, text })

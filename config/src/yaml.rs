@@ -173,7 +173,7 @@ impl<'a> TreeBuilder<'a> {
                 }
             }
             Event::Alias(anchor) => {
-                let known = self.anchors.get(&anchor).ok_or("an alias stands inside of what it names")?;
+                let known = self.anchors.get(&anchor).ok_or("an alias is inside the node that it refers to")?;
                 let (values, levels) = (known.values, known.levels);
                 if expects_key {
                     return self.handle_key(known.node.value.clone(), place);
@@ -403,7 +403,7 @@ mod tests {
         let nested = |levels: usize| format!("a: &a {}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(read(&format!("{}\nb: *a", nested(MAX_DEPTH - 1))).is_ok());
         assert!(refused(&format!("{}\nb: [*a]", nested(MAX_DEPTH - 1))).contains("nested"));
-        assert!(refused("a: &a [*a]").contains("inside of what it names"));
+        assert!(refused("a: &a [*a]").contains("inside the node that it refers to"));
         assert!(refused("a: *b").contains("unknown anchor"));
         assert_eq!(plain("a: &k key\n*k : 1"), plain("a: key\nkey: 1"));
     }

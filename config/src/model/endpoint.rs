@@ -200,7 +200,7 @@ pub enum HttpEndpointError {
     #[error("it does not begin with http:// or https://")]
     Scheme,
     /// It has a part that requests don't use, or that may be secret.
-    #[error("a user, a query or a fragment has no place in it")]
+    #[error("it must not have a user, a query or a fragment")]
     Part,
     /// Its host and port are not valid.
     #[error(transparent)]

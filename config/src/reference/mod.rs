@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_tells_what_a_key_allows_and_its_default() {
+    fn the_reference_states_the_accepted_values_and_the_default() {
         let keys = reference();
         let key = |path: &str| keys.iter().find(|key| key.path == path).cloned().unwrap();
         let rate = key("receivers::profiling::samples_per_second");

@@ -52,7 +52,7 @@ impl KeyGroup for ClientAuth<'_> {
         if let Credential::Text(name) = &self.0.username
             && name.reveal().contains(':')
         {
-            let reason = "the name of a user has no colon (RFC 7617)".to_owned();
+            let reason = "a user name must not contain a colon (RFC 7617)".to_owned();
             fields.error("username", ConfigProblem::Contradiction(reason));
         }
     }

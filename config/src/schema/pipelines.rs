@@ -128,9 +128,9 @@ fn check_references(
                 Some(extension) if extension.provides(service) => continue,
                 Some(_) => ConfigProblem::Contradiction(match service {
                     ExtensionService::Authenticator => {
-                        format!("{named} is no authenticator: bearertokenauth and basicauth are")
+                        format!("{named} is not an authenticator: bearertokenauth and basicauth are")
                     }
-                    ExtensionService::Storage => format!("{named} is no storage: file_storage is"),
+                    ExtensionService::Storage => format!("{named} is not a storage extension: file_storage is"),
                 }),
                 None if extensions.iter().any(|(present, ..)| present == named) => {
                     ConfigProblem::Contradiction(format!(

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_told_by_number_or_device() {
+    fn mounts_are_identified_by_id_or_device() {
         let mounts = Mounts::parse(
             b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:2 - ext4 /dev/root rw\n\
               40 35 0:51 / / rw - overlay overlay rw,lowerdir=/a - b\n\

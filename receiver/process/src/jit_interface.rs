@@ -41,16 +41,16 @@ pub struct SymbolFile {
 #[derive(Debug, Error)]
 pub enum JitListError {
     /// Its version is not supported.
-    #[error("a list of code of version {0}, which is not known")]
+    #[error("version {0} of the JIT code list is not supported")]
     Version(u32),
     /// It was changed during each read.
-    #[error("the list of code is being changed")]
+    #[error("the JIT code list is being changed")]
     Busy,
     /// It is longer than the limit, or endless.
-    #[error("a list of code of more than {ENTRIES_MAX} entries, or without end")]
+    #[error("the JIT code list has more than {ENTRIES_MAX} entries, or is endless")]
     TooLong,
     /// Its memory can't be read, or not with our privileges.
-    #[error("can't read the list of code")]
+    #[error("can't read the JIT code list")]
     Unreadable(#[from] io::Error),
 }
 

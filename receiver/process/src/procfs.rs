@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_says_so() {
+    fn a_process_that_is_gone_is_reported_as_gone() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let directory = ProcessDir::open(&ProcRoot::default(), Pid(child.id())).unwrap();
         child.wait().unwrap();

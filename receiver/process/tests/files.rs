@@ -111,7 +111,7 @@ fn a_file_that_took_the_place_of_the_mapped_one_is_refused() {
     let (files, found) = target.identify();
     assert!(matches!(found.unreadable, Some(OpenError::Mismatch)), "{found:?}");
     assert!(files.get(found.id).unwrap().opened().is_none());
-    assert_eq!(files.get(found.id).unwrap().path(), b"/lib/x", "its name is known all the same");
+    assert_eq!(files.get(found.id).unwrap().path(), b"/lib/x", "its name is known nevertheless");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_file_that_was_written_into_is_another_one() {
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::OpenOptions::new().append(true).open(&target.file).unwrap().write_all(b", changed").unwrap();
     let unseen = identify(&mut files, &target.tree.proc_root(), PID);
-    assert_eq!(unseen.id, before.id, "what was seen holds until files are looked at anew");
+    assert_eq!(unseen.id, before.id, "a check is reused until it is invalidated");
     files.invalidate_confirmed();
     let after = identify(&mut files, &target.tree.proc_root(), PID);
     assert!(after.is_new && after.id != before.id);
@@ -205,7 +205,7 @@ fn descriptors_and_entries_stay_within_their_limits() {
         fs::write(&file, "y").unwrap();
         target.tree.add(PID, 100, &line_for(&file, &format!("/lib/y{number}")));
         let found = identify(&mut files, &target.tree.proc_root(), PID);
-        assert!(found.is_new && found.id > last, "numbers are never given twice");
+        assert!(found.is_new && found.id > last, "IDs are never reused");
         last = found.id;
     }
     assert_eq!((files.len(), files.open_files()), (3, 2));
@@ -364,7 +364,7 @@ fn a_file_on_a_mount_that_others_serve_is_opened_only_where_that_is_allowed() {
     assert!(readable(shared_memory, false));
     assert!(!readable(&remote, false));
     assert!(readable(&remote, true));
-    assert!(!readable("", false), "what is mounted nowhere may be anybody's");
+    assert!(!readable("", false), "a file of an unknown mount may be on a remote file system");
 }
 
 /// The first identifier that `readelf -n` prints after a label.

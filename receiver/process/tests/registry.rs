@@ -364,7 +364,7 @@ fn events_of_an_unknown_process_have_it_read() {
     registry.apply(event(now_ns(), 20, exec("y")));
     registry.rescan_stale();
     assert_eq!(paths(registry.process(Pid(10)).unwrap()), ["/a"]);
-    assert!(registry.process(Pid(20)).is_some(), "an exec tells all that there is to know");
+    assert!(registry.process(Pid(20)).is_some(), "an exec makes a rescan unnecessary");
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl fmt::Display for TableLengths {
 
 /// Why a text is not a valid [`TableLengths`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is not six numbers with dots between them")]
+#[error("it is not six numbers separated by dots")]
 pub struct TableLengthsError;
 
 impl FromStr for TableLengths {

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_is_told_from_what_is_known() {
+    fn guesses_are_distinguished_from_known_callers() {
         let lines: Vec<_> = lines(&guessed_sample()).collect();
         assert_eq!(lines[0], "app;[guessed] main;write_it;vfs_write_[k] 4");
         assert_eq!(lines[1], "app;main 3");

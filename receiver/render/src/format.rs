@@ -58,7 +58,7 @@ impl ProfileFormat {
 
 /// A file name without a known suffix.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the name of {} does not tell its form: let it end in one of {}", path.display(), known.join(", "))]
+#[error("the format of {} is not clear from its name: use one of the suffixes {}", path.display(), known.join(", "))]
 pub struct UnknownFormat {
     /// The file name.
     pub path: PathBuf,
@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_end_is_told_what_is_known() {
+    fn the_error_for_an_unknown_suffix_lists_the_known_ones() {
         let error = ProfileFormat::from_path(Path::new("out.gz"), &[".otlp"]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the name of out.gz does not tell its form: let it end in one of .otlp, .pb.gz, .folded, .svg, \
-             .html, .firefox.json, .speedscope.json"
+            "the format of out.gz is not clear from its name: use one of the suffixes .otlp, .pb.gz, .folded, \
+             .svg, .html, .firefox.json, .speedscope.json"
         );
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_says_what_was_guessed() {
+    fn every_format_marks_guesses() {
         for form in ProfileFormat::ALL {
             let mut out = Vec::new();
             crate::write(&guessed_sample(), form, &mut out).unwrap();
@@ -116,15 +116,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_is_told() {
+    fn the_error_for_an_invalid_profile_gives_the_reason() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        for (text, said) in [
+        for (text, message) in [
             ("# A title\n", "it is neither pprof's nor folded stacks"),
             ("a;b 1\na;c\n", "line 2 does not end in a number of samples, as folded stacks do"),
-            ("\u{1}\0\u{fffd}", "it is no pprof profile"),
+            ("\u{1}\0\u{fffd}", "it is not a pprof profile"),
         ] {
             std::fs::write(file.path(), text).unwrap();
-            assert_eq!(read(file.path()).unwrap_err().to_string(), said);
+            assert_eq!(read(file.path()).unwrap_err().to_string(), message);
         }
     }
 

@@ -73,7 +73,7 @@ mod tests {
     use crate::profile::tests::{guessed_sample, sample};
 
     #[test]
-    fn outcomes_that_occurred_are_told_with_their_meaning() {
+    fn outcomes_that_occurred_are_listed_with_their_meaning() {
         assert_eq!(
             summary(&sample()),
             "14 samples in 5.0 s at 100 Hz, 100 interrupts\n  \
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn guesses_are_told_by_binary() {
+    fn guesses_are_listed_by_binary() {
         let summary = summary(&guessed_sample());
         let last = summary.lines().last();
         assert_eq!(last, Some("  4 callers guessed by frame pointers: nothing describes /usr/bin/app"));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_function_are_told_apart() {
+    fn lines_of_a_function_are_distinguished() {
         let mut profile = sample();
         profile.frames[1].line = 10;
         profile.frames[2].line = 12;

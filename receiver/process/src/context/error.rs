@@ -14,10 +14,10 @@ pub enum ContextError {
     #[error("the process context is being changed")]
     Busy,
     /// Written in another version of the specification.
-    #[error("a process context of version {0}, which is not known")]
+    #[error("process context version {0} is not supported")]
     Version(u32),
     /// Longer than any valid context.
-    #[error("a process context of {0} bytes")]
+    #[error("a process context of {0} bytes exceeds the limit")]
     TooLong(u32),
     /// It is not a valid `ProcessContext` message.
     #[error("a malformed process context")]

@@ -87,10 +87,10 @@ pub enum TlsLocation {
 #[derive(Debug, Error)]
 pub enum TlsVariableError {
     /// The dynamic linker has not resolved it yet, or nothing in this file uses the variable.
-    #[error("the dynamic linker has not said where the variable is")]
+    #[error("the dynamic linker has not resolved the variable yet")]
     NotYet,
     /// The words that the dynamic linker fills in can't be read.
-    #[error("can't read what the dynamic linker has said")]
+    #[error("can't read the words of the dynamic linker")]
     Unreadable(#[source] io::Error),
 }
 

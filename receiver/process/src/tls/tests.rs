@@ -46,7 +46,7 @@ fn words_that_the_linker_has_not_filled_in_say_nothing() {
 }
 
 #[test]
-fn a_slot_that_says_nothing_leaves_it_to_the_next() {
+fn an_unresolved_slot_is_skipped() {
     let both = symbol(&[TlsGotEntry::Module(Svma(0)), TlsGotEntry::Offset(Svma(0x10), 0)]);
     let words = Words([(0x10, -8_i64 as u64)].into());
     assert_eq!(both.locate(0, &words).unwrap(), TlsLocation::Static { offset: -8 });
@@ -62,7 +62,7 @@ fn a_programs_block_ends_at_the_thread_pointer() {
     assert_eq!(offset(0x1000, 9, 8, 8), -8);
     assert_eq!(offset(0x1000, 40, 32, 0), -64);
     assert_eq!(offset(0x1000, 40, 0, 32), -8);
-    assert_eq!(offset(0x1010, 40, 32, 0), -48, "an image that does not begin where its alignment says");
+    assert_eq!(offset(0x1010, 40, 32, 0), -48, "an image whose start is not aligned");
 }
 
 proptest! {

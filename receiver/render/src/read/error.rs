@@ -15,10 +15,10 @@ pub enum ReadError {
     #[error("it holds more than {} MiB", BYTES_MAX >> 20)]
     TooLarge,
     /// It is not a pprof message.
-    #[error("it is no pprof profile")]
+    #[error("it is not a pprof profile")]
     Pprof(#[from] prost::DecodeError),
     /// The message has no value type.
-    #[error("this pprof profile says of no value what it is")]
+    #[error("this pprof profile has no sample type")]
     NoSampleType,
     /// A line of folded stacks has no count.
     #[error("line {line} does not end in a number of samples, as folded stacks do")]
