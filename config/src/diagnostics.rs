@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_where_what_and_what_instead() {
+    fn an_error_contains_the_location_the_problem_and_the_alternative() {
         let error = ConfigError {
             path: "receivers::profiling::samples".to_owned(),
             location: Some(SourceLocation { source: "a.yaml".into(), position: Some((3, 5)) }),

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_resolved_says_why() {
+    fn the_error_for_an_unresolvable_reference_gives_the_reason() {
         assert!(refusal("${file:/nonexistent/token}").contains("No such file"));
         assert!(refusal("${env:1X}").contains("no digit first"));
         assert!(refusal("${NAME:-x}").contains("${env:NAME:-default}"));

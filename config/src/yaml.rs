@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn yamls_own_tags_say_what_a_value_is() {
+    fn yamls_own_tags_determine_the_type_of_a_value() {
         let tree =
             plain("[!!str 5, !!int '5', !!float '5', !!bool 'true', !!null 'null', !!seq [], !!map {}]");
         assert_eq!(tree, plain("['5', 5, 5.0, true, null, [], {}]"));

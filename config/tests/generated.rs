@@ -22,12 +22,12 @@ fn is_up_to_date(name: &str, text: &str) {
 }
 
 #[test]
-fn the_page_of_all_keys_says_what_the_table_says() {
+fn the_page_of_all_keys_matches_the_table() {
     is_up_to_date("REFERENCE.md", &reference_markdown());
 }
 
 #[test]
-fn the_schema_says_what_the_table_says() {
+fn the_schema_matches_the_table() {
     is_up_to_date("schema.json", &json_schema());
 }
 

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_ends_where_it_says() {
+    fn the_limits_of_a_range_are_inclusive() {
         assert_eq!(SamplesPerSecond::new(10_000).unwrap().get(), 10_000);
         let refused = SamplesPerSecond::new(10_001).unwrap_err();
         assert_eq!(refused.to_string(), "10001 is not in 1 to 10000");

@@ -96,7 +96,7 @@ fn what_this_version_does_not_have_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn a_key_that_is_not_in_this_version_may_say_its_default() {
+fn a_key_that_is_not_in_this_version_may_have_its_default() {
     let exporter = grpc_exporter(
         "balancer_name: round_robin, wait_for_ready: false, auth: null, tls: {min_version: '1.2', reload_interval: 0s}",
     );
@@ -104,7 +104,7 @@ fn a_key_that_is_not_in_this_version_may_say_its_default() {
 }
 
 #[test]
-fn a_key_that_is_not_acted_on_yet_warns_unless_it_says_its_default() {
+fn a_key_without_effect_yet_causes_a_warning_unless_it_has_its_default() {
     let quiet = load_over(&[
         "receivers: {profiling: {off_cpu_threshold: 0.0, probes: [], probabilistic_interval: 60s}}",
     ])

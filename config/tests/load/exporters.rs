@@ -84,7 +84,7 @@ fn waiting_longer_than_allowed_altogether_is_refused() {
 }
 
 #[test]
-fn tls_is_off_only_where_insecure_says_so_and_nothing_else_asks_for_it() {
+fn tls_is_off_only_if_insecure_is_set_and_nothing_else_requires_it() {
     let mut exporter = grpc_exporter("tls: {insecure: true}");
     assert!(!exporter.uses_tls());
     exporter.endpoint = "https://collector:4317".parse().unwrap();

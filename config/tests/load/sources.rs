@@ -10,7 +10,7 @@ fn nothing_given_is_the_default_that_writes_a_file() {
 }
 
 #[test]
-fn the_annotated_example_is_valid_and_says_the_defaults() {
+fn the_annotated_example_is_valid_and_states_the_defaults() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidewinder.yaml");
     let loaded = load(&[path.parse().unwrap()], &[], &Variables::new()).unwrap();
     assert_eq!(loaded.config, Config::default());

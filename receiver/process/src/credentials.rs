@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_user_and_root_are_trusted_and_nobody_else() {
+    fn only_its_own_user_and_root_are_trusted() {
         let contained = credentials(101_000, "0000000000000000", OF_CONTAINER);
         for (user, is_trusted) in
             [(101_000, true), (100_000, true), (0, true), (1000, false), (101_001, false)]

@@ -405,7 +405,7 @@ fn build_ids_equal_readelfs() {
 }
 
 #[test]
-fn a_go_build_id_equals_what_its_linker_says() {
+fn a_go_build_id_equals_the_linkers() {
     let go = ["go", "/usr/local/go/bin/go"]
         .into_iter()
         .find(|go| Command::new(go).arg("version").output().is_ok());

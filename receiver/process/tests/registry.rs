@@ -282,7 +282,7 @@ fn a_number_that_another_process_got_is_another_process() {
 }
 
 #[test]
-fn a_process_that_runs_another_program_is_told_from_what_it_was() {
+fn an_exec_changes_the_instance_of_a_process() {
     let tree = Tree::new();
     tree.add(10, 100, ONE_PAGE);
     let mut registry = tree.registry();
@@ -293,7 +293,7 @@ fn a_process_that_runs_another_program_is_told_from_what_it_was() {
 }
 
 #[test]
-fn what_takes_the_place_of_something_else_is_told_from_what_is_added() {
+fn replaced_mappings_are_distinguished_from_added_ones() {
     let tree = Tree::new();
     tree.add(10, 100, ONE_PAGE);
     let mut registry = tree.registry();
@@ -306,7 +306,7 @@ fn what_takes_the_place_of_something_else_is_told_from_what_is_added() {
 }
 
 #[test]
-fn an_ended_process_is_known_until_its_end_is_told() {
+fn an_ended_process_is_known_until_its_exit_is_returned() {
     let tree = Tree::new();
     tree.add(10, 100, ONE_PAGE);
     let mut registry = tree.registry();

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Escapes every character that has an effect instead of a glyph as `\u{1b}`: control characters, line separators, and those
-/// that change the direction of text or join it invisibly. An empty name becomes `[unnamed]`.
+/// Escapes every character that has an effect instead of a glyph, in the form `\u{1b}`: control characters, line separators,
+/// and those that change the direction of text or join it invisibly. An empty name becomes `[unnamed]`.
 #[must_use]
 pub fn escaped(name: &str) -> Cow<'_, str> {
     if name.is_empty() {

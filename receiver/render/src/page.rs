@@ -64,7 +64,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_page_is_small_and_asks_nobody_for_anything() {
+    fn the_page_is_small_and_makes_no_requests() {
         let page = page(&sample());
         assert!(page.len() < 300_000, "{} bytes", page.len());
         assert!(page.contains("default-src 'none'"));

@@ -24,7 +24,7 @@ fn locate(slot: TlsGotEntry, words: &[(u64, u64)]) -> Option<TlsLocation> {
 }
 
 #[test]
-fn words_that_the_linker_has_not_filled_in_say_nothing() {
+fn words_that_the_linker_has_not_filled_in_are_skipped() {
     const AT: Svma = Svma(0x100);
     let fixed = Some(TlsLocation::Static { offset: -8 });
     let dynamic = Some(TlsLocation::Dynamic { module: 2, offset: 16 });
