@@ -188,7 +188,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "otelcol_process_cpu_seconds",
-        description: "Total CPU user and system time of this process, time in eBPF programs not included.",
+        description: "Total CPU user and system time of this process, excluding time in eBPF programs.",
         unit: "s",
         kind: InstrumentKind::FractionalCounter,
         level: MetricLevel::Basic,
@@ -196,7 +196,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "otelcol_process_memory_rss",
-        description: "Total physical memory of this process (resident set size), maps of eBPF that are not mapped not included.",
+        description: "Total physical memory of this process (resident set size), excluding eBPF maps that are not mapped.",
         unit: "By",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
