@@ -1,7 +1,7 @@
 //! Measures the cost of names: how many are found per second, and the memory that takes.
 //!
 //! `make bench`. Each line of output is measured in its own process, so that peak memory is per line.
-#![expect(clippy::unwrap_used, reason = "what goes wrong ends the bench")]
+#![expect(clippy::unwrap_used, reason = "a failure ends the benchmark")]
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};

@@ -15,11 +15,11 @@ pub(crate) enum Binding {
 /// 1. One that others can link against before a local one: `memcpy` before `__GI_memcpy`.
 /// 2. Fewer leading underscores: libc's public names are weak aliases of underscored ones, so this
 ///    goes before the difference of global and weak (`read` before `__read`).
-/// 3. Global before weak, then the longer name (it says more), then the alphabet, so that the choice
+/// 3. Global before weak, then the longer name (it is more specific), then alphabetical order, so that the choice
 ///    does not depend on the order of the table.
 pub(crate) fn preference(binding: Binding, name: &str) -> impl Ord + '_ {
     let underscores = name.bytes().take_while(|byte| *byte == b'_').count();
-    // A mangled name's underscore belongs to its form and says nothing about privacy.
+    // A mangled name's underscore belongs to the mangling and doesn't mark a private name.
     let underscores = if name.starts_with("_Z") || name.starts_with("_R") { 0 } else { underscores };
     (binding == Binding::Local, underscores, binding, Reverse(name.len()), name)
 }

@@ -15,7 +15,7 @@ const RECURSION_LIMIT: u32 = 128;
 
 /// The name as its source spells it, without Rust's hash.
 ///
-/// Rust (legacy and v0) and C++ (Itanium) are understood; any other name, a broken one and one whose
+/// Rust (legacy and v0) and C++ (Itanium) are understood; any other name, a malformed one and one whose
 /// demangled form would be longer than 4 KiB are returned as they are.
 #[must_use]
 pub fn demangle(name: &str) -> Cow<'_, str> {

@@ -73,7 +73,7 @@ pub(crate) struct Relocation {
     pub(crate) addend: u64,
 }
 
-/// Passes on the relocations of a 64-bit little-endian file, as far as they can be read.
+/// Calls `visit` with the relocations of a 64-bit little-endian file, as far as they can be read.
 pub(crate) fn for_each_relocation(image: &Image, layout: &ElfLayout, mut visit: impl FnMut(Relocation)) {
     for relocations in &layout.relocations {
         in_chunks(image, relocations, RELOCATIONS_LIMIT_BYTES, |_, chunk| {
@@ -90,7 +90,7 @@ impl Relocation {
     }
 }
 
-/// Passes on a part of a file piece by piece, each with its offset, as far as it can be read.
+/// Calls `visit` with a part of a file piece by piece, each with its offset, as far as it can be read.
 fn in_chunks(image: &Image, bytes: &Range<u64>, limit: u64, mut visit: impl FnMut(u64, &[u8])) {
     let end = bytes.end.min(bytes.start.saturating_add(limit));
     let mut buffer = vec![0; CHUNK_BYTES];

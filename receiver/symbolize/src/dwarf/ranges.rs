@@ -38,7 +38,7 @@ impl CodeRangeReader {
         Some(CodeRange { start: self.place(start)?, bytes })
     }
 
-    /// Passes on the ranges of an entry, given by its attributes.
+    /// Calls `visit` with the ranges of an entry, given by its attributes.
     pub(super) fn for_each_range<'a>(
         &self,
         dwarf: &Dwarf<SectionReader<'a>>,

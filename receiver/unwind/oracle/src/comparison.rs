@@ -39,10 +39,10 @@ impl fmt::Display for Difference {
         f.write_str(match self {
             Self::StackBegins => "a stack begins here",
             Self::KnownByCode => "known by name and code",
-            Self::CannotBeStated => "no form in rows",
+            Self::CannotBeStated => "not expressible as a row",
             Self::CfaAfterExpression => "CFA register after an expression",
-            Self::Malformed => "malformed for both",
-            Self::GoRuntime => "Go's table knows more",
+            Self::Malformed => "rejected by both",
+            Self::GoRuntime => "Go's table has more information",
         })
     }
 }

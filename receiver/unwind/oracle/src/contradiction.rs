@@ -44,7 +44,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::StackMoved => "the stack pointer moves without a row",
-            Self::OtherStack => "the code goes on on another stack",
+            Self::OtherStack => "the code continues on another stack",
             Self::FramePointerOverwritten => "the frame pointer is overwritten without a row",
         })
     }

@@ -107,7 +107,7 @@ impl fmt::Display for Example {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { start, bytes, stated, synthesized, .. } = self;
         let [stated, synthesized] = [stated, synthesized].map(|entry| entry.to_string().replace('\t', " "));
-        write!(f, "{start} ({bytes} bytes): the file says {stated}, the code gives {synthesized}")
+        write!(f, "{start} ({bytes} bytes): the file has {stated}, the code gives {synthesized}")
     }
 }
 

@@ -400,7 +400,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         at
     }
 
-    /// Passes on each instruction that was reached, in the order of blocks, with the state before it.
+    /// Calls `show` with each instruction that was reached, in the order of blocks, and the state before it.
     pub(crate) fn for_each_instruction(
         &mut self,
         mut show: impl FnMut(&mut G, &Instruction, &AbstractState),

@@ -56,7 +56,7 @@ pub(crate) struct TableSize {
 pub(crate) fn file(path: &Path) -> Examined {
     let data = fs::read(path).map_err(|_| "not readable".to_owned())?;
     let (table, rows) = compare(&data).map_err(|error| match error {
-        ComparisonError::Elf(_) => "no ELF file for a reader of the machine's own".to_owned(),
+        ComparisonError::Elf(_) => "not a readable ELF file".to_owned(),
         ComparisonError::Unwind(why) => why.to_string(),
     })?;
     let file = File::parse(&*data).map_err(|error| error.to_string())?;

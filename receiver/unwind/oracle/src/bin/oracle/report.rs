@@ -145,17 +145,17 @@ impl OracleReport {
     fn print_rows(&self) {
         let total = &self.rows;
         println!(
-            "\nCompared with gimli: {} addresses at and beside {} boundaries.",
+            "\nCompared with gimli: {} addresses at and next to {} boundaries.",
             total.compared, total.boundaries
         );
         if total.without_frame_pointer > 0 {
             println!(
-                "  at {} of them, in Go functions, without the frame pointer, of which DWARF there says nothing",
+                "  at {} of them, in Go functions, without the frame pointer, for which DWARF has no rule there",
                 total.without_frame_pointer
             );
         }
         if total.without_dwarf > 0 {
-            println!("  not compared: {} addresses of which there is no DWARF", total.without_dwarf);
+            println!("  not compared: {} addresses without DWARF", total.without_dwarf);
         }
         let percent = |part: u64| 100.0 * part as f64 / total.compared.max(1) as f64;
         for (why, addresses) in &total.differences {
@@ -166,11 +166,11 @@ impl OracleReport {
         }
         let different: u64 = total.differences.values().sum();
         println!(
-            "  {different:>8} differ for listed reasons ({:.5}%, at most {}% wanted)",
+            "  {different:>8} differ for listed reasons ({:.5}%, limit {}%)",
             percent(different),
             MAX_DIFFERENT_SHARE * 100.0
         );
-        println!("  {:>8} differ for none", total.unexplained);
+        println!("  {:>8} differ for no listed reason", total.unexplained);
         print_examples(&self.unexplained);
         println!("{} files with malformed functions.", self.malformed.len());
         print_most(&self.malformed, MAX_LISTED, |functions| format!("{functions:>12}"));
@@ -178,7 +178,7 @@ impl OracleReport {
 
     fn print_contradictions(&self) {
         println!(
-            "\nCompared with machine code: {} of {} rows are wrong, in {} files; {} functions given up.",
+            "\nCompared with machine code: {} of {} rows are wrong, in {} files; {} functions abandoned.",
             self.rows_wrong,
             self.rows_judged,
             self.with_wrong_rows.len(),
@@ -197,7 +197,7 @@ impl OracleReport {
 
     fn print_blind(&self) {
         println!("\nWithout rows, symbols and Go's tables: {}.", self.blind);
-        println!("  {} files of which over {MAX_WRONG_PERCENT}% is wrong", self.misunderstood.len());
+        println!("  {} files in which over {MAX_WRONG_PERCENT}% is wrong", self.misunderstood.len());
         print_most(&self.misunderstood, MAX_LISTED, |percent| format!("{percent:>11.3}%"));
         print_examples(&self.misunderstood_examples);
     }
@@ -205,7 +205,7 @@ impl OracleReport {
     fn print_sizes(&self) {
         let [rows, rules, index] = self.size.parts();
         println!(
-            "\nPacked tables: {} bytes, {:.2}% of {} bytes of text ({rows:.2} rows, {rules:.2} rules, {index:.2} index; at most {}% wanted); {:.2} bytes a row.",
+            "\nPacked tables: {} bytes, {:.2}% of {} bytes of text ({rows:.2} rows, {rules:.2} rules, {index:.2} index; limit {}%); {:.2} bytes a row.",
             self.size.table_bytes,
             100.0 * self.size.share(),
             self.size.text_bytes,
