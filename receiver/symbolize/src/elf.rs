@@ -268,8 +268,8 @@ impl ElfLayout {
         Some(u32::from_le_bytes(name)).filter(|name| *name != 0)
     }
 
-    /// Calls `visit` with every symbol of a table that is defined, named and may be code, in the table's order. Reads at most
-    /// `limit` symbols, and returns how many more there are.
+    /// Calls `visit` with every symbol of a table that is defined, named and may be code, in the table's order. Reads at
+    /// most `limit` symbols, and returns how many more there are.
     pub(crate) fn for_each_symbol(
         &self,
         image: &Image,

@@ -77,7 +77,8 @@ pub(super) fn rows_of(
     Ok(Some(rows.into_boxed_slice()))
 }
 
-/// Adds a row to its sequence. Of several for one address, the last holds; one with its predecessor's position is skipped.
+/// Adds a row to its sequence. Of several for one address, the last holds; one with the source position of its
+/// predecessor is skipped.
 fn push(rows: &mut Vec<LineTableRow>, sequence_start: usize, row: LineTableRow) {
     if rows.len() > sequence_start {
         rows.pop_if(|last| last.start == row.start);
