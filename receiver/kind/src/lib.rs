@@ -1,6 +1,6 @@
 //! The kinds of profile: one row each, with everything that encoders, readers and renderers need.
 //!
-//! A new kind is a [`Kind`] with its row, the eBPF program that takes its samples, and their tests.
+//! To add a kind: a [`Kind`] with its row, the eBPF program that takes its samples, and their tests.
 #![forbid(unsafe_code)]
 
 /// The events of a profile.
@@ -57,7 +57,7 @@ pub fn display_of(name: &str) -> &str {
 /// What makes the kernel take the samples of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook {
-    /// The clock of each CPU, which interrupts once in each [`Period`].
+    /// The clock of each CPU, which interrupts once per [`Period`].
     CpuClock,
 }
 

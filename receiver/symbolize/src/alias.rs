@@ -1,8 +1,8 @@
-//! Which of several names of one address to show.
+//! Chooses among several names of one address.
 
 use std::cmp::Reverse;
 
-/// How far a symbol is visible, from the one preferred to the one avoided.
+/// The binding of a symbol, in descending order of preference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Binding {
     Global,

@@ -45,7 +45,7 @@ pub(crate) struct ElfLayout {
     pub(crate) symtab: Option<TableLayout>,
     /// `.dynsym`: the symbols that the dynamic linker needs.
     pub(crate) dynsym: Option<TableLayout>,
-    /// Relocations that may name symbols of [`dynamic`](Self::dynsym).
+    /// Relocations that may name symbols of [`dynsym`](Self::dynsym).
     pub(crate) relocations: Vec<Range<u64>>,
     /// Other sections with information about code, in the file's order.
     named: Vec<NamedSection>,
@@ -243,7 +243,7 @@ impl ElfLayout {
         self.loaded.iter()
     }
 
-    /// Whether the file is of 64 bits, little-endian.
+    /// Whether the file is 64-bit and little-endian.
     pub(crate) fn is_little_endian_64(&self) -> bool {
         self.form.is_64 && self.form.endian == Endianness::Little
     }

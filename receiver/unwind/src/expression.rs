@@ -13,7 +13,7 @@ type ExpressionBytes<'data> = EndianSlice<'data, LittleEndian>;
 
 /// The CFA that an expression computes, if it has one of the known forms:
 ///
-/// - what linkers write for entries of linkage tables: [`Cfa::Plt`];
+/// - the expression that linkers write for entries of linkage tables: [`Cfa::Plt`];
 /// - `bregR+offset; deref`, and the same plus a constant: [`Cfa::Deref`];
 /// - `bregR+offset; bregI+0; lit8; mul; plus; deref`, and the same plus a constant: [`Cfa::DerefIndexed`];
 /// - `bregR+offset`, and the same plus a constant: [`Cfa::Register`].

@@ -36,7 +36,7 @@ const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 /// The size assumed for a function without a known end. Entry points are that short.
 const MAX_UNSIZED_BYTES: u64 = 64;
 
-/// More functions of these names than any file has.
+/// The most functions with these names that are kept, more than any file has.
 const MAX_FUNCTIONS: usize = 256;
 const MAX_RESOLVERS: usize = 4096;
 

@@ -471,7 +471,7 @@ fn advances_of_each_width_and_a_set_location_start_rows() {
 fn augmentations_of_each_kind_are_read_or_refused_alone() {
     let instructions = [cfa::def_cfa(RSP, 8), cfa::offset(RA, 1)];
     let mut section = Section::eh_frame();
-    // A language's own data and personality, which walks don't need, in the order of the letters.
+    // A language's own data and personality, which walks don't need, in the order of the augmentation string.
     let personality = [&[0x00], &0x1234u64.to_le_bytes()[..]].concat();
     let data = [&[0x00][..], &personality, &[0x00]].concat();
     let cie = section.cie_with_data("zLPR", &data, &instructions);

@@ -13,7 +13,7 @@ use crate::code::span::RuleSpan;
 use crate::known_functions::KnownFunctions;
 use crate::segments::CodeRanges;
 
-/// More instructions than any entry has.
+/// The most instructions that are followed, more than any entry has.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
 /// Bytes read of an entry that is described: C libraries keep it to a few instructions.
 const MAX_DESCRIBED_BYTES: u64 = 4096;

@@ -1,5 +1,4 @@
-//! Holds the rows of every ELF file of the machine against gimli's and against its machine code, and measures the
-//! tables.
+//! Compares the rows of every ELF file of the machine with gimli's and with its machine code, and measures the tables.
 //!
 //! `make oracle`, or with directories or files of your own choice:
 //! `cargo run --release -p sidewinder-unwind-oracle --features machine -- /usr/lib`
@@ -46,7 +45,7 @@ fn main() -> ExitCode {
     if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Examines files on all CPUs, and takes what is found as it comes.
+/// Examines files on all CPUs, and passes each result to `sink` as it arrives.
 fn examine_all(files: &[ElfFile], mut sink: impl FnMut(&ElfFile, Examined)) {
     let next = AtomicUsize::new(0);
     let (found, examined) = mpsc::channel();
