@@ -173,7 +173,8 @@ impl<'a> TreeBuilder<'a> {
                 }
             }
             Event::Alias(anchor) => {
-                let known = self.anchors.get(&anchor).ok_or("an alias is inside the node that it refers to")?;
+                let known =
+                    self.anchors.get(&anchor).ok_or("an alias is inside the node that it refers to")?;
                 let (values, levels) = (known.values, known.levels);
                 if expects_key {
                     return self.handle_key(known.node.value.clone(), place);

@@ -130,7 +130,9 @@ fn check_references(
                     ExtensionService::Authenticator => {
                         format!("{named} is not an authenticator: bearertokenauth and basicauth are")
                     }
-                    ExtensionService::Storage => format!("{named} is not a storage extension: file_storage is"),
+                    ExtensionService::Storage => {
+                        format!("{named} is not a storage extension: file_storage is")
+                    }
                 }),
                 None if extensions.iter().any(|(present, ..)| present == named) => {
                     ConfigProblem::Contradiction(format!(
