@@ -1,19 +1,19 @@
 //! Builds a report from events in any order.
 //!
 //! ```
-//! use sidewinder_otlp::builder::{Frame, Function, Line, ReportBuilder, ReportOptions, SampleAttributes, SampleIdentity};
+//! use sidewinder_otlp::builder::{Function, Line, ReportBuilder, ReportOptions, SampleAttributes, SampleIdentity, StackFrame};
 //! use sidewinder_kind::Kind;
 //! use sidewinder_otlp::{FrameType, Value, key};
 //!
 //! let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
 //! let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str("shop"))]);
 //! let main = builder.function(&Function { name: "main", ..Function::default() });
-//! let frame = builder.location(&Frame {
+//! let frame = builder.location(&StackFrame {
 //!     mapping: None,
 //!     address: 0x1234,
 //!     frame_type: FrameType::Native,
 //!     is_guessed: false,
-//!     lines: &[Line::of(main)],
+//!     lines: &[Line::new(main)],
 //! });
 //! let identity = SampleIdentity {
 //!     resource,
