@@ -52,7 +52,7 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
         (
             &["view", "/no/such.otlp"][..],
             USAGE,
-            &["/no/such.otlp", "No such file", "next: give what `record`"][..],
+            &["/no/such.otlp", "No such file", "next: give a file that `record`"][..],
         ),
         (&["view", &no_profile], USAGE, &[&no_profile, "next: give"]),
         (

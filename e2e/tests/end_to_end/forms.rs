@@ -156,7 +156,7 @@ fn what_is_no_profile_is_told_with_its_name() -> Result<()> {
     let kept = tempfile::tempdir()?;
     for (name, content, why) in [
         ("a.otlp", "not protobuf", "not a ProfilesData message"),
-        ("a.pb.gz", "\u{1f}\u{8b}", "no pprof profile"),
+        ("a.pb.gz", "\u{1f}\u{8b}", "not a pprof profile"),
         ("a.folded", "main;work\n", "neither pprof's nor folded"),
         ("b.folded", "", "neither pprof's nor folded"),
     ] {
