@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: release built-examples workspace-tests end-to-end-tests measured-tests fuzz-built compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test cluster-test fresh-test
+.PHONY: release built-examples workspace-tests end-to-end-tests measured-tests fuzz-built compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -78,7 +78,7 @@ with_times := -Z unstable-options --report-time
 end-to-end-tests:
 	$(end_to_end) --test end_to_end -- --test-threads=$(END_TO_END_THREADS) $(with_times)
 
-# One at a time, with nothing beside them: they measure rates, shares and memory.
+# One at a time, with nothing beside them: they measure rates, shares, memory and times.
 measured-tests:
 	$(end_to_end) --test measured -- --test-threads=1 $(with_times)
 
@@ -123,6 +123,12 @@ libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian'
 	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
 		cargo test -p sidewinder-e2e --test end_to_end trace::libraries:: -- --test-threads=1 --nocapture
 
+python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, beside those of py-spy, which it fetches from PyPI
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
+		cargo test -p sidewinder-e2e --test end_to_end python:: -- --test-threads=1 --nocapture
+
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as people meet it; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
 
@@ -161,6 +167,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench large_files
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench python
 
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
@@ -193,7 +200,7 @@ names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 a
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
 fuzz_target := $(abspath $(target))/fuzz
-fuzzed := receiver/unwind/fuzz receiver/process/fuzz receiver/symbolize/fuzz
+fuzzed := receiver/unwind/fuzz receiver/process/fuzz receiver/symbolize/fuzz receiver/vm/fuzz
 
 fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS each
 	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS) $(fuzzed)

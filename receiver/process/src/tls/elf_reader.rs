@@ -55,22 +55,34 @@ pub(super) fn for_each<T: Pod>(
 /// The offsets in a string table at which `name` is a string, or the end of one: names may share bytes in this way.
 pub(super) fn find_string(file: &impl ReadAt, table: Range<u64>, name: &[u8]) -> io::Result<Vec<u64>> {
     const FOUND_MAX: usize = 8;
-    let wanted = [name, b"\0"].concat();
+    find_strings_with_prefix(file, table, &[name, b"\0"].concat(), FOUND_MAX)
+}
+
+/// The offsets in a string table at which strings, or ends of strings, start with `prefix`: the first ones, in order.
+pub(super) fn find_strings_with_prefix(
+    file: &impl ReadAt,
+    table: Range<u64>,
+    prefix: &[u8],
+    found_max: usize,
+) -> io::Result<Vec<u64>> {
+    let Some((last, before)) = prefix.split_last() else { return Ok(Vec::new()) };
     let end = table.end.min(table.start.saturating_add(TABLE_BYTES_MAX));
     let mut piece = vec![0; PIECE_BYTES];
     let (mut at, mut found) = (table.start, Vec::new());
     while at < end {
         let most = usize::try_from(end - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         let read = file.read_up_to(&mut piece[..most], at)?;
-        let starts = piece[..read].windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
-        found.extend(starts.map(|(start, _)| at + start as u64 - table.start));
+        // The last byte, often the end of a string, is rarer than the first ones.
+        let lasts = piece[..read].iter().skip(before.len()).enumerate().filter(|(_, byte)| *byte == last);
+        let starts = lasts.map(|(start, _)| start).filter(|start| piece[*start..].starts_with(before));
+        found.extend(starts.map(|start| at + start as u64 - table.start));
         // A string that starts in this piece and ends in the next is read again.
-        let next = (read + 1).saturating_sub(wanted.len());
-        if next == 0 || read < most || found.len() >= FOUND_MAX {
+        let next = (read + 1).saturating_sub(prefix.len());
+        if next == 0 || read < most || found.len() >= found_max {
             break;
         }
         at += next as u64;
     }
-    found.truncate(FOUND_MAX);
+    found.truncate(found_max);
     Ok(found)
 }

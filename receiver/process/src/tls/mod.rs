@@ -3,6 +3,7 @@
 //!
 //! Source: Drepper, "ELF Handling For Thread-Local Storage"; differences between architectures are in `arch`.
 
+mod elf_file;
 mod elf_reader;
 mod symbol;
 mod variable;
@@ -15,6 +16,7 @@ use thiserror::Error;
 use crate::arch;
 use crate::mapping::ExecutableMapping;
 use crate::memory::ForeignMemory;
+pub use elf_file::{ElfFile, ElfSymbol};
 pub(crate) use symbol::read_section;
 pub use variable::{GlobalVariable, read_constant};
 
@@ -53,17 +55,17 @@ struct Load {
     bytes: u64,
 }
 
-/// Words that the dynamic linker fills in, by type of relocation.
+/// Words that the dynamic linker fills in, by type of relocation. Distances are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TlsGotEntry {
+pub enum TlsGotEntry {
     /// `TPOFF64`: the offset from the thread pointer of the address that is the given distance before the variable.
     Offset(Svma, i64),
     /// `TLSDESC`: a function, and its argument; the distance as above.
     Descriptor(Svma, i64),
-    /// `DTPMOD64` of the symbol: the module ID, followed by the offset in its block.
-    Module(Svma),
-    /// `DTPMOD64` of the file itself: the offset is the symbol's value.
-    OwnModule(Svma),
+    /// `DTPMOD64`: the module ID, followed by the offset in its block of what is the given distance before the variable.
+    Module(Svma, i64),
+    /// `DTPMOD64` of the file itself, and the variable's offset in its block.
+    OwnModule(Svma, u64),
 }
 
 /// The location of each thread's copy.
@@ -118,7 +120,7 @@ impl TlsSymbol {
         }
         let mut error = TlsVariableError::NotYet;
         for slot in &self.slots {
-            match self.read_slot(*slot, bias, memory) {
+            match slot.locate(bias, memory) {
                 Ok(Some(location)) => return Ok(location),
                 Ok(None) => {}
                 Err(unreadable) => error = TlsVariableError::Unreadable(unreadable),
@@ -126,30 +128,28 @@ impl TlsSymbol {
         }
         Err(error)
     }
+}
 
-    /// The location in a slot; `None` while it is unresolved.
-    fn read_slot(
-        &self,
-        slot: TlsGotEntry,
-        bias: u64,
-        memory: &impl ForeignMemory,
-    ) -> io::Result<Option<TlsLocation>> {
+impl TlsGotEntry {
+    /// The location of the threads' copies, in a process in which the file is loaded with the given bias; `None` while the
+    /// dynamic linker has not resolved it.
+    ///
+    /// # Errors
+    /// If the words can't be read.
+    pub fn locate(self, bias: u64, memory: &impl ForeignMemory) -> io::Result<Option<TlsLocation>> {
         let pair =
             |at: u64| Ok::<_, io::Error>((memory.word(Avma(at))?, memory.word(Avma(at.wrapping_add(8)))?));
         let at = |svma: Svma| svma.0.wrapping_add(bias);
-        Ok(match slot {
-            TlsGotEntry::Offset(svma, distance) => {
+        Ok(match self {
+            Self::Offset(svma, distance) => {
                 static_offset(memory.word(Avma(at(svma)))?).and_then(|place| place.offset_by(distance))
             }
-            TlsGotEntry::Module(svma) => {
+            Self::Module(svma, distance) => {
                 let (module, offset) = pair(at(svma))?;
-                dynamic(module, offset)
+                dynamic(module, offset).and_then(|place| place.offset_by(distance))
             }
-            TlsGotEntry::OwnModule(svma) => {
-                let module = memory.word(Avma(at(svma)))?;
-                self.value.and_then(|value| dynamic(module, value))
-            }
-            TlsGotEntry::Descriptor(svma, distance) => match pair(at(svma))? {
+            Self::OwnModule(svma, offset) => dynamic(memory.word(Avma(at(svma)))?, offset),
+            Self::Descriptor(svma, distance) => match pair(at(svma))? {
                 (0, _) => None,
                 (_, argument) if static_offset(argument).is_some() => {
                     static_offset(argument).and_then(|place| place.offset_by(distance))

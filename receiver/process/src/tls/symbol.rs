@@ -36,7 +36,10 @@ impl TlsSymbol {
     }
 
     /// As [`read`](Self::read), but uses all symbols of any file.
-    pub(crate) fn read_any(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_any(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
         Self::read_of(file, name, |_| EITHER)
     }
 
@@ -156,8 +159,11 @@ impl TlsSymbol {
             let slot = match (kind, distance) {
                 (arch::TPOFF, Some(distance)) => TlsGotEntry::Offset(at, distance),
                 (arch::TLSDESC, Some(distance)) => TlsGotEntry::Descriptor(at, distance),
-                (arch::DTPMOD, Some(_)) if is_of_symbol => TlsGotEntry::Module(at),
-                (arch::DTPMOD, Some(_)) => TlsGotEntry::OwnModule(at),
+                (arch::DTPMOD, Some(_)) if is_of_symbol => TlsGotEntry::Module(at, 0),
+                (arch::DTPMOD, Some(_)) => match self.value {
+                    Some(value) => TlsGotEntry::OwnModule(at, value),
+                    None => return true,
+                },
                 _ => return true,
             };
             self.slots.push(slot);

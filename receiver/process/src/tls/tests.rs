@@ -32,9 +32,9 @@ fn words_that_the_linker_has_not_filled_in_are_skipped() {
     assert_eq!(locate(TlsGotEntry::Offset(AT, 0), &[(0x5100, 0)]), None);
     assert_eq!(locate(TlsGotEntry::Offset(AT, 0), &[(0x5100, 16)]), None, "above the thread pointer");
     assert_eq!(locate(TlsGotEntry::Offset(AT, 0), &[(0x5100, minus_8)]), fixed);
-    assert_eq!(locate(TlsGotEntry::Module(AT), &[(0x5100, 0), (0x5108, 0)]), None);
-    assert_eq!(locate(TlsGotEntry::Module(AT), &[(0x5100, 2), (0x5108, 16)]), dynamic);
-    assert_eq!(locate(TlsGotEntry::OwnModule(AT), &[(0x5100, 2)]), dynamic);
+    assert_eq!(locate(TlsGotEntry::Module(AT, 0), &[(0x5100, 0), (0x5108, 0)]), None);
+    assert_eq!(locate(TlsGotEntry::Module(AT, 0), &[(0x5100, 2), (0x5108, 16)]), dynamic);
+    assert_eq!(locate(TlsGotEntry::OwnModule(AT, 16), &[(0x5100, 2)]), dynamic);
     assert_eq!(locate(TlsGotEntry::Descriptor(AT, 0), &[(0x5100, 0), (0x5108, minus_8)]), None);
     assert_eq!(locate(TlsGotEntry::Descriptor(AT, 0), &[(0x5100, 1), (0x5108, minus_8)]), fixed);
     assert_eq!(locate(TlsGotEntry::Descriptor(AT, 0), &[(0x5100, 1), (0x5108, 16)]), None);
@@ -47,7 +47,7 @@ fn words_that_the_linker_has_not_filled_in_are_skipped() {
 
 #[test]
 fn an_unresolved_slot_is_skipped() {
-    let both = symbol(&[TlsGotEntry::Module(Svma(0)), TlsGotEntry::Offset(Svma(0x10), 0)]);
+    let both = symbol(&[TlsGotEntry::Module(Svma(0), 0), TlsGotEntry::Offset(Svma(0x10), 0)]);
     let words = Words([(0x10, -8_i64 as u64)].into());
     assert_eq!(both.locate(0, &words).unwrap(), TlsLocation::Static { offset: -8 });
     let unreadable = both.locate(8, &words);
@@ -71,8 +71,8 @@ proptest! {
         let all: [fn(Svma) -> TlsGotEntry; 4] = [
             |at| TlsGotEntry::Offset(at, i64::MAX),
             |at| TlsGotEntry::Descriptor(at, 24),
-            TlsGotEntry::Module,
-            TlsGotEntry::OwnModule,
+            |at| TlsGotEntry::Module(at, -8),
+            |at| TlsGotEntry::OwnModule(at, u64::MAX),
         ];
         let image = Some(TlsImage { address, bytes, align });
         for (slot, is_program) in all.iter().flat_map(|slot| [(slot(Svma(address)), false), (slot(Svma(address)), true)]) {

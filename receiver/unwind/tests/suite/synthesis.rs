@@ -1,14 +1,10 @@
 //! Rows made from machine code alone are compared with the unwind information of the files.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support::{TEXT, elf_with_symbols};
 use sidewinder_address::Svma;
 use sidewinder_unwind::validate::validate;
 use sidewinder_unwind::{Entry, RowSource, Rule, UnresolvedReason, UnwindRow, UnwindTable, unwind_table};
 use sidewinder_unwind_oracle::stripped;
-use support::{TEXT, elf_with_symbols};
 
 fn table_of(code: &[u8], symbols: &[(&str, u64, u64)]) -> UnwindTable {
     unwind_table(&object::File::parse(&*elf_with_symbols(0, code, &[], symbols)).unwrap()).unwrap()

@@ -1,15 +1,11 @@
 //! The entry for each form of call frame information, on files built for the purpose.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_unwind::{
     CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister,
     UnsupportedReason, UnwindTable, load_segments, unwind_table,
 };
-use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
 fn table_of(sections: &[(&str, &[u8])]) -> UnwindTable {
     let file = elf(0, &[], sections);
@@ -175,7 +171,7 @@ fn a_range_that_runs_over_the_code_ends_with_it() {
     let mut section = Section::eh_frame();
     let cie = section.cie();
     section.fde(cie, 0x10, u64::MAX / 2, &[]);
-    assert_eq!(rows(&eh_frame(&section)), [(0x10, LEAF), (support::TEXT_BYTES as u64, END)]);
+    assert_eq!(rows(&eh_frame(&section)), [(0x10, LEAF), (crate::support::TEXT_BYTES as u64, END)]);
 }
 
 #[test]
@@ -635,7 +631,7 @@ fn load_segments_are_those_of_the_headers() {
     let text = LoadSegment {
         file_offset: FileOffset(0x1000),
         svma: Svma(TEXT),
-        size: support::TEXT_BYTES as u64,
+        size: crate::support::TEXT_BYTES as u64,
         executable: true,
     };
     assert_eq!(load_segments(&object::File::parse(&*file).unwrap()), [text]);

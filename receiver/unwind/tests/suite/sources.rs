@@ -1,10 +1,6 @@
 //! Each source of rows, as written by the machine's own tools.
 //!
 //! Formats that no tool can write here are built by hand, from their specification.
-#![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::io::Write as _;
@@ -12,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{RA, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
 use lzma_rust2::{XzOptions, XzWriter};
 use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::Svma;
@@ -21,7 +18,6 @@ use sidewinder_unwind::{
     Cfa, EndReason, Entry, FileOutline, Register, RowSource, Rule, SavedRegister, UnwindSources, UnwindTable,
     code_ranges, unwind_table,
 };
-use support::{RA, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
 use tempfile::TempDir;
 
 const LEAF: Entry = Entry::Rule(Rule::LEAF);

@@ -1,5 +1,4 @@
 //! Builds small ELF files with unwind information, byte by byte.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use object::elf;
 

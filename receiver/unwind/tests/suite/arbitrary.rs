@@ -1,15 +1,12 @@
 //! No input makes the crate panic, hang, or give rows that break the table's invariants.
-#![forbid(unsafe_code)]
 
-mod support;
-
+use crate::support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 use object::{Object as _, ObjectSection as _};
 use proptest::prelude::*;
 use sidewinder_unwind::debug_file::DebugFileReference;
 use sidewinder_unwind::method::method_ranges;
 use sidewinder_unwind::validate::{TrustedSide, resolve_conflicts};
 use sidewinder_unwind::{Entry, FileOutline, UnwindTable, code_ranges, unwind_table};
-use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
 fn check(table: &UnwindTable) {
     let rows: Vec<_> = table.rows().collect();

@@ -1,0 +1,165 @@
+//! An ELF file's defined symbols, several by name in one pass, and where they are in the file.
+
+use std::io;
+
+use object::elf;
+use object::endian::LittleEndian as LE;
+use sidewinder_address::{FileOffset, Svma};
+
+use super::elf_reader::{find_string, find_strings_with_prefix, for_each};
+use super::symbol::{Shdr, Sym, header_of, section_range, sections};
+use super::{Load, TlsSymbol, bias};
+use crate::mapping::ExecutableMapping;
+use crate::read_at::ReadAt;
+
+/// Symbols that share a prefix that are kept of one file.
+const PREFIXED_MAX: usize = 1024;
+
+/// The headers of a 64-bit ELF file of this architecture.
+#[derive(Clone, Debug)]
+pub struct ElfFile {
+    sections: Vec<Shdr>,
+    loads: Vec<Load>,
+    /// The index of the section with the sections' names.
+    section_names: usize,
+    /// Exports nothing, so that all its symbols are looked at.
+    is_static_program: bool,
+}
+
+/// A symbol that a file defines, not a thread-local one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ElfSymbol {
+    /// Its address.
+    pub address: Svma,
+    /// Its size, as far as the file says.
+    pub bytes: u64,
+}
+
+impl ElfFile {
+    /// Reads the headers; `None` if it is not a 64-bit ELF file of this architecture.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn read(file: &impl ReadAt) -> io::Result<Option<Self>> {
+        let Some(header) = header_of(file)? else { return Ok(None) };
+        let sections = sections(file, &header)?;
+        let (TlsSymbol { loads, .. }, is_static_program) = TlsSymbol::from_segments(file, &header)?;
+        let section_names = header.e_shstrndx.get(LE).0.into();
+        Ok(Some(Self { sections, loads, section_names, is_static_program }))
+    }
+
+    /// The load bias, given one of the file's mappings: the difference to the addresses in the file.
+    #[must_use]
+    pub fn bias_of(&self, mapping: &ExecutableMapping) -> Option<u64> {
+        bias(&self.loads, mapping)
+    }
+
+    /// The place in the file of what is at an address, if the file has it.
+    #[must_use]
+    pub fn file_offset_of(&self, address: Svma) -> Option<FileOffset> {
+        let within = |load: &Load| address.0.checked_sub(load.address).filter(|at| *at < load.bytes);
+        self.loads.iter().find_map(|load| load.file_offset.checked_add(within(load)?)).map(FileOffset)
+    }
+
+    /// The symbols with these names, in their order, among the dynamic ones or, in a static program, among all; `None` if
+    /// the first is not defined, which is as cheap to find out as it can be.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn exported<const NAMES: usize>(
+        &self,
+        file: &impl ReadAt,
+        names: [&[u8]; NAMES],
+    ) -> io::Result<Option<[Option<ElfSymbol>; NAMES]>> {
+        let kind = if self.is_static_program { elf::SHT_SYMTAB } else { elf::SHT_DYNSYM };
+        let Some((table, strings)) = self.symbols(kind) else { return Ok(None) };
+        let mut offsets: [Vec<u64>; NAMES] = [const { Vec::new() }; NAMES];
+        for (number, (name, offsets)) in names.iter().zip(&mut offsets).enumerate() {
+            *offsets = find_string(file, section_range(strings), name)?;
+            if number == 0 && offsets.is_empty() {
+                return Ok(None);
+            }
+        }
+        let mut found = [None; NAMES];
+        for_each(file, section_range(table), |_, symbol: &Sym| {
+            if let Some(defined) = defined(symbol) {
+                let at = u64::from(symbol.st_name.get(LE));
+                let number = offsets.iter().position(|offsets| offsets.contains(&at));
+                if let Some(slot) = number.and_then(|number| found.get_mut(number)) {
+                    *slot = slot.or(Some(defined));
+                }
+            }
+            true
+        })?;
+        Ok(found.first().is_some_and(Option::is_some).then_some(found))
+    }
+
+    /// Whether its dynamic linking refers to a string, such as the name of a library that it needs, or to one that starts with
+    /// it.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn mentions(&self, file: &impl ReadAt, prefix: &[u8]) -> io::Result<bool> {
+        let Some((_, strings)) = self.symbols(elf::SHT_DYNSYM) else { return Ok(false) };
+        let range = section_range(strings);
+        // A string starts behind the end of another one.
+        let wanted = [b"\0", prefix].concat();
+        Ok(!find_strings_with_prefix(file, range, &wanted, 1)?.is_empty())
+    }
+
+    /// Reads the section with this name, and its address; `None` if there is none, or it has more than `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn section(
+        &self,
+        file: &impl ReadAt,
+        name: &[u8],
+        bytes_max: usize,
+    ) -> io::Result<Option<(Svma, Vec<u8>)>> {
+        let Some(names) = self.sections.get(self.section_names) else { return Ok(None) };
+        let found = find_string(file, section_range(names), name)?;
+        let is_it = |section: &&Shdr| found.contains(&section.sh_name.get(LE).into());
+        let Some(section) = self.sections.iter().find(is_it) else { return Ok(None) };
+        let bytes = usize::try_from(section.sh_size.get(LE)).ok().filter(|bytes| *bytes <= bytes_max);
+        let Some(bytes) = bytes else { return Ok(None) };
+        let mut data = vec![0; bytes];
+        let read = file.read_up_to(&mut data, section.sh_offset.get(LE))?;
+        data.truncate(read);
+        Ok(Some((Svma(section.sh_addr.get(LE)), data)))
+    }
+
+    /// The functions whose names start with `prefix`, among all symbols: none in a stripped file.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn functions_with_prefix(&self, file: &impl ReadAt, prefix: &[u8]) -> io::Result<Vec<ElfSymbol>> {
+        let Some((table, strings)) = self.symbols(elf::SHT_SYMTAB) else { return Ok(Vec::new()) };
+        let offsets = find_strings_with_prefix(file, section_range(strings), prefix, PREFIXED_MAX)?;
+        let mut found = Vec::new();
+        if offsets.is_empty() {
+            return Ok(found);
+        }
+        for_each(file, section_range(table), |_, symbol: &Sym| {
+            let is_it = symbol.st_type() == elf::STT_FUNC
+                && offsets.binary_search(&symbol.st_name.get(LE).into()).is_ok();
+            found.extend(defined(symbol).filter(|_| is_it));
+            found.len() < PREFIXED_MAX
+        })?;
+        Ok(found)
+    }
+
+    /// The table of symbols of a kind, and its strings.
+    fn symbols(&self, kind: elf::SectionType) -> Option<(&Shdr, &Shdr)> {
+        let table = self.sections.iter().find(|section| section.sh_type.get(LE) == kind)?;
+        Some((table, self.sections.get(table.sh_link.get(LE) as usize)?))
+    }
+}
+
+/// The symbol, if it is defined in the file and has an address.
+fn defined(symbol: &Sym) -> Option<ElfSymbol> {
+    let section = symbol.st_shndx.get(LE);
+    let has_address =
+        section != elf::SHN_UNDEF && section != elf::SHN_ABS && symbol.st_type() != elf::STT_TLS;
+    has_address.then(|| ElfSymbol { address: Svma(symbol.st_value.get(LE)), bytes: symbol.st_size.get(LE) })
+}

@@ -1,0 +1,33 @@
+//! Differences between architectures: the machine code that tells where a runtime keeps a thread's state, and the C library's
+//! layout of a thread.
+
+mod x86_64;
+
+pub(crate) use self::x86_64::{
+    ENTRY_CFA, FUNCTION_BYTES_MAX, KEY_DATA, KEY_DATA_BYTES, first_argument, jumps_out, thread_local,
+};
+
+use sidewinder_address::Svma;
+use sidewinder_process::tls::TlsGotEntry;
+
+/// How code refers to a thread-local variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ThreadLocal {
+    /// At this offset from the thread pointer.
+    Static(i64),
+    /// By words that the dynamic linker fills in.
+    Got(TlsGotEntry),
+}
+
+/// How code refers to an object whose address it passes, or which it passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Argument {
+    /// The address of the byte at an offset from the address that a word of the file refers to.
+    ThroughWord(Svma, u32),
+    /// The address itself.
+    Address(Svma),
+    /// The 4-byte value at an address.
+    Value(Svma),
+    /// The 4-byte value at an offset from the address that a word of the file refers to.
+    ValueThroughWord(Svma, u32),
+}

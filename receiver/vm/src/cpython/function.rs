@@ -1,0 +1,130 @@
+//! The functions of a process.
+
+use std::io;
+
+use sidewinder_address::Avma;
+use sidewinder_process::ForeignMemory;
+use thiserror::Error;
+
+use super::cookie::cookie;
+use super::layout::Layout;
+use super::lines::Lines;
+use super::text::{field, read_bytes, read_text};
+
+/// The longest name that is kept, in bytes.
+const NAME_BYTES_MAX: usize = 1 << 10;
+/// The longest path that is kept, in bytes.
+const PATH_BYTES_MAX: usize = 4 << 10;
+/// The longest table of lines that is read, in bytes: lines behind it are unknown.
+const LINE_TABLE_BYTES_MAX: usize = 64 << 10;
+
+/// A function of a process, or another body of code: a module, a class, a lambda, a comprehension.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its qualified name, or before 3.11, which don't keep that, its name. At most 1 KiB.
+    pub name: Box<str>,
+    /// The path of its source, as it was given to the compiler. At most 4 KiB.
+    pub path: Box<str>,
+    /// The line of its first decorator, or of its definition; 0 if that is not a line.
+    pub first_line: u32,
+    lines: Lines,
+}
+
+/// Why a function can't be read.
+#[derive(Debug, Error)]
+pub enum FunctionError {
+    /// Its memory can't be read, or not with our privileges.
+    #[error("can't read a code object")]
+    Unreadable(#[from] io::Error),
+    /// At its address is another code object, or none.
+    #[error("the code object has been replaced")]
+    Replaced,
+    /// An object that it refers to is not of the type that it should have.
+    #[error("a malformed code object: {0}")]
+    Malformed(&'static str),
+}
+
+impl Layout {
+    /// Reads the function whose code object is at an address, if it has the given cookie.
+    ///
+    /// # Errors
+    /// See [`FunctionError`].
+    pub fn read_function(
+        &self,
+        memory: &impl ForeignMemory,
+        code: Avma,
+        cookie: u32,
+    ) -> Result<Function, FunctionError> {
+        let object = self.read_live_object(memory, code, cookie)?;
+        let function = self.read_parts(memory, &object);
+        // What the object refers to lives as long as itself: what was read is its own if it is still there.
+        self.read_live_object(memory, code, cookie)?;
+        function
+    }
+
+    /// Reads a code object up to the end of its identity, which contains all fields that are needed.
+    ///
+    /// # Errors
+    /// [`FunctionError::Replaced`] if it has another cookie, or has been freed and its memory is not in use again.
+    fn read_live_object(
+        &self,
+        memory: &impl ForeignMemory,
+        code: Avma,
+        cookie: u32,
+    ) -> Result<Vec<u8>, FunctionError> {
+        let (start, bytes) = self.identity;
+        let mut object = vec![0; usize::from(start) + usize::from(bytes)];
+        code.checked_add(object.len() as u64).ok_or(FunctionError::Malformed("not an address"))?;
+        memory.read_exact(code, &mut object)?;
+        let identity = object.get(usize::from(start)..).unwrap_or_default();
+        let is_same = self::cookie(identity) == cookie && is_live(&object);
+        if is_same { Ok(object) } else { Err(FunctionError::Replaced) }
+    }
+
+    /// Reads what a code object refers to.
+    fn read_parts(&self, memory: &impl ForeignMemory, object: &[u8]) -> Result<Function, FunctionError> {
+        let names = &self.names;
+        let pointer = |at| field(object, at).map_or(Avma(0), |word| Avma(u64::from_le_bytes(word)));
+        let first_line = field(object, names.first_line).map_or(0, i32::from_le_bytes);
+        let name = read_text(memory, pointer(names.name), names, NAME_BYTES_MAX)?;
+        let path = read_text(memory, pointer(names.path), names, PATH_BYTES_MAX)?;
+        let table = read_bytes(memory, pointer(names.line_table), LINE_TABLE_BYTES_MAX)?;
+        let lines = Lines::decode(names.line_form, &table, first_line);
+        Ok(Function { name, path, first_line: first_line.try_into().unwrap_or(0), lines })
+    }
+}
+
+/// Whether an object has not been freed: allocators keep a pointer to the next free block in the first word of a free one, or
+/// 0. In an object that word is the count of references, below 2^32; since 3.14 with flags in its highest 16 bits.
+fn is_live(object: &[u8]) -> bool {
+    let word = field(object, 0).map_or(0, u64::from_le_bytes);
+    word as u32 != 0 && (word >> 32) as u16 == 0
+}
+
+impl Function {
+    /// Whether this is no function of the program, but code with which the interpreter calls `__init__` when it makes an
+    /// object (`_Py_InitCleanup`, 3.12+).
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.first_line == 0 && self.path == self.name
+    }
+
+    /// The line of the instruction at an offset in bytes in the bytecode; `None` for one that has no line. The offset of a
+    /// frame that has not executed an instruction is negative (as an `i32`): the function's first line.
+    #[must_use]
+    pub fn line_at(&self, place: u32) -> Option<u32> {
+        if place.cast_signed() < 0 {
+            return (self.first_line != 0).then_some(self.first_line);
+        }
+        self.lines.at(place)
+    }
+
+    /// Bytes of heap memory that it uses.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.name.len() + self.path.len() + self.lines.heap_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! The interpreter that an ELF file contains.
+
+use std::{fmt, io};
+
+use sidewinder_address::FileOffset;
+use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsVariableError};
+use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
+
+use super::debug_offsets;
+use super::layout::Layout;
+use super::thread_state::{Getters, ThreadState};
+use crate::split;
+
+/// Exported by every CPython since 3.7.
+const RUNTIME: &[u8] = b"_PyRuntime";
+const LOOP: &[u8] = b"_PyEval_EvalFrameDefault";
+/// What compilers name the parts into which they split the loop.
+const LOOP_PARTS: &[u8] = b"_PyEval_EvalFrameDefault.";
+/// The handlers of instructions, if the loop consists of tail calls.
+const LOOP_HANDLERS: &[u8] = b"_TAIL_CALL_";
+/// Ranges that are kept of one loop.
+const RANGES_MAX: usize = 64;
+
+/// What an ELF file says of the CPython interpreter that it contains: a `python` executable, a `libpython`, or a program that
+/// embeds it.
+#[derive(Clone, Debug)]
+pub struct Interpreter {
+    /// Its version.
+    pub version: Version,
+    /// The code of the evaluation loop: sorted and disjoint.
+    pub loops: Vec<FileRange>,
+    /// The layout of its objects.
+    pub layout: Layout,
+    elf: ElfFile,
+    thread_state: ThreadState,
+}
+
+/// A version of CPython.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Version {
+    /// 3.
+    pub major: u8,
+    /// 8 to 14.
+    pub minor: u8,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A part of a file; never empty.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileRange {
+    /// Where it starts.
+    pub start: FileOffset,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Interpreter {
+    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14, or a
+    /// build without the global interpreter lock, or before 3.12 one with musl.
+    ///
+    /// Costs one pass over the names of its dynamic symbols, if it contains none.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn read(file: &impl ReadAt) -> io::Result<Option<Self>> {
+        let Some(elf) = ElfFile::read(file)? else { return Ok(None) };
+        let names: [&[u8]; 8] = [
+            RUNTIME,
+            LOOP,
+            b"Py_Version",
+            b"PyModule_AddObjectRef",
+            b"PyModule_AddType",
+            b"PyCode_NewWithPosOnlyArgs",
+            b"_PyThreadState_GetCurrent",
+            b"PyGILState_GetThisThreadState",
+        ];
+        let Some([Some(runtime), Some(main), version, of_10, of_9, of_8, current, this]) =
+            elf.exported(file, names)?
+        else {
+            return Ok(None);
+        };
+        let minor = match version {
+            Some(constant) => match minor_version(file, &elf, constant)? {
+                Some(minor) => minor,
+                None => return Ok(None),
+            },
+            None if of_10.is_some() => 10,
+            None if of_9.is_some() => 9,
+            None if of_8.is_some() => 8,
+            None => return Ok(None),
+        };
+        let layout = match Layout::of_minor(minor) {
+            None => published_layout(file, &elf, runtime, minor)?,
+            found => found,
+        };
+        let thread_state = ThreadState::read(file, &elf, runtime, &Getters { this, current }, minor)?;
+        let (Some(layout), Some(thread_state)) = (layout, thread_state) else { return Ok(None) };
+        let mut parts = vec![main];
+        parts.extend(elf.functions_with_prefix(file, LOOP_PARTS)?);
+        if minor >= 14 {
+            parts.extend(elf.functions_with_prefix(file, LOOP_HANDLERS)?);
+        }
+        parts.extend(split::other_parts(file, &elf, &parts)?);
+        let loops = file_ranges(&elf, &parts);
+        Ok(Some(Self { version: Version { major: 3, minor }, loops, layout, elf, thread_state }))
+    }
+
+    /// The load bias of this file, given one of its mappings: the difference to the addresses in the file.
+    #[must_use]
+    pub fn bias_of(&self, mapping: &ExecutableMapping) -> Option<u64> {
+        self.elf.bias_of(mapping)
+    }
+
+    /// Where each thread of a process has the pointer to its `PyThreadState`, in a process in which this file is loaded with
+    /// the given bias. Null in threads that have none; from 3.12 on and with musl, also while a thread does not hold the
+    /// interpreter's lock.
+    ///
+    /// # Errors
+    /// [`TlsVariableError::NotYet`] if the process has not initialised its interpreter yet, and as
+    /// [`TlsSymbol::locate`](sidewinder_process::tls::TlsSymbol::locate).
+    pub fn locate_thread_state(
+        &self,
+        bias: u64,
+        memory: &impl ForeignMemory,
+    ) -> Result<TlsLocation, TlsVariableError> {
+        self.thread_state.locate(bias, memory)
+    }
+
+    /// Where each thread has the pointer to its `PyThreadState` while it holds the interpreter's lock, and null otherwise:
+    /// from 3.12 on.
+    ///
+    /// # Errors
+    /// [`TlsVariableError::NotYet`] before 3.12, and as
+    /// [`TlsSymbol::locate`](sidewinder_process::tls::TlsSymbol::locate).
+    pub fn locate_attached_thread_state(
+        &self,
+        bias: u64,
+        memory: &impl ForeignMemory,
+    ) -> Result<TlsLocation, TlsVariableError> {
+        self.thread_state.locate_variable(bias, memory)
+    }
+}
+
+/// The `N` of version `3.N`, from the constant `Py_Version` (3.11+).
+fn minor_version(file: &impl ReadAt, elf: &ElfFile, constant: ElfSymbol) -> io::Result<Option<u8>> {
+    let Some(offset) = elf.file_offset_of(constant.address) else { return Ok(None) };
+    let mut version = [0; 4];
+    let is_whole = file.read_up_to(&mut version, offset.0)? == version.len();
+    let [.., minor, major] = version;
+    Ok((is_whole && major == 3 && (11..=14).contains(&minor)).then_some(minor))
+}
+
+/// The layout that the interpreter publishes at the start of its state (3.13+).
+fn published_layout(
+    file: &impl ReadAt,
+    elf: &ElfFile,
+    runtime: ElfSymbol,
+    minor: u8,
+) -> io::Result<Option<Layout>> {
+    let Some(offset) = elf.file_offset_of(runtime.address) else { return Ok(None) };
+    let mut offsets = [0; debug_offsets::OFFSETS_BYTES];
+    let read = file.read_up_to(&mut offsets, offset.0)?;
+    Ok(offsets.get(..read).and_then(|offsets| debug_offsets::layout(offsets, minor)))
+}
+
+/// The ranges of functions in the file, adjacent ones joined.
+fn file_ranges(elf: &ElfFile, functions: &[ElfSymbol]) -> Vec<FileRange> {
+    /// Functions are aligned: what lies between two is padding.
+    const PADDING_MAX: u64 = 64;
+    let range = |function: &ElfSymbol| {
+        let start = elf.file_offset_of(function.address).filter(|_| function.bytes > 0)?;
+        start.checked_add(function.bytes).map(|_| FileRange { start, bytes: function.bytes })
+    };
+    let mut ranges: Vec<FileRange> = functions.iter().filter_map(range).collect();
+    ranges.sort_unstable();
+    let mut joined: Vec<FileRange> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start.0 - last.start.0 <= last.bytes.saturating_add(PADDING_MAX) => {
+                let end = range.start.0.saturating_add(range.bytes) - last.start.0;
+                last.bytes = last.bytes.max(end);
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined.truncate(RANGES_MAX);
+    joined
+}

@@ -1,0 +1,185 @@
+//! The layout of the objects of a version.
+//!
+//! Source: `Include/cpython/{pystate,code,frameobject,unicodeobject}.h`, `Include/internal/pycore_frame.h` and the debug
+//! information of builds of each version. Tests compare each with running interpreters.
+
+/// Offsets in bytes in CPython's structures, for the walk of a thread's frames.
+///
+/// From 3.14 on, the low three bits of a frame's pointer to its code are tags: they have to be cleared. From 3.13 on it may
+/// point to an object that is not a code object, in a frame that is not to be shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Where the frames of one activation of the evaluation loop end.
+    pub groups: Groups,
+    /// `PyThreadState.thread_id`: equals the thread pointer, with glibc and musl on x86-64.
+    pub thread_id: u16,
+    /// `PyThreadState.cframe` (3.11, 3.12).
+    pub cframe: Option<u16>,
+    /// The pointer to the current frame: in the `PyThreadState` or, if there is one, in its `cframe`.
+    pub current_frame: u16,
+    /// In a frame: the pointer to its caller's.
+    pub previous: u16,
+    /// In a frame: the pointer to its code object.
+    pub code: u16,
+    /// In a frame: the instruction that it executes, in the form [`instruction_form`](Self::instruction_form).
+    pub instruction: u16,
+    /// In a frame: the byte that tells the end of a group, `is_entry` in 3.11, `owner` later; 0 with [`Groups::OneFrame`].
+    pub owner: u16,
+    /// Bytes of a frame, from its start, that contain all of the above; at most 128.
+    pub frame_bytes: u16,
+    /// How a frame refers to its instruction.
+    pub instruction_form: InstructionForm,
+    /// In a code object: its bytecode (3.11+), else 0.
+    pub bytecode: u16,
+    /// In a code object: the offset and the length (a multiple of 8, at most 96) of fields that never change, by which two
+    /// code objects at the same address can be told apart. See [`cookie`](super::cookie).
+    pub identity: (u16, u16),
+    pub(super) names: NameLayout,
+}
+
+/// Where the frames of one activation of the evaluation loop end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Groups {
+    /// Each activation has one frame (3.8 to 3.10).
+    OneFrame,
+    /// The frame whose `is_entry` is not 0 is the last one of its group (3.11).
+    LastIsEntry,
+    /// A frame whose `owner` is 3 or more (`FRAME_OWNED_BY_CSTACK`, `FRAME_OWNED_BY_INTERPRETER`) ends the group, and is not a
+    /// function's (3.12+).
+    EndsAtShim,
+}
+
+/// How a frame refers to its instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InstructionForm {
+    /// An `int`, the offset in the bytecode in bytes; negative before the first instruction (3.8, 3.9).
+    ByteIndex,
+    /// An `int`, the offset in units of 2 bytes; negative before the first instruction (3.10).
+    UnitIndex,
+    /// A pointer to the instruction or its inline cache (3.11+); one unit before the first one if none was executed.
+    Pointer,
+}
+
+/// Offsets in bytes for reading functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NameLayout {
+    /// In a code object.
+    pub(super) path: u16,
+    /// In a code object: the name that is shown.
+    pub(super) name: u16,
+    /// In a code object: the table of lines, in the form `line_form`.
+    pub(super) line_table: u16,
+    /// In a code object.
+    pub(super) first_line: u16,
+    /// The size of a `PyASCIIObject`: where the text of an ASCII string is.
+    pub(super) ascii_bytes: u16,
+    /// The size of a `PyCompactUnicodeObject`: where the text of any other compact string is.
+    pub(super) compact_bytes: u16,
+    pub(super) line_form: LineForm,
+}
+
+/// The format of a table of lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LineForm {
+    /// `co_lnotab`: pairs of increments (3.8, 3.9).
+    Increments,
+    /// `co_linetable`: pairs of a length and an increment (3.10).
+    Ranges,
+    /// The location table (3.11+).
+    Locations,
+}
+
+/// `PyObject_VAR_HEAD.ob_size` and `PyASCIIObject.length`.
+pub(super) const SIZE: u16 = 16;
+/// `PyASCIIObject.state`.
+pub(super) const TEXT_STATE: u16 = 32;
+/// `PyBytesObject.ob_sval`.
+pub(super) const BYTES: u16 = 32;
+
+impl Layout {
+    /// The layout of 3.`minor`, if that is the same in all builds: 3.8 to 3.12.
+    #[must_use]
+    pub const fn of_minor(minor: u8) -> Option<Self> {
+        match minor {
+            8 | 9 => Some(Self::with_frame_objects(104, InstructionForm::ByteIndex, LineForm::Increments)),
+            10 => Some(Self::with_frame_objects(96, InstructionForm::UnitIndex, LineForm::Ranges)),
+            11 => Some(Self {
+                groups: Groups::LastIsEntry,
+                thread_id: 152,
+                cframe: Some(56),
+                current_frame: 8,
+                previous: 48,
+                code: 32,
+                instruction: 56,
+                owner: 68,
+                frame_bytes: 72,
+                instruction_form: InstructionForm::Pointer,
+                bytecode: 184,
+                // From co_argcount to co_linetable: before these is a counter.
+                identity: (56, 88),
+                names: NameLayout {
+                    path: 112,
+                    name: 128,
+                    line_table: 136,
+                    first_line: 72,
+                    ascii_bytes: 48,
+                    compact_bytes: 72,
+                    line_form: LineForm::Locations,
+                },
+            }),
+            12 => Some(Self {
+                groups: Groups::EndsAtShim,
+                thread_id: 136,
+                cframe: Some(56),
+                current_frame: 0,
+                previous: 8,
+                code: 0,
+                instruction: 56,
+                owner: 70,
+                frame_bytes: 72,
+                instruction_form: InstructionForm::Pointer,
+                bytecode: 192,
+                // From co_flags to co_linetable.
+                identity: (48, 96),
+                names: NameLayout {
+                    path: 112,
+                    name: 128,
+                    line_table: 136,
+                    first_line: 68,
+                    ascii_bytes: 40,
+                    compact_bytes: 56,
+                    line_form: LineForm::Locations,
+                },
+            }),
+            _ => None,
+        }
+    }
+
+    /// 3.8 to 3.10, in which each frame is an object.
+    const fn with_frame_objects(instruction: u16, form: InstructionForm, line_form: LineForm) -> Self {
+        Self {
+            groups: Groups::OneFrame,
+            thread_id: 176,
+            cframe: None,
+            current_frame: 24,
+            previous: 24,
+            code: 32,
+            instruction,
+            owner: 0,
+            frame_bytes: (instruction + 4).next_multiple_of(8),
+            instruction_form: form,
+            bytecode: 0,
+            // From co_stacksize to co_lnotab or co_linetable.
+            identity: (32, 96),
+            names: NameLayout {
+                path: 104,
+                name: 112,
+                line_table: 120,
+                first_line: 40,
+                ascii_bytes: 48,
+                compact_bytes: 72,
+                line_form,
+            },
+        }
+    }
+}

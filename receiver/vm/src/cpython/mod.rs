@@ -1,0 +1,22 @@
+//! CPython 3.8 to 3.14.
+//!
+//! - [`Interpreter`] is what an ELF file says: the version, the ranges of the evaluation loop's code, the layout of frames, and
+//!   where threads have their state.
+//! - [`Layout`] is what the walk of a thread's frames needs. [`Layout::read_function`] reads the function of a frame.
+//! - [`Function`] has the name, the path, and the line of each instruction.
+//!
+//! Builds without the global interpreter lock are not supported: their objects have other layouts.
+
+mod cookie;
+mod debug_offsets;
+mod function;
+mod interpreter;
+mod layout;
+mod lines;
+mod text;
+mod thread_state;
+
+pub use cookie::cookie;
+pub use function::{Function, FunctionError};
+pub use interpreter::{FileRange, Interpreter, Version};
+pub use layout::{Groups, InstructionForm, Layout};

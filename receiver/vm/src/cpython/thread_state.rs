@@ -1,0 +1,208 @@
+//! Where threads have the pointer to their `PyThreadState`.
+//!
+//! In the value of a pthread key and, since 3.12, in a thread-local variable, too. The variable is null while the thread has
+//! released the interpreter's lock, as C code that computes does; the key's value stays. So the key comes first. Neither is
+//! exported: their places are read from the code of exported functions.
+
+use std::io;
+
+use sidewinder_address::{Avma, Svma};
+use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsSymbol, TlsVariableError};
+use sidewinder_process::{ForeignMemory, ReadAt};
+
+use crate::arch::{self, Argument, ThreadLocal};
+
+/// Keys whose values are in glibc's `struct pthread` itself.
+const KEYS_IN_THREAD: u32 = 32;
+/// `Py_tss_t._key`, behind `_is_initialized`.
+const KEY: u32 = 4;
+
+/// How the pointer is found.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadState {
+    /// The `Py_tss_t` with the pthread key whose value a thread has as long as it has a state.
+    key: Option<Svma>,
+    /// The variable that has the state only while the thread holds the interpreter's lock.
+    variable: Option<Variable>,
+}
+
+/// How the thread-local variable is found.
+#[derive(Clone, Debug)]
+enum Variable {
+    /// By an access in the code.
+    Access(ThreadLocal),
+    /// By its symbol.
+    Symbol(TlsSymbol),
+}
+
+/// Exported functions that return the pointer.
+pub(super) struct Getters {
+    /// Of the key: `PyGILState_GetThisThreadState`.
+    pub(super) this: Option<ElfSymbol>,
+    /// Of the variable: `_PyThreadState_GetCurrent`.
+    pub(super) current: Option<ElfSymbol>,
+}
+
+impl ThreadState {
+    /// Reads the code of the getters. `None` if there is neither way.
+    pub(super) fn read(
+        file: &impl ReadAt,
+        elf: &ElfFile,
+        runtime: ElfSymbol,
+        getters: &Getters,
+        minor: u8,
+    ) -> io::Result<Option<Self>> {
+        // musl has the values of keys in an array that the thread's structure points to.
+        let is_musl = elf.mentions(file, b"libc.musl-")? || elf.mentions(file, b"libc.so\0")?;
+        let key = if is_musl { None } else { key(file, elf, runtime, getters.this, minor)? };
+        let variable = if minor >= 12 { variable(file, elf, getters.current)? } else { None };
+        Ok((key.is_some() || variable.is_some()).then_some(Self { key, variable }))
+    }
+
+    pub(super) fn locate(
+        &self,
+        bias: u64,
+        memory: &impl ForeignMemory,
+    ) -> Result<TlsLocation, TlsVariableError> {
+        let Some(key) = self.key else { return self.locate_variable(bias, memory) };
+        let pair = memory.word(Avma(key.0.wrapping_add(bias))).map_err(TlsVariableError::Unreadable)?;
+        match (pair as u32, (pair >> 32) as u32) {
+            (0, _) => Err(TlsVariableError::NotYet),
+            (_, key) if key < KEYS_IN_THREAD => {
+                Ok(TlsLocation::Static { offset: arch::KEY_DATA + i64::from(key) * arch::KEY_DATA_BYTES })
+            }
+            (_, key) if self.variable.is_none() => Err(TlsVariableError::Unreadable(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("the value of pthread key {key} is not in the thread's structure"),
+            ))),
+            _ => self.locate_variable(bias, memory),
+        }
+    }
+
+    pub(super) fn locate_variable(
+        &self,
+        bias: u64,
+        memory: &impl ForeignMemory,
+    ) -> Result<TlsLocation, TlsVariableError> {
+        match &self.variable {
+            None => Err(TlsVariableError::NotYet),
+            Some(Variable::Access(ThreadLocal::Static(offset))) => {
+                Ok(TlsLocation::Static { offset: *offset })
+            }
+            Some(Variable::Access(ThreadLocal::Got(entry))) => match entry.locate(bias, memory) {
+                Ok(found) => found.ok_or(TlsVariableError::NotYet),
+                Err(error) => Err(TlsVariableError::Unreadable(error)),
+            },
+            Some(Variable::Symbol(symbol)) => symbol.locate(bias, memory),
+        }
+    }
+}
+
+/// The variable whose value `getter` returns, or else `_Py_tss_tstate`, if a symbol table has it.
+fn variable(file: &impl ReadAt, elf: &ElfFile, getter: Option<ElfSymbol>) -> io::Result<Option<Variable>> {
+    if let Some(getter) = getter {
+        let code = code(file, elf, getter)?;
+        if let Some(found) = arch::thread_local(&code, getter.address) {
+            return Ok(Some(Variable::Access(found)));
+        }
+    }
+    Ok(TlsSymbol::read_any(file, b"_Py_tss_tstate")?.map(Variable::Symbol))
+}
+
+/// `autoTSSkey` in `_PyRuntime`: where `getter` reads it, or else at the offset that it has in builds of each version.
+fn key(
+    file: &impl ReadAt,
+    elf: &ElfFile,
+    runtime: ElfSymbol,
+    getter: Option<ElfSymbol>,
+    minor: u8,
+) -> io::Result<Option<Svma>> {
+    let usual = match minor {
+        8 => 0x570,
+        9 | 10 => 0x248,
+        11 => 0x250,
+        12 => 0x608,
+        13 => 0x870,
+        14 => 0x920,
+        _ => return Ok(None),
+    };
+    let argument = match getter {
+        Some(getter) => arch::first_argument(&code(file, elf, getter)?, getter.address),
+        None => None,
+    };
+    // The argument is the structure or, if the call of that function is inlined, the key in it.
+    let offset = match argument {
+        Some(Argument::ThroughWord(_, offset)) => Some(u64::from(offset)),
+        Some(Argument::ValueThroughWord(_, offset)) => offset.checked_sub(KEY).map(u64::from),
+        Some(Argument::Address(at)) => at.checked_offset_from(runtime.address),
+        Some(Argument::Value(at)) => {
+            at.checked_offset_from(runtime.address).and_then(|at| at.checked_sub(KEY.into()))
+        }
+        None => None,
+    };
+    let within = offset.filter(|offset| *offset < runtime.bytes).unwrap_or(usual);
+    Ok(runtime.address.checked_add(within))
+}
+
+/// The first bytes of a function.
+fn code(file: &impl ReadAt, elf: &ElfFile, function: ElfSymbol) -> io::Result<Vec<u8>> {
+    let bytes = usize::try_from(function.bytes).unwrap_or(usize::MAX).min(arch::FUNCTION_BYTES_MAX);
+    let mut code = vec![0; bytes];
+    let read = match elf.file_offset_of(function.address) {
+        Some(offset) => file.read_up_to(&mut code, offset.0)?,
+        None => 0,
+    };
+    code.truncate(read);
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process in which the pair of the key is at 0x5100.
+    struct Pair(u32, u32);
+
+    impl ForeignMemory for Pair {
+        fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+            if at != Avma(0x5100) || to.len() != 8 {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            to[..4].copy_from_slice(&self.0.to_le_bytes());
+            to[4..].copy_from_slice(&self.1.to_le_bytes());
+            Ok(())
+        }
+    }
+
+    const VARIABLE: TlsLocation = TlsLocation::Static { offset: -24 };
+
+    fn both(key: u64) -> ThreadState {
+        let variable = Some(Variable::Access(ThreadLocal::Static(-24)));
+        ThreadState { key: Some(Svma(key)), variable }
+    }
+
+    #[test]
+    fn the_key_comes_first() {
+        let state = both(0x100);
+        let at = |pair: Pair| state.locate(0x5000, &pair);
+        let of_key_0 = at(Pair(1, 0)).unwrap();
+        let TlsLocation::Static { offset } = of_key_0 else { panic!("{of_key_0:?}") };
+        assert!(offset > 0);
+        assert_eq!(
+            at(Pair(1, 31)).unwrap(),
+            TlsLocation::Static { offset: offset + 31 * arch::KEY_DATA_BYTES }
+        );
+        assert!(matches!(at(Pair(0, 5)), Err(TlsVariableError::NotYet)), "not created yet");
+        assert!(matches!(both(0x200).locate(0x5000, &Pair(1, 0)), Err(TlsVariableError::Unreadable(_))));
+    }
+
+    #[test]
+    fn the_variable_counts_where_the_key_is_out_of_reach() {
+        let pair = Pair(1, 32);
+        assert_eq!(both(0x100).locate(0x5000, &pair).unwrap(), VARIABLE);
+        assert_eq!(ThreadState { key: None, ..both(0) }.locate(0x5000, &pair).unwrap(), VARIABLE);
+        let key_alone = ThreadState { variable: None, ..both(0x100) };
+        assert!(matches!(key_alone.locate(0x5000, &pair), Err(TlsVariableError::Unreadable(_))));
+        assert!(matches!(key_alone.locate_variable(0x5000, &pair), Err(TlsVariableError::NotYet)));
+    }
+}

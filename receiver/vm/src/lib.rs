@@ -1,0 +1,10 @@
+//! Virtual machines: where their state is, how their frames are laid out, and the names of their functions.
+//!
+//! Bytes and layouts in, names out; no I/O of its own: files are read through
+//! [`ReadAt`](sidewinder_process::ReadAt), processes through [`ForeignMemory`](sidewinder_process::ForeignMemory). Both belong
+//! to untrusted processes: sizes are bounded, and whatever they contain, the result is a value or an error.
+#![forbid(unsafe_code)]
+
+mod arch;
+pub mod cpython;
+mod split;

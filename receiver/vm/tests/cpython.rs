@@ -1,0 +1,199 @@
+//! Interpreters that are installed: what is read of their processes is compared with what they say themselves.
+//!
+//! Those of pyenv and the system's are tested, and those in `SIDEWINDER_TEST_PYTHONS`, separated by colons.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what goes wrong in a test fails it")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::Python;
+use sidewinder_vm::cpython::{FunctionError, Groups, Interpreter, cookie};
+
+/// Minor versions that are supported and can be had from pyenv.
+const MINORS: std::ops::RangeInclusive<u8> = 8..=14;
+
+/// The interpreters that are installed, by path.
+fn installed() -> Vec<PathBuf> {
+    let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let root = root.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".pyenv"))).unwrap_or_default();
+    let versions = std::fs::read_dir(root.join("versions")).into_iter().flatten();
+    let folders: BTreeSet<PathBuf> = versions.map(|entry| entry.unwrap().path()).collect();
+    let mut found = Vec::new();
+    for minor in MINORS {
+        let prefix = format!("3.{minor}.");
+        let is_it = |folder: &&PathBuf| folder.file_name().unwrap().to_str().unwrap().starts_with(&prefix);
+        match folders.iter().filter(is_it).collect::<Vec<_>>()[..] {
+            [] => eprintln!("SKIPPED: no Python 3.{minor} in {}", root.display()),
+            ref folders => {
+                found.extend(folders.iter().map(|folder| folder.join(format!("bin/python3.{minor}"))));
+            }
+        }
+    }
+    match Path::new("/usr/bin/python3").canonicalize() {
+        Ok(path) => found.push(path),
+        Err(_) => eprintln!("SKIPPED: no /usr/bin/python3"),
+    }
+    let others = env::var_os("SIDEWINDER_TEST_PYTHONS").unwrap_or_default();
+    found.extend(env::split_paths(&others).filter(|path| !path.as_os_str().is_empty()));
+    found
+}
+
+#[test]
+fn functions_are_read_as_their_process_knows_them() {
+    for path in installed() {
+        let python = Python::start(&path);
+        let what = format!("{}, {}", path.display(), python.interpreter.version);
+        let (mut functions, mut instructions) = (0, 0);
+        for said in python.said.codes.values() {
+            let (code, cookie) = (said.code, python.cookie(said.code));
+            let read = python.interpreter.layout.read_function(&python.memory, code, cookie);
+            let function = read.unwrap_or_else(|error| panic!("{what}: {said:?}: {error:?}"));
+            assert_eq!((&*function.name, &*function.path), (&*said.name, &*said.path), "{what}");
+            assert_eq!(function.first_line, said.first_line, "{what}: {}", said.name);
+            for place in (0..said.bytes).step_by(2) {
+                // Modules start in line 0.
+                let line = said.line_at(place).filter(|line| *line != 0);
+                assert_eq!(function.line_at(place), line, "{what}: {} +{place}", said.name);
+                instructions += 1;
+            }
+            let other = python.interpreter.layout.read_function(&python.memory, code, cookie ^ 2);
+            assert!(matches!(other, Err(FunctionError::Replaced)), "{what}: {other:?}");
+            functions += 1;
+        }
+        let cookies: BTreeSet<u32> =
+            python.said.codes.values().map(|said| python.cookie(said.code)).collect();
+        assert_eq!(cookies.len(), functions, "{what}: two functions have the same cookie");
+        assert!(functions > 300, "{what}: {functions}");
+        eprintln!("{what}: {functions} functions, {instructions} instructions");
+    }
+}
+
+#[test]
+fn frames_of_all_threads_are_found_from_their_state() {
+    for path in installed() {
+        let python = Python::start(&path);
+        let what = format!("{}, {}", path.display(), python.interpreter.version);
+        assert_eq!(python.said.threads.len(), 2, "{what}");
+        for thread in &python.said.threads {
+            let groups = python.walk(thread.pointer);
+            let frames: Vec<_> = groups.iter().flatten().copied().collect();
+            assert_eq!(frames, thread.frames, "{what}: {groups:?}");
+            let names: Vec<&str> =
+                frames.iter().map(|(code, _)| &*python.said.codes[&code.0].name).take(5).collect();
+            assert_eq!(names, ["h", "generator", "k", "g", "f"], "{what}");
+            if let Some(activations) = thread.activations {
+                assert_eq!(groups.len(), activations, "{what}: {groups:?}");
+            }
+            if python.interpreter.layout.groups == Groups::OneFrame {
+                assert!(groups.iter().all(|group| group.len() == 1), "{what}: {groups:?}");
+            }
+        }
+        eprintln!("{what}: {:?}, {:?}", python.location, python.interpreter.loops);
+    }
+}
+
+/// Since 3.12, a thread's variable is null while it does not hold the interpreter's lock.
+#[test]
+fn the_thread_that_holds_the_lock_is_found() {
+    for path in installed() {
+        let python = Python::start(&path);
+        let (what, version) = (path.display(), python.interpreter.version);
+        let Some(attached) = python.attached else {
+            assert!(version.minor < 12, "{what}");
+            continue;
+        };
+        assert!(version.minor >= 12, "{what}");
+        let holder = python.said.holder;
+        let state = python.state(holder, python.location);
+        assert_ne!(state, 0, "{what}");
+        // It may not have got the lock back yet from the last thread that had it.
+        let is_attached = (0..5_000).any(|_| {
+            sleep(Duration::from_millis(1));
+            python.state(holder, attached) == state
+        });
+        assert!(is_attached, "{what}: {attached:?}");
+        for thread in &python.said.threads {
+            assert_eq!(python.state(thread.pointer, attached), 0, "{what}: {attached:?}");
+        }
+        eprintln!("{what}, {version}: {attached:?}");
+    }
+}
+
+#[test]
+fn each_version_has_its_own_layout() {
+    let mut versions = BTreeMap::new();
+    for path in installed() {
+        let python = Python::start(&path);
+        let layout = python.interpreter.layout;
+        assert!(layout.frame_bytes <= 128 && layout.identity.1 <= 96 && layout.identity.1.is_multiple_of(8));
+        let (start, bytes) = layout.identity;
+        let mut identity = vec![0; bytes.into()];
+        let code = python.said.codes.values().next().unwrap().code;
+        python.read(code.0 + u64::from(start), &mut identity);
+        assert_ne!(cookie(&identity), 0);
+        let said = python.said.version;
+        assert_eq!(python.interpreter.version.minor, said, "{}", path.display());
+        assert_eq!(*versions.entry(said).or_insert(layout), layout, "builds of 3.{said} differ");
+    }
+}
+
+#[test]
+fn parts_of_a_split_loop_are_found_without_symbols() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("libpython3.13.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/split.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-shared", "-fPIC", "-nostdlib", "-s", "-o"]).arg(&library).arg(source);
+    assert!(compiler.status().expect("cc is installed").success());
+    let interpreter = Interpreter::read(&File::open(library).unwrap()).unwrap().unwrap();
+    let lengths: Vec<u64> = interpreter.loops.iter().map(|range| range.bytes).collect();
+    assert_eq!(lengths, [22, 10, 4], "{:x?}", interpreter.loops);
+    assert_eq!(interpreter.version.to_string(), "3.13");
+}
+
+#[test]
+fn other_files_contain_no_interpreter() {
+    let none = |file: &[u8]| Interpreter::read(&file).unwrap().is_none();
+    assert!(none(b""));
+    assert!(none(b"#!/usr/bin/python3\n"));
+    // This program mentions the names, and has none of them.
+    let own = std::fs::read(env::current_exe().unwrap()).unwrap();
+    assert!(own.windows(10).any(|bytes| bytes == b"_PyRuntime"));
+    assert!(none(&own));
+}
+
+/// For prefixes of an executable, and for bytes changed in each of its parts, the reader terminates, with a result or without.
+#[test]
+fn broken_files_are_read_to_their_end() {
+    let Ok(whole) = std::fs::read("/usr/bin/python3") else {
+        eprintln!("SKIPPED: no /usr/bin/python3");
+        return;
+    };
+    if Interpreter::read(&&whole[..]).unwrap().is_none() {
+        eprintln!("SKIPPED: /usr/bin/python3 does not contain its interpreter");
+        return;
+    }
+    for end in (0..whole.len()).step_by(whole.len() / 20) {
+        let _ = Interpreter::read(&&whole[..end]).unwrap();
+    }
+    let headers = (16..1024).step_by(17).chain((whole.len() - 2048..whole.len()).step_by(37));
+    for at in headers.chain((1024..whole.len()).step_by(whole.len() / 40)) {
+        for byte in [0, 0x7f, 0xff] {
+            let mut broken = whole.clone();
+            broken[at..].iter_mut().take(8).for_each(|to| *to = byte);
+            if let Some(interpreter) = Interpreter::read(&&broken[..]).unwrap() {
+                let layout = interpreter.layout;
+                assert!(layout.frame_bytes <= 128 && layout.identity.1 <= 96, "{layout:?}");
+                assert!(interpreter.loops.iter().all(|range| range.bytes > 0));
+                assert!(interpreter.loops.is_sorted(), "{:?}", interpreter.loops);
+            }
+        }
+    }
+}
