@@ -76,8 +76,9 @@ impl ParseCallbacks for Derives {
         if info.kind == TypeKind::Enum {
             return vec!["zerocopy::TryFromBytes".to_owned()];
         }
-        // Rules are compared by value.
-        let compared = if info.name == "sw_rule" { ", PartialEq, Eq, Hash" } else { "" };
+        // Rules and layouts are compared by value.
+        let compared =
+            if matches!(info.name, "sw_rule" | "sw_cpython") { ", PartialEq, Eq, Hash" } else { "" };
         vec![format!("{PLAIN}{compared}")]
     }
 }

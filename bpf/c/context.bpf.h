@@ -11,61 +11,10 @@
 #include "arch.bpf.h"
 #include "labels.bpf.h"
 #include "slot.bpf.h"
+#include "tls.bpf.h"
 
 _Static_assert(sizeof(struct sw_context) == SW_CONTEXT_BYTES, "as in the record");
 _Static_assert(__builtin_offsetof(struct sw_context, attributes) == SW_CONTEXT_HEAD_BYTES, "as in the record");
-_Static_assert((SW_TLS_MODULE_MAX + 2) * 16 <= SW_STACK_WINDOW_BYTES, "a vector fits the window");
-
-/* The thread doesn't have the block, or the variable in it; that isn't a failure. */
-#define SW_NO_ADDRESS 0
-
-/*
- * The address of a module's block, from the thread's vector. The word `lead` bytes before the vector's start is its capacity
- * in modules; an entry has `1 << shift` bytes. Blocks are allocated when a thread first uses them: until then the word
- * is 0 or, in glibc, -1.
- */
-static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, __u32 module, __u32 lead, __u32 shift,
-					   bool *failed)
-{
-	__u64 vector, block;
-	__u32 bytes;
-
-	*failed = true;
-	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(thread + SW_TLS_VECTOR_OFFSET)))
-		return SW_NO_ADDRESS;
-	/* One value, checked where it is used: older verifiers lose the bounds of related and of spilled values. */
-	bytes = lead + (module << shift) + sizeof(block);
-	barrier_var(bytes);
-	if (bytes > SW_STACK_WINDOW_BYTES || bpf_probe_read_user(slot->window, bytes, (void *)(vector - lead)))
-		return SW_NO_ADDRESS;
-	*failed = false;
-	if (module > *(__u64 *)slot->window)
-		return SW_NO_ADDRESS;
-	block = *(__u64 *)(slot->window + ((bytes - sizeof(block)) & (SW_STACK_WINDOW_BYTES - 1)));
-	return block == ~0ull ? SW_NO_ADDRESS : block;
-}
-
-static __always_inline __u64 variable_address(struct sw_slot *slot, struct sw_tls_variable *variable, bool *failed)
-{
-	__u64 thread = thread_pointer(), block;
-
-	*failed = false;
-	if (!thread)
-		return SW_NO_ADDRESS;
-	switch (variable->model & ~SW_TLS_LABEL_SET) {
-	case SW_TLS_STATIC:
-		return thread + variable->offset;
-	case SW_TLS_GLIBC:
-		block = block_address(slot, thread, variable->module, 16, 4, failed);
-		break;
-	case SW_TLS_MUSL:
-		block = block_address(slot, thread, variable->module, 0, 3, failed);
-		break;
-	default:
-		return SW_NO_ADDRESS;
-	}
-	return block ? block + variable->offset : SW_NO_ADDRESS;
-}
 
 /* Copies a record into the slot, with its attributes if they are read. */
 static __always_inline bool copy_record(struct sw_slot *slot, __u64 record)

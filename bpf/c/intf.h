@@ -62,6 +62,8 @@ enum sw_frame_kind {
 	SW_FRAME_NATIVE = 1, /* id: file id; address: offset in that file */
 	SW_FRAME_KERNEL = 2, /* id: 0; address: in the kernel's address space */
 	SW_FRAME_ANONYMOUS = 3, /* id: 0; address: in the process's address space, backed by no file */
+	/* A function that CPython interprets. id: address of its code object; address: instruction << 32 | cookie of the code */
+	SW_FRAME_CPYTHON = 4,
 };
 
 enum sw_frame_flag {
@@ -69,6 +71,10 @@ enum sw_frame_flag {
 	SW_FRAME_RETURN_ADDRESS = 1,
 	/* Found by guessing: only sanity checks support it, no unwind rule or proven frame pointer. */
 	SW_FRAME_UNPROVEN = 2,
+	/* Of a native frame: it is an activation of a virtual machine's loop, whose frames are those before it. */
+	SW_FRAME_VM_LOOP = 4,
+	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
+	SW_FRAME_MISSING = 8,
 };
 
 /* One frame of any kind, native, kernel or interpreted. */
@@ -77,8 +83,21 @@ struct sw_frame {
 	__u64 address;
 };
 
+/* Why frames of a virtual machine are missing. Append only, as outcomes. */
+enum sw_vm_missing {
+	SW_VM_NO_STATE = 0, /* the thread has no state of the virtual machine, or it could not be read */
+	SW_VM_OTHER_THREAD, /* the state is that of another thread */
+	SW_VM_UNREADABLE, /* a frame, or the function in it, could not be read */
+	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
+	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */
+	SW_VM_MISSING_COUNT
+};
+
+#define SW_VM_MISSING_PLACES 8 /* length of arrays by sw_vm_missing; a power of two */
+
 #define SW_FRAME_FLAGS_SHIFT 8
 #define SW_FRAME_ID_SHIFT 16
+#define SW_VM_PLACE_SHIFT 32 /* in the address of a frame of a virtual machine */
 
 /* ---- Walks --------------------------------------------------------------------------------------------- */
 
@@ -356,13 +375,79 @@ struct sw_tls_variable {
 #define SW_TLS_VARIABLES_MAX 4 /* of a process: several libraries may each have one of the same name */
 #define SW_TLS_MODULE_MAX 126 /* vectors are read into the window */
 
+/* ---- Virtual machines ---------------------------------------------------------------------------------- */
+
+/* Where the frames of one activation of CPython's evaluation loop end. */
+enum sw_cpython_groups {
+	SW_CPYTHON_ONE_FRAME = 0, /* each activation has one frame (until 3.10) */
+	SW_CPYTHON_LAST_IS_ENTRY = 1, /* the frame whose `is_entry` is set is the last (3.11) */
+	/* a frame that the loop keeps on the C stack, and that isn't shown, follows the last (since 3.12) */
+	SW_CPYTHON_ENDS_AT_SHIM = 2,
+};
+
+/* Since 3.12, frames with this owner or a higher one are on the C stack. */
+#define SW_CPYTHON_OWNED_BY_C_STACK 3
+
+enum sw_cpython_instruction {
+	SW_CPYTHON_INDEX = 0, /* an `int`: offset in the code object's bytecode, in bytes (until 3.9) */
+	SW_CPYTHON_INDEX_BY_2 = 1, /* likewise, in units of 2 bytes (3.10) */
+	SW_CPYTHON_POINTER = 2, /* into the bytecode at the end of the code object */
+};
+
 /*
- * The ranges of a process: this header, followed by the variables in which its threads publish their contexts, and then the
- * ranges.
+ * Where CPython keeps its frames: offsets of fields, in bytes. The first group is in a PyThreadState, the second in a frame,
+ * the third in a code object.
+ */
+struct sw_cpython {
+	__u16 thread_id; /* equals the thread pointer */
+	__u16 cframe; /* 0: `current_frame` is in the state; otherwise in the structure that this points to (3.11, 3.12) */
+	__u16 current_frame;
+
+	__u16 previous;
+	__u16 code;
+	__u16 instruction;
+	__u16 owner; /* one byte: what ends a group */
+	__u16 frame_bytes; /* to read of a frame, for all of these */
+
+	__u16 bytecode;
+	__u16 identity; /* fields that don't change, and that tell apart code objects which have one address in turn */
+	__u16 identity_bytes; /* a multiple of 8 */
+
+	__u8 groups; /* sw_cpython_groups */
+	__u8 instruction_form; /* sw_cpython_instruction */
+};
+
+#define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
+#define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
+#define SW_CPYTHON_IDENTITY_BYTES 96 /* `identity_bytes` is at most this */
+#define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
+
+/* A part of a file, in bytes. */
+struct sw_file_range {
+	__u32 start;
+	__u32 bytes;
+};
+
+#define SW_VM_LOOP_RANGES 4
+
+/* A virtual machine that a process runs. */
+struct sw_runtime {
+	__u32 file; /* that contains its loop */
+	__u32 kind; /* sw_frame_kind of its frames */
+	struct sw_file_range loop[SW_VM_LOOP_RANGES]; /* the code of the loop */
+	/* Where a thread has the address of its state; if the first is null, the second counts. A model of 0 is none. */
+	struct sw_tls_variable state[2];
+	struct sw_cpython cpython;
+};
+
+/*
+ * The ranges of a process: this header, followed by the variables in which its threads publish their contexts, its virtual
+ * machines, and then the ranges.
  */
 struct sw_ranges {
 	__u32 count;
-	__u32 variables;
+	__u16 variables;
+	__u16 runtimes; /* 0 or 1 */
 };
 
 /* An entry of an open-addressed table keyed by pid: a process is within SW_PROCESS_PROBES entries of its hash. */
@@ -432,6 +517,9 @@ enum sw_kernel_field {
 #define SW_CHUNK_FRAMES 256
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048
+#define SW_VM_WINDOW_BYTES 1024
+#define SW_VM_CODES_BITS 5
+#define SW_VM_CODES (1u << SW_VM_CODES_BITS)
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */
 #define SW_CALLS_MAX 33 /* consecutive tail calls: MAX_TAIL_CALL_CNT, which before Linux 5.16 was 32 but also allowed 33 */
@@ -481,6 +569,9 @@ struct sw_slot_head {
 	__u64 contexts_read; /* the thread published a span or labels */
 	__u64 contexts_changing; /* the thread was updating its record: valid was not 1 */
 	__u64 contexts_unreadable; /* the thread's variable or record could not be read */
+	__u64 vm_frames; /* frames of virtual machines in stacks */
+	__u64 vm_groups; /* activations of their loops whose frames were found */
+	__u64 vm_missing[SW_VM_MISSING_PLACES]; /* activations whose frames are missing, by sw_vm_missing */
 };
 
 /*

@@ -22,6 +22,7 @@ const volatile __u32 ring_bytes; /* of one CPU's ring */
 const volatile __u64 hash_key[4]; /* secret and odd, so that collisions can't be constructed */
 const volatile bool kernel_frames = true;
 const volatile bool kernel_threads; /* whether they are sampled too */
+const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 
 /*
@@ -41,6 +42,20 @@ struct sw_found {
 
 #define SW_FOUND_BITS 6
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
+
+/*
+ * The cookie of a code object that was read at `time_ns`. It is used again for SW_VM_CODE_AGE_NS: another code object may
+ * get its address.
+ */
+struct sw_vm_code {
+	__u64 address; /* 0: none */
+	sw_location ranges; /* of its process */
+	__u64 time_ns;
+	__u32 cookie;
+	__u32 reserved;
+};
+
+#define SW_VM_CODE_AGE_NS 10000000
 
 /*
  * Scratch memory of one entry point on one CPU, claimed for the duration of one interrupt. Walks keep their state here
@@ -78,6 +93,7 @@ struct sw_slot {
 	__u32 clock; /* this CPU's clock, read after `ranges` were looked up */
 	__u32 variables_offset; /* in the same chunk */
 	__u32 variable_count;
+	__u32 runtime_offset; /* in the same chunk; 0: it runs no virtual machine */
 	__u64 range_start;
 	__u64 range_bytes;
 	__u64 range_file_offset;
@@ -97,6 +113,14 @@ struct sw_slot {
 	__u64 bytes_before; /* from the first to the last frame's stack pointer, in the previous walk */
 	__u64 unreadable;
 
+	/* The frames of the process's virtual machine, and the part of its memory that `vm_window` holds. */
+	__u32 vm_state; /* sw_vm_state */
+	__u32 vm_group_ended; /* all frames of the current activation are in the stack */
+	__u32 vm_group_frames; /* the number of them so far */
+	__u32 vm_window_bytes;
+	__u64 vm_frame; /* address of the next frame; 0: there is none */
+	__u64 vm_window_start;
+
 	/* The current chunk, and the full ones. */
 	__u32 count;
 	__u32 chunks;
@@ -114,6 +138,9 @@ struct sw_slot {
 	struct sw_found found[SW_FOUND_FRAMES]; /* by pc; kept from sample to sample */
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
+	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	__u64 vm_identity[SW_CPYTHON_IDENTITY_BYTES / 8];
+	__u8 vm_window[SW_VM_WINDOW_BYTES];
 	struct sw_body body; /* directly followed by its frames */
 	struct sw_frame frames[SW_CHUNK_FRAMES];
 };

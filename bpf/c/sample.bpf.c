@@ -13,6 +13,8 @@
  *   slot.bpf.h     claiming scratch               arch.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h stacks that the receiver walks later
  *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
+ *   vm.bpf.h       frames of virtual machines     cpython.bpf.h  those of CPython
+ *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  windows on a virtual machine's memory
  *   fields.bpf.h   optional kernel fields         atomic.bpf.h   access to shared memory
  *   test.bpf.h     programs that only tests load
  *

@@ -34,7 +34,12 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 	slot->range_count = ranges->count;
 	slot->variable_count = ranges->variables;
 	slot->variables_offset = location_offset(location) + sizeof(*ranges);
-	slot->ranges = location + sizeof(*ranges) + slot->variable_count * sizeof(struct sw_tls_variable);
+	slot->runtime_offset = slot->variables_offset + slot->variable_count * sizeof(struct sw_tls_variable);
+	slot->ranges = location - location_offset(location) + slot->runtime_offset;
+	if (ranges->runtimes)
+		slot->ranges += sizeof(struct sw_runtime);
+	else
+		slot->runtime_offset = 0;
 	return 1;
 }
 
@@ -218,6 +223,34 @@ static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
 	return kind | flags << SW_FRAME_FLAGS_SHIFT | id << SW_FRAME_ID_SHIFT;
 }
 
+/* The virtual machine of the slot's process; null if it runs none. */
+static __always_inline const struct sw_runtime *process_runtime(const struct sw_slot *slot)
+{
+	__u32 offset = slot->runtime_offset & (SW_CHUNK_BYTES - 8);
+	__u8 *chunk;
+
+	if (!slot->runtime_offset)
+		return 0;
+	chunk = arena_chunk(location_chunk(slot->ranges));
+	if (!chunk || offset > SW_CHUNK_BYTES - sizeof(struct sw_runtime))
+		return 0;
+	return (const struct sw_runtime *)(chunk + offset);
+}
+
+/* Whether an offset of the slot's file is in the loop of the process's virtual machine. */
+static __always_inline bool is_vm_loop(const struct sw_slot *slot, __u64 file_offset)
+{
+	const struct sw_runtime *runtime = process_runtime(slot);
+	bool is_inside = false;
+
+	if (!runtime || runtime->file != slot->file)
+		return false;
+#pragma unroll
+	for (__u32 i = 0; i < SW_VM_LOOP_RANGES; i++)
+		is_inside |= file_offset - runtime->loop[i].start < runtime->loop[i].bytes;
+	return is_inside;
+}
+
 /* The cache entry for the current frame. */
 static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
 {
@@ -258,6 +291,8 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 		return 1;
 	}
 	file_offset = address - slot->range_start + slot->range_file_offset;
+	if (slot->runtime_offset && is_vm_loop(slot, file_offset))
+		flags |= SW_FRAME_VM_LOOP;
 	found->head = frame_head(SW_FRAME_NATIVE, flags, slot->file);
 	found->address = file_offset + slot->is_return_address;
 	chunk = arena_chunk(slot->segment_chunk);

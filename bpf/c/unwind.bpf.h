@@ -10,6 +10,7 @@
 #include "call.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
+#include "vm.bpf.h"
 
 /* ---- Reading the stack --------------------------------------------------------------------------------- */
 
@@ -370,6 +371,7 @@ static __always_inline bool step(struct sw_slot *slot)
 {
 	struct sw_found *found = place_of_frame(slot);
 	__u32 is_generated;
+	int in_group;
 
 	if (!is_remembered(slot, found) && !find_frame(slot, found)) {
 		if (is_base(slot))
@@ -381,6 +383,11 @@ static __always_inline bool step(struct sw_slot *slot)
 	}
 	if (slot->depth >= frame_limit)
 		return stop(slot, SW_OUTCOME_FRAME_LIMIT);
+	if (vm_frames && (found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT)) {
+		in_group = step_in_group(slot);
+		if (in_group != SW_VM_GROUP_ENDED)
+			return in_group == SW_VM_PUSHED || stop(slot, SW_OUTCOME_RING_FULL);
+	}
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
 	if (found->number == SW_RULE_FRAME_POINTER) {
@@ -415,6 +422,7 @@ static __always_inline void start_walk(struct sw_slot *slot)
 	slot->guesses = 0;
 	slot->stack_switches = 0;
 	slot->window_bytes = 0;
+	start_vm_frames(slot);
 	slot->outcome = SW_OUTCOME_FRAME_LIMIT;
 }
 

@@ -28,6 +28,7 @@ mod profiler;
 mod programs;
 mod ring;
 mod run_time;
+mod runtime;
 mod sample_kind;
 mod settings;
 mod sideband;
@@ -38,6 +39,7 @@ mod tables;
 mod test_programs;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod verify;
 mod walk;
 mod watch;
@@ -53,19 +55,23 @@ pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
 pub use pod::own_cgroups;
 pub use probe::{Probe, Support, probe};
-pub use processes::{MappedRange, Pointee, ProcessMap, ProcessesError, TlsVariable, TlsVector};
+pub use processes::{MappedRange, ProcessMap, ProcessesError};
 pub use profiler::{ContextCounts, Profiler};
 pub use ring::{
     LabelSet, Newcomer, RawFrame, RawFrameKind, Record, RegisterFile, Rings, SampleRecord, StackBody,
-    StackEntries, StackHash, StackPiece, StackSnapshot, ThreadContext,
+    StackEntries, StackHash, StackPiece, StackSnapshot, ThreadContext, VmFunction,
 };
 pub use run_time::measure_run_time;
+pub use runtime::{
+    CPythonLayout, PublishedRuntime, VmCounts, VmMissing, cpython_groups, cpython_instruction,
+};
 pub use sample_kind::SampleKind;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
 pub use table::{PackedSegment, Packing, pack, pack_part, page_range, repack};
 pub use tables::{SegmentId, UnwindTables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{AttachedProbe, StackMemory};
+pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
 pub use verify::{VerifierStats, verify};
 pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, WalkMode};
 pub use watch::EventScope;

@@ -61,6 +61,8 @@ pub struct Options {
     pub kernel_threads: bool,
     /// Whether samples include the attributes that threads publish, in addition to the span.
     pub context_attributes: bool,
+    /// Whether stacks have the frames of virtual machines.
+    pub vm_frames: bool,
     /// Whether to load the test programs, too.
     #[cfg(feature = "test-programs")]
     pub test_programs: bool,
@@ -89,6 +91,7 @@ impl Default for Options {
             kernel_frames: true,
             kernel_threads: false,
             context_attributes: false,
+            vm_frames: true,
             #[cfg(feature = "test-programs")]
             test_programs: false,
             arena_bytes: 12 << 20,
@@ -241,6 +244,7 @@ pub(crate) fn load_object<'obj>(
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
         fixed.reads_attributes = options.context_attributes;
+        fixed.vm_frames = options.vm_frames;
     }
     look(&mut open);
     let skeleton = open.load().map_err(refused("loading"))?;

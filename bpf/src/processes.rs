@@ -10,7 +10,9 @@ use zerocopy::IntoBytes;
 use crate::arena::{Arena, ArenaBlock, ArenaError};
 use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_tls_variable};
 use crate::memory::MappedArray;
+use crate::runtime::PublishedRuntime;
 use crate::tables::SegmentId;
+use crate::tls::TlsVariable;
 
 /// An executable mapping, or the part of one that a segment covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,87 +27,6 @@ pub struct MappedRange {
     pub file_offset: FileOffset,
     /// The segment with its unwind table, if it has one.
     pub segment: Option<SegmentId>,
-}
-
-/// How to find each thread's copy of a thread-local variable.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TlsVariable {
-    /// In the static TLS block, which each thread gets with its control block.
-    Static {
-        /// Offset from the thread pointer.
-        offset: i32,
-        /// What the variable points to, unless it is null.
-        to: Pointee,
-    },
-    /// In a dynamic TLS block, which a thread gets on first use.
-    Dynamic {
-        /// The module's index in the thread's dynamic thread vector, from 1.
-        module: u16,
-        /// Offset from the start of the block.
-        offset: i32,
-        /// The format of the vector.
-        vector: TlsVector,
-        /// What the variable points to, unless it is null.
-        to: Pointee,
-    },
-    /// Not a variable, but the path to the pprof labels of the goroutine that a thread runs.
-    Goroutine {
-        /// Offset of the thread's `g` from the thread pointer.
-        g: i32,
-        /// Offset of `curg` in an `m`: a multiple of 8 below 2048.
-        curg: u16,
-        /// Offset of `labels` in a `g`, likewise.
-        labels: u16,
-        /// Whether labels are a slice, as since Go 1.24, or a map.
-        is_slice: bool,
-    },
-}
-
-/// What a thread's variable points to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Pointee {
-    /// The context record of the thread (OTEP 4947).
-    Record,
-    /// A set of labels (custom-labels, ABI 1).
-    LabelSet,
-}
-
-/// The format of dynamic thread vectors.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TlsVector {
-    /// glibc's.
-    Glibc,
-    /// musl's.
-    Musl,
-}
-
-impl TlsVariable {
-    /// The maximum number of variables per process.
-    pub const MAX: usize = intf::SW_TLS_VARIABLES_MAX as usize;
-    /// The highest supported module index.
-    pub const MODULE_MAX: u16 = intf::SW_TLS_MODULE_MAX as u16;
-
-    fn encode(self) -> sw_tls_variable {
-        let pointing = |model: u32, to| match to {
-            Pointee::Record => model,
-            Pointee::LabelSet => model | intf::SW_TLS_LABEL_SET,
-        };
-        let (offset, module, model) = match self {
-            Self::Static { offset, to } => (offset, 0, pointing(intf::SW_TLS_STATIC, to)),
-            Self::Dynamic { module, offset, vector, to } => {
-                let model = match vector {
-                    TlsVector::Glibc => intf::SW_TLS_GLIBC,
-                    TlsVector::Musl => intf::SW_TLS_MUSL,
-                };
-                (offset, module, pointing(model, to))
-            }
-            Self::Goroutine { g, curg, labels, is_slice } => {
-                let model = if is_slice { intf::SW_TLS_GO_SLICE } else { intf::SW_TLS_GO_MAP };
-                (g, (curg / 8) & 0xff | (labels / 8) << 8, model)
-            }
-        };
-        sw_tls_variable { offset, module, model: model as u16 }
-    }
 }
 
 /// Why a process could not be published.
@@ -151,8 +72,8 @@ impl ProcessMap {
     }
 
     /// Publishes the mappings of a process: `ranges` are sorted, don't overlap, and are all that it had at `known_ns`.
-    /// Samples of its threads include what `variables` point to (at most [`TlsVariable::MAX`]). A later process with the
-    /// same id does not use them, since it started later.
+    /// Samples of its threads include what `variables` point to (at most [`TlsVariable::MAX`]), and the frames of its
+    /// `runtime`. A later process with the same id does not use them, since it started later.
     ///
     /// # Errors
     /// If the table of processes or the arena is full; walks then keep using the previous mappings.
@@ -162,6 +83,7 @@ impl ProcessMap {
         pid: u32,
         ranges: &[MappedRange],
         variables: &[TlsVariable],
+        runtime: Option<&PublishedRuntime>,
         known_ns: u64,
     ) -> Result<(), ProcessesError> {
         let place = self
@@ -169,7 +91,7 @@ impl ProcessMap {
             .or_else(|| self.free_slot(pid))
             .ok_or(ProcessesError::Full { pid, places: self.slots.entries() })?;
         let block = arena
-            .store(&encode(ranges, variables))
+            .store(&encode(ranges, variables, runtime))
             .map_err(|source| ProcessesError::Mappings { pid, source })?;
         let is_new = self.pid(place) != pid;
         if is_new {
@@ -244,14 +166,24 @@ impl ProcessMap {
     }
 }
 
-fn encode(ranges: &[MappedRange], variables: &[TlsVariable]) -> Vec<u8> {
+fn encode(ranges: &[MappedRange], variables: &[TlsVariable], runtime: Option<&PublishedRuntime>) -> Vec<u8> {
     let variables = &variables[..variables.len().min(TlsVariable::MAX)];
-    let head_bytes = size_of::<sw_ranges>() + size_of::<sw_tls_variable>() * variables.len();
+    let runtime = runtime.map(PublishedRuntime::encode);
+    let head_bytes = size_of::<sw_ranges>()
+        + size_of::<sw_tls_variable>() * variables.len()
+        + runtime.map_or(0, |runtime| size_of_val(&runtime));
     let mut bytes = Vec::with_capacity(head_bytes + size_of_val(ranges));
-    let head = sw_ranges { count: ranges.len() as u32, variables: variables.len() as u32 };
+    let head = sw_ranges {
+        count: ranges.len() as u32,
+        variables: variables.len() as u16,
+        runtimes: runtime.is_some().into(),
+    };
     bytes.extend(head.as_bytes());
     for variable in variables {
         bytes.extend(variable.encode().as_bytes());
+    }
+    if let Some(runtime) = &runtime {
+        bytes.extend(runtime.as_bytes());
     }
     for range in ranges {
         let pages = |bytes: u64| (bytes >> intf::SW_PAGE_SHIFT) as u32;

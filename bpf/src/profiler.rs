@@ -25,6 +25,7 @@ use crate::processes::ProcessMap;
 use crate::programs::{self, ProgramTrigger};
 use crate::ring::{Newcomer, Rings, borrow, whole_pages};
 use crate::run_time::run_time;
+use crate::runtime::{VmCounts, VmMissing};
 use crate::settings::CpuSettings;
 use crate::sideband::SideBand;
 use crate::skeleton::sample::SampleSkel;
@@ -358,6 +359,21 @@ impl<'obj> Profiler<'obj> {
         }
     }
 
+    /// How walks of virtual machines' frames ended.
+    #[must_use]
+    pub fn vm_frames(&self) -> VmCounts {
+        let mut missing = [0; VmMissing::ALL.len()];
+        for (reason, count) in missing.iter_mut().enumerate() {
+            let offset = offset_of!(sw_slot_head, vm_missing) + reason * size_of::<u64>();
+            *count = self.sum_over_slots(offset);
+        }
+        VmCounts {
+            frames: self.sum_over_slots(offset_of!(sw_slot_head, vm_frames)),
+            groups: self.sum_over_slots(offset_of!(sw_slot_head, vm_groups)),
+            missing,
+        }
+    }
+
     /// Bytes of kernel memory that the maps use, including rings and arena.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
@@ -443,6 +459,9 @@ mod tests {
             contexts_read: _,           // contexts
             contexts_changing: _,       // contexts
             contexts_unreadable: _,     // contexts
+            vm_frames: _,               // vm_frames
+            vm_groups: _,               // vm_frames
+            vm_missing: _,              // vm_frames
         } = sw_slot_head::default();
         let sw_cpu {
             // Not counters: settings and cached values.

@@ -235,6 +235,12 @@ pub(crate) struct RecordArgs {
     /// Leave kernel frames out
     #[arg(long, overrides_with = "kernel")]
     pub(crate) no_kernel: bool,
+    /// Leave out the functions of Python programs: show those of the interpreter alone
+    #[arg(long)]
+    pub(crate) no_interpreters: bool,
+    /// Also show the loops of interpreters, which the functions of Python programs stand for
+    #[arg(long)]
+    pub(crate) vm_internals: bool,
     /// Memory for unwind tables, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512))]
     pub(crate) table_budget_mib: u32,

@@ -79,6 +79,7 @@ impl ProfileCollector {
                 self.processes.insert(key, description);
             }
             Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
+            Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
             // The recording may still hold events that refer to them, which are named at its end.
             Message::ProcessExited(_) | Message::ForgetFile(_) => {}
             Message::Event(event) if event.kind == self.kind => self.add_event(event),
@@ -103,6 +104,7 @@ impl ProfileCollector {
             outcome: event.outcome,
         };
         if let Some(stack) = event.stack {
+            self.namer.read_functions(event.process, &stack);
             self.stacks.entry(stack.id).or_insert(stack);
         }
         self.counts.add(event.time_ns, key, event.value);

@@ -60,6 +60,7 @@ mod supervise;
 mod telemetry;
 mod terminal;
 mod time_budget;
+mod vm;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{Opener, Outcome, RawFrame, RawFrameKind};
+use sidewinder_bpf::{Opener, Outcome, RawFrame, RawFrameKind, VmFunction, VmMissing};
 use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
 use sidewinder_symbolize::{
     BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
@@ -19,7 +19,8 @@ use crate::jit::{JitName, JitNames, JitSource, Runtime};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
-use crate::sampling::message::FileInfo;
+use crate::sampling::message::{FileInfo, Stack};
+use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
 
 /// A frame with its location and its names.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub(crate) enum FrameLocation {
     Kernel { address: u64 },
     /// In memory that no file backs, or in an unknown file.
     Anonymous { address: u64 },
+    /// In a function of a virtual machine, which has no address.
+    Vm,
 }
 
 /// The kind of code that a frame executes.
@@ -56,6 +59,8 @@ pub(crate) enum CodeOrigin {
     Kernel,
     /// Code generated at run time.
     Jit(Runtime),
+    /// Code of a virtual machine.
+    Interpreted(Runtime),
 }
 
 /// Which names to look up, and the limits of the look-up.
@@ -69,6 +74,8 @@ pub(crate) struct NamingOptions {
     pub(crate) lines: bool,
     /// Inlined calls.
     pub(crate) inlines: bool,
+    /// Whether to omit the native frames of virtual machines' loops, whose own frames are in the stack.
+    pub(crate) hides_vm_internals: bool,
     /// The memory for symbol tables, names, and indexes of debug information.
     pub(crate) budget_bytes: usize,
     /// Whether look-ups may take unlimited time.
@@ -87,6 +94,8 @@ pub(crate) struct NameCounts {
     /// Generated functions that were omitted because of the memory budget or the time limit, or because their entry is
     /// invalid.
     pub(crate) jit: u64,
+    /// Functions of virtual machines.
+    pub(crate) vm: VmNameCounts,
     /// Files that processes name and that were refused.
     pub(crate) files: RefusedFiles,
 }
@@ -105,15 +114,16 @@ impl NameCounts {
 
 impl AddAssign for NameCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { symbols, jit, files } = other;
+        let Self { symbols, jit, vm, files } = other;
         self.symbols += symbols;
         self.jit += jit;
+        self.vm += vm;
         self.files += files;
     }
 }
 
-/// The share of the memory for names that is for generated code, as a divisor.
-const JIT_SHARE: usize = 4;
+/// The share of the memory for names that is for generated code, and the share for virtual machines, as a divisor.
+const RUNTIME_SHARE: usize = 8;
 
 /// Names the frames of the files and processes that were added to it.
 #[derive(Debug)]
@@ -122,6 +132,7 @@ pub(crate) struct Namer {
     files: HashMap<FileId, Arc<FileInfo>>,
     symbols: Symbolizer,
     jit: JitNames,
+    vm: VmNames,
     kernel: KernelNameCache,
     no_functions: Arc<[CodeFrame]>,
     empty_name: Arc<str>,
@@ -137,12 +148,16 @@ impl Namer {
     pub(crate) fn new(options: NamingOptions) -> Self {
         Self {
             symbols: Symbolizer::new(SymbolizerOptions {
-                budget_bytes: options.budget_bytes - options.budget_bytes / JIT_SHARE,
+                budget_bytes: options.budget_bytes - 2 * (options.budget_bytes / RUNTIME_SHARE),
                 lines: options.lines,
                 inlines: options.inlines,
                 has_no_time_limit: options.has_no_time_limit,
             }),
-            jit: JitNames::new(options.budget_bytes / JIT_SHARE, Arc::clone(options.debug_roots.refusals())),
+            jit: JitNames::new(
+                options.budget_bytes / RUNTIME_SHARE,
+                Arc::clone(options.debug_roots.refusals()),
+            ),
+            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE),
             kernel: KernelNameCache::new(options.opener.clone()),
             options,
             files: HashMap::new(),
@@ -168,6 +183,7 @@ impl Namer {
     pub(crate) fn stop_reading(&mut self) {
         self.symbols.stop_reading();
         self.jit.stop_reading();
+        self.vm.stop_reading();
     }
 
     /// The counters so far.
@@ -175,6 +191,7 @@ impl Namer {
         NameCounts {
             symbols: self.symbols.stats(),
             jit: self.jit.omitted(),
+            vm: self.vm.counts(),
             files: self.options.debug_roots.refusals().counts(),
         }
     }
@@ -184,9 +201,30 @@ impl Namer {
         self.jit.add_process(process, source);
     }
 
+    /// Adds the interpreter of a process.
+    pub(crate) fn add_interpreter(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
+        self.vm.add_process(process, source);
+    }
+
+    /// Reads the functions of virtual machines in a stack, while the process has them.
+    pub(crate) fn read_functions(&mut self, process: ProcessKey, stack: &Stack) {
+        if stack.has_vm_frames && self.options.native {
+            self.vm.read_stack(process, stack.id, &stack.frames);
+        }
+    }
+
+    /// Whether a frame is omitted: that of a virtual machine's loop, or of code that it runs for itself.
+    pub(crate) fn hides(&self, process: ProcessKey, frame: RawFrame) -> bool {
+        self.options.hides_vm_internals
+            && (frame.is_vm_loop()
+                || matches!(frame.kind(), Some(RawFrameKind::CPython(function))
+                    if self.vm.lookup(process, function).is_some_and(|known| known.is_internal())))
+    }
+
     /// Removes a process.
     pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         self.jit.remove_process(process);
+        self.vm.remove_process(process);
     }
 
     /// Names a frame of a process. `at_ns` is when the code ran, in `CLOCK_MONOTONIC` nanoseconds.
@@ -195,6 +233,8 @@ impl Namer {
         let named = match frame.kind() {
             Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
+            Some(RawFrameKind::CPython(function)) => self.resolve_cpython(process, function),
+            Some(RawFrameKind::Missing(reason)) => self.vm_frame(missing_frames(reason)),
             Some(RawFrameKind::Anonymous) | None => self.resolve_anonymous(process, address, at_ns),
         };
         NamedFrame { is_guessed: frame.is_unproven(), ..named }
@@ -273,6 +313,29 @@ impl Namer {
         }
     }
 
+    fn resolve_cpython(&self, process: ProcessKey, function: VmFunction) -> NamedFrame {
+        let Some(known) = self.vm.lookup(process, function) else {
+            return self.vm_frame(UNNAMED_FUNCTION.to_owned());
+        };
+        let line = known.line_at(function.place.cast_unsigned());
+        let code = CodeFrame {
+            name: SymbolName::unmangled(Arc::from(&*known.name)),
+            path: self.options.lines.then(|| Arc::from(&*known.path)),
+            line: if self.options.lines { line.unwrap_or(known.first_line) } else { 0 },
+            column: 0,
+        };
+        NamedFrame { functions: Arc::from([code]), ..self.vm_frame(String::new()) }
+    }
+
+    /// A frame of a virtual machine that has no function.
+    fn vm_frame(&self, name: String) -> NamedFrame {
+        NamedFrame {
+            location: FrameLocation::Vm,
+            origin: CodeOrigin::Interpreted(Runtime::CPython),
+            ..self.unknown_frame(name, 0)
+        }
+    }
+
     fn unknown_frame(&self, name: String, address: u64) -> NamedFrame {
         NamedFrame {
             location: FrameLocation::Anonymous { address },
@@ -283,6 +346,14 @@ impl Namer {
             is_guessed: false,
         }
     }
+}
+
+/// The name of a function of CPython that could not be read.
+const UNNAMED_FUNCTION: &str = "[unknown Python function]";
+
+/// The name of the frame that stands for missing ones.
+fn missing_frames(reason: VmMissing) -> String {
+    format!("[Python frames missing: {}]", reason.label())
 }
 
 fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {

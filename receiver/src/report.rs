@@ -23,7 +23,7 @@ use crate::naming::{
 };
 use crate::processor;
 use crate::resource::resource_attributes;
-use crate::sampling::message::{Labels, Message, SampleEvent, is_anonymous};
+use crate::sampling::message::{Labels, Message, SampleEvent, is_process_specific};
 
 /// The most events in a report: this keeps it far below the size limit of a Collector, and takes little memory to build.
 /// With more events, reports are made more often.
@@ -139,9 +139,11 @@ impl Reporter {
             }
             Message::JitSource(key, source) => {
                 self.namer.add_jit_source(key, source);
-                for pending in &mut self.pending_reports {
-                    pending.interned.clear_process_specific();
-                }
+                self.clear_process_specific();
+            }
+            Message::Interpreter(key, source) => {
+                self.namer.add_interpreter(key, source);
+                self.clear_process_specific();
             }
             Message::ProcessExited(key) => {
                 self.namer.remove_process(key);
@@ -185,7 +187,17 @@ impl Reporter {
         self.namer.counts()
     }
 
+    /// Looks up again what is valid in one process only.
+    fn clear_process_specific(&mut self) {
+        for pending in &mut self.pending_reports {
+            pending.interned.clear_process_specific();
+        }
+    }
+
     fn add_event(&mut self, event: &SampleEvent) {
+        if let Some(stack) = &event.stack {
+            self.namer.read_functions(event.process, stack);
+        }
         let unknown = ProcessDescription::default();
         let description = self.descriptions.get(&event.process).map_or(&unknown, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
@@ -265,7 +277,7 @@ impl PendingReport {
 
     fn stack(&mut self, event: &SampleEvent, namer: &mut Namer) -> StackIndex {
         let (stack, outcome, process) = (event.stack.as_ref(), event.outcome, event.process);
-        let process_scope = stack.filter(|stack| stack.has_anonymous_code).map(|_| process);
+        let process_scope = stack.filter(|stack| stack.is_process_specific()).map(|_| process);
         let key = (stack.map(|stack| stack.id), outcome, process_scope);
         if let Some(index) = self.interned.stacks.get(&key) {
             return *index;
@@ -273,10 +285,11 @@ impl PendingReport {
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
         let (builder, interned) = (&mut self.builder, &mut self.interned);
         let mut has_provisional = false;
-        let mut locations: Vec<LocationIndex> = frames
-            .iter()
+        let shown: Vec<_> = frames.iter().filter(|frame| !namer.hides(process, **frame)).collect();
+        let mut locations: Vec<LocationIndex> = shown
+            .into_iter()
             .map(|frame| {
-                let process_key = is_anonymous(frame).then_some((process, *frame));
+                let process_key = is_process_specific(frame).then_some((process, *frame));
                 let known = match &process_key {
                     Some(key) => interned.process_locations.get(key),
                     None => interned.locations.get(frame),
@@ -332,17 +345,18 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
             (mapping, svma.0)
         }
         FrameLocation::Kernel { address } | FrameLocation::Anonymous { address } => (None, *address),
+        FrameLocation::Vm => (None, 0),
     };
     let frame_type = match named.origin {
         CodeOrigin::Native => FrameType::Native,
         CodeOrigin::Rust => FrameType::Rust,
         CodeOrigin::Go => FrameType::Go,
         CodeOrigin::Kernel => FrameType::Kernel,
-        CodeOrigin::Jit(Runtime::CPython) => FrameType::CPython,
-        CodeOrigin::Jit(Runtime::Dotnet) => FrameType::Dotnet,
-        CodeOrigin::Jit(Runtime::Jvm) => FrameType::Jvm,
-        CodeOrigin::Jit(Runtime::V8) => FrameType::V8js,
-        CodeOrigin::Jit(Runtime::Unknown) => FrameType::Native,
+        CodeOrigin::Jit(Runtime::CPython) | CodeOrigin::Interpreted(Runtime::CPython) => FrameType::CPython,
+        CodeOrigin::Jit(Runtime::Dotnet) | CodeOrigin::Interpreted(Runtime::Dotnet) => FrameType::Dotnet,
+        CodeOrigin::Jit(Runtime::Jvm) | CodeOrigin::Interpreted(Runtime::Jvm) => FrameType::Jvm,
+        CodeOrigin::Jit(Runtime::V8) | CodeOrigin::Interpreted(Runtime::V8) => FrameType::V8js,
+        CodeOrigin::Jit(Runtime::Unknown) | CodeOrigin::Interpreted(Runtime::Unknown) => FrameType::Native,
     };
     // A location without a name is left to backends that have symbols: it has the file and the address.
     let lines: Vec<Line> = match &*named.functions {

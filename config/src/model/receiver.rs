@@ -47,6 +47,8 @@ pub struct ProfilingReceiver {
     pub unwind: Unwind,
     /// How addresses are symbolized.
     pub symbolize: Symbolize,
+    /// The interpreters whose frames are read.
+    pub interpreters: Interpreters,
     /// The data that processes publish about themselves.
     pub trace_context: TraceContext,
     /// The memory limit for maps, tables, names, aggregation and queues; `None`: three quarters of the cgroup's limit.
@@ -78,6 +80,7 @@ impl Default for ProfilingReceiver {
             scope: Scope::default(),
             unwind: Unwind::default(),
             symbolize: Symbolize::default(),
+            interpreters: Interpreters::default(),
             trace_context: TraceContext::default(),
             memory_limit_mib: None,
         }
@@ -225,6 +228,8 @@ pub struct Symbolize {
     pub debug_directories: Vec<PathBuf>,
     /// Whether kernel frames are symbolized.
     pub kernel: bool,
+    /// Whether the native frames of interpreters' loops are shown.
+    pub vm_internals: VmInternals,
 }
 
 impl Default for Symbolize {
@@ -235,8 +240,33 @@ impl Default for Symbolize {
             inlines: true,
             debug_directories: Vec::new(),
             kernel: true,
+            vm_internals: VmInternals::Hide,
         }
     }
+}
+
+/// The interpreters whose frames are read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Interpreters {
+    /// CPython.
+    pub python: Interpreter,
+}
+
+/// Whether the frames of an interpreter are read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Interpreter {
+    /// They are not.
+    pub disabled: bool,
+}
+
+/// Whether the native frames of interpreters' loops are shown, in addition to the frames of the interpreted functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum VmInternals {
+    /// They are omitted.
+    #[default]
+    Hide,
+    /// They are shown.
+    Show,
 }
 
 /// The source of symbols of user code.

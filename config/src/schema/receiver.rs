@@ -36,6 +36,7 @@ impl KeyGroup for ProfilingReceiver {
         fields.group("scope", &mut self.scope);
         fields.group("unwind", &mut self.unwind);
         fields.group("symbolize", &mut self.symbolize);
+        fields.group("interpreters", &mut self.interpreters);
         fields.group("trace_context", &mut self.trace_context);
         fields.optional("memory_limit_mib", &mut self.memory_limit_mib);
     }
@@ -177,6 +178,18 @@ impl KeyGroup for OverrideForm {
     }
 }
 
+impl KeyGroup for Interpreters {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
+        fields.group("python", &mut self.python);
+    }
+}
+
+impl KeyGroup for Interpreter {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
+        fields.value("disabled", &mut self.disabled);
+    }
+}
+
 impl KeyGroup for Symbolize {
     fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("mode", &mut self.mode);
@@ -187,6 +200,7 @@ impl KeyGroup for Symbolize {
             fields.error("debug_directories", ConfigProblem::Contradiction("is an absolute path".to_owned()));
         }
         fields.value("kernel", &mut self.kernel);
+        fields.value("vm_internals", &mut self.vm_internals);
     }
 }
 

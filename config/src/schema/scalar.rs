@@ -366,6 +366,7 @@ words! {
     UnwindTrust: "rows" => Rows, "code" => Code;
     UnwindMode: "auto" => Auto, "frame_pointers" => FramePointers, "tables" => Tables;
     SymbolMode: "local" => Local, "none" => None;
+    VmInternals: "hide" => Hide, "show" => Show;
     Compression: "none" => None, "gzip" => Gzip, "zstd" => Zstd;
     TlsVersion: "1.2" => Tls12, "1.3" => Tls13;
     Sizer: "bytes" => Bytes, "items" => Items, "requests" => Requests;

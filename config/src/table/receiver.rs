@@ -27,10 +27,20 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::probes", "Probes besides the clock.").not_yet("[]"),
     key("receivers::profiling::pin_cpu_ids", "CPUs that are profiled; all if empty.").not_yet("''"),
     key("receivers::profiling::obi_process_ctx", "Whether process context is shared with OpenTelemetry's eBPF instrumentation.").not_yet("false"),
-    key("receivers::profiling::interpreters", "The interpreters whose frames are read.")
-        .meaningless("this version reads no interpreter's frames"),
+    key("receivers::profiling::interpreters", "The interpreters whose frames are read.").restarts(),
+    key("receivers::profiling::interpreters::python", "CPython 3.8 to 3.14.").restarts(),
+    key("receivers::profiling::interpreters::python::disabled", "Whether stacks have only the native frames of Python programs.").restarts(),
+    key("receivers::profiling::interpreters::perl", "Perl; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::php", "PHP; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::hotspot", "Java; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::ruby", "Ruby; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::v8", "Node.js; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::dotnet", ".NET; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::beam", "Erlang; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::luajit", "LuaJIT; not read yet.").not_yet("{disabled: true}"),
+    key("receivers::profiling::interpreters::go", "Go: its code is native, its labels are read with `trace_context`.").not_yet("{disabled: false, labels: {disabled: false}, symbolization: {disabled: false}}"),
     key("receivers::profiling::tracers", "Former name of `interpreters`.")
-        .meaningless("this version reads no interpreter's frames"),
+        .meaningless("interpreters chooses them"),
     key("receivers::profiling::frame_cache_size", "Size of a cache of frames.")
         .meaningless("memory is divided by memory_limit_mib"),
     key("receivers::profiling::map_scale_factor", "Size of eBPF maps.")
@@ -82,6 +92,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::symbolize::inlines", "Whether inlined calls are frames of their own, from the same source.").restarts(),
     key("receivers::profiling::symbolize::debug_directories", "Additional directories of debug files, as absolute paths that Sidewinder sees, with the layout of `/usr/lib/debug`. That directory itself is always searched: Sidewinder's own, the machine's if it is accessible, and the target's.").restarts(),
     key("receivers::profiling::symbolize::kernel", "Whether kernel frames are symbolized.").restarts(),
+    key("receivers::profiling::symbolize::vm_internals", "Whether the native frames of an interpreter's loop are shown (`show`) or omitted (`hide`), in addition to the interpreted functions.").restarts(),
     key("receivers::profiling::trace_context", "The data that processes publish about themselves through OpenTelemetry's process context.").restarts(),
     key("receivers::profiling::trace_context::enabled", "Whether it is read: the resource of their SDK, and the span of each thread.").restarts(),
     key("receivers::profiling::trace_context::attributes", "Keys of thread attributes that are added to samples. Use only keys with few distinct values: a backend may create a series for each.").restarts(),

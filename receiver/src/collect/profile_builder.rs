@@ -1,6 +1,7 @@
 //! Builds the tables of a profile: binaries, frames and stacks, each of them once, with their names.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use sidewinder_bpf::Outcome;
@@ -14,7 +15,7 @@ use crate::jit::Runtime;
 use crate::naming::{
     CodeOrigin, FrameLocation, NamedFrame, Namer, STACK_MISSING, marker_summary, truncation_marker,
 };
-use crate::sampling::message::{Stack, is_anonymous};
+use crate::sampling::message::{Stack, is_process_specific};
 
 /// Identifies a thread by its name too: a thread that changes its name is a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,7 +66,7 @@ pub(super) struct ProfileBuilder {
     stack_frames: usize,
 }
 
-/// A frame's binary, address, function, line, and whether the frame was guessed.
+/// A frame's binary, address (or, without one, a hash of its path), function, line, and whether the frame was guessed.
 type FrameKey = (Option<BinaryIndex>, u64, Box<str>, u32, bool);
 
 impl ProfileBuilder {
@@ -92,8 +93,7 @@ impl ProfileBuilder {
         outcome: Outcome,
         at_ns: u64,
     ) -> StackIndex {
-        // Anonymous frames are valid in one process only.
-        let process_scope = walked.filter(|stack| stack.has_anonymous_code).map(|_| process);
+        let process_scope = walked.filter(|stack| stack.is_process_specific()).map(|_| process);
         let key = (walked.map(|stack| stack.id), outcome, process_scope);
         if let Some(index) = self.stack_indices.get(&key) {
             return *index;
@@ -102,7 +102,11 @@ impl ProfileBuilder {
         let mut has_provisional = false;
         match walked {
             Some(stack) => {
+                namer.read_functions(process, stack);
                 for frame in &stack.frames {
+                    if namer.hides(process, *frame) {
+                        continue;
+                    }
                     has_provisional |= self.add_named_frame(namer, process, *frame, at_ns, &mut frames);
                 }
                 frames.extend(truncation_marker(outcome).map(|marker| self.marker_frame(&marker)));
@@ -163,7 +167,7 @@ impl ProfileBuilder {
         at_ns: u64,
         frames: &mut Vec<FrameIndex>,
     ) -> bool {
-        let key = (frame, is_anonymous(&frame).then_some(process));
+        let key = (frame, is_process_specific(&frame).then_some(process));
         if let Some(known) = self.frames_by_location.get(&key) {
             frames.extend(known);
             return false;
@@ -203,17 +207,21 @@ impl ProfileBuilder {
                 (Some(kernel), *address)
             }
             FrameLocation::Anonymous { address } => (None, *address),
+            FrameLocation::Vm => (None, 0),
         };
         let kind = match named.origin {
             CodeOrigin::Native => FrameCategory::Native,
             CodeOrigin::Rust => FrameCategory::Rust,
             CodeOrigin::Go => FrameCategory::Go,
             CodeOrigin::Kernel => FrameCategory::Kernel,
-            CodeOrigin::Jit(Runtime::CPython) => FrameCategory::Python,
-            CodeOrigin::Jit(_) => FrameCategory::Jit,
+            CodeOrigin::Jit(Runtime::CPython) | CodeOrigin::Interpreted(Runtime::CPython) => {
+                FrameCategory::Python
+            }
+            CodeOrigin::Jit(_) | CodeOrigin::Interpreted(_) => FrameCategory::Jit,
         };
         if named.functions.is_empty() {
-            let is_named = matches!(named.origin, CodeOrigin::Kernel | CodeOrigin::Jit(_));
+            let is_named =
+                matches!(named.origin, CodeOrigin::Kernel | CodeOrigin::Jit(_) | CodeOrigin::Interpreted(_));
             let is_guessed = named.is_guessed;
             let function =
                 ResolvedFunction { name: &named.name, is_named, is_guessed, ..ResolvedFunction::default() };
@@ -248,7 +256,8 @@ impl ProfileBuilder {
     ) -> FrameIndex {
         let ResolvedFunction { name, is_named, system_name, path, line, is_guessed } = *function;
         let (frames, string_bytes) = (&mut self.profile.frames, &mut self.string_bytes);
-        *self.frame_indices.entry((binary, address, name.into(), line, is_guessed)).or_insert_with(|| {
+        let position = if address == 0 { path_hasher().hash_one(path) } else { address };
+        *self.frame_indices.entry((binary, position, name.into(), line, is_guessed)).or_insert_with(|| {
             *string_bytes += 2 * name.len() + system_name.len() + path.len();
             frames.push(ProfileFrame {
                 name: name.to_owned(),
@@ -264,6 +273,11 @@ impl ProfileBuilder {
             FrameIndex(frames.len() as u32 - 1)
         })
     }
+}
+
+/// Tells apart functions of the same name in different files, if they have no address.
+fn path_hasher() -> BuildHasherDefault<DefaultHasher> {
+    BuildHasherDefault::default()
 }
 
 /// The function that a frame is in. An empty text is unknown, and so is line 0.

@@ -126,6 +126,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         kernel: !args.no_kernel,
         lines: true,
         inlines: true,
+        hides_vm_internals: !args.vm_internals,
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: true,
         debug_roots: Arc::clone(&debug_roots),
@@ -211,6 +212,7 @@ fn sample(
     let options = SamplingOptions {
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
+        interpreters: !args.no_interpreters,
         unwind_mode: args.unwind.into(),
         trace_context: TraceContext {
             custom_labels: args.custom_labels,

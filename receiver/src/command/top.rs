@@ -130,6 +130,7 @@ impl NameResolver {
             kernel,
             lines: false,
             inlines: true,
+            hides_vm_internals: true,
             budget_bytes: SYMBOL_BUDGET_BYTES,
             has_no_time_limit: false,
             debug_roots,
@@ -151,6 +152,7 @@ impl NameResolver {
             Message::ForgetFile(id) => self.namer.remove_file(id),
             Message::Process(key, description) => drop(self.processes.insert(key, description)),
             Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
+            Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
             Message::ProcessExited(key) => {
                 self.namer.remove_process(key);
                 self.processes.remove(&key);

@@ -101,6 +101,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         debug_roots: std::sync::Arc::default(),
         threads: crate::supervise::ThreadSupervisor::default(),
         kernel_frames: true,
+        interpreters: true,
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
         unwind_trust: TrustedSide::Rows,

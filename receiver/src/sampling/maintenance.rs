@@ -75,6 +75,6 @@ fn sweep(control: &mut Control, data: &mut Data, profiler: &mut Profiler<'_>, me
     control.membership.warn_of_full_list(profiler);
     profiler.close_empty_containers();
     control.membership.retry_containers(&mut control.processes, profiler);
-    control.descriptions.forget_exited(&control.processes, messages);
+    control.forget_exited(messages);
     control.forget_files(UNUSED_FILE_RETENTION, profiler, messages);
 }

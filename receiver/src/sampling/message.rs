@@ -12,6 +12,7 @@ use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescript
 use super::control::tables::debug_files::Companions;
 pub(crate) use super::data::Labels;
 use crate::jit::JitSource;
+use crate::vm::InterpreterSource;
 
 /// A walked stack.
 #[derive(Debug)]
@@ -20,20 +21,28 @@ pub(crate) struct Stack {
     pub(crate) id: u64,
     /// Leaf first.
     pub(crate) frames: Box<[RawFrame]>,
-    /// Whether a frame is in memory that no file backs. The stack is then meaningful only within one process.
+    /// Whether a frame is in memory that no file backs.
     pub(crate) has_anonymous_code: bool,
+    /// Whether a frame is of a virtual machine.
+    pub(crate) has_vm_frames: bool,
 }
 
 impl Stack {
     pub(crate) fn new(id: u64, frames: Box<[RawFrame]>) -> Self {
-        let has_anonymous_code = frames.iter().any(is_anonymous);
-        Self { id, frames, has_anonymous_code }
+        let has_anonymous_code = frames.iter().any(|frame| frame.kind() == Some(RawFrameKind::Anonymous));
+        let has_vm_frames = frames.iter().any(|frame| matches!(frame.kind(), Some(RawFrameKind::CPython(_))));
+        Self { id, frames, has_anonymous_code, has_vm_frames }
+    }
+
+    /// Whether the stack has a meaning only within one process, because one of its frames has.
+    pub(crate) fn is_process_specific(&self) -> bool {
+        self.has_anonymous_code || self.has_vm_frames
     }
 }
 
-/// Whether a frame is in memory that no file backs.
-pub(crate) fn is_anonymous(frame: &RawFrame) -> bool {
-    frame.kind() == Some(RawFrameKind::Anonymous)
+/// Whether a frame has a meaning only within one process: it is in memory that no file backs, or of a virtual machine.
+pub(crate) fn is_process_specific(frame: &RawFrame) -> bool {
+    matches!(frame.kind(), Some(RawFrameKind::Anonymous | RawFrameKind::CPython(_)))
 }
 
 /// The file and file offset of a frame's instruction; `None` if no file backs it. A return address is moved back by one,
@@ -43,7 +52,10 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
         RawFrameKind::Native { file } => {
             Some((FileId(file), FileOffset(frame.address() - u64::from(frame.is_return_address()))))
         }
-        RawFrameKind::Kernel | RawFrameKind::Anonymous => None,
+        RawFrameKind::Kernel
+        | RawFrameKind::Anonymous
+        | RawFrameKind::CPython(_)
+        | RawFrameKind::Missing(_) => None,
     }
 }
 
@@ -103,6 +115,8 @@ pub(crate) enum Message {
     Process(ProcessKey, Arc<ProcessDescription>),
     /// Where the runtime of a process publishes the names of its generated code: sent before the first event with such code.
     JitSource(ProcessKey, Arc<JitSource>),
+    /// The interpreter that a process runs: sent before the first event with its frames.
+    Interpreter(ProcessKey, Arc<InterpreterSource>),
     /// A process that has exited. If a later event still refers to it, it is announced again first.
     ProcessExited(ProcessKey),
     /// A sample.

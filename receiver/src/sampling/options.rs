@@ -32,6 +32,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) test_programs: bool,
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
+    /// Whether stacks have the frames of interpreters.
+    pub(crate) interpreters: bool,
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: TrustedSide,
@@ -62,6 +64,7 @@ impl SamplingOptions {
             test_programs: false,
             frame_limit: MaxFrames::default().get(),
             kernel_frames: true,
+            interpreters: true,
             unwind_mode: UnwindMode::Auto,
             unwind_overrides: Vec::new(),
             unwind_trust: TrustedSide::Rows,
@@ -102,6 +105,7 @@ impl SamplingOptions {
             walk: self.walk,
             frame_limit: self.frame_limit,
             kernel_frames: self.kernel_frames,
+            vm_frames: self.interpreters,
             context_attributes: !self.trace_context.attributes.is_empty(),
             #[cfg(test)]
             test_programs: self.test_programs,

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{Opener, Spawned, Storage, monotonic_ns};
-use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust};
+use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_kind::Kind;
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::TrustedSide;
@@ -200,6 +200,7 @@ impl ReceiverContext {
             kernel: symbolize.kernel,
             lines: symbolize.lines,
             inlines: symbolize.inlines,
+            hides_vm_internals: symbolize.vm_internals == VmInternals::Hide,
             budget_bytes: self.budget.names_bytes,
             has_no_time_limit: false,
             debug_roots,
@@ -279,6 +280,7 @@ impl ReceiverContext {
             test_programs: false,
             frame_limit: receiver.unwind.max_frames.get(),
             kernel_frames: receiver.unwind.kernel,
+            interpreters: !receiver.interpreters.python.disabled,
             unwind_mode: receiver.unwind.mode,
             unwind_overrides: receiver.unwind.overrides.clone(),
             unwind_trust: match receiver.unwind.trust {

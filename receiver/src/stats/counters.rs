@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use sidewinder_bpf::VmMissing;
 use sidewinder_config::MetricLevel;
 
 use super::receiver::ReceiverStats;
@@ -267,6 +268,28 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.quarantined).labelled("result", "quarantined"),
     Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.refused).labelled("result", "refused"),
     Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.failed).labelled("result", "failed"),
+    // Virtual machines.
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.frames)
+        .labelled("state", "frames"),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.groups)
+        .labelled("state", "groups"),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[0])
+        .labelled("state", VmMissing::ALL[0].label()),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[1])
+        .labelled("state", VmMissing::ALL[1].label()),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[2])
+        .labelled("state", VmMissing::ALL[2].label()),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[3])
+        .labelled("state", VmMissing::ALL[3].label()),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[4])
+        .labelled("state", VmMissing::ALL[4].label()),
+    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.named).labelled("result", "named"),
+    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.replaced)
+        .labelled("result", "replaced"),
+    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.unreadable)
+        .labelled("result", "unreadable"),
+    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.forgotten)
+        .labelled("result", "forgotten"),
     // Processes.
     Counter::new(
         "process_events",
@@ -395,6 +418,12 @@ const FRAMES: &str = "frames";
 const FRAMES_DESCRIPTION: &str = "Callers that walks found, by method: by a table, by a frame pointer that a table proves, or by an unproven frame pointer, which is a guess and marked as such.";
 const CONTEXTS: &str = "thread_contexts";
 const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
+const VM_FRAMES: &str = "vm_frames";
+const VM_FRAMES_DESCRIPTION: &str = "Frames of interpreters (CPython) in sampled stacks; activations of an interpreter's loop whose frames were found \
+     (groups); and activations whose frames are missing, by reason.";
+const VM_FUNCTIONS: &str = "vm_functions";
+const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; and those that were forgotten because the memory for \
+     names was used up.";
 const READS: &str = "foreign_reads";
 const READS_DESCRIPTION: &str = "Reads of processes' memory, by result: answered; timed_out; late, after they timed out; quarantined, not tried because the process had timed out before; refused, not tried because too many were pending; failed.";
 const LOOKUPS: &str = "name_lookups";

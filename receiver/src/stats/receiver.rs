@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sidewinder_bpf::{ContextCounts, EventScope};
+use sidewinder_bpf::{ContextCounts, EventScope, VmCounts};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
@@ -89,6 +89,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) contexts: ContextCounts,
     /// Processes that publish a context which this process has no privilege to read.
     pub(crate) contexts_refused: u64,
+    /// Walks of virtual machines' frames, by result.
+    pub(crate) vm_frames: VmCounts,
     /// Reads of processes' memory, by result.
     pub(crate) reads: ReadCounts,
     /// Records of the eBPF programs whose kind is unknown.
@@ -160,6 +162,7 @@ impl ReceiverCounters {
             snapshots_refused: tally.snapshots_refused,
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
+            vm_frames: profiler.vm_frames(),
             reads: control.reads,
             unknown_records: profiler.unknown_records(),
             nested_walks: profiler.nested_walks(),
@@ -195,6 +198,7 @@ impl ReceiverCounters {
             snapshots_refused,
             contexts,
             contexts_refused,
+            vm_frames,
             reads,
             unknown_records,
             nested_walks,
@@ -227,6 +231,7 @@ impl ReceiverCounters {
         self.snapshots_refused += snapshots_refused;
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
+        self.vm_frames += *vm_frames;
         self.reads = self.reads.plus_previous(reads);
         self.unknown_records += unknown_records;
         self.nested_walks += nested_walks;

@@ -538,7 +538,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    use sidewinder_bpf::ContextCounts;
+    use sidewinder_bpf::{ContextCounts, VmCounts};
     use sidewinder_config::Config;
     use sidewinder_process::RegistryCounters;
     use sidewinder_symbolize::SymbolizerStats;
@@ -548,6 +548,7 @@ mod tests {
     use crate::naming::NameCounts;
     use crate::refusals::RefusedFiles;
     use crate::stats::{EventCoverage, ReceiverCounters};
+    use crate::vm::VmNameCounts;
 
     /// Assigns a unique value to each counter.
     #[derive(Default)]
@@ -555,8 +556,10 @@ mod tests {
 
     impl UniqueValues {
         fn assign(&mut self, counter: &'static str) -> u64 {
-            // Powers of two, so that no sum of some values is another value.
-            let value = 1_u64 << (self.0.len() + 1);
+            // Scattered (SplitMix64), so that no sum of some values is another value, and exact as floating-point numbers.
+            let state = (self.0.len() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let value = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 16;
             self.0.insert(value, counter);
             value
         }
@@ -584,6 +587,17 @@ mod tests {
                 unreadable: unique("contexts.unreadable"),
             },
             contexts_refused: unique("contexts_refused"),
+            vm_frames: VmCounts {
+                frames: unique("vm_frames.frames"),
+                groups: unique("vm_frames.groups"),
+                missing: [
+                    unique("vm_frames.no_state"),
+                    unique("vm_frames.other_thread"),
+                    unique("vm_frames.unreadable"),
+                    unique("vm_frames.no_frames"),
+                    unique("vm_frames.too_early"),
+                ],
+            },
             reads: ReadCounts {
                 completed: unique("reads.answered"),
                 timed_out: unique("reads.timed_out"),
@@ -625,6 +639,12 @@ mod tests {
             event_coverage: EventCoverage::EveryTask,
         };
         let names = NameCounts {
+            vm: VmNameCounts {
+                named: unique("vm.named"),
+                replaced: unique("vm.replaced"),
+                unreadable: unique("vm.unreadable"),
+                forgotten: unique("vm.forgotten"),
+            },
             symbols: SymbolizerStats {
                 named: unique("symbols.named"),
                 not_opened: unique("symbols.not_opened"),

@@ -32,6 +32,12 @@ impl SymbolName {
         Self::new(system_name, language)
     }
 
+    /// A function of a language that doesn't mangle names.
+    #[must_use]
+    pub fn unmangled(name: Arc<str>) -> Self {
+        Self { demangled: Arc::clone(&name), system_name: name, language: Language::Unknown }
+    }
+
     pub(crate) fn new(system_name: impl Into<Arc<str>>, language: Language) -> Self {
         let system_name = system_name.into();
         let demangled = demangle(&system_name);

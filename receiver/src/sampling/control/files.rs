@@ -13,6 +13,7 @@ use sidewinder_bpf::Profiler;
 use sidewinder_process::{FileId, FileTable, FileTableLimits, Pid, ProcRoot};
 use tracing::{debug, warn};
 
+use super::interpreters::Interpreters;
 use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
 use crate::sampling::message::{FileInfo, Message};
@@ -63,17 +64,21 @@ impl FileTracker {
         messages.push(Message::File(file, Arc::new(info)));
     }
 
-    /// Loads the unwind tables that have been built, and announces their files. Returns the processes to publish again; a
-    /// process may be listed more than once.
-    pub(crate) fn load_built(
+    /// Loads the unwind tables that have been built, and announces their files. Adds the interpreters that these contain.
+    /// Returns the processes to publish again; a process may be listed more than once.
+    pub(super) fn load_built(
         &mut self,
         profiler: &mut Profiler<'_>,
+        interpreters: &mut Interpreters,
         messages: &mut Vec<Message>,
     ) -> Vec<Pid> {
         let mut users = Vec::new();
         for ready in self.binaries.load_ready(&mut profiler.arena, &mut profiler.tables) {
             self.log_failure(&ready);
             self.announce_with_headers(ready.file, &ready.loads, messages);
+            if let Some(interpreter) = ready.interpreter {
+                interpreters.add_file(ready.file, interpreter);
+            }
             users.extend(ready.users);
         }
         users

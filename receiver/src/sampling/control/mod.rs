@@ -7,6 +7,7 @@ mod contexts;
 mod descriptions;
 mod environments;
 mod files;
+mod interpreters;
 mod membership;
 mod pod;
 mod processes;
@@ -18,6 +19,7 @@ mod side_band;
 pub(crate) mod tables;
 mod variables;
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,7 @@ use sidewinder_process::{
 
 use self::descriptions::Descriptions;
 pub(super) use self::files::FileTracker;
+pub(super) use self::interpreters::Interpreters;
 use self::membership::Membership;
 pub(super) use self::pod::Pod;
 pub(super) use self::processes::ProcessTracker;
@@ -38,6 +41,7 @@ use super::message::{Message, Stack, file_location};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
 use crate::foreign::{ForeignReader, ReadCounts};
+use crate::vm::InterpreterSource;
 
 /// The maximum number of process events that wait to be ordered by time.
 const QUEUED_EVENTS_MAX: usize = 65_536;
@@ -54,6 +58,7 @@ pub(super) struct Control {
     pub(super) files: FileTracker,
     pub(super) publication: Publication,
     pub(super) descriptions: Descriptions,
+    pub(super) interpreters: Interpreters,
 }
 
 /// The counters of the control part.
@@ -100,6 +105,7 @@ impl Control {
             files: FileTracker::new(binaries),
             publication: Publication::default(),
             descriptions: Descriptions::new(&options.trace_context, reader),
+            interpreters: Interpreters::new(options.interpreters),
         })
     }
 
@@ -177,7 +183,9 @@ impl Control {
     fn publish_process(&mut self, pid: Pid, known_ns: u64, profiler: &mut Profiler<'_>) {
         let Some(process) = self.processes.registry.process(pid) else { return };
         let variables = self.descriptions.variables(ProcessKey::from(process));
-        self.publication.publish(process, variables, known_ns, &mut self.files, profiler);
+        let reader = self.processes.reader();
+        let runtime = self.interpreters.runtime(process, &mut self.files.table, reader);
+        self.publication.publish(process, variables, runtime, known_ns, &mut self.files, profiler);
     }
 
     fn unpublish(&mut self, process: Box<Process>, profiler: &mut Profiler<'_>) {
@@ -191,16 +199,17 @@ impl Control {
     }
 
     fn load_tables(&mut self, known_ns: u64, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
-        for pid in self.files.load_built(profiler, messages) {
+        for pid in self.files.load_built(profiler, &mut self.interpreters, messages) {
             // New tables don't make the mappings of a process newer.
             let known_ns = profiler.processes.known_ns(pid.0).unwrap_or(known_ns);
             self.publish_process(pid, known_ns, profiler);
         }
     }
 
-    /// Updates the descriptions of processes, and publishes their thread-context variables.
+    /// Updates the descriptions of processes, and publishes their thread-context variables and interpreters.
     pub(super) fn update_descriptions(&mut self, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
-        let changed = self.descriptions.update_contexts(&mut self.processes, &mut self.files, messages);
+        let mut changed = self.descriptions.update_contexts(&mut self.processes, &mut self.files, messages);
+        changed.extend(self.interpreters.update(&self.processes));
         for key in changed {
             if let Some(known_ns) = profiler.processes.known_ns(key.pid) {
                 self.publish_process(Pid(key.pid), known_ns, profiler);
@@ -236,7 +245,19 @@ impl Control {
     ) {
         for file in self.files.forget_unused(age, profiler, messages) {
             self.descriptions.forget_file(file);
+            self.interpreters.forget_file(file);
         }
+    }
+
+    /// What the reporter needs to name the functions of a process's interpreter, if that is not announced yet.
+    pub(super) fn take_interpreter_source(&mut self, key: ProcessKey) -> Option<Arc<InterpreterSource>> {
+        self.interpreters.take_unannounced(key)
+    }
+
+    /// Forgets processes that no more samples can arrive from.
+    pub(super) fn forget_exited(&mut self, messages: &mut Vec<Message>) {
+        self.descriptions.forget_exited(&self.processes, messages);
+        self.interpreters.forget_exited(&self.processes);
     }
 
     /// Whether events, tables or reads are about to complete.
@@ -245,6 +266,7 @@ impl Control {
             || self.files.binaries.in_progress() > 0
             || self.processes.has_pending_reads()
             || self.descriptions.has_pending_reads()
+            || self.interpreters.has_pending_reads()
     }
 
     /// Whether there is work that no event triggers.

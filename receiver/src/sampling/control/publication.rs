@@ -1,10 +1,10 @@
-//! Publication into the BPF maps: the mapped ranges of each process, and its thread-context variables.
+//! Publication into the BPF maps: the mapped ranges of each process, its thread-context variables, and its interpreter.
 //!
 //! Owner: the sampling thread. Input: processes and their files. Output: the BPF maps.
 
 use std::collections::{BTreeSet, HashSet};
 
-use sidewinder_bpf::{ProcessesError, Profiler, TlsVariable};
+use sidewinder_bpf::{ProcessesError, Profiler, PublishedRuntime, TlsVariable};
 use sidewinder_process::{Pid, Process};
 use tracing::debug;
 
@@ -25,6 +25,7 @@ impl Publication {
         &mut self,
         process: &Process,
         variables: &[TlsVariable],
+        runtime: Option<&PublishedRuntime>,
         known_ns: u64,
         files: &mut FileTracker,
         profiler: &mut Profiler<'_>,
@@ -45,7 +46,7 @@ impl Publication {
         files.binaries.set_mapped_files(pid, mapped);
         let (arena, tables) = (&mut profiler.arena, &mut profiler.tables);
         loop {
-            match profiler.processes.publish(arena, pid.0, &ranges, variables, known_ns) {
+            match profiler.processes.publish(arena, pid.0, &ranges, variables, runtime, known_ns) {
                 Ok(()) => break,
                 Err(ProcessesError::Mappings { .. }) if tables.evict_oldest(arena).is_some() => {}
                 Err(error) => {

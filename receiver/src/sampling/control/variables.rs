@@ -38,12 +38,7 @@ impl ContextVariables {
         files: &mut FileTable,
     ) -> Vec<UnlocatedVariable> {
         let mut found = Vec::new();
-        // The file name of musl depends on the distribution. glibc's `libc.so` is a linker script, which is never mapped.
-        let is_musl_name = |name: &[u8]| {
-            name == b"libc.so" || name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-")
-        };
-        let mut names = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.name()));
-        let vector = if names.any(is_musl_name) { TlsVector::Musl } else { TlsVector::Glibc };
+        let vector = thread_vector(process);
         for mapping in process.mappings() {
             let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
                 continue;
@@ -104,7 +99,8 @@ impl UnlocatedVariable {
     /// Locates variables in the memory of their process, and adds each location once.
     pub(super) fn locate_all(all: &[Self], memory: &impl ForeignMemory, found: &mut Vec<TlsVariable>) {
         for Self { symbol, bias, vector, pointee: to } in all {
-            match symbol.locate(*bias, memory).map(|location| variable(location, *vector, *to)) {
+            let located = symbol.locate(*bias, memory).map(|at| published_location(at, *vector));
+            match located.map(|at| at.map(|at| TlsVariable::Variable { at, to: *to })) {
                 Ok(Some(variable)) if !found.contains(&variable) => found.push(variable),
                 Ok(_) | Err(TlsVariableError::NotYet) => {}
                 Err(error) => debug!(%error, "no thread context"),
@@ -120,13 +116,25 @@ fn read_label_set(file: &impl ReadAt) -> io::Result<Option<TlsSymbol>> {
     Ok((read_constant(file, name)? == Some(version)).then_some(symbol))
 }
 
-/// The variable at a location; `None` if its offset or module is beyond what the eBPF programs support.
-fn variable(location: TlsLocation, vector: TlsVector, to: Pointee) -> Option<TlsVariable> {
-    match location {
-        TlsLocation::Static { offset } => Some(TlsVariable::Static { offset: offset.try_into().ok()?, to }),
+/// The format of the dynamic thread vectors of a process: that of its C library.
+pub(super) fn thread_vector(process: &Process) -> TlsVector {
+    // The file name of musl depends on the distribution. glibc's `libc.so` is a linker script, which is never mapped.
+    let is_musl_name =
+        |name: &[u8]| name == b"libc.so" || name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-");
+    let mut names = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.name()));
+    if names.any(is_musl_name) { TlsVector::Musl } else { TlsVector::Glibc }
+}
+
+/// A location as the eBPF programs look it up; `None` if its offset or module is beyond what they support.
+pub(super) fn published_location(at: TlsLocation, vector: TlsVector) -> Option<sidewinder_bpf::TlsLocation> {
+    match at {
+        TlsLocation::Static { offset } => {
+            Some(sidewinder_bpf::TlsLocation::Static { offset: offset.try_into().ok()? })
+        }
         TlsLocation::Dynamic { module, offset } => {
-            let module = u16::try_from(module).ok().filter(|module| *module <= TlsVariable::MODULE_MAX)?;
-            Some(TlsVariable::Dynamic { module, offset: offset.try_into().ok()?, vector, to })
+            let modules = 0..=sidewinder_bpf::TlsLocation::MODULE_MAX;
+            let module = u16::try_from(module).ok().filter(|module| modules.contains(module))?;
+            Some(sidewinder_bpf::TlsLocation::Dynamic { module, offset: offset.try_into().ok()?, vector })
         }
     }
 }

@@ -211,7 +211,7 @@ impl Data {
         messages: &mut Vec<Message>,
     ) -> Result<(Vec<RawFrame>, Outcome), Option<MissingRule>> {
         let process = deferred.process.as_deref().ok_or(None)?;
-        let mut code = ProcessCode::new(process, &mut control.files, profiler);
+        let mut code = ProcessCode::new(process, &mut control.files, &control.interpreters, profiler);
         let (frames, outcome) =
             deferred::walk(&deferred.snapshot, self.frame_limit, &mut code).map_err(Some)?;
         for file in code.into_files_seen() {
@@ -237,6 +237,10 @@ impl Data {
         if stack.as_ref().is_some_and(|stack| stack.has_anonymous_code) {
             let source = control.descriptions.take_jit_source(process);
             messages.extend(source.map(|source| Message::JitSource(process, source)));
+        }
+        if stack.as_ref().is_some_and(|stack| stack.has_vm_frames) {
+            let source = control.take_interpreter_source(process);
+            messages.extend(source.map(|source| Message::Interpreter(process, source)));
         }
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());

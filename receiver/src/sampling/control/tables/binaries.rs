@@ -13,6 +13,7 @@ use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, Packing, SegmentId, UnwindTables};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::{FileOutline, Rule};
+use sidewinder_vm::cpython::Interpreter;
 
 use super::build::{BuildError, BuiltTable, SegmentRequest, TextRange};
 use super::debug_files::{Companions, DebugFile, DebugRoots};
@@ -141,6 +142,8 @@ pub(crate) struct ReadyFile {
     pub(crate) file: FileId,
     pub(crate) users: Vec<Pid>,
     pub(crate) loads: Vec<LoadSegment>,
+    /// The interpreter that it contains.
+    pub(crate) interpreter: Option<Arc<Interpreter>>,
     /// Why it has no table, or an incomplete one.
     pub(crate) failure: Option<BuildError>,
     /// Whether this file has failed in this way before.
@@ -320,7 +323,8 @@ impl Binaries {
             }
         }
         let mut ready = Vec::new();
-        while let Some(Delivery { file, built, cpu_time, budget_bytes }) = self.builder.try_next() {
+        while let Some(delivery) = self.builder.try_next() {
+            let Delivery { file, built, interpreter, cpu_time, budget_bytes } = delivery;
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
             let is_rebuild = matches!(binary.state, TableState::Built(_));
             if let Some(cpu_time) = cpu_time {
@@ -340,7 +344,7 @@ impl Binaries {
                         binary.state = TableState::Built(binary.state.segments().to_vec());
                     }
                     let (users, loads) = (binary.users(), built.loads);
-                    ready.push(ReadyFile { file, users, loads, failure, is_known_failure });
+                    ready.push(ReadyFile { file, users, loads, interpreter, failure, is_known_failure });
                 }
                 // The file was readable before, so it has changed, and its evicted tables are lost.
                 (Err(_), true) => binary.missed_segments.clear(),
@@ -350,7 +354,7 @@ impl Binaries {
                     binary.debug_file = DebugFile::Searched(Companions::default());
                     binary.state = TableState::NoTable;
                     let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
-                    ready.push(ReadyFile { file, users, loads, failure, is_known_failure });
+                    ready.push(ReadyFile { file, users, loads, interpreter, failure, is_known_failure });
                 }
             }
         }

@@ -15,6 +15,7 @@ use sidewinder_bpf::Packing;
 use sidewinder_process::{FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
+use sidewinder_vm::cpython::Interpreter;
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;
@@ -64,6 +65,8 @@ pub(crate) enum BuildScope {
 pub(crate) struct Delivery {
     pub(crate) file: FileId,
     pub(crate) built: Result<BuiltTable, BuildError>,
+    /// The interpreter that the file contains. It is looked for when the whole file is requested.
+    pub(crate) interpreter: Option<Arc<Interpreter>>,
     /// The CPU time that the request took; `None`: more deliveries follow.
     pub(crate) cpu_time: Option<Duration>,
     /// The memory that was available for the build.
@@ -74,8 +77,10 @@ impl BuildRequest {
     /// Builds the table and sends the deliveries. Returns false once sampling has ended.
     fn build_and_send(&self, trust: TrustedSide, budget_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
         let start = thread_cpu_time();
+        let interpreter = self.find_interpreter();
         let send = |built, cpu_time| {
-            outgoing.send(Delivery { file: self.file, built, cpu_time, budget_bytes }).is_ok()
+            let interpreter = interpreter.clone();
+            outgoing.send(Delivery { file: self.file, built, interpreter, cpu_time, budget_bytes }).is_ok()
         };
         let (content, packing, debug_file) = (&self.content, self.packing, &self.debug_file);
         let outline = match &self.scope {
@@ -92,6 +97,17 @@ impl BuildRequest {
             BuildScope::Segments { wanted, stand_alone, .. } => source.rebuild(wanted, *stand_alone, trust),
         }));
         send(built.unwrap_or(Err(BuildError::Panicked)), Some(thread_cpu_time().saturating_sub(start)))
+    }
+
+    /// The interpreter that the file contains, if the whole file is requested.
+    fn find_interpreter(&self) -> Option<Arc<Interpreter>> {
+        match self.scope {
+            BuildScope::WholeFile { .. } => {
+                let read = catch_unwind(AssertUnwindSafe(|| Interpreter::read(&self.content)));
+                read.ok()?.ok()?.map(Arc::new)
+            }
+            BuildScope::Segments { .. } => None,
+        }
     }
 }
 

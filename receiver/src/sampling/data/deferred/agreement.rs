@@ -235,7 +235,7 @@ impl Programs<'_> {
         let Profiler { arena, tables, processes, .. } = &mut self.profiler;
         tables.evict(arena, with_table);
         tables.load(arena, with_table, &PackedSegment::from_entries(entries, SPACING)).unwrap();
-        processes.publish(arena, std::process::id(), &ranges, &[], monotonic_ns()).unwrap();
+        processes.publish(arena, std::process::id(), &ranges, &[], None, monotonic_ns()).unwrap();
         // Invalidates cached rules for the same addresses.
         tables.advance_clock();
         arena.reclaim();
@@ -302,6 +302,10 @@ impl Programs<'_> {
 impl CodeLookup for Programs<'_> {
     fn locate(&mut self, address: Avma) -> CodeLocation {
         self.location_at(address)
+    }
+
+    fn is_vm_loop(&self, _: FileId, _: FileOffset) -> bool {
+        false
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {

@@ -2,19 +2,20 @@
 
 use std::collections::HashSet;
 
-use sidewinder_address::Avma;
+use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{Outcome, Profiler};
 use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
 use super::walk::{CodeLocation, CodeLookup};
-use crate::sampling::control::FileTracker;
+use crate::sampling::control::{FileTracker, Interpreters};
 
 /// The code of a process.
 pub(crate) struct ProcessCode<'a, 'obj> {
     process: &'a Process,
     files: &'a mut FileTracker,
     profiler: &'a Profiler<'obj>,
+    interpreters: &'a Interpreters,
     files_seen: HashSet<FileId>,
 }
 
@@ -22,9 +23,10 @@ impl<'a, 'obj> ProcessCode<'a, 'obj> {
     pub(crate) fn new(
         process: &'a Process,
         files: &'a mut FileTracker,
+        interpreters: &'a Interpreters,
         profiler: &'a Profiler<'obj>,
     ) -> Self {
-        Self { process, files, profiler, files_seen: HashSet::new() }
+        Self { process, files, profiler, interpreters, files_seen: HashSet::new() }
     }
 
     /// The files that the walk has encountered.
@@ -49,6 +51,10 @@ impl CodeLookup for ProcessCode<'_, '_> {
         let Some(rule) = rule else { return CodeLocation::TableNotLoaded { file, offset } };
         self.files_seen.insert(file);
         CodeLocation::File { file, offset, rule }
+    }
+
+    fn is_vm_loop(&self, file: FileId, offset: FileOffset) -> bool {
+        self.interpreters.is_loop(file, offset)
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {

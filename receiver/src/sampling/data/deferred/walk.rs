@@ -3,7 +3,7 @@
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
     Outcome, RawFrame, RawFrameKind, SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot,
-    UNPROVEN_FRAME_BYTES_MAX,
+    UNPROVEN_FRAME_BYTES_MAX, VmMissing,
 };
 use sidewinder_process::FileId;
 use sidewinder_unwind::{CALL_BYTES, call_before};
@@ -30,6 +30,9 @@ pub(crate) trait CodeLookup {
     /// The code at an address.
     fn locate(&mut self, address: Avma) -> CodeLocation;
 
+    /// Whether a location is in the loop of a virtual machine.
+    fn is_vm_loop(&self, file: FileId, offset: FileOffset) -> bool;
+
     /// The bytes before an address, if they can be read.
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
 }
@@ -55,8 +58,8 @@ pub(crate) fn walk(
         {
             break Outcome::FrameLimit;
         }
-        let mut push =
-            |kind, address| frames.push(RawFrame::new(kind, address, is_return_address, is_unproven));
+        let frame = |kind, address| RawFrame::new(kind, address, is_return_address, is_unproven);
+        let mut push = |kind, address| frames.push(frame(kind, address));
         let mut is_generated = false;
         let rule = match location {
             CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
@@ -81,7 +84,15 @@ pub(crate) fn walk(
                 None
             }
             CodeLocation::File { file, offset, rule } => {
-                push(RawFrameKind::Native { file: file.0 }, offset.0 + u64::from(is_return_address));
+                let kind = RawFrameKind::Native { file: file.0 };
+                let native = frame(kind, offset.0 + u64::from(is_return_address));
+                if code.is_vm_loop(file, offset) {
+                    // What the virtual machine ran is not in the snapshot.
+                    frames.push(frame(RawFrameKind::Missing(VmMissing::TooEarly), 0));
+                    frames.push(native.in_vm_loop());
+                } else {
+                    frames.push(native);
+                }
                 match rule {
                     Ok(rule) => Some(rule),
                     Err(Outcome::NoRule) => None,
@@ -232,6 +243,7 @@ mod tests {
     const LEAF: u64 = 0x100;
     const CALLER: u64 = 0x200;
     const START: u64 = 0x300;
+    const LOOP: u64 = 0xab00;
 
     fn piece(start: u64, words: &[u64]) -> StackPiece {
         StackPiece { start, bytes: words.iter().flat_map(|word| word.to_ne_bytes()).collect() }
@@ -252,16 +264,20 @@ mod tests {
             self.0(address)
         }
 
+        fn is_vm_loop(&self, _: FileId, offset: FileOffset) -> bool {
+            offset.0 & !0xff == LOOP
+        }
+
         fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
             self.1(address)
         }
     }
 
-    /// One file with a leaf function, its caller and the root function of the stack, each in its own 256 bytes; and code
-    /// without a loaded table, generated code, and unmapped addresses.
+    /// One file with a leaf function, its caller, a virtual machine's loop and the root function of the stack, each in its own
+    /// 256 bytes; and code without a loaded table, generated code, and unmapped addresses.
     fn locate(address: Avma) -> CodeLocation {
         let rule = match address.0 & !0xff {
-            LEAF | CALLER => Ok(Rule::LEAF),
+            LEAF | CALLER | LOOP => Ok(Rule::LEAF),
             START => Ok(Rule::ROOT),
             0x400 => return CodeLocation::TableNotLoaded { file: FileId(2), offset: FileOffset(address.0) },
             0x500 => return CodeLocation::Anonymous,
@@ -282,6 +298,17 @@ mod tests {
         let addresses: Vec<_> =
             frames.iter().map(|frame| (frame.address(), frame.is_return_address())).collect();
         assert_eq!(addresses, [(LEAF, false), (CALLER + 5, true), (START + 1, true)]);
+        assert_eq!(outcome, Outcome::Complete);
+    }
+
+    #[test]
+    fn frames_of_a_virtual_machine_are_marked_as_missing() {
+        let (frames, outcome) =
+            walk(&snapshot(&[LOOP + 5, START + 1]), 9, &mut MockCode(locate, |_| None)).unwrap();
+        let kinds: Vec<_> = frames.iter().map(|frame| (frame.kind(), frame.is_vm_loop())).collect();
+        let native = Some(RawFrameKind::Native { file: 1 });
+        let missing = Some(RawFrameKind::Missing(VmMissing::TooEarly));
+        assert_eq!(kinds, [(native, false), (missing, false), (native, true), (native, false)]);
         assert_eq!(outcome, Outcome::Complete);
     }
 

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Frames of CPython 3.8 to 3.14. A thread's state leads to its frames, innermost first, and each frame to its code object,
+ * which is a function. A code object may be freed and its memory used for another one, so a frame has a cookie too: a hash
+ * of fields by which the receiver recognizes the code object when it reads its name.
+ *
+ * Frames of an interrupted thread don't change while they are read: the thread doesn't run, and others don't touch them.
+ */
+#ifndef SIDEWINDER_CPYTHON_BPF_H
+#define SIDEWINDER_CPYTHON_BPF_H
+
+#include "table.bpf.h"
+#include "vm_memory.bpf.h"
+
+_Static_assert(SW_CPYTHON_STATE_BYTES <= SW_VM_WINDOW_BYTES, "a state fits the window");
+_Static_assert(SW_CPYTHON_FRAME_BYTES <= SW_VM_WINDOW_BYTES, "a frame fits the window");
+
+/* The lowest bits of a reference to an object are tags (since 3.14). */
+#define SW_CPYTHON_TAGS 7ull
+
+/*
+ * The address of the current thread's state, from the first of two places that isn't null: while a thread doesn't hold the
+ * interpreter's lock, it has no current state, but still that with which it began.
+ */
+static __always_inline __u64 thread_state(struct sw_slot *slot, const struct sw_tls_variable *places)
+{
+	for (__u32 i = 0; i < 2; i++) {
+		bool failed = false;
+		__u64 address = places[i].model ? variable_address(slot, &places[i], &failed) : 0, state = 0;
+
+		if (address && !failed && !bpf_probe_read_user(&state, sizeof(state), (void *)address) && state)
+			return state;
+	}
+	return 0;
+}
+
+/* Reads the address of the innermost frame into the slot. Returns the slot's new sw_vm_state. */
+static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_cpython *cpython,
+					  const struct sw_tls_variable *places)
+{
+	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame;
+
+	/* It may have been used to find the state. */
+	slot->window_bytes = 0;
+	if (!state || !thread || !read_vm(slot, state, SW_CPYTHON_STATE_BYTES))
+		return SW_VM_LOST + SW_VM_NO_STATE;
+	if (vm_word(slot, state + cpython->thread_id) != thread)
+		return SW_VM_LOST + SW_VM_OTHER_THREAD;
+	frame = vm_word(slot, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
+	if (cpython->cframe &&
+	    bpf_probe_read_user(&frame, sizeof(frame), (void *)(frame + cpython->current_frame)))
+		return SW_VM_LOST + SW_VM_NO_STATE;
+	slot->vm_frame = frame;
+	return SW_VM_READ;
+}
+
+/* The hash of a code object's identity, as in the receiver's `cpython::cookie`. 0: it can't be read. */
+static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
+{
+	__u32 number = ((__u32)(code >> 4) * SW_HASH_MULTIPLIER) >> (32 - SW_VM_CODES_BITS);
+	struct sw_vm_code *known = &slot->vm_codes[number & (SW_VM_CODES - 1)];
+	__u32 bytes = cpython->identity_bytes, words = bytes / sizeof(__u64);
+	__u64 hash = 0;
+
+	if (known->address == code && known->ranges == slot->ranges &&
+	    slot->time_ns - known->time_ns < SW_VM_CODE_AGE_NS)
+		return known->cookie;
+	barrier_var(bytes);
+	if (bytes > sizeof(slot->vm_identity) ||
+	    bpf_probe_read_user(slot->vm_identity, bytes, (void *)(code + cpython->identity)))
+		return 0;
+	for (__u32 i = 0; i < SW_CPYTHON_IDENTITY_BYTES / sizeof(__u64); i++) {
+		if (i >= words)
+			break;
+		hash = (hash ^ slot->vm_identity[i]) * SW_COOKIE_MULTIPLIER;
+		hash ^= hash >> 32;
+	}
+	known->address = code;
+	known->ranges = slot->ranges;
+	known->time_ns = slot->time_ns;
+	known->cookie = (__u32)hash ? (__u32)hash : 1;
+	return known->cookie;
+}
+
+/* The offset in the bytecode of the instruction that a frame executes. Before the first one it is negative. */
+static __always_inline __u32 instruction_offset(const struct sw_cpython *cpython, __u64 instruction, __u64 code)
+{
+	if (cpython->instruction_form == SW_CPYTHON_POINTER)
+		return instruction - code - cpython->bytecode;
+	return (__u32)instruction << (cpython->instruction_form == SW_CPYTHON_INDEX_BY_2);
+}
+
+/*
+ * Reads the next frame, and makes its caller the next one. Returns an sw_vm_step: SW_VM_GROUP_ENDED if it isn't in this
+ * activation's group; `vm_group_ended` is set if it is the last in it.
+ */
+static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct sw_cpython *cpython,
+					      struct sw_vm_frame *out)
+{
+	__u64 frame = slot->vm_frame, code;
+	__u32 cookie, groups = cpython->groups;
+	__u8 owner;
+
+	if (!frame || !read_vm(slot, frame, cpython->frame_bytes))
+		return SW_VM_UNREADABLE_FRAME;
+	owner = vm_byte(slot, frame + cpython->owner);
+	slot->vm_frame = vm_word(slot, frame + cpython->previous);
+	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK)
+		return SW_VM_GROUP_ENDED;
+	slot->vm_group_ended = groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner);
+	code = vm_word(slot, frame + cpython->code) & ~SW_CPYTHON_TAGS;
+	cookie = code_cookie(slot, cpython, code);
+	if (!cookie) {
+		out->head = frame_head(SW_FRAME_CPYTHON, SW_FRAME_MISSING, 0);
+		out->address = SW_VM_UNREADABLE;
+		return SW_VM_PUSHED;
+	}
+	out->head = frame_head(SW_FRAME_CPYTHON, 0, code & ((1ull << 48) - 1));
+	out->address = (__u64)instruction_offset(cpython, vm_word(slot, frame + cpython->instruction), code)
+			       << SW_VM_PLACE_SHIFT | cookie;
+	return SW_VM_PUSHED;
+}
+
+#endif

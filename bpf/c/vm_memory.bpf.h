@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* What all virtual machines share: results of steps, and a window on the memory in which a machine keeps its frames. */
+#ifndef SIDEWINDER_VM_MEMORY_BPF_H
+#define SIDEWINDER_VM_MEMORY_BPF_H
+
+#include "maps.bpf.h"
+#include "tls.bpf.h"
+
+enum sw_vm_step {
+	SW_VM_GROUP_ENDED = 0,
+	SW_VM_PUSHED,
+	SW_VM_NO_ROOM, /* the ring is full */
+	SW_VM_UNREADABLE_FRAME,
+};
+
+/* `vm_state` of a slot. */
+enum sw_vm_state {
+	SW_VM_UNREAD = 0, /* the thread's state was not read in this walk */
+	SW_VM_READ, /* `vm_frame` is the next frame */
+	SW_VM_LOST, /* plus the sw_vm_missing that says why */
+};
+
+/* A frame to push. */
+struct sw_vm_frame {
+	__u64 head;
+	__u64 address;
+};
+
+/*
+ * Makes the window contain `bytes` bytes at an address. A read costs about the same for 8 bytes as for the whole window, and
+ * callers' frames are usually below: the window ends with these bytes.
+ */
+static __always_inline bool read_vm(struct sw_slot *slot, __u64 address, __u32 bytes)
+{
+	__u64 offset = address - slot->vm_window_start, start = address + bytes - SW_VM_WINDOW_BYTES;
+
+	if (offset < slot->vm_window_bytes && offset + bytes <= slot->vm_window_bytes)
+		return true;
+	slot->vm_window_start = start;
+	slot->vm_window_bytes = SW_VM_WINDOW_BYTES;
+	if (!bpf_probe_read_user(slot->vm_window, SW_VM_WINDOW_BYTES, (void *)start))
+		return true;
+	/* The memory below may be unmapped or absent. */
+	slot->vm_window_start = address;
+	slot->vm_window_bytes = 0;
+	barrier_var(bytes);
+	if (bytes > SW_VM_WINDOW_BYTES || bpf_probe_read_user(slot->vm_window, bytes, (void *)address))
+		return false;
+	slot->vm_window_bytes = bytes;
+	return true;
+}
+
+/* The word at an address in the window. */
+static __always_inline __u64 vm_word(const struct sw_slot *slot, __u64 address)
+{
+	__u32 at = (address - slot->vm_window_start) & (SW_VM_WINDOW_BYTES - 1);
+
+	return at <= SW_VM_WINDOW_BYTES - sizeof(__u64) ? *(const __u64 *)(slot->vm_window + at) : 0;
+}
+
+/* The byte at an address in the window. */
+static __always_inline __u8 vm_byte(const struct sw_slot *slot, __u64 address)
+{
+	return slot->vm_window[(address - slot->vm_window_start) & (SW_VM_WINDOW_BYTES - 1)];
+}
+
+#endif

@@ -1,0 +1,119 @@
+//! The virtual machine that a process runs, as walks look it up.
+
+use sidewinder_address::FileOffset;
+
+use crate::intf::{self, sw_file_range, sw_runtime, sw_tls_variable};
+use crate::tls::TlsLocation;
+
+/// Where CPython keeps its frames: offsets of fields, as `c/intf.h` describes them.
+pub use crate::intf::sw_cpython as CPythonLayout;
+
+/// Values of [`CPythonLayout::groups`]: where the frames of one activation of the evaluation loop end.
+pub mod cpython_groups {
+    pub use crate::intf::{
+        SW_CPYTHON_ENDS_AT_SHIM as ENDS_AT_SHIM, SW_CPYTHON_LAST_IS_ENTRY as LAST_IS_ENTRY,
+        SW_CPYTHON_ONE_FRAME as ONE_FRAME,
+    };
+}
+
+/// Values of [`CPythonLayout::instruction_form`]: what a frame says of the instruction that it executes.
+pub mod cpython_instruction {
+    pub use crate::intf::{
+        SW_CPYTHON_INDEX as INDEX, SW_CPYTHON_INDEX_BY_2 as INDEX_BY_2, SW_CPYTHON_POINTER as POINTER,
+    };
+}
+
+/// A virtual machine that a process runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishedRuntime {
+    /// The id of the file that contains its loop.
+    pub file: u32,
+    /// The code of the loop: offsets in the file, and lengths in bytes. At most [`Self::LOOP_RANGES_MAX`] are used, below
+    /// 4 GiB.
+    pub loop_ranges: Vec<(FileOffset, u64)>,
+    /// Where a thread has the address of its state; if that is null, where it has another one.
+    pub state: [Option<TlsLocation>; 2],
+    /// Where the state leads to.
+    pub cpython: CPythonLayout,
+}
+
+impl PublishedRuntime {
+    /// The most ranges of a loop that walks look up.
+    pub const LOOP_RANGES_MAX: usize = intf::SW_VM_LOOP_RANGES as usize;
+
+    pub(crate) fn encode(&self) -> sw_runtime {
+        let mut loop_ = [sw_file_range::default(); Self::LOOP_RANGES_MAX];
+        let ranges = self.loop_ranges.iter().filter_map(|(start, bytes)| {
+            Some(sw_file_range { start: start.0.try_into().ok()?, bytes: (*bytes).try_into().ok()? })
+        });
+        for (to, range) in loop_.iter_mut().zip(ranges) {
+            *to = range;
+        }
+        sw_runtime {
+            file: self.file,
+            kind: intf::SW_FRAME_CPYTHON,
+            loop_,
+            state: self.state.map(|at| at.map_or_else(sw_tls_variable::default, TlsLocation::encode)),
+            cpython: self.cpython,
+        }
+    }
+}
+
+/// Why frames of a virtual machine are missing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum VmMissing {
+    /// The thread has no state of the virtual machine, or it could not be read.
+    NoState,
+    /// The state that was found is that of another thread.
+    OtherThread,
+    /// A frame, or the function in it, could not be read.
+    Unreadable,
+    /// There are more activations of the loop than groups of frames.
+    NoFrames,
+    /// The virtual machine was not known yet when the stack was sampled. Only deferred walks find this.
+    TooEarly,
+}
+
+impl VmMissing {
+    /// All reasons, in numeric order.
+    pub const ALL: [Self; intf::SW_VM_MISSING_COUNT as usize] =
+        [Self::NoState, Self::OtherThread, Self::Unreadable, Self::NoFrames, Self::TooEarly];
+
+    /// The name in metrics and marker frames.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NoState => "no_state",
+            Self::OtherThread => "other_thread",
+            Self::Unreadable => "unreadable",
+            Self::NoFrames => "no_frames",
+            Self::TooEarly => "too_early",
+        }
+    }
+
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
+/// How walks of virtual machines' frames ended.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct VmCounts {
+    /// Frames in stacks.
+    pub frames: u64,
+    /// Activations of loops whose frames were found.
+    pub groups: u64,
+    /// Activations whose frames are missing, by the index in [`VmMissing::ALL`].
+    pub missing: [u64; VmMissing::ALL.len()],
+}
+
+impl std::ops::AddAssign for VmCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { frames, groups, missing } = more;
+        self.frames += frames;
+        self.groups += groups;
+        for (sum, count) in self.missing.iter_mut().zip(missing) {
+            *sum += count;
+        }
+    }
+}

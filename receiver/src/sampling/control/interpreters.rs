@@ -1,0 +1,255 @@
+//! The interpreters that processes run: in which of their files, and where their threads have its state.
+//!
+//! Owner: the sampling thread. Input: the interpreters of files, from the table builder, and the mappings of processes.
+//! Output: what walks need to find the interpreters' frames, and what the reporter needs to name them.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sidewinder_address::FileOffset;
+use sidewinder_bpf::{CPythonLayout, PublishedRuntime, TlsLocation, cpython_groups, cpython_instruction};
+use sidewinder_process::tls::TlsVariableError;
+use sidewinder_process::{FileId, FileTable, Pid, Process, ProcessKey, ProcessMemory};
+use sidewinder_vm::cpython::{Groups, InstructionForm, Interpreter, Layout};
+use tracing::debug;
+
+use super::contexts::take_completed_read;
+use super::processes::ProcessTracker;
+use super::variables::{published_location, thread_vector};
+use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
+use crate::vm::InterpreterSource;
+
+/// The first time between two attempts to locate an interpreter's state, which it creates when it starts. It doubles with
+/// each attempt.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(30);
+
+/// Where the threads of a process have the state of its interpreter.
+type LocatedState = Result<[Option<TlsLocation>; 2], TlsVariableError>;
+
+/// The interpreters of files and processes.
+#[derive(Debug)]
+pub(crate) struct Interpreters {
+    is_enabled: bool,
+    by_file: HashMap<FileId, Arc<Interpreter>>,
+    processes: HashMap<ProcessKey, ProcessInterpreter>,
+    reads: Vec<(ProcessKey, PendingRead<LocatedState>)>,
+}
+
+#[derive(Debug)]
+struct ProcessInterpreter {
+    file: FileId,
+    bias: u64,
+    interpreter: Arc<Interpreter>,
+    /// `None` until the state has been located.
+    runtime: Option<PublishedRuntime>,
+    source: Option<Arc<InterpreterSource>>,
+    is_announced: bool,
+    /// When to locate the state again.
+    retry: Option<Instant>,
+    retry_interval: Duration,
+}
+
+impl Interpreters {
+    /// Unless enabled, no file has an interpreter: stacks have only the native frames of its loop.
+    pub(super) fn new(is_enabled: bool) -> Self {
+        Self { is_enabled, by_file: HashMap::new(), processes: HashMap::new(), reads: Vec::new() }
+    }
+
+    /// Adds the interpreter that a file contains.
+    pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) {
+        if self.is_enabled {
+            self.by_file.insert(file, interpreter);
+        }
+    }
+
+    /// Forgets a file.
+    pub(super) fn forget_file(&mut self, file: FileId) {
+        self.by_file.remove(&file);
+    }
+
+    /// Whether a location is in the loop of a file's interpreter.
+    pub(crate) fn is_loop(&self, file: FileId, offset: FileOffset) -> bool {
+        let ranges = self.by_file.get(&file).into_iter().flat_map(|interpreter| &interpreter.loops);
+        ranges.into_iter().any(|range| offset.0.wrapping_sub(range.start.0) < range.bytes)
+    }
+
+    /// What walks need to find the frames of a process's interpreter, once that is known. Locates the interpreter's state
+    /// when the process is seen with it for the first time.
+    pub(super) fn runtime(
+        &mut self,
+        process: &Process,
+        files: &mut FileTable,
+        reader: &ForeignReader,
+    ) -> Option<&PublishedRuntime> {
+        let key = ProcessKey::from(process);
+        let Some((file, bias)) = self.find_in(process, files) else {
+            self.processes.remove(&key);
+            return None;
+        };
+        let is_known = self.processes.get(&key).is_some_and(|known| known.file == file && known.bias == bias);
+        if !is_known {
+            let interpreter = Arc::clone(self.by_file.get(&file)?);
+            let source = InterpreterSource::from_process(process, Arc::clone(&interpreter), reader);
+            self.processes.insert(
+                key,
+                ProcessInterpreter {
+                    file,
+                    bias,
+                    interpreter,
+                    runtime: None,
+                    source: source.map(Arc::new),
+                    is_announced: false,
+                    retry: None,
+                    retry_interval: RETRY_INTERVAL,
+                },
+            );
+            self.locate(key, process, reader);
+        }
+        self.processes.get(&key)?.runtime.as_ref()
+    }
+
+    /// The file of a process that contains an interpreter, and its load bias.
+    fn find_in(&self, process: &Process, files: &mut FileTable) -> Option<(FileId, u64)> {
+        if self.by_file.is_empty() {
+            return None;
+        }
+        process.mappings().find_map(|mapping| {
+            let file = files.identify(process, mapping)?.id;
+            Some((file, self.by_file.get(&file)?.bias_of(mapping)?))
+        })
+    }
+
+    /// Starts to read where the threads of a process have the state, and waits briefly for the result.
+    fn locate(&mut self, key: ProcessKey, process: &Process, reader: &ForeignReader) {
+        let Some(known) = self.processes.get(&key) else { return };
+        let (interpreter, bias) = (Arc::clone(&known.interpreter), known.bias);
+        let vector = thread_vector(process);
+        let Ok(target) = ReadTarget::from_pid(Pid(key.pid)) else { return };
+        let read = move || {
+            let directory = target
+                .open_dir()
+                .map_err(|error| TlsVariableError::Unreadable(std::io::Error::other(error)))?;
+            let memory = ProcessMemory::new(directory);
+            // The first is right in subinterpreters too, and null while the thread doesn't hold the interpreter's lock.
+            let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
+            let any = interpreter.locate_thread_state(bias, &memory)?;
+            let published = |at| published_location(at, vector);
+            Ok([attached.and_then(published), published(any)])
+        };
+        match reader.submit_and_wait(target, read) {
+            Ok(ReadProgress::Done(located)) => {
+                self.set_located(key, located);
+            }
+            Ok(ReadProgress::Pending(pending)) => self.reads.push((key, pending)),
+            Err(failure) => self.retry_later(key, &failure),
+        }
+    }
+
+    /// Takes the locations that have been read, and starts the attempts that are due. Returns the processes to publish
+    /// again.
+    pub(super) fn update(&mut self, processes: &ProcessTracker) -> Vec<ProcessKey> {
+        let mut changed = Vec::new();
+        while let Some((key, located)) = take_completed_read(&mut self.reads) {
+            match located {
+                Ok(located) => changed.extend(self.set_located(key, located).then_some(key)),
+                Err(failure) => self.retry_later(key, &failure),
+            }
+        }
+        let now = Instant::now();
+        let due: Vec<_> = self
+            .processes
+            .iter_mut()
+            .filter_map(|(key, known)| known.retry.take_if(|retry| *retry <= now).map(|_| *key))
+            .collect();
+        for key in due {
+            let Some(process) = processes.running(key) else { continue };
+            self.locate(key, process, processes.reader());
+            let is_located = self.processes.get(&key).is_some_and(|known| known.runtime.is_some());
+            changed.extend(is_located.then_some(key));
+        }
+        changed
+    }
+
+    /// Whether reads are in progress.
+    pub(super) fn has_pending_reads(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
+    /// Records where the state is. Returns whether it was found.
+    fn set_located(&mut self, key: ProcessKey, located: LocatedState) -> bool {
+        let Some(known) = self.processes.get_mut(&key) else { return false };
+        match located {
+            Ok(state) => {
+                known.runtime = Some(published_runtime(known.file, &known.interpreter, state));
+                true
+            }
+            Err(error) => {
+                self.retry_later(key, &error);
+                false
+            }
+        }
+    }
+
+    fn retry_later(&mut self, key: ProcessKey, reason: &impl Error) {
+        debug!(pid = key.pid, %reason, "the interpreter's state is not known yet");
+        if let Some(known) = self.processes.get_mut(&key) {
+            known.retry = Some(Instant::now() + known.retry_interval);
+            known.retry_interval = (2 * known.retry_interval).min(RETRY_INTERVAL_MAX);
+        }
+    }
+
+    /// What the reporter needs to name a process's functions, when called for the first time.
+    pub(super) fn take_unannounced(&mut self, key: ProcessKey) -> Option<Arc<InterpreterSource>> {
+        let known = self.processes.get_mut(&key).filter(|known| !known.is_announced)?;
+        known.is_announced = true;
+        known.source.clone()
+    }
+
+    /// Forgets processes that no more samples can arrive from.
+    pub(super) fn forget_exited(&mut self, processes: &ProcessTracker) {
+        self.processes.retain(|key, _| processes.running_or_exited(*key).is_some());
+    }
+}
+
+fn published_runtime(
+    file: FileId,
+    interpreter: &Interpreter,
+    state: [Option<TlsLocation>; 2],
+) -> PublishedRuntime {
+    PublishedRuntime {
+        file: file.0,
+        loop_ranges: interpreter.loops.iter().map(|range| (range.start, range.bytes)).collect(),
+        state,
+        cpython: published_layout(interpreter.layout),
+    }
+}
+
+fn published_layout(layout: Layout) -> CPythonLayout {
+    let (identity, identity_bytes) = layout.identity;
+    CPythonLayout {
+        thread_id: layout.thread_id,
+        cframe: layout.cframe.unwrap_or(0),
+        current_frame: layout.current_frame,
+        previous: layout.previous,
+        code: layout.code,
+        instruction: layout.instruction,
+        owner: layout.owner,
+        frame_bytes: layout.frame_bytes,
+        bytecode: layout.bytecode,
+        identity,
+        identity_bytes,
+        groups: match layout.groups {
+            Groups::OneFrame => cpython_groups::ONE_FRAME,
+            Groups::LastIsEntry => cpython_groups::LAST_IS_ENTRY,
+            Groups::EndsAtShim => cpython_groups::ENDS_AT_SHIM,
+        } as u8,
+        instruction_form: match layout.instruction_form {
+            InstructionForm::ByteIndex => cpython_instruction::INDEX,
+            InstructionForm::UnitIndex => cpython_instruction::INDEX_BY_2,
+            InstructionForm::Pointer => cpython_instruction::POINTER,
+        } as u8,
+    }
+}
