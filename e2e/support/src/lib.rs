@@ -1,6 +1,7 @@
 //! What the end-to-end tests, the benchmarks and their tools share: real programs, the profiler, a real Collector.
 //!
-//! - [`workload`] compiles and runs programs whose call chains are known; [`programs`] copies large ones.
+//! - [`workload`] compiles and runs programs whose call chains are known; [`programs`] copies large ones;
+//!   [`python`] finds Pythons.
 //! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
 //! - [`collector`] builds an OpenTelemetry Collector, starts it on free ports and reads what it wrote.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
@@ -22,6 +23,7 @@ pub mod lock;
 pub mod observe;
 pub mod paths;
 pub mod programs;
+pub mod python;
 pub mod rate;
 pub mod received;
 pub mod recording;

@@ -90,6 +90,14 @@ pub fn elsewhere(test: &str, target: &str) -> Result<()> {
     record(test, &format!("it takes long, and runs under `{target}`"))
 }
 
+/// Records that `test` did not run because of something that no machine has to have, in CI neither.
+///
+/// # Errors
+/// When the record cannot be written.
+pub fn absent(test: &str, reason: &str) -> Result<()> {
+    record(test, reason)
+}
+
 /// Records that `test` did not run, and why.
 ///
 /// # Errors

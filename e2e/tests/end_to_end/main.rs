@@ -24,6 +24,7 @@ mod output;
 mod page;
 mod pods;
 mod privileges;
+mod python;
 mod reload;
 mod silent;
 mod stacks;

@@ -1,6 +1,5 @@
 //! The profiler as a sidecar: it sees all of its pod and nothing of another, with the privileges that the chart asks for.
 
-mod life;
 mod memory;
 mod privileges;
 mod scope;

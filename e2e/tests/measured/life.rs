@@ -1,4 +1,4 @@
-//! How a sidecar ends, and comes again.
+//! How a sidecar ends and starts again, and how long it may take.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
 use rustix::process::Signal;
+use sidewinder_e2e_pod::application::{
+    APP_USER, AS_THE_SAME_USER, NOWHERE, app, app_at, configuration, container_of, security,
+};
 use sidewinder_e2e_pod::{ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
 use sidewinder_e2e_support::collector::{Collector, Setup};
 use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::observe::{self, BpfObject};
 use sidewinder_e2e_support::workload;
-
-use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, container_of, security};
 
 /// What a kubelet leaves a sidecar after the application's end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -89,7 +90,7 @@ const COMPILING: Duration = Duration::from_millis(700);
 fn compiler(source: &Path) -> Result<ContainerSpec> {
     let compiler = fs::canonicalize(COMPILER)?;
     let source_name = source.display().to_string();
-    let mut spec = super::app_at(compiler, &["-O2", "-c", &source_name, "-o", "/dev/null"], None)?;
+    let mut spec = app_at(compiler, &["-O2", "-c", &source_name, "-o", "/dev/null"], None)?;
     spec.mounts.push(Mount::in_place(source));
     Ok(spec)
 }

@@ -1,0 +1,80 @@
+//! Native frames among those of Python: that they stand where a function in C called back, and that those of the
+//! interpreter's loop are hidden or shown.
+
+use std::fmt;
+
+use super::expected::Chain;
+use super::stack::{Frame, FrameKind, Stack};
+
+/// The function that interprets, its cold parts, and what stands in its place where it is built of tail calls.
+const LOOPS: [&str; 2] = ["_PyEval_EvalFrameDefault", "_TAIL_CALL_"];
+
+impl Frame {
+    /// Whether it is one of the interpreter's loop.
+    #[must_use]
+    pub fn is_loop(&self) -> bool {
+        self.kind == FrameKind::Native && LOOPS.iter().any(|name| self.name.starts_with(name))
+    }
+
+    /// Whether it is a function of the interpreter or of an extension, other than the loop.
+    fn is_interpreters(&self) -> bool {
+        let file = self.file.rsplit('/').next().unwrap_or_default();
+        let is_there =
+            file.starts_with("libpython") || file.starts_with("python") || file.contains(".cpython-");
+        self.kind == FrameKind::Native && is_there && !self.is_loop()
+    }
+}
+
+const EXAMPLES: usize = 5;
+
+/// What was found in the stacks that are equal to a chain.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NativeFrames {
+    /// Calls of Python functions by functions in C.
+    pub calls_from_c: u64,
+    /// Of these, with no native frame of the interpreter between caller and callee.
+    pub without_native: u64,
+    /// Frames of the loop.
+    pub loops: u64,
+    /// Stacks with fewer frames of the loop than the chain needs at least: one, and one more for each call from C.
+    pub with_too_few_loops: u64,
+    /// The first few calls from C that are among `without_native`.
+    pub examples: Vec<String>,
+}
+
+impl NativeFrames {
+    pub(super) fn add(&mut self, stack: &Stack, chain: &Chain) {
+        let at: Vec<usize> = stack.python_frames().map(|(at, _)| at).collect();
+        let mut loops_needed = 1;
+        for (pair, callee) in at.windows(2).zip(chain.frames.iter().skip(1)) {
+            if !callee.is_called_from_c {
+                continue;
+            }
+            loops_needed += 1;
+            self.calls_from_c += stack.count;
+            let between = stack.frames.get(pair[0] + 1..pair[1]).unwrap_or_default();
+            if !between.iter().any(Frame::is_interpreters) {
+                self.without_native += stack.count;
+                if self.examples.len() < EXAMPLES {
+                    let names: Vec<_> = between.iter().map(|frame| &*frame.name).collect();
+                    self.examples.push(format!("{} to {}: {names:?}", chain.name, callee.shown_name()));
+                }
+            }
+        }
+        let loops = stack.frames.iter().filter(|frame| frame.is_loop()).count() as u64;
+        self.loops += stack.count * loops;
+        self.with_too_few_loops += if loops < loops_needed { stack.count } else { 0 };
+    }
+}
+
+impl fmt::Display for NativeFrames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { calls_from_c, without_native, loops, with_too_few_loops, examples } = self;
+        writeln!(
+            f,
+            "{calls_from_c} calls from C, {without_native} of them without a native frame; {loops} frames of the loop, \
+             too few of them in {with_too_few_loops} samples"
+        )?;
+        examples.iter().try_for_each(|example| writeln!(f, "  {example}"))
+    }
+}

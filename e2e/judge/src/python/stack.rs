@@ -1,0 +1,146 @@
+//! Samples with their frames, whatever they were read from.
+
+use std::path::Path;
+
+use anyhow::Result;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_otlp::decode::{DecodedFrame, DecodedProfile, DecodedSample, DecodedValue};
+use sidewinder_otlp::{FrameType, key};
+use sidewinder_render::{FrameCategory, Profile, ProfileFrame};
+
+/// Whose a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameKind {
+    /// A Python function's.
+    Python,
+    /// Machine code's.
+    Native,
+    /// The kernel's.
+    Kernel,
+    /// The profiler's: where frames are missing.
+    Marker,
+}
+
+/// One frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// Whose it is.
+    pub kind: FrameKind,
+    /// The function.
+    pub name: String,
+    /// The source file; of native code, the binary.
+    pub file: String,
+    /// The line; 0 if unknown.
+    pub line: u32,
+}
+
+/// A sample, or several that are alike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stack {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// How many samples.
+    pub count: u64,
+    /// Outermost first.
+    pub frames: Vec<Frame>,
+}
+
+impl Stack {
+    /// The frames of Python functions, each with its index in the stack.
+    pub fn python_frames(&self) -> impl DoubleEndedIterator<Item = (usize, &Frame)> {
+        self.frames.iter().enumerate().filter(|(_, frame)| frame.kind == FrameKind::Python)
+    }
+}
+
+/// Reads pprof, as `record -o out.pb.gz` writes it.
+///
+/// # Errors
+/// When it is something else.
+pub fn from_pprof(path: &Path) -> Result<Vec<Stack>> {
+    let profile = sidewinder_render::read(path)?;
+    let stacks = profile.samples.iter().map(|sample| {
+        let thread = profile.threads.get(sample.thread.0 as usize);
+        let (pid, tid) = thread.map_or((0, 0), |thread| (thread.pid, thread.tid));
+        let indices = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
+        let frames = indices.iter().rev().filter_map(|index| profile.frames.get(index.0 as usize));
+        Stack {
+            pid,
+            tid,
+            count: sample.count,
+            frames: frames.map(|frame| of_pprof(&profile, frame)).collect(),
+        }
+    });
+    Ok(stacks.collect())
+}
+
+/// pprof doesn't tell languages apart: a frame is Python's if it lies in no binary and has a source file.
+fn of_pprof(profile: &Profile, frame: &ProfileFrame) -> Frame {
+    let binary = frame.binary.and_then(|index| profile.binaries.get(index.0 as usize));
+    let binary = binary.map_or("", |binary| &*binary.path);
+    // As `[truncated: REASON]` and `[Python frames missing: REASON]`.
+    let is_marker = binary.is_empty() && frame.name.starts_with('[');
+    let is_python = binary.is_empty() && !frame.path.is_empty() && !is_marker;
+    let kind = match frame.kind {
+        _ if is_python => FrameKind::Python,
+        FrameCategory::Kernel => FrameKind::Kernel,
+        _ if is_marker => FrameKind::Marker,
+        _ => FrameKind::Native,
+    };
+    let file = if is_python { frame.path.clone() } else { binary.to_owned() };
+    Frame { kind, name: frame.name.clone(), file, line: frame.line }
+}
+
+/// Takes stacks out of OTLP, which says of each frame of what language it is.
+#[must_use]
+pub fn from_otlp(received: &Received) -> Vec<Stack> {
+    let of_profile = |profile: &DecodedProfile| {
+        let pid = number(profile.resource.get("process.pid").and_then(DecodedValue::as_int));
+        let stacks = profile.samples.iter().map(|sample| Stack {
+            pid,
+            tid: number(sample.thread_id()),
+            count: sample.timestamps_unix_ns.len() as u64,
+            frames: marker(sample)
+                .into_iter()
+                .chain(sample.stack.iter().rev().flat_map(|frame| of_otlp(frame)))
+                .collect(),
+        });
+        stacks.collect::<Vec<_>>()
+    };
+    received.profiles.iter().flat_map(of_profile).collect()
+}
+
+fn number(number: Option<i64>) -> u32 {
+    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
+}
+
+/// Where the outermost frames are missing; pprof has it in a frame.
+fn marker(sample: &DecodedSample) -> Option<Frame> {
+    let name = format!("[truncated: {}]", sample.outcome()?);
+    Some(Frame { kind: FrameKind::Marker, name, file: String::new(), line: 0 })
+}
+
+/// The function at the address, and those that were inlined into it.
+fn of_otlp(frame: &DecodedFrame) -> Vec<Frame> {
+    let kind = match frame.frame_type() {
+        Some(FrameType::CPython) => FrameKind::Python,
+        Some(FrameType::Kernel) => FrameKind::Kernel,
+        None if !frame.attributes.contains_key(key::FRAME_TYPE) && frame.mapping.is_none() => {
+            FrameKind::Marker
+        }
+        _ => FrameKind::Native,
+    };
+    let binary = frame.mapping.as_ref().map_or("", |mapping| &*mapping.filename);
+    let of_line = |name: &str, source: &str, line: i64| Frame {
+        // As `[Python frames missing: REASON]`.
+        kind: if name.starts_with('[') { FrameKind::Marker } else { kind },
+        name: name.to_owned(),
+        file: if kind == FrameKind::Python { source } else { binary }.to_owned(),
+        line: u32::try_from(line).unwrap_or(0),
+    };
+    if frame.lines.is_empty() {
+        return vec![of_line("", "", 0)];
+    }
+    frame.lines.iter().rev().map(|line| of_line(&line.function, &line.filename, line.line)).collect()
+}

@@ -1,0 +1,76 @@
+//! Processes that come and go: workers that are forked, which have different functions at the same addresses, and scripts
+//! that live for 50 ms.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Result;
+use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::requirement;
+
+use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, expected_of, profile_children};
+
+/// Of the samples with a frame of the program. The start of the program is among them: it imports, and is in no chain.
+const WRONG_SHARE: f64 = 0.005;
+
+fn program(script: &str) -> PythonProgram {
+    PythonProgram::new(Path::new(python::SYSTEM), script)
+}
+
+/// Processes are recorded from their start on, when there is no frame of the program yet.
+fn assert_right(name: &str, verdict: &Verdict) {
+    assert!(verdict.judged() >= ENOUGH, "{name}: {verdict}");
+    assert!(verdict.wrong as f64 <= WRONG_SHARE * verdict.judged() as f64, "{name}: {verdict}");
+    assert_names_right(name, verdict);
+}
+
+fn assert_names_right(name: &str, verdict: &Verdict) {
+    eprintln!("{name}: {verdict}");
+    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert!(verdict.right_line_share() >= RIGHT_LINE_SHARE, "{name}: {verdict}");
+}
+
+/// Of the samples of a server with a frame of the program.
+const EQUAL_SHARE: f64 = 0.97;
+
+#[test]
+fn each_worker_of_a_server_has_its_own_functions() -> Result<()> {
+    let name = "a server of Python that forks";
+    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+        return Ok(());
+    }
+    let program = program("fork_server.py");
+    let expected = expected_of(&program, &[])?;
+    let stacks = profile_children(&program.command(&[&SECONDS.to_string()]))?;
+    let verdict = Verdict::of(&expected, &stacks);
+    assert_right(name, &verdict);
+    assert!(verdict.equal as f64 >= EQUAL_SHARE * verdict.judged() as f64, "{verdict}");
+
+    let mut chains_of = BTreeMap::<u32, BTreeSet<&str>>::new();
+    for (pid, _, chain) in verdict.equal_by_thread.keys() {
+        chains_of.entry(*pid).or_default().insert(chain);
+    }
+    assert!(chains_of.len() > expected.chains.len(), "none was forked again: {chains_of:?}");
+    assert!(chains_of.values().all(|chains| chains.len() == 1), "{chains_of:?}");
+    assert_eq!(chains_of.values().flatten().collect::<BTreeSet<_>>().len(), expected.chains.len());
+    Ok(())
+}
+
+/// Many end before their names are read.
+#[test]
+fn names_of_processes_of_50_ms_are_right_or_missing() -> Result<()> {
+    const PROCESSES: u32 = 50;
+    const JUDGED_MIN: u64 = 20;
+    let name = "processes of Python that live for 50 ms";
+    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+        return Ok(());
+    }
+    let program = program("short.py");
+    let expected = expected_of(&program, &[])?;
+    let stacks = profile_children(&program.command(&[&PROCESSES.to_string()]))?;
+    let verdict = Verdict::of(&expected, &stacks);
+    assert!(verdict.judged() >= JUDGED_MIN, "{name}: {verdict}");
+    assert_names_right(name, &verdict);
+    Ok(())
+}

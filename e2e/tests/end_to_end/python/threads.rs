@@ -1,0 +1,44 @@
+//! Each thread has the stack of its own chain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Result;
+use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp};
+use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::{requirement, sidewinder};
+
+use super::{SECONDS, assert_right, expected_of, profile_into};
+
+#[test]
+fn threads_have_their_own_chains() -> Result<()> {
+    let name = "threads of Python";
+    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+        return Ok(());
+    }
+    let program = PythonProgram::new(Path::new(python::SYSTEM), "threads.py");
+    let expected = expected_of(&program, &[])?;
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp");
+    let report = profile_into(&output, program.command(&[&SECONDS.to_string()]), sidewinder::command()?)?;
+    let stacks = from_otlp(&Received::from_otlp_file(&output)?);
+    // The main thread only waits for them.
+    let is_theirs = |stack: &&Stack| stack.pid == report.pid && report.tids.contains(&stack.tid);
+    let verdict = Verdict::of(&expected, stacks.iter().filter(is_theirs));
+    assert_right(name, &verdict);
+
+    let mut chains_of = BTreeMap::<u32, BTreeSet<&str>>::new();
+    for (_, tid, chain) in verdict.equal_by_thread.keys() {
+        chains_of.entry(*tid).or_default().insert(chain);
+    }
+    let tids: BTreeSet<u32> = report.tids.iter().copied().collect();
+    assert_eq!(chains_of.keys().copied().collect::<BTreeSet<_>>(), tids, "{chains_of:?}");
+    assert!(chains_of.values().all(|chains| chains.len() == 1), "{chains_of:?}");
+    assert_eq!(
+        chains_of.values().flatten().collect::<BTreeSet<_>>().len(),
+        expected.chains.len(),
+        "{chains_of:?}"
+    );
+    Ok(())
+}

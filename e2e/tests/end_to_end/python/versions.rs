@@ -1,0 +1,91 @@
+//! With each version of CPython from 3.8 on that is installed here.
+
+use std::path::Path;
+
+use anyhow::Result;
+use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::{requirement, sidewinder};
+
+use super::{SECONDS, assert_right, expected_of, profile};
+
+/// Of calls from C in stacks that are equal to a chain, those with a native frame of the interpreter in between.
+const SPLICED_SHARE: f64 = 0.999;
+
+fn every_chain(name: &str, interpreter: &Path) -> Result<()> {
+    let program = PythonProgram::new(interpreter, "chains.py");
+    let expected = expected_of(&program, &[])?;
+    let seconds = SECONDS.to_string();
+    let stacks = profile(program.command(&[&seconds]), sidewinder::command()?)?;
+    let verdict = Verdict::of(&expected, &stacks);
+    assert_right(name, &verdict);
+    let met: Vec<_> = verdict.equal_by_thread.keys().map(|(_, _, chain)| chain).collect();
+    let missing: Vec<_> =
+        expected.chains.iter().map(|chain| &chain.name).filter(|name| !met.contains(name)).collect();
+    assert!(missing.is_empty(), "{name}: no sample of {missing:?}");
+
+    let native = &verdict.native;
+    assert!(native.calls_from_c > 0, "{name}: {verdict}");
+    let spliced = (native.calls_from_c - native.without_native) as f64 / native.calls_from_c as f64;
+    assert!(spliced >= SPLICED_SHARE, "{name}: {verdict}");
+    assert_eq!(native.loops, 0, "{name}: the interpreter's loop is hidden by default: {verdict}");
+    Ok(())
+}
+
+fn of_pyenv(minor: u32) -> Result<()> {
+    let name = format!("CPython 3.{minor}");
+    if !requirement::ebpf(&name)? {
+        return Ok(());
+    }
+    match python::of_pyenv(minor) {
+        Some(interpreter) => every_chain(&interpreter.display().to_string(), &interpreter),
+        None => {
+            requirement::absent(&name, &format!("pyenv has no 3.{minor} here: `pyenv install 3.{minor}`"))
+        }
+    }
+}
+
+#[test]
+fn cpython_3_8() -> Result<()> {
+    of_pyenv(8)
+}
+
+#[test]
+fn cpython_3_9() -> Result<()> {
+    of_pyenv(9)
+}
+
+#[test]
+fn cpython_3_10() -> Result<()> {
+    of_pyenv(10)
+}
+
+#[test]
+fn cpython_3_11() -> Result<()> {
+    of_pyenv(11)
+}
+
+#[test]
+fn cpython_3_12() -> Result<()> {
+    of_pyenv(12)
+}
+
+#[test]
+fn cpython_3_13() -> Result<()> {
+    of_pyenv(13)
+}
+
+#[test]
+fn cpython_3_14() -> Result<()> {
+    of_pyenv(14)
+}
+
+/// One executable with all of the interpreter in it, stripped.
+#[test]
+fn the_systems_python() -> Result<()> {
+    let name = "the system's Python";
+    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+        return Ok(());
+    }
+    every_chain(python::SYSTEM, Path::new(python::SYSTEM))
+}
