@@ -28,7 +28,11 @@ fuzz_target!(|input: &[u8]| {
     else {
         return;
     };
-    let Ok(function) = layout.read_function(&Bytes(memory), Avma(0), cookie(identity)) else { return };
+    let identity = cookie(identity);
+    let mut memory = memory.to_vec();
+    // One reference: it has not been freed.
+    memory[..8].copy_from_slice(&1_u64.to_le_bytes());
+    let Ok(function) = layout.read_function(&Bytes(&memory), Avma(0), identity) else { return };
     assert!(function.name.len() <= 1 << 10);
     assert!(function.path.len() <= 4 << 10);
     assert!(function.heap_bytes() <= (1 << 10) + (4 << 10) + (128 << 10));

@@ -41,6 +41,8 @@ fuzz_target!(|input: &[u8]| {
     for word in code[96..].chunks_exact_mut(8) {
         word.copy_from_slice(&OBJECT.to_le_bytes());
     }
+    // One reference: it has not been freed.
+    code[0] = 1;
     let memory = Memory { code, object };
     let (start, bytes) = layout.identity;
     let identity = &memory.code[usize::from(start)..][..usize::from(bytes)];
