@@ -1,6 +1,7 @@
 //! Invariants of the table of any file, and builders of files around the fuzzed bytes.
 
-#[path = "../../tests/support/mod.rs"]
+#[allow(dead_code, reason = "the tests use all of it")]
+#[path = "../../tests/suite/support/mod.rs"]
 mod support;
 
 use object::File;
