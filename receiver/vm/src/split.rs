@@ -37,7 +37,8 @@ pub(crate) fn other_parts(
         if code_bytes > CODE_BYTES_MAX {
             break;
         }
-        let targets = arch::jumps_out(&code_of(file, elf, part)?, part.address);
+        let bytes = usize::try_from(part.bytes.min(CODE_BYTES_MAX)).unwrap_or(0);
+        let targets = arch::jumps_out(&elf.content(file, part.address, bytes)?, part.address);
         let mut found: Vec<Entry> = targets.iter().filter_map(|target| entries.find(*target)).collect();
         found.dedup();
         for entry in found {
@@ -55,14 +56,6 @@ pub(crate) fn other_parts(
 fn overlap(a: ElfSymbol, b: ElfSymbol) -> bool {
     let end = |part: ElfSymbol| part.address.0.saturating_add(part.bytes);
     a.address.0 < end(b) && b.address.0 < end(a)
-}
-
-fn code_of(file: &impl ReadAt, elf: &ElfFile, part: ElfSymbol) -> io::Result<Vec<u8>> {
-    let Some(offset) = elf.file_offset_of(part.address) else { return Ok(Vec::new()) };
-    let mut code = vec![0; usize::try_from(part.bytes.min(CODE_BYTES_MAX)).unwrap_or(0)];
-    let read = file.read_up_to(&mut code, offset.0)?;
-    code.truncate(read);
-    Ok(code)
 }
 
 /// The entries of `.eh_frame`.

@@ -7,8 +7,8 @@ use object::endian::LittleEndian as LE;
 use sidewinder_address::{FileOffset, Svma};
 
 use super::elf_reader::{find_string, find_strings_with_prefix, for_each};
-use super::symbol::{Shdr, Sym, header_of, section_range, sections};
-use super::{Load, TlsSymbol, bias};
+use super::symbol::{Shdr, Sym, find_section, header_of, section_range, sections, symbol_table};
+use super::{Load, TlsSymbol, bias, file_offset};
 use crate::mapping::ExecutableMapping;
 use crate::read_at::ReadAt;
 
@@ -57,8 +57,19 @@ impl ElfFile {
     /// The place in the file of what is at an address, if the file has it.
     #[must_use]
     pub fn file_offset_of(&self, address: Svma) -> Option<FileOffset> {
-        let within = |load: &Load| address.0.checked_sub(load.address).filter(|at| *at < load.bytes);
-        self.loads.iter().find_map(|load| load.file_offset.checked_add(within(load)?)).map(FileOffset)
+        file_offset(&self.loads, address)
+    }
+
+    /// Reads what is at an address: `bytes` bytes, or fewer if the file has no more.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn content(&self, file: &impl ReadAt, address: Svma, bytes: usize) -> io::Result<Vec<u8>> {
+        let Some(offset) = self.file_offset_of(address) else { return Ok(Vec::new()) };
+        let mut content = vec![0; bytes];
+        let read = file.read_up_to(&mut content, offset.0)?;
+        content.truncate(read);
+        Ok(content)
     }
 
     /// The symbols with these names, in their order, among the dynamic ones or, in a static program, among all; `None` if
@@ -72,7 +83,7 @@ impl ElfFile {
         names: [&[u8]; NAMES],
     ) -> io::Result<Option<[Option<ElfSymbol>; NAMES]>> {
         let kind = if self.is_static_program { elf::SHT_SYMTAB } else { elf::SHT_DYNSYM };
-        let Some((table, strings)) = self.symbols(kind) else { return Ok(None) };
+        let Some((table, strings)) = symbol_table(&self.sections, kind) else { return Ok(None) };
         let mut offsets: [Vec<u64>; NAMES] = [const { Vec::new() }; NAMES];
         for (number, (name, offsets)) in names.iter().zip(&mut offsets).enumerate() {
             *offsets = find_string(file, section_range(strings), name)?;
@@ -100,7 +111,7 @@ impl ElfFile {
     /// # Errors
     /// Any I/O error of the file.
     pub fn mentions(&self, file: &impl ReadAt, prefix: &[u8]) -> io::Result<bool> {
-        let Some((_, strings)) = self.symbols(elf::SHT_DYNSYM) else { return Ok(false) };
+        let Some((_, strings)) = symbol_table(&self.sections, elf::SHT_DYNSYM) else { return Ok(false) };
         let range = section_range(strings);
         // A string starts behind the end of another one.
         let wanted = [b"\0", prefix].concat();
@@ -117,10 +128,8 @@ impl ElfFile {
         name: &[u8],
         bytes_max: usize,
     ) -> io::Result<Option<(Svma, Vec<u8>)>> {
-        let Some(names) = self.sections.get(self.section_names) else { return Ok(None) };
-        let found = find_string(file, section_range(names), name)?;
-        let is_it = |section: &&Shdr| found.contains(&section.sh_name.get(LE).into());
-        let Some(section) = self.sections.iter().find(is_it) else { return Ok(None) };
+        let section = find_section(file, &self.sections, self.section_names, name)?;
+        let Some(section) = section else { return Ok(None) };
         let bytes = usize::try_from(section.sh_size.get(LE)).ok().filter(|bytes| *bytes <= bytes_max);
         let Some(bytes) = bytes else { return Ok(None) };
         let mut data = vec![0; bytes];
@@ -134,7 +143,9 @@ impl ElfFile {
     /// # Errors
     /// Any I/O error of the file.
     pub fn functions_with_prefix(&self, file: &impl ReadAt, prefix: &[u8]) -> io::Result<Vec<ElfSymbol>> {
-        let Some((table, strings)) = self.symbols(elf::SHT_SYMTAB) else { return Ok(Vec::new()) };
+        let Some((table, strings)) = symbol_table(&self.sections, elf::SHT_SYMTAB) else {
+            return Ok(Vec::new());
+        };
         let offsets = find_strings_with_prefix(file, section_range(strings), prefix, PREFIXED_MAX)?;
         let mut found = Vec::new();
         if offsets.is_empty() {
@@ -147,12 +158,6 @@ impl ElfFile {
             found.len() < PREFIXED_MAX
         })?;
         Ok(found)
-    }
-
-    /// The table of symbols of a kind, and its strings.
-    fn symbols(&self, kind: elf::SectionType) -> Option<(&Shdr, &Shdr)> {
-        let table = self.sections.iter().find(|section| section.sh_type.get(LE) == kind)?;
-        Some((table, self.sections.get(table.sh_link.get(LE) as usize)?))
     }
 }
 

@@ -10,7 +10,7 @@ mod variable;
 
 use std::io;
 
-use sidewinder_address::{Avma, Svma};
+use sidewinder_address::{Avma, FileOffset, Svma};
 use thiserror::Error;
 
 use crate::arch;
@@ -178,6 +178,12 @@ fn bias(loads: &[Load], mapping: &ExecutableMapping) -> Option<u64> {
     })?;
     let address = load.address.wrapping_add(offset).wrapping_sub(load.file_offset);
     Some(mapping.range.start.0.wrapping_sub(address))
+}
+
+/// The place in a file of what is at an address, if the file has it.
+fn file_offset(loads: &[Load], address: Svma) -> Option<FileOffset> {
+    let within = |load: &Load| address.0.checked_sub(load.address).filter(|at| *at < load.bytes);
+    loads.iter().find_map(|load| load.file_offset.checked_add(within(load)?)).map(FileOffset)
 }
 
 impl TlsImage {

@@ -192,6 +192,24 @@ pub(super) fn section_range(section: &Shdr) -> Range<u64> {
     start..start.saturating_add(section.sh_size.get(LE))
 }
 
+/// The table of symbols of a kind, and the section with their names.
+pub(super) fn symbol_table(sections: &[Shdr], kind: elf::SectionType) -> Option<(&Shdr, &Shdr)> {
+    let table = sections.iter().find(|section| section.sh_type.get(LE) == kind)?;
+    Some((table, sections.get(table.sh_link.get(LE) as usize)?))
+}
+
+/// The section with this name. `names` is the index of the section with the sections' names.
+pub(super) fn find_section<'sections>(
+    file: &impl ReadAt,
+    sections: &'sections [Shdr],
+    names: usize,
+    name: &[u8],
+) -> io::Result<Option<&'sections Shdr>> {
+    let Some(names) = sections.get(names) else { return Ok(None) };
+    let found = find_string(file, section_range(names), name)?;
+    Ok(sections.iter().find(|section| found.contains(&section.sh_name.get(LE).into())))
+}
+
 /// Reads the header of a 64-bit ELF file of this architecture.
 pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Ehdr>> {
     Ok(read_one::<Ehdr>(file, 0)?.filter(|header| {
@@ -207,10 +225,8 @@ pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Ehdr>> {
 pub(crate) fn read_section(file: &impl ReadAt, name: &[u8], bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     let Some(header) = header_of(file)? else { return Ok(None) };
     let sections = sections(file, &header)?;
-    let Some(names) = sections.get(usize::from(header.e_shstrndx.get(LE).0)) else { return Ok(None) };
-    let found = find_string(file, section_range(names), name)?;
-    let is_it = |section: &&Shdr| found.contains(&section.sh_name.get(LE).into());
-    let Some(section) = sections.iter().find(is_it) else { return Ok(None) };
+    let names = header.e_shstrndx.get(LE).0.into();
+    let Some(section) = find_section(file, &sections, names, name)? else { return Ok(None) };
     let mut bytes = vec![0; usize::try_from(section.sh_size.get(LE)).unwrap_or(bytes_max).min(bytes_max)];
     let read = file.read_up_to(&mut bytes, section.sh_offset.get(LE))?;
     bytes.truncate(read);

@@ -7,8 +7,8 @@ use object::endian::LittleEndian as LE;
 use sidewinder_address::{Avma, Svma};
 
 use super::elf_reader::{find_string, for_each};
-use super::symbol::{Shdr, Sym, header_of, section_range, sections};
-use super::{Load, TlsSymbol, bias};
+use super::symbol::{Sym, header_of, section_range, sections, symbol_table};
+use super::{Load, TlsSymbol, bias, file_offset};
 use crate::mapping::ExecutableMapping;
 use crate::read_at::ReadAt;
 
@@ -40,10 +40,8 @@ impl GlobalVariable {
 
     fn read_of(file: &impl ReadAt, name: &[u8], kind: elf::SectionType) -> io::Result<Option<Self>> {
         let Some(header) = header_of(file)? else { return Ok(None) };
-        let sections: Vec<Shdr> = sections(file, &header)?;
-        let is_of_kind = |section: &&Shdr| section.sh_type.get(LE) == kind;
-        let Some(table) = sections.iter().find(is_of_kind) else { return Ok(None) };
-        let Some(strings) = sections.get(table.sh_link.get(LE) as usize) else { return Ok(None) };
+        let sections = sections(file, &header)?;
+        let Some((table, strings)) = symbol_table(&sections, kind) else { return Ok(None) };
         let names = find_string(file, section_range(strings), name)?;
         if names.is_empty() {
             return Ok(None);
@@ -60,11 +58,6 @@ impl GlobalVariable {
         let (TlsSymbol { loads, .. }, _) = TlsSymbol::from_segments(file, &header)?;
         Ok(Some(Self { address, bytes, loads }))
     }
-
-    fn file_offset(&self) -> Option<u64> {
-        let within = |load: &Load| self.address.0.checked_sub(load.address).filter(|at| *at < load.bytes);
-        self.loads.iter().find_map(|load| load.file_offset.checked_add(within(load)?))
-    }
 }
 
 /// The initial value of an exported variable of four bytes; `None` if the file has none with this name.
@@ -75,8 +68,7 @@ pub fn read_constant(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<u32>>
     let variable = GlobalVariable::read_of(file, name, elf::SHT_DYNSYM)?;
     let mut value = [0; size_of::<u32>()];
     let is_word = |variable: &GlobalVariable| variable.bytes == value.len() as u64;
-    let Some(offset) = variable.filter(is_word).and_then(|variable| variable.file_offset()) else {
-        return Ok(None);
-    };
-    Ok((file.read_up_to(&mut value, offset)? == value.len()).then(|| u32::from_le_bytes(value)))
+    let offset = |variable: GlobalVariable| file_offset(&variable.loads, variable.address);
+    let Some(offset) = variable.filter(is_word).and_then(offset) else { return Ok(None) };
+    Ok((file.read_up_to(&mut value, offset.0)? == value.len()).then(|| u32::from_le_bytes(value)))
 }

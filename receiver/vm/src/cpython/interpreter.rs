@@ -148,11 +148,9 @@ impl Interpreter {
 
 /// The `N` of version `3.N`, from the constant `Py_Version` (3.11+).
 fn minor_version(file: &impl ReadAt, elf: &ElfFile, constant: ElfSymbol) -> io::Result<Option<u8>> {
-    let Some(offset) = elf.file_offset_of(constant.address) else { return Ok(None) };
-    let mut version = [0; 4];
-    let is_whole = file.read_up_to(&mut version, offset.0)? == version.len();
-    let [.., minor, major] = version;
-    Ok((is_whole && major == 3 && (11..=14).contains(&minor)).then_some(minor))
+    let version = elf.content(file, constant.address, size_of::<u32>())?;
+    let Some([.., minor, major]) = version.first_chunk::<4>() else { return Ok(None) };
+    Ok((*major == 3 && (11..=14).contains(minor)).then_some(*minor))
 }
 
 /// The layout that the interpreter publishes at the start of its state (3.13+).
@@ -162,10 +160,8 @@ fn published_layout(
     runtime: ElfSymbol,
     minor: u8,
 ) -> io::Result<Option<Layout>> {
-    let Some(offset) = elf.file_offset_of(runtime.address) else { return Ok(None) };
-    let mut offsets = [0; debug_offsets::OFFSETS_BYTES];
-    let read = file.read_up_to(&mut offsets, offset.0)?;
-    Ok(offsets.get(..read).and_then(|offsets| debug_offsets::layout(offsets, minor)))
+    let offsets = elf.content(file, runtime.address, debug_offsets::OFFSETS_BYTES)?;
+    Ok(debug_offsets::layout(&offsets, minor))
 }
 
 /// The ranges of functions in the file, adjacent ones joined.

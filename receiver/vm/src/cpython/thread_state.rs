@@ -147,13 +147,7 @@ fn key(
 /// The first bytes of a function.
 fn code(file: &impl ReadAt, elf: &ElfFile, function: ElfSymbol) -> io::Result<Vec<u8>> {
     let bytes = usize::try_from(function.bytes).unwrap_or(usize::MAX).min(arch::FUNCTION_BYTES_MAX);
-    let mut code = vec![0; bytes];
-    let read = match elf.file_offset_of(function.address) {
-        Some(offset) => file.read_up_to(&mut code, offset.0)?,
-        None => 0,
-    };
-    code.truncate(read);
-    Ok(code)
+    elf.content(file, function.address, bytes)
 }
 
 #[cfg(test)]
