@@ -13,6 +13,7 @@ mod denial;
 mod events;
 mod field_names;
 mod fields;
+mod frame;
 mod heap;
 mod interrupt_check;
 mod intf;
@@ -48,6 +49,7 @@ pub use arena::{Arena, ArenaError};
 pub use chunk::can_create_maps;
 pub use container::{CgroupId, Container};
 pub use events::{CpuList, EventError, can_open_events};
+pub use frame::{RawFrame, RawFrameKind, VmFunction};
 pub use heap::limit_heap;
 pub use interrupt_check::Interrupts;
 pub use load::{LoadError, Options, PodCgroup, Storage, TaskFilter, is_in_initial_pid_namespace};
@@ -58,8 +60,8 @@ pub use probe::{Probe, Support, probe};
 pub use processes::{MappedRange, ProcessMap, ProcessesError};
 pub use profiler::{ContextCounts, Profiler};
 pub use ring::{
-    LabelSet, Newcomer, RawFrame, RawFrameKind, Record, RegisterFile, Rings, SampleRecord, StackBody,
-    StackEntries, StackHash, StackPiece, StackSnapshot, ThreadContext, VmFunction,
+    LabelSet, Newcomer, Record, RegisterFile, Rings, SampleRecord, StackBody, StackEntries, StackHash,
+    StackPiece, StackSnapshot, ThreadContext,
 };
 pub use run_time::measure_run_time;
 pub use runtime::{

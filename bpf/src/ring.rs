@@ -7,15 +7,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
-use sidewinder_address::Avma;
 use zerocopy::FromBytes;
 
 use crate::events::CpuList;
+use crate::frame::RawFrame;
 use crate::intf::{
     self, sw_body, sw_context, sw_frame, sw_hash, sw_label, sw_newcomer, sw_sample, sw_snapshot,
 };
 use crate::outcome::Outcome;
-use crate::runtime::VmMissing;
 use crate::sample_kind::SampleKind;
 
 /// The 128-bit hash of a stack: its frames and its outcome.
@@ -25,143 +24,6 @@ pub struct StackHash(pub u64, pub u64);
 impl From<sw_hash> for StackHash {
     fn from(sw_hash { lo, hi }: sw_hash) -> Self {
         Self(lo, hi)
-    }
-}
-
-/// One frame of a stack.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RawFrame {
-    head: u64,
-    address: u64,
-}
-
-/// The address space of a frame's address.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum RawFrameKind {
-    /// An offset in the file with this id.
-    Native {
-        /// As in [`Range::file`](crate::MappedRange::file).
-        file: u32,
-    },
-    /// An address in the kernel.
-    Kernel,
-    /// An address in the process, not backed by a file.
-    Anonymous,
-    /// A function that CPython interprets. The frame has no address.
-    CPython(VmFunction),
-    /// Frames of a virtual machine that could not be read. The frame has no address.
-    Missing(VmMissing),
-}
-
-/// A function of a virtual machine, at one of its instructions.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct VmFunction {
-    /// The address of the object that is the function. It is valid in one process only.
-    pub object: Avma,
-    /// A hash of the object's content: another object that gets its address has another one.
-    pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one.
-    pub place: i32,
-}
-
-impl RawFrame {
-    /// Creates a frame as the programs would send it.
-    #[must_use]
-    pub fn new(kind: RawFrameKind, address: u64, is_return_address: bool, is_unproven: bool) -> Self {
-        let (number, id) = match kind {
-            RawFrameKind::Native { file } => (intf::SW_FRAME_NATIVE, file),
-            RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
-            RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
-            RawFrameKind::CPython(function) => return Self::from_cpython(function),
-            RawFrameKind::Missing(reason) => return Self::from_missing(reason),
-        };
-        let flag = |is_set, flag| if is_set { flag } else { 0 };
-        let flags = flag(is_return_address, intf::SW_FRAME_RETURN_ADDRESS)
-            | flag(is_unproven, intf::SW_FRAME_UNPROVEN);
-        let head = u64::from(number)
-            | u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT
-            | u64::from(id) << intf::SW_FRAME_ID_SHIFT;
-        Self { head, address }
-    }
-
-    fn from_cpython(VmFunction { object, cookie, place }: VmFunction) -> Self {
-        let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
-        Self {
-            head: u64::from(intf::SW_FRAME_CPYTHON) | object.0 << intf::SW_FRAME_ID_SHIFT,
-            address: place | u64::from(cookie),
-        }
-    }
-
-    fn from_missing(reason: VmMissing) -> Self {
-        let flags = u64::from(intf::SW_FRAME_MISSING) << intf::SW_FRAME_FLAGS_SHIFT;
-        Self { head: u64::from(intf::SW_FRAME_CPYTHON) | flags, address: reason as u64 }
-    }
-
-    /// This native frame, as an activation of a virtual machine's loop.
-    #[must_use]
-    pub fn in_vm_loop(self) -> Self {
-        Self { head: self.head | u64::from(intf::SW_FRAME_VM_LOOP) << intf::SW_FRAME_FLAGS_SHIFT, ..self }
-    }
-
-    /// The kind of the frame; `None` if it is unknown.
-    #[must_use]
-    pub fn kind(self) -> Option<RawFrameKind> {
-        if self.has(intf::SW_FRAME_MISSING) {
-            return VmMissing::from_number(self.address).map(RawFrameKind::Missing);
-        }
-        match (self.head & 0xff) as u32 {
-            intf::SW_FRAME_NATIVE => {
-                Some(RawFrameKind::Native { file: (self.head >> intf::SW_FRAME_ID_SHIFT) as u32 })
-            }
-            intf::SW_FRAME_KERNEL => Some(RawFrameKind::Kernel),
-            intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
-            intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(VmFunction {
-                object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
-                cookie: self.address as u32,
-                place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
-            })),
-            _ => None,
-        }
-    }
-
-    /// The address, in the space given by [`kind`](Self::kind).
-    #[must_use]
-    pub fn address(self) -> u64 {
-        self.address
-    }
-
-    /// Whether the address is a return address, rather than that of the next instruction.
-    #[must_use]
-    pub fn is_return_address(self) -> bool {
-        self.has(intf::SW_FRAME_RETURN_ADDRESS)
-    }
-
-    /// Whether the frame is an activation of a virtual machine's loop. The frames that it executes are before it.
-    #[must_use]
-    pub fn is_vm_loop(self) -> bool {
-        self.has(intf::SW_FRAME_VM_LOOP)
-    }
-
-    /// Whether the frame was found by guessing: only sanity checks support it.
-    #[must_use]
-    pub fn is_unproven(self) -> bool {
-        self.has(intf::SW_FRAME_UNPROVEN)
-    }
-
-    fn has(self, flag: u32) -> bool {
-        (self.head >> intf::SW_FRAME_FLAGS_SHIFT) as u32 & 0xff & flag != 0
-    }
-}
-
-impl From<sw_frame> for RawFrame {
-    fn from(sw_frame { head, address }: sw_frame) -> Self {
-        Self { head, address }
-    }
-}
-
-impl std::fmt::Debug for RawFrame {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}+{:#x}", self.kind(), self.address)
     }
 }
 
@@ -526,6 +388,7 @@ pub(crate) fn borrow(fd: RawFd, _owner: &impl Sized) -> BorrowedFd<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::RawFrameKind;
 
     fn bytes_of_body(record_type: u32, pairs: &[(u64, u64)]) -> Vec<u8> {
         let mut bytes = Vec::new();

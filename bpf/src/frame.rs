@@ -1,0 +1,165 @@
+//! The frames of stacks, as the programs send them.
+
+use sidewinder_address::Avma;
+
+use crate::intf::{self, sw_frame};
+use crate::runtime::VmMissing;
+
+/// One frame of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RawFrame {
+    head: u64,
+    address: u64,
+}
+
+/// The address space of a frame's address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RawFrameKind {
+    /// An offset in the file with this id.
+    Native {
+        /// As in [`MappedRange::file`](crate::MappedRange::file).
+        file: u32,
+    },
+    /// An address in the kernel.
+    Kernel,
+    /// An address in the process, not backed by a file.
+    Anonymous,
+    /// A function that CPython interprets. The frame has no address.
+    CPython(VmFunction),
+    /// Frames of a virtual machine that could not be read. The frame has no address.
+    Missing(VmMissing),
+}
+
+/// A function of a virtual machine, at one of its instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct VmFunction {
+    /// The address of the object that is the function. It is valid in one process only.
+    pub object: Avma,
+    /// A hash of the object's content: another object that gets its address has another one.
+    pub cookie: u32,
+    /// The instruction, as an offset in the function's code; negative before the first one.
+    pub place: i32,
+}
+
+impl RawFrame {
+    /// Creates a frame as the programs would send it.
+    #[must_use]
+    pub fn new(kind: RawFrameKind, address: u64, is_return_address: bool, is_unproven: bool) -> Self {
+        let (number, id) = match kind {
+            RawFrameKind::Native { file } => (intf::SW_FRAME_NATIVE, file),
+            RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
+            RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
+            RawFrameKind::CPython(function) => return Self::from_cpython(function),
+            RawFrameKind::Missing(reason) => return Self::from_missing(reason),
+        };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(is_return_address, intf::SW_FRAME_RETURN_ADDRESS)
+            | flag(is_unproven, intf::SW_FRAME_UNPROVEN);
+        let head = u64::from(number)
+            | u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT
+            | u64::from(id) << intf::SW_FRAME_ID_SHIFT;
+        Self { head, address }
+    }
+
+    fn from_cpython(VmFunction { object, cookie, place }: VmFunction) -> Self {
+        let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
+        Self {
+            head: u64::from(intf::SW_FRAME_CPYTHON) | object.0 << intf::SW_FRAME_ID_SHIFT,
+            address: place | u64::from(cookie),
+        }
+    }
+
+    fn from_missing(reason: VmMissing) -> Self {
+        let flags = u64::from(intf::SW_FRAME_MISSING) << intf::SW_FRAME_FLAGS_SHIFT;
+        Self { head: u64::from(intf::SW_FRAME_CPYTHON) | flags, address: reason as u64 }
+    }
+
+    /// This native frame, as an activation of a virtual machine's loop.
+    #[must_use]
+    pub fn in_vm_loop(self) -> Self {
+        Self { head: self.head | u64::from(intf::SW_FRAME_VM_LOOP) << intf::SW_FRAME_FLAGS_SHIFT, ..self }
+    }
+
+    /// The kind of the frame; `None` if it is unknown.
+    #[must_use]
+    pub fn kind(self) -> Option<RawFrameKind> {
+        if self.has(intf::SW_FRAME_MISSING) {
+            return VmMissing::from_number(self.address).map(RawFrameKind::Missing);
+        }
+        match (self.head & 0xff) as u32 {
+            intf::SW_FRAME_NATIVE => {
+                Some(RawFrameKind::Native { file: (self.head >> intf::SW_FRAME_ID_SHIFT) as u32 })
+            }
+            intf::SW_FRAME_KERNEL => Some(RawFrameKind::Kernel),
+            intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
+            intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(VmFunction {
+                object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
+                cookie: self.address as u32,
+                place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
+            })),
+            _ => None,
+        }
+    }
+
+    /// The address, in the space given by [`kind`](Self::kind).
+    #[must_use]
+    pub fn address(self) -> u64 {
+        self.address
+    }
+
+    /// Whether the address is a return address, rather than that of the next instruction.
+    #[must_use]
+    pub fn is_return_address(self) -> bool {
+        self.has(intf::SW_FRAME_RETURN_ADDRESS)
+    }
+
+    /// Whether the frame is an activation of a virtual machine's loop. The frames that it executes are before it.
+    #[must_use]
+    pub fn is_vm_loop(self) -> bool {
+        self.has(intf::SW_FRAME_VM_LOOP)
+    }
+
+    /// Whether the frame was found by guessing: only sanity checks support it.
+    #[must_use]
+    pub fn is_unproven(self) -> bool {
+        self.has(intf::SW_FRAME_UNPROVEN)
+    }
+
+    fn has(self, flag: u32) -> bool {
+        (self.head >> intf::SW_FRAME_FLAGS_SHIFT) as u32 & 0xff & flag != 0
+    }
+}
+
+impl From<sw_frame> for RawFrame {
+    fn from(sw_frame { head, address }: sw_frame) -> Self {
+        Self { head, address }
+    }
+}
+
+impl std::fmt::Debug for RawFrame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}+{:#x}", self.kind(), self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_virtual_machines_are_read_as_they_were_made() {
+        let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2 };
+        for kind in
+            [RawFrameKind::CPython(function)].into_iter().chain(VmMissing::ALL.map(RawFrameKind::Missing))
+        {
+            let frame = RawFrame::new(kind, 0, false, false);
+            assert_eq!(
+                (frame.kind(), frame.is_return_address(), frame.is_vm_loop()),
+                (Some(kind), false, false)
+            );
+        }
+        let native = RawFrame::new(RawFrameKind::Native { file: 7 }, 0x1234, true, false);
+        assert_eq!(native.in_vm_loop().kind(), native.kind());
+        assert!(native.in_vm_loop().is_vm_loop() && !native.is_vm_loop());
+    }
+}
