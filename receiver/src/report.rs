@@ -195,9 +195,6 @@ impl Reporter {
     }
 
     fn add_event(&mut self, event: &SampleEvent) {
-        if let Some(stack) = &event.stack {
-            self.namer.read_functions(event.process, stack);
-        }
         let unknown = ProcessDescription::default();
         let description = self.descriptions.get(&event.process).map_or(&unknown, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
@@ -282,6 +279,9 @@ impl PendingReport {
         if let Some(index) = self.interned.stacks.get(&key) {
             return *index;
         }
+        if let Some(stack) = stack {
+            namer.read_functions(process, stack);
+        }
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
         let (builder, interned) = (&mut self.builder, &mut self.interned);
         let mut has_provisional = false;
@@ -352,11 +352,13 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
         CodeOrigin::Rust => FrameType::Rust,
         CodeOrigin::Go => FrameType::Go,
         CodeOrigin::Kernel => FrameType::Kernel,
-        CodeOrigin::Jit(Runtime::CPython) | CodeOrigin::Interpreted(Runtime::CPython) => FrameType::CPython,
-        CodeOrigin::Jit(Runtime::Dotnet) | CodeOrigin::Interpreted(Runtime::Dotnet) => FrameType::Dotnet,
-        CodeOrigin::Jit(Runtime::Jvm) | CodeOrigin::Interpreted(Runtime::Jvm) => FrameType::Jvm,
-        CodeOrigin::Jit(Runtime::V8) | CodeOrigin::Interpreted(Runtime::V8) => FrameType::V8js,
-        CodeOrigin::Jit(Runtime::Unknown) | CodeOrigin::Interpreted(Runtime::Unknown) => FrameType::Native,
+        CodeOrigin::Jit(runtime) | CodeOrigin::Interpreted(runtime) => match runtime {
+            Runtime::CPython => FrameType::CPython,
+            Runtime::Dotnet => FrameType::Dotnet,
+            Runtime::Jvm => FrameType::Jvm,
+            Runtime::V8 => FrameType::V8js,
+            Runtime::Unknown => FrameType::Native,
+        },
     };
     // A location without a name is left to backends that have symbols: it has the file and the address.
     let lines: Vec<Line> = match &*named.functions {

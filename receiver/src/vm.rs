@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
 use sidewinder_bpf::{RawFrame, RawFrameKind, VmFunction};
-use sidewinder_process::{Pid, Process, ProcessKey};
+use sidewinder_process::{Process, ProcessKey};
 use sidewinder_vm::cpython::{Function, FunctionError, Interpreter};
 use tracing::debug;
 
@@ -43,7 +43,7 @@ impl InterpreterSource {
         interpreter: Arc<Interpreter>,
         reader: &ForeignReader,
     ) -> Option<Self> {
-        let memory = ForeignProcess::from_pid(Pid(process.pid().0), reader.clone()).ok()?;
+        let memory = ForeignProcess::from_pid(process.pid(), reader.clone()).ok()?;
         Some(Self { interpreter, memory })
     }
 

@@ -214,10 +214,10 @@ impl ProfileBuilder {
             CodeOrigin::Rust => FrameCategory::Rust,
             CodeOrigin::Go => FrameCategory::Go,
             CodeOrigin::Kernel => FrameCategory::Kernel,
-            CodeOrigin::Jit(Runtime::CPython) | CodeOrigin::Interpreted(Runtime::CPython) => {
-                FrameCategory::Python
-            }
-            CodeOrigin::Jit(_) | CodeOrigin::Interpreted(_) => FrameCategory::Jit,
+            CodeOrigin::Jit(runtime) | CodeOrigin::Interpreted(runtime) => match runtime {
+                Runtime::CPython => FrameCategory::Python,
+                _ => FrameCategory::Jit,
+            },
         };
         if named.functions.is_empty() {
             let is_named =
