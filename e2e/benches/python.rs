@@ -18,7 +18,7 @@ use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{self, Gated};
 use sidewinder_e2e_support::{bench, requirement};
 
-/// The switch of `record` by which no interpreter is looked for. Where the profiler has none of this name, there is no second row.
+/// The switch of `record` by which no interpreter is looked for.
 const WITHOUT_INTERPRETERS: &str = "--no-interpreters";
 
 const SAMPLES_PER_SECOND: u32 = 997;
@@ -66,27 +66,19 @@ fn frames_and_calls_from_c(program: &PythonProgram) -> Result<(usize, usize)> {
     Ok((chain.frames.len(), chain.frames.iter().filter(|frame| frame.is_called_from_c).count()))
 }
 
-fn measure(name: &str, interpreter: &Path, has_switch: bool) -> Result<()> {
+fn measure(name: &str, interpreter: &Path) -> Result<()> {
     let program = PythonProgram::new(interpreter, "activations.py");
     let (frames, calls_from_c) = frames_and_calls_from_c(&program)?;
     let (mut on, mut off, mut native) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TURNS {
         on.push(ns_per_sample(program.command(&[SECONDS]), &[])?);
-        if has_switch {
-            off.push(ns_per_sample(program.command(&[SECONDS]), &[WITHOUT_INTERPRETERS])?);
-        }
+        off.push(ns_per_sample(program.command(&[SECONDS]), &[WITHOUT_INTERPRETERS])?);
         native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[])?);
     }
-    let (on, native) = (median(on), median(native));
-    let (off, per_frame) = match has_switch {
-        true => {
-            let off = median(off);
-            (format!("{off:.0}"), format!("{:.1}", (on - off) / frames as f64))
-        }
-        false => ("-".to_owned(), "-".to_owned()),
-    };
+    let (on, off, native) = (median(on), median(off), median(native));
+    let per_frame = (on - off) / frames as f64;
     println!(
-        "{name:<10} {frames:>6} {:>6} {on:>9.0} {off:>9} {per_frame:>9} {native:>9.0}",
+        "{name:<10} {frames:>6} {:>6} {on:>9.0} {off:>9.0} {per_frame:>9.1} {native:>9.0}",
         calls_from_c + 1
     );
     Ok(())
@@ -99,10 +91,6 @@ fn main() -> Result<()> {
     }
     if !requirement::ebpf("benchmarks").context("benchmarks need eBPF")? {
         return Ok(());
-    }
-    let has_switch = sidewinder::run(&["record", "--help"])?.log.contains(WITHOUT_INTERPRETERS);
-    if !has_switch {
-        println!("this profiler has no {WITHOUT_INTERPRETERS}: there is nothing to compare with");
     }
     let of_pyenv = (8..=14).filter_map(|minor| Some((format!("3.{minor}"), python::of_pyenv(minor)?)));
     let system = ("system".to_owned(), PathBuf::from(python::SYSTEM));
@@ -117,7 +105,7 @@ fn main() -> Result<()> {
     );
     for (name, interpreter) in of_pyenv.chain([system]) {
         if named.is_empty() || named.contains(&name) {
-            measure(&name, &interpreter, has_switch)?;
+            measure(&name, &interpreter)?;
         }
     }
     Ok(())
