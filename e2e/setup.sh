@@ -16,7 +16,7 @@ rust_minimum=1.88
 go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it by itself from 1.21 on
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
-case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers) packages+=(python3 python3-pip) ;; esac
+case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+=(python3 python3-pip) ;; esac
 # What the page is looked at with.
 [ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
 case "${1:-}" in --tests|--corpus|--cluster)

@@ -32,7 +32,7 @@ pub(crate) fn test(archive: &Archive, loaders: &[String]) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let root = Root::of("init-compilers", loaders.iter().map(PathBuf::from).zip(NAMES))?;
+    let root = Root::of("init-compilers", loaders.iter().map(PathBuf::from).zip(NAMES), [])?;
     let told = root.boot(&kernel, 2, PATIENCE)?;
     let release = told.section("release")?.trim();
     ensure!(release.starts_with(RELEASE), "this is Linux {release}");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use sidewinder_e2e_support::command::{libraries_of, run};
-use sidewinder_e2e_support::{paths, workload};
+use sidewinder_e2e_support::{paths, python, workload};
 use tempfile::TempDir;
 
 /// The guest's memory: an archive of files, which the kernel unpacks as its root.
@@ -19,7 +19,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// The profiler, the workloads, the libraries of both, and a shell to run them.
+    /// The profiler, the workloads, Python, the libraries of these, and a shell to run them.
     ///
     /// # Errors
     /// When one of these can't be had.
@@ -29,15 +29,23 @@ impl Root {
             (workload::LADDER.compiled()?, "/ladder"),
             (workload::READS.compiled()?, "/reads"),
             (workload::REC.compiled()?, "/rec"),
+            (python::SYSTEM.into(), python::SYSTEM),
         ];
-        Self::of("init", programs)
+        let ladder = paths::e2e().join("workloads/python/ladder.py");
+        let modules = python_modules()?.into_iter().map(|module| (module.clone(), module));
+        Self::of("init", programs, modules.chain([(ladder, "/ladder.py".into())]))
     }
 
-    /// Programs, each under its name there, the libraries that they need, and a shell to run `init`, a script of this folder.
+    /// Programs and other files, each under its name there, the libraries that the programs need, and a shell to run `init`, a
+    /// script of this folder.
     ///
     /// # Errors
     /// When one of these can't be had.
-    pub(crate) fn of<'a>(init: &str, programs: impl IntoIterator<Item = (PathBuf, &'a str)>) -> Result<Self> {
+    pub(crate) fn of<'a>(
+        init: &str,
+        programs: impl IntoIterator<Item = (PathBuf, &'a str)>,
+        files: impl IntoIterator<Item = (PathBuf, PathBuf)>,
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().join("root");
         let put = |from: &Path, to: &Path| -> Result<()> {
@@ -53,6 +61,9 @@ impl Root {
             for library in libraries_of(&program)? {
                 put(&library, &library)?;
             }
+        }
+        for (file, name) in files {
+            put(&file, &name)?;
         }
         let archive = folder.path().join("root.cpio");
         run(Command::new("sh")
@@ -153,6 +164,15 @@ impl Told {
             .map(String::as_str)
             .with_context(|| format!("the guest said nothing of {name}"))
     }
+}
+
+/// The files of the modules that the system's Python imports to run `ladder.py`.
+fn python_modules() -> Result<Vec<PathBuf>> {
+    const LIST: &str = "import os, sys, time
+for module in sys.modules.values():
+    print(getattr(module, '__file__', None) or '')";
+    let listed = run(Command::new(python::SYSTEM).args(["-I", "-S", "-c", LIST]))?;
+    Ok(listed.lines().filter(|path| !path.is_empty()).map(PathBuf::from).collect())
 }
 
 fn busybox() -> Result<PathBuf> {

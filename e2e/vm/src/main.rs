@@ -131,6 +131,8 @@ struct Found {
     known: Recording,
     /// Of a program that is mostly in the kernel.
     kernel: Recording,
+    /// Of a chain of Python functions.
+    python: Recording,
     /// Of a recursion deeper than tail calls reach.
     deep: Summary,
     map_bytes: u64,
@@ -210,6 +212,7 @@ impl Found {
             verified: Verified::parse(told.section("verify")?),
             known: Recording::read(told, "known")?,
             kernel: Recording::read(told, "kernel")?,
+            python: Recording::read(told, "python")?,
             deep: read_summary(told, "deep")?,
             map_bytes: map_bytes.context("the summary has no map_bytes")?,
             cpus_change: (cpus == FEW_CPUS).then(|| CpusChange::read(told)).transpose()?,
@@ -231,7 +234,9 @@ impl Found {
         }
         let deep = self.deep.outcomes.iter().filter(|(name, count)| has_user_stack(name) && **count > 0);
         let deep: Vec<String> = deep.map(|(outcome, count)| format!("{count} {outcome}")).collect();
-        for (name, recording) in [("chain", &self.known), ("in kernel", &self.kernel)] {
+        for (name, recording) in
+            [("chain", &self.known), ("in kernel", &self.kernel), ("Python", &self.python)]
+        {
             let Recording { summary, chains } = recording;
             let _ = writeln!(
                 rows,
@@ -254,6 +259,7 @@ impl Found {
         }
         failures.extend(self.known.failures(self.cpus));
         failures.extend(self.kernel.failures(self.cpus));
+        failures.extend(self.python.failures(self.cpus));
         let in_kernel = percent(self.kernel.chains.in_kernel, self.kernel.chains.received);
         if in_kernel < IN_KERNEL_PERCENT {
             failures.push(format!("{in_kernel:.2}% of a program that is in the kernel were found there"));

@@ -1,4 +1,5 @@
 # Says what its functions are, and which frames it waits in. One line each, fields separated by tabs:
+#   version minor version, whether it is built without the interpreter's lock
 #   code   id, name, path, first line, bytes of bytecode, "start:end:line" for each range that has a line
 #   frames number of activations of the loop or -, thread, "id:line" for each frame from the innermost
 #   holder thread: the one that goes on and so holds the interpreter's lock
@@ -124,7 +125,7 @@ def f(groups):
 
 
 said_all, held = threading.Lock(), []
-print("version", sys.version_info[1], sep="\t")
+print("version", sys.version_info[1], "t" in getattr(sys, "abiflags", ""), sep="\t")
 for code in compiled:
     say_code(code)
 for module in sys.modules["__main__"], argparse, ast, dis, inspect, threading, functools:

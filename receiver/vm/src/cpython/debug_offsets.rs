@@ -3,7 +3,7 @@
 //! Source: `Include/internal/pycore_runtime.h` (3.13), `pycore_debug_offsets.h` (3.14). All fields are 8 bytes. The structure
 //! differs between minor versions only.
 
-use super::layout::{BYTES, Groups, InstructionForm, Layout, LineForm, NameLayout, SIZE, TEXT_STATE};
+use super::layout::{Groups, InstructionForm, Layout, LineForm, NameLayout, ObjectHead};
 
 /// Bytes of the structure that are read.
 pub(super) const OFFSETS_BYTES: usize = 8 * WORDS;
@@ -36,10 +36,15 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
     let offset =
         |at: usize| word(at).filter(|offset| *offset < OFFSET_MAX).and_then(|offset| offset.try_into().ok());
     let Fields { thread_state, frame, code, bytes: bytes_object } = fields(minor)?;
-    // Py_VERSION_HEX, and whether objects have the layout of builds without the global interpreter lock.
-    let is_known =
-        words.first() == Some(COOKIE) && word(1)? >> 16 == 0x0300 | u64::from(minor) && word(2)? == 0;
-    let has_known_objects = [(2, BYTES), (4, TEXT_STATE), (5, SIZE)]
+    // Py_VERSION_HEX, and whether it is a build without the global interpreter lock. In those of 3.14, each thread executes a
+    // copy of the bytecode, so that an instruction's address does not give its line.
+    let is_known = words.first() == Some(COOKIE) && word(1)? >> 16 == 0x0300 | u64::from(minor);
+    let head = match (word(2)?, minor) {
+        (0, _) => ObjectHead::Locked,
+        (1, 13) => ObjectHead::FreeThreaded,
+        _ => return None,
+    };
+    let has_known_objects = [(2, head.bytes_data()), (4, head.text_state()), (5, head.size())]
         .iter()
         .all(|(field, known)| offset(bytes_object + field) == Some(*known));
     if !is_known || !has_known_objects {
@@ -72,6 +77,7 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
             // Also the length and the address of its UTF-8 form.
             compact_bytes: ascii_bytes.checked_add(16)?,
             line_form: LineForm::Locations,
+            head,
         },
     };
     let ends = [layout.previous + 8, layout.code + 8, layout.instruction + 8, owner + 1];
@@ -121,6 +127,21 @@ mod tests {
         assert_eq!(layout.identity, (48, 96));
         let layout = of(&words(14), 14).unwrap();
         assert_eq!((layout.owner, layout.frame_bytes, layout.bytecode), (0x4a, 80, 0xd0));
+        assert_eq!(layout.names.head, ObjectHead::Locked);
+    }
+
+    /// Objects of 3.13t have a larger head.
+    #[test]
+    fn a_layout_of_a_build_without_the_lock_is_read() {
+        let mut words = words(13);
+        words[2] = 1;
+        let at = fields(13).unwrap();
+        words[at.code + 1..][..9].iter_mut().for_each(|offset| *offset += 16);
+        words[at.bytes..][..7].copy_from_slice(&[56, 32, 48, 64, 48, 32, 56]);
+        let layout = of(&words, 13).unwrap();
+        assert_eq!((layout.bytecode, layout.identity), (0xd8, (64, 96)));
+        assert_eq!((layout.names.head, layout.names.ascii_bytes), (ObjectHead::FreeThreaded, 56));
+        assert_eq!(of(&words, 14), None);
     }
 
     #[test]
@@ -130,7 +151,8 @@ mod tests {
             for (what, field, value) in [
                 ("another cookie", 0, 0),
                 ("another version", 1, 0x030f_00f0),
-                ("without the lock", 2, 1),
+                ("without the lock, but with objects as with it", 2, 1),
+                ("of an unknown kind", 2, 2),
                 ("an offset that no field has", at.frame + 3, 1 << 40),
                 ("a frame that is too large", at.frame + 3, 128),
                 ("fields that are far apart", at.code + 4, 512),

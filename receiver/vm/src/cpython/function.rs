@@ -77,7 +77,7 @@ impl Layout {
         code.checked_add(object.len() as u64).ok_or(FunctionError::Malformed("not an address"))?;
         memory.read_exact(code, &mut object)?;
         let identity = object.get(usize::from(start)..).unwrap_or_default();
-        let is_same = self::cookie(identity) == cookie && is_live(&object);
+        let is_same = self::cookie(identity) == cookie && self.names.head.is_live(&object);
         if is_same { Ok(object) } else { Err(FunctionError::Replaced) }
     }
 
@@ -88,17 +88,10 @@ impl Layout {
         let first_line = field(object, names.first_line).map_or(0, i32::from_le_bytes);
         let name = read_text(memory, pointer(names.name), names, NAME_BYTES_MAX)?;
         let path = read_text(memory, pointer(names.path), names, PATH_BYTES_MAX)?;
-        let table = read_bytes(memory, pointer(names.line_table), LINE_TABLE_BYTES_MAX)?;
+        let table = read_bytes(memory, pointer(names.line_table), names.head, LINE_TABLE_BYTES_MAX)?;
         let lines = Lines::decode(names.line_form, &table, first_line);
         Ok(Function { name, path, first_line: first_line.try_into().unwrap_or(0), lines })
     }
-}
-
-/// Whether an object has not been freed: allocators keep a pointer to the next free block in the first word of a free one, or
-/// 0. In an object that word is the count of references, below 2^32; since 3.14 with flags in its highest 16 bits.
-fn is_live(object: &[u8]) -> bool {
-    let word = field(object, 0).map_or(0, u64::from_le_bytes);
-    word as u32 != 0 && (word >> 32) as u16 == 0
 }
 
 impl Function {

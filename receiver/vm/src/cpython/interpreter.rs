@@ -60,8 +60,8 @@ pub struct FileRange {
 }
 
 impl Interpreter {
-    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14, or a
-    /// build without the global interpreter lock, or before 3.12 one with musl.
+    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14, a build
+    /// of 3.14 without the global interpreter lock, or one with musl before 3.12.
     ///
     /// Costs one pass over the names of its dynamic symbols, if it contains none.
     ///

@@ -3,6 +3,8 @@
 //! Source: `Include/cpython/{pystate,code,frameobject,unicodeobject}.h`, `Include/internal/pycore_frame.h` and the debug
 //! information of builds of each version. Tests compare each with running interpreters.
 
+use super::text::field;
+
 /// Offsets in bytes in CPython's structures, for the walk of a thread's frames.
 ///
 /// From 3.14 on, the low three bits of a frame's pointer to its code are tags: they have to be cleared. From 3.13 on it may
@@ -76,6 +78,54 @@ pub(super) struct NameLayout {
     /// The size of a `PyCompactUnicodeObject`: where the text of any other compact string is.
     pub(super) compact_bytes: u16,
     pub(super) line_form: LineForm,
+    pub(super) head: ObjectHead,
+}
+
+/// How each object begins (`PyObject`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ObjectHead {
+    /// With the global interpreter lock: the count of references, and the type.
+    Locked,
+    /// Without it (3.13t): the owner's thread, a mutex, counts of the owner's and of others' references, and the type.
+    FreeThreaded,
+}
+
+impl ObjectHead {
+    /// `PyVarObject.ob_size` and `PyASCIIObject.length`, which follow the head.
+    pub(super) const fn size(self) -> u16 {
+        match self {
+            Self::Locked => 16,
+            Self::FreeThreaded => 32,
+        }
+    }
+
+    /// `PyASCIIObject.state`, behind the length and a hash.
+    pub(super) const fn text_state(self) -> u16 {
+        self.size() + 16
+    }
+
+    /// `PyBytesObject.ob_sval`, behind the size and a hash.
+    pub(super) const fn bytes_data(self) -> u16 {
+        self.size() + 16
+    }
+
+    /// Whether an object has not been freed. Allocators link free blocks by their first word and leave the rest as it was
+    /// until the block is used again.
+    pub(super) fn is_live(self, object: &[u8]) -> bool {
+        match self {
+            // The count is below 2^32; since 3.14 with flags in the highest 16 bits of its word.
+            Self::Locked => {
+                let word = field(object, 0).map_or(0, u64::from_le_bytes);
+                word as u32 != 0 && (word >> 32) as u16 == 0
+            }
+            // `ob_ref_local`, and `ob_ref_shared` above its two bits of state. The first word is the owner's thread.
+            Self::FreeThreaded => {
+                let local = field(object, 12).map_or(0, u32::from_le_bytes);
+                let shared = field(object, 16).map_or(0, i64::from_le_bytes);
+                local != 0 || shared >> 2 != 0
+            }
+        }
+    }
 }
 
 /// The format of a table of lines.
@@ -88,13 +138,6 @@ pub(super) enum LineForm {
     /// The location table (3.11+).
     Locations,
 }
-
-/// `PyObject_VAR_HEAD.ob_size` and `PyASCIIObject.length`.
-pub(super) const SIZE: u16 = 16;
-/// `PyASCIIObject.state`.
-pub(super) const TEXT_STATE: u16 = 32;
-/// `PyBytesObject.ob_sval`.
-pub(super) const BYTES: u16 = 32;
 
 impl Layout {
     /// The layout of 3.`minor`, if that is the same in all builds: 3.8 to 3.12.
@@ -125,6 +168,7 @@ impl Layout {
                     ascii_bytes: 48,
                     compact_bytes: 72,
                     line_form: LineForm::Locations,
+                    head: ObjectHead::Locked,
                 },
             }),
             12 => Some(Self {
@@ -149,6 +193,7 @@ impl Layout {
                     ascii_bytes: 40,
                     compact_bytes: 56,
                     line_form: LineForm::Locations,
+                    head: ObjectHead::Locked,
                 },
             }),
             _ => None,
@@ -179,6 +224,7 @@ impl Layout {
                 ascii_bytes: 48,
                 compact_bytes: 72,
                 line_form,
+                head: ObjectHead::Locked,
             },
         }
     }

@@ -5,7 +5,7 @@
 //! - [`Layout`] is what the walk of a thread's frames needs. [`Layout::read_function`] reads the function of a frame.
 //! - [`Function`] has the name, the path, and the line of each instruction.
 //!
-//! Builds without the global interpreter lock are not supported: their objects have other layouts.
+//! Of builds without the global interpreter lock, 3.13t is supported.
 
 mod cookie;
 mod debug_offsets;

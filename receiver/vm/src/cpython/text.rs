@@ -6,7 +6,7 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use super::function::FunctionError;
-use super::layout::{BYTES, NameLayout, SIZE, TEXT_STATE};
+use super::layout::{NameLayout, ObjectHead};
 
 /// Bytes that are read of an object before its size is known.
 const FIRST_BYTES: usize = 256;
@@ -21,14 +21,14 @@ pub(super) fn read_text(
     bytes_max: usize,
 ) -> Result<Box<str>, FunctionError> {
     let (head, first) = read_first(memory, at, layout.ascii_bytes.into())?;
-    let state = field::<4>(&head, TEXT_STATE).map_or(0, u32::from_le_bytes);
+    let state = field::<4>(&head, layout.head.text_state()).map_or(0, u32::from_le_bytes);
     let (kind, is_compact, is_ascii) = (state >> 2 & 7, state & 1 << 5 != 0, state & 1 << 6 != 0);
     if !is_compact || !matches!(kind, 1 | 2 | 4) || is_ascii && kind != 1 {
         return Err(FunctionError::Malformed("not a compact string"));
     }
     let start = if is_ascii { layout.ascii_bytes } else { layout.compact_bytes };
     let unit = kind as usize;
-    let characters = size(&head)?.min(bytes_max / unit);
+    let characters = size(&head, layout.head)?.min(bytes_max / unit);
     let data = read_rest(memory, at, head, first, start.into(), characters * unit)?;
     let mut text = String::with_capacity(data.len());
     for unit in data.chunks_exact(unit) {
@@ -47,11 +47,13 @@ pub(super) fn read_text(
 pub(super) fn read_bytes(
     memory: &impl ForeignMemory,
     at: Avma,
+    object: ObjectHead,
     bytes_max: usize,
 ) -> Result<Vec<u8>, FunctionError> {
-    let (head, first) = read_first(memory, at, BYTES.into())?;
-    let bytes = size(&head)?.min(bytes_max);
-    read_rest(memory, at, head, first, BYTES.into(), bytes)
+    let start = object.bytes_data().into();
+    let (head, first) = read_first(memory, at, start)?;
+    let bytes = size(&head, object)?.min(bytes_max);
+    read_rest(memory, at, head, first, start, bytes)
 }
 
 /// Reads the start of an object: more than its head, which has `head_bytes`, unless that can't be read. Also returns how many
@@ -87,8 +89,8 @@ fn read_rest(
 }
 
 /// The number of an object's elements.
-fn size(head: &[u8]) -> Result<usize, FunctionError> {
-    let size = field(head, SIZE).map_or(u64::MAX, u64::from_le_bytes);
+fn size(head: &[u8], object: ObjectHead) -> Result<usize, FunctionError> {
+    let size = field(head, object.size()).map_or(u64::MAX, u64::from_le_bytes);
     usize::try_from(size)
         .ok()
         .filter(|_| size < SIZE_MAX)

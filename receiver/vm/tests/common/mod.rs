@@ -31,6 +31,8 @@ pub(crate) struct Python {
 #[derive(Default, Debug)]
 pub(crate) struct Said {
     pub(crate) version: u8,
+    /// Whether it has no lock.
+    pub(crate) is_free_threaded: bool,
     pub(crate) codes: BTreeMap<u64, SaidCode>,
     pub(crate) threads: Vec<SaidThread>,
     /// The thread that holds the interpreter's lock.
@@ -68,7 +70,10 @@ impl Said {
             let line = line.unwrap();
             let fields: Vec<&str> = line.split('\t').collect();
             match fields[..] {
-                ["version", minor] => said.version = minor.parse().unwrap(),
+                ["version", minor, is_free_threaded] => {
+                    said.version = minor.parse().unwrap();
+                    said.is_free_threaded = is_free_threaded == "True";
+                }
                 ["code", id, name, path, first_line, bytes, ranges] => {
                     let code = Avma(id.parse().unwrap());
                     let [first_line, bytes] = [first_line, bytes].map(|field| field.parse().unwrap());

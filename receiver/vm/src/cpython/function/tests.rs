@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::layout::ObjectHead;
 use super::*;
 
 const CODE: Avma = Avma(0x10_000);
@@ -171,6 +172,19 @@ fn a_code_object_that_was_freed_is_not_read() {
     for references in [1, 77, u64::from(u32::MAX), 0x0001_0000_c000_0000] {
         with_first_word(references).unwrap();
     }
+}
+
+/// The first word of an object of a build without the lock is its owner's thread, or links free blocks.
+#[test]
+fn a_freed_object_of_a_build_without_the_lock_is_told_by_its_counts() {
+    let is_live = |local: u32, shared: i64| {
+        let head = [&[0x7f; 12][..], &local.to_le_bytes(), &shared.to_le_bytes()].concat();
+        ObjectHead::FreeThreaded.is_live(&head)
+    };
+    assert!(is_live(1, 0) && is_live(u32::MAX, 0) && is_live(0, 1 << 2) && is_live(0, -4));
+    // Neither its state, merged or queued to be merged, is a reference.
+    assert!(!is_live(0, 0) && !is_live(0, 3));
+    assert!(!ObjectHead::FreeThreaded.is_live(&[1; 8]));
 }
 
 #[test]
