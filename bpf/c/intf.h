@@ -362,7 +362,9 @@ enum sw_tls_model {
 	 */
 	SW_TLS_GO_SLICE = 4,
 	SW_TLS_GO_MAP = 5,
-	/* With one of the first three: the variable points to a set of labels, not to a record (custom-labels, ABI 1). */
+	/* at an offset from where a word of the thread points to; `module`, signed, is the word's offset from the thread pointer */
+	SW_TLS_INDIRECT = 6,
+	/* With any but those of goroutines: the variable points to a set of labels, not to a record (custom-labels, ABI 1). */
 	SW_TLS_LABEL_SET = 8,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Finds the interrupted thread's copy of a thread-local variable: at an offset from the thread pointer, or in a block that
- * the thread's dynamic thread vector points to.
+ * the thread's dynamic thread vector or a word of the thread points to.
  */
 #ifndef SIDEWINDER_TLS_BPF_H
 #define SIDEWINDER_TLS_BPF_H
@@ -51,6 +51,11 @@ static __always_inline __u64 variable_address(struct sw_slot *slot, const struct
 	switch (variable->model & ~SW_TLS_LABEL_SET) {
 	case SW_TLS_STATIC:
 		return thread + variable->offset;
+	case SW_TLS_INDIRECT:
+		*failed = bpf_probe_read_user(&block, sizeof(block), (void *)(thread + (__s16)variable->module));
+		if (*failed)
+			return SW_NO_ADDRESS;
+		break;
 	case SW_TLS_GLIBC:
 		block = block_address(slot, thread, variable->module, 16, 4, failed);
 		break;

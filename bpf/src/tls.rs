@@ -19,6 +19,13 @@ pub enum TlsLocation {
         /// The format of the vector.
         vector: TlsVector,
     },
+    /// In a block that a word at a fixed place of the thread points to, which may be null.
+    Indirect {
+        /// Offset of the word from the thread pointer.
+        pointer: i16,
+        /// Offset from the start of the block.
+        offset: i32,
+    },
 }
 
 /// The format of dynamic thread vectors.
@@ -41,6 +48,7 @@ impl TlsLocation {
                 (offset, module, intf::SW_TLS_GLIBC)
             }
             Self::Dynamic { module, offset, vector: TlsVector::Musl } => (offset, module, intf::SW_TLS_MUSL),
+            Self::Indirect { pointer, offset } => (offset, pointer.cast_unsigned(), intf::SW_TLS_INDIRECT),
         };
         sw_tls_variable { offset, module, model: model as u16 }
     }

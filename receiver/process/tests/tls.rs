@@ -90,6 +90,7 @@ fn address_of(location: TlsLocation, thread: u64, memory: &ProcessMemory, is_mus
             let vector = memory.word(Avma(thread + 8)).unwrap();
             memory.word(Avma(vector + module * if is_musl { 8 } else { 16 })).unwrap() + offset
         }
+        TlsLocation::Indirect { .. } => panic!("{location:?}: no variable is there"),
     }
 }
 

@@ -4,7 +4,8 @@
 mod x86_64;
 
 pub(crate) use self::x86_64::{
-    ENTRY_CFA, FUNCTION_BYTES_MAX, KEY_DATA, KEY_DATA_BYTES, first_argument, jumps_out, thread_local,
+    ENTRY_CFA, FUNCTION_BYTES_MAX, GLIBC_FIRST_KEYS, GLIBC_KEY_BLOCKS, MUSL_KEYS, first_argument, jumps_out,
+    thread_local,
 };
 
 use sidewinder_address::Svma;

@@ -14,6 +14,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use common::Python;
+use sidewinder_process::tls::TlsLocation;
 use sidewinder_vm::cpython::{FunctionError, Groups, Interpreter, cookie};
 
 /// Minor versions that are supported and can be had from pyenv.
@@ -96,6 +97,25 @@ fn frames_of_all_threads_are_found_from_their_state() {
             }
         }
         eprintln!("{what}: {:?}, {:?}", python.location, python.interpreter.loops);
+    }
+}
+
+/// A program that uses many pthread keys before it starts the interpreter.
+#[test]
+fn frames_are_found_from_a_state_of_a_late_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = directory.path().join("keys.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/keys.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source);
+    assert!(compiler.status().expect("cc is installed").success());
+    for path in installed() {
+        let python = Python::run(Command::new(&path).env("LD_PRELOAD", &library));
+        assert!(matches!(python.location, TlsLocation::Indirect { .. }), "{}", path.display());
+        for thread in &python.said.threads {
+            let frames: Vec<_> = python.walk(thread.pointer).into_iter().flatten().collect();
+            assert_eq!(frames, thread.frames, "{}", path.display());
+        }
     }
 }
 

@@ -83,6 +83,13 @@ pub enum TlsLocation {
         /// The offset from the start of the block.
         offset: u64,
     },
+    /// In a block that a word of the thread points to, or null: the values of most pthread keys.
+    Indirect {
+        /// The offset of the word from the thread pointer.
+        pointer: i64,
+        /// The offset from the start of the block.
+        offset: u64,
+    },
 }
 
 /// Why the location is not known.
@@ -199,6 +206,9 @@ impl TlsLocation {
         match self {
             Self::Static { offset } => static_offset(offset.checked_add(distance)? as u64),
             Self::Dynamic { module, offset } => dynamic(module, offset.checked_add_signed(distance)?),
+            Self::Indirect { pointer, offset } => {
+                Some(Self::Indirect { pointer, offset: offset.checked_add_signed(distance)? })
+            }
         }
     }
 }

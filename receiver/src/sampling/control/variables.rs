@@ -136,5 +136,9 @@ pub(super) fn published_location(at: TlsLocation, vector: TlsVector) -> Option<s
             let module = u16::try_from(module).ok().filter(|module| modules.contains(module))?;
             Some(sidewinder_bpf::TlsLocation::Dynamic { module, offset: offset.try_into().ok()?, vector })
         }
+        TlsLocation::Indirect { pointer, offset } => Some(sidewinder_bpf::TlsLocation::Indirect {
+            pointer: pointer.try_into().ok()?,
+            offset: offset.try_into().ok()?,
+        }),
     }
 }

@@ -15,10 +15,12 @@ pub(crate) const ENTRY_CFA: (u16, i64) = (7, 8);
 pub(crate) const FUNCTION_BYTES_MAX: usize = 96;
 const INSTRUCTIONS_MAX: usize = 24;
 
-/// The offset from the thread pointer of the value of pthread key 0: `specific_1stblock[0].data` of glibc's `struct pthread`.
-pub(crate) const KEY_DATA: i64 = 0x310 + 8;
-/// The distance of one key's value to the next key's.
-pub(crate) const KEY_DATA_BYTES: i64 = 16;
+/// The offset of `specific_1stblock` in glibc's `struct pthread`, at which the thread pointer points.
+pub(crate) const GLIBC_FIRST_KEYS: i64 = 0x310;
+/// The offset of `specific`, which follows it.
+pub(crate) const GLIBC_KEY_BLOCKS: i64 = 0x510;
+/// The offset of `tsd` in musl's `struct pthread`, at which the thread pointer points, since musl 1.2.0.
+pub(crate) const MUSL_KEYS: i64 = 0x80;
 
 /// What a register contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -60,8 +60,8 @@ pub struct FileRange {
 }
 
 impl Interpreter {
-    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14, a build
-    /// of 3.14 without the global interpreter lock, or one with musl before 3.12.
+    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14, or
+    /// a build of 3.14 without the global interpreter lock.
     ///
     /// Costs one pass over the names of its dynamic symbols, if it contains none.
     ///
@@ -117,8 +117,7 @@ impl Interpreter {
     }
 
     /// Where each thread of a process has the pointer to its `PyThreadState`, in a process in which this file is loaded with
-    /// the given bias. Null in threads that have none; from 3.12 on and with musl, also while a thread does not hold the
-    /// interpreter's lock.
+    /// the given bias. Null in threads that have none.
     ///
     /// # Errors
     /// [`TlsVariableError::NotYet`] if the process has not initialised its interpreter yet, and as

@@ -12,8 +12,8 @@ use sidewinder_process::{ForeignMemory, ReadAt};
 
 use crate::arch::{self, Argument, ThreadLocal};
 
-/// Keys whose values are in glibc's `struct pthread` itself.
-const KEYS_IN_THREAD: u32 = 32;
+/// `PTHREAD_KEYS_MAX` of glibc; musl's is smaller.
+const KEYS_MAX: u32 = 1024;
 /// `Py_tss_t._key`, behind `_is_initialized`.
 const KEY: u32 = 4;
 
@@ -22,8 +22,32 @@ const KEY: u32 = 4;
 pub(super) struct ThreadState {
     /// The `Py_tss_t` with the pthread key whose value a thread has as long as it has a state.
     key: Option<Svma>,
+    library: CLibrary,
     /// The variable that has the state only while the thread holds the interpreter's lock.
     variable: Option<Variable>,
+}
+
+/// The C library, which decides where a thread has the values of pthread keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CLibrary {
+    Glibc,
+    Musl,
+}
+
+impl CLibrary {
+    /// Where each thread has the value of a key.
+    fn value_of(self, key: u32) -> TlsLocation {
+        match self {
+            // Blocks of 32 pairs of a generation and a value. The first one is in the thread's structure.
+            Self::Glibc => match (key / 32, u64::from(key % 32) * 16 + 8) {
+                (0, offset) => TlsLocation::Static { offset: arch::GLIBC_FIRST_KEYS + offset.cast_signed() },
+                (block, offset) => {
+                    TlsLocation::Indirect { pointer: arch::GLIBC_KEY_BLOCKS + i64::from(block) * 8, offset }
+                }
+            },
+            Self::Musl => TlsLocation::Indirect { pointer: arch::MUSL_KEYS, offset: u64::from(key) * 8 },
+        }
+    }
 }
 
 /// How the thread-local variable is found.
@@ -52,11 +76,11 @@ impl ThreadState {
         getters: &Getters,
         minor: u8,
     ) -> io::Result<Option<Self>> {
-        // musl has the values of keys in an array that the thread's structure points to.
         let is_musl = elf.mentions(file, b"libc.musl-")? || elf.mentions(file, b"libc.so\0")?;
-        let key = if is_musl { None } else { key(file, elf, runtime, getters.this, minor)? };
+        let library = if is_musl { CLibrary::Musl } else { CLibrary::Glibc };
+        let key = key(file, elf, runtime, getters.this, minor)?;
         let variable = if minor >= 12 { variable(file, elf, getters.current)? } else { None };
-        Ok((key.is_some() || variable.is_some()).then_some(Self { key, variable }))
+        Ok((key.is_some() || variable.is_some()).then_some(Self { key, library, variable }))
     }
 
     pub(super) fn locate(
@@ -68,14 +92,11 @@ impl ThreadState {
         let pair = memory.word(Avma(key.0.wrapping_add(bias))).map_err(TlsVariableError::Unreadable)?;
         match (pair as u32, (pair >> 32) as u32) {
             (0, _) => Err(TlsVariableError::NotYet),
-            (_, key) if key < KEYS_IN_THREAD => {
-                Ok(TlsLocation::Static { offset: arch::KEY_DATA + i64::from(key) * arch::KEY_DATA_BYTES })
-            }
-            (_, key) if self.variable.is_none() => Err(TlsVariableError::Unreadable(io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("the value of pthread key {key} is not in the thread's structure"),
+            (_, key @ ..KEYS_MAX) => Ok(self.library.value_of(key)),
+            (_, key) => Err(TlsVariableError::Unreadable(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{key} is not a pthread key"),
             ))),
-            _ => self.locate_variable(bias, memory),
         }
     }
 
@@ -170,33 +191,38 @@ mod tests {
 
     const VARIABLE: TlsLocation = TlsLocation::Static { offset: -24 };
 
-    fn both(key: u64) -> ThreadState {
+    fn both(key: u64, library: CLibrary) -> ThreadState {
         let variable = Some(Variable::Access(ThreadLocal::Static(-24)));
-        ThreadState { key: Some(Svma(key)), variable }
+        ThreadState { key: Some(Svma(key)), library, variable }
     }
 
     #[test]
     fn the_key_comes_first() {
-        let state = both(0x100);
+        let state = both(0x100, CLibrary::Glibc);
         let at = |pair: Pair| state.locate(0x5000, &pair);
-        let of_key_0 = at(Pair(1, 0)).unwrap();
-        let TlsLocation::Static { offset } = of_key_0 else { panic!("{of_key_0:?}") };
-        assert!(offset > 0);
-        assert_eq!(
-            at(Pair(1, 31)).unwrap(),
-            TlsLocation::Static { offset: offset + 31 * arch::KEY_DATA_BYTES }
-        );
+        assert_eq!(at(Pair(1, 0)).unwrap(), TlsLocation::Static { offset: 0x318 });
+        assert_eq!(at(Pair(1, 31)).unwrap(), TlsLocation::Static { offset: 0x318 + 31 * 16 });
         assert!(matches!(at(Pair(0, 5)), Err(TlsVariableError::NotYet)), "not created yet");
-        assert!(matches!(both(0x200).locate(0x5000, &Pair(1, 0)), Err(TlsVariableError::Unreadable(_))));
+        assert!(matches!(at(Pair(1, 1024)), Err(TlsVariableError::Unreadable(_))), "not a key");
+        let other = both(0x200, CLibrary::Glibc);
+        assert!(matches!(other.locate(0x5000, &Pair(1, 0)), Err(TlsVariableError::Unreadable(_))));
     }
 
     #[test]
-    fn the_variable_counts_where_the_key_is_out_of_reach() {
-        let pair = Pair(1, 32);
-        assert_eq!(both(0x100).locate(0x5000, &pair).unwrap(), VARIABLE);
-        assert_eq!(ThreadState { key: None, ..both(0) }.locate(0x5000, &pair).unwrap(), VARIABLE);
-        let key_alone = ThreadState { variable: None, ..both(0x100) };
-        assert!(matches!(key_alone.locate(0x5000, &pair), Err(TlsVariableError::Unreadable(_))));
-        assert!(matches!(key_alone.locate_variable(0x5000, &pair), Err(TlsVariableError::NotYet)));
+    fn the_values_of_further_keys_are_in_blocks() {
+        let of = |library, key| both(0x100, library).locate(0x5000, &Pair(1, key)).unwrap();
+        let indirect = |pointer, offset| TlsLocation::Indirect { pointer, offset };
+        assert_eq!(of(CLibrary::Glibc, 32), indirect(0x518, 8));
+        assert_eq!(of(CLibrary::Glibc, 1023), indirect(0x510 + 31 * 8, 31 * 16 + 8));
+        assert_eq!(of(CLibrary::Musl, 0), indirect(0x80, 0));
+        assert_eq!(of(CLibrary::Musl, 5), indirect(0x80, 40));
+    }
+
+    #[test]
+    fn the_variable_counts_where_there_is_no_key() {
+        let variable_alone = ThreadState { key: None, ..both(0, CLibrary::Glibc) };
+        assert_eq!(variable_alone.locate(0x5000, &Pair(1, 3)).unwrap(), VARIABLE);
+        let key_alone = ThreadState { variable: None, ..both(0x100, CLibrary::Glibc) };
+        assert!(matches!(key_alone.locate_variable(0x5000, &Pair(1, 3)), Err(TlsVariableError::NotYet)));
     }
 }

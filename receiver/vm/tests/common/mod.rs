@@ -114,8 +114,13 @@ fn text(digits: &str) -> String {
 
 impl Python {
     pub(crate) fn start(path: &Path) -> Self {
+        Self::run(&mut Command::new(path))
+    }
+
+    /// Has the command of an interpreter run the program.
+    pub(crate) fn run(interpreter: &mut Command) -> Self {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.py");
-        let mut child = Command::new(path)
+        let mut child = interpreter
             .args(["-s", "-u"])
             .arg(program)
             .env("PYTHONIOENCODING", "utf-8")
@@ -140,7 +145,7 @@ impl Python {
         })
         .unwrap();
         let (interpreter, location, attached) =
-            found.unwrap_or_else(|| panic!("{}: no interpreter", path.display()));
+            found.unwrap_or_else(|| panic!("{interpreter:?}: no interpreter"));
         Self { child, interpreter, location, attached, memory, said }
     }
 
@@ -167,6 +172,9 @@ impl Python {
             TlsLocation::Dynamic { module, offset } => {
                 self.word(self.word(thread + 8) + module * 16) + offset
             }
+            TlsLocation::Indirect { pointer, offset } => {
+                self.word(thread.wrapping_add_signed(pointer)) + offset
+            }
         };
         self.word(at)
     }
@@ -174,13 +182,7 @@ impl Python {
     /// The code and the line of each frame of a thread, by group, from the innermost.
     pub(crate) fn walk(&self, thread: u64) -> Vec<Vec<(Avma, u32)>> {
         let layout = &self.interpreter.layout;
-        let at = match self.location {
-            TlsLocation::Static { offset } => thread.wrapping_add_signed(offset),
-            TlsLocation::Dynamic { module, offset } => {
-                self.word(self.word(thread + 8) + module * 16) + offset
-            }
-        };
-        let state = self.word(at);
+        let state = self.state(thread, self.location);
         assert_eq!(self.word(state + u64::from(layout.thread_id)), thread, "another thread's state");
         let holder = layout.cframe.map_or(state, |cframe| self.word(state + u64::from(cframe)));
         let mut frame = self.word(holder + u64::from(layout.current_frame));
