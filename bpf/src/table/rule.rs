@@ -7,6 +7,16 @@ use sidewinder_unwind_table::{
 use crate::intf::{self, sw_rule};
 use crate::outcome::Outcome;
 
+/// The programs give registers the same numbers and roles.
+const _: () = {
+    assert!(intf::SW_REG_PC == Register::PC_DWARF as u32);
+    assert!(intf::SW_REG_SP == Register::STACK_POINTER.dwarf() as u32);
+    assert!(intf::SW_REG_FP == Register::FRAME_POINTER.dwarf() as u32);
+    assert!(intf::SW_REG_CALLEE_SAVED == Register::CALLEE_SAVED.dwarf() as u32);
+    assert!(intf::SW_REG_SYSCALL_RESULT == Register::SYSCALL_RESULT.dwarf() as u32);
+    assert!(intf::SW_RULE_REGISTERS as usize >= Register::COUNT);
+};
+
 /// How a table lets walks proceed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Packing {
