@@ -6,6 +6,7 @@
 mod forks;
 mod forms;
 mod internals;
+mod keys;
 mod py_spy;
 mod threads;
 mod users;

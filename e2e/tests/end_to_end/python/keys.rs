@@ -1,0 +1,30 @@
+//! In a program that uses many pthread keys, the interpreter's own is not among those whose values are in the thread's structure.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::{paths, requirement, sidewinder};
+
+use super::{SECONDS, assert_right, expected_of, profile};
+
+#[test]
+fn an_interpreter_whose_key_comes_late() -> Result<()> {
+    let name = "an interpreter whose key comes late";
+    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let library = folder.path().join("keys.so");
+    let source = paths::repository().join("receiver/vm/tests/keys.c");
+    run(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source))?;
+    let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");
+    let expected = expected_of(&program, &[])?;
+    let mut command = program.command(&[&SECONDS.to_string()]);
+    command.env("LD_PRELOAD", &library);
+    assert_right(name, &Verdict::of(&expected, &profile(command, sidewinder::command()?)?));
+    Ok(())
+}
