@@ -14,6 +14,7 @@ mod interpreter;
 mod layout;
 mod lines;
 mod text;
+mod thread_list;
 mod thread_state;
 
 pub use cookie::cookie;
