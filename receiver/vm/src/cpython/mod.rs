@@ -7,6 +7,7 @@
 //!
 //! Builds without the global interpreter lock are not supported: their objects have other layouts.
 
+mod cache;
 mod cookie;
 mod debug_offsets;
 mod function;
@@ -17,6 +18,7 @@ mod text;
 mod thread_list;
 mod thread_state;
 
+pub use cache::FunctionCache;
 pub use cookie::cookie;
 pub use function::{Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};
