@@ -97,14 +97,15 @@ pub(crate) enum Command {
         sidewinder inspect --rows '[vdso]'\n  \
         sidewinder inspect --validate ./server              where the file contradicts its own code")]
     Inspect(InspectArgs),
-    /// Report what this kernel and these privileges allow, and what missing features cost
+    /// Report what this kernel and these privileges allow, what missing features cost, and what is read of each runtime
     #[command(after_help = "Examples:\n  \
         sidewinder check\n  \
+        sidewinder check -p 1234                     what this process runs, and whether it can be read\n  \
         kubectl exec POD -c sidewinder -- /sidewinder check\n  \
         sidewinder check --json | jq -r '.checks[] | select(.state != \"ok\") | .id + \": \" + .next'\n\n\
         A check is ok, limited (profiling works with a restriction) or missing (nothing works without it). \
         Colours are for terminals; NO_COLOR=1 switches them off.\n\n\
-        Exit codes: 0 ready to profile, 3 something is missing.")]
+        Exit codes: 0 ready to profile, 1 no such process, 3 something is missing, or a process can't be read.")]
     Check(CheckArgs),
     /// Report on the profilers that run here: what they sample, what they sent, and what is wrong
     #[command(after_help = "Examples:\n  \
@@ -192,8 +193,8 @@ pub(crate) struct RecordArgs {
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
-    /// A process; may be given several times
-    #[arg(short, long, value_name = "PID", value_parser = process)]
+    /// A process; may be given several times, or as a list with commas
+    #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
     /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]
@@ -263,8 +264,8 @@ pub(crate) struct RecordArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// A process; may be given several times; without this and --comm every process
-    #[arg(short, long, value_name = "PID", value_parser = process, conflicts_with = "comm")]
+    /// A process; may be given several times, or as a list with commas; without this and --comm every process
+    #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',', conflicts_with = "comm")]
     pub(crate) pid: Vec<u32>,
     /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]
@@ -359,12 +360,16 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
+    /// Also report which language runtimes a process contains, and whether their frames and names can be read now; may be
+    /// given several times, or as a list with commas
+    #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Only load the programs of each walk mode that this kernel supports, and print for each, separated by tabs: the mode,
     /// the program, the number of instructions that the verifier followed; and finally the load time, as `load_ms`
-    #[arg(long, hide = true, conflicts_with = "json")]
+    #[arg(long, hide = true, conflicts_with_all = ["json", "pid"])]
     pub(crate) verify: bool,
 }
 
@@ -464,6 +469,7 @@ mod tests {
         assert!(parse(&["-a", "-p", "1"]).is_err());
         assert!(parse(&["-a"]).is_ok());
         assert!(parse(&["-p", "1", "-p", "2", "-d", "1m30s"]).is_ok());
+        assert!(parse(&["-p", "1,2"]).is_ok() && parse(&["-p", "1,"]).is_err());
         assert!(parse(&["-o", "x.folded", "--", "ls", "-l"]).is_ok());
         assert!(parse(&["--comm", "a", "--comm", "b*"]).is_ok());
         assert!(parse(&["--comm", "a", "-p", "1"]).is_err());

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::monotonic_ns;
 use sidewinder_symbolize::JitMap;
+use sidewinder_vm::Runtime;
 
 use crate::refusals::Refusals;
 use gdb_interface::GdbJitInterface;
 use sidewinder_process::ProcessKey;
-pub(crate) use source::{JitSource, Runtime};
+pub(crate) use source::{JitSource, PublishedNames};
 
 /// How long a known name is used before the source is read again. New code may have replaced old code at the same address.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,6 +53,8 @@ struct ProcessJitState {
     /// One entry for each file of the source; `None` if the file doesn't exist.
     maps: Vec<Option<JitMap>>,
     gdb_interface: GdbInterfaceState,
+    /// The runtime that generates the code, once the files of the process were inspected.
+    generator: Option<Option<Runtime>>,
     /// When open files were last read to their ends, in `CLOCK_MONOTONIC` nanoseconds; 0 if never.
     refreshed_at_ns: u64,
     /// When missing files and the debugger interface were last looked for, by the same clock.
@@ -64,7 +67,8 @@ struct ProcessJitState {
 /// The result of a look-up of generated code.
 #[derive(Debug)]
 pub(crate) enum JitName {
-    Named(Arc<str>, Runtime),
+    /// The name, and the runtime that generated the code if it is known.
+    Named(Arc<str>, Option<Runtime>),
     /// The process provides no name.
     Unnamed,
     /// Not all sources were read since the code ran, so a later look-up may find a name.
@@ -98,6 +102,7 @@ impl JitNames {
             source,
             maps: Vec::new(),
             gdb_interface: GdbInterfaceState::Unknown,
+            generator: None,
             refreshed_at_ns: 0,
             discovered_at_ns: 0,
             reading_time: self.processes.get(&process).map_or(Duration::ZERO, |state| state.reading_time),
@@ -135,7 +140,7 @@ impl JitNames {
         }
         let Some(state) = self.processes.get(&process) else { return JitName::Unnamed };
         match state.lookup(address) {
-            Some(name) => JitName::Named(Arc::from(name), state.source.runtime),
+            Some(name) => JitName::Named(Arc::from(name), state.generator.flatten()),
             None if !may_read => {
                 self.omitted += 1;
                 JitName::Unnamed
@@ -143,6 +148,12 @@ impl JitNames {
             None if state.covers(ran_at_ns) => JitName::Unnamed,
             None => JitName::NotYetRead,
         }
+    }
+
+    /// The runtime that generates the code of a process, if that is known, and whether the process provides any names.
+    pub(crate) fn generator(&self, process: ProcessKey) -> (Option<Runtime>, bool) {
+        let state = self.processes.get(&process);
+        state.map_or((None, false), |state| (state.generator.flatten(), state.heap_bytes() > 0))
     }
 
     /// Stops reading. Later look-ups use what has been read so far.
@@ -226,6 +237,7 @@ impl ProcessJitState {
             self.discovered_at_ns = now_ns;
             // A file may appear late: some runtimes write it when they exit.
             self.source.open(&mut self.maps, budget_bytes, refusals);
+            self.generator.get_or_insert_with(|| self.source.find_generator());
         }
         let mut is_all_read = true;
         for map in self.maps.iter_mut().flatten() {

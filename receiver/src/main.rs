@@ -5,6 +5,7 @@
 //! | `sampling`   | the data flow from ring buffers to events, and the control flow from processes to maps   |
 //! | `naming`     | names of frames                                                                          |
 //! | `jit`        | names of code that processes generate at run time                                        |
+//! | `runtime_support` | what is read of each language runtime, and what to do for the rest                     |
 //! | `resource`   | the resource of a process                                                                |
 //! | `processor`  | the processors that change it                                                            |
 //! | `report_queue` | the queue from the sampling thread to the reporter                                     |
@@ -52,6 +53,7 @@ mod refusals;
 mod report;
 mod report_queue;
 mod resource;
+mod runtime_support;
 mod sampling;
 mod server;
 mod service;

@@ -14,8 +14,9 @@ use sidewinder_symbolize::{
     BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
     SymbolizerStats, UnnamedReason, unnamed_frame,
 };
+use sidewinder_vm::Runtime;
 
-use crate::jit::{JitName, JitNames, JitSource, Runtime};
+use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
@@ -57,8 +58,8 @@ pub(crate) enum CodeOrigin {
     Rust,
     Go,
     Kernel,
-    /// Code generated at run time.
-    Jit(Runtime),
+    /// Code generated at run time, by a known runtime or another.
+    Jit(Option<Runtime>),
     /// Code of a virtual machine.
     Interpreted(Runtime),
 }

@@ -16,8 +16,8 @@ use sidewinder_otlp::builder::{
 };
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::{ProcessDescription, ProcessKey};
+use sidewinder_vm::Runtime;
 
-use crate::jit::Runtime;
 use crate::naming::{
     CodeOrigin, FrameLocation, NameCounts, NamedFrame, Namer, NamingContext, STACK_MISSING, truncation_marker,
 };
@@ -352,12 +352,20 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
         CodeOrigin::Rust => FrameType::Rust,
         CodeOrigin::Go => FrameType::Go,
         CodeOrigin::Kernel => FrameType::Kernel,
-        CodeOrigin::Jit(runtime) | CodeOrigin::Interpreted(runtime) => match runtime {
+        CodeOrigin::Jit(None) => FrameType::Native,
+        CodeOrigin::Jit(Some(runtime)) | CodeOrigin::Interpreted(runtime) => match runtime {
             Runtime::CPython => FrameType::CPython,
-            Runtime::Dotnet => FrameType::Dotnet,
-            Runtime::Jvm => FrameType::Jvm,
             Runtime::V8 => FrameType::V8js,
-            Runtime::Unknown => FrameType::Native,
+            Runtime::Jvm => FrameType::Jvm,
+            Runtime::Dotnet => FrameType::Dotnet,
+            Runtime::Ruby => FrameType::Ruby,
+            Runtime::Php => FrameType::Php,
+            Runtime::Perl => FrameType::Perl,
+            Runtime::LuaJit => FrameType::LuaJit,
+            Runtime::Beam => FrameType::Beam,
+            Runtime::Go => FrameType::Go,
+            // The conventions have no type for it.
+            Runtime::PyPy => FrameType::Native,
         },
     };
     // A location without a name is left to backends that have symbols: it has the file and the address.

@@ -43,18 +43,31 @@ impl GoLabels {
     }
 }
 
-/// The `N` of version `1.N`, in the format of `debug/buildinfo`: a header, followed by the version as a length-prefixed
-/// string.
+/// The version of Go that a program was compiled with, as `go1.23.1`; `None` if it isn't a Go program, or one of a version
+/// before 1.18.
+///
+/// # Errors
+/// Any I/O error of the file.
+pub fn read_go_version(file: &impl ReadAt) -> io::Result<Option<String>> {
+    let info = read_section(file, b".go.buildinfo", SECTION_BYTES_MAX)?;
+    Ok(info.and_then(|info| version(&info).map(str::to_owned)))
+}
+
+/// The `N` of version `1.N`.
 fn minor_version(info: &[u8]) -> Option<u32> {
+    let minor = version(info)?.strip_prefix("go1.")?;
+    minor.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// The version, in the format of `debug/buildinfo`: a header, followed by the version as a length-prefixed string.
+fn version(info: &[u8]) -> Option<&str> {
     let rest = info.strip_prefix(MAGIC)?;
     if rest.get(1)? & HAS_STRINGS == 0 {
         return None;
     }
     let strings = info.get(HEADER_BYTES..)?;
     let (length, text) = strings.split_first()?;
-    let version = std::str::from_utf8(text.get(..usize::from(*length).min(32))?).ok()?;
-    let minor = version.strip_prefix("go1.")?;
-    minor.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
+    std::str::from_utf8(text.get(..usize::from(*length).min(32))?).ok()
 }
 
 /// The offsets of `m.curg` and `g.labels`, from the debug information of programs of each version on amd64, and whether

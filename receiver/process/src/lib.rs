@@ -53,7 +53,7 @@ pub use environment::{ResourceVariables, resource_variables};
 pub use event::{ProcessEvent, ProcessEventKind};
 pub use event_queue::EventQueue;
 pub use file_table::{FileEntry, FileId, FileTable, FileTableLimits, IdentifiedFile};
-pub use go::GoLabels;
+pub use go::{GoLabels, read_go_version};
 pub use id::{BuildId, DeviceId, MappedIdentity, Pid, ProcessKey, Tid};
 pub use jit_interface::{JIT_DESCRIPTOR, JitListError, SymbolFile, read_jit_list};
 pub use mapping::{Backing, ExecutableMapping, MappedFile};

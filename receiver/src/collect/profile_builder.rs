@@ -10,8 +10,8 @@ use sidewinder_render::{
     BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSpan, ProfileThread,
     StackIndex,
 };
+use sidewinder_vm::Runtime;
 
-use crate::jit::Runtime;
 use crate::naming::{
     CodeOrigin, FrameLocation, NamedFrame, Namer, STACK_MISSING, marker_summary, truncation_marker,
 };
@@ -214,10 +214,10 @@ impl ProfileBuilder {
             CodeOrigin::Rust => FrameCategory::Rust,
             CodeOrigin::Go => FrameCategory::Go,
             CodeOrigin::Kernel => FrameCategory::Kernel,
-            CodeOrigin::Jit(runtime) | CodeOrigin::Interpreted(runtime) => match runtime {
-                Runtime::CPython => FrameCategory::Python,
-                _ => FrameCategory::Jit,
-            },
+            CodeOrigin::Jit(Some(Runtime::CPython)) | CodeOrigin::Interpreted(Runtime::CPython) => {
+                FrameCategory::Python
+            }
+            CodeOrigin::Jit(_) | CodeOrigin::Interpreted(_) => FrameCategory::Jit,
         };
         if named.functions.is_empty() {
             let is_named =

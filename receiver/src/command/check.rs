@@ -1,4 +1,9 @@
-//! `sidewinder check`: which features work on this machine, what the missing ones cost, and how to get them.
+//! `sidewinder check`: which features work on this machine, what the missing ones cost, and how to get them; what is read of
+//! each language runtime, and of given processes.
+
+mod process;
+mod python;
+mod runtimes;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,6 +12,8 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use sidewinder_bpf::{Probe, Support, WalkMode, probe, verify};
 
+use self::process::{Obstacle, ProcessReport};
+use self::runtimes::Limit;
 use super::CommandResult;
 use crate::cli::CheckArgs;
 use crate::exit::{ExitCause, Failure};
@@ -20,16 +27,24 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     if args.verify {
         return print_verified();
     }
-    let probes = probe();
     let mut out = std::io::stdout();
+    let report = CheckReport {
+        probes: probe(),
+        memory_limit: runtimes::memory_limit(),
+        processes: process::look_at(&args.pid)?,
+    };
     let text =
-        if args.json { format!("{:#}\n", to_json(&probes)) } else { to_text(&probes, supports_colour(&out)) };
+        if args.json { format!("{:#}\n", report.to_json()) } else { report.to_text(supports_colour(&out)) };
     out.write_all(text.as_bytes()).map_err(|error| Failure::runtime("can't print", error))?;
-    Ok(if is_ready(&probes) { ExitCode::SUCCESS } else { ExitCode::from(ExitCause::Privilege as u8) })
+    Ok(report.failure().map_or(ExitCode::SUCCESS, |cause| ExitCode::from(cause as u8)))
 }
 
-fn is_ready(probes: &[Probe]) -> bool {
-    probes.iter().all(|probe| ProbeStatus::from_probe(probe) != ProbeStatus::Missing)
+/// Everything that was found out.
+struct CheckReport {
+    probes: Vec<Probe>,
+    memory_limit: Option<Limit>,
+    /// Of the processes that were asked for.
+    processes: Vec<ProcessReport>,
 }
 
 /// The result of a probe.
@@ -69,63 +84,87 @@ impl ProbeStatus {
     }
 }
 
-fn to_text(probes: &[Probe], is_coloured: bool) -> String {
-    let paint = |status: ProbeStatus, text: &str| match is_coloured {
-        true => format!("\u{1b}[{}m{text}\u{1b}[0m", status.colour_code()),
-        false => text.to_owned(),
-    };
-    let mut text = format!("Sidewinder {} on Linux {}\n\n", env!("CARGO_PKG_VERSION"), kernel());
-    // Writing to a string does not fail.
-    for probe in probes {
-        let status = ProbeStatus::from_probe(probe);
-        _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), probe.name);
-        if let Support::No { why } = &probe.support {
-            for (label, text_part) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
-                _ = writeln!(text, "         {label}  {text_part}");
+impl CheckReport {
+    /// Whether everything that profiling requires works.
+    fn is_ready(&self) -> bool {
+        self.count(ProbeStatus::Missing) == 0
+    }
+
+    fn count(&self, status: ProbeStatus) -> usize {
+        self.probes.iter().filter(|probe| ProbeStatus::from_probe(probe) == status).count()
+    }
+
+    /// Why the exit code isn't 0. A missing privilege comes first, since it may be the reason for the rest.
+    fn failure(&self) -> Option<ExitCause> {
+        let obstacles = || self.processes.iter().filter_map(|process| process.obstacle.as_ref());
+        if !self.is_ready() || obstacles().any(|obstacle| matches!(obstacle, Obstacle::Denied(_))) {
+            return Some(ExitCause::Privilege);
+        }
+        obstacles().next().map(|_| ExitCause::Runtime)
+    }
+
+    fn to_text(&self, is_coloured: bool) -> String {
+        let paint = |status: ProbeStatus, text: &str| match is_coloured {
+            true => format!("\u{1b}[{}m{text}\u{1b}[0m", status.colour_code()),
+            false => text.to_owned(),
+        };
+        let mut text = format!("Sidewinder {} on Linux {}\n\n", env!("CARGO_PKG_VERSION"), kernel());
+        // Writing to a string does not fail.
+        for probe in &self.probes {
+            let status = ProbeStatus::from_probe(probe);
+            _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), probe.name);
+            if let Support::No { why } = &probe.support {
+                for (label, text_part) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
+                    _ = writeln!(text, "         {label}  {text_part}");
+                }
             }
         }
-    }
-    let count = |status| probes.iter().filter(|probe| ProbeStatus::from_probe(probe) == status).count();
-    let next = |status| {
-        probes.iter().find(|probe| ProbeStatus::from_probe(probe) == status).map(|probe| probe.remedy)
-    };
-    let (conclusion, step) = match (count(ProbeStatus::Missing), count(ProbeStatus::Limited)) {
-        (0, 0) => (paint(ProbeStatus::Ok, "Ready to profile."), None),
-        (0, limits) => {
-            (paint(ProbeStatus::Limited, &format!("Ready to profile, with limits ({limits}).")), None)
-        }
-        (missing, _) => {
-            let text = format!("Not ready: {missing} of these can't be done without.");
-            (paint(ProbeStatus::Missing, &text), next(ProbeStatus::Missing))
-        }
-    };
-    _ = writeln!(text, "\n{conclusion}\nNext: {}", step.unwrap_or(FIRST_RECORDING_HINT));
-    text
-}
-
-/// The keys are a public interface: see VERSIONING.md.
-fn to_json(probes: &[Probe]) -> Value {
-    let checks = probes.iter().map(|probe| {
-        let (why, cost, next) = match &probe.support {
-            Support::Yes => (None, None, None),
-            Support::No { why } => (Some(why), Some(probe.cost), Some(probe.remedy)),
+        // Who asks about processes wants to read about these.
+        text += &match self.processes[..] {
+            [] => runtimes::table(self.memory_limit, &paint),
+            _ => runtimes::processes(&self.processes, &paint),
         };
+        let missing = self.probes.iter().find(|probe| ProbeStatus::from_probe(probe) == ProbeStatus::Missing);
+        let (conclusion, step) = match (self.count(ProbeStatus::Missing), self.count(ProbeStatus::Limited)) {
+            (0, 0) => (paint(ProbeStatus::Ok, "Ready to profile."), None),
+            (0, limits) => {
+                (paint(ProbeStatus::Limited, &format!("Ready to profile, with limits ({limits}).")), None)
+            }
+            (count, _) => {
+                let text = format!("Not ready: {count} of these can't be done without.");
+                (paint(ProbeStatus::Missing, &text), missing.map(|probe| probe.remedy))
+            }
+        };
+        _ = writeln!(text, "\n{conclusion}\nNext: {}", step.unwrap_or(FIRST_RECORDING_HINT));
+        text
+    }
+
+    /// The keys are a public interface: see VERSIONING.md.
+    fn to_json(&self) -> Value {
+        let checks = self.probes.iter().map(|probe| {
+            let (why, cost, next) = match &probe.support {
+                Support::Yes => (None, None, None),
+                Support::No { why } => (Some(why), Some(probe.cost), Some(probe.remedy)),
+            };
+            json!({
+                "id": probe.id,
+                "name": probe.name,
+                "state": ProbeStatus::from_probe(probe).label(),
+                "required": probe.required,
+                "why": why,
+                "cost": cost,
+                "next": next,
+            })
+        });
         json!({
-            "id": probe.id,
-            "name": probe.name,
-            "state": ProbeStatus::from_probe(probe).label(),
-            "required": probe.required,
-            "why": why,
-            "cost": cost,
-            "next": next,
+            "version": env!("CARGO_PKG_VERSION"),
+            "kernel": kernel(),
+            "ready": self.is_ready(),
+            "checks": checks.collect::<Vec<_>>(),
+            "runtimes": runtimes::table_json(self.memory_limit),
+            "processes": runtimes::processes_json(&self.processes),
         })
-    });
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "kernel": kernel(),
-        "ready": is_ready(probes),
-        "checks": checks.collect::<Vec<_>>(),
-    })
+    }
 }
 
 /// The release of the kernel, as `uname -r` prints it.
@@ -150,46 +189,117 @@ fn print_verified() -> CommandResult {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_vm::Runtime;
+
+    use super::process::{Finding, RuntimeReport};
     use super::*;
+    use crate::runtime_support::{self, RuntimeSupport};
 
     fn test_probe(id: &'static str, required: bool, works: bool) -> Probe {
         let support = if works { Support::Yes } else { Support::No { why: format!("{id} is refused") } };
         Probe { id, name: id, required, support, cost: "its cost", remedy: "its remedy" }
     }
 
+    fn report<const PROBES: usize>(probes: [Probe; PROBES]) -> CheckReport {
+        CheckReport { probes: probes.into(), memory_limit: None, processes: Vec::new() }
+    }
+
+    fn process(obstacle: Option<Obstacle>) -> ProcessReport {
+        let runtime = RuntimeReport {
+            support: RuntimeSupport::of(Some(Runtime::V8)),
+            version: Some("11.3".to_owned()),
+            file: "/usr/bin/node".to_owned(),
+            frames: Finding::ok("by their frame pointers"),
+            names: Finding::limited("no perf map"),
+            next: Some("run it with a map".to_owned()),
+        };
+        let runtimes = if obstacle.is_none() { vec![runtime] } else { Vec::new() };
+        ProcessReport { pid: 7, executable: "/srv/app".to_owned(), runtimes, obstacle }
+    }
+
     #[test]
     fn the_worst_probe_decides_the_conclusion_and_the_next_step() {
-        let ok = [test_probe("a", true, true)];
-        let limited = [test_probe("a", true, true), test_probe("b", false, false)];
-        let missing = [test_probe("a", true, false), test_probe("b", false, false)];
-        for (probes, conclusion, next, is_ready) in [
-            (&ok[..], "Ready to profile.", FIRST_RECORDING_HINT, true),
-            (&limited, "Ready to profile, with limits (1).", FIRST_RECORDING_HINT, true),
-            (&missing, "Not ready: 1 of these can't be done without.", "its remedy", false),
+        let ok = report([test_probe("a", true, true)]);
+        let limited = report([test_probe("a", true, true), test_probe("b", false, false)]);
+        let missing = report([test_probe("a", true, false), test_probe("b", false, false)]);
+        for (report, conclusion, next, failure) in [
+            (&ok, "Ready to profile.", FIRST_RECORDING_HINT, None),
+            (&limited, "Ready to profile, with limits (1).", FIRST_RECORDING_HINT, None),
+            (
+                &missing,
+                "Not ready: 1 of these can't be done without.",
+                "its remedy",
+                Some(ExitCause::Privilege),
+            ),
         ] {
-            let text = to_text(probes, false);
+            let text = report.to_text(false);
             assert!(text.ends_with(&format!("\n{conclusion}\nNext: {next}\n")), "{text}");
             assert!(!text.contains('\u{1b}'), "{text}");
-            assert_eq!(to_json(probes)["ready"], is_ready);
+            assert_eq!(report.to_json()["ready"], failure.is_none());
+            assert_eq!(report.failure(), failure);
         }
         assert!(
-            to_text(&missing, true).contains("\u{1b}[31mmissing\u{1b}[0m  a\n         why   a is refused\n")
+            missing.to_text(true).contains("\u{1b}[31mmissing\u{1b}[0m  a\n         why   a is refused\n")
         );
     }
 
     #[test]
-    fn the_json_document_has_exactly_these_keys() {
-        let document = to_json(&[test_probe("a", true, true), test_probe("b", false, false)]);
-        let keys = |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
-        assert_eq!(
-            keys(&document),
-            Some(["checks", "kernel", "ready", "version"].map(str::to_owned).to_vec())
+    fn all_runtimes_are_listed_unless_processes_are_asked_for() {
+        let mut report = report([test_probe("a", true, true)]);
+        let text = report.to_text(false);
+        assert!(runtime_support::ALL.iter().all(|row| text.contains(&format!("  {}\n", row.name))), "{text}");
+        report.processes.push(process(None));
+        let text = report.to_text(false);
+        assert!(
+            text.contains(
+                "\nProcess 7, /srv/app\n\
+                 limited  V8 11.3, /usr/bin/node\n         \
+                 frames  ok: by their frame pointers\n         names   limited: no perf map\n         \
+                 next    run it with a map\n"
+            ),
+            "{text}"
         );
-        for check in document["checks"].as_array().into_iter().flatten() {
-            let expected = ["cost", "id", "name", "next", "required", "state", "why"];
-            assert_eq!(keys(check), Some(expected.map(str::to_owned).to_vec()));
+        assert!(!text.contains("CPython"), "{text}");
+    }
+
+    #[test]
+    fn a_process_that_cant_be_looked_at_decides_the_exit_code() {
+        let denied = || Obstacle::Denied("no permission".to_owned());
+        for (obstacles, failure) in [
+            (vec![None], None),
+            (vec![None, Some(Obstacle::Gone)], Some(ExitCause::Runtime)),
+            (vec![Some(Obstacle::Gone), Some(denied())], Some(ExitCause::Privilege)),
+        ] {
+            let processes = obstacles.into_iter().map(process).collect();
+            let report = CheckReport { processes, ..report([test_probe("a", true, true)]) };
+            assert_eq!(report.failure(), failure);
         }
+        let report = CheckReport { processes: vec![process(Some(denied()))], ..report([]) };
+        let text = report.to_text(false);
+        assert!(text.contains("denied   no permission\n         next    run Sidewinder as root"), "{text}");
+    }
+
+    #[test]
+    fn the_json_document_has_exactly_these_keys() {
+        let probes = [test_probe("a", true, true), test_probe("b", false, false)];
+        let processes = vec![process(None), process(Some(Obstacle::Gone))];
+        let document = CheckReport { processes, ..report(probes) }.to_json();
+        let keys = |value: &Value| {
+            value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>().join(" "))
+        };
+        let has_keys = |list: &Value, expected: &str| {
+            let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
+            assert!(!items.is_empty());
+            items.iter().for_each(|item| assert_eq!(keys(item).as_deref(), Some(expected)));
+        };
+        assert_eq!(keys(&document).as_deref(), Some("checks kernel processes ready runtimes version"));
+        has_keys(&document["checks"], "cost id name next required state why");
+        has_keys(&document["runtimes"], "frames id name names next state why");
+        has_keys(&document["processes"], "executable next pid runtimes state why");
+        has_keys(&document["processes"][0]["runtimes"], "file frames id name names next state version");
+        assert_eq!(keys(&document["processes"][0]["runtimes"][0]["frames"]).as_deref(), Some("detail state"));
         assert_eq!(document["checks"][0]["state"], "ok");
         assert_eq!(document["checks"][1]["next"], "its remedy");
+        assert_eq!(document["processes"][1]["state"], "gone");
     }
 }

@@ -91,6 +91,11 @@ impl GdbJitInterface {
         self.symbols.lookup(address)
     }
 
+    /// The number of symbol files that have been loaded.
+    pub(super) fn files(&self) -> usize {
+        self.loaded_files.len()
+    }
+
     /// The number of functions that didn't fit the budget, and of lists and files that could not be read.
     pub(super) fn omitted(&self) -> u64 {
         self.failed_reads + self.symbols.cut()

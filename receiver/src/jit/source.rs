@@ -1,6 +1,6 @@
 //! Where a process's runtime publishes the names of the code that it generates.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sidewinder_process::tls::GlobalVariable;
@@ -9,6 +9,7 @@ use sidewinder_process::{
     ProcessRoot,
 };
 use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
+use sidewinder_vm::{Runtime, find_runtimes};
 
 use super::gdb_interface::GdbJitInterface;
 use crate::foreign::{ForeignProcess, ForeignReader};
@@ -19,28 +20,23 @@ const STATUS_BYTES: u64 = 16 << 10;
 /// The maximum number of mapped files of one process that are kept. Java, with everything that it may load, has less than a
 /// hundred.
 const MAPPED_MAX: usize = 512;
+/// The memory for the names of one file that [`JitSource::published`] counts, and how often it reads on in one file.
+const PUBLISHED_BYTES_MAX: usize = 64 << 20;
+const PUBLISHED_TURNS: usize = 32;
 
-/// The runtime that generated code.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Runtime {
-    CPython,
-    Dotnet,
-    Jvm,
-    V8,
-    Unknown,
-}
-
-impl Runtime {
-    fn from_program_name(name: &[u8]) -> Self {
-        match name {
-            b"java" => Self::Jvm,
-            b"node" | b"nodejs" => Self::V8,
-            b"dotnet" => Self::Dotnet,
-            name if name.starts_with(b"python") => Self::CPython,
-            _ => Self::Unknown,
-        }
-    }
-}
+/// The runtimes that generate code, the likeliest generator first: programs of one may be run inside another, and Python
+/// generates code only to be visible to profilers.
+const GENERATORS: [Runtime; 9] = [
+    Runtime::Jvm,
+    Runtime::Dotnet,
+    Runtime::V8,
+    Runtime::Php,
+    Runtime::Beam,
+    Runtime::PyPy,
+    Runtime::Ruby,
+    Runtime::LuaJit,
+    Runtime::CPython,
+];
 
 /// Where a process's runtime publishes the names of its code.
 #[derive(Debug)]
@@ -48,7 +44,6 @@ pub(crate) struct JitSource {
     root: ProcessRoot,
     /// Jitdumps first, then the perf map.
     files: Vec<JitFile>,
-    pub(super) runtime: Runtime,
     memory: ForeignProcess,
     /// The files that the process has mapped, each with one of its mappings.
     mapped: HashMap<Arc<MappedFile>, ExecutableMapping>,
@@ -80,16 +75,21 @@ impl JitFile {
 }
 
 impl JitSource {
-    /// The source of a running process. `None`: the process has exited, or can't be read.
-    pub(crate) fn from_process(process: &Process, program: &[u8], reader: &ForeignReader) -> Option<Self> {
-        let pid = process.pid();
+    /// The source of a running process with these mappings. `None`: the process has exited, or can't be read.
+    pub(crate) fn new<'mapping>(
+        pid: Pid,
+        mappings: impl Iterator<Item = &'mapping ExecutableMapping>,
+        reader: &ForeignReader,
+    ) -> Option<Self> {
         let proc_root = ProcRoot::default();
         let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
         let perf_map = format!("tmp/perf-{}.map", namespace_pid(&status).unwrap_or(pid).0).into_bytes();
-        let mut files: Vec<_> = jitdumps(process).map(|file| JitFile::Jitdump(Arc::clone(file))).collect();
+        let mappings: Vec<_> = mappings.collect();
+        let mut files: Vec<_> =
+            jitdumps(mappings.iter().copied()).map(|file| JitFile::Jitdump(Arc::clone(file))).collect();
         files.push(JitFile::PerfMap(perf_map));
         let mut mapped = HashMap::new();
-        for mapping in process.mappings() {
+        for mapping in mappings {
             if let Some(file) = mapping.backing.file()
                 && mapped.len() < MAPPED_MAX
             {
@@ -99,7 +99,6 @@ impl JitSource {
         Some(Self {
             root: ProcessRoot::from_pid(&proc_root, pid).ok()?,
             files,
-            runtime: Runtime::from_program_name(program),
             memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?,
             mapped,
         })
@@ -109,7 +108,7 @@ impl JitSource {
     pub(crate) fn is_current_for(&self, process: &Process) -> bool {
         let mut mapped = process.mappings().filter_map(|mapping| mapping.backing.file());
         let is_complete = self.mapped.len() < MAPPED_MAX;
-        jitdumps(process).all(|dump| self.files.iter().any(|file| file.path() == dump.path()))
+        jitdumps(process.mappings()).all(|dump| self.files.iter().any(|file| file.path() == dump.path()))
             && (!is_complete || mapped.all(|file| self.mapped.contains_key(file)))
     }
 
@@ -150,8 +149,64 @@ impl JitSource {
         GdbJitInterface::new(descriptors.collect(), budget_bytes)
     }
 
+    /// The runtime that generates the code of the process, by the symbols of the files that it maps; `None` if no known runtime
+    /// does.
+    pub(super) fn find_generator(&self) -> Option<Runtime> {
+        let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
+        let found: HashSet<Runtime> = opened
+            .filter_map(|file| find_runtimes(&file.ok()?).ok())
+            .flatten()
+            .map(|(runtime, _)| runtime)
+            .collect();
+        GENERATORS.into_iter().find(|generator| found.contains(generator))
+    }
+
+    /// Reads the names that the process publishes now.
+    pub(crate) fn published(&self) -> PublishedNames {
+        let files = self.files.iter().map(|file| {
+            let mut map = JitMap::new(self.open_file(file)?, file.format(), PUBLISHED_BYTES_MAX);
+            // What can't be read has no names, and what is endless is read in part.
+            let mut is_all_read = false;
+            for _ in 0..PUBLISHED_TURNS {
+                is_all_read |= map.refresh().map_err(OpenError::Io)?;
+                if is_all_read {
+                    break;
+                }
+            }
+            Ok(map.functions())
+        });
+        let paths = self.files.iter().map(|file| match file {
+            JitFile::Jitdump(mapped) => mapped.path().to_vec(),
+            JitFile::PerfMap(path) => [b"/", &**path].concat(),
+        });
+        let mut interface = self.gdb_interface(PUBLISHED_BYTES_MAX);
+        if let Some(interface) = &mut interface {
+            interface.refresh(&self.memory);
+        }
+        PublishedNames {
+            files: paths.zip(files).collect(),
+            symbol_files: interface.map_or(0, |interface| interface.files()),
+        }
+    }
+
     pub(super) fn memory(&self) -> &ForeignProcess {
         &self.memory
+    }
+}
+
+/// The names of generated code that a process publishes.
+#[derive(Debug)]
+pub(crate) struct PublishedNames {
+    /// The paths at which files with names may be, in the process's root, and the functions in each of them.
+    pub(crate) files: Vec<(Vec<u8>, Result<usize, OpenError>)>,
+    /// Symbol files in memory, for debuggers.
+    pub(crate) symbol_files: usize,
+}
+
+impl PublishedNames {
+    /// Whether there is any name.
+    pub(crate) fn any(&self) -> bool {
+        self.symbol_files > 0 || self.files.iter().any(|(_, functions)| matches!(functions, Ok(1..)))
     }
 }
 
@@ -162,11 +217,10 @@ fn namespace_pid(status: &[u8]) -> Option<Pid> {
 }
 
 /// The jitdumps that a process maps, so that profilers find them.
-fn jitdumps(process: &Process) -> impl Iterator<Item = &Arc<MappedFile>> {
-    process
-        .mappings()
-        .filter_map(|mapping| mapping.backing.file())
-        .filter(|file| is_jitdump_path(file.path()))
+fn jitdumps<'mapping>(
+    mappings: impl Iterator<Item = &'mapping ExecutableMapping>,
+) -> impl Iterator<Item = &'mapping Arc<MappedFile>> {
+    mappings.filter_map(|mapping| mapping.backing.file()).filter(|file| is_jitdump_path(file.path()))
 }
 
 /// Whether perf(1) would treat a path as that of a jitdump.

@@ -1,4 +1,5 @@
-//! Virtual machines: where their state is, how their frames are laid out, and the names of their functions.
+//! Virtual machines: which one a file contains, where their state is, how their frames are laid out, and the names of their
+//! functions.
 //!
 //! Bytes and layouts in, names out; no I/O of its own: files are read through
 //! [`ReadAt`](sidewinder_process::ReadAt), processes through [`ForeignMemory`](sidewinder_process::ForeignMemory). Both belong
@@ -7,4 +8,7 @@
 
 mod arch;
 pub mod cpython;
+mod runtime;
 mod split;
+
+pub use runtime::{Runtime, find_runtimes};

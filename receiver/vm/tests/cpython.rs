@@ -14,8 +14,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use common::Python;
+use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsLocation;
 use sidewinder_vm::cpython::{FunctionError, Groups, Interpreter, cookie};
+use sidewinder_vm::{Runtime, find_runtimes};
 
 /// Minor versions that are supported and can be had from pyenv.
 const MINORS: std::ops::RangeInclusive<u8> = 8..=14;
@@ -116,6 +118,49 @@ fn frames_are_found_from_a_state_of_a_late_key() {
             let frames: Vec<_> = python.walk(thread.pointer).into_iter().flatten().collect();
             assert_eq!(frames, thread.frames, "{}", path.display());
         }
+    }
+}
+
+#[test]
+fn threads_are_listed_with_the_functions_that_they_run() {
+    for path in installed() {
+        let python = Python::start(&path);
+        let what = format!("{}, {}", path.display(), python.interpreter.version);
+        let states = python.interpreter.thread_states(python.bias, &python.memory).unwrap();
+        for thread in &python.said.threads {
+            let state = Avma(python.state(thread.pointer, python.location));
+            assert!(states.contains(&state), "{what}: {states:x?}");
+            let is_there = python.interpreter.is_state_at(python.location, state, &python.memory).unwrap();
+            let is_dynamic = matches!(python.location, TlsLocation::Dynamic { .. });
+            assert_eq!(is_there, (!is_dynamic).then_some(true), "{what}");
+            let function = python.interpreter.layout.innermost_function(state, &python.memory).unwrap();
+            assert_eq!(function.map(|function| function.name).as_deref(), Some("h"), "{what}");
+        }
+        let other = TlsLocation::Static { offset: 8 };
+        assert_eq!(
+            python.interpreter.is_state_at(other, states[0], &python.memory).unwrap(),
+            Some(false),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn interpreters_are_found_with_their_version() {
+    for path in installed() {
+        let python = Python::start(&path);
+        let (what, version) = (path.display(), python.interpreter.version);
+        let found: Vec<_> = python
+            .files
+            .iter()
+            .flat_map(|file| find_runtimes(&File::open(file).unwrap()).unwrap())
+            .filter(|(runtime, _)| *runtime == Runtime::CPython)
+            .collect();
+        let [(_, ref exact)] = found[..] else { panic!("{what}: {found:?}") };
+        // Older ones don't export it.
+        let exact = exact.as_ref().map(ToString::to_string);
+        assert_eq!(exact.is_some(), version.minor >= 11, "{what}: {exact:?}");
+        assert!(exact.is_none_or(|exact| exact.starts_with(&format!("{version}."))), "{what}");
     }
 }
 

@@ -6,7 +6,7 @@ use object::elf;
 use object::endian::LittleEndian as LE;
 use sidewinder_address::{FileOffset, Svma};
 
-use super::elf_reader::{find_string, find_strings_with_prefix, for_each};
+use super::elf_reader::{find_each_string, find_string, find_strings_with_prefix, for_each};
 use super::symbol::{Shdr, Sym, find_section, header_of, section_range, sections, symbol_table};
 use super::{Load, TlsSymbol, bias, file_offset};
 use crate::mapping::ExecutableMapping;
@@ -82,16 +82,27 @@ impl ElfFile {
         file: &impl ReadAt,
         names: [&[u8]; NAMES],
     ) -> io::Result<Option<[Option<ElfSymbol>; NAMES]>> {
-        let kind = if self.is_static_program { elf::SHT_SYMTAB } else { elf::SHT_DYNSYM };
-        let Some((table, strings)) = symbol_table(&self.sections, kind) else { return Ok(None) };
-        let mut offsets: [Vec<u64>; NAMES] = [const { Vec::new() }; NAMES];
-        for (number, (name, offsets)) in names.iter().zip(&mut offsets).enumerate() {
-            *offsets = find_string(file, section_range(strings), name)?;
-            if number == 0 && offsets.is_empty() {
-                return Ok(None);
-            }
+        let Some((_, strings)) = self.exports_table() else { return Ok(None) };
+        let Some(first) = names.first() else { return Ok(None) };
+        if find_string(file, section_range(strings), first)?.is_empty() {
+            return Ok(None);
         }
-        let mut found = [None; NAMES];
+        let found = self.exported_each(file, &names)?;
+        let found: Option<[Option<ElfSymbol>; NAMES]> = found.try_into().ok();
+        Ok(found.filter(|found| found.first().is_some_and(Option::is_some)))
+    }
+
+    /// Each of the symbols with these names, in their order, among the same symbols as [`exported`](Self::exported) looks at.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn exported_each(&self, file: &impl ReadAt, names: &[&[u8]]) -> io::Result<Vec<Option<ElfSymbol>>> {
+        let mut found = vec![None; names.len()];
+        let Some((table, strings)) = self.exports_table() else { return Ok(found) };
+        let offsets = find_each_string(file, section_range(strings), names)?;
+        if offsets.iter().all(Vec::is_empty) {
+            return Ok(found);
+        }
         for_each(file, section_range(table), |_, symbol: &Sym| {
             if let Some(defined) = defined(symbol) {
                 let at = u64::from(symbol.st_name.get(LE));
@@ -102,7 +113,13 @@ impl ElfFile {
             }
             true
         })?;
-        Ok(found.first().is_some_and(Option::is_some).then_some(found))
+        Ok(found)
+    }
+
+    /// The table of the symbols that the file exports, and the section with their names.
+    fn exports_table(&self) -> Option<(&Shdr, &Shdr)> {
+        let kind = if self.is_static_program { elf::SHT_SYMTAB } else { elf::SHT_DYNSYM };
+        symbol_table(&self.sections, kind)
     }
 
     /// Whether its dynamic linking refers to a string, such as the name of a library that it needs, or to one that starts with

@@ -42,7 +42,7 @@ impl Descriptions {
     }
 
     /// Looks for the JIT source of a process that a sample has arrived from, while the process exists.
-    pub(crate) fn note_sampled(&mut self, pid: Pid, processes: &mut ProcessTracker) {
+    pub(crate) fn note_sampled(&mut self, pid: Pid, processes: &ProcessTracker) {
         self.runtimes.note_sampled(pid, processes);
     }
 

@@ -33,7 +33,7 @@ impl Runtimes {
 
     /// Looks for the JIT source of a process that a sample has arrived from, if its mappings have changed since the last
     /// time.
-    pub(super) fn note_sampled(&mut self, pid: Pid, processes: &mut ProcessTracker) {
+    pub(super) fn note_sampled(&mut self, pid: Pid, processes: &ProcessTracker) {
         if !self.changed_mappings.remove(&pid) {
             return;
         }
@@ -43,12 +43,7 @@ impl Runtimes {
         if is_known || !process.mappings().any(|mapping| mapping.backing == Backing::Anonymous) {
             return;
         }
-        let description = processes.describe(pid);
-        let program = description.as_ref().and_then(|described| described.executable_name());
-        let jit = processes.registry.process(pid).and_then(|process| {
-            JitSource::from_process(process, program.unwrap_or_default(), processes.reader())
-        });
-        if let Some(jit) = jit {
+        if let Some(jit) = JitSource::new(pid, process.mappings(), processes.reader()) {
             self.entries.insert(key, JitEntry { source: Arc::new(jit), is_announced: false });
         }
     }

@@ -82,7 +82,7 @@ impl Data {
                 Record::Newcomer(new_container) => control.open_container(new_container, profiler),
                 Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
                 Record::Sample(sample) => {
-                    control.descriptions.note_sampled(Pid(sample.pid), &mut control.processes);
+                    control.descriptions.note_sampled(Pid(sample.pid), &control.processes);
                     self.pending.push(sample);
                 }
             }

@@ -38,6 +38,11 @@ impl CodeMap {
         self.bytes
     }
 
+    /// The number of functions.
+    pub(super) fn len(&self) -> usize {
+        self.functions.len()
+    }
+
     pub(super) fn lookup(&self, address: u64) -> Option<&str> {
         let (_, function) = self.functions.range(..=address).next_back()?;
         (address < function.end).then_some(&*function.name)

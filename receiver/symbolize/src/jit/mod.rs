@@ -122,6 +122,12 @@ impl JitMap {
         self.code.lookup(address)
     }
 
+    /// The number of functions that have been read and are kept.
+    #[must_use]
+    pub fn functions(&self) -> usize {
+        self.code.len()
+    }
+
     /// Functions left out for lack of memory, and malformed entries.
     #[must_use]
     pub fn cut(&self) -> u64 {
@@ -177,6 +183,7 @@ mod tests {
         fs::write(&path, "2000 10 last\n").unwrap();
         assert!(map.refresh().unwrap());
         assert_eq!((named(&map), map.cut()), ([None, Some("last".to_owned())], 0));
+        assert_eq!(map.functions(), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! differs between minor versions only.
 
 use super::layout::{Groups, InstructionForm, Layout, LineForm, NameLayout, ObjectHead};
+use super::thread_list::ThreadList;
 
 /// Bytes of the structure that are read.
 pub(super) const OFFSETS_BYTES: usize = 8 * WORDS;
@@ -88,6 +89,25 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
         && [path, name, line_table, layout.names.first_line].iter().all(|field| *field >= identity_start)
         && [path, name, layout.names.first_line].iter().all(|field| *field < line_table);
     is_sane.then_some(Layout { frame_bytes, ..layout })
+}
+
+/// Where the structure says that the threads of an interpreter are listed, if it is that of 3.`minor`.
+pub(super) fn thread_list(bytes: &[u8], minor: u8) -> Option<ThreadList> {
+    /// `runtime_state.interpreters_head` and `interpreter_state.threads_head`, in words.
+    const INTERPRETERS_HEAD: usize = 5;
+    const THREADS_HEAD: usize = 9;
+    /// Of these two structures, which are larger than the others.
+    const OFFSET_MAX: u64 = 1 << 20;
+    let (words, _) = bytes.as_chunks();
+    let offset = |at: usize| {
+        let offset = words.get(at).copied().map(u64::from_le_bytes);
+        offset.filter(|offset| *offset < OFFSET_MAX)?.try_into().ok()
+    };
+    Some(ThreadList {
+        interpreter: offset(INTERPRETERS_HEAD)?,
+        first_thread: offset(THREADS_HEAD)?,
+        next_thread: offset(fields(minor)?.thread_state + 2)?,
+    })
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use std::{fmt, io};
 
-use sidewinder_address::FileOffset;
+use sidewinder_address::{FileOffset, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsVariableError};
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
 use super::debug_offsets;
 use super::layout::Layout;
+use super::thread_list::ThreadList;
 use super::thread_state::{Getters, ThreadState};
 use crate::split;
 
@@ -33,6 +34,9 @@ pub struct Interpreter {
     pub layout: Layout,
     elf: ElfFile,
     thread_state: ThreadState,
+    /// The address of `_PyRuntime`.
+    pub(super) runtime: Svma,
+    pub(super) thread_list: ThreadList,
 }
 
 /// A version of CPython.
@@ -94,12 +98,15 @@ impl Interpreter {
             None if of_8.is_some() => 8,
             None => return Ok(None),
         };
-        let layout = match Layout::of_minor(minor) {
+        let constant = Layout::of_minor(minor).zip(ThreadList::of_minor(minor));
+        let layout = match constant {
             None => published_layout(file, &elf, runtime, minor)?,
             found => found,
         };
         let thread_state = ThreadState::read(file, &elf, runtime, &Getters { this, current }, minor)?;
-        let (Some(layout), Some(thread_state)) = (layout, thread_state) else { return Ok(None) };
+        let (Some((layout, thread_list)), Some(thread_state)) = (layout, thread_state) else {
+            return Ok(None);
+        };
         let mut parts = vec![main];
         parts.extend(elf.functions_with_prefix(file, LOOP_PARTS)?);
         if minor >= 14 {
@@ -107,7 +114,15 @@ impl Interpreter {
         }
         parts.extend(split::other_parts(file, &elf, &parts)?);
         let loops = file_ranges(&elf, &parts);
-        Ok(Some(Self { version: Version { major: 3, minor }, loops, layout, elf, thread_state }))
+        Ok(Some(Self {
+            version: Version { major: 3, minor },
+            loops,
+            layout,
+            elf,
+            thread_state,
+            runtime: runtime.address,
+            thread_list,
+        }))
     }
 
     /// The load bias of this file, given one of its mappings: the difference to the addresses in the file.
@@ -158,9 +173,9 @@ fn published_layout(
     elf: &ElfFile,
     runtime: ElfSymbol,
     minor: u8,
-) -> io::Result<Option<Layout>> {
+) -> io::Result<Option<(Layout, ThreadList)>> {
     let offsets = elf.content(file, runtime.address, debug_offsets::OFFSETS_BYTES)?;
-    Ok(debug_offsets::layout(&offsets, minor))
+    Ok(debug_offsets::layout(&offsets, minor).zip(debug_offsets::thread_list(&offsets, minor)))
 }
 
 /// The ranges of functions in the file, adjacent ones joined.

@@ -7,6 +7,7 @@
 //!
 //! Of builds without the global interpreter lock, 3.13t is supported.
 
+mod cache;
 mod cookie;
 mod debug_offsets;
 mod function;
@@ -14,8 +15,10 @@ mod interpreter;
 mod layout;
 mod lines;
 mod text;
+mod thread_list;
 mod thread_state;
 
+pub use cache::FunctionCache;
 pub use cookie::cookie;
 pub use function::{Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};

@@ -1,6 +1,6 @@
 //! Running interpreters, and what they say of themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ const FRAMES_MAX: usize = 100;
 pub(crate) struct Python {
     child: Child,
     pub(crate) interpreter: Interpreter,
+    pub(crate) bias: u64,
+    /// The files that it maps.
+    pub(crate) files: BTreeSet<PathBuf>,
     pub(crate) location: TlsLocation,
     /// Of the state of a thread that holds the lock (3.12+).
     pub(crate) attached: Option<TlsLocation>,
@@ -118,9 +121,9 @@ impl Python {
     }
 
     /// Has the command of an interpreter run the program.
-    pub(crate) fn run(interpreter: &mut Command) -> Self {
+    pub(crate) fn run(command: &mut Command) -> Self {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.py");
-        let mut child = interpreter
+        let mut child = command
             .args(["-s", "-u"])
             .arg(program)
             .env("PYTHONIOENCODING", "utf-8")
@@ -133,20 +136,22 @@ impl Python {
         wait_for_readers(child.id());
         let open = || ProcessDir::open(&ProcRoot::default(), Pid(child.id())).unwrap();
         let memory = ProcessMemory::new(open());
-        let mut found = None;
+        let (mut found, mut files) = (None, BTreeSet::new());
         read_executable_mappings(open().file("maps").unwrap(), |mapping| {
             let Some(file) = mapping.backing.file() else { return };
-            let file = File::open(str::from_utf8(file.path()).unwrap()).unwrap();
+            let path = str::from_utf8(file.path()).unwrap();
+            files.insert(PathBuf::from(path));
+            let file = File::open(path).unwrap();
             let Some(interpreter) = Interpreter::read(&file).unwrap() else { return };
             let bias = interpreter.bias_of(&mapping).unwrap();
             let location = interpreter.locate_thread_state(bias, &memory).unwrap();
             let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
-            found = Some((interpreter, location, attached));
+            found = Some((interpreter, bias, location, attached));
         })
         .unwrap();
-        let (interpreter, location, attached) =
-            found.unwrap_or_else(|| panic!("{interpreter:?}: no interpreter"));
-        Self { child, interpreter, location, attached, memory, said }
+        let (interpreter, bias, location, attached) =
+            found.unwrap_or_else(|| panic!("{command:?}: no interpreter"));
+        Self { child, interpreter, bias, files, location, attached, memory, said }
     }
 
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) {

@@ -1,0 +1,284 @@
+//! What a process runs, and whether that can be read now: by trying it.
+//!
+//! Nothing of the process is stopped or changed. Its memory and mappings are read by the threads of
+//! [`ForeignReader`], since such reads may never return.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sidewinder_bpf::Opener;
+use sidewinder_process::{
+    Backing, ExecutableMapping, MappedFile, OpenError, OpenedFile, Pid, ProcRoot, ProcessRoot, ProcfsError,
+    read_executable_mappings,
+};
+use sidewinder_vm::{Runtime, find_runtimes};
+
+use super::python;
+use crate::causes::error_chain;
+use crate::exit::Failure;
+use crate::foreign::{ForeignReader, ReadFailure, ReadProgress, ReadTarget};
+use crate::jit::{JitSource, PublishedNames};
+use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport, for_process};
+
+/// How long to wait for the mappings of a process.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The most mappings that are read.
+const MAPPINGS_MAX: usize = 64 << 10;
+
+/// What was found out about a process.
+#[derive(Debug)]
+pub(super) struct ProcessReport {
+    pub(super) pid: u32,
+    /// The path of its program; empty if that is not known.
+    pub(super) executable: String,
+    /// The runtimes that its files contain; empty: it runs native code only.
+    pub(super) runtimes: Vec<RuntimeReport>,
+    pub(super) obstacle: Option<Obstacle>,
+}
+
+/// Why a process could not be looked at.
+#[derive(Debug)]
+pub(super) enum Obstacle {
+    /// There is no such process.
+    Gone,
+    /// A privilege is missing.
+    Denied(String),
+    /// It could not be read for another reason.
+    Failed(String),
+}
+
+impl Obstacle {
+    /// The state, as in the document.
+    pub(super) const fn label(&self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Denied(_) => "denied",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    pub(super) fn why(&self) -> &str {
+        match self {
+            Self::Gone => "there is no such process",
+            Self::Denied(why) | Self::Failed(why) => why,
+        }
+    }
+
+    pub(super) const fn next(&self) -> &'static str {
+        match self {
+            Self::Gone => "look it up with `pgrep -a NAME`, in the PID namespace of sidewinder",
+            Self::Denied(_) => MEMORY_ADVICE,
+            Self::Failed(_) => "try it again; `SIDEWINDER_LOG=debug` shows more",
+        }
+    }
+}
+
+/// What was found out about a runtime of a process.
+#[derive(Debug)]
+pub(super) struct RuntimeReport {
+    pub(super) support: &'static RuntimeSupport,
+    /// As far as its file says.
+    pub(super) version: Option<String>,
+    /// The file that contains it; empty if none is known.
+    pub(super) file: String,
+    pub(super) frames: Finding,
+    pub(super) names: Finding,
+    /// The next step, unless both can be read.
+    pub(super) next: Option<String>,
+}
+
+/// Whether something can be read, and what was read or why it can't be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Finding {
+    pub(super) is_ok: bool,
+    pub(super) detail: String,
+}
+
+impl Finding {
+    pub(super) fn ok(detail: impl Into<String>) -> Self {
+        Self { is_ok: true, detail: detail.into() }
+    }
+
+    pub(super) fn limited(detail: impl Into<String>) -> Self {
+        Self { is_ok: false, detail: detail.into() }
+    }
+}
+
+/// Looks at processes.
+///
+/// # Errors
+/// If the threads that read memory can't be started.
+pub(super) fn look_at(pids: &[u32]) -> Result<Vec<ProcessReport>, Failure> {
+    if pids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let reader = Opener::start()
+        .and_then(|opener| ForeignReader::start(&opener))
+        .map_err(|error| Failure::runtime("can't start a thread", error))?;
+    Ok(pids.iter().map(|pid| ProcessReport::read(*pid, &reader)).collect())
+}
+
+impl ProcessReport {
+    fn read(pid: u32, reader: &ForeignReader) -> Self {
+        let mut report = Self { pid, executable: String::new(), runtimes: Vec::new(), obstacle: None };
+        report.obstacle = report.read_runtimes(Pid(pid), reader).err();
+        report
+    }
+
+    fn read_runtimes(&mut self, pid: Pid, reader: &ForeignReader) -> Result<(), Obstacle> {
+        let target = ReadTarget::from_pid(pid)?;
+        let mappings = read_mappings(target, reader)?;
+        if let Ok(path) = target.open_dir()?.link("exe") {
+            self.executable = String::from_utf8_lossy(&path).into_owned();
+        }
+        let root = ProcessRoot::from_pid(&ProcRoot::default(), pid)?;
+        let process = InspectedProcess { pid, mappings: &mappings, reader };
+        let mut seen = HashSet::<&Arc<MappedFile>>::new();
+        for mapping in &mappings {
+            let Some(file) = mapping.backing.file().filter(|file| seen.insert(*file)) else { continue };
+            let opened = root.open_mapped(std::iter::once(&**file)).next();
+            // Files that were replaced since they were mapped can't be opened; their runtimes are not known.
+            let Some(Ok(opened)) = opened else { continue };
+            for (runtime, version) in find_runtimes(&opened).unwrap_or_default() {
+                let path = String::from_utf8_lossy(file.path()).into_owned();
+                self.runtimes.push(process.inspect(runtime, version, path, &opened, mapping));
+            }
+        }
+        let has_generated_code = mappings.iter().any(|mapping| mapping.backing == Backing::Anonymous);
+        if self.runtimes.is_empty() && has_generated_code {
+            self.runtimes.push(process.inspect_generated(None, None, String::new()));
+        }
+        Ok(())
+    }
+}
+
+/// A process, as far as each runtime is looked at in it.
+pub(super) struct InspectedProcess<'a> {
+    pub(super) pid: Pid,
+    mappings: &'a [ExecutableMapping],
+    pub(super) reader: &'a ForeignReader,
+}
+
+impl InspectedProcess<'_> {
+    fn inspect(
+        &self,
+        runtime: Runtime,
+        version: Option<String>,
+        path: String,
+        file: &OpenedFile,
+        mapping: &ExecutableMapping,
+    ) -> RuntimeReport {
+        let support = RuntimeSupport::of(Some(runtime));
+        match runtime {
+            Runtime::CPython => python::inspect(self, version, path, file, mapping),
+            Runtime::Go => RuntimeReport {
+                support,
+                version,
+                file: path,
+                frames: Finding::ok(support.frames),
+                names: Finding::ok(support.names),
+                next: None,
+            },
+            _ => self.inspect_generated(Some(runtime), version, path),
+        }
+    }
+
+    /// A runtime whose functions are visible as far as it has generated code for them.
+    fn inspect_generated(
+        &self,
+        runtime: Option<Runtime>,
+        version: Option<String>,
+        file: String,
+    ) -> RuntimeReport {
+        let support = RuntimeSupport::of(runtime);
+        let is_ok = support.frames_advice.is_none() && !support.is_interpreter_only();
+        let frames = Finding { is_ok, detail: support.frames.to_owned() };
+        let published = JitSource::new(self.pid, self.mappings.iter(), self.reader)
+            .map(|source| source.published())
+            .filter(|_| support.advice.is_some());
+        let names = match &published {
+            Some(published) => published_names(published),
+            None => Finding::limited(support.names),
+        };
+        let names_advice = support.advice.filter(|_| !names.is_ok);
+        let advice = [support.frames_advice, names_advice].into_iter().flatten();
+        let next: Vec<String> = advice.map(|advice| for_process(advice, self.pid.0)).collect();
+        let next = (!next.is_empty()).then(|| next.join("; "));
+        RuntimeReport { support, version, file, frames, names, next }
+    }
+}
+
+/// What a process publishes for profilers, in words.
+fn published_names(published: &PublishedNames) -> Finding {
+    let mut parts = Vec::new();
+    let mut refusals = Vec::new();
+    for (path, functions) in &published.files {
+        let path = String::from_utf8_lossy(path);
+        match functions {
+            Ok(functions) => parts.push(format!("{functions} functions in {path}")),
+            Err(OpenError::NotFound) => {}
+            Err(error) => {
+                refusals.push(format!("{path}: {}", error_chain(error)));
+            }
+        }
+    }
+    if published.symbol_files > 0 {
+        parts.push(format!("{} symbol files in memory, for debuggers", published.symbol_files));
+    }
+    if published.any() {
+        return Finding::ok(parts.join("; "));
+    }
+    parts.extend(refusals);
+    match parts[..] {
+        [] => Finding::limited("it publishes no names: no perf map, jitdump or GDB JIT interface"),
+        _ => Finding::limited(parts.join("; ")),
+    }
+}
+
+/// Reads the executable mappings of a process.
+fn read_mappings(target: ReadTarget, reader: &ForeignReader) -> Result<Vec<ExecutableMapping>, Obstacle> {
+    let read = move || {
+        let directory = target.open_dir()?;
+        let state = directory.state()?;
+        if state.has_ended() {
+            return Err(ProcfsError::Gone { pid: target.pid });
+        }
+        let mut mappings = Vec::new();
+        let maps = directory.with_memory(&state).file("maps")?;
+        read_executable_mappings(maps, |mapping| {
+            if mappings.len() < MAPPINGS_MAX {
+                mappings.push(mapping);
+            }
+        })
+        .map_err(|source| ProcfsError::Read { pid: target.pid, path: "maps".to_owned(), source })?;
+        Ok(mappings)
+    };
+    match reader.submit(target, read).and_then(|pending| pending.wait(TIMEOUT)) {
+        Ok(ReadProgress::Done(mappings)) => Ok(mappings?),
+        Ok(ReadProgress::Pending(_)) => Err(Obstacle::Failed(ReadFailure::TimedOut.to_string())),
+        Err(failure) => Err(Obstacle::Failed(failure.to_string())),
+    }
+}
+
+impl From<ProcfsError> for Obstacle {
+    fn from(error: ProcfsError) -> Self {
+        match error {
+            ProcfsError::Gone { .. } => Self::Gone,
+            ProcfsError::Permission { .. } => Self::Denied(error.to_string()),
+            _ => Self::Failed(error_chain(&error)),
+        }
+    }
+}
+
+impl From<OpenError> for Obstacle {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Gone => Self::Gone,
+            OpenError::Permission | OpenError::Denied => {
+                Self::Denied(format!("can't follow its root: {error}"))
+            }
+            _ => Self::Failed(format!("can't follow its root: {}", error_chain(&error))),
+        }
+    }
+}

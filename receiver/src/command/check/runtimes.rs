@@ -1,0 +1,140 @@
+//! The section on language runtimes, for people and as JSON.
+
+use std::fmt::Write as _;
+
+use rustix::thread::{CapabilitySet, capabilities};
+use serde_json::{Value, json};
+use sidewinder_vm::Runtime;
+
+use super::ProbeStatus;
+use super::process::{Finding, ProcessReport, RuntimeReport};
+use crate::runtime_support::{ALL, MEMORY_ADVICE, RuntimeSupport};
+
+/// What limits a runtime here: what is lost, and the next step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Limit {
+    why: &'static str,
+    next: &'static str,
+}
+
+/// Whether the memory of other users' processes can't be read here.
+pub(super) fn memory_limit() -> Option<Limit> {
+    let is_held = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
+    (!is_held).then_some(Limit {
+        why: "processes of other users, and with kernel.yama.ptrace_scope also others of this user, can't be read",
+        next: MEMORY_ADVICE,
+    })
+}
+
+/// The state of a row, why it is limited here, and the next steps.
+fn row_state(
+    row: &RuntimeSupport,
+    memory: Option<Limit>,
+) -> (ProbeStatus, Option<&'static str>, Vec<&'static str>) {
+    let limit = memory.filter(|_| row.runtime == Some(Runtime::CPython));
+    let is_ok = limit.is_none() && row.is_complete();
+    let next = [limit.map(|limit| limit.next), row.frames_advice, row.advice].into_iter().flatten().collect();
+    (if is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited }, limit.map(|limit| limit.why), next)
+}
+
+/// The table of all runtimes, `paint`ed with the state of each.
+pub(super) fn table(memory: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
+    let mut text = String::from("\nRuntimes\n");
+    for row in &ALL {
+        let (status, why, next) = row_state(row, memory);
+        // Writing to a string does not fail.
+        _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), row.name);
+        let parts = [("frames", row.frames), ("names ", row.names)].into_iter();
+        let parts = parts.chain(why.map(|why| ("why   ", why)));
+        for (label, part) in parts.chain(next.into_iter().map(|next| ("next  ", next))) {
+            _ = writeln!(text, "         {label}  {part}");
+        }
+    }
+    text
+}
+
+pub(super) fn table_json(memory: Option<Limit>) -> Value {
+    let rows = ALL.iter().map(|row| {
+        let (status, why, next) = row_state(row, memory);
+        json!({
+            "id": row.id,
+            "name": row.name,
+            "state": status.label(),
+            "frames": row.frames,
+            "names": row.names,
+            "why": why,
+            "next": (!next.is_empty()).then(|| next.join("; ")),
+        })
+    });
+    rows.collect()
+}
+
+/// What was found out about processes.
+pub(super) fn processes(reports: &[ProcessReport], paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
+    let mut text = String::new();
+    for report in reports {
+        let executable = if report.executable.is_empty() { "[unknown program]" } else { &report.executable };
+        _ = writeln!(text, "\nProcess {}, {executable}", report.pid);
+        if let Some(obstacle) = &report.obstacle {
+            let label = paint(ProbeStatus::Missing, &format!("{:<7}", obstacle.label()));
+            _ = writeln!(text, "{label}  {}\n         next    {}", obstacle.why(), obstacle.next());
+        } else if report.runtimes.is_empty() {
+            let label = paint(ProbeStatus::Ok, &format!("{:<7}", ProbeStatus::Ok.label()));
+            _ = writeln!(
+                text,
+                "{label}  native code only: no known runtime in its files, and no generated code"
+            );
+        }
+        for runtime in &report.runtimes {
+            let status = status(runtime);
+            let label = paint(status, &format!("{:<7}", status.label()));
+            let version = runtime.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
+            let file = if runtime.file.is_empty() { "in memory that no file backs" } else { &runtime.file };
+            _ = writeln!(text, "{label}  {}{version}, {file}", runtime.support.label);
+            for (what, Finding { is_ok, detail }) in [("frames", &runtime.frames), ("names ", &runtime.names)]
+            {
+                let status = if *is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited };
+                _ = writeln!(text, "         {what}  {}: {detail}", status.label());
+            }
+            if let Some(next) = &runtime.next {
+                _ = writeln!(text, "         next    {next}");
+            }
+        }
+    }
+    text
+}
+
+fn status(runtime: &RuntimeReport) -> ProbeStatus {
+    if runtime.frames.is_ok && runtime.names.is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited }
+}
+
+pub(super) fn processes_json(reports: &[ProcessReport]) -> Value {
+    let finding = |finding: &Finding| {
+        let status = if finding.is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited };
+        json!({ "state": status.label(), "detail": finding.detail })
+    };
+    let runtime = |runtime: &RuntimeReport| {
+        json!({
+            "id": runtime.support.id,
+            "name": runtime.support.label,
+            "state": status(runtime).label(),
+            "version": runtime.version,
+            "file": runtime.file,
+            "frames": finding(&runtime.frames),
+            "names": finding(&runtime.names),
+            "next": runtime.next,
+        })
+    };
+    let process = |report: &ProcessReport| {
+        let obstacle = report.obstacle.as_ref();
+        json!({
+            "pid": report.pid,
+            "executable": report.executable,
+            "state": obstacle.map_or(ProbeStatus::Ok.label(), |obstacle| obstacle.label()),
+            "why": obstacle.map(|obstacle| obstacle.why()),
+            "next": obstacle.map(|obstacle| obstacle.next()),
+            "runtimes": report.runtimes.iter().map(runtime).collect::<Vec<_>>(),
+        })
+    };
+    reports.iter().map(process).collect()
+}

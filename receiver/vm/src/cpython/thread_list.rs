@@ -1,0 +1,118 @@
+//! The threads of an interpreter, from the list that it keeps of them.
+//!
+//! Walks don't use the list: they find the state of the thread that they interrupt. It is for those who ask about a process that
+//! need not run at that moment.
+
+use std::io;
+
+use sidewinder_address::Avma;
+use sidewinder_process::ForeignMemory;
+use sidewinder_process::tls::TlsLocation;
+
+use super::cookie::cookie;
+use super::function::{Function, FunctionError};
+use super::interpreter::Interpreter;
+use super::layout::{Groups, Layout};
+
+/// The most threads that are listed.
+const THREADS_MAX: usize = 256;
+/// The most frames at the end of a thread's stack that belong to no function.
+const SHIMS_MAX: usize = 8;
+
+/// Offsets in bytes of the pointers that lead to the threads of the first interpreter of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ThreadList {
+    /// In `_PyRuntime`: the interpreter that was created last, which is the main one if there is no other.
+    pub(super) interpreter: u32,
+    /// In an interpreter: the state of its newest thread.
+    pub(super) first_thread: u32,
+    /// In the state of a thread: that of the next one.
+    pub(super) next_thread: u32,
+}
+
+impl ThreadList {
+    /// The offsets in 3.`minor`, if they are the same in all builds: 3.8 to 3.12.
+    pub(super) const fn of_minor(minor: u8) -> Option<Self> {
+        let (interpreter, first_thread) = match minor {
+            8..=10 => (32, 8),
+            11 => (40, 16),
+            12 => (40, 72),
+            _ => return None,
+        };
+        Some(Self { interpreter, first_thread, next_thread: 8 })
+    }
+}
+
+impl Interpreter {
+    /// The `PyThreadState`s of a process in which this file is loaded with the given bias, newest first: 256 at most. Empty if
+    /// the interpreter has not been initialised. The process may change the list meanwhile, so that any of them may be gone.
+    ///
+    /// # Errors
+    /// If memory of the process can't be read.
+    pub fn thread_states(&self, bias: u64, memory: &impl ForeignMemory) -> io::Result<Vec<Avma>> {
+        let follow = |at: u64, offset: u32| memory.word(Avma(at.wrapping_add(offset.into())));
+        let ThreadList { interpreter, first_thread, next_thread } = self.thread_list;
+        let main = follow(self.runtime.0.wrapping_add(bias), interpreter)?;
+        let mut states = Vec::new();
+        let mut next = if main == 0 { 0 } else { follow(main, first_thread)? };
+        while next != 0 && states.len() < THREADS_MAX {
+            states.push(Avma(next));
+            next = follow(next, next_thread)?;
+        }
+        Ok(states)
+    }
+
+    /// Whether the thread with this state has the pointer to it at a location where walks would look for it. `None` if the
+    /// location is in a block of the dynamic linker, whose address is not known here.
+    ///
+    /// # Errors
+    /// If memory of the process can't be read.
+    pub fn is_state_at(
+        &self,
+        location: TlsLocation,
+        state: Avma,
+        memory: &impl ForeignMemory,
+    ) -> io::Result<Option<bool>> {
+        let thread_pointer = memory.word(Avma(state.0.wrapping_add(self.layout.thread_id.into())))?;
+        let at = match location {
+            TlsLocation::Static { offset } => thread_pointer.wrapping_add_signed(offset),
+            TlsLocation::Indirect { pointer, offset } => {
+                memory.word(Avma(thread_pointer.wrapping_add_signed(pointer)))?.wrapping_add(offset)
+            }
+            TlsLocation::Dynamic { .. } => return Ok(None),
+        };
+        Ok(Some(memory.word(Avma(at))? == state.0))
+    }
+}
+
+impl Layout {
+    /// The function that a thread runs, or would go on with: that of its innermost frame. `None` if the thread runs none.
+    ///
+    /// # Errors
+    /// See [`FunctionError`]. A thread that runs may also have left its frame before that was read.
+    pub fn innermost_function(
+        &self,
+        state: Avma,
+        memory: &impl ForeignMemory,
+    ) -> Result<Option<Function>, FunctionError> {
+        let word = |at: u64, offset: u16| memory.word(Avma(at.wrapping_add(offset.into())));
+        let holder = self.cframe.map_or(Ok(state.0), |cframe| word(state.0, cframe))?;
+        let mut frame = word(holder, self.current_frame)?;
+        for _ in 0..SHIMS_MAX {
+            if frame == 0 {
+                return Ok(None);
+            }
+            let owner = word(frame, self.owner)? as u8;
+            if self.groups != Groups::EndsAtShim || owner < 3 {
+                // The low bits are tags since 3.14.
+                let code = Avma(word(frame, self.code)? & !7);
+                let (start, bytes) = self.identity;
+                let mut identity = vec![0; bytes.into()];
+                memory.read_exact(Avma(code.0.wrapping_add(start.into())), &mut identity)?;
+                return self.read_function(memory, code, cookie(&identity)).map(Some);
+            }
+            frame = word(frame, self.previous)?;
+        }
+        Ok(None)
+    }
+}
