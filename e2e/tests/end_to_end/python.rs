@@ -8,6 +8,7 @@ mod forms;
 mod internals;
 mod py_spy;
 mod threads;
+mod toy;
 mod users;
 mod versions;
 
