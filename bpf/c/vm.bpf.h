@@ -57,7 +57,10 @@ __noinline int step_in_vm(__u32 number)
 	if (result == SW_VM_GROUP_ENDED)
 		return result;
 	slot->vm_group_frames++;
-	slot->head.vm_frames++;
+	if (frame.head & SW_FRAME_MISSING << SW_FRAME_FLAGS_SHIFT)
+		slot->head.vm_missing[frame.address & (SW_VM_MISSING_PLACES - 1)]++;
+	else
+		slot->head.vm_frames++;
 	return push_frame(slot, frame.head, frame.address) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
 }
 

@@ -103,7 +103,7 @@ pub struct VmCounts {
     pub frames: u64,
     /// Activations of loops whose frames were found.
     pub groups: u64,
-    /// Activations whose frames are missing, by the index in [`VmMissing::ALL`].
+    /// Frames that stand for missing ones, by the index in [`VmMissing::ALL`].
     pub missing: [u64; VmMissing::ALL.len()],
 }
 

@@ -10,6 +10,6 @@ mod stack;
 mod verdict;
 
 pub use expected::{Chain, ChainFrame, Expected};
-pub use native::NativeFrames;
+pub use native::{Activations, NativeFrames};
 pub use stack::{Frame, FrameKind, Stack, from_otlp, from_pprof};
 pub use verdict::Verdict;

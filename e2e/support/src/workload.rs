@@ -202,6 +202,14 @@ pub const CHANGE_PLUGIN_B: Program = Program {
     compiler: Compiler::C(&["-fomit-frame-pointer", "-shared", "-fPIC", "-DPLUGIN=b", "-DFRAME_BYTES=88"]),
 };
 
+/// A virtual machine that is taken for CPython.
+pub const TOY_VM: Program = Program {
+    name: "toy-vm",
+    source: "toy_vm.c",
+    // Interpreters are found by what they export.
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-rdynamic"]),
+};
+
 impl Program {
     /// The compiled program; compiles it when it is not there or older than its source.
     ///

@@ -1,14 +1,16 @@
 //! Frames of CPython stand in stacks where they belong, each with its qualified name, its file and its line.
 //!
 //! The programs are those of `workloads/python`; they write down what their stacks are. `make python-test` runs these tests
-//! alone, with py-spy beside them.
+//! alone, for longer and with py-spy and pystack beside them.
 
 mod forks;
 mod forms;
 mod internals;
 mod keys;
-mod py_spy;
+mod million;
+mod oracles;
 mod threads;
+mod toy;
 mod users;
 mod versions;
 
@@ -53,8 +55,15 @@ fn record_of(pid: u32, output: &Path, mut recorder: Command) -> Command {
 
 /// Profiles a program from its gate to its end, in the form that the name of the output asks for.
 fn profile_into(output: &Path, program: Command, recorder: Command) -> Result<Report> {
+    profile_with(output, program, recorder, &[])
+}
+
+/// The same with further options of `record`.
+fn profile_with(output: &Path, program: Command, recorder: Command, options: &[&str]) -> Result<Report> {
     let mut program = Gated::start(program)?;
-    let mut running = Running::start_sampling(record_of(program.pid(), output, recorder))?;
+    let mut recorder = record_of(program.pid(), output, recorder);
+    recorder.args(options);
+    let mut running = Running::start_sampling(recorder)?;
     program.open()?;
     let report = program.finish()?;
     let ended = running.wait(PATIENCE)?;

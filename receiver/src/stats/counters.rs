@@ -420,7 +420,7 @@ const CONTEXTS: &str = "thread_contexts";
 const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
 const VM_FRAMES: &str = "vm_frames";
 const VM_FRAMES_DESCRIPTION: &str = "Frames of interpreters (CPython) in sampled stacks; activations of an interpreter's loop whose frames were found \
-     (groups); and activations whose frames are missing, by reason.";
+     (groups); and frames that stand for missing ones, by reason.";
 const VM_FUNCTIONS: &str = "vm_functions";
 const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; and those that were forgotten because the memory for \
      names was used up.";

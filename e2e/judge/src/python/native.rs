@@ -1,5 +1,5 @@
-//! Native frames among those of Python: that they stand where a function in C called back, and that those of the
-//! interpreter's loop are hidden or shown.
+//! Native frames among those of Python: that they stand where a function in C called back, that those of the interpreter's
+//! loop are hidden or shown, and that each activation of the loop has its group of Python frames.
 
 use std::fmt;
 
@@ -26,6 +26,67 @@ impl Frame {
 }
 
 const EXAMPLES: usize = 5;
+
+/// Whether each activation of the loop has frames of Python, in samples where the loop is shown. This doesn't depend on names.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Activations {
+    /// Samples with frames of the loop.
+    pub samples: u64,
+    /// Of these, with as many groups of Python frames as frames of the loop, each group behind its frame of the loop. Up to
+    /// 3.10 a group has one frame.
+    pub matched: u64,
+    /// The first few others.
+    pub examples: Vec<String>,
+}
+
+impl Activations {
+    pub(super) fn add(&mut self, stack: &Stack, has_one_frame: bool) {
+        if !stack.frames.iter().any(Frame::is_loop) {
+            return;
+        }
+        self.samples += stack.count;
+        let is_python = |frame: &Frame| frame.kind == FrameKind::Python;
+        // Outermost first: what begins at a frame of the loop, or before the first.
+        let mut pieces = stack.frames.chunk_by(|_, next| !next.is_loop());
+        let is_matched = pieces.all(|piece| {
+            let (loops, rest) = piece.split_at(usize::from(piece.first().is_some_and(Frame::is_loop)));
+            let group = rest.iter().take_while(|frame| is_python(frame)).count();
+            let others = rest.iter().skip(group).filter(|frame| is_python(frame)).count();
+            let wanted = match (loops.is_empty(), has_one_frame) {
+                (true, _) => 0..=0,
+                (false, true) => 1..=1,
+                (false, false) => 1..=usize::MAX,
+            };
+            wanted.contains(&group) && others == 0
+        });
+        if is_matched {
+            self.matched += stack.count;
+        } else if self.examples.len() < EXAMPLES {
+            self.examples.push(format!("{} times: {}", stack.count, stack.summary()));
+        }
+    }
+
+    /// The share of samples in which each activation has its group.
+    #[must_use]
+    pub fn matched_share(&self) -> f64 {
+        if self.samples == 0 { 0.0 } else { self.matched as f64 / self.samples as f64 }
+    }
+}
+
+impl fmt::Display for Activations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { samples, matched, examples } = self;
+        if *samples == 0 {
+            return Ok(());
+        }
+        let share = 100.0 * self.matched_share();
+        writeln!(
+            f,
+            "{matched} of {samples} samples ({share:.3}%) have a group of frames for each activation"
+        )?;
+        examples.iter().try_for_each(|example| writeln!(f, "  without: {example}"))
+    }
+}
 
 /// What was found in the stacks that are equal to a chain.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -34,6 +34,13 @@ pub struct Frame {
     pub line: u32,
 }
 
+impl Frame {
+    /// Whether it is code of the interpreter's own, which is only shown on request: it has one text for its name and its file.
+    fn is_internal(&self) -> bool {
+        self.kind == FrameKind::Python && self.name == self.file
+    }
+}
+
 /// A sample, or several that are alike.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
@@ -48,9 +55,20 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// The frames of Python functions, each with its index in the stack.
+    /// The frames of the program's Python functions, each with its index in the stack.
     pub fn python_frames(&self) -> impl DoubleEndedIterator<Item = (usize, &Frame)> {
-        self.frames.iter().enumerate().filter(|(_, frame)| frame.kind == FrameKind::Python)
+        let is_programs = |frame: &Frame| frame.kind == FrameKind::Python && !frame.is_internal();
+        self.frames.iter().enumerate().filter(move |(_, frame)| is_programs(frame))
+    }
+
+    /// All frames in a line: Python's with their lines, others in parentheses.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let name = |frame: &Frame| match frame.kind {
+            FrameKind::Python => format!("{}:{}", frame.name, frame.line),
+            _ => format!("({})", frame.name),
+        };
+        self.frames.iter().map(name).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::expected::{Chain, ChainFrame, Expected};
-use super::native::NativeFrames;
+use super::native::{Activations, NativeFrames};
 use super::stack::{Frame, FrameKind, Stack};
 
 const EXAMPLES: usize = 10;
@@ -48,10 +48,14 @@ pub struct Verdict {
     pub wrong_lines: u64,
     /// What stands among the Python frames of equal stacks.
     pub native: NativeFrames,
+    /// Whether activations of the interpreter's loop have Python frames, where the loop is shown.
+    pub activations: Activations,
     /// Samples that are equal to a chain, by process, thread, and the name of the chain.
     pub equal_by_thread: BTreeMap<(u32, u32, String), u64>,
     /// The first wrong stacks and names, outermost frame first.
     pub examples: Vec<String>,
+    /// The first stacks of each kind that are neither equal to a chain nor wrong.
+    pub others: BTreeMap<&'static str, Vec<String>>,
 }
 
 /// What a stack is.
@@ -88,6 +92,13 @@ impl Verdict {
         share(self.equal, self.samples())
     }
 
+    /// The share of all samples that the program can have: those that are equal to a chain, and those on the way into or out of
+    /// one.
+    #[must_use]
+    pub fn possible_share(&self) -> f64 {
+        share(self.equal + self.edges + self.in_library, self.samples())
+    }
+
     /// The share of frames with a known line that are on it.
     #[must_use]
     pub fn right_line_share(&self) -> f64 {
@@ -96,13 +107,16 @@ impl Verdict {
 
     fn add(&mut self, expected: &Expected, stack: &Stack) {
         let count = stack.count;
+        self.activations.add(stack, expected.version < (3, 11, 0));
         if stack.frames.iter().any(|frame| frame.kind == FrameKind::Marker) {
             self.unnamed += count;
+            self.give_other("with a marker", stack);
             return;
         }
         let frames: Vec<&Frame> = stack.python_frames().map(|(_, frame)| frame).collect();
         if !frames.iter().any(|frame| expected.chain_files.contains(&frame.file)) {
             self.unjudged += count;
+            self.give_other("without a frame of the program", stack);
             return;
         }
         self.frames += count * frames.len() as u64;
@@ -121,10 +135,12 @@ impl Verdict {
             }
             Kind::Edge(chain) => {
                 self.edges += count;
+                self.give_other("entering or leaving a frame", stack);
                 self.judge_lines(&frames[..frames.len() - 1], &chain.frames, stack);
             }
             Kind::InLibrary(chain) => {
                 self.in_library += count;
+                self.give_other("in a library", stack);
                 let common = common_frames(&frames, &chain.frames);
                 self.judge_lines(&frames[..common.saturating_sub(1)], &chain.frames, stack);
             }
@@ -149,12 +165,14 @@ impl Verdict {
         if self.examples.len() >= EXAMPLES {
             return;
         }
-        let name = |frame: &Frame| match frame.kind {
-            FrameKind::Python => format!("{}:{}", frame.name, frame.line),
-            _ => format!("({})", frame.name),
-        };
-        let frames: Vec<_> = stack.frames.iter().map(name).collect();
-        self.examples.push(format!("{why} ({} times): {}", stack.count, frames.join(" ")));
+        self.examples.push(format!("{why} ({} times): {}", stack.count, stack.summary()));
+    }
+
+    fn give_other(&mut self, what: &'static str, stack: &Stack) {
+        let examples = self.others.entry(what).or_default();
+        if examples.len() < EXAMPLES {
+            examples.push(format!("{} times: {}", stack.count, stack.summary()));
+        }
     }
 }
 
@@ -225,94 +243,10 @@ impl fmt::Display for Verdict {
             "{} of {} names wrong; {} of {} lines wrong",
             self.wrong_names, self.frames, self.wrong_lines, self.lines
         )?;
-        write!(f, "{}", self.native)?;
+        write!(f, "{}{}", self.native, self.activations)?;
         self.examples.iter().try_for_each(|example| writeln!(f, "  {example}"))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::expected::tests::WRITTEN;
-    use super::*;
-
-    const APP: &str = "/app.py";
-
-    fn frame(kind: FrameKind, name: &str, file: &str, line: u32) -> Frame {
-        Frame { kind, name: name.to_owned(), file: file.to_owned(), line }
-    }
-
-    fn python(name: &str, line: u32) -> Frame {
-        frame(FrameKind::Python, name, APP, line)
-    }
-
-    fn native(name: &str) -> Frame {
-        frame(FrameKind::Native, name, "/usr/lib/libpython3.13.so.1.0", 0)
-    }
-
-    fn verdict(frames: &[Frame]) -> Verdict {
-        let expected = Expected::from_json(WRITTEN).unwrap();
-        Verdict::of(&expected, [&Stack { pid: 1, tid: 1, count: 1, frames: frames.to_vec() }])
-    }
-
-    /// Equal, edges, in a library, wrong.
-    fn kinds(frames: &[Frame]) -> [u64; 4] {
-        let verdict = verdict(frames);
-        [verdict.equal, verdict.edges, verdict.in_library, verdict.wrong]
-    }
-
-    #[test]
-    fn a_stack_is_equal_with_native_frames_between() {
-        let stack = [
-            native("main"),
-            python("main", 11),
-            python("A.sort", 21),
-            native("list_sort"),
-            python("key", 33),
-        ];
-        let verdict = verdict(&stack);
-        assert_eq!((verdict.equal, verdict.wrong_names, verdict.lines, verdict.wrong_lines), (1, 0, 3, 0));
-        assert_eq!((verdict.native.calls_from_c, verdict.native.without_native), (1, 0));
-    }
-
-    #[test]
-    fn a_callback_that_seems_to_come_from_python_is_found() {
-        let verdict = verdict(&[python("main", 11), python("A.sort", 21), python("key", 33)]);
-        assert_eq!((verdict.equal, verdict.native.without_native), (1, 1));
-    }
-
-    #[test]
-    fn frames_may_be_about_to_be_entered_or_left() {
-        assert_eq!(kinds(&[python("main", 19)]), [0, 1, 0, 0]);
-        assert_eq!(kinds(&[python("main", 11), python("A.sort", 20)]), [0, 1, 0, 0]);
-        assert_eq!(kinds(&[python("main", 11), python("A.sort", 21), python("key", 30)]), [0, 1, 0, 0]);
-        let library = frame(FrameKind::Python, "<lambda>", "/library.py", 5);
-        assert_eq!(kinds(&[python("main", 19), library.clone()]), [0, 0, 1, 0]);
-        assert_eq!(kinds(&[python("main", 19), library, python("<module>", 1)]), [0, 0, 1, 0]);
-    }
-
-    #[test]
-    fn other_frames_are_wrong() {
-        for wrong in [
-            &[python("A.sort", 21), python("key", 33)][..],
-            &[python("main", 11), python("key", 33)],
-            &[python("main", 11), python("A.sort", 21), python("A.sort", 21), python("key", 33)],
-            &[python("main", 11), python("A.sort", 21), python("key", 33), python("other", 40)],
-        ] {
-            assert_eq!(kinds(wrong), [0, 0, 0, 1], "{wrong:?}");
-        }
-        assert_eq!(verdict(&[native("main")]).unjudged, 1);
-    }
-
-    #[test]
-    fn names_and_lines_are_judged_apart() {
-        let of = |frames: &[Frame]| {
-            let verdict = verdict(frames);
-            (verdict.equal, verdict.wrong, verdict.wrong_names, verdict.wrong_lines)
-        };
-        assert_eq!(of(&[python("main", 19), python("A.sort", 21), python("key", 32)]), (1, 0, 0, 1));
-        assert_eq!(of(&[python("main", 25), python("A.sort", 21), python("key", 32)]), (1, 0, 1, 1));
-        assert_eq!(of(&[python("main", 11), python("sort", 21), python("key", 32)]), (0, 1, 1, 0));
-        // Not known is not right, nor is it a wrong name.
-        assert_eq!(of(&[python("main", 0), python("A.sort", 21), python("key", 32)]), (1, 0, 0, 1));
-    }
-}
+mod tests;

@@ -13,7 +13,8 @@ const FIRST_BYTES: usize = 256;
 /// Longer objects are not plausible: an address where something else is.
 const SIZE_MAX: u64 = 1 << 31;
 
-/// Reads a `str`, at most `bytes_max` bytes of it, as UTF-8. Characters that are none are replaced.
+/// Reads a `str` that is a name or a path, at most `bytes_max` bytes of it, as UTF-8. Characters that are none are replaced.
+/// The compiler accepts no NUL in names and paths: where one is, something else was read.
 pub(super) fn read_text(
     memory: &impl ForeignMemory,
     at: Avma,
@@ -35,6 +36,9 @@ pub(super) fn read_text(
         let mut word = [0; 4];
         word.iter_mut().zip(unit).for_each(|(to, from)| *to = *from);
         let character = char::from_u32(u32::from_le_bytes(word)).unwrap_or(char::REPLACEMENT_CHARACTER);
+        if character == '\0' {
+            return Err(FunctionError::Malformed("a name with a NUL in it"));
+        }
         if text.len() + character.len_utf8() > bytes_max {
             break;
         }

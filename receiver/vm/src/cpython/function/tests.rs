@@ -143,6 +143,15 @@ fn characters_that_are_none_are_replaced() {
 }
 
 #[test]
+fn no_name_has_a_nul() {
+    let named = |name: &str| read(&objects(text_of(name), text_of("/a.py"), &[]));
+    assert!(named("name").is_ok());
+    for name in ["\0name", "na\0me", "name\0", "\u{3b1}\0"] {
+        assert!(matches!(named(name), Err(FunctionError::Malformed(_))), "{name:?}");
+    }
+}
+
+#[test]
 fn a_code_object_that_changes_is_not_read() {
     let memory = objects(text_of("name"), text_of("/a/file.py"), &[]);
     let other = layout().read_function(&memory, CODE, cookie_of(&memory) ^ 1);

@@ -1,0 +1,82 @@
+//! A million frames of each version, without a wrong name; and each activation of the interpreter's loop has its frames.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use sidewinder_e2e_judge::python::{Verdict, from_pprof};
+use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::{requirement, sidewinder};
+
+use super::{expected_of, profile_with};
+
+const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
+const FRAMES: u64 = 1_000_000;
+/// CPU time of one run. A sample has some 30 frames: the chain `deep` has 300.
+const SECONDS: &str = "40";
+/// Of all samples, those that the program can have.
+const POSSIBLE_SHARE: f64 = 0.999;
+/// Of all samples, those in which each activation has a group of frames.
+const MATCHED_SHARE: f64 = 0.999;
+/// Of frames whose line is known beforehand.
+const RIGHT_LINE_SHARE: f64 = 0.999;
+
+fn add(sum: &mut Verdict, one: Verdict) {
+    sum.equal += one.equal;
+    sum.edges += one.edges;
+    sum.in_library += one.in_library;
+    sum.wrong += one.wrong;
+    sum.unnamed += one.unnamed;
+    sum.unjudged += one.unjudged;
+    sum.frames += one.frames;
+    sum.wrong_names += one.wrong_names;
+    sum.lines += one.lines;
+    sum.wrong_lines += one.wrong_lines;
+    sum.activations.samples += one.activations.samples;
+    sum.activations.matched += one.activations.matched;
+    sum.activations.examples.extend(one.activations.examples);
+    sum.examples.extend(one.examples);
+    for (kind, examples) in one.others {
+        sum.others.entry(kind).or_default().extend(examples);
+    }
+}
+
+fn a_million_frames(interpreter: &Path) -> Result<()> {
+    let name = interpreter.display();
+    let program = PythonProgram::new(interpreter, "chains.py");
+    let expected = expected_of(&program, &[])?;
+    let mut verdict = Verdict::default();
+    while verdict.frames < FRAMES {
+        let folder = tempfile::tempdir()?;
+        let output = folder.path().join("out.pb.gz");
+        let report =
+            profile_with(&output, program.command(&[SECONDS]), sidewinder::command()?, &["--vm-internals"])?;
+        let stacks = from_pprof(&output)?;
+        let one = Verdict::of(&expected, stacks.iter().filter(|stack| stack.pid == report.pid));
+        assert!(one.frames > 0, "{name}: {one}");
+        add(&mut verdict, one);
+    }
+    eprintln!("{name}: {verdict}");
+    for (kind, examples) in &verdict.others {
+        examples.iter().for_each(|example| eprintln!("  {kind}, {example}"));
+    }
+    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert!(verdict.possible_share() >= POSSIBLE_SHARE, "{name}: {verdict}");
+    assert!(verdict.right_line_share() >= RIGHT_LINE_SHARE, "{name}: {verdict}");
+    assert!(verdict.activations.matched_share() >= MATCHED_SHARE, "{name}: {verdict}");
+    Ok(())
+}
+
+#[test]
+fn no_name_of_a_million_is_wrong() -> Result<()> {
+    let name = "a million frames of Python";
+    if std::env::var_os("SIDEWINDER_PYTHON").is_none() {
+        return requirement::elsewhere(name, "make python-test");
+    }
+    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+        return Ok(());
+    }
+    MINORS
+        .filter_map(python::of_pyenv)
+        .chain([PathBuf::from(python::SYSTEM)])
+        .try_for_each(|interpreter| a_million_frames(&interpreter))
+}
