@@ -44,6 +44,7 @@ struct sw_iter_task_vma {
 };
 
 #define EINVAL 22
+#define VM_EXEC 4 /* include/linux/mm.h */
 
 /* The batch of the thread that runs this, and its number. */
 static __always_inline struct sw_read_batch *own_batch(__u32 *found)
@@ -111,13 +112,15 @@ int read_memory(struct sw_iter_task *ctx)
 	return 0;
 }
 
-/* Whether a mapping has a name that "Process Context" (OTEP 4719) defines. */
+/* Whether a mapping has a name that "Process Context" (OTEP 4719) defines, and is not executable. */
 static __always_inline bool is_context(struct vm_area_struct *vma)
 {
 	static const char anonymous[] = "OTEL_CTX", file[] = "memfd:OTEL_CTX";
 	const char *kernel_name = NULL;
-	char name[sizeof(file)] = {};
+	char name[sizeof(file) + 1] = {}; /* so that a longer name differs */
 
+	if (vma->vm_flags & VM_EXEC)
+		return false;
 	if (vma->vm_file) {
 		kernel_name = (void *)BPF_CORE_READ(vma, vm_file, f_path.dentry, d_name.name);
 		if (bpf_probe_read_kernel_str(name, sizeof(name), kernel_name) == sizeof(file) &&

@@ -77,6 +77,7 @@ struct anon_vma_name {
 
 struct vm_area_struct {
 	unsigned long vm_start;
+	unsigned long vm_flags;
 	struct file *vm_file;
 	struct anon_vma_name *anon_name;
 };

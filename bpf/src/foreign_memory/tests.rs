@@ -33,9 +33,12 @@ fn be_read() {
     let heap: Vec<u8> = (0..BYTES).map(pattern).collect();
     let file = fs::File::open(directory.join("file")).unwrap();
     let untouched = MmapOptions::new().len(BYTES).map_raw_read_only(&file).unwrap();
-    let context = rustix::fs::memfd_create("OTEL_CTX", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    rustix::fs::ftruncate(&context, page_size() as u64).unwrap();
-    let context = MmapOptions::new().len(page_size()).map_raw(&context).unwrap();
+    let named = |name| {
+        let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, page_size() as u64).unwrap();
+        MmapOptions::new().len(page_size()).map_raw(&file).unwrap()
+    };
+    let (context, _others) = (named("OTEL_CTX"), [named("OTEL_CTX2"), named("OTEL_CT"), named("XOTEL_CTX")]);
     let addresses = [heap.as_ptr() as usize, untouched.as_ptr() as usize, context.as_ptr() as usize];
     fs::write(directory.join("new"), addresses.map(|address| address.to_string()).join(" ")).unwrap();
     fs::rename(directory.join("new"), directory.join("addresses")).unwrap();
