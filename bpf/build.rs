@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let target = format!("-D__TARGET_ARCH_{kernel_arch}");
 
     let mut skeletons = String::new();
-    for object in ["sample", "cgroup", "fields", "kernel_names"] {
+    for object in ["sample", "cgroup", "fields", "foreign_memory", "kernel_names"] {
         let arguments = ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
         let of_this_build = [&*target, &multiarch, &source_names];
         SkeletonBuilder::new()

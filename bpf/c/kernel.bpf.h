@@ -35,9 +35,54 @@ struct pid {
 	struct upid numbers[1];
 };
 
-struct vm_area_struct;
+struct kernfs_node {
+	__u64 id;
+};
+
+/* A cgroup and its ancestors, by level: pointers, before Linux 6.1 ids. */
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[1];
+};
+
+struct cgroup___ids {
+	__u64 ancestor_ids[1];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp; /* of version 2 */
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct file {
+	struct path f_path;
+};
+
+/* The name that prctl(PR_SET_VMA) gives a mapping, with CONFIG_ANON_VMA_NAME. */
+struct anon_vma_name {
+	char name[1];
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_flags;
+	struct file *vm_file;
+	struct anon_vma_name *anon_name;
+};
+
 struct linux_binprm;
-struct file;
 
 struct mm_struct {
 	struct file *exe_file;
@@ -55,6 +100,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct task_struct *real_parent;
 	struct pid *thread_pid;
+	struct css_set *cgroups;
 	__u64 start_time; /* CLOCK_MONOTONIC */
 	__u64 start_boottime;
 	char comm[16];

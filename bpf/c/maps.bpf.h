@@ -9,12 +9,9 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* Set before load, so that the verifier removes code that they disable. */
+/* Set before load, as those of identity.bpf.h, so that the verifier removes code that they disable. */
 const volatile __u32 scope_mode = SW_SCOPE_ALL;
-const volatile __u32 pod_level; /* of the pod's cgroup, where the root is 0; 0: there is no pod */
-const volatile __u64 pod_cgroup; /* its id */
 const volatile __u64 loaded_ns; /* CLOCK_BOOTTIME, before any program was attached */
-const volatile __u32 pid_namespace_inode; /* of the receiver; 0: the initial one, which contains every task */
 const volatile __u32 frame_limit = 8192;
 const volatile __u32 process_mask; /* entries of `processes` - 1; a power of two - 1 */
 const volatile __u32 known_mask; /* sets in `known_stacks` - 1; a power of two - 1 */

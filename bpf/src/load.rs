@@ -253,7 +253,7 @@ pub(crate) fn load_object<'obj>(
 }
 
 /// 0 in the initial namespace, where the programs needn't translate ids.
-fn pid_namespace_inode() -> Result<u32, LoadError> {
+pub(crate) fn pid_namespace_inode() -> Result<u32, LoadError> {
     let inode = fs::metadata("/proc/self/ns/pid").map_err(LoadError::Namespace)?.ino();
     Ok(if inode == INITIAL_PID_NAMESPACE { 0 } else { inode as u32 })
 }

@@ -7,14 +7,16 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use crate::chunk;
 use crate::container::Container;
 use crate::events::{CpuList, EventError, EventKind, EventTarget};
+use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::kernel_names::KernelNamesProgram;
-use crate::load::Storage;
+use crate::load::{LoadError, PodCgroup, Storage};
 
 /// A request to the thread.
 enum OpenerRequest {
@@ -23,6 +25,7 @@ enum OpenerRequest {
     Events { of: Box<EventRequest>, reply: Sender<Result<Vec<OwnedFd>, EventError>> },
     Thread { name: String, run: Box<dyn FnOnce() + Send>, reply: Sender<io::Result<JoinHandle<()>>> },
     KernelSymbol { address: u64, reply: Sender<Option<String>> },
+    ForeignMemory { pod: Option<PodCgroup>, reply: Sender<Result<Arc<ForeignMemoryPrograms>, LoadError>> },
     ReducePrivileges { narrow: Box<dyn FnOnce() + Send>, reply: Sender<()> },
 }
 
@@ -113,6 +116,18 @@ impl Opener {
         self.request(|reply| OpenerRequest::KernelSymbol { address, reply })
     }
 
+    /// Loads the programs that read the memory of other processes.
+    ///
+    /// # Errors
+    /// As [`ForeignMemoryPrograms::load`], or if the thread has ended.
+    pub fn load_foreign_memory(
+        &self,
+        pod: Option<PodCgroup>,
+    ) -> Result<Arc<ForeignMemoryPrograms>, LoadError> {
+        let ended = |source| LoadError::Map { map: "reads of memory", source };
+        self.request(|reply| OpenerRequest::ForeignMemory { pod, reply }).map_err(ended)?
+    }
+
     fn request<T>(&self, request: impl FnOnce(Sender<T>) -> OpenerRequest) -> io::Result<T> {
         let (reply, answer) = channel();
         let ended = || io::Error::other("the thread that keeps the privileges has ended");
@@ -162,6 +177,7 @@ fn serve(incoming: &Receiver<OpenerRequest>) {
                 drop(reply.send(thread::Builder::new().name(name).spawn(run)));
             }
             OpenerRequest::KernelSymbol { address, reply } => drop(reply.send(kernel_names.symbol(address))),
+            OpenerRequest::ForeignMemory { pod, reply } => drop(reply.send(ForeignMemoryPrograms::load(pod))),
             OpenerRequest::ReducePrivileges { narrow, reply } => {
                 narrow();
                 let _ = reply.send(());

@@ -4,10 +4,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use rustix::thread::{CapabilitySet, capabilities};
+
 use crate::container::Container;
 use crate::denial;
 use crate::events::{CpuList, EventKind, EventTarget, PerfCounter};
 use crate::fields::KernelField;
+use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::ring::{create_ring, whole_pages};
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
 
@@ -126,6 +129,15 @@ pub fn probe() -> Vec<Probe> {
             remedy: "use Linux 5.17 or later",
         },
         Probe {
+            id: "foreign_memory",
+            name: "memory of other users' processes",
+            required: false,
+            support: support_from(&foreign_memory()),
+            cost: "process contexts, spans, and names of interpreted and generated code are read only from processes of the \
+                   same user",
+            remedy: obstacle.unwrap_or("use Linux 6.1 or later with CAP_BPF and CAP_PERFMON, or add CAP_SYS_PTRACE"),
+        },
+        Probe {
             id: "kernel_symbols",
             name: "kernel symbol addresses",
             required: false,
@@ -188,6 +200,15 @@ fn program_has_helper(id: u32) -> Support {
     }
 }
 
+/// By the programs, or else by `process_vm_readv(2)`.
+fn foreign_memory() -> Result<(), String> {
+    let may_trace = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
+    match ForeignMemoryPrograms::load(None) {
+        Err(error) if !may_trace => Err(error_chain(&error)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 const CLOCK: EventKind = EventKind::Overflow(PerfCounter::cpu_clock(1_000_000_000));
 
 fn open_on_every_cpu(kind: EventKind) -> Result<(), String> {
@@ -201,10 +222,14 @@ fn open_for_own_container() -> Result<(), String> {
 
 fn open(kind: EventKind, target: &EventTarget<'_>) -> Result<(), String> {
     let opened = CpuList::online().and_then(|cpus| kind.open(&cpus, target));
-    opened.map(drop).map_err(|error| match std::error::Error::source(&error) {
+    opened.map(drop).map_err(|error| error_chain(&error))
+}
+
+fn error_chain(error: &impl std::error::Error) -> String {
+    match error.source() {
         Some(why) => format!("{error}: {why}"),
         None => error.to_string(),
-    })
+    }
 }
 
 /// Without permission, all addresses are shown as zeros. Some symbols really are at zero: those of per-CPU variables,

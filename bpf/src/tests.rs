@@ -15,14 +15,15 @@ use crate::probe::{Support, probe_fields};
 use crate::{EventScope, LoadError, Opener, Options, Profiler, Record, Storage, TaskFilter, WalkMode};
 
 /// The output of `build.rs` for `c/`, from whichever compiler.
-const OBJECTS: [(&str, &[u8]); 3] = [
+const OBJECTS: [(&str, &[u8]); 4] = [
     ("sample", include_bytes!(concat!(env!("OUT_DIR"), "/sample.bpf.o"))),
     ("cgroup", include_bytes!(concat!(env!("OUT_DIR"), "/cgroup.bpf.o"))),
     ("fields", include_bytes!(concat!(env!("OUT_DIR"), "/fields.bpf.o"))),
+    ("foreign_memory", include_bytes!(concat!(env!("OUT_DIR"), "/foreign_memory.bpf.o"))),
 ];
 
 /// Whether something can be tested here; prints why not, and fails in CI.
-fn is_allowed<T>(tried: Result<T, LoadError>) -> Option<T> {
+pub(crate) fn is_allowed<T>(tried: Result<T, LoadError>) -> Option<T> {
     match tried {
         Ok(value) => Some(value),
         Err(error) if error.is_permission_denied() && std::env::var_os("CI").is_none() => {

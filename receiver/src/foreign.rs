@@ -1,7 +1,7 @@
 //! Reads of other processes' memory, which may never return.
 //!
-//! Memory behind userfaultfd(2) or a FUSE file is provided by another program at any time that it chooses, and
-//! `process_vm_readv` blocks until then. Reads of `environ` and `cmdline`, which are memory too, and of `maps` block while
+//! Memory behind userfaultfd(2) or a FUSE file is provided by another program at any time that it chooses, and a read of it
+//! blocks until then, whichever way [`MemoryAccess`] takes. Reads of `environ` and `cmdline`, which are memory too, and of `maps` block while
 //! anyone holds the process's `mmap_lock`. So these reads are done only here: on separate threads, one read at a time.
 //!
 //! A read that has not returned by its [`READ_DEADLINE`] is abandoned: its process is put in quarantine, for twice as long
@@ -11,6 +11,8 @@
 //!
 //! Owner: the state is shared between the callers and the reader threads. Input: closures to run. Output: their results.
 
+mod memory;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,11 +20,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::Opener;
-use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcessMemory, ProcfsError};
+use sidewinder_bpf::{Opener, PodCgroup};
+use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcfsError};
 use thiserror::Error;
 use tracing::{debug, warn};
 
+pub(crate) use self::memory::{MemoryAccess, TargetMemory};
 use crate::lock::lock;
 use crate::privilege;
 use crate::time_budget::TimeBudget;
@@ -30,7 +33,7 @@ use crate::time_budget::TimeBudget;
 /// The time that a read may take. It normally takes some microseconds; on a busy machine or from swap, some milliseconds.
 const READ_DEADLINE: Duration = Duration::from_secs(2);
 /// The number of threads. One reads at a time; the others take over when it is stuck.
-const THREADS: usize = 4;
+const THREADS: usize = sidewinder_bpf::ForeignMemoryPrograms::READERS_MAX;
 /// The maximum number of queued reads.
 const WAITING_MAX: usize = 1024;
 /// How long a process is in quarantine after a missed deadline: the first time, and at most.
@@ -57,6 +60,11 @@ impl ReadTarget {
     pub(crate) fn from_pid(pid: Pid) -> Result<Self, ProcfsError> {
         let state = ProcessDir::open(&ProcRoot::default(), pid)?.state()?;
         Ok(Self { pid, start_ticks: state.start_ticks })
+    }
+
+    /// When it started, in `CLOCK_BOOTTIME` nanoseconds, rounded down to a clock tick.
+    pub(crate) fn start_ns(self) -> u64 {
+        self.start_ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
     }
 
     /// Opens its directory in `/proc`.
@@ -142,6 +150,7 @@ impl ReadCounts {
 #[derive(Clone, Debug)]
 pub(crate) struct ForeignReader {
     shared: Arc<ReaderShared>,
+    memory: MemoryAccess,
     /// Stops the threads when the last handle is dropped. The threads themselves don't hold one.
     _closing: Arc<ShutdownGuard>,
 }
@@ -221,16 +230,19 @@ pub(crate) enum ReadProgress<T> {
 }
 
 impl ForeignReader {
-    /// Starts the threads. Of the opener's privileges they keep only those that reading needs.
+    /// Starts the threads. Of the opener's privileges they keep only those that reading needs. With a pod, only the memory of
+    /// its processes can be read.
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub(crate) fn start(opener: &Opener) -> io::Result<Self> {
-        Self::start_with(READ_DEADLINE, |run| opener.spawn("reader", run).map(drop))
+    pub(crate) fn start(opener: &Opener, pod: Option<PodCgroup>) -> io::Result<Self> {
+        let memory = MemoryAccess::new(Some(opener.clone()), pod);
+        Self::start_with(READ_DEADLINE, memory, |run| opener.spawn("reader", run).map(drop))
     }
 
     fn start_with(
         deadline: Duration,
+        memory: MemoryAccess,
         mut spawn: impl FnMut(Box<dyn FnOnce() + Send>) -> io::Result<()>,
     ) -> io::Result<Self> {
         let state = ReaderState {
@@ -244,7 +256,7 @@ impl ForeignReader {
             is_closed: false,
         };
         let shared = Arc::new(ReaderShared { state: Mutex::new(state), changed: Condvar::new(), deadline });
-        let reader = Self { _closing: Arc::new(ShutdownGuard(Arc::clone(&shared))), shared };
+        let reader = Self { _closing: Arc::new(ShutdownGuard(Arc::clone(&shared))), shared, memory };
         for _ in 0..THREADS {
             let shared = Arc::clone(&reader.shared);
             spawn(Box::new(move || {
@@ -253,6 +265,11 @@ impl ForeignReader {
             }))?;
         }
         Ok(reader)
+    }
+
+    /// How reads on these threads access the memory of processes.
+    pub(crate) fn memory(&self) -> &MemoryAccess {
+        &self.memory
     }
 
     /// Queues a read of a process. Never blocks.
@@ -339,10 +356,10 @@ impl ForeignProcess {
     pub(crate) fn read_within<T: Send + 'static>(
         &self,
         timeout: Duration,
-        read: impl FnOnce(&ProcessMemory) -> T + Send + 'static,
+        read: impl FnOnce(&TargetMemory) -> T + Send + 'static,
     ) -> Result<T, ReadFailure> {
-        let target = self.target;
-        let read = move || Some(read(&ProcessMemory::new(target.open_dir().ok()?)));
+        let (target, memory) = (self.target, self.reader.memory.clone());
+        let read = move || Some(read(&memory.open(target).ok()?));
         match self.reader.submit(target, read)?.wait(timeout)? {
             ReadProgress::Done(result) => result.ok_or(ReadFailure::Gone),
             ReadProgress::Pending(_) => Err(ReadFailure::TimedOut),
@@ -481,7 +498,7 @@ mod tests {
 
     fn reader(deadline: Duration) -> ForeignReader {
         let spawn = |run| thread::Builder::new().spawn(run).map(drop);
-        ForeignReader::start_with(deadline, spawn).unwrap()
+        ForeignReader::start_with(deadline, MemoryAccess::new(None, None), spawn).unwrap()
     }
 
     fn target(pid: u32) -> ReadTarget {

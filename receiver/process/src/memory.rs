@@ -40,6 +40,12 @@ impl ProcessMemory {
     pub const fn new(process: ProcessDir) -> Self {
         Self(process)
     }
+
+    /// The process's directory in `/proc`.
+    #[must_use]
+    pub const fn process(&self) -> &ProcessDir {
+        &self.0
+    }
 }
 
 impl ForeignMemory for ProcessMemory {

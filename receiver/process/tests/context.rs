@@ -6,7 +6,9 @@ mod common;
 use std::process::Command;
 
 use common::{Talker, compile};
-use sidewinder_process::context::{ContextError, PublishedContext, read_process_context};
+use sidewinder_process::context::{
+    ContextError, PublishedContext, find_context_mappings, read_process_context,
+};
 use sidewinder_process::{ProcRoot, ProcessDir, ProcessMemory};
 
 /// Publishes `service.name` = `one`, prints a line, and then does what each input line says, in the specification's order:
@@ -60,7 +62,8 @@ int main(int argc, char **argv) {
 
 fn context_of(talker: &Talker) -> Result<PublishedContext, ContextError> {
     let open = || ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap();
-    read_process_context(open().file("maps").unwrap(), &ProcessMemory::new(open()))
+    let mappings = find_context_mappings(open().file("maps").unwrap()).unwrap();
+    read_process_context(mappings, &ProcessMemory::new(open()))
 }
 
 fn is_current(published: &PublishedContext, talker: &Talker) -> bool {

@@ -272,7 +272,7 @@ fn sample(
         table_bytes: sampler.profiler().tables.loaded_bytes(),
         table_evictions: sampler.profiler().tables.evictions(),
         table_reloads: sampler.control_counts().table_reloads,
-        map_bytes: sampler.profiler().map_bytes(),
+        map_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
-use sidewinder_process::{ForeignMemory as _, JitListError, ProcessMemory, SymbolFile, read_jit_list};
+use sidewinder_process::{ForeignMemory, JitListError, SymbolFile, read_jit_list};
 use sidewinder_symbolize::JitSymbols;
 use tracing::debug;
 
@@ -120,7 +120,7 @@ struct JitChanges {
 
 impl JitChanges {
     fn read(
-        memory: &ProcessMemory,
+        memory: &impl ForeignMemory,
         descriptors: &[Avma],
         mut loaded_files: HashSet<SymbolFile>,
     ) -> Result<Self, JitListError> {
@@ -151,7 +151,7 @@ impl JitChanges {
     }
 }
 
-fn read(memory: &ProcessMemory, file: &SymbolFile) -> Option<Vec<u8>> {
+fn read(memory: &impl ForeignMemory, file: &SymbolFile) -> Option<Vec<u8>> {
     let length = usize::try_from(file.bytes).ok().filter(|_| file.bytes <= FILE_BYTES_MAX)?;
     let mut bytes = vec![0; length];
     memory.read_exact(file.start, &mut bytes).ok()?;

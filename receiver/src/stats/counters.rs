@@ -259,7 +259,7 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(
         "contexts_refused",
         "processes",
-        "Processes that publish a context which can't be read without CAP_SYS_PTRACE.",
+        "Processes that publish a context which can't be read: before Linux 6.1, and without CAP_SYS_PTRACE.",
         |r| r.counters.contexts_refused,
     ),
     Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.completed).labelled("result", "answered"),

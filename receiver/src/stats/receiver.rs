@@ -179,7 +179,7 @@ impl ReceiverCounters {
             scope_full_cost: sampler.scope_full_cost(),
             run_time: profiler.run_time(),
             table_bytes: profiler.tables.loaded_bytes(),
-            map_bytes: profiler.map_bytes(),
+            map_bytes: profiler.map_bytes() + control.read_map_bytes,
         }
     }
 

@@ -50,16 +50,16 @@ impl PublishedContext {
     }
 }
 
-/// Finds and reads the context of a process, given its `/proc/PID/maps` and its memory.
+/// Reads the context of a process, given the addresses of the mappings that have the name of a context.
 ///
 /// # Errors
 /// See [`ContextError`]. If several mappings have the name, the error is the last one's.
 pub fn read_process_context(
-    maps: impl Read,
+    mappings: impl IntoIterator<Item = Avma>,
     memory: &impl ForeignMemory,
 ) -> Result<PublishedContext, ContextError> {
     let mut error = ContextError::Absent;
-    for header in find_mappings(maps).map_err(ContextError::Unreadable)? {
+    for header in mappings {
         match read_at(memory, header) {
             Ok(published) => return Ok(published),
             Err(ContextError::Absent) => {}
@@ -69,8 +69,11 @@ pub fn read_process_context(
     Err(error)
 }
 
-/// The mappings that have the name of a context.
-fn find_mappings(maps: impl Read) -> io::Result<Vec<Avma>> {
+/// The addresses of the mappings that have the name of a context, in a process's `/proc/PID/maps`.
+///
+/// # Errors
+/// Any I/O error of the source.
+pub fn find_context_mappings(maps: impl Read) -> io::Result<Vec<Avma>> {
     let mut found = Vec::new();
     read_lines(maps, |line, overlong| {
         if let Ok(line) = MapsLine::parse(line)

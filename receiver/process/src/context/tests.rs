@@ -154,18 +154,19 @@ fn a_mapping_is_found_by_its_name_and_never_an_executable_one() {
         5000-6000 rw-p 0 00:00 0                     /x/[anon:OTEL_CTX]\n\
         6000-7000 rw-s 0 00:01 9                     [anon_shmem:OTEL_CTX]\n\
         7000-7010 rw-p 0 00:00 0                     [anon:OTEL_CTX]\n";
-    assert_eq!(find_mappings(&maps[..]).unwrap(), [Avma(0x1000), Avma(0x3000), Avma(0x6000)]);
+    assert_eq!(find_context_mappings(&maps[..]).unwrap(), [Avma(0x1000), Avma(0x3000), Avma(0x6000)]);
     let many = b"1000-2000 rw-p 0 00:00 0 [anon:OTEL_CTX]\n".repeat(1000);
-    assert_eq!(find_mappings(&many[..]).unwrap().len(), MAPPINGS_MAX);
+    assert_eq!(find_context_mappings(&many[..]).unwrap().len(), MAPPINGS_MAX);
 }
 
 #[test]
 fn the_first_mapping_that_holds_one_counts() {
     let maps = b"4000-5000 rw-p 0 00:00 0 [anon:OTEL_CTX]\n1000-2000 rw-p 0 00:00 0 [anon:OTEL_CTX]\n";
     let memory = memory(shop(), |_, _| {});
-    assert_eq!(read_process_context(&maps[..], &memory).unwrap().header, Avma(HEADER));
-    assert!(matches!(read_process_context(&maps[..41], &memory), Err(ContextError::Unreadable(_))));
-    assert!(matches!(read_process_context(&b""[..], &memory), Err(ContextError::Absent)));
+    let read = |maps: &[u8]| read_process_context(find_context_mappings(maps).unwrap(), &memory);
+    assert_eq!(read(maps).unwrap().header, Avma(HEADER));
+    assert!(matches!(read(&maps[..41]), Err(ContextError::Unreadable(_))));
+    assert!(matches!(read(b""), Err(ContextError::Absent)));
 }
 
 #[test]

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::TlsVariable;
 use sidewinder_config::TraceContext;
 use sidewinder_process::context::{ContextError, PublishedContext, ThreadContexts, read_process_context};
-use sidewinder_process::{Pid, ProcessDescription, ProcessKey, ProcessMemory, ProcfsError};
+use sidewinder_process::{Pid, ProcessDescription, ProcessKey, ProcfsError};
 use tracing::{debug, warn};
 
 use super::variables::UnlocatedVariable;
-use crate::foreign::{ForeignReader, PendingRead, ReadFailure, ReadProgress, ReadTarget};
+use crate::foreign::{ForeignReader, MemoryAccess, PendingRead, ReadFailure, ReadProgress, ReadTarget};
 
 /// The first interval between reads of a process that publishes nothing, or nothing complete yet. It doubles with each read
 /// that finds nothing.
@@ -186,9 +186,10 @@ impl Contexts {
             return Ok(ReadProgress::Done(located));
         }
         let target = ReadTarget::from_pid(Pid(key.pid)).map_err(|_| ReadFailure::Gone)?;
+        let memory = self.reader.memory().clone();
         let read = move || {
-            if let Ok(directory) = target.open_dir() {
-                UnlocatedVariable::locate_all(&unlocated, &ProcessMemory::new(directory), &mut located);
+            if let Ok(memory) = memory.open(target) {
+                UnlocatedVariable::locate_all(&unlocated, &memory, &mut located);
             }
             located
         };
@@ -301,8 +302,8 @@ impl Contexts {
                 warn!(
                     pid,
                     %error,
-                    "degraded: the contexts that processes publish can't be read: this needs CAP_SYS_PTRACE, or the \
-                     process's own user and a kernel.yama.ptrace_scope of 0"
+                    "degraded: the contexts that processes publish can't be read: before Linux 6.1 this needs \
+                     CAP_SYS_PTRACE, or the process's own user and a kernel.yama.ptrace_scope of 0"
                 );
             }
             Err(error) => debug!(pid, unread = ?error, "no process context"),
@@ -343,21 +344,22 @@ enum ContextReadError {
     Busy,
     NotAllowed(std::io::Error),
     Gone(#[expect(dead_code, reason = "for the log")] ProcfsError),
+    MappingsUnreadable(#[expect(dead_code, reason = "for the log")] std::io::Error),
     ReadFailed(#[expect(dead_code, reason = "for the log")] ReadFailure),
 }
 
 /// Reads the context that a process publishes.
 fn read_context(
+    access: &MemoryAccess,
     target: ReadTarget,
     before: Option<&PublishedContext>,
 ) -> Result<ContextUpdate, ContextReadError> {
-    let memory = ProcessMemory::new(target.open_dir().map_err(ContextReadError::Gone)?);
+    let memory = access.open(target).map_err(ContextReadError::Gone)?;
     if before.is_some_and(|published| published.is_current(&memory)) {
         return Ok(ContextUpdate::Unchanged);
     }
-    let maps =
-        target.open_dir().and_then(|directory| directory.file("maps")).map_err(ContextReadError::Gone)?;
-    match read_process_context(maps, &memory) {
+    let mappings = memory.context_mappings().map_err(ContextReadError::MappingsUnreadable)?;
+    match read_process_context(mappings, &memory) {
         Ok(published) => Ok(ContextUpdate::Changed(published)),
         Err(ContextError::Busy) => Err(ContextReadError::Busy),
         Err(ContextError::Unreadable(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -388,7 +390,8 @@ impl FollowedProcess {
     ) -> Result<ReadProgress<Result<ContextUpdate, ContextReadError>>, ReadFailure> {
         let target = ReadTarget::from_pid(Pid(self.key.pid)).map_err(|_| ReadFailure::Gone)?;
         let before = self.published.clone();
-        let read = move || read_context(target, before.as_ref());
+        let access = reader.memory().clone();
+        let read = move || read_context(&access, target, before.as_ref());
         match wait {
             WaitMode::Briefly => reader.submit_and_wait(target, read),
             WaitMode::No => reader.submit(target, read).map(ReadProgress::Pending),

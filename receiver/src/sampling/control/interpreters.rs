@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{CPythonLayout, PublishedRuntime, TlsLocation, cpython_groups, cpython_instruction};
 use sidewinder_process::tls::TlsVariableError;
-use sidewinder_process::{FileId, FileTable, Pid, Process, ProcessKey, ProcessMemory};
+use sidewinder_process::{FileId, FileTable, Pid, Process, ProcessKey};
 use sidewinder_vm::cpython::{Groups, InstructionForm, Interpreter, Layout};
 use tracing::debug;
 
@@ -128,11 +128,11 @@ impl Interpreters {
         let (interpreter, bias) = (Arc::clone(&known.interpreter), known.bias);
         let vector = thread_vector(process);
         let Ok(target) = ReadTarget::from_pid(Pid(key.pid)) else { return };
+        let memory = reader.memory().clone();
         let read = move || {
-            let directory = target
-                .open_dir()
+            let memory = memory
+                .open(target)
                 .map_err(|error| TlsVariableError::Unreadable(std::io::Error::other(error)))?;
-            let memory = ProcessMemory::new(directory);
             // The first is right in subinterpreters too, and null while the thread doesn't hold the interpreter's lock.
             let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
             let any = interpreter.locate_thread_state(bias, &memory)?;

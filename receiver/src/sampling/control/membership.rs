@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{EventError, EventScope, Newcomer, Opener, Profiler, TaskFilter, monotonic_ns};
-use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcfsError};
+use sidewinder_process::{Pid, ProcRoot, ProcfsError};
 use tracing::{info, warn};
 
 use super::pod::{self, Pod};
 use super::processes::ProcessTracker;
 use super::scope::{ListChange, SamplingScope};
 use crate::causes::error_chain;
+use crate::foreign::ReadTarget;
 use crate::sampling::SamplingError;
 
 /// How long startup waits for the scan of a process that the configuration names.
@@ -261,7 +262,5 @@ fn read_first_process(pid: Pid, processes: &mut ProcessTracker) {
 
 /// When a process started, in `CLOCK_BOOTTIME` nanoseconds, rounded down to the clock tick that `/proc` reports.
 fn start_ns(pid: Pid) -> Option<u64> {
-    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-    let state = ProcessDir::open(&ProcRoot::default(), pid).and_then(|process| process.state());
-    Some(state.ok()?.start_ticks * tick_ns)
+    ReadTarget::from_pid(pid).ok().map(ReadTarget::start_ns)
 }

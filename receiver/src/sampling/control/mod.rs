@@ -70,6 +70,8 @@ pub(crate) struct ControlCounts {
     pub(crate) released_early: u64,
     /// Reads of processes' memory, by result.
     pub(crate) reads: ReadCounts,
+    /// The kernel memory of the maps for these reads, in bytes.
+    pub(crate) read_map_bytes: u64,
     /// Processes whose context can't be read because a privilege is missing.
     pub(crate) contexts_refused: u64,
     /// Files read again because a walk missed an evicted table.
@@ -86,7 +88,8 @@ impl Control {
         opener: Opener,
         profiler: &mut Profiler<'_>,
     ) -> Result<Self, SamplingError> {
-        let reader = ForeignReader::start(&opener).map_err(SamplingError::Thread)?;
+        let reader = ForeignReader::start(&opener, pod.as_ref().map(|pod| pod.cgroup))
+            .map_err(SamplingError::Thread)?;
         options.scope.set_reader(reader.clone());
         let mut processes = ProcessTracker::new(reader.clone());
         let mut membership = Membership::new(options.scope, pod, opener);
@@ -279,6 +282,7 @@ impl Control {
             processes: self.processes.registry.counters(),
             released_early: self.events.released_early(),
             reads: self.processes.reader().counts(),
+            read_map_bytes: self.processes.reader().memory().map_bytes(),
             contexts_refused: self.descriptions.contexts_refused(),
             table_reloads: self.files.binaries.reloads(),
             incomplete_tables: self.files.binaries.incomplete_files(),

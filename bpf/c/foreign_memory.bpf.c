@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR MIT)
+/*
+ * Reads the memory of another process, for a receiver that may not by ptrace(2). This is the same power: so each run is for
+ * one process, identified by its id and start time, which is in the receiver's pod, if that has one.
+ *
+ * The programs are iterators. The receiver writes a batch, and runs a program on its own thread by reading from an iterator
+ * over one task, or over the mappings of one task (since Linux 6.1). Absent pages are faulted in, which can take any time:
+ * the thread sleeps meanwhile.
+ */
+#include "atomic.bpf.h"
+#include "identity.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SW_READ_BATCHES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_read_batch);
+} read_batches SEC(".maps");
+
+typedef __u8 sw_read_data[SW_READ_DATA_BYTES];
+
+/* By number of the batch. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SW_READ_BATCHES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, sw_read_data);
+} read_data SEC(".maps");
+
+/* What the kernel passes to each kind of iterator: bpf_iter__task and bpf_iter__task_vma. */
+struct sw_iter_task {
+	void *meta;
+	struct task_struct *task; /* NULL at the end */
+};
+
+struct sw_iter_task_vma {
+	void *meta;
+	struct task_struct *task; /* NULL at the end, as is the mapping */
+	struct vm_area_struct *vma;
+};
+
+#define EINVAL 22
+#define VM_EXEC 4 /* include/linux/mm.h */
+
+/* The batch of the thread that runs this, and its number. */
+static __always_inline struct sw_read_batch *own_batch(__u32 *found)
+{
+	__u32 reader = thread_id((void *)bpf_get_current_task_btf());
+
+	for (__u32 i = 0; i < SW_READ_BATCHES; i++) {
+		__u32 number = i;
+		struct sw_read_batch *batch = bpf_map_lookup_elem(&read_batches, &number);
+
+		if (batch && READ_ONCE(batch->reader) == reader) {
+			*found = i;
+			return batch;
+		}
+	}
+	return NULL;
+}
+
+/* The id of the task's ancestor cgroup at this level, as bpf_get_current_ancestor_cgroup_id(); 0: there is none. */
+static __always_inline __u64 ancestor_cgroup_id(struct task_struct *task, __u32 level)
+{
+	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp), *ancestor = NULL;
+	__u64 id = 0;
+
+	if (level >= SW_CGROUP_LEVELS || (int)level > BPF_CORE_READ(cgroup, level))
+		return 0;
+	if (bpf_core_field_exists(struct cgroup, ancestors)) {
+		bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level]);
+		return BPF_CORE_READ(ancestor, kn, id);
+	}
+	bpf_core_read(&id, sizeof(id), &((struct cgroup___ids *)cgroup)->ancestor_ids[level]);
+	return id;
+}
+
+/* Whether the task belongs to the process that the batch is for. */
+static __always_inline bool is_wanted(struct task_struct *task, struct sw_read_batch *batch)
+{
+	return process_id(task) == batch->pid && process_start_ns(task) - batch->start_ns < SW_START_TIME_TICK_NS &&
+	       (!pod_level || ancestor_cgroup_id(task, pod_level) == pod_cgroup);
+}
+
+SEC("iter.s/task")
+int read_memory(struct sw_iter_task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	__u32 number = 0;
+	struct sw_read_batch *batch = task ? own_batch(&number) : NULL;
+	__u8 *data = batch ? bpf_map_lookup_elem(&read_data, &number) : NULL;
+
+	if (!task || !batch || !data || !is_wanted(task, batch))
+		return 0;
+	batch->error = 0;
+	for (__u32 i = 0; i < SW_READS_MAX && i < batch->count; i++) {
+		struct sw_read *read = &batch->reads[i];
+		__u32 bytes = READ_ONCE(read->bytes);
+
+		if (bytes > SW_READ_BYTES_MAX) {
+			read->error = -EINVAL;
+			continue;
+		}
+		/* since Linux 5.18 */
+		read->error = bpf_copy_from_user_task(data + i * SW_READ_BYTES_MAX, bytes,
+						      (void *)read->address, task, 0);
+	}
+	return 0;
+}
+
+/* Whether a mapping has a name that "Process Context" (OTEP 4719) defines, and is not executable. */
+static __always_inline bool is_context(struct vm_area_struct *vma)
+{
+	static const char anonymous[] = "OTEL_CTX", file[] = "memfd:OTEL_CTX";
+	const char *kernel_name = NULL;
+	char name[sizeof(file) + 1] = {}; /* so that a longer name differs */
+
+	if (vma->vm_flags & VM_EXEC)
+		return false;
+	if (vma->vm_file) {
+		kernel_name = (void *)BPF_CORE_READ(vma, vm_file, f_path.dentry, d_name.name);
+		if (bpf_probe_read_kernel_str(name, sizeof(name), kernel_name) == sizeof(file) &&
+		    !bpf_strncmp(name, sizeof(name), file))
+			return true;
+	}
+	if (!bpf_core_field_exists(struct vm_area_struct, anon_name))
+		return false;
+	kernel_name = (void *)BPF_CORE_READ(vma, anon_name);
+	if (!kernel_name)
+		return false;
+	kernel_name += bpf_core_field_offset(struct anon_vma_name, name);
+	return bpf_probe_read_kernel_str(name, sizeof(name), kernel_name) == sizeof(anonymous) &&
+	       !bpf_strncmp(name, sizeof(name), anonymous);
+}
+
+SEC("iter/task_vma")
+int find_contexts(struct sw_iter_task_vma *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct vm_area_struct *vma = ctx->vma;
+	__u32 number, count;
+	struct sw_read_batch *batch = task && vma ? own_batch(&number) : NULL;
+
+	if (!task || !vma || !batch || !is_wanted(task, batch))
+		return 0;
+	batch->error = 0;
+	count = READ_ONCE(batch->count);
+	if (count < SW_CONTEXTS_MAX && is_context(vma)) {
+		batch->contexts[count] = vma->vm_start;
+		batch->count = count + 1;
+	}
+	return 0;
+}
