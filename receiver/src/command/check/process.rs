@@ -114,7 +114,7 @@ pub(super) fn look_at(pids: &[u32]) -> Result<Vec<ProcessReport>, Failure> {
         return Ok(Vec::new());
     }
     let reader = Opener::start()
-        .and_then(|opener| ForeignReader::start(&opener))
+        .and_then(|opener| ForeignReader::start(&opener, None))
         .map_err(|error| Failure::runtime("can't start a thread", error))?;
     Ok(pids.iter().map(|pid| ProcessReport::read(*pid, &reader)).collect())
 }

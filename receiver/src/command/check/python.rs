@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsVariableError;
-use sidewinder_process::{ExecutableMapping, OpenedFile, ProcessMemory};
+use sidewinder_process::{ExecutableMapping, ForeignMemory, OpenedFile};
 use sidewinder_vm::Runtime;
 use sidewinder_vm::cpython::{Function, Interpreter};
 
@@ -20,8 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a name is tried to be read: a thread that runs may leave its function meanwhile.
 const ATTEMPTS: u32 = 8;
 /// The next step if the process runs another build than those that are supported.
-const BUILD_ADVICE: &str =
-    "use a build with the global interpreter lock, of 3.8 to 3.14, or with musl of 3.12 to 3.14";
+const BUILD_ADVICE: &str = "use a build of 3.8 to 3.14 that has the global interpreter lock, or 3.13t";
 
 /// What was read of a process.
 struct PythonState {
@@ -104,7 +103,7 @@ fn name_that_was_read(function: Option<&Function>) -> String {
 fn read_state(
     interpreter: &Interpreter,
     bias: u64,
-    memory: &ProcessMemory,
+    memory: &impl ForeignMemory,
 ) -> Result<PythonState, PythonObstacle> {
     let location = interpreter.locate_thread_state(bias, memory)?;
     let states = interpreter.thread_states(bias, memory)?;
