@@ -5,12 +5,14 @@
 //! - [`examples`]: programs in C and Go, and one with labels, link their samples as they say.
 //! - [`libraries`]: the example in C with every C library, in the program and in libraries.
 //! - [`recorded`]: `record --span` and `--trace` keep what ran inside.
+//! - [`users`]: programs of other users are read without `CAP_SYS_PTRACE`.
 
 mod backends;
 mod documentation;
 mod examples;
 mod libraries;
 mod recorded;
+mod users;
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -3,23 +3,16 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::Result;
-use sidewinder_e2e_judge::python::Verdict;
+use anyhow::{Result, ensure};
+use sidewinder_e2e_judge::python::{Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::sidewinder::Running;
+use sidewinder_e2e_support::user::{PROFILED, as_user, unprivileged_profiler};
+use sidewinder_e2e_support::workload::Gated;
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{SECONDS, assert_right, expected_of, profile};
-
-const PROFILED: u32 = 65534;
-
-/// `setpriv` to a user without groups.
-fn as_user(user: u32) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".to_owned()]);
-    command
-}
+use super::{SAMPLES_PER_SECOND, SECONDS, assert_right, expected_of, profile};
 
 fn is_possible(name: &str) -> Result<bool> {
     if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
@@ -28,17 +21,10 @@ fn is_possible(name: &str) -> Result<bool> {
     requirement::program(name, "setpriv")
 }
 
-/// Profiles the chains of another user.
-fn judge(name: &str, folder: &Path) -> Result<()> {
-    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
-    let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py").copied_to(folder)?;
-    let expected = expected_of(&program, &[])?;
-    let run = program.command(&[&SECONDS.to_string()]);
-    let mut command = as_user(PROFILED);
-    command.arg(run.get_program()).args(run.get_args());
-    let stacks = profile(command, sidewinder::command()?)?;
-    assert_right(name, &Verdict::of(&expected, &stacks));
-    Ok(())
+/// The chains, in a folder that everybody may read.
+fn chains_in(folder: &Path) -> Result<PythonProgram> {
+    fs::set_permissions(folder, Permissions::from_mode(0o777))?;
+    PythonProgram::new(Path::new(python::SYSTEM), "chains.py").copied_to(folder)
 }
 
 #[test]
@@ -47,5 +33,36 @@ fn root_records_another_user() -> Result<()> {
     if !is_possible(name)? {
         return Ok(());
     }
-    judge(name, tempfile::tempdir()?.path())
+    let folder = tempfile::tempdir()?;
+    let program = chains_in(folder.path())?;
+    let expected = expected_of(&program, &[])?;
+    let command = as_user(PROFILED, &[], &program.command(&[&SECONDS.to_string()]));
+    let stacks = profile(command, sidewinder::command()?)?;
+    assert_right(name, &Verdict::of(&expected, &stacks));
+    Ok(())
+}
+
+/// Only memory is read of a process of another user: its mappings are known from events, and its files are those that the
+/// recorder has too. So the recorder starts first.
+#[test]
+fn a_user_with_the_capabilities_of_a_sidecar_records_another_user() -> Result<()> {
+    let name = "Python of another user, without CAP_SYS_PTRACE";
+    if !is_possible(name)? || !requirement::linux(name, (6, 1))? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let program = chains_in(folder.path())?;
+    let expected = expected_of(&program, &[])?;
+    let output = folder.path().join("out.pb.gz");
+    let mut recorder = unprivileged_profiler(folder.path())?;
+    recorder.args(["record", "-F", &SAMPLES_PER_SECOND.to_string(), "--comm", "python3", "-o"]).arg(&output);
+    let recorder = Running::start_sampling(recorder)?;
+    let mut program = Gated::start(as_user(PROFILED, &[], &program.command(&[&SECONDS.to_string()])))?;
+    program.open()?;
+    let pid = program.finish()?.pid;
+    let ended = recorder.stop()?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    let stacks: Vec<_> = from_pprof(&output)?.into_iter().filter(|stack| stack.pid == pid).collect();
+    assert_right(name, &Verdict::of(&expected, &stacks));
+    Ok(())
 }

@@ -97,7 +97,7 @@ pub(super) fn judge(handled: &Handled, received: &Received, labels: Labels) -> R
     Ok(())
 }
 
-fn name_of_service(received: &Received) -> Option<String> {
+pub(super) fn name_of_service(received: &Received) -> Option<String> {
     let last = received.events().max_by_key(|event| event.time_unix_ns)?;
     Some(last.profile.resource.get("service.name")?.as_str()?.to_owned())
 }
