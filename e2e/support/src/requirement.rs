@@ -80,16 +80,24 @@ pub fn kernel(test: &str, program: &mut Command) -> Result<bool> {
 /// # Errors
 /// When the version is unknown, or the record cannot be written.
 pub fn linux(test: &str, wanted: (u32, u32)) -> Result<bool> {
+    let has_it = is_linux(wanted)?;
+    if !has_it {
+        record(test, &format!("it needs Linux {}.{}", wanted.0, wanted.1))?;
+    }
+    Ok(has_it)
+}
+
+/// Whether the kernel has this version or a later one.
+///
+/// # Errors
+/// When the version is unknown.
+pub fn is_linux(wanted: (u32, u32)) -> Result<bool> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = release.split(['.', '-']).map(str::parse);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
         bail!("{release:?} is no version");
     };
-    if (major, minor) >= wanted {
-        return Ok(true);
-    }
-    record(test, &format!("it needs Linux {}.{}, and this is {}", wanted.0, wanted.1, release.trim()))?;
-    Ok(false)
+    Ok((major, minor) >= wanted)
 }
 
 /// Whether `program`, a name or a path, can be run.

