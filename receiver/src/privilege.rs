@@ -6,11 +6,11 @@
 //!
 //! | thread | capabilities | for |
 //! |---|---|---|
-//! | `opener`, and `probe` for a moment | [`OPENER`]; `CAP_SYS_ADMIN` too on Debian's Linux 5.10 ([`restrict_opener`]) | events and maps; cgroups of containers, through the roots of other users' processes; the capabilities of the next two, which it starts |
+//! | `opener`, and `probe` for a moment | [`OPENER`]; `CAP_SYS_ADMIN` too on Debian's Linux 5.10 ([`restrict_opener`]) | events, maps and the programs that read memory; cgroups of containers, through the roots of other users' processes; the capabilities of the next two, which it starts |
 //! | `report` | [`PROCESS_ACCESS`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
 //! | `sample` | [`PROCESS_ACCESS`], [`MAP_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`drop_all_but_while`]) | files of other users' processes |
 //! | `tables`, `large-tables` | [`PROCESS_ACCESS`] | debug files in the roots of processes |
-//! | `reader` | [`PROCESS_ACCESS`] | memory and mappings of other users' processes ([`crate::foreign`]) |
+//! | `reader` | [`PROCESS_ACCESS`] | mappings of other users' processes, and before Linux 6.1 their memory ([`crate::foreign`]) |
 //! | every other one | none | |
 //!
 //! So a service that runs as root, on a host or in a pod, can read only those files of other users whose mode lets everybody

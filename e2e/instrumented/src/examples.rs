@@ -104,11 +104,18 @@ impl Example {
             bail!("the example ended with {status}");
         }
         self.said.rewind()?;
-        let said = io::read_to_string(&self.said)?;
-        let spans = said.lines().map(|line| {
-            let (ids, route) = line.rsplit_once(' ').with_context(|| format!("{line:?} is no span"))?;
-            Ok((ids.to_owned(), route.to_owned()))
-        });
-        spans.collect()
+        handled_in(&io::read_to_string(&self.said)?)
     }
+}
+
+/// What an example has printed.
+///
+/// # Errors
+/// When it is something else.
+pub fn handled_in(said: &str) -> Result<Handled> {
+    let spans = said.lines().map(|line| {
+        let (ids, route) = line.rsplit_once(' ').with_context(|| format!("{line:?} is no span"))?;
+        Ok((ids.to_owned(), route.to_owned()))
+    });
+    spans.collect()
 }

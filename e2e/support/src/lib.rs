@@ -2,7 +2,8 @@
 //!
 //! - [`workload`] compiles and runs programs whose call chains are known; [`programs`] copies large ones;
 //!   [`python`] finds Pythons.
-//! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
+//! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration; [`user`] runs it, and others, as
+//!   users without privileges.
 //! - [`collector`] builds an OpenTelemetry Collector, starts it on free ports and reads what it wrote.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
 //! - [`session`] joins the three: a workload, the profiler and a Collector.
@@ -30,4 +31,5 @@ pub mod recording;
 pub mod requirement;
 pub mod session;
 pub mod sidewinder;
+pub mod user;
 pub mod workload;

@@ -75,6 +75,31 @@ pub fn kernel(test: &str, program: &mut Command) -> Result<bool> {
     Ok(false)
 }
 
+/// Whether the kernel has this version or a later one; if not, `test` is recorded as skipped, in CI too.
+///
+/// # Errors
+/// When the version is unknown, or the record cannot be written.
+pub fn linux(test: &str, wanted: (u32, u32)) -> Result<bool> {
+    let has_it = is_linux(wanted)?;
+    if !has_it {
+        record(test, &format!("it needs Linux {}.{}", wanted.0, wanted.1))?;
+    }
+    Ok(has_it)
+}
+
+/// Whether the kernel has this version or a later one.
+///
+/// # Errors
+/// When the version is unknown.
+pub fn is_linux(wanted: (u32, u32)) -> Result<bool> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let mut numbers = release.split(['.', '-']).map(str::parse);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
+        bail!("{release:?} is no version");
+    };
+    Ok((major, minor) >= wanted)
+}
+
 /// Whether `program`, a name or a path, can be run.
 #[must_use]
 pub fn is_installed(program: &str) -> bool {

@@ -5,12 +5,14 @@
 //! - [`examples`]: programs in C and Go, and one with labels, link their samples as they say.
 //! - [`libraries`]: the example in C with every C library, in the program and in libraries.
 //! - [`recorded`]: `record --span` and `--trace` keep what ran inside.
+//! - [`users`]: programs of other users are read without `CAP_SYS_PTRACE`.
 
 mod backends;
 mod documentation;
 mod examples;
 mod libraries;
 mod recorded;
+mod users;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -87,12 +89,18 @@ fn route_of<'event>(event: &DecodedEvent<'event>) -> Option<&'event str> {
 
 /// The events from when the process's spans were known, which they soon are.
 fn events_once_known(received: &Received) -> Result<Vec<DecodedEvent<'_>>> {
+    let events = events_from_first_link(received)?;
+    let first_ns = received.events().map(|event| event.time_unix_ns).min().context("no event")?;
+    let after_ns = events.first().map_or(0, |event| event.time_unix_ns - first_ns);
+    ensure!(after_ns < KNOWN_WITHIN_NS, "the first linked event comes {after_ns} ns after the first");
+    Ok(events)
+}
+
+/// The events from the first that is linked on.
+fn events_from_first_link(received: &Received) -> Result<Vec<DecodedEvent<'_>>> {
     let mut events: Vec<_> = received.events().collect();
     events.sort_by_key(|event| event.time_unix_ns);
-    let first_ns = events.first().context("no event")?.time_unix_ns;
     let known = events.iter().position(|event| event.sample.link.is_some()).context("no event is linked")?;
-    let after_ns = events[known].time_unix_ns - first_ns;
-    ensure!(after_ns < KNOWN_WITHIN_NS, "the first linked event comes {after_ns} ns after the first");
     Ok(events.split_off(known))
 }
 

@@ -89,8 +89,11 @@ pub(crate) fn open_after_exit<'roots>(
 /// The root of a process, held open, to find files other than the mapped ones.
 #[derive(Debug)]
 pub struct ProcessRoot {
+    /// The process that has this root.
     process: ProcessDir,
     root: OwnedFd,
+    /// The process whose files are looked for, if it isn't the same.
+    target: Option<ProcessDir>,
     /// The credentials when the root was opened: the ones to use once the process has ended.
     credentials: Option<Credentials>,
 }
@@ -104,6 +107,17 @@ impl ProcessRoot {
         Self::from_process(ProcessDir::open(proc_root, pid)?)
     }
 
+    /// Our own root in place of that of a living process, for when we may not follow the latter. It has some of the same
+    /// files if both run on the same host, or from the same image.
+    ///
+    /// # Errors
+    /// If the process is gone, or no proc file system is mounted at `/proc`.
+    pub fn own_in_place_of(proc_root: &ProcRoot, pid: Pid) -> Result<Self, OpenError> {
+        let target = ProcessDir::open(proc_root, pid)?;
+        let credentials = Credentials::read(&target).ok();
+        Ok(Self { target: Some(target), credentials, ..Self::own()? })
+    }
+
     /// Our own root.
     ///
     /// # Errors
@@ -115,21 +129,25 @@ impl ProcessRoot {
     fn from_process(process: ProcessDir) -> Result<Self, OpenError> {
         let root = open_root(&process)?;
         let credentials = Credentials::read(&process).ok();
-        Ok(Self { process, root, credentials })
+        Ok(Self { process, root, target: None, credentials })
     }
 
-    /// The process that it was opened through.
+    /// The process whose files are looked for.
     #[must_use]
     pub fn pid(&self) -> Pid {
-        self.process.pid()
+        self.target().pid()
     }
 
-    /// The credentials of its process; the last ones, once it has ended.
+    fn target(&self) -> &ProcessDir {
+        self.target.as_ref().unwrap_or(&self.process)
+    }
+
+    /// The credentials of that process; the last ones, once it has ended.
     ///
     /// # Errors
     /// [`OpenError::Gone`] if they were never known.
     pub fn credentials(&self) -> Result<Credentials, OpenError> {
-        let now = Credentials::read(&self.process).ok();
+        let now = Credentials::read(self.target()).ok();
         now.or_else(|| self.credentials.clone()).ok_or(OpenError::Gone)
     }
 

@@ -75,7 +75,8 @@ impl JitFile {
 }
 
 impl JitSource {
-    /// The source of a running process with these mappings. `None`: the process has exited, or can't be read.
+    /// The source of a running process with these mappings; `None` if it has exited. If we may not follow its root, only files
+    /// that our own root has too are found, and what is in its memory.
     pub(crate) fn new<'mapping>(
         pid: Pid,
         mappings: impl Iterator<Item = &'mapping ExecutableMapping>,
@@ -83,11 +84,17 @@ impl JitSource {
     ) -> Option<Self> {
         let proc_root = ProcRoot::default();
         let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
-        let perf_map = format!("tmp/perf-{}.map", namespace_pid(&status).unwrap_or(pid).0).into_bytes();
         let mappings: Vec<_> = mappings.collect();
         let mut files: Vec<_> =
             jitdumps(mappings.iter().copied()).map(|file| JitFile::Jitdump(Arc::clone(file))).collect();
-        files.push(JitFile::PerfMap(perf_map));
+        let root = if let Ok(root) = ProcessRoot::from_pid(&proc_root, pid) {
+            let perf_map = format!("tmp/perf-{}.map", namespace_pid(&status).unwrap_or(pid).0);
+            files.push(JitFile::PerfMap(perf_map.into_bytes()));
+            root
+        } else {
+            // Mapped files are identified by the kernel. A perf map is not, and in our root it may be of another process.
+            ProcessRoot::own_in_place_of(&proc_root, pid).ok()?
+        };
         let mut mapped = HashMap::new();
         for mapping in mappings {
             if let Some(file) = mapping.backing.file()
@@ -97,7 +104,7 @@ impl JitSource {
             }
         }
         Some(Self {
-            root: ProcessRoot::from_pid(&proc_root, pid).ok()?,
+            root,
             files,
             memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?,
             mapped,

@@ -1,10 +1,14 @@
 //! Code whose names a process has in its memory, for debuggers: a real compiler's, and that of a process that wants to do harm.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::user::record;
 use sidewinder_e2e_support::{paths, requirement, session};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedFrame;
@@ -46,6 +50,32 @@ fn code_that_a_compiler_tells_debuggers_of_has_names() -> Result<()> {
         .count();
     ensure!(systems == found, "{systems} of {found} frames have the name that the linker knows");
     Share::of(frames(&received, pid).filter(is_without_file)).must_be_named("lli, made at run time")
+}
+
+/// Those names are in its memory, to which ptrace(2) gives no access.
+#[test]
+fn a_user_with_the_capabilities_of_a_sidecar_reads_names_of_another_user() -> Result<()> {
+    let title = "names for debuggers of another user, without CAP_SYS_PTRACE";
+    if !requirement::ebpf(title)?
+        || !requirement::program(title, "setpriv")?
+        || !requirement::linux(title, (6, 1))?
+    {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
+    let source = paths::e2e().join("workloads/jit_interface.c").display().to_string();
+    run(folder.path(), &["cc", "-O2", "-o", "jit_interface", &source])?;
+    let output = folder.path().join("out.otlp");
+    let mut program = Command::new(folder.path().join("jit_interface"));
+    let pid = record(program.arg("names"), Some(Duration::from_secs(5)), &[], &output)?.pid;
+    let received = Received::from_otlp_file(&output)?;
+    let made = count(&received, pid, |name| name == MADE);
+    let unnamed = count(&received, pid, |name| name.starts_with("[anonymous]"));
+    eprintln!("{title}: {made} frames in {MADE}, {unnamed} without a name");
+    // It is recorded from before it has names for debuggers.
+    ensure!(made > 30 && unnamed < made / 20, "{made} and {unnamed}");
+    Ok(())
 }
 
 #[test]

@@ -3,23 +3,14 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_judge::python::{Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::user::{PROFILED, as_user, record};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{SECONDS, assert_right, expected_of, profile};
-
-const PROFILED: u32 = 65534;
-
-/// `setpriv` to a user without groups.
-fn as_user(user: u32) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".to_owned()]);
-    command
-}
+use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, assert_right, expected_of, profile};
 
 fn is_possible(name: &str) -> Result<bool> {
     if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
@@ -28,17 +19,10 @@ fn is_possible(name: &str) -> Result<bool> {
     requirement::program(name, "setpriv")
 }
 
-/// Profiles the chains of another user.
-fn judge(name: &str, folder: &Path) -> Result<()> {
-    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
-    let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py").copied_to(folder)?;
-    let expected = expected_of(&program, &[])?;
-    let run = program.command(&[&SECONDS.to_string()]);
-    let mut command = as_user(PROFILED);
-    command.arg(run.get_program()).args(run.get_args());
-    let stacks = profile(command, sidewinder::command()?)?;
-    assert_right(name, &Verdict::of(&expected, &stacks));
-    Ok(())
+/// The chains, in a folder that everybody may read.
+fn chains_in(folder: &Path) -> Result<PythonProgram> {
+    fs::set_permissions(folder, Permissions::from_mode(0o777))?;
+    PythonProgram::new(Path::new(python::SYSTEM), "chains.py").copied_to(folder)
 }
 
 #[test]
@@ -47,5 +31,35 @@ fn root_records_another_user() -> Result<()> {
     if !is_possible(name)? {
         return Ok(());
     }
-    judge(name, tempfile::tempdir()?.path())
+    let folder = tempfile::tempdir()?;
+    let program = chains_in(folder.path())?;
+    let expected = expected_of(&program, &[])?;
+    let command = as_user(PROFILED, &[], &program.command(&[&SECONDS.to_string()]));
+    let stacks = profile(command, sidewinder::command()?)?;
+    assert_right(name, &Verdict::of(&expected, &stacks));
+    Ok(())
+}
+
+/// The names are in its memory, to which ptrace(2) gives no access. The start of the program is recorded too: it imports, and is
+/// in no chain.
+#[test]
+fn a_user_with_the_capabilities_of_a_sidecar_records_another_user() -> Result<()> {
+    const WRONG_SHARE: f64 = 0.005;
+    let name = "Python of another user, without CAP_SYS_PTRACE";
+    if !is_possible(name)? || !requirement::linux(name, (6, 1))? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let program = chains_in(folder.path())?;
+    let expected = expected_of(&program, &[])?;
+    let output = folder.path().join("out.pb.gz");
+    let pid = record(&program.command(&[&SECONDS.to_string()]), None, &[], &output)?.pid;
+    let stacks: Vec<_> = from_pprof(&output)?.into_iter().filter(|stack| stack.pid == pid).collect();
+    let verdict = Verdict::of(&expected, &stacks);
+    eprintln!("{name}: {verdict}");
+    assert!(verdict.judged() >= ENOUGH, "{name}: {verdict}");
+    assert!(verdict.wrong as f64 <= WRONG_SHARE * verdict.judged() as f64, "{name}: {verdict}");
+    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert!(verdict.right_line_share() >= RIGHT_LINE_SHARE, "{name}: {verdict}");
+    Ok(())
 }

@@ -62,9 +62,9 @@ pub(super) enum Labels {
 
 /// Each linked event is of a span that was handled, of the route that the stack shows; nearly all events of functions that run
 /// in spans are linked, and none of others is.
-pub(super) fn judge(handled: &Handled, received: &Received, labels: Labels) -> Result<()> {
+pub(super) fn judge(handled: &Handled, events: Vec<DecodedEvent<'_>>, labels: Labels) -> Result<()> {
     let mut counts: BTreeMap<_, [u64; 2]> = BTreeMap::new();
-    for event in events_once_known(received)? {
+    for event in events {
         let names = event.sample.stack.iter().filter_map(|frame| frame.function());
         let of_name = |name: &str| {
             // `cart` in C, `main.cart` in Go, `program::cart` in Rust.
@@ -97,7 +97,7 @@ pub(super) fn judge(handled: &Handled, received: &Received, labels: Labels) -> R
     Ok(())
 }
 
-fn name_of_service(received: &Received) -> Option<String> {
+pub(super) fn name_of_service(received: &Received) -> Option<String> {
     let last = received.events().max_by_key(|event| event.time_unix_ns)?;
     Some(last.profile.resource.get("service.name")?.as_str()?.to_owned())
 }
@@ -108,7 +108,7 @@ fn an_example_in_c() -> Result<()> {
         return Ok(());
     }
     let (handled, received) = profile(&mut Command::new(build_c()?), false)?;
-    judge(&handled, &received, Labels::AtOnce)?;
+    judge(&handled, events_once_known(&received)?, Labels::AtOnce)?;
     assert_eq!(name_of_service(&received).as_deref(), Some("spans-in-c"));
     Ok(())
 }
@@ -119,7 +119,7 @@ fn an_example_in_go() -> Result<()> {
         return Ok(());
     }
     let (handled, received) = profile(&mut Command::new(build_go()?), false)?;
-    judge(&handled, &received, Labels::AtOnce)?;
+    judge(&handled, events_once_known(&received)?, Labels::AtOnce)?;
     assert_eq!(name_of_service(&received).as_deref(), Some("spans-in-go"));
     Ok(())
 }
@@ -132,7 +132,7 @@ fn an_example_with_custom_labels() -> Result<()> {
     }
     let program = build_rust("examples/custom_labels", "sidewinder-example-labels")?;
     let (handled, received) = profile(&mut Command::new(&program), true)?;
-    judge(&handled, &received, Labels::OneByOne)?;
+    judge(&handled, events_once_known(&received)?, Labels::OneByOne)?;
     let (_, received) = profile(&mut Command::new(&program), false)?;
     ensure!(received.events().count() > 100, "too few events");
     ensure!(received.events().all(|event| event.sample.link.is_none()), "an event is linked");

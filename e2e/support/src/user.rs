@@ -1,0 +1,95 @@
+//! Commands that run as another user, with few capabilities.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Seek as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::paths;
+use crate::sidewinder::Running;
+
+/// A user that programs to profile run as.
+pub const PROFILED: u32 = 65534;
+/// A user that the profiler runs as, who is not their user.
+pub const PROFILER: u32 = 65533;
+/// What a sidecar has.
+pub const SIDECAR: [&str; 2] = ["bpf", "perfmon"];
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The command, run by setpriv(1) as a user without groups that has these capabilities alone.
+#[must_use]
+pub fn as_user(user: u32, capabilities: &[&str], command: &Command) -> Command {
+    let set = capabilities.iter().fold("-all".to_owned(), |set, capability| format!("{set},+{capability}"));
+    let mut privileged = Command::new("setpriv");
+    privileged.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".to_owned()]);
+    privileged.args(["inh-caps", "ambient-caps", "bounding-set"].map(|option| format!("--{option}={set}")));
+    privileged.arg(command.get_program()).args(command.get_args());
+    privileged
+}
+
+/// A copy of a program in a folder, for users who may not read the original.
+///
+/// # Errors
+/// When it can't be copied.
+pub fn copied_to(folder: &Path, program: &Path) -> Result<Command> {
+    let copy = folder.join(program.file_name().context("a program without a name")?);
+    fs::copy(program, &copy)?;
+    fs::set_permissions(&copy, Permissions::from_mode(0o755))?;
+    Ok(Command::new(copy))
+}
+
+/// What came of a recording.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The process id of the program.
+    pub pid: u32,
+    /// What the program has printed.
+    pub printed: String,
+}
+
+/// Records a program of [`PROFILED`], from its first instruction on, as [`PROFILER`] with the capabilities of a sidecar.
+///
+/// The profiler knows the mappings of such a process from events alone. So a shell waits until it samples, and then becomes
+/// the program. `ends_within`: the program is ended by then.
+///
+/// # Errors
+/// When the program or the profiler fails.
+pub fn record(
+    program: &Command,
+    ends_within: Option<Duration>,
+    options: &[&str],
+    output: &Path,
+) -> Result<Recorded> {
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+    let program = as_user(PROFILED, &[], program);
+    let mut printed = tempfile::tempfile()?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read line; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
+    let mut shell = shell.stdin(Stdio::piped()).stdout(printed.try_clone()?).spawn()?;
+    let pid = shell.id();
+
+    let mut profiler = copied_to(folder.path(), &paths::sidewinder()?)?;
+    profiler.args(["record", "-F", "997", "-p", &pid.to_string()]).args(options).arg("-o").arg(output);
+    let mut profiler = as_user(PROFILER, &SIDECAR, &profiler);
+    profiler.stdin(Stdio::null());
+    let profiling = Running::start_sampling(profiler);
+    // Also when that failed: the shell ends.
+    shell.stdin.take().context("no standard input")?.write_all(b"\n")?;
+    if let Some(ends_within) = ends_within {
+        thread::sleep(ends_within);
+        shell.kill()?;
+    }
+    let ended = shell.wait()?;
+    ensure!(ended.success() || ends_within.is_some(), "the program ended with {ended}");
+    let profiled = profiling?.wait(PATIENCE)?;
+    ensure!(profiled.status.success(), "{}: {}", profiled.status, profiled.log);
+    eprintln!("{}", profiled.log.trim_end());
+    printed.rewind()?;
+    Ok(Recorded { pid, printed: io::read_to_string(printed)? })
+}
