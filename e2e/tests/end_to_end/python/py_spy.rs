@@ -14,7 +14,7 @@ use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::Gated;
 use sidewinder_e2e_support::{paths, requirement};
 
-use super::{expected_of, record_of};
+use super::record_of;
 
 const VERSION: &str = "0.4.3";
 /// The last one that it reads is 3.13.
@@ -87,14 +87,14 @@ fn py_spy_finds_the_same_functions() -> Result<()> {
     if std::env::var_os("SIDEWINDER_PYTHON").is_none() {
         return requirement::elsewhere(name, "make python-test");
     }
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let py_spy = py_spy()?;
     let mut wrong = Vec::new();
     for interpreter in MINORS.filter_map(python::of_pyenv).chain([PathBuf::from(python::SYSTEM)]) {
         let program = PythonProgram::new(&interpreter, "chains.py");
-        let Expected { chains, .. } = expected_of(&program, &[])?;
+        let Expected { chains, .. } = Expected::of_program(&program, &[])?;
         for chain in &chains {
             if let Err(error) = compare(&py_spy, &program, &chain.name) {
                 wrong.push(format!("{}: {error:#}", interpreter.display()));

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{SECONDS, assert_right, expected_of, profile};
+use super::{SECONDS, assert_right, profile};
 
 const PROFILED: u32 = 65534;
 
@@ -22,7 +22,7 @@ fn as_user(user: u32) -> Command {
 }
 
 fn is_possible(name: &str) -> Result<bool> {
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(false);
     }
     requirement::program(name, "setpriv")
@@ -32,7 +32,7 @@ fn is_possible(name: &str) -> Result<bool> {
 fn judge(name: &str, folder: &Path) -> Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o755))?;
     let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py").copied_to(folder)?;
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let run = program.command(&[&SECONDS.to_string()]);
     let mut command = as_user(PROFILED);
     command.arg(run.get_program()).args(run.get_args());
