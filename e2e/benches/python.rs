@@ -59,10 +59,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 
 /// What the program says of its one chain: its frames, and the calls of them from C.
 fn frames_and_calls_from_c(program: &PythonProgram) -> Result<(usize, usize)> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("expected.json");
-    program.write_expected(&file, &[])?;
-    let chain = Expected::read(&file)?.chains.pop().context("no chain")?;
+    let chain = Expected::of_program(program, &[])?.chains.pop().context("no chain")?;
     Ok((chain.frames.len(), chain.frames.iter().filter(|frame| frame.is_called_from_c).count()))
 }
 

@@ -150,10 +150,10 @@ impl JitNames {
         }
     }
 
-    /// The runtime that generates the code of a process, if that is known, and whether the process provides any names.
-    pub(crate) fn generator(&self, process: ProcessKey) -> (Option<Runtime>, bool) {
-        let state = self.processes.get(&process);
-        state.map_or((None, false), |state| (state.generator.flatten(), state.heap_bytes() > 0))
+    /// The runtime that generates the code of a process, if that is known, and whether the process provides any names. `None`:
+    /// the process has no source.
+    pub(crate) fn generator(&self, process: ProcessKey) -> Option<(Option<Runtime>, bool)> {
+        self.processes.get(&process).map(|state| (state.generator.flatten(), state.heap_bytes() > 0))
     }
 
     /// Stops reading. Later look-ups use what has been read so far.

@@ -6,6 +6,7 @@
 //! | `naming`     | names of frames                                                                          |
 //! | `jit`        | names of code that processes generate at run time                                        |
 //! | `runtime_support` | what is read of each language runtime, and what to do for the rest                     |
+//! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `resource`   | the resource of a process                                                                |
 //! | `processor`  | the processors that change it                                                            |
 //! | `report_queue` | the queue from the sampling thread to the reporter                                     |
@@ -62,6 +63,7 @@ mod supervise;
 mod telemetry;
 mod terminal;
 mod time_budget;
+mod unnamed;
 mod vm;
 
 use std::process::ExitCode;

@@ -21,7 +21,7 @@ use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::{FileInfo, Stack};
-use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
+use crate::vm::{InterpreterSource, VmNameCounts, VmNames, VmObstacle};
 
 /// A frame with its location and its names.
 #[derive(Clone, Debug)]
@@ -64,10 +64,26 @@ pub(crate) enum CodeOrigin {
     Interpreted(Runtime),
 }
 
+/// Why frames have no name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum UnnamedCause {
+    /// The process has generated the code.
+    GeneratedCode {
+        /// By this runtime; `None`: by another.
+        generator: Option<Runtime>,
+        /// Whether the process publishes the names of other code.
+        has_names: bool,
+    },
+    /// The names are in the memory of the process, and could not be read.
+    Memory(VmObstacle),
+    /// Nothing is known of the code: the mappings and files of the process could not be read.
+    UnknownCode,
+}
+
 /// Which names to look up, and the limits of the look-up.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct NamingOptions {
-    /// Names of functions in files.
+    /// Names of functions in files, and of generated code.
     pub(crate) native: bool,
     /// Names of functions in the kernel.
     pub(crate) kernel: bool,
@@ -209,17 +225,41 @@ impl Namer {
 
     /// Reads the functions of virtual machines in a stack, while the process has them.
     pub(crate) fn read_functions(&mut self, process: ProcessKey, stack: &Stack) {
-        if stack.has_vm_frames && self.options.native {
+        if stack.has_vm_frames {
             self.vm.read_stack(process, stack.id, &stack.frames);
         }
     }
 
-    /// Whether a frame is omitted: that of a virtual machine's loop, or of code that it runs for itself.
-    pub(crate) fn hides(&self, process: ProcessKey, frame: RawFrame) -> bool {
-        self.options.hides_vm_internals
-            && (frame.is_vm_loop()
-                || matches!(frame.kind(), Some(RawFrameKind::CPython(function))
-                    if self.vm.lookup(process, function).is_some_and(|known| known.is_internal())))
+    /// Why frames of a walked stack have no name; `None` if all have one. For code that the process has generated, this reads
+    /// the process's files, unless reading has been stopped.
+    pub(crate) fn unnamed_cause(
+        &mut self,
+        process: ProcessKey,
+        frames: &[RawFrame],
+        at_ns: u64,
+    ) -> Option<UnnamedCause> {
+        frames.iter().find_map(|frame| match frame.kind()? {
+            RawFrameKind::Anonymous if self.options.native => {
+                let address = code_address(*frame).address_for_lookup().0;
+                let is_named = matches!(self.jit.lookup(process, address, at_ns), JitName::Named(..));
+                (!is_named).then(|| self.unnamed_code(process))
+            }
+            RawFrameKind::Native { file } => {
+                let is_generated = self.files.get(&FileId(file)).is_some_and(|info| info.is_memory_file());
+                is_generated.then(|| self.unnamed_code(process))
+            }
+            RawFrameKind::CPython(function) => match self.vm.lookup(process, function) {
+                Some(_) => None,
+                None => self.vm.obstacle(process).map(UnnamedCause::Memory),
+            },
+            RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Missing(_) => None,
+        })
+    }
+
+    fn unnamed_code(&self, process: ProcessKey) -> UnnamedCause {
+        self.jit.generator(process).map_or(UnnamedCause::UnknownCode, |(generator, has_names)| {
+            UnnamedCause::GeneratedCode { generator, has_names }
+        })
     }
 
     /// Removes a process.
@@ -228,17 +268,21 @@ impl Namer {
         self.vm.remove_process(process);
     }
 
-    /// Names a frame of a process. `at_ns` is when the code ran, in `CLOCK_MONOTONIC` nanoseconds.
-    pub(crate) fn resolve(&mut self, process: ProcessKey, frame: RawFrame, at_ns: u64) -> NamedFrame {
+    /// Names a frame of a process. `at_ns` is when the code ran, in `CLOCK_MONOTONIC` nanoseconds. `None`: the frame is
+    /// omitted, as that of a virtual machine's loop, or of code that it runs for itself.
+    pub(crate) fn resolve(&mut self, process: ProcessKey, frame: RawFrame, at_ns: u64) -> Option<NamedFrame> {
+        if self.options.hides_vm_internals && frame.is_vm_loop() {
+            return None;
+        }
         let address = code_address(frame).address_for_lookup().0;
         let named = match frame.kind() {
             Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
-            Some(RawFrameKind::CPython(function)) => self.resolve_cpython(process, function),
+            Some(RawFrameKind::CPython(function)) => self.resolve_cpython(process, function)?,
             Some(RawFrameKind::Missing(reason)) => self.vm_frame(missing_frames(reason)),
             Some(RawFrameKind::Anonymous) | None => self.resolve_anonymous(process, address, at_ns),
         };
-        NamedFrame { is_guessed: frame.is_unproven(), ..named }
+        Some(NamedFrame { is_guessed: frame.is_unproven(), ..named })
     }
 
     fn resolve_native(&mut self, id: FileId, at: CodeAddress<FileOffset>) -> NamedFrame {
@@ -314,10 +358,15 @@ impl Namer {
         }
     }
 
-    fn resolve_cpython(&self, process: ProcessKey, function: VmFunction) -> NamedFrame {
+    /// `None` if the function is omitted. Names are looked up whatever the mode: no backend has the symbols of these
+    /// functions.
+    fn resolve_cpython(&mut self, process: ProcessKey, function: VmFunction) -> Option<NamedFrame> {
         let Some(known) = self.vm.lookup(process, function) else {
-            return self.vm_frame(UNNAMED_FUNCTION.to_owned());
+            return Some(self.vm_frame(UNNAMED_FUNCTION.to_owned()));
         };
+        if known.is_internal() && self.options.hides_vm_internals {
+            return None;
+        }
         let line = known.line_at(function.place.cast_unsigned());
         let code = CodeFrame {
             name: SymbolName::unmangled(Arc::from(&*known.name)),
@@ -325,7 +374,7 @@ impl Namer {
             line: if self.options.lines { line.unwrap_or(known.first_line) } else { 0 },
             column: 0,
         };
-        NamedFrame { functions: Arc::from([code]), ..self.vm_frame(String::new()) }
+        Some(NamedFrame { functions: Arc::from([code]), ..self.vm_frame(String::new()) })
     }
 
     /// A frame of a virtual machine that has no function.

@@ -55,9 +55,10 @@ type SampleStackKey = (Option<u64>, sidewinder_bpf::Outcome, Option<ProcessKey>)
 #[derive(Debug, Default)]
 struct InternedIndices {
     resources: HashMap<ProcessKey, ResourceIndex>,
-    locations: HashMap<sidewinder_bpf::RawFrame, LocationIndex>,
+    /// `None`: the frame is omitted.
+    locations: HashMap<sidewinder_bpf::RawFrame, Option<LocationIndex>>,
     /// Of frames that are valid in one process only, and whose address may hold other code later.
-    process_locations: HashMap<(ProcessKey, sidewinder_bpf::RawFrame), LocationIndex>,
+    process_locations: HashMap<(ProcessKey, sidewinder_bpf::RawFrame), Option<LocationIndex>>,
     stacks: HashMap<SampleStackKey, StackIndex>,
     attributes: HashMap<EventAttributes, AttributeSetIndex>,
 }
@@ -71,8 +72,8 @@ impl InternedIndices {
 
     /// The approximate size in bytes.
     fn bytes(&self) -> usize {
-        let entries = size_of::<(sidewinder_bpf::RawFrame, LocationIndex)>() * self.locations.len()
-            + size_of::<((ProcessKey, sidewinder_bpf::RawFrame), LocationIndex)>()
+        let entries = size_of::<(sidewinder_bpf::RawFrame, Option<LocationIndex>)>() * self.locations.len()
+            + size_of::<((ProcessKey, sidewinder_bpf::RawFrame), Option<LocationIndex>)>()
                 * self.process_locations.len()
             + size_of::<(SampleStackKey, StackIndex)>() * self.stacks.len()
             + size_of::<(EventAttributes, AttributeSetIndex)>() * self.attributes.len()
@@ -285,10 +286,9 @@ impl PendingReport {
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
         let (builder, interned) = (&mut self.builder, &mut self.interned);
         let mut has_provisional = false;
-        let shown: Vec<_> = frames.iter().filter(|frame| !namer.hides(process, **frame)).collect();
-        let mut locations: Vec<LocationIndex> = shown
-            .into_iter()
-            .map(|frame| {
+        let mut locations: Vec<LocationIndex> = frames
+            .iter()
+            .filter_map(|frame| {
                 let process_key = is_process_specific(frame).then_some((process, *frame));
                 let known = match &process_key {
                     Some(key) => interned.process_locations.get(key),
@@ -298,9 +298,9 @@ impl PendingReport {
                     return *index;
                 }
                 let named = namer.resolve(process, *frame, event.time_ns);
-                let index = location(builder, &named);
+                let index = named.as_ref().map(|named| location(builder, named));
                 match process_key {
-                    _ if named.is_provisional => has_provisional = true,
+                    _ if named.is_some_and(|named| named.is_provisional) => has_provisional = true,
                     Some(key) => drop(interned.process_locations.insert(key, index)),
                     None => drop(interned.locations.insert(*frame, index)),
                 }

@@ -7,13 +7,14 @@
 //! [`InterpreterSource`]s of processes. Output: functions with their lines.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
 use sidewinder_bpf::{RawFrame, RawFrameKind, VmFunction};
 use sidewinder_process::{Process, ProcessKey};
-use sidewinder_vm::cpython::{Function, FunctionError, Interpreter};
+use sidewinder_vm::cpython::{Function, FunctionCache, FunctionError, Interpreter};
 use tracing::debug;
 
 use crate::foreign::{ForeignProcess, ForeignReader, ReadFailure};
@@ -26,8 +27,6 @@ const BACKOFF: Duration = Duration::from_secs(10);
 const BATCH_MAX: usize = 1024;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
-/// What an entry takes in addition to the function itself: its key, and its share of the hash map.
-const ENTRY_BYTES: usize = 128;
 
 /// The interpreter that a process runs, and the memory in which its functions are.
 #[derive(Debug)]
@@ -68,12 +67,9 @@ type FunctionKey = (ProcessKey, Avma, u32);
 #[derive(Debug)]
 pub(crate) struct VmNames {
     processes: HashMap<ProcessKey, ProcessState>,
-    /// `None`: the function can't be named.
-    functions: HashMap<FunctionKey, Option<Arc<Function>>>,
+    functions: FunctionCache<FunctionKey>,
     /// Stacks whose functions have all been looked up.
     known_stacks: HashSet<(ProcessKey, u64)>,
-    bytes: usize,
-    budget_bytes: usize,
     counts: VmNameCounts,
     is_reading_stopped: bool,
 }
@@ -82,6 +78,16 @@ pub(crate) struct VmNames {
 struct ProcessState {
     source: Arc<InterpreterSource>,
     backoff_until: Option<Instant>,
+    obstacle: Option<VmObstacle>,
+}
+
+/// Why functions of a process have no names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum VmObstacle {
+    /// We may not read its memory.
+    Denied,
+    /// It had ended before its functions were read.
+    Ended,
 }
 
 /// How look-ups of functions ended, one for each function of a process.
@@ -111,24 +117,21 @@ impl VmNames {
     pub(crate) fn new(budget_bytes: usize) -> Self {
         Self {
             processes: HashMap::new(),
-            functions: HashMap::new(),
+            functions: FunctionCache::new(budget_bytes),
             known_stacks: HashSet::new(),
-            bytes: 0,
-            budget_bytes,
             counts: VmNameCounts::default(),
             is_reading_stopped: false,
         }
     }
 
     pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
-        self.processes.insert(process, ProcessState { source, backoff_until: None });
+        self.processes.insert(process, ProcessState { source, backoff_until: None, obstacle: None });
     }
 
     /// Removes a process, with the names of its functions.
     pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         if self.processes.remove(&process).is_some() {
-            let gone = self.functions.extract_if(|(key, ..), _| *key == process);
-            self.bytes -= gone.map(|(_, function)| entry_bytes(function.as_ref())).sum::<usize>();
+            self.functions.remove_if(|(key, ..)| *key == process);
             self.known_stacks.retain(|(key, _)| *key != process);
         }
     }
@@ -150,8 +153,8 @@ impl VmNames {
         let mut wanted = HashMap::new();
         for frame in frames {
             if let Some(RawFrameKind::CPython(function)) = frame.kind()
-                && !self.functions.contains_key(&key(process, function))
                 && wanted.len() < BATCH_MAX
+                && self.functions.get(&key(process, function)).is_none()
             {
                 wanted.insert(key(process, function), function);
             }
@@ -166,8 +169,13 @@ impl VmNames {
     }
 
     /// The function of a frame, if it is known.
-    pub(crate) fn lookup(&self, process: ProcessKey, function: VmFunction) -> Option<&Arc<Function>> {
-        self.functions.get(&key(process, function))?.as_ref()
+    pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Arc<Function>> {
+        self.functions.get(&key(process, function))?
+    }
+
+    /// Why functions of a process have no names, if they could not be read at all.
+    pub(crate) fn obstacle(&self, process: ProcessKey) -> Option<VmObstacle> {
+        self.processes.get(&process)?.obstacle
     }
 
     /// Reads functions, and adds them. Returns false if they should be read again later.
@@ -177,7 +185,7 @@ impl VmNames {
         if self.is_reading_stopped || state.backoff_until.is_some_and(|until| now < until) {
             return false;
         }
-        let count = wanted.len() as u64;
+        let keys: Vec<FunctionKey> = wanted.iter().map(|function| key(process, *function)).collect();
         match state.source.read(wanted) {
             Ok(read) => {
                 for (function, result) in read {
@@ -185,11 +193,15 @@ impl VmNames {
                 }
                 true
             }
+            Err(ReadFailure::Gone) => {
+                // Nothing will read them any more.
+                state.obstacle = Some(VmObstacle::Ended);
+                self.counts.unreadable += keys.len() as u64;
+                keys.into_iter().for_each(|key| self.insert(key, None));
+                true
+            }
             Err(failure) => {
-                debug!(pid = process.pid, %failure, functions = count, "can't read names of functions");
-                if failure == ReadFailure::Gone {
-                    self.counts.unreadable += count;
-                }
+                debug!(pid = process.pid, %failure, functions = keys.len(), "can't read names of functions");
                 state.backoff_until = Some(now + BACKOFF);
                 false
             }
@@ -200,7 +212,7 @@ impl VmNames {
         let function = match result {
             Ok(function) => {
                 self.counts.named += 1;
-                Some(Arc::new(function))
+                Some(function)
             }
             Err(FunctionError::Replaced) => {
                 self.counts.replaced += 1;
@@ -208,21 +220,25 @@ impl VmNames {
             }
             Err(error) => {
                 debug!(pid = key.0.pid, %error, "can't read the name of a function");
+                if let FunctionError::Unreadable(error) = &error
+                    && error.kind() == io::ErrorKind::PermissionDenied
+                    && let Some(state) = self.processes.get_mut(&key.0)
+                {
+                    state.obstacle = Some(VmObstacle::Denied);
+                }
                 self.counts.unreadable += 1;
                 None
             }
         };
-        let bytes = entry_bytes(function.as_ref());
-        if self.bytes + bytes > self.budget_bytes {
-            // The functions that still run are read again.
-            self.counts.forgotten += self.functions.len() as u64;
-            self.functions.clear();
+        self.insert(key, function);
+    }
+
+    fn insert(&mut self, key: FunctionKey, function: Option<Function>) {
+        let forgotten = self.functions.insert(key, function);
+        if forgotten > 0 {
+            // Of those, the ones that still run are read again.
+            self.counts.forgotten += forgotten as u64;
             self.known_stacks.clear();
-            self.bytes = 0;
-        }
-        self.bytes += bytes;
-        if let Some(previous) = self.functions.insert(key, function) {
-            self.bytes -= entry_bytes(previous.as_ref());
         }
     }
 }
@@ -231,6 +247,97 @@ fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
     (process, function.object, function.cookie)
 }
 
-fn entry_bytes(function: Option<&Arc<Function>>) -> usize {
-    ENTRY_BYTES + function.map_or(0, |function| function.heap_bytes())
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::{Child, Command, Stdio};
+
+    use sidewinder_bpf::Opener;
+    use sidewinder_process::Pid;
+
+    use super::*;
+
+    const PYTHON: &str = "/usr/bin/python3";
+
+    struct Target(Child);
+
+    impl Target {
+        /// A process that waits, whatever it runs.
+        fn start() -> Self {
+            Self(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+        }
+
+        fn key(&self) -> ProcessKey {
+            ProcessKey { pid: self.0.id(), instance: 1 }
+        }
+
+        fn end(&mut self) {
+            drop(self.0.stdin.take());
+            self.0.wait().unwrap();
+        }
+    }
+
+    impl Drop for Target {
+        fn drop(&mut self) {
+            self.end();
+        }
+    }
+
+    fn function(number: u64) -> VmFunction {
+        VmFunction { object: Avma(number << 12), cookie: 1, place: 0 }
+    }
+
+    fn stack(functions: std::ops::Range<u64>) -> Vec<RawFrame> {
+        functions
+            .map(|number| RawFrame::new(RawFrameKind::CPython(function(number)), 0, false, false))
+            .collect()
+    }
+
+    /// Names with a process; `None` if there is no CPython here.
+    fn names_of(target: &Target, budget_bytes: usize) -> Option<VmNames> {
+        let file = File::open(PYTHON).ok()?;
+        let Some(interpreter) = Interpreter::read(&file).unwrap() else {
+            eprintln!("SKIPPED: {PYTHON} does not contain its interpreter");
+            return None;
+        };
+        let reader = ForeignReader::start(&Opener::start().unwrap()).unwrap();
+        let memory = ForeignProcess::from_pid(Pid(target.0.id()), reader).unwrap();
+        let source = InterpreterSource { interpreter: Arc::new(interpreter), memory };
+        let mut names = VmNames::new(budget_bytes);
+        names.add_process(target.key(), Arc::new(source));
+        Some(names)
+    }
+
+    #[test]
+    fn functions_of_a_process_that_has_ended_are_counted_once() {
+        let mut target = Target::start();
+        let Some(mut names) = names_of(&target, 1 << 20) else { return };
+        target.end();
+        // Stacks that share functions.
+        for (stack_id, frames) in [stack(1..11), stack(5..21)].into_iter().enumerate() {
+            for _ in 0..3 {
+                names.read_stack(target.key(), stack_id as u64, &frames);
+            }
+        }
+        assert_eq!(names.counts(), VmNameCounts { unreadable: 20, ..VmNameCounts::default() });
+        assert_eq!(names.obstacle(target.key()), Some(VmObstacle::Ended));
+        assert!(names.lookup(target.key(), function(1)).is_none());
+        names.remove_process(target.key());
+        assert!(names.functions.is_empty() && names.functions.bytes() == 0);
+    }
+
+    #[test]
+    fn functions_that_cant_be_read_are_counted_once_and_forgotten_in_order() {
+        let target = Target::start();
+        let entry_bytes = FunctionCache::<FunctionKey>::entry_bytes(None);
+        let Some(mut names) = names_of(&target, 16 * entry_bytes) else { return };
+        for number in 0..20 {
+            names.read_stack(target.key(), number, &stack(number + 1..number + 2));
+        }
+        // For the 17th and the 20th, an eighth of the budget was freed, and room for it.
+        let counts = VmNameCounts { unreadable: 20, forgotten: 6, ..VmNameCounts::default() };
+        assert_eq!((names.counts(), names.obstacle(target.key())), (counts, None));
+        assert!(names.functions.get(&key(target.key(), function(20))).is_some());
+        assert!(names.functions.get(&key(target.key(), function(1))).is_none());
+    }
 }

@@ -42,6 +42,15 @@ pub fn program(test: &str, program: &str) -> Result<bool> {
     Ok(found)
 }
 
+/// Whether Python programs can be profiled: eBPF programs load here, and Debian's Python is there; if not, `test` is recorded as
+/// skipped.
+///
+/// # Errors
+/// As [`ebpf`] and [`program`].
+pub fn python(test: &str) -> Result<bool> {
+    Ok(ebpf(test)? && program(test, "python3")?)
+}
+
 /// Whether Node.js is there, and what `package-lock.json` in `folder` names; if not, `test` is recorded as skipped.
 ///
 /// # Errors

@@ -139,7 +139,7 @@ fn a_library_that_is_loaded_later_and_again() -> Result<()> {
 
 #[test]
 fn python() -> Result<()> {
-    if !requirement::ebpf("python3")? || !requirement::program("python3", "python3")? {
+    if !requirement::python("python3")? {
         return Ok(());
     }
     let session = session::profile(workload::python(SECONDS.into())?, SAMPLES_PER_SECOND)?;

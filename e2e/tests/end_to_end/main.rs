@@ -32,4 +32,5 @@ mod supervision;
 mod telemetry;
 mod top;
 mod trace;
+mod unnamed;
 mod verifier;

@@ -21,8 +21,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e_judge::python::{Expected, Stack, Verdict, from_otlp, from_pprof};
-use sidewinder_e2e_support::python::PythonProgram;
+use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp, from_pprof};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, Report};
@@ -37,14 +36,6 @@ const EQUAL_SHARE: f64 = 0.99;
 /// Of the frames whose line is known beforehand.
 const RIGHT_LINE_SHARE: f64 = 0.995;
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// What a program says its chains are.
-fn expected_of(program: &PythonProgram, options: &[&str]) -> Result<Expected> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("expected.json");
-    program.write_expected(&file, options)?;
-    Expected::read(&file)
-}
 
 /// A recorder: the profiler, or whoever runs it.
 fn record_of(pid: u32, output: &Path, mut recorder: Command) -> Command {

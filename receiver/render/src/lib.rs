@@ -39,5 +39,5 @@ pub use profile::{
     ThreadIndex,
 };
 pub use read::{ReadError, read};
-pub use summary::summary;
+pub use summary::{group_thousands, summary};
 pub use table::{TableOptions, table};

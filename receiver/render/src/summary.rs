@@ -55,7 +55,8 @@ pub(crate) fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// A number with thousands separators: `1,234,567`.
-pub(crate) fn group_thousands(number: u64) -> String {
+#[must_use]
+pub fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (position, digit) in digits.char_indices() {

@@ -57,7 +57,7 @@ pub(super) struct ProfileBuilder {
     pub(super) stack_indices: HashMap<WalkedStackKey, StackIndex>,
     /// By frames: different walks may have the same named frames.
     named_stacks: HashMap<Arc<[FrameIndex]>, StackIndex>,
-    /// The named frames of a walked frame; with the process if the frame is valid in one process only.
+    /// The named frames of a walked frame, none if it is omitted; with the process if the frame is valid in one process only.
     frames_by_location: HashMap<(sidewinder_bpf::RawFrame, Option<ProcessKey>), Vec<FrameIndex>>,
     frame_indices: HashMap<FrameKey, FrameIndex>,
     /// The size of all names and paths in bytes.
@@ -104,9 +104,6 @@ impl ProfileBuilder {
             Some(stack) => {
                 namer.read_functions(process, stack);
                 for frame in &stack.frames {
-                    if namer.hides(process, *frame) {
-                        continue;
-                    }
                     has_provisional |= self.add_named_frame(namer, process, *frame, at_ns, &mut frames);
                 }
                 frames.extend(truncation_marker(outcome).map(|marker| self.marker_frame(&marker)));
@@ -157,8 +154,8 @@ impl ProfileBuilder {
         entries / 3 * 4 + tables + self.string_bytes
     }
 
-    /// Appends the named frames of a walked frame, leaf first: several if calls were inlined. Returns whether they may have
-    /// better names the next time.
+    /// Appends the named frames of a walked frame, leaf first: several if calls were inlined, none if it is omitted. Returns
+    /// whether they may have better names the next time.
     fn add_named_frame(
         &mut self,
         namer: &mut Namer,
@@ -173,12 +170,13 @@ impl ProfileBuilder {
             return false;
         }
         let named = namer.resolve(process, frame, at_ns);
-        let named_frames = self.frames(&named);
+        let named_frames = named.as_ref().map(|named| self.frames(named)).unwrap_or_default();
         frames.extend(&named_frames);
-        if !named.is_provisional {
+        let is_provisional = named.is_some_and(|named| named.is_provisional);
+        if !is_provisional {
             self.frames_by_location.insert(key, named_frames);
         }
-        named.is_provisional
+        is_provisional
     }
 
     /// One frame for each inlined call, leaf first.

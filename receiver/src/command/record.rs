@@ -3,8 +3,8 @@
 //! The main thread samples, and owns the sampler; a second one names events and collects them.
 
 mod page;
+mod summary;
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write as _};
 use std::mem;
 use std::path::Path;
@@ -15,15 +15,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::json;
 use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
 use sidewinder_config::TraceContext;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::Report;
-use sidewinder_render::{Profile, ProfileFormat, TableOptions, guessed_callers};
+use sidewinder_process::ProcessKey;
+use sidewinder_render::{Profile, ProfileFormat, TableOptions};
 use tracing::warn;
 
 use self::page::LivePage;
+use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
 use super::{
     CommandResult, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
@@ -38,7 +39,6 @@ use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingContext, NamingOptions};
 use crate::output::{Output, OutputFormat};
 use crate::privilege;
-use crate::refusals::RefusedFiles;
 use crate::report::Reporter;
 use crate::report_queue::FLUSH_INTERVAL;
 use crate::sampling::debug_files::DebugRoots;
@@ -46,6 +46,7 @@ use crate::sampling::message::Message;
 use crate::sampling::scope::SamplingScope;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions, SamplingTally};
 use crate::terminal::{print_notice, supports_colour};
+use crate::unnamed::{UnnamedGroup, UnnamedSamples};
 
 /// How often the rings are drained, and progress is shown.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -90,8 +91,15 @@ enum EventSink {
 impl EventSink {
     /// Handles all messages that match the filter until the queue is closed, and tees them to the page. The queue is not
     /// bounded: it is small compared with what a recording keeps.
-    fn run(&mut self, incoming: Receiver<Vec<Message>>, filter: SpanFilter, feed: Option<&LiveFeed>) {
+    fn run(
+        &mut self,
+        incoming: Receiver<Vec<Message>>,
+        filter: SpanFilter,
+        feed: Option<&LiveFeed>,
+        unnamed: &mut UnnamedSamples,
+    ) {
         for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
+            unnamed.note(&message);
             if let Some(feed) = feed {
                 feed.tee(&message, self.naming_context());
             }
@@ -100,6 +108,15 @@ impl EventSink {
         if let Some(feed) = feed {
             feed.close();
         }
+    }
+
+    /// The processes that have frames without a name in the output.
+    fn unnamed_groups(&mut self, samples: &UnnamedSamples, recorded: &RecordingStats) -> Vec<UnnamedGroup> {
+        if let Self::Report(reporter) = self {
+            // Its frames have been named already: names that can be read only now are not in it.
+            reporter.stop_reading();
+        }
+        samples.groups(self.naming_context().namer, &recorded.denied_interpreters, recorded.end_ns)
     }
 
     fn naming_context(&mut self) -> NamingContext<'_> {
@@ -150,11 +167,12 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
     let filter = SpanFilter { span: args.span, trace: args.trace };
     // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
+    let mut unnamed = UnnamedSamples::default();
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
         let feed = page.as_ref().map(|page| Arc::clone(&page.feed));
-        let sink = &mut sink;
-        threads.spawn(move || sink.run(incoming, filter, feed.as_deref()));
+        let (sink, unnamed) = (&mut sink, &mut unnamed);
+        threads.spawn(move || sink.run(incoming, filter, feed.as_deref(), unnamed));
         sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
@@ -164,11 +182,13 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         return Ok(code);
     }
 
-    let profile = write(args, sink, &recorded, &output, &stop)?;
+    Progress::new(args).show("naming functions");
+    let unnamed = sink.unnamed_groups(&unnamed, &recorded);
+    let profile = write(args, sink, &recorded, &unnamed, &output, &stop)?;
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
-            out.write_all(summary_json(&recorded, &refused, profile.as_ref()).as_bytes())
+            out.write_all(summary_json(&recorded, &refused, &unnamed, profile.as_ref()).as_bytes())
         })?;
     }
     Ok(match ended {
@@ -190,6 +210,8 @@ struct RecordingStats {
     table_evictions: u64,
     table_reloads: u64,
     map_bytes: u64,
+    /// The processes whose interpreter's state we may not read.
+    denied_interpreters: Vec<ProcessKey>,
 }
 
 fn sample(
@@ -273,6 +295,7 @@ fn sample(
         table_evictions: sampler.profiler().tables.evictions(),
         table_reloads: sampler.control_counts().table_reloads,
         map_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
+        denied_interpreters: sampler.denied_interpreters(),
     })
 }
 
@@ -281,6 +304,7 @@ fn write(
     args: &RecordArgs,
     sink: EventSink,
     recorded: &RecordingStats,
+    unnamed: &[UnnamedGroup],
     output: &Output,
     stop: &AtomicBool,
 ) -> Result<Option<Profile>, Failure> {
@@ -310,7 +334,7 @@ fn write(
             Some(profile)
         }
     };
-    log_summary(args, profile.as_ref(), recorded);
+    log_summary(args, profile.as_ref(), recorded, unnamed);
     if let Some(profile) = profile.as_ref().filter(|_| args.table) {
         print_table(profile)?;
     }
@@ -332,77 +356,6 @@ fn print_table(profile: &Profile) -> Result<(), Failure> {
     let is_coloured = supports_colour(&io::stdout());
     let options = TableOptions { is_coloured, columns: terminal_columns(), ..TableOptions::default() };
     print_all(&sidewinder_render::table(profile, options)).map(drop)
-}
-
-/// Prints a summary of the recording.
-fn log_summary(args: &RecordArgs, profile: Option<&Profile>, recorded: &RecordingStats) {
-    if args.quiet {
-        return;
-    }
-    match profile {
-        Some(profile) => print_notice(format_args!("{}", sidewinder_render::summary(profile))),
-        None => {
-            for outcome in outcome_counts(&recorded.tally) {
-                print_notice(format_args!("{:>10}  {}\n", outcome.count, outcome.name));
-            }
-        }
-    }
-    if profile.is_some_and(|profile| profile.samples.is_empty()) {
-        print_notice(format_args!("no sample was taken\n  next: {}\n", empty_recording_hint(args)));
-    }
-    print_notice(format_args!("wrote {}\n", args.output.display()));
-}
-
-/// The next step for a user whose recording is empty.
-fn empty_recording_hint(args: &RecordArgs) -> &'static str {
-    if args.span.is_some() || args.trace.is_some() {
-        "check that the threads of the target publish their span, and were in this one during the recording: otlp/TRACES.md"
-    } else if !args.comm.is_empty() {
-        "see with `ps -e -o comm` whether a process of this name runs; it is sampled only while it uses a CPU"
-    } else {
-        "record for longer, or while the target is busy: a thread that waits uses no CPU"
-    }
-}
-
-/// The machine-readable summary: the outcomes of all interrupts, and in which binaries callers were guessed.
-fn summary_json(recorded: &RecordingStats, refused: &RefusedFiles, profile: Option<&Profile>) -> String {
-    let mut counts = serde_json::Map::new();
-    for (outcome, count) in &recorded.tally.interrupts.outcomes {
-        counts.insert(outcome.label().to_owned(), json!(count));
-    }
-    counts.insert("missed".to_owned(), json!(recorded.tally.interrupts.missed()));
-    let [by_table, by_frame_pointer, unproven] = recorded.frames_by_mode;
-    let (known, sent) = recorded.stacks_known_and_sent;
-    let classes = recorded.depths.iter().enumerate().filter(|(_, count)| **count > 0);
-    let by_frames: serde_json::Map<_, _> =
-        classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
-    let guessed_in: Option<serde_json::Map<_, _>> = profile.map(|profile| {
-        guessed_callers(profile)
-            .into_iter()
-            .map(|guessed| (guessed.binary.to_owned(), json!(guessed.callers)))
-            .collect()
-    });
-    let summary = json!({
-        "interrupts_by_witness": recorded.tally.interrupts.expected,
-        "outcomes": counts,
-        "idle_inferred": recorded.tally.interrupts.idle_inferred,
-        "events_exported": recorded.tally.events,
-        "stack_bodies_missing": recorded.tally.stacks_missing,
-        "walked_late": recorded.tally.deferred_walks,
-        "snapshots_refused": recorded.tally.snapshots_refused,
-        "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
-        "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },
-        "guessed_in": guessed_in,
-        "stacks": { "known": known, "sent": sent, "by_frames": by_frames },
-        "tables": {
-            "loaded_bytes": recorded.table_bytes,
-            "evictions": recorded.table_evictions,
-            "reloads": recorded.table_reloads,
-        },
-        "map_bytes": recorded.map_bytes,
-        "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
-    });
-    format!("{summary:#}\n")
 }
 
 /// The kind of profile that is recorded.

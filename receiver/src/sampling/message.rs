@@ -102,6 +102,12 @@ impl FileInfo {
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("[unknown file]")
     }
+
+    /// Whether the file exists only in memory (memfd_create(2)), as generated code does that a runtime maps twice, once to
+    /// write it.
+    pub(crate) fn is_memory_file(&self) -> bool {
+        self.path.starts_with("/memfd:")
+    }
 }
 
 /// A message from sampling to the reporter. It refers only to files, processes and sources that earlier messages announced.

@@ -163,6 +163,11 @@ impl<'obj> Sampler<'obj> {
         self.control.counts()
     }
 
+    /// The processes whose interpreter's state we may not read, so that their stacks have none of its frames.
+    pub(crate) fn denied_interpreters(&self) -> Vec<sidewinder_process::ProcessKey> {
+        self.control.denied_interpreters()
+    }
+
     /// The profiler, for its counters.
     pub(crate) fn profiler(&self) -> &Profiler<'obj> {
         &self.profiler

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
+use sidewinder_e2e_support::python::PythonProgram;
 
 /// A function by what a profile says of it: its name and its file.
 type FunctionKey = (String, String);
@@ -73,6 +74,17 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// Has a program write down what its chains are with these options, and reads that.
+    ///
+    /// # Errors
+    /// When the program fails, or writes something else.
+    pub fn of_program(program: &PythonProgram, options: &[&str]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("expected.json");
+        program.write_expected(&file, options)?;
+        Self::read(&file)
+    }
+
     /// Reads what a program wrote.
     ///
     /// # Errors

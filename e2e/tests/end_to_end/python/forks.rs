@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 
-use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, expected_of, profile_children};
+use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, profile_children};
 
 /// Of the samples with a frame of the program. The start of the program is among them: it imports, and is in no chain.
 const WRONG_SHARE: f64 = 0.005;
@@ -37,11 +37,11 @@ const EQUAL_SHARE: f64 = 0.97;
 #[test]
 fn each_worker_of_a_server_has_its_own_functions() -> Result<()> {
     let name = "a server of Python that forks";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let program = program("fork_server.py");
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let stacks = profile_children(&program.command(&[&SECONDS.to_string()]))?;
     let verdict = Verdict::of(&expected, &stacks);
     assert_right(name, &verdict);
@@ -63,11 +63,11 @@ fn names_of_processes_of_50_ms_are_right_or_missing() -> Result<()> {
     const PROCESSES: u32 = 50;
     const JUDGED_MIN: u64 = 20;
     let name = "processes of Python that live for 50 ms";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let program = program("short.py");
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let stacks = profile_children(&program.command(&[&PROCESSES.to_string()]))?;
     let verdict = Verdict::of(&expected, &stacks);
     assert!(verdict.judged() >= JUDGED_MIN, "{name}: {verdict}");

@@ -41,7 +41,7 @@ fn has_chain(line: &str) -> bool {
 #[test]
 fn the_table_and_every_form_name_python_functions() -> Result<()> {
     let name = "forms of Python's frames";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

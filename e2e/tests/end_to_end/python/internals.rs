@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp};
+use sidewinder_e2e_judge::python::{Expected, Stack, Verdict, from_otlp};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::Gated;
 
-use super::{ENOUGH, SECONDS, assert_right, expected_of};
+use super::{ENOUGH, SECONDS, assert_right};
 
 /// The stacks of a program, by a service with another setting of its receiver.
 fn profile(program: &PythonProgram, setting: &str) -> Result<Vec<Stack>> {
@@ -27,11 +27,11 @@ fn profile(program: &PythonProgram, setting: &str) -> Result<Vec<Stack>> {
 #[test]
 fn the_loop_is_shown_where_it_is_asked_for() -> Result<()> {
     let name = "the interpreter's loop";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let stacks = profile(&program, "symbolize: { vm_internals: show }")?;
     let verdict = Verdict::of(&expected, &stacks);
     assert_right(name, &verdict);
@@ -43,7 +43,7 @@ fn the_loop_is_shown_where_it_is_asked_for() -> Result<()> {
 #[test]
 fn without_interpreters_stacks_have_only_native_frames() -> Result<()> {
     let name = "Python without its interpreter";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");

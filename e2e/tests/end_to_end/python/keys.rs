@@ -4,17 +4,17 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
-use super::{SECONDS, assert_right, expected_of, profile};
+use super::{SECONDS, assert_right, profile};
 
 #[test]
 fn an_interpreter_whose_key_comes_late() -> Result<()> {
     let name = "an interpreter whose key comes late";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
@@ -22,7 +22,7 @@ fn an_interpreter_whose_key_comes_late() -> Result<()> {
     let source = paths::repository().join("receiver/vm/tests/keys.c");
     run(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source))?;
     let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let mut command = program.command(&[&SECONDS.to_string()]);
     command.env("LD_PRELOAD", &library);
     assert_right(name, &Verdict::of(&expected, &profile(command, sidewinder::command()?)?));

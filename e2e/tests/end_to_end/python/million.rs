@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Verdict, from_pprof};
+use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{expected_of, profile_with};
+use super::profile_with;
 
 const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
 const FRAMES: u64 = 1_000_000;
@@ -43,7 +43,7 @@ fn add(sum: &mut Verdict, one: Verdict) {
 fn a_million_frames(interpreter: &Path) -> Result<()> {
     let name = interpreter.display();
     let program = PythonProgram::new(interpreter, "chains.py");
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let mut verdict = Verdict::default();
     while verdict.frames < FRAMES {
         let folder = tempfile::tempdir()?;
@@ -72,7 +72,7 @@ fn no_name_of_a_million_is_wrong() -> Result<()> {
     if std::env::var_os("SIDEWINDER_PYTHON").is_none() {
         return requirement::elsewhere(name, "make python-test");
     }
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     MINORS

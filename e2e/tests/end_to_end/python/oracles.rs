@@ -18,7 +18,7 @@ use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::Gated;
 use sidewinder_e2e_support::{paths, requirement};
 
-use super::{expected_of, record_of};
+use super::record_of;
 
 /// The last version of CPython that both read is 3.13.
 const MINORS: std::ops::RangeInclusive<u32> = 8..=13;
@@ -183,7 +183,7 @@ fn py_spy_and_pystack_find_the_same_functions() -> Result<()> {
     if std::env::var_os("SIDEWINDER_PYTHON").is_none() {
         return requirement::elsewhere(name, "make python-test");
     }
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let oracles = Oracles::fetched()?;
@@ -192,7 +192,7 @@ fn py_spy_and_pystack_find_the_same_functions() -> Result<()> {
         let version = interpreter.ancestors().nth(2).and_then(Path::file_name).and_then(OsStr::to_str);
         eprintln!("{}:", version.unwrap_or(python::SYSTEM));
         let program = PythonProgram::new(&interpreter, "chains.py");
-        let Expected { chains, .. } = expected_of(&program, &[])?;
+        let Expected { chains, .. } = Expected::of_program(&program, &[])?;
         for chain in &chains {
             if let Err(error) = compare(&oracles, &program, &chain.name) {
                 wrong.push(format!("{}: {error:#}", interpreter.display()));

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp};
+use sidewinder_e2e_judge::python::{Expected, Stack, Verdict, from_otlp};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{SECONDS, assert_right, expected_of, profile_into};
+use super::{SECONDS, assert_right, profile_into};
 
 #[test]
 fn threads_have_their_own_chains() -> Result<()> {
     let name = "threads of Python";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     let program = PythonProgram::new(Path::new(python::SYSTEM), "threads.py");
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp");
     let report = profile_into(&output, program.command(&[&SECONDS.to_string()]), sidewinder::command()?)?;

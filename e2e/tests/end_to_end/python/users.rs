@@ -5,15 +5,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Verdict, from_pprof};
+use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::user::{PROFILED, as_user, record};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, assert_right, expected_of, profile};
+use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, assert_right, profile};
 
 fn is_possible(name: &str) -> Result<bool> {
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(false);
     }
     requirement::program(name, "setpriv")
@@ -33,7 +33,7 @@ fn root_records_another_user() -> Result<()> {
     }
     let folder = tempfile::tempdir()?;
     let program = chains_in(folder.path())?;
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let command = as_user(PROFILED, &[], &program.command(&[&SECONDS.to_string()]));
     let stacks = profile(command, sidewinder::command()?)?;
     assert_right(name, &Verdict::of(&expected, &stacks));
@@ -51,7 +51,7 @@ fn a_user_with_the_capabilities_of_a_sidecar_records_another_user() -> Result<()
     }
     let folder = tempfile::tempdir()?;
     let program = chains_in(folder.path())?;
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let output = folder.path().join("out.pb.gz");
     let pid = record(&program.command(&[&SECONDS.to_string()]), None, &[], &output)?.pid;
     let stacks: Vec<_> = from_pprof(&output)?.into_iter().filter(|stack| stack.pid == pid).collect();

@@ -3,18 +3,18 @@
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::Verdict;
+use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{SECONDS, assert_right, expected_of, profile};
+use super::{SECONDS, assert_right, profile};
 
 /// Of calls from C in stacks that are equal to a chain, those with a native frame of the interpreter in between.
 const SPLICED_SHARE: f64 = 0.999;
 
 fn every_chain(name: &str, interpreter: &Path) -> Result<()> {
     let program = PythonProgram::new(interpreter, "chains.py");
-    let expected = expected_of(&program, &[])?;
+    let expected = Expected::of_program(&program, &[])?;
     let seconds = SECONDS.to_string();
     let stacks = profile(program.command(&[&seconds]), sidewinder::command()?)?;
     let verdict = Verdict::of(&expected, &stacks);
@@ -84,7 +84,7 @@ fn cpython_3_14() -> Result<()> {
 #[test]
 fn the_systems_python() -> Result<()> {
     let name = "the system's Python";
-    if !requirement::ebpf(name)? || !requirement::program(name, "python3")? {
+    if !requirement::python(name)? {
         return Ok(());
     }
     every_chain(python::SYSTEM, Path::new(python::SYSTEM))

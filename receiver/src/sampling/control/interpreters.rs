@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,9 +31,8 @@ const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(30);
 type LocatedState = Result<[Option<TlsLocation>; 2], TlsVariableError>;
 
 /// The interpreters of files and processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Interpreters {
-    is_enabled: bool,
     by_file: HashMap<FileId, Arc<Interpreter>>,
     processes: HashMap<ProcessKey, ProcessInterpreter>,
     reads: Vec<(ProcessKey, PendingRead<LocatedState>)>,
@@ -47,22 +47,17 @@ struct ProcessInterpreter {
     runtime: Option<PublishedRuntime>,
     source: Option<Arc<InterpreterSource>>,
     is_announced: bool,
+    /// Whether the state could not be located because we may not read the process's memory.
+    is_denied: bool,
     /// When to locate the state again.
     retry: Option<Instant>,
     retry_interval: Duration,
 }
 
 impl Interpreters {
-    /// Unless enabled, no file has an interpreter: stacks have only the native frames of its loop.
-    pub(super) fn new(is_enabled: bool) -> Self {
-        Self { is_enabled, by_file: HashMap::new(), processes: HashMap::new(), reads: Vec::new() }
-    }
-
     /// Adds the interpreter that a file contains.
     pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) {
-        if self.is_enabled {
-            self.by_file.insert(file, interpreter);
-        }
+        self.by_file.insert(file, interpreter);
     }
 
     /// Forgets a file.
@@ -102,6 +97,7 @@ impl Interpreters {
                     runtime: None,
                     source: source.map(Arc::new),
                     is_announced: false,
+                    is_denied: false,
                     retry: None,
                     retry_interval: RETRY_INTERVAL,
                 },
@@ -130,9 +126,8 @@ impl Interpreters {
         let Ok(target) = ReadTarget::from_pid(Pid(key.pid)) else { return };
         let memory = reader.memory().clone();
         let read = move || {
-            let memory = memory
-                .open(target)
-                .map_err(|error| TlsVariableError::Unreadable(std::io::Error::other(error)))?;
+            let memory =
+                memory.open(target).map_err(|error| TlsVariableError::Unreadable(io::Error::other(error)))?;
             // The first is right in subinterpreters too, and null while the thread doesn't hold the interpreter's lock.
             let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
             let any = interpreter.locate_thread_state(bias, &memory)?;
@@ -184,9 +179,12 @@ impl Interpreters {
         match located {
             Ok(state) => {
                 known.runtime = Some(published_runtime(known.file, &known.interpreter, state));
+                known.is_denied = false;
                 true
             }
             Err(error) => {
+                known.is_denied = matches!(&error, TlsVariableError::Unreadable(reason)
+                    if reason.kind() == io::ErrorKind::PermissionDenied);
                 self.retry_later(key, &error);
                 false
             }
@@ -206,6 +204,11 @@ impl Interpreters {
         let known = self.processes.get_mut(&key).filter(|known| !known.is_announced)?;
         known.is_announced = true;
         known.source.clone()
+    }
+
+    /// The processes whose state could not be located because we may not read their memory.
+    pub(super) fn denied(&self) -> Vec<ProcessKey> {
+        self.processes.iter().filter(|(_, known)| known.is_denied).map(|(key, _)| *key).collect()
     }
 
     /// Forgets processes that no more samples can arrive from.

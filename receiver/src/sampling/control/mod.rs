@@ -36,7 +36,7 @@ pub(super) use self::pod::Pod;
 pub(super) use self::processes::ProcessTracker;
 use self::publication::Publication;
 use self::tables::binaries::Binaries;
-use self::tables::table_builder::TableBuilder;
+use self::tables::table_builder::{BuildOptions, TableBuilder};
 use super::message::{Message, Stack, file_location};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
@@ -94,9 +94,9 @@ impl Control {
         let mut processes = ProcessTracker::new(reader.clone());
         let mut membership = Membership::new(options.scope, pod, opener);
         membership.open_side_band(&mut processes, profiler);
-        let builder =
-            TableBuilder::start(options.unwind_trust, options.budget.table_building, &options.threads)
-                .map_err(SamplingError::Thread)?;
+        let building = BuildOptions { trust: options.unwind_trust, finds_interpreters: options.interpreters };
+        let builder = TableBuilder::start(building, options.budget.table_building, &options.threads)
+            .map_err(SamplingError::Thread)?;
         let (rules, debug_roots) =
             (PackingRules::new(options.unwind_mode, options.unwind_overrides), options.debug_roots);
         let binaries = Binaries::new(builder, rules, debug_roots, &mut profiler.arena, &mut profiler.tables)
@@ -108,7 +108,7 @@ impl Control {
             files: FileTracker::new(binaries),
             publication: Publication::default(),
             descriptions: Descriptions::new(&options.trace_context, reader),
-            interpreters: Interpreters::new(options.interpreters),
+            interpreters: Interpreters::default(),
         })
     }
 
@@ -255,6 +255,11 @@ impl Control {
     /// What the reporter needs to name the functions of a process's interpreter, if that is not announced yet.
     pub(super) fn take_interpreter_source(&mut self, key: ProcessKey) -> Option<Arc<InterpreterSource>> {
         self.interpreters.take_unannounced(key)
+    }
+
+    /// The processes whose interpreter's state we may not read, so that their stacks have none of its frames.
+    pub(super) fn denied_interpreters(&self) -> Vec<ProcessKey> {
+        self.interpreters.denied()
     }
 
     /// Forgets processes that no more samples can arrive from.

@@ -65,8 +65,9 @@ fn namer() -> Namer {
 /// The functions on an event's stack.
 fn functions_of(event: &SampleEvent, namer: &mut Namer) -> Vec<Arc<str>> {
     let frames = event.stack.iter().flat_map(|stack| &stack.frames);
-    let functions =
-        frames.flat_map(|frame| namer.resolve(event.process, *frame, event.time_ns).functions.to_vec());
+    let functions = frames
+        .filter_map(|frame| namer.resolve(event.process, *frame, event.time_ns))
+        .flat_map(|named| named.functions.to_vec());
     functions.map(|function| function.name.demangled).collect()
 }
 

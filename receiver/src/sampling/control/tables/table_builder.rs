@@ -41,6 +41,14 @@ pub(crate) struct TableBuilder {
     in_progress: usize,
 }
 
+/// How tables are built.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuildOptions {
+    pub(crate) trust: TrustedSide,
+    /// Whether to look for the interpreters that files contain.
+    pub(crate) finds_interpreters: bool,
+}
+
 /// A request to build a file's table, or segments of it.
 #[derive(Debug)]
 pub(crate) struct BuildRequest {
@@ -65,7 +73,7 @@ pub(crate) enum BuildScope {
 pub(crate) struct Delivery {
     pub(crate) file: FileId,
     pub(crate) built: Result<BuiltTable, BuildError>,
-    /// The interpreter that the file contains. It is looked for when the whole file is requested.
+    /// The interpreter that the file contains. It is looked for when the whole file is requested, if at all.
     pub(crate) interpreter: Option<Arc<Interpreter>>,
     /// The CPU time that the request took; `None`: more deliveries follow.
     pub(crate) cpu_time: Option<Duration>,
@@ -75,9 +83,10 @@ pub(crate) struct Delivery {
 
 impl BuildRequest {
     /// Builds the table and sends the deliveries. Returns false once sampling has ended.
-    fn build_and_send(&self, trust: TrustedSide, budget_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
+    fn build_and_send(&self, options: BuildOptions, budget_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
+        let BuildOptions { trust, finds_interpreters } = options;
         let start = thread_cpu_time();
-        let interpreter = self.find_interpreter();
+        let interpreter = if finds_interpreters { self.find_interpreter() } else { None };
         let send = |built, cpu_time| {
             let interpreter = interpreter.clone();
             outgoing.send(Delivery { file: self.file, built, interpreter, cpu_time, budget_bytes }).is_ok()
@@ -119,7 +128,7 @@ fn thread_cpu_time() -> Duration {
 
 impl TableBuilder {
     pub(crate) fn start(
-        trust: TrustedSide,
+        options: BuildOptions,
         budget: TableBuildBudget,
         supervisor: &ThreadSupervisor,
     ) -> io::Result<Self> {
@@ -137,7 +146,7 @@ impl TableBuilder {
                     heartbeat.idle();
                     while let Some(request) = next() {
                         heartbeat.beat(HEARTBEAT_TIMEOUT);
-                        if !request.build_and_send(trust, budget.available_bytes(), &outgoing) {
+                        if !request.build_and_send(options, budget.available_bytes(), &outgoing) {
                             return;
                         }
                         heartbeat.idle();

@@ -1,0 +1,97 @@
+//! What `record` says at its end, for people and as JSON.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use sidewinder_render::{Profile, guessed_callers};
+
+use super::RecordingStats;
+use crate::cli::RecordArgs;
+use crate::collect::outcome_counts;
+use crate::refusals::RefusedFiles;
+use crate::terminal::print_notice;
+use crate::unnamed::{self, UnnamedGroup};
+
+/// Prints a summary of the recording.
+pub(super) fn log_summary(
+    args: &RecordArgs,
+    profile: Option<&Profile>,
+    recorded: &RecordingStats,
+    unnamed: &[UnnamedGroup],
+) {
+    if args.quiet {
+        return;
+    }
+    match profile {
+        Some(profile) => print_notice(format_args!("{}", sidewinder_render::summary(profile))),
+        None => {
+            for outcome in outcome_counts(&recorded.tally) {
+                print_notice(format_args!("{:>10}  {}\n", outcome.count, outcome.name));
+            }
+        }
+    }
+    print_notice(format_args!("{}", unnamed::lines(unnamed)));
+    if profile.is_some_and(|profile| profile.samples.is_empty()) {
+        print_notice(format_args!("no sample was taken\n  next: {}\n", empty_recording_hint(args)));
+    }
+    print_notice(format_args!("wrote {}\n", args.output.display()));
+}
+
+/// The next step for a user whose recording is empty.
+pub(super) fn empty_recording_hint(args: &RecordArgs) -> &'static str {
+    if args.span.is_some() || args.trace.is_some() {
+        "check that the threads of the target publish their span, and were in this one during the recording: otlp/TRACES.md"
+    } else if !args.comm.is_empty() {
+        "see with `ps -e -o comm` whether a process of this name runs; it is sampled only while it uses a CPU"
+    } else {
+        "record for longer, or while the target is busy: a thread that waits uses no CPU"
+    }
+}
+
+/// The machine-readable summary: the outcomes of all interrupts, in which binaries callers were guessed, and which processes
+/// have frames without a name.
+pub(super) fn summary_json(
+    recorded: &RecordingStats,
+    refused: &RefusedFiles,
+    unnamed: &[UnnamedGroup],
+    profile: Option<&Profile>,
+) -> String {
+    let mut counts = serde_json::Map::new();
+    for (outcome, count) in &recorded.tally.interrupts.outcomes {
+        counts.insert(outcome.label().to_owned(), json!(count));
+    }
+    counts.insert("missed".to_owned(), json!(recorded.tally.interrupts.missed()));
+    let [by_table, by_frame_pointer, unproven] = recorded.frames_by_mode;
+    let (known, sent) = recorded.stacks_known_and_sent;
+    let classes = recorded.depths.iter().enumerate().filter(|(_, count)| **count > 0);
+    let by_frames: serde_json::Map<_, _> =
+        classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
+    let guessed_in: Option<serde_json::Map<_, _>> = profile.map(|profile| {
+        guessed_callers(profile)
+            .into_iter()
+            .map(|guessed| (guessed.binary.to_owned(), json!(guessed.callers)))
+            .collect()
+    });
+    let summary = json!({
+        "interrupts_by_witness": recorded.tally.interrupts.expected,
+        "outcomes": counts,
+        "idle_inferred": recorded.tally.interrupts.idle_inferred,
+        "events_exported": recorded.tally.events,
+        "stack_bodies_missing": recorded.tally.stacks_missing,
+        "walked_late": recorded.tally.deferred_walks,
+        "snapshots_refused": recorded.tally.snapshots_refused,
+        "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
+        "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },
+        "guessed_in": guessed_in,
+        "stacks": { "known": known, "sent": sent, "by_frames": by_frames },
+        "tables": {
+            "loaded_bytes": recorded.table_bytes,
+            "evictions": recorded.table_evictions,
+            "reloads": recorded.table_reloads,
+        },
+        "map_bytes": recorded.map_bytes,
+        "unnamed": unnamed::to_json(unnamed),
+        "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
+    });
+    format!("{summary:#}\n")
+}
