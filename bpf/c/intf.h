@@ -517,8 +517,8 @@ enum sw_kernel_field {
 #define SW_CHUNK_FRAMES 256
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048
-#define SW_VM_WINDOW_BYTES 1024
-#define SW_VM_CODES_BITS 5
+#define SW_VM_WINDOW_BYTES 2048
+#define SW_VM_CODES_BITS 7
 #define SW_VM_CODES (1u << SW_VM_CODES_BITS)
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */

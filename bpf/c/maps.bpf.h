@@ -44,18 +44,18 @@ struct sw_found {
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
 /*
- * The cookie of a code object that was read at `time_ns`. It is used again for SW_VM_CODE_AGE_NS: another code object may
- * get its address.
+ * The cookie of a code object, and when it was read. It is used again for some 10 ms: another code object may get its
+ * address.
  */
 struct sw_vm_code {
 	__u64 address; /* 0: none */
 	sw_location ranges; /* of its process */
-	__u64 time_ns;
+	__u32 ticks; /* of 2^SW_VM_TICK_SHIFT ns */
 	__u32 cookie;
-	__u32 reserved;
 };
 
-#define SW_VM_CODE_AGE_NS 10000000
+#define SW_VM_TICK_SHIFT 20
+#define SW_VM_CODE_TICKS 10
 
 /*
  * Scratch memory of one entry point on one CPU, claimed for the duration of one interrupt. Walks keep their state here

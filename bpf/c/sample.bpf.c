@@ -14,9 +14,9 @@
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h stacks that the receiver walks later
  *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
  *   vm.bpf.h       frames of virtual machines     cpython.bpf.h  those of CPython
- *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  windows on a virtual machine's memory
- *   fields.bpf.h   optional kernel fields         atomic.bpf.h   access to shared memory
- *   test.bpf.h     programs that only tests load
+ *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  a window on a virtual machine's memory
+ *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
+ *   test.bpf.h     programs that only tests load  atomic.bpf.h   access to shared memory
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
