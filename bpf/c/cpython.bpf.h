@@ -9,6 +9,7 @@
 #ifndef SIDEWINDER_CPYTHON_BPF_H
 #define SIDEWINDER_CPYTHON_BPF_H
 
+#include "code_object.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
 #include "tls.bpf.h"
@@ -89,6 +90,9 @@ static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_c
 	cookie = read_cookie(slot, cpython, code);
 	if (!cookie)
 		return 0;
+	/* One that wasn't sent isn't remembered, so that the next sample tries again. */
+	if (is_young(slot) && !send_code(slot->number, code, cookie))
+		return cookie;
 	if (known->address != code && now - first->ticks > now - second->ticks)
 		known = first;
 	known->address = code;

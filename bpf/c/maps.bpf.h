@@ -54,6 +54,9 @@ struct sw_vm_code {
 	__u32 cookie;
 };
 
+#define SW_VM_IDENTITY_WORDS 16 /* a power of two */
+_Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
+
 #define SW_VM_TICK_SHIFT 20
 #define SW_VM_CODE_TICKS 10
 
@@ -68,6 +71,7 @@ struct sw_slot {
 	__u32 number; /* index of this slot */
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
+	__u64 started_ns; /* when its process started or, if that was later, ran exec */
 	__u32 pid;
 	__u32 tid;
 	__u32 outcome;
@@ -118,6 +122,7 @@ struct sw_slot {
 	__u32 vm_group_ended; /* all frames of the current activation are in the stack */
 	__u32 vm_group_frames; /* the number of them so far */
 	__u32 vm_window_bytes;
+	__u32 vm_objects; /* sent with this sample */
 	__u64 vm_frame; /* address of the next frame; 0: there is none */
 	__u64 vm_window_start;
 
@@ -139,7 +144,7 @@ struct sw_slot {
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
 	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address; kept from sample to sample */
-	__u64 vm_identity[SW_CPYTHON_IDENTITY_BYTES / 8];
+	__u64 vm_identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	__u8 vm_window[SW_VM_WINDOW_BYTES];
 	struct sw_body body; /* directly followed by its frames */
 	struct sw_frame frames[SW_CHUNK_FRAMES];

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
-use sidewinder_bpf::{RawFrame, RawFrameKind, VmFunction};
+use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
 use sidewinder_process::{Process, ProcessKey};
-use sidewinder_vm::cpython::{Function, FunctionError, Interpreter};
+use sidewinder_vm::cpython::{CodeCopy, Function, FunctionError, Interpreter};
 use tracing::debug;
 
 use crate::foreign::{ForeignProcess, ForeignReader, ReadFailure};
@@ -70,6 +70,8 @@ pub(crate) struct VmNames {
     processes: HashMap<ProcessKey, ProcessState>,
     /// `None`: the function can't be named.
     functions: HashMap<FunctionKey, Option<Arc<Function>>>,
+    /// Those that are known from a copy without all lines, and are read once more.
+    incomplete: HashSet<FunctionKey>,
     /// Stacks whose functions have all been looked up.
     known_stacks: HashSet<(ProcessKey, u64)>,
     bytes: usize,
@@ -112,6 +114,7 @@ impl VmNames {
         Self {
             processes: HashMap::new(),
             functions: HashMap::new(),
+            incomplete: HashSet::new(),
             known_stacks: HashSet::new(),
             bytes: 0,
             budget_bytes,
@@ -129,6 +132,7 @@ impl VmNames {
         if self.processes.remove(&process).is_some() {
             let gone = self.functions.extract_if(|(key, ..), _| *key == process);
             self.bytes -= gone.map(|(_, function)| entry_bytes(function.as_ref())).sum::<usize>();
+            self.incomplete.retain(|(key, ..)| *key != process);
             self.known_stacks.retain(|(key, _)| *key != process);
         }
     }
@@ -142,6 +146,32 @@ impl VmNames {
         self.counts
     }
 
+    /// Adds a function from a copy of its code object, unless it is known. Returns whether it was not found before.
+    pub(crate) fn add_copy(&mut self, process: ProcessKey, object: &CodeObject) -> bool {
+        let key = (process, object.address, object.cookie);
+        let known = self.functions.get(&key);
+        let Some(state) = self.processes.get(&process) else { return false };
+        if known.is_some_and(Option::is_some) {
+            return false;
+        }
+        let was_unnamed = known.is_some();
+        let CodeObject { identity, name, path, lines, .. } = object;
+        match state.source.interpreter.layout.copied_function(CodeCopy { identity, name, path, lines }, key.2)
+        {
+            Ok(function) => {
+                if !function.has_lines() {
+                    self.incomplete.insert(key);
+                }
+                self.add(key, Ok(function));
+                was_unnamed
+            }
+            Err(error) => {
+                debug!(pid = process.pid, %error, "can't use the copy of a function");
+                false
+            }
+        }
+    }
+
     /// Reads the unknown functions of a stack, identified by its ID.
     pub(crate) fn read_stack(&mut self, process: ProcessKey, stack_id: u64, frames: &[RawFrame]) {
         if self.known_stacks.contains(&(process, stack_id)) {
@@ -150,7 +180,7 @@ impl VmNames {
         let mut wanted = HashMap::new();
         for frame in frames {
             if let Some(RawFrameKind::CPython(function)) = frame.kind()
-                && !self.functions.contains_key(&key(process, function))
+                && self.is_wanted(key(process, function))
                 && wanted.len() < BATCH_MAX
             {
                 wanted.insert(key(process, function), function);
@@ -163,6 +193,10 @@ impl VmNames {
             self.known_stacks.clear();
         }
         self.known_stacks.insert((process, stack_id));
+    }
+
+    fn is_wanted(&self, key: FunctionKey) -> bool {
+        !self.functions.contains_key(&key) || self.incomplete.contains(&key)
     }
 
     /// The function of a frame, if it is known.
@@ -181,7 +215,10 @@ impl VmNames {
         match state.source.read(wanted) {
             Ok(read) => {
                 for (function, result) in read {
-                    self.add(key(process, function), result);
+                    // A copy without all lines is better than nothing.
+                    if !self.incomplete.remove(&key(process, function)) || result.is_ok() {
+                        self.add(key(process, function), result);
+                    }
                 }
                 true
             }
@@ -217,6 +254,7 @@ impl VmNames {
             // The functions that still run are read again.
             self.counts.forgotten += self.functions.len() as u64;
             self.functions.clear();
+            self.incomplete.clear();
             self.known_stacks.clear();
             self.bytes = 0;
         }

@@ -17,6 +17,6 @@ mod text;
 mod thread_state;
 
 pub use cookie::cookie;
-pub use function::{Function, FunctionError};
+pub use function::{CodeCopy, Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};
 pub use layout::{Groups, InstructionForm, Layout};
