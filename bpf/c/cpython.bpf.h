@@ -9,7 +9,10 @@
 #ifndef SIDEWINDER_CPYTHON_BPF_H
 #define SIDEWINDER_CPYTHON_BPF_H
 
+#include "code_object.bpf.h"
+#include "stack_window.bpf.h"
 #include "table.bpf.h"
+#include "tls.bpf.h"
 #include "vm_memory.bpf.h"
 
 _Static_assert(SW_CPYTHON_STATE_BYTES <= SW_VM_WINDOW_BYTES, "a state fits the window");
@@ -40,31 +43,24 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_
 {
 	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame;
 
-	/* It may have been used to find the state. */
-	slot->window_bytes = 0;
 	if (!state || !thread || !read_vm(slot, state, SW_CPYTHON_STATE_BYTES))
 		return SW_VM_LOST + SW_VM_NO_STATE;
 	if (vm_word(slot, state + cpython->thread_id) != thread)
 		return SW_VM_LOST + SW_VM_OTHER_THREAD;
 	frame = vm_word(slot, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
-	if (cpython->cframe &&
-	    bpf_probe_read_user(&frame, sizeof(frame), (void *)(frame + cpython->current_frame)))
+	/* The innermost activation has it on its stack. */
+	if (cpython->cframe && !try_read_word(slot, frame + cpython->current_frame, &frame))
 		return SW_VM_LOST + SW_VM_NO_STATE;
 	slot->vm_frame = frame;
 	return SW_VM_READ;
 }
 
-/* The hash of a code object's identity, as in the receiver's `cpython::cookie`. 0: it can't be read. */
-static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
+/* Reads a code object's identity, and returns its hash as the receiver's `cpython::cookie` does. 0: it can't be read. */
+static __always_inline __u32 read_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
 {
-	__u32 number = ((__u32)(code >> 4) * SW_HASH_MULTIPLIER) >> (32 - SW_VM_CODES_BITS);
-	struct sw_vm_code *known = &slot->vm_codes[number & (SW_VM_CODES - 1)];
 	__u32 bytes = cpython->identity_bytes, words = bytes / sizeof(__u64);
 	__u64 hash = 0;
 
-	if (known->address == code && known->ranges == slot->ranges &&
-	    slot->time_ns - known->time_ns < SW_VM_CODE_AGE_NS)
-		return known->cookie;
 	barrier_var(bytes);
 	if (bytes > sizeof(slot->vm_identity) ||
 	    bpf_probe_read_user(slot->vm_identity, bytes, (void *)(code + cpython->identity)))
@@ -75,11 +71,35 @@ static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_c
 		hash = (hash ^ slot->vm_identity[i]) * SW_COOKIE_MULTIPLIER;
 		hash ^= hash >> 32;
 	}
+	return (__u32)hash ? (__u32)hash : 1;
+}
+
+/*
+ * The cookie of a code object, read or remembered. Each object can be remembered in two places, of which the one that was
+ * read less recently is taken: so nearly all functions of a deep stack are remembered at once.
+ */
+static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
+{
+	__u32 hash = (__u32)(code >> 4) * SW_HASH_MULTIPLIER, now = slot->time_ns >> SW_VM_TICK_SHIFT, cookie;
+	struct sw_vm_code *first = &slot->vm_codes[hash >> (32 - SW_VM_CODES_BITS)];
+	struct sw_vm_code *second = &slot->vm_codes[(hash >> (32 - 2 * SW_VM_CODES_BITS)) & (SW_VM_CODES - 1)];
+	struct sw_vm_code *known = first->address == code ? first : second;
+
+	if (known->address == code && known->ranges == slot->ranges && now - known->ticks < SW_VM_CODE_TICKS)
+		return known->cookie;
+	cookie = read_cookie(slot, cpython, code);
+	if (!cookie)
+		return 0;
+	/* One that wasn't sent isn't remembered, so that the next sample tries again. */
+	if (is_young(slot) && !send_code(slot->number, code, cookie))
+		return cookie;
+	if (known->address != code && now - first->ticks > now - second->ticks)
+		known = first;
 	known->address = code;
 	known->ranges = slot->ranges;
-	known->time_ns = slot->time_ns;
-	known->cookie = (__u32)hash ? (__u32)hash : 1;
-	return known->cookie;
+	known->ticks = now;
+	known->cookie = cookie;
+	return cookie;
 }
 
 /* The offset in the bytecode of the instruction that a frame executes. Before the first one it is negative. */
@@ -88,6 +108,29 @@ static __always_inline __u32 instruction_offset(const struct sw_cpython *cpython
 	if (cpython->instruction_form == SW_CPYTHON_POINTER)
 		return instruction - code - cpython->bytecode;
 	return (__u32)instruction << (cpython->instruction_form == SW_CPYTHON_INDEX_BY_2);
+}
+
+/* Whether an address is in the native frame of the current activation, or a little above it. */
+static __always_inline bool is_on_stack(const struct sw_slot *slot, __u64 address)
+{
+	return address - slot->sp < SW_STACK_WINDOW_BYTES;
+}
+
+/*
+ * Whether a frame is the one that the loop keeps on the C stack, below the group of the current activation; then its caller
+ * is the next frame. It is read with the stack: the window on the other frames stays where it is.
+ */
+static __always_inline bool is_shim(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 frame)
+{
+	__u64 owner = frame + cpython->owner, word, previous;
+
+	if (!is_on_stack(slot, frame) || !try_read_word(slot, owner & ~7ull, &word) ||
+	    !try_read_word(slot, frame + cpython->previous, &previous))
+		return false;
+	if ((__u8)(word >> (owner & 7) * 8) < SW_CPYTHON_OWNED_BY_C_STACK)
+		return false;
+	slot->vm_frame = previous;
+	return true;
 }
 
 /*
@@ -101,6 +144,8 @@ static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct
 	__u32 cookie, groups = cpython->groups;
 	__u8 owner;
 
+	if (groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, frame))
+		return SW_VM_GROUP_ENDED;
 	if (!frame || !read_vm(slot, frame, cpython->frame_bytes))
 		return SW_VM_UNREADABLE_FRAME;
 	owner = vm_byte(slot, frame + cpython->owner);

@@ -136,6 +136,7 @@ enum sw_record_type {
 	SW_RECORD_CHAIN = 3, /* body: sw_hash[count], the chunks of a stack, leaf end first */
 	SW_RECORD_SNAPSHOT = 4, /* sw_snapshot: the data needed to walk a sample's stack again, later */
 	SW_RECORD_NEWCOMER = 5, /* sw_newcomer: a process runs in a container that has no events */
+	SW_RECORD_OBJECT = 6, /* sw_object: a function of a virtual machine, whose process may soon be gone */
 };
 
 enum sw_sample_kind {
@@ -226,6 +227,33 @@ struct sw_snapshot {
 	__u64 start; /* address of the first byte of `stack` */
 	__u64 bytes; /* up to the last page that could be read */
 	__u8 stack[];
+};
+
+/*
+ * A code object of CPython, copied for its name. A young process may end before the receiver reads its memory, so the
+ * functions in its stacks are sent; each once in an epoch, ahead of the sample.
+ */
+#define SW_YOUNG_NS 2000000000ull
+#define SW_OBJECTS_PER_SAMPLE 4
+#define SW_OBJECT_NAME_BYTES 128
+#define SW_OBJECT_PATH_BYTES 256
+#define SW_OBJECT_LINES_BYTES 480
+#define SW_CPYTHON_IDENTITY_BYTES 96 /* `sw_cpython.identity_bytes` is at most this */
+
+struct sw_object {
+	__u16 type;
+	/* How much was read of each object that the code object points to. */
+	__u16 name_bytes;
+	__u16 path_bytes;
+	__u16 lines_bytes;
+	__u32 pid;
+	__u32 cookie;
+	__u64 time_ns; /* of the sample */
+	__u64 address;
+	__u8 identity[SW_CPYTHON_IDENTITY_BYTES]; /* the first `sw_cpython.identity_bytes` are valid */
+	__u8 name[SW_OBJECT_NAME_BYTES];
+	__u8 path[SW_OBJECT_PATH_BYTES];
+	__u8 lines[SW_OBJECT_LINES_BYTES];
 };
 
 /* ---- Unwind tables ------------------------------------------------------------------------------------- */
@@ -414,6 +442,11 @@ struct sw_cpython {
 	__u16 bytecode;
 	__u16 identity; /* fields that don't change, and that tell apart code objects which have one address in turn */
 	__u16 identity_bytes; /* a multiple of 8 */
+	/* In the identity: pointers to the name, the path, and the table of lines. */
+	__u16 name;
+	__u16 path;
+	__u16 lines;
+	__u16 reserved;
 
 	__u8 groups; /* sw_cpython_groups */
 	__u8 instruction_form; /* sw_cpython_instruction */
@@ -421,7 +454,6 @@ struct sw_cpython {
 
 #define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
 #define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
-#define SW_CPYTHON_IDENTITY_BYTES 96 /* `identity_bytes` is at most this */
 #define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
 
 /* A part of a file, in bytes. */
@@ -548,8 +580,8 @@ enum sw_kernel_field {
 #define SW_CHUNK_FRAMES 256
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048
-#define SW_VM_WINDOW_BYTES 1024
-#define SW_VM_CODES_BITS 5
+#define SW_VM_WINDOW_BYTES 2048
+#define SW_VM_CODES_BITS 7
 #define SW_VM_CODES (1u << SW_VM_CODES_BITS)
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */
@@ -603,6 +635,8 @@ struct sw_slot_head {
 	__u64 vm_frames; /* frames of virtual machines in stacks */
 	__u64 vm_groups; /* activations of their loops whose frames were found */
 	__u64 vm_missing[SW_VM_MISSING_PLACES]; /* frames that stand for missing ones, by sw_vm_missing */
+	__u64 vm_objects_sent; /* functions of young processes */
+	__u64 vm_objects_dropped; /* of these, not sent now: the ring was half full */
 };
 
 /*

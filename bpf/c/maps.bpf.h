@@ -41,18 +41,21 @@ struct sw_found {
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
 /*
- * The cookie of a code object that was read at `time_ns`. It is used again for SW_VM_CODE_AGE_NS: another code object may
- * get its address.
+ * The cookie of a code object, and when it was read. It is used again for some 10 ms: another code object may get its
+ * address.
  */
 struct sw_vm_code {
 	__u64 address; /* 0: none */
 	sw_location ranges; /* of its process */
-	__u64 time_ns;
+	__u32 ticks; /* of 2^SW_VM_TICK_SHIFT ns */
 	__u32 cookie;
-	__u32 reserved;
 };
 
-#define SW_VM_CODE_AGE_NS 10000000
+#define SW_VM_IDENTITY_WORDS 16 /* a power of two */
+_Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
+
+#define SW_VM_TICK_SHIFT 20
+#define SW_VM_CODE_TICKS 10
 
 /*
  * Scratch memory of one entry point on one CPU, claimed for the duration of one interrupt. Walks keep their state here
@@ -65,6 +68,7 @@ struct sw_slot {
 	__u32 number; /* index of this slot */
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
+	__u64 started_ns; /* when its process started or, if that was later, ran exec */
 	__u32 pid;
 	__u32 tid;
 	__u32 outcome;
@@ -115,6 +119,7 @@ struct sw_slot {
 	__u32 vm_group_ended; /* all frames of the current activation are in the stack */
 	__u32 vm_group_frames; /* the number of them so far */
 	__u32 vm_window_bytes;
+	__u32 vm_objects; /* sent with this sample */
 	__u64 vm_frame; /* address of the next frame; 0: there is none */
 	__u64 vm_window_start;
 
@@ -136,7 +141,7 @@ struct sw_slot {
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
 	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address; kept from sample to sample */
-	__u64 vm_identity[SW_CPYTHON_IDENTITY_BYTES / 8];
+	__u64 vm_identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	__u8 vm_window[SW_VM_WINDOW_BYTES];
 	struct sw_body body; /* directly followed by its frames */
 	struct sw_frame frames[SW_CHUNK_FRAMES];

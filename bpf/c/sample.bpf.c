@@ -14,9 +14,10 @@
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h stacks that the receiver walks later
  *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
  *   vm.bpf.h       frames of virtual machines     cpython.bpf.h  those of CPython
- *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  windows on a virtual machine's memory
- *   fields.bpf.h   optional kernel fields         atomic.bpf.h   access to shared memory
- *   test.bpf.h     programs that only tests load
+ *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  a window on a virtual machine's memory
+ *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
+ *   test.bpf.h     programs that only tests load  code_object.bpf.h  functions of young processes
+ *   atomic.bpf.h   access to shared memory
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
@@ -77,6 +78,7 @@ static __noinline int enter_forked(struct sw_slot *slot)
 	if (!enter_process(slot, pid, BPF_CORE_READ(parent, group_leader, start_time),
 			   sw_task(task, group_leader, start_time)))
 		return 0;
+	slot->started_ns = sw_task(task, group_leader, start_time);
 	/* The parent's context doesn't apply to the child, which publishes nothing until it sets its own. */
 	slot->variable_count = 0;
 	return 1;

@@ -55,7 +55,7 @@ static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 
 	for (__u32 i = 0; i < SW_PROCESS_PROBES; i++) {
 		__u32 number = (place + i) & process_mask;
 		struct sw_process *process = bpf_map_lookup_elem(&processes, &number);
-		__u64 known_ns;
+		__u64 known_ns, exec_ns;
 
 		if (!process)
 			return 0;
@@ -68,8 +68,10 @@ static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 
 		 */
 		smp_rmb();
 		known_ns = smp_load_acquire(&process->known_ns);
-		if (known_ns <= start_ns || known_ns <= READ_ONCE(process->exec_ns) || known_ns > time_ns)
+		exec_ns = READ_ONCE(process->exec_ns);
+		if (known_ns <= start_ns || known_ns <= exec_ns || known_ns > time_ns)
 			return 0;
+		slot->started_ns = exec_ns > start_ns ? exec_ns : start_ns;
 		return enter_ranges(slot, smp_load_acquire(&process->ranges));
 	}
 	return 0;

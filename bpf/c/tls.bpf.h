@@ -15,7 +15,7 @@ _Static_assert((SW_TLS_MODULE_MAX + 2) * 16 <= SW_STACK_WINDOW_BYTES, "a vector 
 #define SW_NO_ADDRESS 0
 
 /*
- * The address of a module's block, from the thread's vector. The word `lead` bytes before the vector's start is its capacity
+ * The address of a module's block, from the thread's vector, for which the window is used. The word `lead` bytes before the vector's start is its capacity
  * in modules; an entry has `1 << shift` bytes. Blocks are allocated when a thread first uses them: until then the word
  * is 0 or, in glibc, -1.
  */
@@ -26,6 +26,7 @@ static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, _
 	__u32 bytes;
 
 	*failed = true;
+	slot->window_bytes = 0;
 	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(thread + SW_TLS_VECTOR_OFFSET)))
 		return SW_NO_ADDRESS;
 	/* One value, checked where it is used: older verifiers lose the bounds of related and of spilled values. */

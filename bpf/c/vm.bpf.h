@@ -20,6 +20,7 @@ static __always_inline void start_vm_frames(struct sw_slot *slot)
 	slot->vm_group_ended = 0;
 	slot->vm_group_frames = 0;
 	slot->vm_window_bytes = 0;
+	slot->vm_objects = 0;
 }
 
 /* Pushes the frame that stands for the rest of a group. */

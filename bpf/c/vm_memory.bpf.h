@@ -4,7 +4,6 @@
 #define SIDEWINDER_VM_MEMORY_BPF_H
 
 #include "maps.bpf.h"
-#include "tls.bpf.h"
 
 enum sw_vm_step {
 	SW_VM_GROUP_ENDED = 0,
@@ -26,28 +25,33 @@ struct sw_vm_frame {
 	__u64 address;
 };
 
+static __always_inline bool read_vm_window(struct sw_slot *slot, __u64 start, __u32 bytes)
+{
+	slot->vm_window_start = start;
+	slot->vm_window_bytes = bytes;
+	/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
+	barrier_var(bytes);
+	if (bytes <= SW_VM_WINDOW_BYTES && !bpf_probe_read_user(slot->vm_window, bytes, (void *)start))
+		return true;
+	slot->vm_window_bytes = 0;
+	return false;
+}
+
 /*
  * Makes the window contain `bytes` bytes at an address. A read costs about the same for 8 bytes as for the whole window, and
  * callers' frames are usually below: the window ends with these bytes.
  */
 static __always_inline bool read_vm(struct sw_slot *slot, __u64 address, __u32 bytes)
 {
-	__u64 offset = address - slot->vm_window_start, start = address + bytes - SW_VM_WINDOW_BYTES;
+	__u64 offset = address - slot->vm_window_start, page = address & ~(SW_PAGE_BYTES - 1ull);
+	__u32 bytes_of_page = address - page + bytes;
 
 	if (offset < slot->vm_window_bytes && offset + bytes <= slot->vm_window_bytes)
 		return true;
-	slot->vm_window_start = start;
-	slot->vm_window_bytes = SW_VM_WINDOW_BYTES;
-	if (!bpf_probe_read_user(slot->vm_window, SW_VM_WINDOW_BYTES, (void *)start))
+	if (read_vm_window(slot, address + bytes - SW_VM_WINDOW_BYTES, SW_VM_WINDOW_BYTES))
 		return true;
-	/* The memory below may be unmapped or absent. */
-	slot->vm_window_start = address;
-	slot->vm_window_bytes = 0;
-	barrier_var(bytes);
-	if (bytes > SW_VM_WINDOW_BYTES || bpf_probe_read_user(slot->vm_window, bytes, (void *)address))
-		return false;
-	slot->vm_window_bytes = bytes;
-	return true;
+	/* The page below may be unmapped or absent. A longer part of the address's own page was just tried. */
+	return bytes_of_page < SW_VM_WINDOW_BYTES && read_vm_window(slot, page, bytes_of_page);
 }
 
 /* The word at an address in the window. */

@@ -8,6 +8,7 @@
 mod arch;
 mod arena;
 mod chunk;
+mod code_object;
 mod container;
 mod denial;
 mod events;
@@ -48,6 +49,7 @@ mod watch;
 
 pub use arena::{Arena, ArenaError};
 pub use chunk::can_create_maps;
+pub use code_object::CodeObject;
 pub use container::{CgroupId, Container};
 pub use events::{CpuList, EventError, can_open_events};
 pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};

@@ -371,6 +371,8 @@ impl<'obj> Profiler<'obj> {
             frames: self.sum_over_slots(offset_of!(sw_slot_head, vm_frames)),
             groups: self.sum_over_slots(offset_of!(sw_slot_head, vm_groups)),
             missing,
+            objects_sent: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_sent)),
+            objects_dropped: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_dropped)),
         }
     }
 
@@ -462,6 +464,8 @@ mod tests {
             vm_frames: _,               // vm_frames
             vm_groups: _,               // vm_frames
             vm_missing: _,              // vm_frames
+            vm_objects_sent: _,         // vm_frames
+            vm_objects_dropped: _,      // vm_frames
         } = sw_slot_head::default();
         let sw_cpu {
             // Not counters: settings and cached values.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 use zerocopy::FromBytes;
 
+use crate::code_object::CodeObject;
 use crate::events::CpuList;
 use crate::frame::RawFrame;
 use crate::intf::{
@@ -200,6 +201,8 @@ pub enum Record {
     Body(StackBody),
     /// A new container.
     Newcomer(Newcomer),
+    /// A function in a stack of a young process.
+    CodeObject(Box<CodeObject>),
 }
 
 impl Record {
@@ -209,6 +212,7 @@ impl Record {
         match record_type {
             intf::SW_RECORD_SAMPLE => Some(Self::Sample(SampleRecord::parse(bytes)?)),
             intf::SW_RECORD_SNAPSHOT => Some(Self::Snapshot(Box::new(StackSnapshot::parse(bytes)?))),
+            intf::SW_RECORD_OBJECT => Some(Self::CodeObject(Box::new(CodeObject::parse(bytes)?))),
             intf::SW_RECORD_NEWCOMER => Some(Self::Newcomer(Newcomer::parse(bytes)?)),
             intf::SW_RECORD_STACK | intf::SW_RECORD_CHAIN => {
                 Some(Self::Body(StackBody::parse(record_type, bytes)?))

@@ -80,6 +80,7 @@ impl ProfileCollector {
             }
             Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
             Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
+            Message::CodeObject(key, object) => _ = self.namer.add_code_object(key, &object),
             // The recording may still hold events that refer to them, which are named at its end.
             Message::ProcessExited(_) | Message::ForgetFile(_) => {}
             Message::Event(event) if event.kind == self.kind => self.add_event(event),

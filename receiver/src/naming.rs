@@ -8,7 +8,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{Opener, Outcome, RawFrame, RawFrameKind, VmFunction, VmMissing};
+use sidewinder_bpf::{CodeObject, Opener, Outcome, RawFrame, RawFrameKind, VmFunction, VmMissing};
 use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
 use sidewinder_symbolize::{
     BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
@@ -221,6 +221,11 @@ impl Namer {
     /// Adds the interpreter of a process.
     pub(crate) fn add_interpreter(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
         self.vm.add_process(process, source);
+    }
+
+    /// Adds a function that a process has sent. Returns whether stacks may have been named without it.
+    pub(crate) fn add_code_object(&mut self, process: ProcessKey, object: &CodeObject) -> bool {
+        self.vm.add_copy(process, object)
     }
 
     /// Reads the functions of virtual machines in a stack, while the process has them.

@@ -146,6 +146,11 @@ impl Reporter {
                 self.namer.add_interpreter(key, source);
                 self.clear_process_specific();
             }
+            Message::CodeObject(key, object) => {
+                if self.namer.add_code_object(key, &object) {
+                    self.clear_process_specific();
+                }
+            }
             Message::ProcessExited(key) => {
                 self.namer.remove_process(key);
                 for pending in &mut self.pending_reports {

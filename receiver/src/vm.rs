@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
-use sidewinder_bpf::{RawFrame, RawFrameKind, VmFunction};
+use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
 use sidewinder_process::{Process, ProcessKey};
-use sidewinder_vm::cpython::{Function, FunctionCache, FunctionError, Interpreter};
+use sidewinder_vm::cpython::{CodeCopy, Function, FunctionCache, FunctionError, Interpreter};
 use tracing::debug;
 
 use crate::foreign::{ForeignProcess, ForeignReader, ReadFailure};
@@ -68,6 +68,8 @@ type FunctionKey = (ProcessKey, Avma, u32);
 pub(crate) struct VmNames {
     processes: HashMap<ProcessKey, ProcessState>,
     functions: FunctionCache<FunctionKey>,
+    /// Those that are known from a copy without all lines, and are read once more.
+    incomplete: HashSet<FunctionKey>,
     /// Stacks whose functions have all been looked up.
     known_stacks: HashSet<(ProcessKey, u64)>,
     counts: VmNameCounts,
@@ -118,6 +120,7 @@ impl VmNames {
         Self {
             processes: HashMap::new(),
             functions: FunctionCache::new(budget_bytes),
+            incomplete: HashSet::new(),
             known_stacks: HashSet::new(),
             counts: VmNameCounts::default(),
             is_reading_stopped: false,
@@ -132,6 +135,7 @@ impl VmNames {
     pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         if self.processes.remove(&process).is_some() {
             self.functions.remove_if(|(key, ..)| *key == process);
+            self.incomplete.retain(|(key, ..)| *key != process);
             self.known_stacks.retain(|(key, _)| *key != process);
         }
     }
@@ -145,6 +149,32 @@ impl VmNames {
         self.counts
     }
 
+    /// Adds a function from a copy of its code object, unless it is known. Returns whether it was not found before.
+    pub(crate) fn add_copy(&mut self, process: ProcessKey, object: &CodeObject) -> bool {
+        let key = (process, object.address, object.cookie);
+        let Some(state) = self.processes.get(&process) else { return false };
+        let was_unnamed = match self.functions.get(&key) {
+            Some(Some(_)) => return false,
+            Some(None) => true,
+            None => false,
+        };
+        let CodeObject { identity, name, path, lines, .. } = object;
+        match state.source.interpreter.layout.copied_function(CodeCopy { identity, name, path, lines }, key.2)
+        {
+            Ok(function) => {
+                if !function.has_lines() {
+                    self.incomplete.insert(key);
+                }
+                self.add(key, Ok(function));
+                was_unnamed
+            }
+            Err(error) => {
+                debug!(pid = process.pid, %error, "can't use the copy of a function");
+                false
+            }
+        }
+    }
+
     /// Reads the unknown functions of a stack, identified by its ID.
     pub(crate) fn read_stack(&mut self, process: ProcessKey, stack_id: u64, frames: &[RawFrame]) {
         if self.known_stacks.contains(&(process, stack_id)) {
@@ -154,7 +184,7 @@ impl VmNames {
         for frame in frames {
             if let Some(RawFrameKind::CPython(function)) = frame.kind()
                 && wanted.len() < BATCH_MAX
-                && self.functions.get(&key(process, function)).is_none()
+                && self.is_wanted(key(process, function))
             {
                 wanted.insert(key(process, function), function);
             }
@@ -166,6 +196,10 @@ impl VmNames {
             self.known_stacks.clear();
         }
         self.known_stacks.insert((process, stack_id));
+    }
+
+    fn is_wanted(&mut self, key: FunctionKey) -> bool {
+        self.functions.get(&key).is_none() || self.incomplete.contains(&key)
     }
 
     /// The function of a frame, if it is known.
@@ -189,15 +223,23 @@ impl VmNames {
         match state.source.read(wanted) {
             Ok(read) => {
                 for (function, result) in read {
-                    self.add(key(process, function), result);
+                    // A copy without all lines is better than nothing.
+                    if !self.incomplete.remove(&key(process, function)) || result.is_ok() {
+                        self.add(key(process, function), result);
+                    }
                 }
                 true
             }
             Err(ReadFailure::Gone) => {
                 // Nothing will read them any more.
                 state.obstacle = Some(VmObstacle::Ended);
-                self.counts.unreadable += keys.len() as u64;
-                keys.into_iter().for_each(|key| self.insert(key, None));
+                for key in keys {
+                    // A copy without all lines is better than nothing.
+                    if !self.incomplete.remove(&key) {
+                        self.counts.unreadable += 1;
+                        self.insert(key, None);
+                    }
+                }
                 true
             }
             Err(failure) => {
@@ -238,6 +280,7 @@ impl VmNames {
         if forgotten > 0 {
             // Of those, the ones that still run are read again.
             self.counts.forgotten += forgotten as u64;
+            self.incomplete.clear();
             self.known_stacks.clear();
         }
     }

@@ -107,7 +107,9 @@ impl SlidingWindow {
         match message {
             // Frames of this file may have a better name now.
             Message::File(..) => self.builder.invalidate_names(),
-            Message::JitSource(..) | Message::Interpreter(..) => self.builder.invalidate_jit_names(),
+            Message::JitSource(..) | Message::Interpreter(..) | Message::CodeObject(..) => {
+                self.builder.invalidate_jit_names()
+            }
             Message::Event(event) if event.kind == self.kind => self.add_event(event, namer, processes),
             Message::Event(_) | Message::Process(..) | Message::ProcessExited(_) | Message::ForgetFile(_) => {
             }

@@ -153,6 +153,7 @@ impl NameResolver {
             Message::Process(key, description) => drop(self.processes.insert(key, description)),
             Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
             Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
+            Message::CodeObject(key, object) => _ = self.namer.add_code_object(key, &object),
             Message::ProcessExited(key) => {
                 self.namer.remove_process(key);
                 self.processes.remove(&key);

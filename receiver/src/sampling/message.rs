@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{Outcome, RawFrame, RawFrameKind};
+use sidewinder_bpf::{CodeObject, Outcome, RawFrame, RawFrameKind};
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
@@ -123,6 +123,8 @@ pub(crate) enum Message {
     JitSource(ProcessKey, Arc<JitSource>),
     /// The interpreter that a process runs: sent before the first event with its frames.
     Interpreter(ProcessKey, Arc<InterpreterSource>),
+    /// A function of a process with an interpreter, copied when it ran.
+    CodeObject(ProcessKey, Box<CodeObject>),
     /// A process that has exited. If a later event still refers to it, it is announced again first.
     ProcessExited(ProcessKey),
     /// A sample.

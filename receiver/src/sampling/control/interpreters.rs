@@ -232,6 +232,7 @@ fn published_runtime(
 
 fn published_layout(layout: Layout) -> CPythonLayout {
     let (identity, identity_bytes) = layout.identity;
+    let [name, path, lines] = layout.pointers();
     CPythonLayout {
         thread_id: layout.thread_id,
         cframe: layout.cframe.unwrap_or(0),
@@ -244,6 +245,10 @@ fn published_layout(layout: Layout) -> CPythonLayout {
         bytecode: layout.bytecode,
         identity,
         identity_bytes,
+        name,
+        path,
+        lines,
+        reserved: 0,
         groups: match layout.groups {
             Groups::OneFrame => cpython_groups::ONE_FRAME,
             Groups::LastIsEntry => cpython_groups::LAST_IS_ENTRY,

@@ -4,6 +4,7 @@
 //! and files as they were when a sample was taken. Output: an event for each sample in scope, requests to the control part
 //! for what walks were missing, and the tally of interrupts by outcome.
 
+mod code_objects;
 mod deferred;
 mod labels;
 mod pending;
@@ -19,6 +20,7 @@ use sidewinder_bpf::{
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
+use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
 use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
@@ -38,6 +40,7 @@ pub(super) struct Data {
     pub(super) stacks: StackCache,
     pending: PendingSamples,
     deferred: DeferredWalks,
+    code_objects: CodeObjects,
     pub(super) stale_mappings: StaleMappingCheck,
     corrections: OutcomeCorrections,
     labels: LabelFilter,
@@ -54,6 +57,7 @@ impl Data {
             stacks: StackCache::default(),
             pending: PendingSamples::default(),
             deferred: DeferredWalks::new(options.budget.snapshots_bytes),
+            code_objects: CodeObjects::default(),
             stale_mappings: StaleMappingCheck::default(),
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
@@ -75,12 +79,14 @@ impl Data {
         let mut records = Vec::new();
         profiler.rings().drain(&mut records);
         self.pending.begin_poll();
+        self.code_objects.forget_old();
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, control, messages),
                 Record::Newcomer(new_container) => control.open_container(new_container, profiler),
                 Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
+                Record::CodeObject(object) => self.code_objects.add(object),
                 Record::Sample(sample) => {
                     control.descriptions.note_sampled(Pid(sample.pid), &control.processes);
                     self.pending.push(sample);
@@ -241,6 +247,8 @@ impl Data {
         if stack.as_ref().is_some_and(|stack| stack.has_vm_frames) {
             let source = control.take_interpreter_source(process);
             messages.extend(source.map(|source| Message::Interpreter(process, source)));
+            let objects = self.code_objects.take(sample.pid, sample.time_ns);
+            messages.extend(objects.map(|object| Message::CodeObject(process, object)));
         }
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());

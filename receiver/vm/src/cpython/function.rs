@@ -7,7 +7,7 @@ use sidewinder_process::ForeignMemory;
 use thiserror::Error;
 
 use super::cookie::cookie;
-use super::layout::Layout;
+use super::layout::{Layout, NameLayout};
 use super::lines::Lines;
 use super::text::{field, read_bytes, read_text};
 
@@ -27,7 +27,36 @@ pub struct Function {
     pub path: Box<str>,
     /// The line of its first decorator, or of its definition; 0 if that is not a line.
     pub first_line: u32,
-    lines: Lines,
+    /// `None`: they were not copied, and each instruction has the first line.
+    lines: Option<Lines>,
+}
+
+/// A copy of a code object, and of the start of each object that it refers to: a function can be read from it after its
+/// process has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeCopy<'bytes> {
+    /// The bytes at [`Layout::identity`]; more may follow.
+    pub identity: &'bytes [u8],
+    /// The `str` of its name.
+    pub name: &'bytes [u8],
+    /// The `str` of its path.
+    pub path: &'bytes [u8],
+    /// The `bytes` of its lines.
+    pub lines: &'bytes [u8],
+}
+
+/// The objects of a [`CodeCopy`] at their addresses.
+struct CopiedObjects<'bytes>([(Avma, &'bytes [u8]); 3]);
+
+impl ForeignMemory for CopiedObjects<'_> {
+    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+        let found = self.0.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(at.checked_offset_from(*start)?).ok()?;
+            bytes.get(from..from.checked_add(to.len())?)
+        });
+        to.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
 }
 
 /// Why a function can't be read.
@@ -62,6 +91,44 @@ impl Layout {
         function
     }
 
+    /// Reads a function from a copy of its code object, if that has the given cookie. Names and paths that are longer than
+    /// the copy are cut; a longer table of lines is not used.
+    ///
+    /// # Errors
+    /// See [`FunctionError`].
+    pub fn copied_function(&self, copy: CodeCopy<'_>, cookie: u32) -> Result<Function, FunctionError> {
+        let (start, bytes) = self.identity;
+        let identity = copy.identity.get(..bytes.into()).ok_or(FunctionError::Replaced)?;
+        if self::cookie(identity) != cookie {
+            return Err(FunctionError::Replaced);
+        }
+        let object = [&vec![0; start.into()], identity].concat();
+        let names = &self.names;
+        let memory = CopiedObjects([
+            (pointer(&object, names.name), copy.name),
+            (pointer(&object, names.path), copy.path),
+            (pointer(&object, names.line_table), copy.lines),
+        ]);
+        let text_bytes =
+            |of: &[u8], bytes_max| of.len().saturating_sub(names.compact_bytes.into()).min(bytes_max);
+        Ok(Function {
+            name: read_text(
+                &memory,
+                pointer(&object, names.name),
+                names,
+                text_bytes(copy.name, NAME_BYTES_MAX),
+            )?,
+            path: read_text(
+                &memory,
+                pointer(&object, names.path),
+                names,
+                text_bytes(copy.path, PATH_BYTES_MAX),
+            )?,
+            first_line: first_line(&object, names).try_into().unwrap_or(0),
+            lines: self.read_lines(&memory, &object).ok(),
+        })
+    }
+
     /// Reads a code object up to the end of its identity, which contains all fields that are needed.
     ///
     /// # Errors
@@ -84,14 +151,26 @@ impl Layout {
     /// Reads what a code object refers to.
     fn read_parts(&self, memory: &impl ForeignMemory, object: &[u8]) -> Result<Function, FunctionError> {
         let names = &self.names;
-        let pointer = |at| field(object, at).map_or(Avma(0), |word| Avma(u64::from_le_bytes(word)));
-        let first_line = field(object, names.first_line).map_or(0, i32::from_le_bytes);
-        let name = read_text(memory, pointer(names.name), names, NAME_BYTES_MAX)?;
-        let path = read_text(memory, pointer(names.path), names, PATH_BYTES_MAX)?;
-        let table = read_bytes(memory, pointer(names.line_table), names.head, LINE_TABLE_BYTES_MAX)?;
-        let lines = Lines::decode(names.line_form, &table, first_line);
-        Ok(Function { name, path, first_line: first_line.try_into().unwrap_or(0), lines })
+        let name = read_text(memory, pointer(object, names.name), names, NAME_BYTES_MAX)?;
+        let path = read_text(memory, pointer(object, names.path), names, PATH_BYTES_MAX)?;
+        let lines = Some(self.read_lines(memory, object)?);
+        Ok(Function { name, path, first_line: first_line(object, names).try_into().unwrap_or(0), lines })
     }
+
+    fn read_lines(&self, memory: &impl ForeignMemory, object: &[u8]) -> Result<Lines, FunctionError> {
+        let names = &self.names;
+        let table = read_bytes(memory, pointer(object, names.line_table), names.head, LINE_TABLE_BYTES_MAX)?;
+        Ok(Lines::decode(names.line_form, &table, first_line(object, names)))
+    }
+}
+
+/// An address in a code object.
+fn pointer(object: &[u8], at: u16) -> Avma {
+    field(object, at).map_or(Avma(0), |word| Avma(u64::from_le_bytes(word)))
+}
+
+fn first_line(object: &[u8], names: &NameLayout) -> i32 {
+    field(object, names.first_line).map_or(0, i32::from_le_bytes)
 }
 
 impl Function {
@@ -106,16 +185,22 @@ impl Function {
     /// frame that has not executed an instruction is negative (as an `i32`): the function's first line.
     #[must_use]
     pub fn line_at(&self, place: u32) -> Option<u32> {
-        if place.cast_signed() < 0 {
-            return (self.first_line != 0).then_some(self.first_line);
+        match &self.lines {
+            Some(lines) if place.cast_signed() >= 0 => lines.at(place),
+            _ => (self.first_line != 0).then_some(self.first_line),
         }
-        self.lines.at(place)
+    }
+
+    /// Whether it has the line of each instruction; else only its first.
+    #[must_use]
+    pub fn has_lines(&self) -> bool {
+        self.lines.is_some()
     }
 
     /// Bytes of heap memory that it uses.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.name.len() + self.path.len() + self.lines.heap_bytes()
+        self.name.len() + self.path.len() + self.lines.as_ref().map_or(0, Lines::heap_bytes)
     }
 }
 

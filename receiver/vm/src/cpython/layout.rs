@@ -140,6 +140,12 @@ pub(super) enum LineForm {
 }
 
 impl Layout {
+    /// In a code object: the pointers to its name, its path, and its table of lines. All are in its identity.
+    #[must_use]
+    pub fn pointers(&self) -> [u16; 3] {
+        [self.names.name, self.names.path, self.names.line_table]
+    }
+
     /// The layout of 3.`minor`, if that is the same in all builds: 3.8 to 3.12.
     #[must_use]
     pub const fn of_minor(minor: u8) -> Option<Self> {

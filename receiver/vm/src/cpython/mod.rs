@@ -20,6 +20,6 @@ mod thread_state;
 
 pub use cache::FunctionCache;
 pub use cookie::cookie;
-pub use function::{Function, FunctionError};
+pub use function::{CodeCopy, Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};
 pub use layout::{Groups, InstructionForm, Layout};

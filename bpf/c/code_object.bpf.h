@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Sends code objects of young processes to the receiver: such a process may be gone when its memory is read for names.
+ */
+#ifndef SIDEWINDER_CODE_OBJECT_BPF_H
+#define SIDEWINDER_CODE_OBJECT_BPF_H
+
+#include "stack.bpf.h"
+#include "table.bpf.h"
+
+static __always_inline bool is_young(const struct sw_slot *slot)
+{
+	return slot->time_ns - slot->started_ns < SW_YOUNG_NS;
+}
+
+/* Reads up to `most` bytes of an object, as far as its page goes if the next one can't be read. Returns how many. */
+static __always_inline __u32 read_object(void *to, const __u32 most, __u64 address)
+{
+	__u32 bytes = SW_PAGE_BYTES - (address & (SW_PAGE_BYTES - 1));
+
+	if (!bpf_probe_read_user(to, most, (void *)address))
+		return most;
+	/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
+	barrier_var(bytes);
+	if (bytes >= most || bpf_probe_read_user(to, bytes, (void *)address))
+		return 0;
+	return bytes;
+}
+
+/* A pointer in the identity that was read last. */
+static __always_inline __u64 identity_word(const struct sw_slot *slot, const struct sw_cpython *cpython, __u32 offset)
+{
+	return slot->vm_identity[((offset - cpython->identity) / sizeof(__u64)) & (SW_VM_IDENTITY_WORDS - 1)];
+}
+
+/* The hash by which a code object of a process counts as sent. */
+static __always_inline struct sw_hash hash_of_code(const struct sw_slot *slot, __u64 code, __u32 cookie)
+{
+	struct sw_hash hash = hash_seed(SW_RECORD_OBJECT);
+
+	absorb(&hash, code, (__u64)slot->pid << 32 | cookie);
+	absorb(&hash, slot->started_ns, 0);
+	return hash;
+}
+
+/*
+ * Sends the code object whose identity was read last, unless it was sent in this epoch. Returns whether it was: not if the
+ * ring is half full, which leaves room for stacks, or if this sample has sent enough. Not static: the verifier checks it once.
+ */
+__noinline int send_code(__u32 number, __u64 code, __u32 cookie)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	struct sw_cpu *cpu = this_cpu();
+	const struct sw_cpython *cpython;
+	struct sw_known_set *set;
+	struct sw_object *object;
+	struct sw_hash hash;
+	void *ring = this_ring();
+	__u64 wakeup_flags;
+	__u32 epoch;
+
+	if (!slot || !runtime || !cpu || !ring)
+		return 0;
+	cpython = &runtime->cpython;
+	hash = hash_of_code(slot, code, cookie);
+	set = known_set(&hash);
+	if (!set)
+		return 0;
+	epoch = READ_ONCE(cpu->epoch);
+	if (is_known(set, &hash, epoch))
+		return 1;
+	if (slot->vm_objects >= SW_OBJECTS_PER_SAMPLE)
+		return 0;
+	slot->vm_objects++;
+	object = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > ring_bytes / 2 ?
+			 0 :
+			 bpf_ringbuf_reserve(ring, sizeof(*object), 0);
+	if (!object) {
+		slot->head.vm_objects_dropped++;
+		return 0;
+	}
+	wakeup_flags = wakeup_of(ring, sizeof(*object));
+	object->type = SW_RECORD_OBJECT;
+	object->pid = slot->pid;
+	object->cookie = cookie;
+	object->time_ns = slot->time_ns;
+	object->address = code;
+	__builtin_memcpy(object->identity, slot->vm_identity, sizeof(object->identity));
+	object->name_bytes = read_object(object->name, sizeof(object->name), identity_word(slot, cpython, cpython->name));
+	object->path_bytes = read_object(object->path, sizeof(object->path), identity_word(slot, cpython, cpython->path));
+	object->lines_bytes =
+		read_object(object->lines, sizeof(object->lines), identity_word(slot, cpython, cpython->lines));
+	bpf_ringbuf_submit(object, wakeup_flags);
+	remember(set, &hash, epoch);
+	slot->head.vm_objects_sent++;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,100 @@
+//! Functions that young processes have sent, until the samples in whose stacks they are have been released: only then it is
+//! known which process had the PID.
+//!
+//! Owner: the sampling thread.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use sidewinder_bpf::CodeObject;
+
+/// How long they are kept: as long as samples wait for their walk, and longer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How many are kept: 1 MiB. The names of others are read from their processes.
+const OBJECTS_MAX: usize = (1 << 20) / CodeObject::BYTES_MAX;
+
+/// The functions that wait, by PID.
+#[derive(Default, Debug)]
+pub(super) struct CodeObjects {
+    waiting: HashMap<u32, Vec<(Box<CodeObject>, Instant)>>,
+    count: usize,
+}
+
+impl CodeObjects {
+    /// Adds one, unless there are too many.
+    pub(super) fn add(&mut self, object: Box<CodeObject>) {
+        if self.count < OBJECTS_MAX {
+            self.count += 1;
+            self.waiting.entry(object.pid).or_default().push((object, Instant::now()));
+        }
+    }
+
+    /// Takes those that the process which had a PID at a time has sent until then.
+    pub(super) fn take(&mut self, pid: u32, time_ns: u64) -> impl Iterator<Item = Box<CodeObject>> + use<> {
+        let mut taken = Vec::new();
+        if let Some(waiting) = self.waiting.get_mut(&pid) {
+            taken.extend(waiting.extract_if(.., |(object, _)| object.time_ns <= time_ns));
+            if waiting.is_empty() {
+                self.waiting.remove(&pid);
+            }
+        }
+        self.count -= taken.len();
+        taken.into_iter().map(|(object, _)| object)
+    }
+
+    /// Forgets those for which no sample has come.
+    pub(super) fn forget_old(&mut self) {
+        self.waiting.retain(|_, waiting| {
+            waiting.retain(|(_, since)| since.elapsed() < TIMEOUT);
+            !waiting.is_empty()
+        });
+        self.count = self.waiting.values().map(Vec::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_address::Avma;
+
+    use super::*;
+
+    fn object(pid: u32, time_ns: u64) -> Box<CodeObject> {
+        let nothing = || Box::from([]);
+        Box::new(CodeObject {
+            pid,
+            time_ns,
+            address: Avma(1),
+            cookie: 1,
+            identity: nothing(),
+            name: nothing(),
+            path: nothing(),
+            lines: nothing(),
+        })
+    }
+
+    #[test]
+    fn objects_go_to_the_process_that_sent_them() {
+        let mut objects = CodeObjects::default();
+        for (pid, time_ns) in [(1, 5), (2, 6), (1, 9)] {
+            objects.add(object(pid, time_ns));
+        }
+        let mut times = |pid, until_ns| -> Vec<u64> {
+            objects.take(pid, until_ns).map(|object| object.time_ns).collect()
+        };
+        assert_eq!(times(1, 4), []);
+        assert_eq!(times(1, 8), [5]);
+        assert_eq!(times(1, 9), [9], "of a later process");
+        assert_eq!(times(2, 9), [6]);
+        assert_eq!((objects.count, objects.waiting.len()), (0, 0));
+    }
+
+    #[test]
+    fn objects_are_bounded() {
+        let mut objects = CodeObjects::default();
+        (0..2 * OBJECTS_MAX as u32).for_each(|pid| objects.add(object(pid, 1)));
+        assert_eq!(objects.count, OBJECTS_MAX);
+        assert_eq!(objects.take(0, 1).count(), 1);
+        objects.forget_old();
+        assert_eq!(objects.count, OBJECTS_MAX - 1);
+    }
+}
