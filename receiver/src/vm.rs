@@ -343,7 +343,7 @@ mod tests {
             eprintln!("SKIPPED: {PYTHON} does not contain its interpreter");
             return None;
         };
-        let reader = ForeignReader::start(&Opener::start().unwrap()).unwrap();
+        let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
         let memory = ForeignProcess::from_pid(Pid(target.0.id()), reader).unwrap();
         let source = InterpreterSource { interpreter: Arc::new(interpreter), memory };
         let mut names = VmNames::new(budget_bytes);

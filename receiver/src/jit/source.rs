@@ -103,12 +103,7 @@ impl JitSource {
                 mapped.insert(Arc::clone(file), mapping.clone());
             }
         }
-        Some(Self {
-            root,
-            files,
-            memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?,
-            mapped,
-        })
+        Some(Self { root, files, memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?, mapped })
     }
 
     /// Whether the process has mapped no new file since the source was created.

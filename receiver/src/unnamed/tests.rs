@@ -89,7 +89,7 @@ fn processes_are_grouped_if_enough_of_their_samples_are_unnamed() {
     let mut namer = Namer::new(NamingOptions { native: true, ..NamingOptions::default() });
     // Nothing is known of the processes' code.
     assert_eq!(samples.groups(&mut namer, &[], 0), []);
-    let reader = ForeignReader::start(&Opener::start().unwrap()).unwrap();
+    let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
     for key in samples.processes.keys() {
         // This process publishes no names.
         let source = JitSource::new(Pid(std::process::id()), std::iter::empty(), &reader).unwrap();
@@ -114,7 +114,7 @@ fn processes_are_grouped_if_enough_of_their_samples_are_unnamed() {
 #[test]
 fn code_in_files_that_exist_only_in_memory_is_generated() {
     let mut namer = Namer::new(NamingOptions { native: true, ..NamingOptions::default() });
-    let reader = ForeignReader::start(&Opener::start().unwrap()).unwrap();
+    let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
     let key = ProcessKey { pid: 7, instance: 1 };
     let source = JitSource::new(Pid(std::process::id()), std::iter::empty(), &reader).unwrap();
     namer.add_jit_source(key, Arc::new(source));
