@@ -6,20 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use sidewinder_e2e_judge::python::{Frame, FrameKind};
+use sidewinder_e2e_judge::python::{Frame, FrameKind, from_otlp};
 use sidewinder_e2e_support::command::run;
-use sidewinder_e2e_support::{paths, python, requirement};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::{paths, python, requirement, sidewinder};
 
-use super::profile_children;
+use super::profile_into;
 
-/// Each worker serves for so long.
+/// CPU time of each worker.
 const SECONDS: &str = "2";
 const WORKERS: usize = 2;
-const ENOUGH: u64 = 300;
+const ENOUGH: u64 = 1_000;
 /// Of the workers' samples with a known function of Python.
 const RIGHT_SHARE: f64 = 0.99;
-/// Of the samples of their loop, those with a known function. Processes are recorded from their start on.
-const KNOWN_SHARE: f64 = 0.5;
+/// Of the samples of their loop, those with known functions.
+const KNOWN_SHARE: f64 = 0.95;
 const CHAIN: [&str; 3] = ["handle:8", "respond:13", "burn:"];
 
 /// Builds the server with an interpreter; `None` if that has no library to embed.
@@ -59,7 +60,10 @@ fn judge(interpreter: &Path) -> Result<bool> {
     command.arg(paths::e2e().join("workloads/python")).arg(SECONDS);
     let (mut served, mut named, mut right) = (0, 0, 0);
     let (mut others, mut pids) = (Vec::new(), BTreeSet::new());
-    for stack in profile_children(&command)? {
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp");
+    profile_into(&output, command, sidewinder::command()?)?;
+    for stack in from_otlp(&Received::from_otlp_file(&output)?) {
         // Behind this function of the server's there is nothing but requests.
         let Some(at) = stack.frames.iter().position(|frame| frame.name == "serve") else { continue };
         served += stack.count;
