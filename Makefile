@@ -123,7 +123,7 @@ libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian'
 	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
 		cargo test -p sidewinder-e2e --test end_to_end trace::libraries:: -- --test-threads=1 --nocapture
 
-python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, beside those of py-spy, which it fetches from PyPI
+python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a million of each, beside those of py-spy and pystack
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
@@ -172,7 +172,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
 
-corpus: ## Profile about 40 programs of every sort: how many of their stacks are complete, and whether any is wrong
+corpus: ## Profile about 50 programs of every sort, ten of PyPI among them: how many of their stacks are complete, and whether any is wrong
 	@e2e/setup.sh --corpus
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) cargo run -p sidewinder-e2e-corpus --bin corpus -- $(PROGRAMS)

@@ -7,6 +7,8 @@ use sidewinder_e2e_support::workload::{
     QUEENS, REC, SIGNALS, SPAWNER, THREADS, THROWS, WORDS_FP_STATIC,
 };
 
+use super::pypi;
+
 /// A program of the corpus.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
@@ -16,7 +18,7 @@ pub struct Subject {
     pub group: &'static str,
     /// A line for `sh`. `$SECONDS` is how long it shall run; it may go on until it is killed. `$COMPILED`, `$SOURCES`
     /// and `$SCRATCH` are folders: of our own compiled programs, of their sources, and an empty one. `$TEXT` is a long
-    /// text.
+    /// text, `$PYPI` the environment of programs of PyPI.
     pub command: &'static str,
     /// Our own programs that have to be compiled before.
     pub needs: &'static [Program],
@@ -26,6 +28,10 @@ pub struct Subject {
     pub chain: Option<fn(Vec<String>) -> Chain>,
     /// Whether it belongs to the part that every test run sees.
     pub is_in_part: bool,
+    /// Whether it runs in the environment of programs of PyPI.
+    pub is_of_pypi: bool,
+    /// Whether frames of Python are judged.
+    pub is_python: bool,
 }
 
 impl Subject {
@@ -35,7 +41,7 @@ impl Subject {
         command: &'static str,
         needs: &'static [Program],
     ) -> Self {
-        Self { name, group, command, needs, tools: &[], chain: Some(Chain::Contiguous), is_in_part: false }
+        Self { needs, chain: Some(Chain::Contiguous), ..Self::system(name, group, command, &[]) }
     }
 
     const fn system(
@@ -44,7 +50,21 @@ impl Subject {
         command: &'static str,
         tools: &'static [&'static str],
     ) -> Self {
-        Self { name, group, command, needs: &[], tools, chain: None, is_in_part: false }
+        Self {
+            name,
+            group,
+            command,
+            needs: &[],
+            tools,
+            chain: None,
+            is_in_part: false,
+            is_of_pypi: false,
+            is_python: false,
+        }
+    }
+
+    const fn pypi(name: &'static str, command: &'static str) -> Self {
+        Self { is_of_pypi: true, is_python: true, ..Self::system(name, "PyPI", command, &[]) }
     }
 
     const fn with_gaps(self) -> Self {
@@ -94,12 +114,25 @@ pub const PROGRAMS: &[Subject] = &[
         "openssl speed -seconds $SECONDS -evp chacha20-poly1305",
         &["openssl"],
     ),
-    Subject::system(
-        "python",
-        "interpreter",
-        "/usr/bin/python3 $SOURCES/recursive.py $SECONDS",
-        &["/usr/bin/python3"],
-    ),
+    Subject {
+        is_python: true,
+        ..Subject::system(
+            "python",
+            "interpreter",
+            "/usr/bin/python3 $SOURCES/recursive.py $SECONDS",
+            &["/usr/bin/python3"],
+        )
+    },
+    Subject::pypi("django", "$PYPI/bin/python -B $SOURCES/python/pypi.py django $SECONDS"),
+    Subject::pypi("flask", "$PYPI/bin/python -B $SOURCES/python/pypi.py flask $SECONDS"),
+    Subject::pypi("pandas", "$PYPI/bin/python -B $SOURCES/python/pypi.py pandas $SECONDS"),
+    Subject::pypi("numpy", "$PYPI/bin/python -B $SOURCES/python/pypi.py numpy $SECONDS"),
+    Subject::pypi("sklearn", "$PYPI/bin/python -B $SOURCES/python/pypi.py sklearn $SECONDS"),
+    Subject::pypi("black", "$PYPI/bin/python -B $SOURCES/python/pypi.py black $SECONDS"),
+    Subject::pypi("mypy", "$PYPI/bin/python -B $SOURCES/python/pypi.py mypy $SECONDS"),
+    Subject::pypi("pytest", "$PYPI/bin/python -B $SOURCES/python/pypi.py pytest $SECONDS"),
+    Subject::pypi("sphinx", "$PYPI/bin/python -B $SOURCES/python/pypi.py sphinx $SECONDS"),
+    Subject::pypi("asyncio", "$PYPI/bin/python -B $SOURCES/python/pypi.py asyncio $SECONDS"),
     Subject::system("perl", "interpreter", "perl $SOURCES/words.pl $SECONDS", &["perl"]),
     Subject::system("lua", "interpreter", "lua5.4 $SOURCES/primes.lua $SECONDS", &["lua5.4"]),
     Subject::system("node", "JIT", "node $SOURCES/tree.js $SECONDS", &["node"]),
@@ -151,6 +184,9 @@ impl Subject {
     /// When a compiler refuses.
     pub fn prepare(&self) -> anyhow::Result<()> {
         self.needs.iter().try_for_each(|program| program.compiled().map(drop))?;
+        if self.is_of_pypi {
+            pypi::environment()?;
+        }
         workload::text().map(drop)
     }
 

@@ -56,6 +56,7 @@ impl Gated {
             .env("SOURCES", paths::e2e().join("workloads"))
             .env("SCRATCH", scratch)
             .env("TEXT", workload::text()?)
+            .env("PYPI", paths::compiled()?.join("pypi"))
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(output)
@@ -130,6 +131,9 @@ pub fn profile(subject: &Subject, seconds: u32, samples_per_second: u32) -> Resu
     let mut command = sidewinder::command()?;
     command.args(["record", "-F", &samples_per_second.to_string(), "-p", &program.pid().to_string()]);
     command.arg("-o").arg(&output).arg("--summary-json").arg(&summary);
+    if subject.is_python {
+        command.arg("--vm-internals");
+    }
     let mut profiler = Running::start_sampling(command)?;
 
     let (cpu_before_ns, stolen) = (children_cpu_ns()?, StolenTime::start());

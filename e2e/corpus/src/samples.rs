@@ -12,6 +12,8 @@ use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::rate::Expected;
 use sidewinder_e2e_support::received::Received;
 
+use super::python::PythonFrames;
+
 /// Walks that ended at their first frame in a file that was still unknown, or in a process that was: whatever is said of
 /// that frame, it is not that its code was generated.
 const FILE_UNKNOWN: [&str; 2] = ["no_table", "unknown_process"];
@@ -79,6 +81,8 @@ pub struct Samples {
     pub settled: Ends,
     /// User stacks that go through code generated at run time.
     pub generated: Ends,
+    /// Frames of Python behind the start of the program.
+    pub python: PythonFrames,
     /// The sum of the frames of all user stacks.
     frames: u64,
     /// Frames of the longest stack.
@@ -107,6 +111,7 @@ impl Samples {
             native: Ends::default(),
             settled: Ends::default(),
             generated: Ends::default(),
+            python: PythonFrames::since(received, settled_ns(received)),
             frames: 0,
             depth_max: 0,
             wrong: 0,
@@ -141,7 +146,11 @@ impl Samples {
         self.frames += events * depth as u64;
         self.depth_max = self.depth_max.max(depth);
         let is_unknown = stack.outcome.is_some_and(|outcome| FILE_UNKNOWN.contains(&outcome));
-        let is_native = user().take(depth - usize::from(is_unknown)).all(|frame| frame.mapping.is_some());
+        // Those of interpreters have no address; the native frames are all there.
+        let is_known = |frame: &Arc<DecodedFrame>| {
+            frame.mapping.is_some() || frame.frame_type() == Some(FrameType::CPython)
+        };
+        let is_native = user().take(depth - usize::from(is_unknown)).all(is_known);
         if is_native {
             self.native.add(stack.outcome, events);
             self.settled.add(stack.outcome, stack.settled_events);
@@ -202,10 +211,15 @@ struct Stack<'a> {
     settled_events: u64,
 }
 
+/// When the start of a program is over.
+fn settled_ns(received: &Received) -> u64 {
+    let first_ns = received.events().map(|event| event.time_unix_ns).min().unwrap_or_default();
+    first_ns + START.as_nanos() as u64
+}
+
 /// Every stack once.
 fn by_stack(received: &Received) -> Vec<Stack<'_>> {
-    let first_ns = received.events().map(|event| event.time_unix_ns).min().unwrap_or_default();
-    let settled_ns = first_ns + START.as_nanos() as u64;
+    let settled_ns = settled_ns(received);
     let mut stacks: HashMap<Identity<'_>, Stack<'_>> = HashMap::new();
     for DecodedEvent { sample, time_unix_ns, .. } in received.events() {
         let outcome = sample.outcome();

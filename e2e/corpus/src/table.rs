@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::python::PythonFrames;
 use super::samples::{EXAMPLES, Ends, Samples};
 
 /// See the [module](self).
@@ -27,6 +28,12 @@ impl Table {
     #[must_use]
     pub fn settled(&self) -> Ends {
         self.sum(|samples| &samples.settled)
+    }
+
+    /// Frames of Python, by program.
+    pub fn python(&self) -> impl Iterator<Item = (&'static str, &PythonFrames)> {
+        let rows = self.rows.iter().map(|(name, _, samples)| (*name, &samples.python));
+        rows.filter(|(_, python)| python.samples > 0)
     }
 
     fn sum(&self, of: impl Fn(&Samples) -> &Ends) -> Ends {
@@ -74,6 +81,9 @@ impl fmt::Display for Table {
             self.wrong()
         )?;
         for (name, _, samples) in &self.rows {
+            if samples.python.samples > 0 {
+                writeln!(f, "{name}: {}", samples.python)?;
+            }
             for (end, events) in samples.ends_of_cut.iter().take(EXAMPLES) {
                 writeln!(f, "{name}: {events} x {end}")?;
             }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedFrame;
 
 use crate::judge::{Judge, Place, describe};
@@ -47,6 +48,8 @@ impl Judge {
     /// over, and so is a mark that the stack was cut.
     pub fn contradiction(&mut self, stack: &[Arc<DecodedFrame>], is_complete: bool) -> Option<Contradiction> {
         let mut places = self.places(stack);
+        // Those of an interpreter stand behind the native frame that executes them, which may be the one that was interrupted.
+        places.retain(|place| place.frame.frame_type() != Some(FrameType::CPython));
         if !is_complete && !places.is_empty() {
             places.remove(0);
         }

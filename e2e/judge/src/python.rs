@@ -11,5 +11,5 @@ mod verdict;
 
 pub use expected::{Chain, ChainFrame, Expected};
 pub use native::{Activations, NativeFrames};
-pub use stack::{Frame, FrameKind, Stack, from_otlp, from_pprof};
+pub use stack::{Frame, FrameKind, Stack, from_otlp, from_otlp_since, from_pprof};
 pub use verdict::Verdict;

@@ -3,12 +3,15 @@
 //! The programs are those of `workloads/python`; they write down what their stacks are. `make python-test` runs these tests
 //! alone, for longer and with py-spy and pystack beside them.
 
+mod embedded;
+mod extensions;
 mod forks;
 mod forms;
 mod internals;
 mod keys;
 mod million;
 mod oracles;
+mod subinterpreters;
 mod threads;
 mod toy;
 mod users;
@@ -16,12 +19,14 @@ mod versions;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use sidewinder_e2e_debian::python as debian;
 use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp, from_pprof};
+use sidewinder_e2e_support::python;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, Report};
@@ -29,6 +34,8 @@ use sidewinder_e2e_support::workload::{Gated, Report};
 const SAMPLES_PER_SECOND: u32 = 997;
 /// CPU time, so that a busy machine gives as many samples as another.
 const SECONDS: u32 = 5;
+/// The newest minor version.
+const NEWEST: u32 = 14;
 /// Of some 5,000.
 const ENOUGH: u64 = 2_000;
 /// Of all samples.
@@ -36,6 +43,19 @@ const EQUAL_SHARE: f64 = 0.99;
 /// Of the frames whose line is known beforehand.
 const RIGHT_LINE_SHARE: f64 = 0.995;
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Whether tests may take long, and fetch what is not installed.
+fn is_long() -> bool {
+    std::env::var_os("SIDEWINDER_PYTHON").is_some()
+}
+
+/// CPython 3.`minor`: pyenv's, or, where it has none and tests may fetch, Debian's newest.
+fn installed(minor: u32) -> Result<Option<PathBuf>> {
+    match python::of_pyenv(minor) {
+        None if minor == NEWEST && is_long() => debian::interpreter("sid", minor).map(Some),
+        found => Ok(found),
+    }
+}
 
 /// A recorder: the profiler, or whoever runs it.
 fn record_of(pid: u32, output: &Path, mut recorder: Command) -> Command {

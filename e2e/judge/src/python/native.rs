@@ -40,7 +40,8 @@ pub struct Activations {
 }
 
 impl Activations {
-    pub(super) fn add(&mut self, stack: &Stack, has_one_frame: bool) {
+    /// Judges one more stack. Whether a group has exactly one frame depends on the version.
+    pub fn add(&mut self, stack: &Stack, has_one_frame: bool) {
         if !stack.frames.iter().any(Frame::is_loop) {
             return;
         }

@@ -113,12 +113,18 @@ fn of_pprof(profile: &Profile, frame: &ProfileFrame) -> Frame {
 /// Takes stacks out of OTLP, which says of each frame of what language it is.
 #[must_use]
 pub fn from_otlp(received: &Received) -> Vec<Stack> {
+    from_otlp_since(received, 0)
+}
+
+/// The same of the samples that were taken at a time or later, in nanoseconds since 1970.
+#[must_use]
+pub fn from_otlp_since(received: &Received, since_ns: u64) -> Vec<Stack> {
     let of_profile = |profile: &DecodedProfile| {
         let pid = number(profile.resource.get("process.pid").and_then(DecodedValue::as_int));
         let stacks = profile.samples.iter().map(|sample| Stack {
             pid,
             tid: number(sample.thread_id()),
-            count: sample.timestamps_unix_ns.len() as u64,
+            count: sample.timestamps_unix_ns.iter().filter(|at_ns| **at_ns >= since_ns).count() as u64,
             frames: marker(sample)
                 .into_iter()
                 .chain(sample.stack.iter().rev().flat_map(|frame| of_otlp(frame)))
@@ -126,7 +132,7 @@ pub fn from_otlp(received: &Received) -> Vec<Stack> {
         });
         stacks.collect::<Vec<_>>()
     };
-    received.profiles.iter().flat_map(of_profile).collect()
+    received.profiles.iter().flat_map(of_profile).filter(|stack| stack.count > 0).collect()
 }
 
 fn number(number: Option<i64>) -> u32 {

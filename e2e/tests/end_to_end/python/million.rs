@@ -1,13 +1,13 @@
 //! A million frames of each version, without a wrong name; and each activation of the interpreter's loop has its frames.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::profile_with;
+use super::{installed, is_long, profile_with};
 
 const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
 const FRAMES: u64 = 1_000_000;
@@ -69,14 +69,17 @@ fn a_million_frames(interpreter: &Path) -> Result<()> {
 #[test]
 fn no_name_of_a_million_is_wrong() -> Result<()> {
     let name = "a million frames of Python";
-    if std::env::var_os("SIDEWINDER_PYTHON").is_none() {
+    if !is_long() {
         return requirement::elsewhere(name, "make python-test");
     }
     if !requirement::python(name)? {
         return Ok(());
     }
-    MINORS
-        .filter_map(python::of_pyenv)
-        .chain([PathBuf::from(python::SYSTEM)])
-        .try_for_each(|interpreter| a_million_frames(&interpreter))
+    let wanted = std::env::var("SIDEWINDER_PYTHON_MINOR").ok();
+    for minor in MINORS.filter(|minor| wanted.as_ref().is_none_or(|wanted| *wanted == minor.to_string())) {
+        if let Some(interpreter) = installed(minor)? {
+            a_million_frames(&interpreter)?;
+        }
+    }
+    a_million_frames(Path::new(python::SYSTEM))
 }

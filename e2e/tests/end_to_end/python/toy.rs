@@ -16,7 +16,7 @@ use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{Gated, TOY_VM};
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
-use super::profile_into;
+use super::{is_long, profile_into};
 use crate::telemetry::{page, telemetry, until};
 
 const ACTIVATIONS: usize = 5;
@@ -322,10 +322,9 @@ fn a_wrong_offset_is_seen_and_names_nothing_wrong() -> Result<()> {
     if !requirement::ebpf(name)? {
         return Ok(());
     }
-    let is_long = std::env::var_os("SIDEWINDER_PYTHON").is_some();
     let folder = tempfile::tempdir_in(paths::compiled()?)?;
     for (number, (field, word, by, effect)) in WRONG.into_iter().enumerate() {
-        if !is_long && !IN_SHORT.contains(&number) {
+        if !is_long() && !IN_SHORT.contains(&number) {
             continue;
         }
         // A file of its own each: what is known of a file is kept.

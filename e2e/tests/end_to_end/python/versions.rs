@@ -7,7 +7,7 @@ use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{SECONDS, assert_right, profile};
+use super::{SECONDS, assert_right, installed, profile};
 
 /// Of calls from C in stacks that are equal to a chain, those with a native frame of the interpreter in between.
 const SPLICED_SHARE: f64 = 0.999;
@@ -37,7 +37,7 @@ fn of_pyenv(minor: u32) -> Result<()> {
     if !requirement::ebpf(&name)? {
         return Ok(());
     }
-    match python::of_pyenv(minor) {
+    match installed(minor)? {
         Some(interpreter) => every_chain(&interpreter.display().to_string(), &interpreter),
         None => {
             requirement::absent(&name, &format!("pyenv has no 3.{minor} here: `pyenv install 3.{minor}`"))
