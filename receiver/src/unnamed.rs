@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sidewinder_bpf::{RawFrame, RawFrameKind};
-use sidewinder_process::{FileId, Pid, ProcRoot, ProcessDescription, ProcessDir, ProcessKey, ProcfsError};
+use sidewinder_process::{FileId, OpenError, Pid, ProcRoot, ProcessDescription, ProcessKey, ProcessRoot};
 use sidewinder_render::group_thousands;
 
 use crate::naming::{Namer, UnnamedCause};
@@ -131,10 +131,10 @@ impl UnnamedSamples {
     }
 }
 
-/// Whether we may not read the mappings of a process.
+/// Whether we may not follow the root of a process. This takes the same right as reading its memory; reading its mappings may
+/// take less.
 fn is_denied(pid: u32) -> bool {
-    let maps = ProcessDir::open(&ProcRoot::default(), Pid(pid)).and_then(|directory| directory.file("maps"));
-    matches!(maps, Err(ProcfsError::Permission { .. }))
+    matches!(ProcessRoot::from_pid(&ProcRoot::default(), Pid(pid)), Err(OpenError::Permission))
 }
 
 impl UnnamedGroup {

@@ -87,7 +87,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::unwind::max_frames", "The number of frames after which a stack is truncated, and marked as such.").unit("frames").restarts(),
     key("receivers::profiling::unwind::kernel", "Whether stacks include kernel frames.").restarts(),
     key("receivers::profiling::symbolize", "How addresses are symbolized.").restarts(),
-    key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols.").restarts(),
+    key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols. Functions of interpreted programs have names in either mode.").restarts(),
     key("receivers::profiling::symbolize::lines", "Whether frames have source files and lines, if a binary or its debug file contains them.").restarts(),
     key("receivers::profiling::symbolize::inlines", "Whether inlined calls are frames of their own, from the same source.").restarts(),
     key("receivers::profiling::symbolize::debug_directories", "Additional directories of debug files, as absolute paths that Sidewinder sees, with the layout of `/usr/lib/debug`. That directory itself is always searched: Sidewinder's own, the machine's if it is accessible, and the target's.").restarts(),

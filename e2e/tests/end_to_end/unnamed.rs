@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::{python, requirement, sidewinder};
+use tempfile::TempDir;
 
 const NODE: &str = "function f(n) { return n < 2 ? n : f(n - 1) + f(n - 2) } for (;;) f(20)";
 const PYTHON: &str = "def works():\n    while True: sum(range(1000))\nworks()";
@@ -15,22 +16,28 @@ const SWITCH: &str = "--perf-basic-prof";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program that runs until this goes.
-struct Program(Child);
+struct Program {
+    child: Child,
+    /// Its working directory, in which node leaves a log.
+    _folder: TempDir,
+}
 
 impl Program {
     fn start(command: &mut Command) -> Result<Self> {
-        Ok(Self(command.stdout(Stdio::null()).spawn().context("cannot start it")?))
+        let folder = tempfile::tempdir()?;
+        let child = command.current_dir(folder.path()).stdout(Stdio::null()).spawn();
+        Ok(Self { child: child.context("cannot start it")?, _folder: folder })
     }
 
     fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
         let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", self.pid()));
     }
 }

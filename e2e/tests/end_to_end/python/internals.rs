@@ -1,9 +1,10 @@
-//! Frames of the interpreter's loop are shown on request, one for each activation, and if interpreters aren't read.
+//! Frames of the interpreter's loop are shown on request, one for each activation, and if interpreters aren't read. Functions
+//! have names even if nothing else is symbolized.
 
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Expected, Stack, Verdict, from_otlp};
+use sidewinder_e2e_judge::python::{Expected, Frame, Stack, Verdict, from_otlp};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
@@ -58,5 +59,25 @@ fn without_interpreters_stacks_have_only_native_frames() -> Result<()> {
     let with_python = samples(&mut stacks.iter().filter(|stack| stack.python_frames().next().is_some()));
     assert!(all >= ENOUGH && with_loop * 100 >= all * 99, "{with_loop} of {all} samples have the loop");
     assert_eq!(with_python, 0, "of {all} samples");
+    Ok(())
+}
+
+/// A backend may have the symbols of files, but never those of these functions.
+#[test]
+fn functions_have_names_if_symbols_are_left_to_the_backend() -> Result<()> {
+    let name = "Python without symbolization";
+    if !requirement::python(name)? {
+        return Ok(());
+    }
+    let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");
+    let stacks = profile(&program, "symbolize: { mode: none }")?;
+    let (mut all, mut named) = (0, 0);
+    for stack in &stacks {
+        let is_named =
+            |(_, frame): (usize, &Frame)| !frame.name.starts_with('[') && frame.file.ends_with(".py");
+        all += stack.count;
+        named += if stack.python_frames().all(is_named) { stack.count } else { 0 };
+    }
+    assert!(all >= ENOUGH && named * 100 >= all * 99, "{named} of {all} samples have names");
     Ok(())
 }
