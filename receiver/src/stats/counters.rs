@@ -283,6 +283,10 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("state", VmMissing::ALL[3].label()),
     Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[4])
         .labelled("state", VmMissing::ALL[4].label()),
+    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_sent)
+        .labelled("state", "sent"),
+    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_dropped)
+        .labelled("state", "dropped"),
     Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.named).labelled("result", "named"),
     Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.replaced)
         .labelled("result", "replaced"),
@@ -421,6 +425,9 @@ const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is i
 const VM_FRAMES: &str = "vm_frames";
 const VM_FRAMES_DESCRIPTION: &str = "Frames of interpreters (CPython) in sampled stacks; activations of an interpreter's loop whose frames were found \
      (groups); and frames that stand for missing ones, by reason.";
+const VM_COPIES: &str = "vm_function_copies";
+const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than two seconds that were sent with their stacks, because the process may end before \
+     it is read; and attempts that were dropped since the ring was half full.";
 const VM_FUNCTIONS: &str = "vm_functions";
 const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; and those that were forgotten because the memory for \
      names was used up.";

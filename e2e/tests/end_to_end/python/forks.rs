@@ -57,11 +57,13 @@ fn each_worker_of_a_server_has_its_own_functions() -> Result<()> {
     Ok(())
 }
 
-/// Many end before their names are read.
+/// They end before their memory is read, so their functions come with their stacks. Samples from before the interpreter's
+/// unwind table is built have no Python frames; a busy machine takes longer for that.
 #[test]
-fn names_of_processes_of_50_ms_are_right_or_missing() -> Result<()> {
+fn names_of_processes_of_50_ms_are_right_and_seldom_missing() -> Result<()> {
     const PROCESSES: u32 = 50;
-    const JUDGED_MIN: u64 = 20;
+    const JUDGED_MIN: u64 = 1_000;
+    const UNNAMED_SHARE_MAX: f64 = 0.25;
     let name = "processes of Python that live for 50 ms";
     if !requirement::python(name)? {
         return Ok(());
@@ -72,5 +74,7 @@ fn names_of_processes_of_50_ms_are_right_or_missing() -> Result<()> {
     let verdict = Verdict::of(&expected, &stacks);
     assert!(verdict.judged() >= JUDGED_MIN, "{name}: {verdict}");
     assert_names_right(name, &verdict);
+    let unnamed_share = verdict.unnamed as f64 / (verdict.unnamed + verdict.judged()) as f64;
+    assert!(unnamed_share < UNNAMED_SHARE_MAX, "{name}: {verdict}");
     Ok(())
 }

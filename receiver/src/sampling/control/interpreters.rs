@@ -22,9 +22,9 @@ use super::variables::{published_location, thread_vector};
 use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 use crate::vm::InterpreterSource;
 
-/// The first time between two attempts to locate an interpreter's state, which it creates when it starts. It doubles with
-/// each attempt.
-const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// The first time between two attempts to locate an interpreter's state, which it creates a few milliseconds after it has
+/// started. It doubles with each attempt.
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(30);
 
 /// Where the threads of a process have the state of its interpreter.
@@ -33,9 +33,16 @@ type LocatedState = Result<[Option<TlsLocation>; 2], TlsVariableError>;
 /// The interpreters of files and processes.
 #[derive(Debug, Default)]
 pub(crate) struct Interpreters {
-    by_file: HashMap<FileId, Arc<Interpreter>>,
+    by_file: HashMap<FileId, FileInterpreter>,
     processes: HashMap<ProcessKey, ProcessInterpreter>,
     reads: Vec<(ProcessKey, PendingRead<LocatedState>)>,
+}
+
+#[derive(Debug)]
+struct FileInterpreter {
+    interpreter: Arc<Interpreter>,
+    /// Where threads had the state in the process that was located last.
+    usual_state: Option<[Option<TlsLocation>; 2]>,
 }
 
 #[derive(Debug)]
@@ -43,7 +50,8 @@ struct ProcessInterpreter {
     file: FileId,
     bias: u64,
     interpreter: Arc<Interpreter>,
-    /// `None` until the state has been located.
+    /// With the state where it usually is, until that has been located. Walks check which thread's state they have found, so
+    /// they notice if it isn't there.
     runtime: Option<PublishedRuntime>,
     source: Option<Arc<InterpreterSource>>,
     is_announced: bool,
@@ -57,7 +65,7 @@ struct ProcessInterpreter {
 impl Interpreters {
     /// Adds the interpreter that a file contains.
     pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) {
-        self.by_file.insert(file, interpreter);
+        self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
     }
 
     /// Forgets a file.
@@ -67,7 +75,7 @@ impl Interpreters {
 
     /// Whether a location is in the loop of a file's interpreter.
     pub(crate) fn is_loop(&self, file: FileId, offset: FileOffset) -> bool {
-        let ranges = self.by_file.get(&file).into_iter().flat_map(|interpreter| &interpreter.loops);
+        let ranges = self.by_file.get(&file).into_iter().flat_map(|known| &known.interpreter.loops);
         ranges.into_iter().any(|range| offset.0.wrapping_sub(range.start.0) < range.bytes)
     }
 
@@ -86,7 +94,9 @@ impl Interpreters {
         };
         let is_known = self.processes.get(&key).is_some_and(|known| known.file == file && known.bias == bias);
         if !is_known {
-            let interpreter = Arc::clone(self.by_file.get(&file)?);
+            let FileInterpreter { interpreter, usual_state } = self.by_file.get(&file)?;
+            let runtime = usual_state.map(|state| published_runtime(file, interpreter, state));
+            let interpreter = Arc::clone(interpreter);
             let source = InterpreterSource::from_process(process, Arc::clone(&interpreter), reader);
             self.processes.insert(
                 key,
@@ -94,7 +104,7 @@ impl Interpreters {
                     file,
                     bias,
                     interpreter,
-                    runtime: None,
+                    runtime,
                     source: source.map(Arc::new),
                     is_announced: false,
                     is_denied: false,
@@ -114,16 +124,17 @@ impl Interpreters {
         }
         process.mappings().find_map(|mapping| {
             let file = files.identify(process, mapping)?.id;
-            Some((file, self.by_file.get(&file)?.bias_of(mapping)?))
+            Some((file, self.by_file.get(&file)?.interpreter.bias_of(mapping)?))
         })
     }
 
-    /// Starts to read where the threads of a process have the state, and waits briefly for the result.
-    fn locate(&mut self, key: ProcessKey, process: &Process, reader: &ForeignReader) {
-        let Some(known) = self.processes.get(&key) else { return };
+    /// Starts to read where the threads of a process have the state, and waits briefly for the result. Returns whether the
+    /// runtime has changed.
+    fn locate(&mut self, key: ProcessKey, process: &Process, reader: &ForeignReader) -> bool {
+        let Some(known) = self.processes.get(&key) else { return false };
         let (interpreter, bias) = (Arc::clone(&known.interpreter), known.bias);
         let vector = thread_vector(process);
-        let Ok(target) = ReadTarget::from_pid(Pid(key.pid)) else { return };
+        let Ok(target) = ReadTarget::from_pid(Pid(key.pid)) else { return false };
         let memory = reader.memory().clone();
         let read = move || {
             let memory =
@@ -135,12 +146,11 @@ impl Interpreters {
             Ok([attached.and_then(published), published(any)])
         };
         match reader.submit_and_wait(target, read) {
-            Ok(ReadProgress::Done(located)) => {
-                self.set_located(key, located);
-            }
+            Ok(ReadProgress::Done(located)) => return self.set_located(key, located),
             Ok(ReadProgress::Pending(pending)) => self.reads.push((key, pending)),
             Err(failure) => self.retry_later(key, &failure),
         }
+        false
     }
 
     /// Takes the locations that have been read, and starts the attempts that are due. Returns the processes to publish
@@ -161,9 +171,7 @@ impl Interpreters {
             .collect();
         for key in due {
             let Some(process) = processes.running(key) else { continue };
-            self.locate(key, process, processes.reader());
-            let is_located = self.processes.get(&key).is_some_and(|known| known.runtime.is_some());
-            changed.extend(is_located.then_some(key));
+            changed.extend(self.locate(key, process, processes.reader()).then_some(key));
         }
         changed
     }
@@ -173,14 +181,25 @@ impl Interpreters {
         !self.reads.is_empty()
     }
 
-    /// Records where the state is. Returns whether it was found.
+    /// Whether an attempt to locate a state is due within `within`.
+    pub(super) fn has_retry_within(&self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        self.processes.values().any(|known| known.retry.is_some_and(|retry| retry <= until))
+    }
+
+    /// Records where the state is. Returns whether the runtime has changed.
     fn set_located(&mut self, key: ProcessKey, located: LocatedState) -> bool {
         let Some(known) = self.processes.get_mut(&key) else { return false };
         match located {
             Ok(state) => {
-                known.runtime = Some(published_runtime(known.file, &known.interpreter, state));
+                if let Some(file) = self.by_file.get_mut(&known.file) {
+                    file.usual_state = Some(state);
+                }
+                let located = Some(published_runtime(known.file, &known.interpreter, state));
+                let has_changed = known.runtime != located;
+                known.runtime = located;
                 known.is_denied = false;
-                true
+                has_changed
             }
             Err(error) => {
                 known.is_denied = matches!(&error, TlsVariableError::Unreadable(reason)

@@ -45,6 +45,8 @@ use crate::vm::InterpreterSource;
 
 /// The maximum number of process events that wait to be ordered by time.
 const QUEUED_EVENTS_MAX: usize = 65_536;
+/// Attempts to locate an interpreter that are due so soon don't wait for the next event.
+const RETRIES_AWAITED: Duration = Duration::from_millis(100);
 /// How long startup waits for the unwind tables of running processes.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -279,7 +281,9 @@ impl Control {
 
     /// Whether there is work that no event triggers.
     pub(super) fn needs_polling(&self) -> bool {
-        self.files.binaries.has_misses() || self.publication.has_outdated()
+        self.files.binaries.has_misses()
+            || self.publication.has_outdated()
+            || self.interpreters.has_retry_within(RETRIES_AWAITED)
     }
 
     pub(super) fn counts(&self) -> ControlCounts {

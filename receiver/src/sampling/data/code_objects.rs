@@ -81,7 +81,7 @@ mod tests {
         let mut times = |pid, until_ns| -> Vec<u64> {
             objects.take(pid, until_ns).map(|object| object.time_ns).collect()
         };
-        assert_eq!(times(1, 4), []);
+        assert_eq!(times(1, 4), [0_u64; 0]);
         assert_eq!(times(1, 8), [5]);
         assert_eq!(times(1, 9), [9], "of a later process");
         assert_eq!(times(2, 9), [6]);

@@ -60,6 +60,8 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
                 unique("vm_frames.no_frames"),
                 unique("vm_frames.too_early"),
             ],
+            objects_sent: unique("vm_function_copies.sent"),
+            objects_dropped: unique("vm_function_copies.dropped"),
         },
         reads: ReadCounts {
             completed: unique("reads.answered"),

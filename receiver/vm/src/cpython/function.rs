@@ -109,21 +109,14 @@ impl Layout {
             (pointer(&object, names.path), copy.path),
             (pointer(&object, names.line_table), copy.lines),
         ]);
-        let text_bytes =
-            |of: &[u8], bytes_max| of.len().saturating_sub(names.compact_bytes.into()).min(bytes_max);
+        let text = |at, copied: &[u8], bytes_max| {
+            let at = pointer(&object, at);
+            let copied_bytes = copied.len().saturating_sub(names.compact_bytes.into()).min(bytes_max);
+            read_text(&memory, at, names, bytes_max).or_else(|_| read_text(&memory, at, names, copied_bytes))
+        };
         Ok(Function {
-            name: read_text(
-                &memory,
-                pointer(&object, names.name),
-                names,
-                text_bytes(copy.name, NAME_BYTES_MAX),
-            )?,
-            path: read_text(
-                &memory,
-                pointer(&object, names.path),
-                names,
-                text_bytes(copy.path, PATH_BYTES_MAX),
-            )?,
+            name: text(names.name, copy.name, NAME_BYTES_MAX)?,
+            path: text(names.path, copy.path, PATH_BYTES_MAX)?,
             first_line: first_line(&object, names).try_into().unwrap_or(0),
             lines: self.read_lines(&memory, &object).ok(),
         })

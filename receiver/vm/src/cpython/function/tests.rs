@@ -166,6 +166,66 @@ fn a_code_object_that_changes_is_not_read() {
     assert!(matches!(read(&memory), Err(FunctionError::Replaced)));
 }
 
+/// The copy that the programs make of the code object: up to so many bytes of each object.
+fn copied(memory: &Objects, most: usize) -> Result<Function, FunctionError> {
+    let start = |at: u64| memory.objects[&at].get(..most).unwrap_or(&memory.objects[&at]);
+    let identity = &memory.objects[&CODE.0][layout().identity.0.into()..];
+    let copy = CodeCopy { identity, name: start(NAME), path: start(PATH), lines: start(LINES) };
+    layout().copied_function(copy, cookie_of(memory))
+}
+
+#[test]
+fn a_copy_gives_the_same_function() {
+    let table = [0x80, 0, 0xd9, 2];
+    for string in ["f", "größe", "变量", "𠀀 and more"] {
+        // More memory follows the objects, as on a heap.
+        let mut memory = objects(text_of(string), text_of("/a/file.py"), &table);
+        for at in [NAME, PATH, LINES] {
+            memory.objects.get_mut(&at).unwrap().resize(256, 0);
+        }
+        assert_eq!(copied(&memory, 256).unwrap(), read(&memory).unwrap());
+    }
+}
+
+#[test]
+fn a_copy_that_ends_early_has_the_first_line_and_the_start_of_strings() {
+    let memory = objects(text_of(&"变".repeat(100)), text_of("/a/file.py"), &[0x80; 200]);
+    let function = copied(&memory, 128).unwrap();
+    assert_eq!((&*function.name, &*function.path), ("变".repeat(24).as_str(), "/a/file.py"));
+    assert!(!function.has_lines());
+    assert_eq!([0, 2, 1000].map(|place| function.line_at(place)), [Some(7); 3]);
+    assert!(matches!(copied(&memory, 0), Err(FunctionError::Unreadable(_))), "nothing could be copied");
+    let identity = &memory.objects[&CODE.0][layout().identity.0.into()..];
+    let copy = CodeCopy { identity, name: &[], path: &[], lines: &[] };
+    let other = layout().copied_function(copy, cookie_of(&memory) ^ 1);
+    assert!(matches!(other, Err(FunctionError::Replaced)), "{other:?}");
+    let short = CodeCopy { identity: &identity[..8], ..copy };
+    assert!(matches!(layout().copied_function(short, cookie_of(&memory)), Err(FunctionError::Replaced)));
+}
+
+proptest! {
+    #[test]
+    fn any_copy_gives_a_function_or_an_error(
+        mut identity in prop::collection::vec(any::<u8>(), 96..=96),
+        name in prop::collection::vec(any::<u8>(), 0..128),
+        path in prop::collection::vec(any::<u8>(), 0..256),
+        lines in prop::collection::vec(any::<u8>(), 0..480),
+        are_equal: bool,
+    ) {
+        let Layout { names, identity: (start, _), .. } = layout();
+        if are_equal {
+            let from = |at: u16| usize::from(at - start);
+            let same = identity[from(names.name)..][..8].to_vec();
+            identity[from(names.path)..][..8].copy_from_slice(&same);
+            identity[from(names.line_table)..][..8].copy_from_slice(&same);
+        }
+        let copy = CodeCopy { identity: &identity, name: &name, path: &path, lines: &lines };
+        if let Ok(function) = layout().copied_function(copy, cookie(&identity)) {
+            prop_assert!(function.name.len() <= 128 && function.path.len() <= 256);
+        }
+    }
+}
+
 /// Its memory has the same content, but for the word in which allocators link free blocks.
 #[test]
 fn a_code_object_that_was_freed_is_not_read() {
