@@ -155,11 +155,8 @@ static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct
 	slot->vm_group_ended = groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner);
 	code = vm_word(slot, frame + cpython->code) & ~SW_CPYTHON_TAGS;
 	cookie = code_cookie(slot, cpython, code);
-	if (!cookie) {
-		out->head = frame_head(SW_FRAME_CPYTHON, SW_FRAME_MISSING, 0);
-		out->address = SW_VM_UNREADABLE;
-		return SW_VM_PUSHED;
-	}
+	if (!cookie)
+		return SW_VM_UNREADABLE_CODE;
 	out->head = frame_head(SW_FRAME_CPYTHON, 0, code & ((1ull << 48) - 1));
 	out->address = (__u64)instruction_offset(cpython, vm_word(slot, frame + cpython->instruction), code)
 			       << SW_VM_PLACE_SHIFT | cookie;

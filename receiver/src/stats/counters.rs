@@ -283,6 +283,13 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("state", VmMissing::ALL[3].label()),
     Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[4])
         .labelled("state", VmMissing::ALL[4].label()),
+    // A count above 0 is shown as a degraded feature.
+    Counter::new(
+        "interpreters_refused",
+        "files",
+        "Files with an interpreter whose evaluation loop is in more parts than walks look up: its frames aren't shown.",
+        |r| r.counters.interpreters_refused,
+    ),
     Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_sent)
         .labelled("state", "sent"),
     Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_dropped)
@@ -424,7 +431,7 @@ const CONTEXTS: &str = "thread_contexts";
 const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
 const VM_FRAMES: &str = "vm_frames";
 const VM_FRAMES_DESCRIPTION: &str = "Frames of interpreters (CPython) in sampled stacks; activations of an interpreter's loop whose frames were found \
-     (groups); and activations whose frames are missing, by reason.";
+     (groups); and activations or single frames that are missing, by reason.";
 const VM_COPIES: &str = "vm_function_copies";
 const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than two seconds that were sent with their stacks, because the process may end before \
      it is read; and attempts that were dropped since the ring was half full.";

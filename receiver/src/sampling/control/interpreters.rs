@@ -36,6 +36,7 @@ pub(crate) struct Interpreters {
     by_file: HashMap<FileId, FileInterpreter>,
     processes: HashMap<ProcessKey, ProcessInterpreter>,
     reads: Vec<(ProcessKey, PendingRead<LocatedState>)>,
+    refused: u64,
 }
 
 #[derive(Debug)]
@@ -63,14 +64,26 @@ struct ProcessInterpreter {
 impl Interpreters {
     /// Unless enabled, no file has an interpreter: stacks have only the native frames of its loop.
     pub(super) fn new(is_enabled: bool) -> Self {
-        Self { is_enabled, by_file: HashMap::new(), processes: HashMap::new(), reads: Vec::new() }
+        Self { is_enabled, by_file: HashMap::new(), processes: HashMap::new(), reads: Vec::new(), refused: 0 }
     }
 
-    /// Adds the interpreter that a file contains.
-    pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) {
-        if self.is_enabled {
-            self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
+    /// Adds the interpreter that a file contains. Returns whether walks can find its frames, if they are to.
+    pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) -> bool {
+        if !self.is_enabled {
+            return true;
         }
+        let is_supported = PublishedRuntime::can_have_loop(&loop_ranges(&interpreter));
+        if is_supported {
+            self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
+        } else {
+            self.refused += 1;
+        }
+        is_supported
+    }
+
+    /// The number of files with an interpreter whose loop is too scattered for walks.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Forgets a file.
@@ -233,6 +246,10 @@ impl Interpreters {
     }
 }
 
+fn loop_ranges(interpreter: &Interpreter) -> Vec<(FileOffset, u64)> {
+    interpreter.loops.iter().map(|range| (range.start, range.bytes)).collect()
+}
+
 fn published_runtime(
     file: FileId,
     interpreter: &Interpreter,
@@ -240,7 +257,7 @@ fn published_runtime(
 ) -> PublishedRuntime {
     PublishedRuntime {
         file: file.0,
-        loop_ranges: interpreter.loops.iter().map(|range| (range.start, range.bytes)).collect(),
+        loop_ranges: loop_ranges(interpreter),
         state,
         cpython: published_layout(interpreter.layout),
     }

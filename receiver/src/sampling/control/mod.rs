@@ -74,6 +74,8 @@ pub(crate) struct ControlCounts {
     pub(crate) reads: ReadCounts,
     /// Processes whose context can't be read because a privilege is missing.
     pub(crate) contexts_refused: u64,
+    /// Files with an interpreter whose loop is too scattered for walks.
+    pub(crate) interpreters_refused: u64,
     /// Files read again because a walk missed an evicted table.
     pub(crate) table_reloads: u64,
     /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
@@ -284,6 +286,7 @@ impl Control {
             released_early: self.events.released_early(),
             reads: self.processes.reader().counts(),
             contexts_refused: self.descriptions.contexts_refused(),
+            interpreters_refused: self.interpreters.refused(),
             table_reloads: self.files.binaries.reloads(),
             incomplete_tables: self.files.binaries.incomplete_files(),
         }

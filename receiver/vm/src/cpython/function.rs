@@ -18,6 +18,13 @@ const PATH_BYTES_MAX: usize = 4 << 10;
 /// The longest table of lines that is read, in bytes: lines behind it are unknown.
 const LINE_TABLE_BYTES_MAX: usize = 64 << 10;
 
+/// `PyObject.ob_type`.
+const TYPE: u16 = 8;
+/// `PyTypeObject.tp_name`.
+const TYPE_NAME: u16 = 24;
+/// What it points to, in the type of code objects.
+const CODE_TYPE: &[u8; 5] = b"code\0";
+
 /// A function of a process, or another body of code: a module, a class, a lambda, a comprehension.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
@@ -87,8 +94,8 @@ impl Layout {
         let object = self.read_live_object(memory, code, cookie)?;
         let function = self.read_parts(memory, &object);
         // What the object refers to lives as long as itself: what was read is its own if it is still there.
-        self.read_live_object(memory, code, cookie)?;
-        function
+        let object = self.read_live_object(memory, code, cookie)?;
+        if is_code(memory, &object) { function } else { Err(FunctionError::Replaced) }
     }
 
     /// Reads a function from a copy of its code object, if that has the given cookie. Names and paths that are longer than
@@ -171,6 +178,15 @@ fn first_line(object: &[u8], names: &NameLayout) -> i32 {
 fn is_live(object: &[u8]) -> bool {
     let word = field(object, 0).map_or(0, u64::from_le_bytes);
     word as u32 != 0 && (word >> 32) as u16 == 0
+}
+
+/// Whether the type of an object is that of code objects. Where an interpreter's heap is below 4 GiB, the pointer that an
+/// allocator keeps in a free block may look like a count of references; the second word of such a block is no type.
+fn is_code(memory: &impl ForeignMemory, object: &[u8]) -> bool {
+    let name_at = pointer(object, TYPE).checked_add(TYPE_NAME.into());
+    let Some(Ok(name)) = name_at.map(|at| memory.word(at)) else { return false };
+    let mut text = [0; CODE_TYPE.len()];
+    memory.read_exact(Avma(name), &mut text).is_ok() && text == *CODE_TYPE
 }
 
 impl Function {
