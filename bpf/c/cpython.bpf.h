@@ -76,7 +76,8 @@ static __always_inline __u32 read_cookie(struct sw_slot *slot, const struct sw_c
 
 /*
  * The cookie of a code object, read or remembered. Each object can be remembered in two places, of which the one that was
- * read less recently is taken: so nearly all functions of a deep stack are remembered at once.
+ * read less recently is taken: so nearly all functions of a deep stack are remembered at once. Those of a young process are
+ * sent, and not remembered: it executes one module after the other, whose code objects may have one address in turn.
  */
 static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
 {
@@ -84,15 +85,17 @@ static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_c
 	struct sw_vm_code *first = &slot->vm_codes[hash >> (32 - SW_VM_CODES_BITS)];
 	struct sw_vm_code *second = &slot->vm_codes[(hash >> (32 - 2 * SW_VM_CODES_BITS)) & (SW_VM_CODES - 1)];
 	struct sw_vm_code *known = first->address == code ? first : second;
+	bool young = is_young(slot);
 
-	if (known->address == code && known->ranges == slot->ranges && now - known->ticks < SW_VM_CODE_TICKS)
+	if (!young && known->address == code && known->ranges == slot->ranges && now - known->ticks < SW_VM_CODE_TICKS)
 		return known->cookie;
 	cookie = read_cookie(slot, cpython, code);
 	if (!cookie)
 		return 0;
-	/* One that wasn't sent isn't remembered, so that the next sample tries again. */
-	if (is_young(slot) && !send_code(slot->number, code, cookie))
+	if (young) {
+		send_code(slot->number, code, cookie);
 		return cookie;
+	}
 	if (known->address != code && now - first->ticks > now - second->ticks)
 		known = first;
 	known->address = code;
@@ -155,11 +158,8 @@ static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct
 	slot->vm_group_ended = groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner);
 	code = vm_word(slot, frame + cpython->code) & ~SW_CPYTHON_TAGS;
 	cookie = code_cookie(slot, cpython, code);
-	if (!cookie) {
-		out->head = frame_head(SW_FRAME_CPYTHON, SW_FRAME_MISSING, 0);
-		out->address = SW_VM_UNREADABLE;
-		return SW_VM_PUSHED;
-	}
+	if (!cookie)
+		return SW_VM_UNREADABLE_CODE;
 	out->head = frame_head(SW_FRAME_CPYTHON, 0, code & ((1ull << 48) - 1));
 	out->address = (__u64)instruction_offset(cpython, vm_word(slot, frame + cpython->instruction), code)
 			       << SW_VM_PLACE_SHIFT | cookie;

@@ -23,11 +23,10 @@ static __always_inline void start_vm_frames(struct sw_slot *slot)
 	slot->vm_objects = 0;
 }
 
-/* Pushes the frame that stands for the rest of a group. */
+/* Pushes the frame that stands for one of a group, or for the rest of it. */
 static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 reason)
 {
 	slot->head.vm_missing[reason & (SW_VM_MISSING_PLACES - 1)]++;
-	slot->vm_group_ended = 1;
 	return push_frame(slot, frame_head(kind, SW_FRAME_MISSING, 0), reason) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
 }
 
@@ -49,19 +48,22 @@ __noinline int step_in_vm(__u32 number)
 		return SW_VM_GROUP_ENDED;
 	if (slot->vm_state == SW_VM_UNREAD)
 		slot->vm_state = open_cpython(slot, &runtime->cpython, runtime->state);
-	if (slot->vm_state != SW_VM_READ)
+	if (slot->vm_state != SW_VM_READ) {
+		slot->vm_group_ended = 1;
 		return push_missing(slot, SW_FRAME_CPYTHON, slot->vm_state - SW_VM_LOST);
+	}
 
 	result = next_cpython_frame(slot, &runtime->cpython, &frame);
-	if (result == SW_VM_UNREADABLE_FRAME)
+	if (result == SW_VM_UNREADABLE_FRAME) {
+		slot->vm_group_ended = 1;
 		return push_missing(slot, SW_FRAME_CPYTHON, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
+	}
 	if (result == SW_VM_GROUP_ENDED)
 		return result;
 	slot->vm_group_frames++;
-	if (frame.head & SW_FRAME_MISSING << SW_FRAME_FLAGS_SHIFT)
-		slot->head.vm_missing[frame.address & (SW_VM_MISSING_PLACES - 1)]++;
-	else
-		slot->head.vm_frames++;
+	if (result == SW_VM_UNREADABLE_CODE)
+		return push_missing(slot, SW_FRAME_CPYTHON, SW_VM_UNREADABLE);
+	slot->head.vm_frames++;
 	return push_frame(slot, frame.head, frame.address) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
 }
 

@@ -9,7 +9,8 @@ enum sw_vm_step {
 	SW_VM_GROUP_ENDED = 0,
 	SW_VM_PUSHED,
 	SW_VM_NO_ROOM, /* the ring is full */
-	SW_VM_UNREADABLE_FRAME,
+	SW_VM_UNREADABLE_FRAME, /* nor can those after it be found */
+	SW_VM_UNREADABLE_CODE, /* of a frame that was read */
 };
 
 /* `vm_state` of a slot. */

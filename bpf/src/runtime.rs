@@ -28,8 +28,7 @@ pub mod cpython_instruction {
 pub struct PublishedRuntime {
     /// The id of the file that contains its loop.
     pub file: u32,
-    /// The code of the loop: offsets in the file, and lengths in bytes. At most [`Self::LOOP_RANGES_MAX`] are used, below
-    /// 4 GiB.
+    /// The code of the loop: offsets in the file, and lengths in bytes. Only those that [`Self::can_have_loop`] are all used.
     pub loop_ranges: Vec<(FileOffset, u64)>,
     /// Where a thread has the address of its state; if that is null, where it has another one.
     pub state: [Option<TlsLocation>; 2],
@@ -38,15 +37,16 @@ pub struct PublishedRuntime {
 }
 
 impl PublishedRuntime {
-    /// The most ranges of a loop that walks look up.
-    pub const LOOP_RANGES_MAX: usize = intf::SW_VM_LOOP_RANGES as usize;
+    /// Whether walks can look up all of a loop: it has at most four ranges, below 4 GiB.
+    #[must_use]
+    pub fn can_have_loop(ranges: &[(FileOffset, u64)]) -> bool {
+        ranges.len() <= intf::SW_VM_LOOP_RANGES as usize
+            && ranges.iter().all(|range| encode_range(range).is_some())
+    }
 
     pub(crate) fn encode(&self) -> sw_runtime {
-        let mut loop_ = [sw_file_range::default(); Self::LOOP_RANGES_MAX];
-        let ranges = self.loop_ranges.iter().filter_map(|(start, bytes)| {
-            Some(sw_file_range { start: start.0.try_into().ok()?, bytes: (*bytes).try_into().ok()? })
-        });
-        for (to, range) in loop_.iter_mut().zip(ranges) {
+        let mut loop_ = [sw_file_range::default(); intf::SW_VM_LOOP_RANGES as usize];
+        for (to, range) in loop_.iter_mut().zip(self.loop_ranges.iter().filter_map(encode_range)) {
             *to = range;
         }
         sw_runtime {
@@ -57,6 +57,10 @@ impl PublishedRuntime {
             cpython: self.cpython,
         }
     }
+}
+
+fn encode_range((start, bytes): &(FileOffset, u64)) -> Option<sw_file_range> {
+    Some(sw_file_range { start: start.0.try_into().ok()?, bytes: (*bytes).try_into().ok()? })
 }
 
 /// Why frames of a virtual machine are missing.
@@ -121,5 +125,20 @@ impl std::ops::AddAssign for VmCounts {
         for (sum, count) in self.missing.iter_mut().zip(missing) {
             *sum += count;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_is_too_scattered_is_refused() {
+        let range = |start| (FileOffset(start), 0x1000);
+        let ranges: Vec<_> = (0..5).map(|number| range(number * 0x10_000)).collect();
+        assert!(PublishedRuntime::can_have_loop(&ranges[..4]));
+        assert!(!PublishedRuntime::can_have_loop(&ranges));
+        assert!(!PublishedRuntime::can_have_loop(&[range(1 << 32)]));
+        assert!(!PublishedRuntime::can_have_loop(&[(FileOffset(0), 1 << 32)]));
     }
 }

@@ -272,6 +272,13 @@ impl ServiceStats {
                 reason: "privilege",
             });
         }
+        if any_receiver(|counters| counters.interpreters_refused > 0) {
+            degraded.push(DegradedFeature {
+                feature: "functions of every Python",
+                cost: "a build whose evaluation loop is in too many parts is shown with its native frames alone",
+                reason: "file",
+            });
+        }
         let full: BTreeSet<_> =
             receivers.values().filter_map(|receiver| receiver.counters.scope_full_cost).collect();
         let feature = "the list of included or excluded processes";

@@ -283,6 +283,13 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("state", VmMissing::ALL[3].label()),
     Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[4])
         .labelled("state", VmMissing::ALL[4].label()),
+    // A count above 0 is shown as a degraded feature.
+    Counter::new(
+        "interpreters_refused",
+        "files",
+        "Files with an interpreter whose evaluation loop is in more parts than walks look up: its frames aren't shown.",
+        |r| r.counters.interpreters_refused,
+    ),
     Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_sent)
         .labelled("state", "sent"),
     Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_dropped)

@@ -91,6 +91,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) contexts_refused: u64,
     /// Walks of virtual machines' frames, by result.
     pub(crate) vm_frames: VmCounts,
+    /// Files with an interpreter whose loop is too scattered for walks.
+    pub(crate) interpreters_refused: u64,
     /// Reads of processes' memory, by result.
     pub(crate) reads: ReadCounts,
     /// Records of the eBPF programs whose kind is unknown.
@@ -163,6 +165,7 @@ impl ReceiverCounters {
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
             vm_frames: profiler.vm_frames(),
+            interpreters_refused: control.interpreters_refused,
             reads: control.reads,
             unknown_records: profiler.unknown_records(),
             nested_walks: profiler.nested_walks(),
@@ -199,6 +202,7 @@ impl ReceiverCounters {
             contexts,
             contexts_refused,
             vm_frames,
+            interpreters_refused,
             reads,
             unknown_records,
             nested_walks,
@@ -232,6 +236,7 @@ impl ReceiverCounters {
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
         self.vm_frames += *vm_frames;
+        self.interpreters_refused += interpreters_refused;
         self.reads = self.reads.plus_previous(reads);
         self.unknown_records += unknown_records;
         self.nested_walks += nested_walks;

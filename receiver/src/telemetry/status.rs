@@ -97,6 +97,7 @@ fn receiver_document(receiver: &ReceiverStats) -> Value {
         "scope_list_full": counters.scope_full,
         "contexts_read": counters.contexts.read,
         "contexts_refused": counters.contexts_refused,
+        "interpreters_refused": counters.interpreters_refused,
         "foreign_reads": BTreeMap::from(counters.reads.by_result()),
         "quarantined_processes": counters.reads.in_quarantine,
         "stuck_reader_threads": counters.reads.stuck_threads,

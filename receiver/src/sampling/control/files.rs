@@ -76,8 +76,11 @@ impl FileTracker {
         for ready in self.binaries.load_ready(&mut profiler.arena, &mut profiler.tables) {
             self.log_failure(&ready);
             self.announce_with_headers(ready.file, &ready.loads, messages);
-            if let Some(interpreter) = ready.interpreter {
-                interpreters.add_file(ready.file, interpreter);
+            if let Some(interpreter) = ready.interpreter
+                && !interpreters.add_file(ready.file, interpreter)
+            {
+                let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path()).escape_ascii();
+                warn!(%path, "degraded: Python without its functions, as its evaluation loop is in too many parts");
             }
             users.extend(ready.users);
         }

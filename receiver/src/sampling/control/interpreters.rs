@@ -36,6 +36,7 @@ pub(crate) struct Interpreters {
     by_file: HashMap<FileId, FileInterpreter>,
     processes: HashMap<ProcessKey, ProcessInterpreter>,
     reads: Vec<(ProcessKey, PendingRead<LocatedState>)>,
+    refused: u64,
 }
 
 #[derive(Debug)]
@@ -63,9 +64,20 @@ struct ProcessInterpreter {
 }
 
 impl Interpreters {
-    /// Adds the interpreter that a file contains.
-    pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) {
-        self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
+    /// Adds the interpreter that a file contains. Returns whether walks can find its frames.
+    pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) -> bool {
+        let is_supported = PublishedRuntime::can_have_loop(&loop_ranges(&interpreter));
+        if is_supported {
+            self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
+        } else {
+            self.refused += 1;
+        }
+        is_supported
+    }
+
+    /// The number of files with an interpreter whose loop is too scattered for walks.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Forgets a file.
@@ -236,6 +248,10 @@ impl Interpreters {
     }
 }
 
+fn loop_ranges(interpreter: &Interpreter) -> Vec<(FileOffset, u64)> {
+    interpreter.loops.iter().map(|range| (range.start, range.bytes)).collect()
+}
+
 fn published_runtime(
     file: FileId,
     interpreter: &Interpreter,
@@ -243,7 +259,7 @@ fn published_runtime(
 ) -> PublishedRuntime {
     PublishedRuntime {
         file: file.0,
-        loop_ranges: interpreter.loops.iter().map(|range| (range.start, range.bytes)).collect(),
+        loop_ranges: loop_ranges(interpreter),
         state,
         cpython: published_layout(interpreter.layout),
     }

@@ -76,6 +76,8 @@ pub(crate) struct ControlCounts {
     pub(crate) read_map_bytes: u64,
     /// Processes whose context can't be read because a privilege is missing.
     pub(crate) contexts_refused: u64,
+    /// Files with an interpreter whose loop is too scattered for walks.
+    pub(crate) interpreters_refused: u64,
     /// Files read again because a walk missed an evicted table.
     pub(crate) table_reloads: u64,
     /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
@@ -293,6 +295,7 @@ impl Control {
             reads: self.processes.reader().counts(),
             read_map_bytes: self.processes.reader().memory().map_bytes(),
             contexts_refused: self.descriptions.contexts_refused(),
+            interpreters_refused: self.interpreters.refused(),
             table_reloads: self.files.binaries.reloads(),
             incomplete_tables: self.files.binaries.incomplete_files(),
         }

@@ -63,6 +63,7 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
             objects_sent: unique("vm_function_copies.sent"),
             objects_dropped: unique("vm_function_copies.dropped"),
         },
+        interpreters_refused: unique("interpreters_refused"),
         reads: ReadCounts {
             completed: unique("reads.answered"),
             timed_out: unique("reads.timed_out"),

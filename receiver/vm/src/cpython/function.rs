@@ -7,7 +7,7 @@ use sidewinder_process::ForeignMemory;
 use thiserror::Error;
 
 use super::cookie::cookie;
-use super::layout::{Layout, NameLayout};
+use super::layout::{Layout, NameLayout, ObjectHead};
 use super::lines::Lines;
 use super::text::{field, read_bytes, read_text};
 
@@ -17,6 +17,9 @@ const NAME_BYTES_MAX: usize = 1 << 10;
 const PATH_BYTES_MAX: usize = 4 << 10;
 /// The longest table of lines that is read, in bytes: lines behind it are unknown.
 const LINE_TABLE_BYTES_MAX: usize = 64 << 10;
+
+/// The name of the type of code objects.
+const CODE_TYPE: &[u8; 5] = b"code\0";
 
 /// A function of a process, or another body of code: a module, a class, a lambda, a comprehension.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,8 +90,8 @@ impl Layout {
         let object = self.read_live_object(memory, code, cookie)?;
         let function = self.read_parts(memory, &object);
         // What the object refers to lives as long as itself: what was read is its own if it is still there.
-        self.read_live_object(memory, code, cookie)?;
-        function
+        let object = self.read_live_object(memory, code, cookie)?;
+        if is_code(memory, &object, self.names.head) { function } else { Err(FunctionError::Replaced) }
     }
 
     /// Reads a function from a copy of its code object, if that has the given cookie. Names and paths that are longer than
@@ -164,6 +167,15 @@ fn pointer(object: &[u8], at: u16) -> Avma {
 
 fn first_line(object: &[u8], names: &NameLayout) -> i32 {
     field(object, names.first_line).map_or(0, i32::from_le_bytes)
+}
+
+/// Whether the type of an object is that of code objects. Where an interpreter's heap is below 4 GiB, the pointer that an
+/// allocator keeps in a free block may look like a count of references; the second word of such a block is no type.
+fn is_code(memory: &impl ForeignMemory, object: &[u8], head: ObjectHead) -> bool {
+    let name_at = pointer(object, head.type_pointer()).checked_add(head.type_name().into());
+    let Some(Ok(name)) = name_at.map(|at| memory.word(at)) else { return false };
+    let mut text = [0; CODE_TYPE.len()];
+    memory.read_exact(Avma(name), &mut text).is_ok() && text == *CODE_TYPE
 }
 
 impl Function {

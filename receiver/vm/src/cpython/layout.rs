@@ -99,6 +99,16 @@ impl ObjectHead {
         }
     }
 
+    /// `PyObject.ob_type`, the last word of the head.
+    pub(super) const fn type_pointer(self) -> u16 {
+        self.size() - 8
+    }
+
+    /// `PyTypeObject.tp_name`, behind the size.
+    pub(super) const fn type_name(self) -> u16 {
+        self.size() + 8
+    }
+
     /// `PyASCIIObject.state`, behind the length and a hash.
     pub(super) const fn text_state(self) -> u16 {
         self.size() + 16

@@ -10,6 +10,8 @@ const CODE: Avma = Avma(0x10_000);
 const NAME: u64 = 0x20_000;
 const PATH: u64 = 0x30_000;
 const LINES: u64 = 0x40_000;
+const CODE_TYPE_AT: u64 = 0x50_000;
+const CODE_TYPE_NAME: u64 = 0x60_000;
 
 /// Objects by address, each alone in its memory. The code object's first line changes after some reads.
 #[derive(Clone)]
@@ -80,11 +82,21 @@ fn objects(name: Vec<u8>, path: Vec<u8>, lines: &[u8]) -> Objects {
     let mut put = |at: u16, word: &[u8]| code[at.into()..][..word.len()].copy_from_slice(word);
     let names = layout().names;
     put(0, &1_u64.to_le_bytes());
+    put(names.head.type_pointer(), &CODE_TYPE_AT.to_le_bytes());
     put(names.name, &NAME.to_le_bytes());
     put(names.path, &PATH.to_le_bytes());
     put(names.line_table, &LINES.to_le_bytes());
     put(names.first_line, &7_i32.to_le_bytes());
-    let objects = [(CODE.0, code), (NAME, name), (PATH, path), (LINES, bytes_of(lines))].into();
+    let of_type = [vec![0; names.head.type_name().into()], CODE_TYPE_NAME.to_le_bytes().into()].concat();
+    let objects = [
+        (CODE.0, code),
+        (NAME, name),
+        (PATH, path),
+        (LINES, bytes_of(lines)),
+        (CODE_TYPE_AT, of_type),
+        (CODE_TYPE_NAME, CODE_TYPE.to_vec()),
+    ]
+    .into();
     Objects { objects, reads: Cell::new(0), changes_after: u32::MAX }
 }
 
@@ -120,7 +132,7 @@ fn few_calls_are_made() {
     let mut memory = objects(padded(text_of("name")), padded(text_of("/a/file.py")), &[]);
     memory.objects.get_mut(&LINES).unwrap().resize(512, 0);
     read(&memory).unwrap();
-    assert_eq!(memory.reads.get(), 5);
+    assert_eq!(memory.reads.get(), 7);
 }
 
 #[test]
@@ -237,6 +249,14 @@ fn a_code_object_that_was_freed_is_not_read() {
     for next_free in [0, 0x7f12_3456_7890, 0x5_5d1a_2b3c] {
         let freed = with_first_word(next_free);
         assert!(matches!(freed, Err(FunctionError::Replaced)), "{next_free:#x}: {freed:?}");
+    }
+    // In a heap below 4 GiB, the next free block looks like a count.
+    let mut memory = objects(text_of("name"), text_of("/a/file.py"), &[]);
+    for previous_free in [0, 0x20f_d780, CODE_TYPE_NAME] {
+        let code = memory.objects.get_mut(&CODE.0).unwrap();
+        code[..8].copy_from_slice(&0x20f_d780_u64.to_le_bytes());
+        code[layout().names.head.type_pointer().into()..][..8].copy_from_slice(&previous_free.to_le_bytes());
+        assert!(matches!(read(&memory), Err(FunctionError::Replaced)), "{previous_free:#x}");
     }
     for references in [1, 77, u64::from(u32::MAX), 0x0001_0000_c000_0000] {
         with_first_word(references).unwrap();
