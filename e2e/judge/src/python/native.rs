@@ -50,7 +50,9 @@ impl Activations {
         // Outermost first: what begins at a frame of the loop, or before the first.
         let mut pieces = stack.frames.chunk_by(|_, next| !next.is_loop());
         let is_matched = pieces.all(|piece| {
-            let (loops, rest) = piece.split_at(usize::from(piece.first().is_some_and(Frame::is_loop)));
+            let of_loop = usize::from(piece.first().is_some_and(Frame::is_loop));
+            let inlined = piece.iter().skip(of_loop).take_while(|frame| of_loop > 0 && frame.is_inlined);
+            let (loops, rest) = piece.split_at(of_loop + inlined.count());
             let group = rest.iter().take_while(|frame| is_python(frame)).count();
             let others = rest.iter().skip(group).filter(|frame| is_python(frame)).count();
             let wanted = match (loops.is_empty(), has_one_frame) {

@@ -32,6 +32,8 @@ pub struct Frame {
     pub file: String,
     /// The line; 0 if unknown.
     pub line: u32,
+    /// Whether the compiler put its code into the function of the frame before it: both are one native frame.
+    pub is_inlined: bool,
 }
 
 impl Frame {
@@ -82,19 +84,20 @@ pub fn from_pprof(path: &Path) -> Result<Vec<Stack>> {
         let thread = profile.threads.get(sample.thread.0 as usize);
         let (pid, tid) = thread.map_or((0, 0), |thread| (thread.pid, thread.tid));
         let indices = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
-        let frames = indices.iter().rev().filter_map(|index| profile.frames.get(index.0 as usize));
+        let frames = || indices.iter().rev().filter_map(|index| profile.frames.get(index.0 as usize));
+        let callers = std::iter::once(None).chain(frames().map(Some));
         Stack {
             pid,
             tid,
             count: sample.count,
-            frames: frames.map(|frame| of_pprof(&profile, frame)).collect(),
+            frames: frames().zip(callers).map(|(frame, caller)| of_pprof(&profile, frame, caller)).collect(),
         }
     });
     Ok(stacks.collect())
 }
 
 /// pprof doesn't tell languages apart: a frame is Python's if it lies in no binary and has a source file.
-fn of_pprof(profile: &Profile, frame: &ProfileFrame) -> Frame {
+fn of_pprof(profile: &Profile, frame: &ProfileFrame, caller: Option<&ProfileFrame>) -> Frame {
     let binary = frame.binary.and_then(|index| profile.binaries.get(index.0 as usize));
     let binary = binary.map_or("", |binary| &*binary.path);
     // As `[truncated: REASON]` and `[Python frames missing: REASON]`.
@@ -107,7 +110,12 @@ fn of_pprof(profile: &Profile, frame: &ProfileFrame) -> Frame {
         _ => FrameKind::Native,
     };
     let file = if is_python { frame.path.clone() } else { binary.to_owned() };
-    Frame { kind, name: frame.name.clone(), file, line: frame.line }
+    // One location has an address, and a function for each inlined call.
+    let is_inlined = caller.is_some_and(|caller| {
+        let is_one_place = (caller.binary, caller.address) == (frame.binary, frame.address);
+        kind == FrameKind::Native && is_one_place && caller.name != frame.name
+    });
+    Frame { kind, name: frame.name.clone(), file, line: frame.line, is_inlined }
 }
 
 /// Takes stacks out of OTLP, which says of each frame of what language it is.
@@ -142,7 +150,7 @@ fn number(number: Option<i64>) -> u32 {
 /// Where the outermost frames are missing; pprof has it in a frame.
 fn marker(sample: &DecodedSample) -> Option<Frame> {
     let name = format!("[truncated: {}]", sample.outcome()?);
-    Some(Frame { kind: FrameKind::Marker, name, file: String::new(), line: 0 })
+    Some(Frame { kind: FrameKind::Marker, name, file: String::new(), line: 0, is_inlined: false })
 }
 
 /// The function at the address, and those that were inlined into it.
@@ -162,9 +170,16 @@ fn of_otlp(frame: &DecodedFrame) -> Vec<Frame> {
         name: name.to_owned(),
         file: if kind == FrameKind::Python { source } else { binary }.to_owned(),
         line: u32::try_from(line).unwrap_or(0),
+        is_inlined: false,
     };
     if frame.lines.is_empty() {
         return vec![of_line("", "", 0)];
     }
-    frame.lines.iter().rev().map(|line| of_line(&line.function, &line.filename, line.line)).collect()
+    let lines = frame.lines.iter().rev().enumerate();
+    lines
+        .map(|(depth, line)| Frame {
+            is_inlined: depth > 0,
+            ..of_line(&line.function, &line.filename, line.line)
+        })
+        .collect()
 }

@@ -20,40 +20,19 @@ const MATCHED_SHARE: f64 = 0.999;
 /// Of frames whose line is known beforehand.
 const RIGHT_LINE_SHARE: f64 = 0.999;
 
-fn add(sum: &mut Verdict, one: Verdict) {
-    sum.equal += one.equal;
-    sum.edges += one.edges;
-    sum.in_library += one.in_library;
-    sum.wrong += one.wrong;
-    sum.unnamed += one.unnamed;
-    sum.unjudged += one.unjudged;
-    sum.frames += one.frames;
-    sum.wrong_names += one.wrong_names;
-    sum.lines += one.lines;
-    sum.wrong_lines += one.wrong_lines;
-    sum.activations.samples += one.activations.samples;
-    sum.activations.matched += one.activations.matched;
-    sum.activations.examples.extend(one.activations.examples);
-    sum.examples.extend(one.examples);
-    for (kind, examples) in one.others {
-        sum.others.entry(kind).or_default().extend(examples);
-    }
-}
-
 fn a_million_frames(interpreter: &Path) -> Result<()> {
     let name = interpreter.display();
     let program = PythonProgram::new(interpreter, "chains.py");
     let expected = Expected::of_program(&program, &[])?;
-    let mut verdict = Verdict::default();
+    let (mut stacks, mut verdict) = (Vec::new(), Verdict::default());
     while verdict.frames < FRAMES {
         let folder = tempfile::tempdir()?;
         let output = folder.path().join("out.pb.gz");
         let report =
             profile_with(&output, program.command(&[SECONDS]), sidewinder::command()?, &["--vm-internals"])?;
-        let stacks = from_pprof(&output)?;
-        let one = Verdict::of(&expected, stacks.iter().filter(|stack| stack.pid == report.pid));
-        assert!(one.frames > 0, "{name}: {one}");
-        add(&mut verdict, one);
+        stacks.extend(from_pprof(&output)?.into_iter().filter(|stack| stack.pid == report.pid));
+        verdict = Verdict::of(&expected, &stacks);
+        assert!(verdict.frames > 0, "{name}: {verdict}");
     }
     eprintln!("{name}: {verdict}");
     for (kind, examples) in &verdict.others {
@@ -75,6 +54,7 @@ fn no_name_of_a_million_is_wrong() -> Result<()> {
     if !requirement::python(name)? {
         return Ok(());
     }
+    // One version alone, beside the system's.
     let wanted = std::env::var("SIDEWINDER_PYTHON_MINOR").ok();
     for minor in MINORS.filter(|minor| wanted.as_ref().is_none_or(|wanted| *wanted == minor.to_string())) {
         if let Some(interpreter) = installed(minor)? {

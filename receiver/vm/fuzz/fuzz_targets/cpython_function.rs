@@ -30,8 +30,13 @@ fuzz_target!(|input: &[u8]| {
     };
     let identity = cookie(identity);
     let mut memory = memory.to_vec();
-    // One reference: it has not been freed.
+    // One reference: it has not been freed. Its type is that of code objects.
+    let code_type = memory.len();
     memory[..8].copy_from_slice(&1_u64.to_le_bytes());
+    memory[8..16].copy_from_slice(&(code_type as u64).to_le_bytes());
+    memory.extend([0; 24]);
+    memory.extend((code_type as u64 + 32).to_le_bytes());
+    memory.extend(b"code\0");
     let Ok(function) = layout.read_function(&Bytes(&memory), Avma(0), identity) else { return };
     assert!(function.name.len() <= 1 << 10);
     assert!(function.path.len() <= 4 << 10);

@@ -4,7 +4,7 @@ use super::*;
 const APP: &str = "/app.py";
 
 fn frame(kind: FrameKind, name: &str, file: &str, line: u32) -> Frame {
-    Frame { kind, name: name.to_owned(), file: file.to_owned(), line }
+    Frame { kind, name: name.to_owned(), file: file.to_owned(), line, is_inlined: false }
 }
 
 fn python(name: &str, line: u32) -> Frame {
@@ -90,6 +90,8 @@ fn each_activation_has_a_group() {
     assert!(is_matched(&group));
     assert!(is_matched(&nested));
     assert!(is_matched(&[&nested[..], &[native("sha256")]].concat()));
+    let inlined = Frame { is_inlined: true, ..native("Py_INCREF") };
+    assert!(is_matched(&[the_loop(), inlined, python("main", 11)]));
     // Without frames, with those of another activation, and with none for these frames.
     assert!(!is_matched(&[&group[..], &[native("list_sort"), the_loop()]].concat()));
     assert!(!is_matched(&[the_loop(), native("list_sort"), python("main", 11)]));
