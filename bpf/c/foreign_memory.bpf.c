@@ -4,8 +4,11 @@
  * one process, identified by its id and start time, which is in the receiver's pod, if that has one.
  *
  * The programs are iterators. The receiver writes a batch, and runs a program on its own thread by reading from an iterator
- * over one task, or over the mappings of one task (since Linux 6.1). Absent pages are faulted in, which can take any time:
- * the thread sleeps meanwhile.
+ * over one task, or over the mappings of one task (since Linux 6.1). Absent pages are faulted in; the thread sleeps meanwhile.
+ *
+ * While a sleepable program waits, the kernel neither frees such programs nor removes uprobes, of anyone. So it must not wait
+ * for a file system that may never answer: memory of those is left to the system call. A process that changes the mapping
+ * after the check can still cause such a wait, if it has such a file system.
  */
 #include "atomic.bpf.h"
 #include "identity.bpf.h"
@@ -44,6 +47,7 @@ struct sw_iter_task_vma {
 };
 
 #define EINVAL 22
+#define EREMOTE 66
 #define VM_EXEC 4 /* include/linux/mm.h */
 
 /* The batch of the thread that runs this, and its number. */
@@ -86,6 +90,52 @@ static __always_inline bool is_wanted(struct task_struct *task, struct sw_read_b
 	       (!pod_level || ancestor_cgroup_id(task, pod_level) == pod_cgroup);
 }
 
+/* <linux/magic.h>; those of btrfs, bcachefs and ZFS have no block device of their own. */
+static __always_inline bool is_local(const struct super_block *sb)
+{
+	__u64 magic = (__u32)BPF_CORE_READ(sb, s_magic);
+
+	switch (magic) {
+	case 0x65735546: /* FUSE, which may have a block device */
+		return false;
+	case 0x01021994: /* tmpfs, and memory without a name that is shared */
+	case 0x858458f6: /* ramfs */
+	case 0x958458f6: /* hugetlbfs */
+	case 0x9123683e: /* btrfs */
+	case 0xca451a4e: /* bcachefs */
+	case 0x2fc12fc1: /* ZFS */
+		return true;
+	default:
+		return BPF_CORE_READ(sb, s_bdev) != NULL;
+	}
+}
+
+static long check_backing(struct task_struct *task, struct vm_area_struct *vma, void *is_remote)
+{
+	if (vma->vm_file && !is_local(BPF_CORE_READ(vma, vm_file, f_inode, i_sb)))
+		*(bool *)is_remote = true;
+	return 0;
+}
+
+/*
+ * 0 if reading up to one page from here waits for no file system that may never answer, nor for a process that is changing its
+ * mappings; else an error.
+ */
+static __always_inline long check_wait(struct task_struct *task, __u64 address, __u32 bytes)
+{
+	bool is_remote = false;
+	long error;
+
+	/* since Linux 5.17 */
+	error = bpf_find_vma(task, address, check_backing, &is_remote, 0);
+	/* It may begin in one mapping and end in another. */
+	if (!error && bytes > 1)
+		error = bpf_find_vma(task, address + bytes - 1, check_backing, &is_remote, 0);
+	if (error)
+		return error;
+	return is_remote ? -EREMOTE : 0;
+}
+
 SEC("iter.s/task")
 int read_memory(struct sw_iter_task *ctx)
 {
@@ -105,6 +155,9 @@ int read_memory(struct sw_iter_task *ctx)
 			read->error = -EINVAL;
 			continue;
 		}
+		read->error = check_wait(task, read->address, bytes);
+		if (read->error)
+			continue;
 		/* since Linux 5.18 */
 		read->error = bpf_copy_from_user_task(data + i * SW_READ_BYTES_MAX, bytes,
 						      (void *)read->address, task, 0);

@@ -66,8 +66,20 @@ struct path {
 	struct dentry *dentry;
 };
 
+struct block_device;
+
+struct super_block {
+	unsigned long s_magic;
+	struct block_device *s_bdev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+};
+
 struct file {
 	struct path f_path;
+	struct inode *f_inode;
 };
 
 /* The name that prctl(PR_SET_VMA) gives a mapping, with CONFIG_ANON_VMA_NAME. */

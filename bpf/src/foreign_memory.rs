@@ -4,12 +4,14 @@
 //! copies from its memory requires `CAP_BPF` and `CAP_PERFMON`, and these only to load it: creating its links and iterators,
 //! and reading from those, requires nothing. The program checks for which process it runs: see `c/foreign_memory.bpf.c`.
 //!
-//! While a read waits for a page, the kernel postpones freeing sleepable programs, of anyone.
+//! The program reads no memory that is backed by a file system which may never answer, such as FUSE: while it waited, the
+//! kernel could not free sleepable programs, nor remove uprobes, of anyone.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -24,6 +26,9 @@ use crate::skeleton::foreign_memory::ForeignMemorySkelBuilder;
 const BATCHES: usize = intf::SW_READ_BATCHES as usize;
 const READS_MAX: usize = intf::SW_READS_MAX as usize;
 const READ_BYTES_MAX: usize = intf::SW_READ_BYTES_MAX as usize;
+/// How often, and after which time, a read is repeated if the process was changing its mappings.
+const BUSY_TRIES: u32 = 20;
+const BUSY_WAIT: Duration = Duration::from_micros(100);
 
 /// The loaded programs, and the memory that they share with us.
 #[derive(Debug)]
@@ -182,8 +187,9 @@ impl ReadableProcess {
     /// Fills `to` with the memory at `at`. May block without limit.
     ///
     /// # Errors
-    /// `ESRCH` if the process has ended, or is not in our pod; `EFAULT` if any part of the memory can't be read. The contents
-    /// of `to` are then unspecified.
+    /// `ESRCH` if the process has ended, or is not in our pod; `EFAULT` if any part of the memory can't be read;
+    /// [`is_remote`](Self::is_remote); `EBUSY` if the process keeps changing its mappings. The contents of `to` are then
+    /// unspecified.
     pub fn read_exact(&self, at: u64, to: &mut [u8]) -> io::Result<()> {
         let mut at = at;
         for run in to.chunks_mut(READS_MAX * READ_BYTES_MAX) {
@@ -193,11 +199,36 @@ impl ReadableProcess {
                 reads.push((at, part));
                 at = next;
             }
-            for result in self.read_batch(&mut reads)? {
-                result?;
+            for (part, result) in self.read_batch(&mut reads)?.into_iter().enumerate() {
+                match result {
+                    Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                        self.read_again(reads.get_mut(part..=part).unwrap_or_default())?;
+                    }
+                    result => result?,
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether an error of a read means that the memory belongs to a file system that may never answer.
+    #[must_use]
+    pub fn is_remote(error: &io::Error) -> bool {
+        error.raw_os_error() == Some(Errno::REMOTE.raw_os_error())
+    }
+
+    /// Repeats a read that found the process changing its mappings.
+    fn read_again(&self, read: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        let busy = || io::Error::from(Errno::BUSY);
+        let mut result = Err(busy());
+        for _ in 0..BUSY_TRIES {
+            std::thread::sleep(BUSY_WAIT);
+            result = self.read_batch(read)?.pop().unwrap_or_else(|| Err(busy()));
+            if !result.as_ref().is_err_and(|error| error.raw_os_error() == busy().raw_os_error()) {
+                break;
+            }
+        }
+        result
     }
 
     /// Does at most [`READS_MAX`] reads of at most [`READ_BYTES_MAX`] bytes each, and returns how each has ended.
@@ -210,8 +241,9 @@ impl ReadableProcess {
             *read = intf::sw_read { address: *address, bytes, error: 0 };
         }
         let done = claimed.run(&self.link, &batch)?;
+        let unmapped = -Errno::NOENT.raw_os_error();
         let results = reads.iter_mut().zip(&done.reads).enumerate().map(|(number, ((_, to), read))| {
-            error_from(read.error)?;
+            error_from(if read.error == unmapped { -Errno::FAULT.raw_os_error() } else { read.error })?;
             to.copy_from_slice(claimed.data(number, to.len()));
             Ok(())
         });

@@ -45,7 +45,7 @@ impl MemoryAccess {
             return Ok(TargetMemory::SystemCall(ProcessMemory::new(directory)));
         };
         match ReadableProcess::link(programs, target.pid.0, target.start_ns()) {
-            Ok(process) => Ok(TargetMemory::Programs(process)),
+            Ok(process) => Ok(TargetMemory::Programs(process, ProcessMemory::new(directory))),
             Err(error) => {
                 debug!(pid = target.pid.0, %error, "a process can't be read by eBPF programs");
                 Ok(TargetMemory::SystemCall(ProcessMemory::new(directory)))
@@ -74,8 +74,8 @@ impl MemoryAccess {
 /// The memory of one process, and never of another one that reuses its PID.
 #[derive(Debug)]
 pub(crate) enum TargetMemory {
-    /// Read by programs.
-    Programs(ReadableProcess),
+    /// Read by programs, except for memory that they leave to the system call.
+    Programs(ReadableProcess, ProcessMemory),
     /// Read by `process_vm_readv(2)`.
     SystemCall(ProcessMemory),
 }
@@ -87,7 +87,7 @@ impl TargetMemory {
     /// If the process has exited, or we may not read its mappings.
     pub(crate) fn context_mappings(&self) -> io::Result<Vec<Avma>> {
         match self {
-            Self::Programs(process) => Ok(process.contexts()?.into_iter().map(Avma).collect()),
+            Self::Programs(process, _) => Ok(process.contexts()?.into_iter().map(Avma).collect()),
             Self::SystemCall(memory) => {
                 find_context_mappings(memory.process().file("maps").map_err(io::Error::other)?)
             }
@@ -98,7 +98,13 @@ impl TargetMemory {
 impl ForeignMemory for TargetMemory {
     fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
         match self {
-            Self::Programs(process) => process.read_exact(at.0, to),
+            Self::Programs(process, memory) => match process.read_exact(at.0, to) {
+                // No privilege is missing if the system call may not read it either.
+                Err(error) if ReadableProcess::is_remote(&error) => {
+                    memory.read_exact(at, to).map_err(|_| error)
+                }
+                result => result,
+            },
             Self::SystemCall(memory) => memory.read_exact(at, to),
         }
     }
