@@ -236,7 +236,7 @@ impl ForeignReader {
     /// # Errors
     /// If a thread can't be started.
     pub(crate) fn start(opener: &Opener, pod: Option<PodCgroup>) -> io::Result<Self> {
-        let memory = MemoryAccess::new(Some(opener.clone()), pod);
+        let memory = MemoryAccess::new(opener, pod);
         Self::start_with(READ_DEADLINE, memory, |run| opener.spawn("reader", run).map(drop))
     }
 
@@ -498,7 +498,7 @@ mod tests {
 
     fn reader(deadline: Duration) -> ForeignReader {
         let spawn = |run| thread::Builder::new().spawn(run).map(drop);
-        ForeignReader::start_with(deadline, MemoryAccess::new(None, None), spawn).unwrap()
+        ForeignReader::start_with(deadline, MemoryAccess::default(), spawn).unwrap()
     }
 
     fn target(pid: u32) -> ReadTarget {

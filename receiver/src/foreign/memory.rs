@@ -4,7 +4,7 @@
 //! Only the reader threads use this: both ways may block without limit.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use sidewinder_address::Avma;
 use sidewinder_bpf::{ForeignMemoryPrograms, LoadError, Opener, PodCgroup, ReadableProcess};
@@ -16,23 +16,20 @@ use super::ReadTarget;
 use crate::causes::error_chain;
 
 /// Opens the memory of processes.
-#[derive(Clone, Debug)]
-pub(crate) struct MemoryAccess(Arc<AccessState>);
-
-#[derive(Debug)]
-struct AccessState {
+#[derive(Clone, Default, Debug)]
+pub(crate) struct MemoryAccess {
     /// `None`: only by the system call.
-    opener: Option<Opener>,
-    /// The pod whose processes alone may be read.
-    pod: Option<PodCgroup>,
-    /// Loaded at the first use; `None` if the kernel refuses them.
-    programs: OnceLock<Option<Arc<ForeignMemoryPrograms>>>,
+    programs: Option<Arc<ForeignMemoryPrograms>>,
 }
 
 impl MemoryAccess {
-    /// The programs are loaded through the opener. With a pod, they read only processes in its cgroup.
-    pub(super) fn new(opener: Option<Opener>, pod: Option<PodCgroup>) -> Self {
-        Self(Arc::new(AccessState { opener, pod, programs: OnceLock::new() }))
+    /// Loads the programs through the opener, unless the kernel refuses them. With a pod, they read only processes in its
+    /// cgroup.
+    pub(super) fn new(opener: &Opener, pod: Option<PodCgroup>) -> Self {
+        let loaded = opener.load_foreign_memory(pod).inspect_err(|error: &LoadError| {
+            debug!("memory is read by process_vm_readv, not by eBPF programs: {}", error_chain(error));
+        });
+        Self { programs: loaded.ok() }
     }
 
     /// The memory of a process.
@@ -41,7 +38,7 @@ impl MemoryAccess {
     /// [`ProcfsError::Gone`] if the process has exited.
     pub(crate) fn open(&self, target: ReadTarget) -> Result<TargetMemory, ProcfsError> {
         let directory = target.open_dir()?;
-        let Some(programs) = self.programs() else {
+        let Some(programs) = &self.programs else {
             return Ok(TargetMemory::SystemCall(ProcessMemory::new(directory)));
         };
         match ReadableProcess::link(programs, target.pid.0, target.start_ns()) {
@@ -55,19 +52,7 @@ impl MemoryAccess {
 
     /// The kernel memory of the programs' maps, in bytes.
     pub(crate) fn map_bytes(&self) -> u64 {
-        let is_loaded = self.0.programs.get().is_some_and(Option::is_some);
-        if is_loaded { ForeignMemoryPrograms::MAP_BYTES as u64 } else { 0 }
-    }
-
-    fn programs(&self) -> Option<&Arc<ForeignMemoryPrograms>> {
-        let AccessState { opener, pod, programs } = &*self.0;
-        let load = |opener: &Opener| {
-            let loaded = opener.load_foreign_memory(*pod);
-            loaded.inspect_err(|error: &LoadError| {
-                debug!("memory is read by process_vm_readv, not by eBPF programs: {}", error_chain(error));
-            })
-        };
-        programs.get_or_init(|| load(opener.as_ref()?).ok()).as_ref()
+        if self.programs.is_some() { ForeignMemoryPrograms::MAP_BYTES as u64 } else { 0 }
     }
 }
 
