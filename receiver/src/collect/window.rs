@@ -108,7 +108,7 @@ impl SlidingWindow {
             // Frames of this file may have a better name now.
             Message::File(..) => self.builder.invalidate_names(),
             Message::JitSource(..) | Message::Interpreter(..) | Message::CodeObject(..) => {
-                self.builder.invalidate_jit_names()
+                self.builder.invalidate_jit_names();
             }
             Message::Event(event) if event.kind == self.kind => self.add_event(event, namer, processes),
             Message::Event(_) | Message::Process(..) | Message::ProcessExited(_) | Message::ForgetFile(_) => {
