@@ -34,6 +34,8 @@ pub(crate) struct UnnamedSamples {
 #[derive(Debug, Default)]
 struct ProcessSamples {
     name: String,
+    /// The PID in the process's own PID namespace, if it has one.
+    own_pid: Option<u32>,
     total: u64,
     /// By the ID of the stack, those that may have unnamed frames, and how many samples have them.
     stacks: HashMap<u64, (Arc<Stack>, u64)>,
@@ -46,6 +48,8 @@ pub(crate) struct UnnamedGroup {
     program: String,
     /// Sorted.
     pids: Vec<u32>,
+    /// The PID of one of them, in its own PID namespace.
+    own_pid: u32,
     cause: UnnamedCause,
     /// Samples with unnamed frames, of all samples of these processes.
     unnamed: u64,
@@ -65,7 +69,9 @@ impl UnnamedSamples {
 
     fn note_process(&mut self, key: ProcessKey, description: &ProcessDescription) {
         let name = description.executable_name().or(description.comm.as_deref()).unwrap_or_default();
-        self.processes.entry(key).or_default().name = String::from_utf8_lossy(name).into_owned();
+        let process = self.processes.entry(key).or_default();
+        process.name = String::from_utf8_lossy(name).into_owned();
+        process.own_pid = description.namespaced_pids.last().copied();
     }
 
     fn note_event(&mut self, event: &SampleEvent) {
@@ -111,6 +117,7 @@ impl UnnamedSamples {
                 let group = groups.entry((&process.name, cause)).or_insert_with(|| UnnamedGroup {
                     program: process.name.clone(),
                     pids: Vec::new(),
+                    own_pid: process.own_pid.unwrap_or(key.pid),
                     cause,
                     unnamed: 0,
                     total: 0,
@@ -143,7 +150,7 @@ impl UnnamedGroup {
         match self.cause {
             UnnamedCause::GeneratedCode { has_names: true, .. } => INCOMPLETE_ADVICE.to_owned(),
             UnnamedCause::GeneratedCode { generator, has_names: false } => {
-                RuntimeSupport::advice_for(generator, self.pids.first().copied().unwrap_or(0))
+                RuntimeSupport::advice_for(generator, self.own_pid)
             }
             UnnamedCause::Memory(VmObstacle::Denied) | UnnamedCause::UnknownCode => MEMORY_ADVICE.to_owned(),
             UnnamedCause::Memory(VmObstacle::Ended) => ENDED_ADVICE.to_owned(),

@@ -41,6 +41,8 @@ const GENERATORS: [Runtime; 9] = [
 /// Where a process's runtime publishes the names of its code.
 #[derive(Debug)]
 pub(crate) struct JitSource {
+    /// The PID of the process in its innermost PID namespace.
+    own_pid: Pid,
     root: ProcessRoot,
     /// Jitdumps first, then the perf map.
     files: Vec<JitFile>,
@@ -84,12 +86,12 @@ impl JitSource {
     ) -> Option<Self> {
         let proc_root = ProcRoot::default();
         let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
+        let own_pid = namespace_pid(&status).unwrap_or(pid);
         let mappings: Vec<_> = mappings.collect();
         let mut files: Vec<_> =
             jitdumps(mappings.iter().copied()).map(|file| JitFile::Jitdump(Arc::clone(file))).collect();
         let root = if let Ok(root) = ProcessRoot::from_pid(&proc_root, pid) {
-            let perf_map = format!("tmp/perf-{}.map", namespace_pid(&status).unwrap_or(pid).0);
-            files.push(JitFile::PerfMap(perf_map.into_bytes()));
+            files.push(JitFile::PerfMap(format!("tmp/perf-{own_pid}.map").into_bytes()));
             root
         } else {
             // Mapped files are identified by the kernel. A perf map is not, and in our root it may be of another process.
@@ -103,7 +105,7 @@ impl JitSource {
                 mapped.insert(Arc::clone(file), mapping.clone());
             }
         }
-        Some(Self { root, files, memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?, mapped })
+        Some(Self { own_pid, root, files, memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?, mapped })
     }
 
     /// Whether the process has mapped no new file since the source was created.
@@ -161,6 +163,11 @@ impl JitSource {
             .map(|(runtime, _)| runtime)
             .collect();
         GENERATORS.into_iter().find(|generator| found.contains(generator))
+    }
+
+    /// The PID of the process in its innermost PID namespace, by which it names its own files.
+    pub(crate) const fn own_pid(&self) -> Pid {
+        self.own_pid
     }
 
     /// Reads the names that the process publishes now.

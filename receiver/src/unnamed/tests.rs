@@ -15,7 +15,14 @@ const FIRST_PID: u32 = 1 << 30;
 const NODE: UnnamedCause = UnnamedCause::GeneratedCode { generator: Some(Runtime::V8), has_names: false };
 
 fn group(program: &str, pids: &[u32], cause: UnnamedCause) -> UnnamedGroup {
-    UnnamedGroup { program: program.to_owned(), pids: pids.to_vec(), cause, unnamed: 1_234, total: 2_000 }
+    UnnamedGroup {
+        program: program.to_owned(),
+        pids: pids.to_vec(),
+        own_pid: pids[0],
+        cause,
+        unnamed: 1_234,
+        total: 2_000,
+    }
 }
 
 fn description(name: &str) -> Arc<ProcessDescription> {
@@ -39,7 +46,9 @@ fn a_line_names_the_program_and_what_would_name_its_frames() {
         "{text}"
     );
     let other = UnnamedCause::GeneratedCode { generator: None, has_names: false };
-    assert!(lines(&[group("vm", &[9], other)]).contains("/tmp/perf-9.map"));
+    let in_container = UnnamedGroup { own_pid: 1, ..group("vm", &[9], other) };
+    let text = lines(&[in_container]);
+    assert!(text.contains("vm (pid 9): ") && text.contains("/tmp/perf-1.map"), "{text}");
     let stale = UnnamedCause::GeneratedCode { generator: Some(Runtime::V8), has_names: true };
     assert!(lines(&[group("node", &[9], stale)]).contains(INCOMPLETE_ADVICE));
 }

@@ -71,3 +71,19 @@ fn other_files_contain_no_runtime() {
     assert!(own.windows(16).any(|bytes| bytes == b"JNI_CreateJavaVM"));
     assert!(none(&own));
 }
+
+#[test]
+fn broken_files_are_read_to_their_end() {
+    let Ok(whole) = fs::read("/usr/bin/perl") else {
+        eprintln!("SKIPPED: no /usr/bin/perl");
+        return;
+    };
+    for end in (0..whole.len()).step_by(whole.len() / 50) {
+        let _ = find_runtimes(&&whole[..end]).unwrap();
+    }
+    for at in (16..1024).step_by(17).chain((whole.len() - 2048..whole.len()).step_by(37)) {
+        let mut broken = whole.clone();
+        broken[at..].iter_mut().take(8).for_each(|to| *to = 0xff);
+        let _ = find_runtimes(&&broken[..]).unwrap();
+    }
+}

@@ -194,16 +194,16 @@ impl InspectedProcess<'_> {
         let support = RuntimeSupport::of(runtime);
         let is_ok = support.frames_advice.is_none() && !support.is_interpreter_only();
         let frames = Finding { is_ok, detail: support.frames.to_owned() };
-        let published = JitSource::new(self.pid, self.mappings.iter(), self.reader)
-            .map(|source| source.published())
-            .filter(|_| support.advice.is_some());
+        let source = JitSource::new(self.pid, self.mappings.iter(), self.reader);
+        let own_pid = source.as_ref().map_or(self.pid, JitSource::own_pid);
+        let published = source.filter(|_| support.advice.is_some()).map(|source| source.published());
         let names = match &published {
             Some(published) => published_names(published),
             None => Finding::limited(support.names),
         };
         let names_advice = support.advice.filter(|_| !names.is_ok);
         let advice = [support.frames_advice, names_advice].into_iter().flatten();
-        let next: Vec<String> = advice.map(|advice| for_process(advice, self.pid.0)).collect();
+        let next: Vec<String> = advice.map(|advice| for_process(advice, own_pid.0)).collect();
         let next = (!next.is_empty()).then(|| next.join("; "));
         RuntimeReport { support, version, file, frames, names, next }
     }

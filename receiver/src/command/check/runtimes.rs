@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sidewinder_vm::Runtime;
 
 use super::ProbeStatus;
-use super::process::{Finding, ProcessReport, RuntimeReport};
+use super::process::{Finding, Obstacle, ProcessReport, RuntimeReport};
 use crate::runtime_support::{ALL, MEMORY_ADVICE, RuntimeSupport};
 
 /// What limits a runtime here: what is lost, and the next step.
@@ -130,9 +130,9 @@ pub(super) fn processes_json(reports: &[ProcessReport]) -> Value {
         json!({
             "pid": report.pid,
             "executable": report.executable,
-            "state": obstacle.map_or(ProbeStatus::Ok.label(), |obstacle| obstacle.label()),
-            "why": obstacle.map(|obstacle| obstacle.why()),
-            "next": obstacle.map(|obstacle| obstacle.next()),
+            "state": obstacle.map_or(ProbeStatus::Ok.label(), Obstacle::label),
+            "why": obstacle.map(Obstacle::why),
+            "next": obstacle.map(Obstacle::next),
             "runtimes": report.runtimes.iter().map(runtime).collect::<Vec<_>>(),
         })
     };
