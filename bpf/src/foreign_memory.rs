@@ -293,4 +293,6 @@ fn link_to_task(program: &OwnedFd, pid: u32) -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
+mod fuse;
+#[cfg(test)]
 mod tests;
