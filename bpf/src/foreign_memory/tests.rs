@@ -304,17 +304,20 @@ fn after_an_exec_the_memory_is_that_of_the_new_program() {
     input.write_all(b"sleep").unwrap();
     drop(input);
     let since = Instant::now();
-    while fs::read_to_string(format!("/proc/{}/comm", child.pid())).unwrap() != "sleep\n" {
-        match read(&process, child.heap, READ_BYTES_MAX) {
-            // The old program, or already the new one.
-            Ok(_) => {}
-            Err(error) => assert!([ENDED, UNMAPPED].contains(&Err(error)), "{error}"),
+    // The first mapping is that of the program, once it has been loaded.
+    let start = loop {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", child.pid())).unwrap();
+        let first = maps.lines().next().unwrap_or_default();
+        if first.ends_with("/sleep") {
+            break u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
+        }
+        // The old program, or already the new one.
+        if let Err(error) = read(&process, child.heap, READ_BYTES_MAX) {
+            assert!([ENDED, UNMAPPED].contains(&Err(error)), "{error}");
         }
         assert!(since.elapsed() < Duration::from_secs(60), "the child does not exec");
-    }
+    };
     assert!(read(&process, child.heap, READ_BYTES_MAX).as_ref() != Ok(&old), "memory of the old program");
-    let maps = fs::read_to_string(format!("/proc/{}/maps", child.pid())).unwrap();
-    let start = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
     assert_eq!(read(&process, start, 4), Ok(b"\x7fELF".to_vec()));
 }
 
