@@ -13,15 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use libbpf_rs::ProgramType;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use rustix::io::Errno;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
+use crate::denial;
 use crate::intf;
 use crate::load::{LoadError, PodCgroup, Storage, pid_namespace_inode};
 use crate::memory::MappedArray;
 use crate::skeleton::foreign_memory::ForeignMemorySkelBuilder;
+use crate::walk::BPF_FIND_VMA;
 
 const BATCHES: usize = intf::SW_READ_BATCHES as usize;
 const READS_MAX: usize = intf::SW_READS_MAX as usize;
@@ -63,6 +66,14 @@ impl ForeignMemoryPrograms {
 
     fn load_unchecked(pod: Option<PodCgroup>) -> Result<Self, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
+        // Of the helpers that the programs need, this is one that can be asked for. Older kernels would refuse the programs
+        // with long messages.
+        if denial::is_privileged()
+            && ProgramType::PerfEvent.is_helper_supported(BPF_FIND_VMA).is_ok_and(|is| !is)
+        {
+            let reason = io::Error::new(io::ErrorKind::Unsupported, "it has no bpf_find_vma (Linux 5.17)");
+            return Err(refused("looking for helpers")(reason.into()));
+        }
         let mut storage = Storage::uninit();
         let mut open = ForeignMemorySkelBuilder::default()
             .open(&mut storage)
@@ -292,5 +303,7 @@ fn link_to_task(program: &OwnedFd, pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
+#[cfg(test)]
+mod fuse;
 #[cfg(test)]
 mod tests;

@@ -52,10 +52,11 @@ pub fn probe() -> Vec<Probe> {
     let obstacle = denial::denial_reason();
     let programs = supports_perf_event_programs();
     let clock = open_on_every_cpu(CLOCK);
+    let unknown = || Support::No { why: "unknown, since no program can be loaded".to_owned() };
     let helper = |id| match &programs {
         Ok(()) => program_has_helper(id),
         // Loading a program is the way to ask the kernel.
-        Err(_) => Support::No { why: "unknown, since no program can be loaded".to_owned() },
+        Err(_) => unknown(),
     };
     let of_container = match &clock {
         Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
@@ -132,7 +133,10 @@ pub fn probe() -> Vec<Probe> {
             id: "foreign_memory",
             name: "memory of other users' processes",
             required: false,
-            support: support_from(&foreign_memory()),
+            support: match &programs {
+                Err(_) if !may_trace() => unknown(),
+                Ok(()) | Err(_) => support_from(&foreign_memory()),
+            },
             cost: "process contexts, spans, and names of interpreted and generated code are read only from processes of the \
                    same user",
             remedy: obstacle.unwrap_or("use Linux 6.1 or later with CAP_BPF and CAP_PERFMON, or add CAP_SYS_PTRACE"),
@@ -200,11 +204,15 @@ fn program_has_helper(id: u32) -> Support {
     }
 }
 
+/// Whether this thread may read the memory of other users' processes by system call.
+fn may_trace() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
+}
+
 /// By the programs, or else by `process_vm_readv(2)`.
 fn foreign_memory() -> Result<(), String> {
-    let may_trace = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
     match ForeignMemoryPrograms::load(None) {
-        Err(error) if !may_trace => Err(error_chain(&error)),
+        Err(error) if !may_trace() => Err(error_chain(&error)),
         Ok(_) | Err(_) => Ok(()),
     }
 }

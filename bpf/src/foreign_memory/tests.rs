@@ -12,6 +12,7 @@ use rustix::param::page_size;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use tempfile::TempDir;
 
+use super::fuse::WatchedFile;
 use super::*;
 use crate::tests::is_allowed;
 
@@ -64,6 +65,10 @@ impl ReadChild {
         let directory = tempfile::tempdir().unwrap();
         let content: Vec<u8> = (0..BYTES).map(pattern).collect();
         fs::write(directory.path().join("file"), content).unwrap();
+        Self::start_in(directory)
+    }
+
+    fn start_in(directory: TempDir) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "foreign_memory::tests::be_read", "--test-threads=1"]);
         command.env(DIRECTORY, directory.path()).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -299,18 +304,42 @@ fn after_an_exec_the_memory_is_that_of_the_new_program() {
     input.write_all(b"sleep").unwrap();
     drop(input);
     let since = Instant::now();
-    while fs::read_to_string(format!("/proc/{}/comm", child.pid())).unwrap() != "sleep\n" {
-        match read(&process, child.heap, READ_BYTES_MAX) {
-            // The old program, or already the new one.
-            Ok(_) => {}
-            Err(error) => assert!([ENDED, UNMAPPED].contains(&Err(error)), "{error}"),
+    // The first mapping is that of the program, once it has been loaded.
+    let start = loop {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", child.pid())).unwrap();
+        let first = maps.lines().next().unwrap_or_default();
+        if first.ends_with("/sleep") {
+            break u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
+        }
+        // The old program, or already the new one.
+        if let Err(error) = read(&process, child.heap, READ_BYTES_MAX) {
+            assert!([ENDED, UNMAPPED].contains(&Err(error)), "{error}");
         }
         assert!(since.elapsed() < Duration::from_secs(60), "the child does not exec");
-    }
+    };
     assert!(read(&process, child.heap, READ_BYTES_MAX).as_ref() != Ok(&old), "memory of the old program");
-    let maps = fs::read_to_string(format!("/proc/{}/maps", child.pid())).unwrap();
-    let start = u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap();
     assert_eq!(read(&process, start, 4), Ok(b"\x7fELF".to_vec()));
+}
+
+/// The system call reads it instead, if it may.
+#[test]
+fn a_file_system_that_may_never_answer_is_not_waited_for() {
+    let Some(programs) = load(None) else { return };
+    let (mounted_on, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = match WatchedFile::mount(mounted_on.path(), BYTES as u64) {
+        Ok(file) => file,
+        Err(error) => return eprintln!("SKIPPED: no FUSE: {error}"),
+    };
+    std::os::unix::fs::symlink(mounted_on.path().join("x"), directory.path().join("file")).unwrap();
+    let child = ReadChild::start_in(directory);
+    let process = child.link(&programs);
+    for (start, bytes) in [(0, 8), (READ_BYTES_MAX - 1, 2), (0, BYTES)] {
+        let mut to = vec![0; bytes];
+        let error = process.read_exact(child.untouched + start as u64, &mut to).unwrap_err();
+        assert!(ReadableProcess::is_remote(&error), "{error}");
+    }
+    assert!(read(&process, child.heap, 8).is_ok());
+    assert!(!file.is_read());
 }
 
 /// Only loading requires capabilities.
