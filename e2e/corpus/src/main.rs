@@ -35,7 +35,7 @@ fn main() -> Result<ExitCode> {
         match (subject.missing_tool(), &of_pypi) {
             (Some(tool), _) => progress.println(format!("{}: {tool} is not installed", subject.name)),
             (None, Err(error)) if subject.is_of_pypi => {
-                progress.println(format!("SKIPPED: {}: {error:#}", subject.name))
+                progress.println(format!("SKIPPED: {}: {error:#}", subject.name));
             }
             (None, _) => {
                 table.push(

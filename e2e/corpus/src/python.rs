@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use sidewinder_e2e_judge::python::{Activations, FrameKind, Stack, from_otlp_since};
+use sidewinder_e2e_judge::python::{Activations, Frame, FrameKind, Stack, from_otlp_since};
 use sidewinder_e2e_support::received::Received;
 
 /// Of the samples of a program of Python.
@@ -30,7 +30,7 @@ impl PythonFrames {
     }
 
     fn add(&mut self, stack: &Stack) {
-        if !stack.frames.iter().any(|frame| frame.is_loop()) {
+        if !stack.frames.iter().any(Frame::is_loop) {
             return;
         }
         self.samples += stack.count;

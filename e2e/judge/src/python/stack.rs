@@ -32,7 +32,8 @@ pub struct Frame {
     pub file: String,
     /// The line; 0 if unknown.
     pub line: u32,
-    /// Whether the compiler put its code into the function of the frame before it: both are one native frame.
+    /// Whether the compiler put its code into the function of the frame before it: both are one native frame. In pprof, this may
+    /// be said of a function that calls itself, too.
     pub is_inlined: bool,
 }
 
@@ -110,11 +111,9 @@ fn of_pprof(profile: &Profile, frame: &ProfileFrame, caller: Option<&ProfileFram
         _ => FrameKind::Native,
     };
     let file = if is_python { frame.path.clone() } else { binary.to_owned() };
-    // One location has an address, and a function for each inlined call.
-    let is_inlined = caller.is_some_and(|caller| {
-        let is_one_place = (caller.binary, caller.address) == (frame.binary, frame.address);
-        kind == FrameKind::Native && is_one_place && caller.name != frame.name
-    });
+    // One location has an address, and a function for each inlined call. A function that calls itself at one place looks alike.
+    let is_inlined = kind == FrameKind::Native
+        && caller.is_some_and(|caller| (caller.binary, caller.address) == (frame.binary, frame.address));
     Frame { kind, name: frame.name.clone(), file, line: frame.line, is_inlined }
 }
 

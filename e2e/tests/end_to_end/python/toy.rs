@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use sidewinder_e2e_judge::python::{Frame, FrameKind, Stack, from_otlp};
 use sidewinder_e2e_support::collector;
 use sidewinder_e2e_support::received::Received;
@@ -100,32 +100,38 @@ fn without_groups(chain: &[String], reason: &str) -> Vec<String> {
     frames
 }
 
-/// The chain with other frames in the place of the innermost one of the machine.
-fn with_innermost(mut chain: Vec<String>, by: &[&str]) -> Vec<String> {
-    let innermost = chain.iter().rposition(|name| is_machines(name) || name.starts_with('[')).unwrap();
-    chain.splice(innermost..=innermost, by.iter().map(|name| (*name).to_owned()));
-    chain
+/// The innermost frame of the machine.
+fn innermost(chain: &[String]) -> Result<&String> {
+    chain.iter().rfind(|name| is_machines(name)).context("a chain without frames of the machine")
 }
 
-/// What the toy's stacks have to be in a state of its frames; see there. `None`: they are cut.
-fn expected(state: &str, chain: &[String]) -> Option<Vec<String>> {
-    let innermost = chain.iter().rfind(|name| is_machines(name)).unwrap();
+/// The chain with other frames in the place of the innermost one of the machine, or of the marker that stands for it.
+fn with_innermost(mut chain: Vec<String>, by: &[&str]) -> Result<Vec<String>> {
+    let at = chain.iter().rposition(|name| is_machines(name) || name.starts_with('[')).context("no frame")?;
+    chain.splice(at..=at, by.iter().map(|name| (*name).to_owned()));
+    Ok(chain)
+}
+
+/// What the toy's stacks have to be in a state of its frames; see there. Those in the state `endless` are cut.
+fn expected(state: &str, chain: &[String]) -> Result<Vec<String>> {
     let unreadable = missing("unreadable");
-    Some(match state {
-        "whole" | "detached" => chain.to_vec(),
-        "no_state" | "other_thread" => without_groups(chain, state),
-        "null" => without_groups(chain, "no_frames"),
-        "unmapped" | "locked" | "not_canonical" => without_groups(chain, "unreadable"),
+    match state {
+        "whole" | "detached" => Ok(chain.to_vec()),
+        "no_state" | "other_thread" => Ok(without_groups(chain, state)),
+        "null" => Ok(without_groups(chain, "no_frames")),
+        "unmapped" | "locked" | "not_canonical" => Ok(without_groups(chain, "unreadable")),
         // The frame itself is there. Its function is not, nor its caller.
         "odd_frame" => with_innermost(without_groups(chain, "unreadable"), &[&unreadable, &unreadable]),
         // It says that the innermost activation has no frames.
         "odd_shim" => with_innermost(without_groups(chain, "unreadable"), &[]),
-        "unlinked" => with_innermost(without_groups(chain, "no_frames"), &[&missing("no_frames"), innermost]),
+        "unlinked" => {
+            let frames = [&missing("no_frames"), &**innermost(chain)?];
+            with_innermost(without_groups(chain, "no_frames"), &frames)
+        }
         "no_code" | "unmapped_code" => with_innermost(chain.to_vec(), &[&unreadable]),
         "odd_code" | "freed_code" => with_innermost(chain.to_vec(), &[UNKNOWN]),
-        "endless" => return None,
-        other => panic!("a state that this test doesn't know: {other}"),
-    })
+        other => bail!("a state that this test doesn't know: {other}"),
+    }
 }
 
 const STATES: usize = 16;
@@ -145,13 +151,13 @@ fn frames_that_no_walk_can_follow_are_said_to_be_missing() -> Result<()> {
         let Some(state) = state else {
             // Frames that lead to themselves take all that a stack may have.
             assert!(*is_cut && frames.len() <= FRAME_LIMIT + 2, "{} frames", frames.len());
-            let innermost = chain.iter().rfind(|name| is_machines(name)).unwrap();
+            let innermost = innermost(&chain)?;
             let is_known = |name: &&String| !name.starts_with('[');
             assert!(frames.iter().filter(is_known).all(|name| name == innermost || chain.contains(name)));
             *samples.entry("endless").or_default() += count;
             continue;
         };
-        assert_eq!(Some(frames), expected(state, &chain).as_ref(), "{state}, {count} times");
+        assert_eq!(*frames, expected(state, &chain)?, "{state}, {count} times");
         assert!(!is_cut, "{state}: {frames:?}");
         *samples.entry(state).or_default() += count;
     }
