@@ -4,6 +4,8 @@
 //! The child is `sleep`; its first mapping is read, again and again.
 
 use std::error::Error;
+use std::hint::black_box;
+use std::io;
 use std::process::Command;
 use std::time::Instant;
 
@@ -14,10 +16,10 @@ use sidewinder_process::{ForeignMemory as _, Pid, ProcRoot, ProcessDir, ProcessM
 const ROUNDS: u32 = 20_000;
 const SIZES: [usize; 4] = [8, 64, 4096, 16 << 10];
 
-fn nanoseconds(mut run: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<u128, Box<dyn Error>> {
+fn nanoseconds<T>(mut run: impl FnMut() -> io::Result<T>) -> io::Result<u128> {
     let start = Instant::now();
     for _ in 0..ROUNDS {
-        run()?;
+        black_box(run()?);
     }
     Ok(start.elapsed().as_nanos() / u128::from(ROUNDS))
 }
@@ -42,20 +44,17 @@ fn measure(programs: &std::sync::Arc<ForeignMemoryPrograms>, pid: u32) -> Result
     let directory = ProcessDir::open(&ProcRoot::default(), Pid(pid))?;
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let start_ns = directory.state()?.start_ticks * tick_ns;
-    let linked = nanoseconds(|| {
-        ReadableProcess::link(programs, pid, start_ns)?;
-        Ok(())
-    })?;
+    let linked = nanoseconds(|| ReadableProcess::link(programs, pid, start_ns))?;
     println!("link: {linked} ns");
     let process = ReadableProcess::link(programs, pid, start_ns)?;
-    let mappings = nanoseconds(|| Ok(drop(process.contexts()?)))?;
+    let mappings = nanoseconds(|| process.contexts())?;
     println!("context in {} mappings: {mappings} ns", maps.lines().count());
     let memory = ProcessMemory::new(directory);
     println!("bytes\tprograms (ns)\tprocess_vm_readv (ns)");
     for bytes in SIZES {
         let mut to = vec![0; bytes];
-        let by_programs = nanoseconds(|| Ok(process.read_exact(at, &mut to)?))?;
-        let by_call = nanoseconds(|| Ok(memory.read_exact(Avma(at), &mut to)?))?;
+        let by_programs = nanoseconds(|| process.read_exact(at, &mut to))?;
+        let by_call = nanoseconds(|| memory.read_exact(Avma(at), &mut to))?;
         println!("{bytes}\t{by_programs}\t{by_call}");
     }
     Ok(())
