@@ -86,6 +86,8 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 	object->cookie = cookie;
 	object->time_ns = slot->time_ns;
 	object->address = code;
+	if (bpf_probe_read_user(object->head, sizeof(object->head), (void *)code))
+		__builtin_memset(object->head, 0, sizeof(object->head));
 	__builtin_memcpy(object->identity, slot->vm_identity, sizeof(object->identity));
 	object->name_bytes = read_object(object->name, sizeof(object->name), identity_word(slot, cpython, cpython->name));
 	object->path_bytes = read_object(object->path, sizeof(object->path), identity_word(slot, cpython, cpython->path));

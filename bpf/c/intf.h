@@ -238,6 +238,7 @@ struct sw_snapshot {
 #define SW_OBJECT_NAME_BYTES 128
 #define SW_OBJECT_PATH_BYTES 256
 #define SW_OBJECT_LINES_BYTES 480
+#define SW_CPYTHON_HEAD_BYTES 32 /* the largest `PyObject` */
 #define SW_CPYTHON_IDENTITY_BYTES 96 /* `sw_cpython.identity_bytes` is at most this */
 
 struct sw_object {
@@ -250,6 +251,7 @@ struct sw_object {
 	__u32 cookie;
 	__u64 time_ns; /* of the sample */
 	__u64 address;
+	__u8 head[SW_CPYTHON_HEAD_BYTES]; /* its start, with its count of references; zeros if it could not be read */
 	__u8 identity[SW_CPYTHON_IDENTITY_BYTES]; /* the first `sw_cpython.identity_bytes` are valid */
 	__u8 name[SW_OBJECT_NAME_BYTES];
 	__u8 path[SW_OBJECT_PATH_BYTES];

@@ -16,6 +16,8 @@ pub struct CodeObject {
     pub address: Avma,
     /// As in [`VmFunction::cookie`](crate::VmFunction::cookie).
     pub cookie: u32,
+    /// Its start, with its count of references; zeros if it could not be read.
+    pub head: [u8; intf::SW_CPYTHON_HEAD_BYTES as usize],
     /// The fields from which the cookie is computed, and behind them bytes without meaning.
     pub identity: Box<[u8]>,
     /// Its name, a `str`.
@@ -43,6 +45,7 @@ impl CodeObject {
             time_ns: object.time_ns,
             address: Avma(object.address),
             cookie: object.cookie,
+            head: object.head,
             identity: object.identity.into(),
             name: start(&object.name, object.name_bytes)?,
             path: start(&object.path, object.path_bytes)?,

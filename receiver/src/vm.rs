@@ -158,9 +158,9 @@ impl VmNames {
             Some(None) => true,
             None => false,
         };
-        let CodeObject { identity, name, path, lines, .. } = object;
-        match state.source.interpreter.layout.copied_function(CodeCopy { identity, name, path, lines }, key.2)
-        {
+        let CodeObject { head, identity, name, path, lines, .. } = object;
+        let copy = CodeCopy { head, identity, name, path, lines };
+        match state.source.interpreter.layout.copied_function(copy, key.2) {
             Ok(function) => {
                 if !function.has_lines() {
                     self.incomplete.insert(key);

@@ -105,7 +105,13 @@ impl JitSource {
                 mapped.insert(Arc::clone(file), mapping.clone());
             }
         }
-        Some(Self { own_pid, root, files, memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?, mapped })
+        Some(Self {
+            own_pid,
+            root,
+            files,
+            memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?,
+            mapped,
+        })
     }
 
     /// Whether the process has mapped no new file since the source was created.

@@ -21,7 +21,7 @@ pub(super) struct Limit {
 pub(super) fn memory_limit() -> Option<Limit> {
     let is_held = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
     (!is_held).then_some(Limit {
-        why: "processes of other users, and with kernel.yama.ptrace_scope also others of this user, can't be read",
+        why: "files of other users' processes, and with kernel.yama.ptrace_scope also of others of this user, can't be opened",
         next: MEMORY_ADVICE,
     })
 }

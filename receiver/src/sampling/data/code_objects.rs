@@ -64,6 +64,7 @@ mod tests {
             pid,
             time_ns,
             address: Avma(1),
+            head: [0; 32],
             cookie: 1,
             identity: nothing(),
             name: nothing(),

@@ -5,18 +5,20 @@ use libfuzzer_sys::fuzz_target;
 use sidewinder_vm::cpython::{CodeCopy, Layout, cookie};
 
 /// As the eBPF programs copy.
+const HEAD_BYTES: usize = 32;
 const IDENTITY_BYTES: usize = 96;
 
 fuzz_target!(|input: &[u8]| {
     let Some((version, rest)) = input.split_first() else { return };
     let Some((ends, rest)) = rest.split_first_chunk::<2>() else { return };
+    let Some((head, rest)) = rest.split_at_checked(HEAD_BYTES) else { return };
     let Some((identity, rest)) = rest.split_at_checked(IDENTITY_BYTES) else { return };
     let layout = Layout::of_minor(8 + version % 5).expect("a version that has a layout");
     let [name_bytes, path_bytes] = ends.map(usize::from);
     let (name, rest) = rest.split_at(name_bytes.min(rest.len()));
     let (path, lines) = rest.split_at(path_bytes.min(rest.len()));
     let cookie = cookie(&identity[..layout.identity.1.into()]);
-    let Ok(function) = layout.copied_function(CodeCopy { identity, name, path, lines }, cookie) else {
+    let Ok(function) = layout.copied_function(CodeCopy { head, identity, name, path, lines }, cookie) else {
         return;
     };
     assert!(function.name.len() <= 1 << 10);

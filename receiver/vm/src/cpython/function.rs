@@ -38,6 +38,8 @@ pub struct Function {
 /// process has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct CodeCopy<'bytes> {
+    /// Its first 32 bytes.
+    pub head: &'bytes [u8],
     /// The bytes at [`Layout::identity`]; more may follow.
     pub identity: &'bytes [u8],
     /// The `str` of its name.
@@ -102,7 +104,7 @@ impl Layout {
     pub fn copied_function(&self, copy: CodeCopy<'_>, cookie: u32) -> Result<Function, FunctionError> {
         let (start, bytes) = self.identity;
         let identity = copy.identity.get(..bytes.into()).ok_or(FunctionError::Replaced)?;
-        if self::cookie(identity) != cookie {
+        if self::cookie(identity) != cookie || !self.names.head.is_live(copy.head) {
             return Err(FunctionError::Replaced);
         }
         let object = [&vec![0; start.into()], identity].concat();

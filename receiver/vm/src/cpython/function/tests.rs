@@ -10,6 +10,12 @@ const CODE: Avma = Avma(0x10_000);
 const NAME: u64 = 0x20_000;
 const PATH: u64 = 0x30_000;
 const LINES: u64 = 0x40_000;
+/// The head of an object with one reference.
+const LIVE: [u8; 32] = {
+    let mut head = [0; 32];
+    head[0] = 1;
+    head
+};
 const CODE_TYPE_AT: u64 = 0x50_000;
 const CODE_TYPE_NAME: u64 = 0x60_000;
 
@@ -182,7 +188,7 @@ fn a_code_object_that_changes_is_not_read() {
 fn copied(memory: &Objects, most: usize) -> Result<Function, FunctionError> {
     let start = |at: u64| memory.objects[&at].get(..most).unwrap_or(&memory.objects[&at]);
     let identity = &memory.objects[&CODE.0][layout().identity.0.into()..];
-    let copy = CodeCopy { identity, name: start(NAME), path: start(PATH), lines: start(LINES) };
+    let copy = CodeCopy { head: &LIVE, identity, name: start(NAME), path: start(PATH), lines: start(LINES) };
     layout().copied_function(copy, cookie_of(memory))
 }
 
@@ -208,9 +214,12 @@ fn a_copy_that_ends_early_has_the_first_line_and_the_start_of_strings() {
     assert_eq!([0, 2, 1000].map(|place| function.line_at(place)), [Some(7); 3]);
     assert!(matches!(copied(&memory, 0), Err(FunctionError::Unreadable(_))), "nothing could be copied");
     let identity = &memory.objects[&CODE.0][layout().identity.0.into()..];
-    let copy = CodeCopy { identity, name: &[], path: &[], lines: &[] };
+    let copy = CodeCopy { head: &LIVE, identity, name: &[], path: &[], lines: &[] };
     let other = layout().copied_function(copy, cookie_of(&memory) ^ 1);
     assert!(matches!(other, Err(FunctionError::Replaced)), "{other:?}");
+    let freed = CodeCopy { head: &[0; 32], ..copy };
+    let freed = layout().copied_function(freed, cookie_of(&memory));
+    assert!(matches!(freed, Err(FunctionError::Replaced)), "{freed:?}");
     let short = CodeCopy { identity: &identity[..8], ..copy };
     assert!(matches!(layout().copied_function(short, cookie_of(&memory)), Err(FunctionError::Replaced)));
 }
@@ -231,7 +240,7 @@ proptest! {
             identity[from(names.path)..][..8].copy_from_slice(&same);
             identity[from(names.line_table)..][..8].copy_from_slice(&same);
         }
-        let copy = CodeCopy { identity: &identity, name: &name, path: &path, lines: &lines };
+        let copy = CodeCopy { head: &LIVE, identity: &identity, name: &name, path: &path, lines: &lines };
         if let Ok(function) = layout().copied_function(copy, cookie(&identity)) {
             prop_assert!(function.name.len() <= 128 && function.path.len() <= 256);
         }
