@@ -136,6 +136,8 @@ struct Found {
     /// Of a recursion deeper than tail calls reach.
     deep: Summary,
     map_bytes: u64,
+    /// Whether eBPF programs read the memory of processes, rather than a system call.
+    reads_memory: bool,
     /// While a CPU went and came back, where there are few.
     cpus_change: Option<CpusChange>,
 }
@@ -215,6 +217,7 @@ impl Found {
             python: Recording::read(told, "python")?,
             deep: read_summary(told, "deep")?,
             map_bytes: map_bytes.context("the summary has no map_bytes")?,
+            reads_memory: told.section("memory")?.trim().is_empty(),
             cpus_change: (cpus == FEW_CPUS).then(|| CpusChange::read(told)).transpose()?,
         })
     }
@@ -249,6 +252,8 @@ impl Found {
             );
         }
         let _ = writeln!(rows, "  3,000 deep {}", deep.join(", "));
+        let way = if self.reads_memory { "eBPF programs" } else { "process_vm_readv" };
+        let _ = writeln!(rows, "  memory of processes is read by {way}");
         rows
     }
 
@@ -268,6 +273,10 @@ impl Found {
         let share = percent(self.deep.outcome(end), self.deep.with_user_stack());
         if share < WHOLE_CHAIN_PERCENT {
             failures.push(format!("{share:.2}% of 3,000 deep are {end}: {:?}", self.deep));
+        }
+        // Links that name a process are new in Linux 6.1.
+        if !self.reads_memory && !self.release.starts_with("5.") {
+            failures.push("memory of processes is not read by eBPF programs".to_owned());
         }
         failures.extend(self.cpus_change.as_ref().and_then(CpusChange::failure));
         failures.iter().map(|failure| format!("{}: {failure}", self.release)).collect()

@@ -8,17 +8,24 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 use sidewinder_vm::cpython::{Layout, cookie};
 
-/// A code object at 0, whose pointers all lead to one object at [`OBJECT`], which is a string and a table of lines.
+/// A code object at 0, with its type behind it, and what it refers to: its name and path are one string.
 struct Memory {
-    code: [u8; 256],
-    object: Vec<u8>,
+    code: [u8; 320],
+    name: [u8; 128],
+    table: Vec<u8>,
 }
 
-const OBJECT: u64 = 0x1000;
+const TYPE: usize = 256;
+const NAME: u64 = 0x1000;
+const TABLE: u64 = 0x2000;
 
 impl ForeignMemory for Memory {
     fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
-        let (bytes, start) = if at.0 < OBJECT { (&self.code[..], 0) } else { (&self.object[..], OBJECT) };
+        let (bytes, start) = match at.0 {
+            ..NAME => (&self.code[..], 0),
+            NAME..TABLE => (&self.name[..], NAME),
+            TABLE.. => (&self.table[..], TABLE),
+        };
         let from = usize::try_from(at.0 - start).unwrap_or(usize::MAX);
         let bytes = bytes.get(from..).and_then(|rest| rest.get(..to.len()));
         to.copy_from_slice(bytes.ok_or(io::ErrorKind::NotFound)?);
@@ -27,23 +34,23 @@ impl ForeignMemory for Memory {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((version, table)) = input.split_first() else { return };
+    let Some((version, lines)) = input.split_first() else { return };
     let layout = Layout::of_minor(8 + version % 5).expect("a version that has a layout");
-    let mut object = vec![0; 16];
-    object.extend((table.len() as u64).to_le_bytes());
-    object.extend([0; 8]);
-    // A bytes object has its content here, a string its state: compact, of one byte, ASCII.
-    object.extend(table);
-    object.resize(object.len().max(32 + 96), 0);
-    object[32] = 1 << 2 | 1 << 5 | 1 << 6;
-    object.extend([0; 64]);
-    let mut code = [0; 256];
-    for word in code[96..].chunks_exact_mut(8) {
-        word.copy_from_slice(&OBJECT.to_le_bytes());
-    }
+    let mut code = [0; 320];
+    let mut put = |at: usize, word: u64| code[at..][..8].copy_from_slice(&word.to_le_bytes());
     // One reference: it has not been freed.
-    code[0] = 1;
-    let memory = Memory { code, object };
+    put(0, 1);
+    put(8, TYPE as u64);
+    put(TYPE + 24, TYPE as u64 + 32);
+    put(TYPE + 32, u64::from_le_bytes(*b"code\0\0\0\0"));
+    for (at, object) in layout.pointers().into_iter().zip([NAME, NAME, TABLE]) {
+        put(at.into(), object);
+    }
+    // An empty string: compact, of one byte, ASCII.
+    let mut name = [0; 128];
+    name[32] = 1 << 2 | 1 << 5 | 1 << 6;
+    let table = [&[0; 16][..], &(lines.len() as u64).to_le_bytes(), &[0; 8], lines, &[0; 256]].concat();
+    let memory = Memory { code, name, table };
     let (start, bytes) = layout.identity;
     let identity = &memory.code[usize::from(start)..][..usize::from(bytes)];
     let function = layout.read_function(&memory, Avma(0), cookie(identity)).expect("a function");
