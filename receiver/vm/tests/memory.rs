@@ -31,7 +31,8 @@ impl ForeignMemory for CodeObjects {
             0 => code(number),
             1 => text(&format!("module.Class{number:06}.method{}", "_".repeat(number as usize % 13))),
             2 => text(&format!("/usr/lib/python3/dist-packages/package/module{}.py", number % 100)),
-            _ => lines(8 + number % 16),
+            3 => lines(8 + number % 16),
+            _ => code_type(number),
         };
         let start = (within % PART) as usize;
         let bytes = object.get(start..start + to.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -44,10 +45,16 @@ fn code(number: u64) -> Vec<u8> {
     let mut object = vec![0; 200];
     object[..8].copy_from_slice(&1_u64.to_le_bytes());
     object[68..72].copy_from_slice(&1_u32.to_le_bytes());
-    for (field, part) in [(128, 1), (112, 2), (136, 3)] {
+    for (field, part) in [(128, 1), (112, 2), (136, 3), (8, 4)] {
         object[field..field + 8].copy_from_slice(&(number * STRIDE + part * PART).to_le_bytes());
     }
     object
+}
+
+/// The type of a code object, followed by its name.
+fn code_type(number: u64) -> Vec<u8> {
+    let name = number * STRIDE + 4 * PART + 32;
+    [&[0; 24][..], &name.to_le_bytes(), b"code\0"].concat()
 }
 
 /// A compact ASCII string.
