@@ -120,7 +120,7 @@ impl ForeignMemoryPrograms {
 }
 
 /// When a process started, by `CLOCK_BOOTTIME`, truncated to a clock tick.
-fn start_ns(pid: u32) -> io::Result<u64> {
+pub(crate) fn start_ns(pid: u32) -> io::Result<u64> {
     /// "starttime" in proc(5), counted from the state, which follows the name.
     const START_TIME: usize = 19;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;

@@ -10,6 +10,7 @@ use object::{Object as _, ObjectSection as _, SectionKind};
 
 use crate::arch::THREAD_POINTER;
 use crate::fields::KernelField;
+use crate::foreign_memory;
 use crate::load::load_object;
 use crate::probe::{Support, probe_fields};
 use crate::{EventScope, LoadError, Opener, Options, Profiler, Record, Storage, TaskFilter, WalkMode};
@@ -147,9 +148,7 @@ impl Burner {
     }
 
     fn start_ns(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        let ticks: u64 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
-        ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()
+        foreign_memory::start_ns(self.pid()).unwrap()
     }
 
     /// Its children, according to its own thread.
