@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::paths;
 use crate::sidewinder::Running;
+use crate::{paths, requirement};
 
 /// A user that programs to profile run as.
 pub const PROFILED: u32 = 65534;
@@ -19,7 +19,20 @@ pub const PROFILED: u32 = 65534;
 pub const PROFILER: u32 = 65533;
 /// What a sidecar has.
 pub const SIDECAR: [&str; 2] = ["bpf", "perfmon"];
+/// The first kernel on which programs read the memory of other users' processes.
+const LINUX_MINIMUM: (u32, u32) = (6, 1);
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Whether a user with the capabilities of a sidecar can read the processes of another one here; if not, `test` is recorded as
+/// skipped.
+///
+/// # Errors
+/// When something is missing and `CI=true`.
+pub fn can_read_others(test: &str) -> Result<bool> {
+    Ok(requirement::ebpf(test)?
+        && requirement::program(test, "setpriv")?
+        && requirement::linux(test, LINUX_MINIMUM)?)
+}
 
 /// The command, run by setpriv(1) as a user without groups that has these capabilities alone.
 #[must_use]

@@ -26,10 +26,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use sidewinder_e2e_debian::python as debian;
 use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp, from_pprof};
-use sidewinder_e2e_support::python;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, Report};
+use sidewinder_e2e_support::{python, requirement};
 
 const SAMPLES_PER_SECOND: u32 = 997;
 /// CPU time, so that a busy machine gives as many samples as another.
@@ -47,6 +47,15 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Whether tests may take long, and fetch what is not installed.
 fn is_long() -> bool {
     std::env::var_os("SIDEWINDER_PYTHON").is_some()
+}
+
+/// Whether a test that takes long, or fetches what is not installed, is to run, and can.
+fn runs_long(test: &str) -> Result<bool> {
+    if !is_long() {
+        requirement::elsewhere(test, "make python-test")?;
+        return Ok(false);
+    }
+    requirement::python(test)
 }
 
 /// CPython 3.`minor`: pyenv's, or, where it has none and tests may fetch, Debian's newest.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::user::record;
+use sidewinder_e2e_support::user::{can_read_others, record};
 use sidewinder_e2e_support::{paths, requirement, session};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedFrame;
@@ -56,10 +56,7 @@ fn code_that_a_compiler_tells_debuggers_of_has_names() -> Result<()> {
 #[test]
 fn a_user_with_the_capabilities_of_a_sidecar_reads_names_of_another_user() -> Result<()> {
     let title = "names for debuggers of another user, without CAP_SYS_PTRACE";
-    if !requirement::ebpf(title)?
-        || !requirement::program(title, "setpriv")?
-        || !requirement::linux(title, (6, 1))?
-    {
+    if !can_read_others(title)? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

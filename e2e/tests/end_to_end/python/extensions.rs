@@ -4,17 +4,14 @@ use anyhow::Result;
 use sidewinder_e2e_corpus::pypi;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::PythonProgram;
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::sidewinder;
 
-use super::{SECONDS, assert_right, is_long, profile};
+use super::{SECONDS, assert_right, profile, runs_long};
 
 #[test]
 fn numpy_calls_back() -> Result<()> {
     let name = "numpy between functions of Python";
-    if !is_long() {
-        return requirement::elsewhere(name, "make python-test");
-    }
-    if !requirement::python(name)? {
+    if !runs_long(name)? {
         return Ok(());
     }
     let program = PythonProgram::new(&pypi::environment()?.join("bin/python"), "extension.py");

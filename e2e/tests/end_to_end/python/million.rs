@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::sidewinder;
 
-use super::{installed, is_long, profile_with};
+use super::{installed, profile_with, runs_long};
 
 const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
 const FRAMES: u64 = 1_000_000;
@@ -50,10 +50,7 @@ fn a_million_frames(interpreter: &Path, is_loop_named: bool) -> Result<()> {
 #[test]
 fn no_name_of_a_million_is_wrong() -> Result<()> {
     let name = "a million frames of Python";
-    if !is_long() {
-        return requirement::elsewhere(name, "make python-test");
-    }
-    if !requirement::python(name)? {
+    if !runs_long(name)? {
         return Ok(());
     }
     // One version alone, beside the system's.

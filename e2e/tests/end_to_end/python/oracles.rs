@@ -13,12 +13,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, from_pprof};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::paths;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::Gated;
-use sidewinder_e2e_support::{paths, requirement};
 
-use super::{is_long, record_of};
+use super::{record_of, runs_long};
 
 /// The last version of CPython that both read is 3.13.
 const MINORS: std::ops::RangeInclusive<u32> = 8..=13;
@@ -187,10 +187,7 @@ fn compare(oracles: &Oracles, program: &PythonProgram, chain: &str) -> Result<()
 #[test]
 fn py_spy_and_pystack_find_the_same_functions() -> Result<()> {
     let name = "Python beside py-spy and pystack";
-    if !is_long() {
-        return requirement::elsewhere(name, "make python-test");
-    }
-    if !requirement::python(name)? {
+    if !runs_long(name)? {
         return Ok(());
     }
     let oracles = Oracles::fetched()?;

@@ -7,17 +7,10 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::user::{PROFILED, as_user, record};
+use sidewinder_e2e_support::user::{PROFILED, as_user, can_read_others, record};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
 use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, assert_right, profile};
-
-fn is_possible(name: &str) -> Result<bool> {
-    if !requirement::python(name)? {
-        return Ok(false);
-    }
-    requirement::program(name, "setpriv")
-}
 
 /// The chains, in a folder that everybody may read.
 fn chains_in(folder: &Path) -> Result<PythonProgram> {
@@ -28,7 +21,7 @@ fn chains_in(folder: &Path) -> Result<PythonProgram> {
 #[test]
 fn root_records_another_user() -> Result<()> {
     let name = "Python of another user";
-    if !is_possible(name)? {
+    if !requirement::python(name)? || !requirement::program(name, "setpriv")? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
@@ -46,7 +39,7 @@ fn root_records_another_user() -> Result<()> {
 fn a_user_with_the_capabilities_of_a_sidecar_records_another_user() -> Result<()> {
     const WRONG_SHARE: f64 = 0.005;
     let name = "Python of another user, without CAP_SYS_PTRACE";
-    if !is_possible(name)? || !requirement::linux(name, (6, 1))? {
+    if !requirement::python(name)? || !can_read_others(name)? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;

@@ -6,8 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use anyhow::Result;
 use sidewinder_e2e_instrumented::examples::{build_c, handled_in};
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::requirement;
-use sidewinder_e2e_support::user::{copied_to, record};
+use sidewinder_e2e_support::user::{can_read_others, copied_to, record};
 
 use super::events_from_first_link;
 use super::examples::{Labels, judge, name_of_service};
@@ -16,10 +15,7 @@ use super::examples::{Labels, judge, name_of_service};
 #[test]
 fn a_user_with_the_capabilities_of_a_sidecar_reads_contexts_of_another_user() -> Result<()> {
     let name = "contexts of another user, without CAP_SYS_PTRACE";
-    if !requirement::ebpf(name)?
-        || !requirement::program(name, "setpriv")?
-        || !requirement::linux(name, (6, 1))?
-    {
+    if !can_read_others(name)? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
