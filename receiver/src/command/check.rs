@@ -30,7 +30,7 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     let mut out = std::io::stdout();
     let report = CheckReport {
         probes: probe(),
-        memory_limit: runtimes::memory_limit(),
+        file_limit: runtimes::file_limit(),
         processes: process::look_at(&args.pid)?,
     };
     let text =
@@ -42,7 +42,7 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
 /// Everything that was found out.
 struct CheckReport {
     probes: Vec<Probe>,
-    memory_limit: Option<Limit>,
+    file_limit: Option<Limit>,
     /// Of the processes that were asked for.
     processes: Vec<ProcessReport>,
 }
@@ -121,7 +121,7 @@ impl CheckReport {
         }
         // Who asks about processes wants to read about these.
         text += &match self.processes[..] {
-            [] => runtimes::table(self.memory_limit, &paint),
+            [] => runtimes::table(self.file_limit, &paint),
             _ => runtimes::processes(&self.processes, &paint),
         };
         let missing = self.probes.iter().find(|probe| ProbeStatus::from_probe(probe) == ProbeStatus::Missing);
@@ -161,7 +161,7 @@ impl CheckReport {
             "kernel": kernel(),
             "ready": self.is_ready(),
             "checks": checks.collect::<Vec<_>>(),
-            "runtimes": runtimes::table_json(self.memory_limit),
+            "runtimes": runtimes::table_json(self.file_limit),
             "processes": runtimes::processes_json(&self.processes),
         })
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn report<const PROBES: usize>(probes: [Probe; PROBES]) -> CheckReport {
-        CheckReport { probes: probes.into(), memory_limit: None, processes: Vec::new() }
+        CheckReport { probes: probes.into(), file_limit: None, processes: Vec::new() }
     }
 
     fn process(obstacle: Option<Obstacle>) -> ProcessReport {

@@ -17,8 +17,8 @@ pub(super) struct Limit {
     next: &'static str,
 }
 
-/// Whether the memory of other users' processes can't be read here.
-pub(super) fn memory_limit() -> Option<Limit> {
+/// What limits interpreters here: they are found in the files of their processes.
+pub(super) fn file_limit() -> Option<Limit> {
     let is_held = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
     (!is_held).then_some(Limit {
         why: "files of other users' processes, and with kernel.yama.ptrace_scope also of others of this user, can't be opened",
@@ -29,19 +29,19 @@ pub(super) fn memory_limit() -> Option<Limit> {
 /// The state of a row, why it is limited here, and the next steps.
 fn row_state(
     row: &RuntimeSupport,
-    memory: Option<Limit>,
+    file_limit: Option<Limit>,
 ) -> (ProbeStatus, Option<&'static str>, Vec<&'static str>) {
-    let limit = memory.filter(|_| row.runtime == Some(Runtime::CPython));
+    let limit = file_limit.filter(|_| row.runtime == Some(Runtime::CPython));
     let is_ok = limit.is_none() && row.is_complete();
     let next = [limit.map(|limit| limit.next), row.frames_advice, row.advice].into_iter().flatten().collect();
     (if is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited }, limit.map(|limit| limit.why), next)
 }
 
 /// The table of all runtimes, `paint`ed with the state of each.
-pub(super) fn table(memory: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
+pub(super) fn table(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
     let mut text = String::from("\nRuntimes\n");
     for row in &ALL {
-        let (status, why, next) = row_state(row, memory);
+        let (status, why, next) = row_state(row, file_limit);
         // Writing to a string does not fail.
         _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), row.name);
         let parts = [("frames", row.frames), ("names ", row.names)].into_iter();
@@ -53,9 +53,9 @@ pub(super) fn table(memory: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) ->
     text
 }
 
-pub(super) fn table_json(memory: Option<Limit>) -> Value {
+pub(super) fn table_json(file_limit: Option<Limit>) -> Value {
     let rows = ALL.iter().map(|row| {
-        let (status, why, next) = row_state(row, memory);
+        let (status, why, next) = row_state(row, file_limit);
         json!({
             "id": row.id,
             "name": row.name,
