@@ -98,9 +98,11 @@ impl Contexts {
         }
     }
 
-    /// Follows a process from now on. Reads its context at once if the spacing between reads allows it.
+    /// Follows a process from now on, instead of an earlier one with its PID. Reads its context at once if the spacing between reads allows it.
     pub(super) fn follow(&mut self, key: ProcessKey) {
-        self.forget(key.pid);
+        if let Some(earlier) = self.followed.get(&key.pid).map(|followed| followed.key) {
+            self.forget(earlier);
+        }
         if !self.is_enabled {
             return;
         }
@@ -130,9 +132,10 @@ impl Contexts {
     }
 
     /// Forgets a process.
-    pub(super) fn forget(&mut self, pid: u32) {
-        if let Some(followed) = self.followed.remove(&pid) {
-            self.due.remove(&(followed.due, pid));
+    pub(super) fn forget(&mut self, key: ProcessKey) {
+        if let Some(due) = self.followed(key).map(|followed| followed.due) {
+            self.followed.remove(&key.pid);
+            self.due.remove(&(due, key.pid));
         }
     }
 
@@ -237,6 +240,11 @@ impl Contexts {
     /// Whether reads are in progress.
     pub(super) fn has_pending_reads(&self) -> bool {
         !self.reads.is_empty() || !self.locations.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_followed(&self, key: ProcessKey) -> bool {
+        self.followed(key).is_some()
     }
 
     fn followed(&self, key: ProcessKey) -> Option<&FollowedProcess> {

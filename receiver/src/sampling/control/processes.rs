@@ -85,11 +85,6 @@ impl ProcessTracker {
         self.registry.process(Pid(key.pid)).filter(|process| process.instance() == key.instance)
     }
 
-    /// Whether any process with this PID is running or has just exited.
-    pub(crate) fn is_pid_known(&self, pid: Pid) -> bool {
-        self.registry.process(pid).is_some() || self.exited.contains_key(&pid)
-    }
-
     /// The description of a running process, with its environment if the read completes at once. Otherwise
     /// [`Self::finish_environments`] adds the environment later.
     pub(crate) fn describe(&mut self, pid: Pid) -> Option<Arc<ProcessDescription>> {
