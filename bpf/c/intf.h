@@ -44,7 +44,8 @@
 	X(BUSY, 1, "too many nested interrupts", "all scratch slots of this CPU were in use by the programs that it interrupted") \
 	X(RING_FULL, 1, "ring buffer full", "the receiver did not drain the ring buffer in time")             \
 	X(SNAPSHOT_END, 1, "copied stack too short", "the stack is longer than the part of it that was copied for a later walk") \
-	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads")
+	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads") \
+	X(YOUNG_PROCESS, 0, "young process", "the process is younger than the configured age")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,

@@ -251,6 +251,9 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 	if ((task_flags & PF_KTHREAD) && !kernel_threads)
 		goto none;
 	time_ns = bpf_ktime_get_ns();
+	otherwise = SW_OUTCOME_YOUNG_PROCESS;
+	if (min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns)
+		goto none;
 	slot = begin_sample(SW_SAMPLE_CPU, pid, !interrupted_user_mode(ctx), time_ns);
 	otherwise = SW_OUTCOME_BUSY;
 	if (!slot)

@@ -41,10 +41,11 @@ struct PendingScan {
 }
 
 impl ProcessTracker {
-    pub(crate) fn new(reader: ForeignReader) -> Self {
+    /// With the names of the environment variables that are sent.
+    pub(crate) fn new(reader: ForeignReader, include_env_vars: Arc<[Box<str>]>) -> Self {
         Self {
             registry: Registry::new(ProcRoot::default(), RegistryLimits::default()),
-            environments: Environments::new(reader.clone()),
+            environments: Environments::new(reader.clone(), include_env_vars),
             reader,
             scans: Vec::new(),
             exited: HashMap::new(),
