@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
 
+use super::code_objects::CodeObjectLosses;
+
 /// The outcomes of all interrupts since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SamplingTally {
@@ -16,6 +18,8 @@ pub(crate) struct SamplingTally {
     pub(crate) deferred_walks: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
+    /// Functions that young processes have sent, and that were dropped.
+    pub(crate) code_object_losses: CodeObjectLosses,
 }
 
 /// The interrupts whose outcome user space has corrected.
