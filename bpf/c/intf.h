@@ -237,7 +237,7 @@ struct sw_snapshot {
  * functions in its stacks are sent; each once in an epoch, ahead of the sample.
  */
 #define SW_YOUNG_NS 2000000000ull
-#define SW_OBJECTS_PER_SAMPLE 8 /* others are sent with later samples */
+#define SW_OBJECTS_PER_SAMPLE 16 /* others are sent with later samples */
 #define SW_OBJECT_NAME_BYTES 128
 #define SW_OBJECT_PATH_BYTES 256
 #define SW_OBJECT_LINES_BYTES 480

@@ -33,7 +33,7 @@ pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{build, debug_files};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
-pub(crate) use self::data::SamplingTally;
+pub(crate) use self::data::{CodeObjectLosses, SamplingTally};
 pub(crate) use self::error::SamplingError;
 use self::maintenance::Maintenance;
 use self::message::Message;

@@ -16,8 +16,9 @@ use crate::memory::SamplingBudget;
 use crate::supervise::ThreadSupervisor;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
-/// process comes with a snapshot of its stack.
-const SAMPLES_PER_POLL: u32 = 16;
+/// process comes with a snapshot of its stack; and how many samples of one are taken before its mappings are known, which
+/// have no frames of an interpreter.
+const SAMPLES_PER_POLL: u32 = 8;
 /// The shortest and the longest average interval between polls. A longer interval makes frequent execs cheaper. A side band
 /// that fills up is polled more often.
 const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));

@@ -10,7 +10,7 @@ use sidewinder_process::RegistryCounters;
 
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
-use crate::sampling::{Sampler, SamplingTally};
+use crate::sampling::{CodeObjectLosses, Sampler, SamplingTally};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,6 +94,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) contexts_refused: u64,
     /// Walks of virtual machines' frames, by result.
     pub(crate) vm_frames: VmCounts,
+    /// Functions that young processes have sent, and that were dropped.
+    pub(crate) code_object_losses: CodeObjectLosses,
     /// Files with an interpreter whose loop is too scattered for walks.
     pub(crate) interpreters_refused: u64,
     /// Reads of processes' memory, by result.
@@ -183,6 +185,7 @@ impl ReceiverCounters {
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
             vm_frames: profiler.vm_frames(),
+            code_object_losses: tally.code_object_losses,
             interpreters_refused: control.interpreters_refused,
             reads: control.reads,
             unknown_records: profiler.unknown_records(),
@@ -232,6 +235,7 @@ impl ReceiverCounters {
             contexts,
             contexts_refused,
             vm_frames,
+            code_object_losses,
             interpreters_refused,
             reads,
             unknown_records,
@@ -269,6 +273,7 @@ impl ReceiverCounters {
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
         self.vm_frames += *vm_frames;
+        self.code_object_losses += *code_object_losses;
         self.interpreters_refused += interpreters_refused;
         self.reads = self.reads.plus_previous(reads);
         self.unknown_records += unknown_records;

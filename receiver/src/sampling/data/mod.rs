@@ -13,6 +13,7 @@ mod stale_mappings;
 mod tally;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use sidewinder_bpf::{
     Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
@@ -21,6 +22,7 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
+pub(crate) use self::code_objects::CodeObjectLosses;
 use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
 use self::labels::LabelFilter;
@@ -80,14 +82,15 @@ impl Data {
         let mut records = Vec::new();
         profiler.rings().drain(&mut records);
         self.pending.begin_poll();
-        self.code_objects.forget_old();
+        let now = Instant::now();
+        self.code_objects.forget_old(now);
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, control, messages),
                 Record::Newcomer(new_container) => control.open_container(new_container, profiler),
                 Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
-                Record::CodeObject(object) => self.code_objects.add(object),
+                Record::CodeObject(object) => self.code_objects.add(object, now),
                 Record::Sample(sample) => {
                     control.descriptions.note_sampled(Pid(sample.pid), &control.processes);
                     self.pending.push(sample);
@@ -295,6 +298,7 @@ impl Data {
             stacks_missing: self.bodies_missing,
             deferred_walks: self.deferred_walks,
             snapshots_refused: profiler.snapshots_refused(),
+            code_object_losses: self.code_objects.losses(),
         }
     }
 }

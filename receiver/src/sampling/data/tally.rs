@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
 use sidewinder_kind::Kind;
 
+use super::code_objects::CodeObjectLosses;
+
 /// The outcomes of all interrupts since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SamplingTally {
@@ -18,6 +20,8 @@ pub(crate) struct SamplingTally {
     pub(crate) deferred_walks: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
+    /// Functions that young processes have sent, and that were dropped.
+    pub(crate) code_object_losses: CodeObjectLosses,
 }
 
 impl SamplingTally {
