@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{Pointee, TlsVariable};
 use sidewinder_config::TraceContext;
-use sidewinder_process::{FileId, Pid, Process, ProcessKey};
+use sidewinder_process::{FileId, Pid, Process, ProcessDescription, ProcessKey};
 use tracing::debug;
 
 use super::contexts::{Contexts, ThreadContextSource};
@@ -47,10 +47,12 @@ impl Descriptions {
         self.runtimes.note_sampled(pid, processes);
     }
 
-    /// Announces a process before its first event.
+    /// Announces a process before its first event. One that ended before it could be read has the name of the thread that the
+    /// event is from.
     pub(crate) fn announce(
         &mut self,
         key: ProcessKey,
+        thread_name: &[u8],
         processes: &mut ProcessTracker,
         messages: &mut Vec<Message>,
     ) {
@@ -63,8 +65,11 @@ impl Descriptions {
         } else {
             processes.running_or_exited(key).and_then(Process::description)
         };
-        messages
-            .push(Message::Process(key, self.contexts.add_context_to(key, description.unwrap_or_default())));
+        let description = description.unwrap_or_else(|| {
+            let name = thread_name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
+            Arc::new(ProcessDescription { comm: name.map(Into::into), ..ProcessDescription::default() })
+        });
+        messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
     }
 
     /// Where the runtime of a process publishes the names of its code, if it is not announced yet.
@@ -211,13 +216,17 @@ mod tests {
         let before = ProcessKey { instance: after.instance + 1, ..after };
         let mut messages = Vec::new();
         for key in [after, before, after] {
-            descriptions.announce(key, &mut processes, &mut messages);
+            descriptions.announce(key, b"before\0\0", &mut processes, &mut messages);
         }
         let announced = |message: &Message| match message {
-            Message::Process(key, _) => Some(*key),
+            Message::Process(key, description) => {
+                Some((*key, description.comm.as_deref() == Some(b"before")))
+            }
             _ => None,
         };
-        assert_eq!(messages.iter().map(announced).collect::<Vec<_>>(), [Some(after), Some(before)]);
+        // Nothing but the name of its thread is known of the program that is gone.
+        let expected = [Some((after, false)), Some((before, true))];
+        assert_eq!(messages.iter().map(announced).collect::<Vec<_>>(), expected);
         assert!(descriptions.contexts.is_followed(after));
         messages.clear();
         descriptions.forget_exited(&processes, &mut messages);

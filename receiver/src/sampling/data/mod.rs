@@ -245,7 +245,7 @@ impl Data {
         // Only the programs of these kinds are loaded.
         let Some(kind) = sample.kind.profile_kind(&self.kinds) else { return };
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
-        control.descriptions.announce(process, &mut control.processes, messages);
+        control.descriptions.announce(process, &sample.comm, &mut control.processes, messages);
         if stack.as_ref().is_some_and(|stack| stack.has_anonymous_code) {
             let source = control.descriptions.take_jit_source(process);
             messages.extend(source.map(|source| Message::JitSource(process, source)));
