@@ -16,6 +16,7 @@
  *   vm.bpf.h       frames of virtual machines     cpython.bpf.h  those of CPython
  *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  a window on a virtual machine's memory
  *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
+ *   off_cpu.bpf.h  threads that leave their CPU
  *   test.bpf.h     programs that only tests load  code_object.bpf.h  functions of young processes
  *   atomic.bpf.h   access to shared memory
  *
@@ -252,7 +253,7 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 		goto none;
 	time_ns = bpf_ktime_get_ns();
 	otherwise = SW_OUTCOME_YOUNG_PROCESS;
-	if (min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns)
+	if (is_too_young(task, time_ns))
 		goto none;
 	slot = begin_sample(SW_SAMPLE_CPU, pid, !interrupted_user_mode(ctx), time_ns);
 	otherwise = SW_OUTCOME_BUSY;
@@ -312,6 +313,8 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		bpf_tail_call(ctx, &cpu_walks, 0);
 	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
 }
+
+#include "off_cpu.bpf.h"
 
 #ifdef SW_TEST_PROGRAMS
 #include "test.bpf.h"

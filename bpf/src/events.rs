@@ -126,11 +126,16 @@ impl PerfCounter {
         Self { name: "CPU clock", software: perf::PERF_COUNT_SW_CPU_CLOCK, period: period_ns }
     }
 
+    /// Each context switch.
+    pub(crate) const CONTEXT_SWITCHES: Self =
+        Self { name: "context switch", software: perf::PERF_COUNT_SW_CONTEXT_SWITCHES, period: 1 };
+
     /// The counter that triggers samples of a kind of profile; `None` if no counter does.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
         let row = kind.descriptor();
         match row.hook? {
             Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
+            Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
         }
     }
 }

@@ -91,6 +91,9 @@ programs! {
     sample_cpu, AtOverflows(Cpu), |it| it.samples(SampleKind::Cpu, WalkMode::Loop);
     sample_cpu_by_calls, AtOverflows(Cpu), |it| it.samples(SampleKind::Cpu, WalkMode::TailCalls);
     walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.samples(SampleKind::Cpu, WalkMode::TailCalls);
+    sample_off_cpu, AtOverflows(OffCpu), |it| it.samples(SampleKind::OffCpu, WalkMode::Loop);
+    sample_off_cpu_by_calls, AtOverflows(OffCpu), |it| it.samples(SampleKind::OffCpu, WalkMode::TailCalls);
+    walk_off_cpu_by_calls in off_cpu_walks, WhenCalled, |it| it.samples(SampleKind::OffCpu, WalkMode::TailCalls);
     process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;
@@ -139,7 +142,7 @@ mod tests {
     use crate::events::PerfCounter;
 
     /// Every kind that a program samples.
-    const KINDS: [Kind; 1] = [Kind::Cpu { samples_per_second: 100 }];
+    const KINDS: [Kind; 2] = [Kind::Cpu { samples_per_second: 100 }, Kind::OffCpu];
 
     #[test]
     fn a_program_that_runs_at_overflows_has_a_counter() {

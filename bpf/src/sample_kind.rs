@@ -12,6 +12,8 @@ use crate::intf::sw_sample_kind;
 pub enum SampleKind {
     /// The CPU clock interrupted.
     Cpu,
+    /// A thread began to wait.
+    OffCpu,
     /// A test program ran.
     #[cfg(feature = "test-programs")]
     Probe,
@@ -21,6 +23,7 @@ impl From<sw_sample_kind> for SampleKind {
     fn from(kind: sw_sample_kind) -> Self {
         match kind {
             sw_sample_kind::SW_SAMPLE_CPU => Self::Cpu,
+            sw_sample_kind::SW_SAMPLE_OFF_CPU => Self::OffCpu,
             #[cfg(feature = "test-programs")]
             sw_sample_kind::SW_SAMPLE_PROBE => Self::Probe,
         }
@@ -43,7 +46,7 @@ impl SampleKind {
             Kind::Aggregated { .. } => Some(Self::Probe),
             #[cfg(not(feature = "test-programs"))]
             Kind::Aggregated { .. } => None,
-            Kind::OffCpu => None,
+            Kind::OffCpu => Some(Self::OffCpu),
         }
     }
 
@@ -57,6 +60,7 @@ impl SampleKind {
     pub(crate) fn index(self) -> Option<usize> {
         let index = match self {
             Self::Cpu => sw_sample_kind::SW_SAMPLE_CPU,
+            Self::OffCpu => sw_sample_kind::SW_SAMPLE_OFF_CPU,
             #[cfg(feature = "test-programs")]
             Self::Probe => return None,
         };

@@ -59,6 +59,8 @@ pub fn display_of(name: &str) -> &str {
 pub enum Hook {
     /// The clock of each CPU, which interrupts once per [`Period`].
     CpuClock,
+    /// Each context switch, in the task that leaves its CPU.
+    ContextSwitches,
 }
 
 /// The per-event data in a sample of a profile.
@@ -150,7 +152,7 @@ impl Kind {
             },
             Self::OffCpu => KindDescriptor {
                 value_type: OFF_CPU_TIME,
-                hook: None,
+                hook: Some(Hook::ContextSwitches),
                 period: None,
                 shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,

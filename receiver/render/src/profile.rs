@@ -63,6 +63,12 @@ impl SampleType {
         };
         Self { name: counted.name.to_owned(), rate_hz: kind.samples_per_second().into(), period_ns }
     }
+
+    /// Whether the values of samples are nanoseconds, and not numbers of samples.
+    #[must_use]
+    pub fn is_duration(&self) -> bool {
+        self.rate_hz == 0 && self.period_ns == 1
+    }
 }
 
 /// Index in [`Profile::binaries`].

@@ -14,13 +14,18 @@ pub fn summary(profile: &Profile) -> String {
     let mut outcomes: Vec<_> = profile.outcomes.iter().filter(|outcome| outcome.count > 0).collect();
     outcomes.sort_by_key(|outcome| (outcome.severity, std::cmp::Reverse(outcome.count)));
     let interrupts = outcomes.iter().fold(0_u64, |sum, outcome| sum.saturating_add(outcome.count));
-    let mut out = format!(
-        "{} samples in {:.1} s at {} Hz, {} interrupts\n",
-        group_thousands(profile.total_count()),
-        profile.duration.as_secs_f64(),
-        profile.measure.rate_hz,
-        group_thousands(interrupts),
-    );
+    let (total, seconds) = (profile.total_count(), profile.duration.as_secs_f64());
+    let interrupts_text = group_thousands(interrupts);
+    let mut out = if profile.measure.is_duration() {
+        let measure = sidewinder_kind::display_of(&profile.measure.name);
+        let total_seconds = total as f64 / 1e9;
+        format!(
+            "{total_seconds:.3} s of {measure} time of all threads in {seconds:.1} s, {interrupts_text} interrupts\n"
+        )
+    } else {
+        let (samples, rate_hz) = (group_thousands(total), profile.measure.rate_hz);
+        format!("{samples} samples in {seconds:.1} s at {rate_hz} Hz, {interrupts_text} interrupts\n")
+    };
     let name_width = outcomes.iter().map(|outcome| escaped(&outcome.name).chars().count()).max().unwrap_or(0);
     for outcome in outcomes {
         let note = match (outcome.severity, &*outcome.help) {

@@ -27,6 +27,9 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 0xfb, g: 0xfa, b: 0xf8 }));
     options.text_truncate_direction = TextTruncateDirection::Right;
     options.deterministic = true;
+    if profile.measure.is_duration() {
+        (options.count_name, options.factor) = ("ms".to_owned(), 1e-6);
+    }
     let lines: Vec<_> = folded::lines(profile).collect();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
 }

@@ -243,6 +243,7 @@ fn sample(
             attributes: args.attribute.clone(),
             ..TraceContext::default()
         },
+        off_cpu_threshold: args.off_cpu.unwrap_or_default(),
         ..SamplingOptions::interactive(scope, kinds(args), tables_bytes, debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
@@ -281,8 +282,7 @@ fn sample(
         }
         has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
     }
-    let end_ns = monotonic_ns();
-    sampler.stop(None, &mut messages);
+    let end_ns = sampler.stop(None, &mut messages);
     flush(&mut messages);
     progress.end();
     Ok(RecordingStats {
@@ -386,7 +386,8 @@ fn print_table(profile: &Profile) -> Result<(), Failure> {
 
 /// The kinds of profile that are recorded.
 fn kinds(args: &RecordArgs) -> KindSet {
-    KindSet::new(Kind::Cpu { samples_per_second: args.frequency })
+    let cpu = KindSet::new(Kind::Cpu { samples_per_second: args.frequency });
+    if args.off_cpu.is_some() { cpu.with(Kind::OffCpu) } else { cpu }
 }
 
 fn title(args: &RecordArgs) -> String {

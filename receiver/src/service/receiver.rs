@@ -272,7 +272,8 @@ impl ReceiverContext {
 
     /// What is sampled.
     fn kinds(&self) -> KindSet {
-        KindSet::new(Kind::Cpu { samples_per_second: self.config.samples_per_second.get() })
+        let cpu = KindSet::new(Kind::Cpu { samples_per_second: self.config.samples_per_second.get() });
+        if self.config.off_cpu_threshold.get() > 0.0 { cpu.with(Kind::OffCpu) } else { cpu }
     }
 
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
@@ -280,6 +281,7 @@ impl ReceiverContext {
         SamplingOptions {
             scope: SamplingScope::from_config(&receiver.scope),
             kinds: self.kinds(),
+            off_cpu_threshold: receiver.off_cpu_threshold.get(),
             walk: None,
             #[cfg(test)]
             test_programs: false,

@@ -11,12 +11,14 @@ mod pending;
 mod stacks;
 mod stale_mappings;
 mod tally;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use sidewinder_bpf::{
     Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
+    WaitEnd,
 };
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
@@ -32,7 +34,8 @@ pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
-pub(crate) use self::tally::SamplingTally;
+pub(crate) use self::tally::{SamplingTally, WaitCounts};
+use self::waits::Waits;
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -47,6 +50,7 @@ pub(super) struct Data {
     pub(super) stale_mappings: StaleMappingCheck,
     corrections: OutcomeCorrections,
     labels: LabelFilter,
+    waits: Waits,
     frame_limit: usize,
     pub(super) kinds: KindSet,
     events: u64,
@@ -64,6 +68,7 @@ impl Data {
             stale_mappings: StaleMappingCheck::default(),
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
+            waits: Waits::default(),
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.clone(),
             events: 0,
@@ -84,6 +89,7 @@ impl Data {
         self.pending.begin_poll();
         let now = Instant::now();
         self.code_objects.forget_old(now);
+        self.waits.forget_old();
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
@@ -91,6 +97,7 @@ impl Data {
                 Record::Newcomer(new_container) => control.open_container(new_container, profiler),
                 Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
                 Record::CodeObject(object) => self.code_objects.add(object, now),
+                Record::WaitEnd(end) => self.end_wait(end, control, messages),
                 Record::Sample(sample) => {
                     control.descriptions.note_sampled(Pid(sample.pid), &control.processes);
                     self.pending.push(sample);
@@ -256,8 +263,6 @@ impl Data {
             let objects = self.code_objects.take(sample.pid, sample.time_ns);
             messages.extend(objects.map(|object| Message::CodeObject(process, object)));
         }
-        self.events += 1;
-        self.bodies_missing += u64::from(stack.is_none());
         let (span, labels) = match (sample.context.as_deref(), &sample.labels) {
             (Some(context), _) => {
                 let keys = control.descriptions.attribute_keys(process);
@@ -269,7 +274,7 @@ impl Data {
             }
             (None, None) => (None, Labels::default()),
         };
-        messages.push(Message::Event(SampleEvent {
+        let event = SampleEvent {
             kind,
             value: sample.value,
             time_ns: sample.time_ns,
@@ -281,7 +286,44 @@ impl Data {
             stack,
             span,
             labels,
-        }));
+        };
+        match kind {
+            Kind::OffCpu => {
+                if let Some(event) = self.waits.begin(event) {
+                    self.push(event, messages);
+                }
+            }
+            Kind::Cpu { .. } | Kind::Aggregated { .. } => self.push(event, messages),
+        }
+    }
+
+    /// Gives a wait its length, and emits it if it has been sampled already.
+    fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
+        if let Some(event) = self.waits.end(end) {
+            // The process may have exited since it was announced.
+            control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
+            self.push(event, messages);
+        }
+    }
+
+    /// Emits the waits that are still in progress after the end of sampling, with their length up to it.
+    pub(super) fn end_waits(
+        &mut self,
+        end_ns: u64,
+        control: &mut Control,
+        profiler: &Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) {
+        for end in profiler.waits_in_progress(end_ns) {
+            self.end_wait(end, control, messages);
+        }
+        self.waits.close();
+    }
+
+    fn push(&mut self, event: SampleEvent, messages: &mut Vec<Message>) {
+        self.events += 1;
+        self.bodies_missing += u64::from(event.stack.is_none());
+        messages.push(Message::Event(event));
     }
 
     /// The outcomes of all interrupts since the start.
@@ -299,6 +341,11 @@ impl Data {
             deferred_walks: self.deferred_walks,
             snapshots_refused: profiler.snapshots_refused(),
             code_object_losses: self.code_objects.losses(),
+            waits: WaitCounts {
+                unseen: profiler.waits_unseen(),
+                ends_lost: profiler.wait_ends_lost(),
+                without_end: self.waits.without_end(),
+            },
         }
     }
 }
