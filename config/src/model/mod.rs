@@ -37,8 +37,8 @@ pub use processor::{
     AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };
 pub use receiver::{
-    ErrorMode, Interpreter, Interpreters, ProfilingReceiver, Scope, ScopeMode, Selector, SymbolMode,
-    Symbolize, TraceContext, Unwind, UnwindMode, UnwindOverride, UnwindTrust, VmInternals,
+    CounterEvent, ErrorMode, Interpreter, Interpreters, ProfilingReceiver, Scope, ScopeMode, Selector,
+    SymbolMode, Symbolize, TraceContext, Unwind, UnwindMode, UnwindOverride, UnwindTrust, VmInternals,
 };
 pub use secret::Secret;
 pub use telemetry::{

@@ -1,10 +1,13 @@
 //! The receiver `profiling`.
 //!
 //! Keys of OpenTelemetry's profiler have the same names, meanings and defaults here; exceptions are in the reference table
-//! (`KEYS`) as deviations. `scope`, `unwind`, `symbolize`, `trace_context` and `memory_limit_mib` exist only in Sidewinder.
+//! (`KEYS`) as deviations. `events`, `scope`, `unwind`, `symbolize`, `trace_context` and `memory_limit_mib` exist only in
+//! Sidewinder.
 
 use std::path::PathBuf;
 use std::time::Duration;
+
+use sidewinder_kind::{Counter, CounterRate, SampledCounter};
 
 use super::{
     BinaryMatch, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond, VerifierLogLevel,
@@ -15,6 +18,8 @@ use super::{
 pub struct ProfilingReceiver {
     /// Interrupts per second and CPU.
     pub samples_per_second: SamplesPerSecond,
+    /// Counters that are sampled besides the clock, each at most once.
+    pub events: Vec<CounterEvent>,
     /// The interval between reports; more than zero.
     pub reporter_interval: Duration,
     /// The fraction of an interval by which each report is randomized, in both directions.
@@ -64,6 +69,7 @@ impl Default for ProfilingReceiver {
     fn default() -> Self {
         Self {
             samples_per_second: SamplesPerSecond::default(),
+            events: Vec::new(),
             reporter_interval: Duration::from_secs(5),
             reporter_jitter: Fraction::new(0.2).unwrap_or_default(),
             monitor_interval: Duration::from_secs(5),
@@ -83,6 +89,26 @@ impl Default for ProfilingReceiver {
             interpreters: Interpreters::default(),
             trace_context: TraceContext::default(),
             memory_limit_mib: None,
+        }
+    }
+}
+
+/// A counter that is sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CounterEvent {
+    /// The counter.
+    pub counter: Counter,
+    /// How often it interrupts; `None`: its default.
+    pub rate: Option<CounterRate>,
+}
+
+impl CounterEvent {
+    /// The counter with the rate that it has if CPU time is sampled this often on each CPU, in Hz.
+    #[must_use]
+    pub fn sampled(self, samples_per_second: SamplesPerSecond) -> SampledCounter {
+        match self.rate {
+            Some(rate) => SampledCounter { counter: self.counter, rate },
+            None => SampledCounter::by_default(self.counter, samples_per_second.get()),
         }
     }
 }
