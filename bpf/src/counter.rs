@@ -1,7 +1,10 @@
 //! The counters of `sidewinder_kind` as `perf_event_open(2)` selects them, and which of them this machine has.
 
 use perf_event_open_sys::bindings as perf;
-use sidewinder_kind::Counter;
+use sidewinder_kind::{Counter, CounterRate, SampledCounter};
+
+use crate::events::{CpuList, EventError, EventKind, EventTarget, PerfCounter};
+use crate::opener::Opener;
 
 /// The fields of `perf_event_attr` that select what an event counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +56,30 @@ impl PerfSelector {
             Counter::DataTlbMisses => Self::read_misses(perf::PERF_COUNT_HW_CACHE_DTLB),
             Counter::InstructionTlbMisses => Self::read_misses(perf::PERF_COUNT_HW_CACHE_ITLB),
         }
+    }
+}
+
+/// A counter at a rate at which it does not interrupt while it is probed.
+fn probed(counter: Counter) -> EventKind {
+    let rate = CounterRate::Period(u64::from(u32::MAX));
+    EventKind::Overflow(PerfCounter::named(SampledCounter { counter, rate }))
+}
+
+/// Tries whether this machine has a counter.
+///
+/// # Errors
+/// [`EventError::NoCounter`] if it does not, others if that can't be tried.
+pub fn probe_counter(counter: Counter) -> Result<(), EventError> {
+    probed(counter).open(&CpuList::online()?, &EventTarget::EveryTask).map(drop)
+}
+
+impl Opener {
+    /// The same with the privileges of this thread.
+    ///
+    /// # Errors
+    /// As [`probe_counter`].
+    pub fn probe_counter(&self, counter: Counter) -> Result<(), EventError> {
+        self.events(probed(counter), &CpuList::online()?, None).map(drop)
     }
 }
 

@@ -148,6 +148,9 @@ impl LoadError {
     /// What the user can do about it.
     #[must_use]
     pub fn next_step(&self) -> &'static str {
+        if let Self::Events(EventError::NoCounter { .. }) = self {
+            return "`sidewinder check` lists the counters of this machine";
+        }
         let obstacle = self.is_denied().then(denial::denial_reason).flatten();
         obstacle.unwrap_or(match self.is_permission_denied() {
             true => "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing",

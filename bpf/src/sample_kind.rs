@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn the_clock_interrupts_at_the_rate_that_is_asked_for() {
         let period_ns =
-            |rate| PerfCounter::of(SampleKind::Cpu.profile_kind(rate)).map(|counter| counter.period);
+            |rate| PerfCounter::of(SampleKind::Cpu.profile_kind(rate)).and_then(PerfCounter::period);
         assert_eq!(period_ns(100), Some(10_000_000));
         assert_eq!(period_ns(0), Some(1_000_000_000));
     }

@@ -6,6 +6,7 @@
 mod binary;
 mod component;
 mod endpoint;
+mod event;
 mod exporter;
 mod extension;
 mod number;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 pub use binary::{BinaryMatch, GnuBuildId};
 pub use component::ComponentId;
 pub use endpoint::{Endpoint, EndpointTarget, HttpEndpoint, ListenAddress};
+pub use event::{CounterEvent, InvalidEvent};
 pub use exporter::{
     Compression, DebugExporter, ExporterConfig, FileExporter, FileFormat, Keepalive, OtlpGrpcExporter,
     OtlpHttpExporter, Retry, SendingQueue, Sizer, Verbosity,
@@ -37,8 +39,8 @@ pub use processor::{
     AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };
 pub use receiver::{
-    CounterEvent, ErrorMode, Interpreter, Interpreters, ProfilingReceiver, Scope, ScopeMode, Selector,
-    SymbolMode, Symbolize, TraceContext, Unwind, UnwindMode, UnwindOverride, UnwindTrust, VmInternals,
+    ErrorMode, Interpreter, Interpreters, ProfilingReceiver, Scope, ScopeMode, Selector, SymbolMode,
+    Symbolize, TraceContext, Unwind, UnwindMode, UnwindOverride, UnwindTrust, VmInternals,
 };
 pub use secret::Secret;
 pub use telemetry::{

@@ -7,10 +7,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sidewinder_kind::{Counter, CounterRate, SampledCounter};
-
 use super::{
-    BinaryMatch, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond, VerifierLogLevel,
+    BinaryMatch, CounterEvent, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond,
+    VerifierLogLevel,
 };
 
 /// One profiler: its samples, its stack walks, its reports.
@@ -89,26 +88,6 @@ impl Default for ProfilingReceiver {
             interpreters: Interpreters::default(),
             trace_context: TraceContext::default(),
             memory_limit_mib: None,
-        }
-    }
-}
-
-/// A counter that is sampled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CounterEvent {
-    /// The counter.
-    pub counter: Counter,
-    /// How often it interrupts; `None`: its default.
-    pub rate: Option<CounterRate>,
-}
-
-impl CounterEvent {
-    /// The counter with the rate that it has if CPU time is sampled this often on each CPU, in Hz.
-    #[must_use]
-    pub fn sampled(self, samples_per_second: SamplesPerSecond) -> SampledCounter {
-        match self.rate {
-            Some(rate) => SampledCounter { counter: self.counter, rate },
-            None => SampledCounter::by_default(self.counter, samples_per_second.get()),
         }
     }
 }

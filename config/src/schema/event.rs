@@ -4,11 +4,11 @@ use sidewinder_kind::{Counter, CounterRate};
 
 use super::fields::{FieldVisitor, KeyGroup};
 use super::scalar::{InvalidScalar, Scalar, ValueShape, as_text};
-use crate::diagnostics::{ConfigProblem, nearest};
-use crate::model::{CounterEvent, SamplesPerSecond};
+use crate::diagnostics::ConfigProblem;
+use crate::model::{CounterEvent, InvalidEvent, SamplesPerSecond};
 use crate::tree::{ConfigNode, ConfigValue};
 
-/// The list `events`, in which each counter is at most once.
+/// The list `events`: a few counters, each at most once.
 pub(super) fn read_or_write(fields: &mut FieldVisitor<'_>, events: &mut Vec<CounterEvent>) {
     let mut forms: Vec<EventForm> = std::mem::take(events).into_iter().map(EventForm::from).collect();
     fields.groups("events", &mut forms);
@@ -19,6 +19,11 @@ pub(super) fn read_or_write(fields: &mut FieldVisitor<'_>, events: &mut Vec<Coun
         } else {
             events.push(event);
         }
+    }
+    if events.len() > Counter::SAMPLED_MAX {
+        let reason =
+            format!("has more than {} counters, which is all that a profiler samples", Counter::SAMPLED_MAX);
+        fields.error("events", ConfigProblem::Contradiction(reason));
     }
 }
 
@@ -33,10 +38,7 @@ impl Scalar for Counter {
 
     fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
         let name = as_text(node).ok_or_else(InvalidScalar::default)?;
-        Self::from_name(name).ok_or_else(|| match nearest(name, Self::NAMES.iter().copied()) {
-            Some(known) => InvalidScalar::new(format_args!("did you mean {known}?")),
-            None => InvalidScalar::default(),
-        })
+        Self::from_name(name).ok_or_else(|| InvalidScalar::new(InvalidEvent::name(name)))
     }
 
     fn write(&self) -> ConfigValue {

@@ -120,6 +120,9 @@ counters! {
 }
 
 impl Counter {
+    /// How many counters one run samples at the most.
+    pub const SAMPLED_MAX: usize = 4;
+
     /// The counter with this name or alias, in any case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
