@@ -146,6 +146,8 @@ enum sw_sample_kind {
 #endif
 };
 
+#define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests */
+
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
 	SW_SAMPLE_HAS_SNAPSHOT = 2, /* with the same tid and time_ns, submitted before */
@@ -609,7 +611,7 @@ struct sw_cpu {
 	__u32 listed_pid;
 	__u32 tells_newcomers; /* whether events are per container, and new containers must be reported */
 
-	__u64 outcomes[SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by sw_outcome */
+	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by kind and sw_outcome */
 	__u64 scope_full; /* forks that found no room in the map `listed` */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
@@ -628,7 +630,7 @@ struct sw_slot_head {
 	__u64 frames_by_frame_pointer;
 	__u64 frames_unproven;
 	__u64 nested; /* uses begun while another slot of this CPU was in use */
-	__u64 outcomes[SW_OUTCOME_PLACES]; /* of interrupts, by sw_outcome */
+	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts, by kind and sw_outcome */
 	__u64 depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
 	__u64 snapshots_refused; /* the ring had no room, or there were too many in this window */
 	__u64 contexts_read; /* the thread published a span or labels */

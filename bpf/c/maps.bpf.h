@@ -68,6 +68,7 @@ struct sw_slot {
 	__u32 number; /* index of this slot */
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
+	__u64 value; /* in the unit of its kind */
 	__u64 started_ns; /* when its process started or, if that was later, ran exec */
 	__u32 pid;
 	__u32 tid;

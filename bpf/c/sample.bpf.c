@@ -135,7 +135,7 @@ static __always_inline void write_sample(struct sw_sample *sample, struct sw_slo
 		.tid = slot->tid,
 		.cpu = bpf_get_smp_processor_id(),
 		.flags = flags,
-		.value = 1,
+		.value = slot->value,
 	};
 	copy_name(sample->comm, current_task());
 }
@@ -179,6 +179,7 @@ static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool i
 	slot->tid = thread_id(current_task());
 	slot->in_kernel = in_kernel;
 	slot->time_ns = time_ns;
+	slot->value = 1;
 	start_stack(slot);
 	return slot;
 }
@@ -206,9 +207,11 @@ static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu
 	return outcome;
 }
 
-/* ---- Interrupts of the CPU clock ------------------------------------------------------------------------ */
-
-static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu)
+/*
+ * Ends the sample of an interrupt, and counts its outcome. `kind` is a constant: it selects the counters without a bound for
+ * the verifier to prove.
+ */
+static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, const __u8 kind)
 {
 	__u32 outcome = end_sample(slot, cpu);
 
@@ -216,11 +219,13 @@ static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cp
 		/* Older verifiers lose the bounds of values that the compiler spills to the stack. */
 		outcome &= SW_OUTCOME_PLACES - 1;
 		barrier_var(outcome);
-		slot->head.outcomes[outcome]++;
+		slot->head.outcomes[kind][outcome]++;
 	}
 	release_slot(slot);
 	return 0;
 }
+
+/* ---- Interrupts of the CPU clock ------------------------------------------------------------------------ */
 
 /*
  * Begins the sample of an interrupt: returns its slot, and in *walks whether to walk its user stack. Null if there is no
@@ -253,7 +258,7 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 	*walks = enter_interrupted(ctx, slot, task, task_flags);
 	return slot;
 none:
-	sw_count(cpu->outcomes[otherwise], 1);
+	sw_count(cpu->outcomes[SW_SAMPLE_CPU][otherwise], 1);
 	return 0;
 }
 
@@ -271,7 +276,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_interrupt(slot, cpu);
+	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
 }
 
 SEC("perf_event")
@@ -288,7 +293,7 @@ int sample_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(slot, cpu);
+	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
 }
 
 SEC("perf_event")
@@ -302,7 +307,7 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(slot, cpu);
+	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
 }
 
 #ifdef SW_TEST_PROGRAMS

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use sidewinder_kind::{Kind, KindSet};
 use thiserror::Error;
 
 use crate::denial;
@@ -45,6 +46,8 @@ pub struct PodCgroup {
 /// Settings that are fixed when the programs are loaded. Sizes are for all CPUs together unless they say otherwise.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What is sampled.
+    pub kinds: KindSet,
     /// Which tasks are sampled.
     pub scope: TaskFilter,
     /// The cgroup of our pod: tasks outside of it are never sampled.
@@ -83,6 +86,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            kinds: KindSet::new(Kind::Cpu { samples_per_second: 97 }),
             scope: TaskFilter::All,
             pod: None,
             listed_max: 8192,
@@ -205,6 +209,7 @@ pub(crate) fn load_object<'obj>(
     let lists_processes = options.scope != TaskFilter::All;
     let keeps_numbers = lists_processes && own_namespace != 0;
     let selection = ProgramSelection {
+        kinds: &options.kinds,
         walk,
         uses_process_list: lists_processes,
         keeps_namespaced_tids: keeps_numbers,

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn there_is_a_counter_for_each() {
-        assert!(Outcome::ALL.len() <= intf::sw_cpu::default().outcomes.len());
-        assert!(Outcome::ALL.len() <= intf::sw_slot_head::default().outcomes.len());
+        assert!(Outcome::ALL.len() <= intf::sw_cpu::default().outcomes[0].len());
+        assert!(Outcome::ALL.len() <= intf::sw_slot_head::default().outcomes[0].len());
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::event::epoll;
+use sidewinder_kind::KindSet;
 
 use crate::arena::Arena;
 use crate::container::Container;
@@ -26,6 +27,7 @@ use crate::programs::{self, ProgramTrigger};
 use crate::ring::{Newcomer, Rings, borrow, whole_pages};
 use crate::run_time::run_time;
 use crate::runtime::{VmCounts, VmMissing};
+use crate::sample_kind::SampleKind;
 use crate::settings::CpuSettings;
 use crate::sideband::SideBand;
 use crate::skeleton::sample::SampleSkel;
@@ -36,6 +38,7 @@ use crate::watch::{EventScope, EventWatch};
 /// The loaded and attached programs, with their maps, rings and events.
 pub struct Profiler<'obj> {
     pub(crate) skeleton: SampleSkel<'obj>,
+    kinds: KindSet,
     walk: WalkMode,
     watch: EventWatch,
     _hooks: Vec<Link>,
@@ -131,6 +134,7 @@ impl<'obj> Profiler<'obj> {
             gaps,
             refused: Cell::new(0),
             skeleton,
+            kinds: options.kinds.clone(),
             walk,
         })
     }
@@ -159,8 +163,8 @@ impl<'obj> Profiler<'obj> {
     ///
     /// # Errors
     /// If the kernel refuses the events.
-    pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
-        self.watch.start(&programs::sampling(&self.skeleton.progs), samples_per_second)
+    pub fn start(&mut self) -> Result<(), EventError> {
+        self.watch.start(&programs::sampling(&self.skeleton.progs), &self.kinds)
     }
 
     /// Opens events for one more container, if events are per container and it has none yet. Returns whether it did.
@@ -272,13 +276,16 @@ impl<'obj> Profiler<'obj> {
         self.settings.next_epoch()
     }
 
-    /// Interrupts since the start, by outcome.
+    /// Interrupts for samples of a kind since the start, by outcome.
     #[must_use]
-    pub fn interrupts(&self) -> Interrupts {
+    pub fn interrupts(&self, kind: SampleKind) -> Interrupts {
         // The clocks first, so that the programs don't count more interrupts than were due.
-        let Some(witness) = self.watch.interrupt_check() else { return Interrupts::default() };
+        let (Some(witness), Some(index)) = (self.watch.interrupt_check(kind), kind.index()) else {
+            return Interrupts::default();
+        };
         let counted = |cpu: u32, outcome: Outcome| {
-            let (cpu, offset) = (cpu as usize, outcome as usize * size_of::<u64>());
+            let place = index * intf::SW_OUTCOME_PLACES as usize + outcome as usize;
+            let (cpu, offset) = (cpu as usize, place * size_of::<u64>());
             let slots = cpu * intf::SW_SLOTS_PER_CPU as usize..(cpu + 1) * intf::SW_SLOTS_PER_CPU as usize;
             sum(&self.cpus, cpu..cpu + 1, offset_of!(sw_cpu, outcomes) + offset)
                 + sum(&self.slots, slots, offset_of!(sw_slot_head, outcomes) + offset)

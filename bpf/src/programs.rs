@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, ProgramMut};
+use sidewinder_kind::KindSet;
 
 use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleProgs, SampleProgs, SampleSkel};
@@ -11,7 +12,8 @@ use crate::walk::WalkMode;
 
 /// The conditions that select which programs are loaded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ProgramSelection {
+pub(crate) struct ProgramSelection<'a> {
+    pub(crate) kinds: &'a KindSet,
     pub(crate) walk: WalkMode,
     /// Whether processes are listed.
     pub(crate) uses_process_list: bool,
@@ -20,6 +22,12 @@ pub(crate) struct ProgramSelection {
     /// Whether to load the test programs.
     #[cfg(feature = "test-programs")]
     pub(crate) test_programs: bool,
+}
+
+impl ProgramSelection<'_> {
+    fn samples(self, kind: SampleKind, walk: WalkMode) -> bool {
+        self.walk == walk && kind.profile_kind(self.kinds).is_some()
+    }
 }
 
 /// When a program runs.
@@ -42,11 +50,11 @@ macro_rules! programs {
         $name:ident $(in $calls:ident)?, $runs:ident $(($kind:ident))?, |$selection:pat_param| $is_loaded:expr;
     )*) => {
         /// Sets exactly the selected programs to be loaded.
-        pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: ProgramSelection) {
+        pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: ProgramSelection<'_>) {
             $(
                 $(#[$attribute])*
                 {
-                    let is_loaded = |$selection: ProgramSelection| $is_loaded;
+                    let is_loaded = |$selection: ProgramSelection<'_>| $is_loaded;
                     programs.$name.set_autoload(is_loaded(selection));
                 }
             )*
@@ -80,9 +88,9 @@ macro_rules! programs {
 
 // `in MAP`: tail calls find the program in that map.
 programs! {
-    sample_cpu, AtOverflows(Cpu), |it| it.walk == WalkMode::Loop;
-    sample_cpu_by_calls, AtOverflows(Cpu), |it| it.walk == WalkMode::TailCalls;
-    walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.walk == WalkMode::TailCalls;
+    sample_cpu, AtOverflows(Cpu), |it| it.samples(SampleKind::Cpu, WalkMode::Loop);
+    sample_cpu_by_calls, AtOverflows(Cpu), |it| it.samples(SampleKind::Cpu, WalkMode::TailCalls);
+    walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.samples(SampleKind::Cpu, WalkMode::TailCalls);
     process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;
@@ -126,7 +134,12 @@ fn connect(calls: &dyn MapCore, program: &ProgramMut<'_>) -> libbpf_rs::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidewinder_kind::Kind;
+
     use crate::events::PerfCounter;
+
+    /// Every kind that a program samples.
+    const KINDS: [Kind; 1] = [Kind::Cpu { samples_per_second: 100 }];
 
     #[test]
     fn a_program_that_runs_at_overflows_has_a_counter() {
@@ -134,7 +147,10 @@ mod tests {
             ProgramTrigger::AtOverflows(kind) => Some(kind),
             _ => None,
         });
-        let counted = |kind: &SampleKind| PerfCounter::of(kind.profile_kind(100)).is_some();
+        let counted = |kind: &SampleKind| {
+            let mut of_kind = KINDS.into_iter().filter(|of| SampleKind::of(*of) == Some(*kind));
+            of_kind.any(|of| PerfCounter::of(of).is_some())
+        };
         assert!(kinds.clone().count() > 0 && kinds.clone().all(counted));
     }
 }

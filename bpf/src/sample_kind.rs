@@ -2,7 +2,7 @@
 //!
 //! An id without a kind doesn't compile, nor does a kind without a profile.
 
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::intf::sw_sample_kind;
@@ -33,15 +33,34 @@ impl SampleKind {
         sw_sample_kind::try_read_from_bytes(u32::from(number).as_bytes()).ok().map(Self::from)
     }
 
-    /// The kind of profile for these samples, at this sampling rate per CPU, in Hz.
+    /// The samples that profiles of this kind consist of; `None` if the programs take none.
     #[must_use]
-    pub const fn profile_kind(self, samples_per_second: u32) -> Kind {
-        match self {
-            Self::Cpu => Kind::Cpu { samples_per_second },
+    pub const fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Cpu { .. } => Some(Self::Cpu),
             // A test program runs when a test triggers it; it has no rate.
             #[cfg(feature = "test-programs")]
-            Self::Probe => Kind::Aggregated { samples_per_second: 0 },
+            Kind::Aggregated { .. } => Some(Self::Probe),
+            #[cfg(not(feature = "test-programs"))]
+            Kind::Aggregated { .. } => None,
+            Kind::OffCpu => None,
         }
+    }
+
+    /// The kind of profile that these samples belong to; `None` if the run has no such kind.
+    #[must_use]
+    pub fn profile_kind(self, kinds: &KindSet) -> Option<Kind> {
+        kinds.iter().find(|kind| Self::of(*kind) == Some(self))
+    }
+
+    /// The index of its counters in arrays by kind; `None` if its outcomes aren't counted.
+    pub(crate) fn index(self) -> Option<usize> {
+        let index = match self {
+            Self::Cpu => sw_sample_kind::SW_SAMPLE_CPU,
+            #[cfg(feature = "test-programs")]
+            Self::Probe => return None,
+        };
+        Some(index as usize)
     }
 }
 
@@ -57,9 +76,17 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_belongs_to_the_kind_of_the_run_that_it_is_for() {
+        let (cpu, kinds) = (Kind::Cpu { samples_per_second: 19 }, KindSet::new(Kind::OffCpu));
+        assert_eq!(SampleKind::Cpu.profile_kind(&kinds), None);
+        assert_eq!(SampleKind::Cpu.profile_kind(&kinds.with(cpu)), Some(cpu));
+    }
+
+    #[test]
     fn the_clock_interrupts_at_the_rate_that_is_asked_for() {
-        let period_ns =
-            |rate| PerfCounter::of(SampleKind::Cpu.profile_kind(rate)).and_then(PerfCounter::period);
+        let period_ns = |samples_per_second| {
+            PerfCounter::of(Kind::Cpu { samples_per_second }).and_then(PerfCounter::period)
+        };
         assert_eq!(period_ns(100), Some(10_000_000));
         assert_eq!(period_ns(0), Some(1_000_000_000));
     }

@@ -171,7 +171,7 @@ fn profiler<'obj>(storage: &'obj mut Storage, listed_max: u32) -> Option<Profile
     let options = Options { scope: TaskFilter::Unlisted, listed_max, ..Options::default() };
     let mut profiler = is_allowed(Profiler::load(storage, &options, Opener::start().unwrap()))?;
     is_allowed(profiler.open_side_band(EventScope::EveryTask).map_err(LoadError::from))?;
-    is_allowed(profiler.start(997).map_err(LoadError::from))?;
+    is_allowed(profiler.start().map_err(LoadError::from))?;
     Some(profiler)
 }
 

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use sidewinder_kind::KindSet;
+
 use crate::container::Container;
 use crate::events::{CounterEvents, CpuList, EventError, EventKind, PerfCounter};
 use crate::interrupt_check::{IdleTimes, InterruptCheck};
@@ -35,8 +37,8 @@ pub(crate) struct EventWatch {
     sampled: BTreeMap<SampleKind, CounterEvents>,
     /// The CPUs' idle time before the events of every task were opened.
     idle_before: Option<IdleTimes>,
-    /// The last result of the interrupt check, which is also the final one after the end.
-    interrupt_check: Option<InterruptCheck>,
+    /// The final results of the interrupt check, after the end.
+    interrupt_checks: BTreeMap<SampleKind, InterruptCheck>,
     side_band: Option<SideBand>,
 }
 
@@ -48,7 +50,7 @@ impl EventWatch {
             scope: EventScope::EveryTask,
             sampled: BTreeMap::new(),
             idle_before: None,
-            interrupt_check: None,
+            interrupt_checks: BTreeMap::new(),
             side_band: None,
         }
     }
@@ -89,14 +91,14 @@ impl EventWatch {
     pub(crate) fn start(
         &mut self,
         programs: &[SamplingProgram<'_>],
-        samples_per_second: u32,
+        kinds: &KindSet,
     ) -> Result<(), EventError> {
         if let EventScope::EveryTask = self.scope {
             self.idle_before = Some(IdleTimes::read());
         }
         let mut sampled = BTreeMap::new();
         for (kind, program) in programs {
-            let Some(counter) = PerfCounter::of(kind.profile_kind(samples_per_second)) else { continue };
+            let Some(counter) = kind.profile_kind(kinds).and_then(PerfCounter::of) else { continue };
             let mut events = CounterEvents::new(counter);
             let mut attach = |container: Option<&Container>| {
                 let opened = self.opener.events(events.kind(), &self.cpus, container)?;
@@ -176,14 +178,18 @@ impl EventWatch {
 
     /// Ends sampling.
     pub(crate) fn stop(&mut self) {
-        self.interrupt_check = self.interrupt_check();
+        let check = |kind: &SampleKind| Some((*kind, self.interrupt_check(*kind)?));
+        let checks: Vec<_> = self.sampled.keys().filter_map(check).collect();
+        self.interrupt_checks.extend(checks);
         self.sampled.clear();
     }
 
-    pub(crate) fn interrupt_check(&self) -> Option<InterruptCheck> {
-        match self.sampled.get(&SampleKind::Cpu) {
-            Some(clock) => InterruptCheck::new(clock, self.idle_before.as_ref()).ok(),
-            None => self.interrupt_check.clone(),
+    pub(crate) fn interrupt_check(&self, kind: SampleKind) -> Option<InterruptCheck> {
+        // Only the clock of an idle CPU may lose interrupts.
+        let idle_before = self.idle_before.as_ref().filter(|_| kind == SampleKind::Cpu);
+        match self.sampled.get(&kind) {
+            Some(events) => InterruptCheck::new(events, idle_before).ok(),
+            None => self.interrupt_checks.get(&kind).cloned(),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::Outcome;
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, ThreadIndex};
@@ -31,12 +31,12 @@ use crate::stats::ReceiverCounters;
 #[derive(Debug)]
 pub(crate) struct ProfileCollector {
     namer: Namer,
-    kind: Kind,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
     stacks: HashMap<u64, Arc<Stack>>,
     threads: IndexedSet<ThreadKey>,
     spans: IndexedSet<Link>,
-    counts: TimeSlicedCounts<EventKey>,
+    /// By kind, each of which becomes a profile.
+    counts: Vec<(Kind, TimeSlicedCounts<EventKey>)>,
 }
 
 /// The properties shared by the events that are counted together. The integers are indices and a stack ID.
@@ -59,16 +59,15 @@ pub(crate) struct RecordingMetadata<'a> {
 }
 
 impl ProfileCollector {
-    /// Gathers the events of this kind.
-    pub(crate) fn new(namer: Namer, kind: Kind) -> Self {
+    /// Gathers the events of these kinds.
+    pub(crate) fn new(namer: Namer, kinds: &KindSet) -> Self {
         Self {
             namer,
-            kind,
             processes: HashMap::new(),
             stacks: HashMap::new(),
             threads: IndexedSet::default(),
             spans: IndexedSet::default(),
-            counts: TimeSlicedCounts::new(),
+            counts: kinds.iter().map(|kind| (kind, TimeSlicedCounts::new())).collect(),
         }
     }
 
@@ -83,8 +82,7 @@ impl ProfileCollector {
             Message::CodeObject(key, object) => _ = self.namer.add_code_object(key, &object),
             // The recording may still hold events that refer to them, which are named at its end.
             Message::ProcessExited(_) | Message::ForgetFile(_) => {}
-            Message::Event(event) if event.kind == self.kind => self.add_event(event),
-            Message::Event(_) => {}
+            Message::Event(event) => self.add_event(event),
         }
     }
 
@@ -94,6 +92,7 @@ impl ProfileCollector {
     }
 
     fn add_event(&mut self, event: SampleEvent) {
+        let Some((_, counts)) = self.counts.iter_mut().find(|(kind, _)| *kind == event.kind) else { return };
         let key = EventKey {
             thread: self.threads.intern(ThreadKey {
                 process: event.process,
@@ -108,18 +107,28 @@ impl ProfileCollector {
             self.namer.read_functions(event.process, &stack);
             self.stacks.entry(stack.id).or_insert(stack);
         }
-        self.counts.add(event.time_ns, key, event.value);
+        counts.add(event.time_ns, key, event.value);
     }
 
-    /// Names all frames and builds the profile.
-    pub(crate) fn into_profile(mut self, recording: RecordingMetadata<'_>) -> Profile {
-        let mut rows: Vec<_> = self.counts.rows_since(recording.start_ns).collect();
+    /// Names all frames and builds the profile of each kind, in the order of the kinds.
+    pub(crate) fn into_profiles(mut self, recording: &RecordingMetadata<'_>) -> Vec<Profile> {
+        let counts = std::mem::take(&mut self.counts);
+        counts.into_iter().map(|(kind, counts)| self.profile(kind, &counts, recording)).collect()
+    }
+
+    fn profile(
+        &mut self,
+        kind: Kind,
+        counts: &TimeSlicedCounts<EventKey>,
+        recording: &RecordingMetadata<'_>,
+    ) -> Profile {
+        let mut rows: Vec<_> = counts.rows_since(recording.start_ns).collect();
         // The same events give the same profile, whatever the order of the hash maps.
         rows.sort_unstable_by_key(|(slice, key, _)| {
             (*slice, key.thread, key.stack, key.outcome.label(), key.span)
         });
         let mut builder =
-            ProfileBuilder::new(Profile::new(recording.title, SampleType::from_kind(self.kind)));
+            ProfileBuilder::new(Profile::new(recording.title.clone(), SampleType::from_kind(kind)));
         let end_ns = recording
             .start_ns
             .saturating_add(u64::try_from(recording.duration.as_nanos()).unwrap_or(u64::MAX));
@@ -147,11 +156,11 @@ impl ProfileCollector {
         Profile {
             start: recording.start,
             duration: recording.duration,
-            slice: self.counts.slice(),
+            slice: counts.slice(),
             threads: self.threads.values.iter().map(thread).collect(),
             spans: self.spans.to_spans(),
             samples,
-            outcomes: outcome_counts(recording.tally),
+            outcomes: outcome_counts(recording.tally, kind),
             ..builder.profile
         }
     }
@@ -189,18 +198,23 @@ impl IndexedSet<Link> {
     }
 }
 
-/// The lines of a recording's summary: the outcomes of its interrupts.
-pub(crate) fn outcome_counts(tally: &SamplingTally) -> Vec<sidewinder_render::OutcomeCount> {
-    let counts = tally.interrupts.outcomes.iter().copied();
-    outcome_counts_with(counts, [(MISSED, tally.interrupts.missed()), (NO_BODY, tally.stacks_missing)])
+/// The lines of a recording's summary: the outcomes of its interrupts for a kind of profile.
+pub(crate) fn outcome_counts(tally: &SamplingTally, kind: Kind) -> Vec<sidewinder_render::OutcomeCount> {
+    let interrupts = tally.interrupts_of(kind);
+    let counts = interrupts.outcomes.iter().copied();
+    outcome_counts_with(counts, [(MISSED, interrupts.missed()), (NO_BODY, tally.stacks_missing)])
 }
 
 /// The same from the counters of a running receiver, for the live page.
-pub(crate) fn current_outcome_counts(counters: &ReceiverCounters) -> Vec<sidewinder_render::OutcomeCount> {
-    let counts =
-        Outcome::ALL.iter().filter_map(|&outcome| Some((outcome, *counters.outcomes.get(outcome.label())?)));
+pub(crate) fn current_outcome_counts(
+    counters: &ReceiverCounters,
+    kind: Kind,
+) -> Vec<sidewinder_render::OutcomeCount> {
+    let counts = Outcome::ALL
+        .iter()
+        .filter_map(|&outcome| Some((outcome, counters.outcome_count(kind, outcome.label())?)));
     let others = [
-        (MISSED, counters.missed),
+        (MISSED, counters.outcome_count(kind, MISSED.0).unwrap_or(0)),
         (NO_BODY, counters.stack_bodies_missing),
         (DROPPED, counters.events_dropped),
     ];
@@ -210,7 +224,7 @@ pub(crate) fn current_outcome_counts(counters: &ReceiverCounters) -> Vec<sidewin
 /// An outcome that no walk reports: its name, what it means for the profile, and an explanation.
 type UnwalkedOutcome = (&'static str, Severity, &'static str);
 const MISSED: UnwalkedOutcome =
-    ("missed", Severity::Lost, "the kernel did not run the program for these interrupts");
+    (crate::stats::MISSED, Severity::Lost, "the kernel did not run the program for these interrupts");
 const NO_BODY: UnwalkedOutcome = (
     STACK_MISSING_SUMMARY,
     Severity::Truncated,

@@ -5,7 +5,7 @@
 //!
 //! | Path               | Response                                                                     |
 //! |--------------------|------------------------------------------------------------------------------|
-//! | `/`                | the page of the first receiver; `/1/` is the page of the second              |
+//! | `/`                | the page of the first kind of the first receiver; `/1/` is the next one      |
 //! | `/data/CURSOR`     | JSON of what is new since this cursor; everything if the cursor is not valid |
 //! | `/FROM-TO.SUFFIX`  | these slices of time in the format of that suffix, as `record` writes it     |
 
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{OutcomeCount, ProfileFormat, live_page};
 
 use crate::collect::{SlidingWindow, WindowLimits};
@@ -24,15 +24,19 @@ use crate::naming::NamingContext;
 use crate::sampling::message::Message;
 use crate::server::{Handler, PageResponse};
 
-/// What the page shows, by the names of receivers.
+/// What the page shows, by the names of receivers and the order of their kinds.
 #[derive(Debug, Default)]
 pub(crate) struct LiveView {
     /// `None`: there is no page, and nothing is held.
     limits: Mutex<Option<WindowLimits>>,
-    feeds: Mutex<BTreeMap<String, Arc<LiveFeed>>>,
+    feeds: Mutex<BTreeMap<(String, usize), Arc<LiveFeed>>>,
 }
 
-/// What one receiver shows.
+/// What one receiver shows: a page for each of its kinds.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveFeeds(Vec<Arc<LiveFeed>>);
+
+/// What one receiver shows of one kind.
 #[derive(Debug)]
 pub(crate) struct LiveFeed {
     title: String,
@@ -40,8 +44,8 @@ pub(crate) struct LiveFeed {
     window: Mutex<Option<SlidingWindow>>,
 }
 
-/// Returns the outcomes of a receiver's interrupts so far.
-pub(crate) type OutcomeSource = dyn Fn(&str) -> Vec<OutcomeCount> + Send + Sync;
+/// Returns the outcomes of a receiver's interrupts for a kind so far.
+pub(crate) type OutcomeSource = dyn Fn(&str, Kind) -> Vec<OutcomeCount> + Send + Sync;
 
 impl LiveView {
     /// A view within these limits.
@@ -57,12 +61,14 @@ impl LiveView {
         }
     }
 
-    /// Adds a receiver, which shows its events of one kind. A receiver of the same name is replaced, and what it showed is dropped.
-    pub(crate) fn add_receiver(&self, name: &str, title: String, kind: Kind) -> Arc<LiveFeed> {
-        let feed = Arc::new(LiveFeed { title, kind, window: Mutex::default() });
-        feed.set_limits(*lock(&self.limits));
-        lock(&self.feeds).insert(name.to_owned(), Arc::clone(&feed));
-        feed
+    /// Adds a receiver of these kinds. A receiver of the same name is replaced, and what it showed is dropped.
+    pub(crate) fn add_receiver(&self, name: &str, title: &str, kinds: &KindSet) -> LiveFeeds {
+        let limits = *lock(&self.limits);
+        let added: Vec<_> = kinds.iter().map(|kind| LiveFeed::new(title, kind, limits)).collect();
+        let mut feeds = lock(&self.feeds);
+        feeds.retain(|(receiver, _), _| receiver != name);
+        feeds.extend(added.iter().enumerate().map(|(at, feed)| ((name.to_owned(), at), Arc::clone(feed))));
+        LiveFeeds(added)
     }
 
     /// The handler of all paths.
@@ -79,18 +85,19 @@ impl LiveView {
             _ => (0, path),
         };
         let receiver =
-            lock(&self.feeds).iter().nth(index).map(|(name, feed)| (name.clone(), Arc::clone(feed)));
+            lock(&self.feeds).iter().nth(index).map(|((name, _), feed)| (name.clone(), Arc::clone(feed)));
         // The first receiver may be about to start.
         if path.is_empty() && (receiver.is_some() || index == 0) {
             return Some(PageResponse::with_own_policy(live_page()));
         }
         let (name, feed) = receiver?;
         if let Some(cursor) = path.strip_prefix("data/") {
-            let update = feed.window().as_mut()?.update_since(cursor, outcomes(&name));
+            let update = feed.window().as_mut()?.update_since(cursor, outcomes(&name, feed.kind));
             return Some(PageResponse::ok("application/json", update));
         }
         let (range, suffix) = path.split_once('.')?;
-        let profile = feed.window().as_mut()?.profile(parse_slices(range)?, outcomes(&name));
+        let outcomes = outcomes(&name, feed.kind);
+        let profile = feed.window().as_mut()?.profile(parse_slices(range)?, outcomes);
         // The window is no longer locked: rendering does not block other requests.
         let suffix = format!(".{suffix}");
         let rendered = match ProfileFormat::ALL.into_iter().find(|format| format.suffix() == suffix) {
@@ -112,25 +119,43 @@ impl LiveView {
     }
 }
 
-impl LiveFeed {
-    /// The window; `None` while there is no page.
-    pub(crate) fn window(&self) -> MutexGuard<'_, Option<SlidingWindow>> {
-        lock(&self.window)
+impl LiveFeeds {
+    /// The feeds, in the order of the kinds.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LiveFeed> {
+        self.0.iter().map(|feed| &**feed)
     }
 
-    /// Adds a message to the window if there is one. The reporter takes the message itself, after this.
+    /// Adds a message to the windows if there are any. The reporter takes the message itself, after this.
     pub(crate) fn tee(&self, message: &Message, naming: NamingContext<'_>) {
-        // Locked for one message at a time, so that the page does not wait for the whole batch.
-        if let Some(window) = self.window().as_mut() {
-            window.handle(message, naming.namer, naming.processes);
+        let NamingContext { namer, processes } = naming;
+        for feed in self.iter() {
+            // Locked for one message at a time, so that the page does not wait for the whole batch.
+            if let Some(window) = feed.window().as_mut() {
+                window.handle(message, namer, processes);
+            }
         }
     }
 
     /// Marks the end: no more messages follow.
     pub(crate) fn close(&self) {
-        if let Some(window) = self.window().as_mut() {
-            window.close();
+        for feed in self.iter() {
+            if let Some(window) = feed.window().as_mut() {
+                window.close();
+            }
         }
+    }
+}
+
+impl LiveFeed {
+    fn new(title: &str, kind: Kind, limits: Option<WindowLimits>) -> Arc<Self> {
+        let feed = Self { title: title.to_owned(), kind, window: Mutex::default() };
+        feed.set_limits(limits);
+        Arc::new(feed)
+    }
+
+    /// The window; `None` while there is no page.
+    pub(crate) fn window(&self) -> MutexGuard<'_, Option<SlidingWindow>> {
+        lock(&self.window)
     }
 
     fn set_limits(&self, limits: Option<WindowLimits>) {
@@ -174,7 +199,7 @@ mod tests {
     const LIMITS: WindowLimits = WindowLimits { max_age: Duration::from_secs(600), max_bytes: 1 << 20 };
 
     fn get(live: &Arc<LiveView>, path: &str) -> Option<PageResponse> {
-        live.handler(Arc::new(|_| Vec::new()))(path)
+        live.handler(Arc::new(|_, _| Vec::new()))(path)
     }
 
     fn json(live: &Arc<LiveView>, path: &str) -> Value {
@@ -184,10 +209,10 @@ mod tests {
     #[test]
     fn each_receiver_has_its_own_page_data_and_files() {
         let live = Arc::new(LiveView::new(Some(LIMITS)));
-        let _empty = live.add_receiver("profiling", "first".to_owned(), CPU);
-        let feed = live.add_receiver("profiling/two", "second".to_owned(), CPU);
+        let _empty = live.add_receiver("profiling", "first", &KindSet::new(CPU));
+        let feeds = live.add_receiver("profiling/two", "second", &KindSet::new(CPU));
         let (mut namer, processes) = empty_naming_context();
-        feed.window().as_mut().unwrap().handle(&event(1, None), &mut namer, &processes);
+        feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
         for path in ["/", "/1/"] {
             assert!(get(&live, path).unwrap().body.starts_with(b"<!DOCTYPE html>"));
         }
@@ -214,9 +239,24 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_of_a_receiver_has_a_page_of_its_own() {
+        let live = Arc::new(LiveView::new(Some(LIMITS)));
+        let feeds = live.add_receiver("profiling", "app", &KindSet::new(CPU).with(Kind::OffCpu));
+        let (mut namer, processes) = empty_naming_context();
+        feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
+        let (cpu, off_cpu) = (json(&live, "/data/0"), json(&live, "/1/data/0"));
+        assert_eq!((&cpu["measure"], &off_cpu["measure"]), (&"CPU".into(), &"off-CPU".into()));
+        assert_eq!(cpu["samples"]["count"], serde_json::json!([1]));
+        assert_eq!(off_cpu["samples"]["count"], serde_json::json!([]));
+        let _replaced = live.add_receiver("profiling", "app", &KindSet::new(CPU));
+        assert!(get(&live, "/1/").is_none(), "the page of a kind that is gone");
+    }
+
+    #[test]
     fn nothing_is_held_while_there_is_no_page() {
         let live = Arc::new(LiveView::new(None));
-        let feed = live.add_receiver("profiling", String::new(), CPU);
+        let feeds = live.add_receiver("profiling", "", &KindSet::new(CPU));
+        let feed = feeds.iter().next().unwrap();
         assert!(feed.window().is_none());
         assert!(get(&live, "/data/0").is_none());
         live.set_limits(Some(LIMITS));

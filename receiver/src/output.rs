@@ -17,6 +17,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, linkat, open};
 use rustix::io::Errno;
 
+use sidewinder_kind::Kind;
 use sidewinder_render::ProfileFormat;
 
 use crate::cli::FormatArg;
@@ -107,6 +108,23 @@ impl Output {
         Ok(Self { path: path.to_owned(), target })
     }
 
+    /// The output of a further kind of profile: a file beside this one, with the kind's name before the suffix.
+    ///
+    /// # Errors
+    /// If it can't be written, or if this output isn't a file: a pipe or a device takes one profile.
+    pub(crate) fn of_kind(&self, kind: Kind) -> Result<Self, Failure> {
+        if !matches!(self.target, OutputTarget::File(_)) {
+            let failure = Failure::new(
+                ExitCause::Usage,
+                format!("can't write profiles of several kinds to {}", self.path.display()),
+            );
+            return Err(
+                failure.with_next_step("write to a file, or choose --format otlp, which holds them all")
+            );
+        }
+        Self::new(&path_of_kind(&self.path, kind))
+    }
+
     /// The path as the user gave it.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -173,6 +191,20 @@ impl Output {
             thread::sleep(POLL_INTERVAL);
         }
     }
+}
+
+/// `profile.off_cpu.pb.gz` for `profile.pb.gz`.
+fn path_of_kind(path: &Path, kind: Kind) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let kind = kind.descriptor().value_type.name;
+    let suffixes = ProfileFormat::ALL.map(ProfileFormat::suffix);
+    let suffix =
+        suffixes.into_iter().filter(|suffix| name.ends_with(suffix)).max_by_key(|suffix| suffix.len());
+    let (stem, suffix) = match suffix {
+        Some(suffix) => name.split_at(name.len() - suffix.len()),
+        None => name.rsplit_once('.').map_or((&*name, ""), |(stem, _)| name.split_at(stem.len())),
+    };
+    path.with_file_name(format!("{stem}.{kind}{suffix}"))
 }
 
 fn write_failure(cause: ExitCause, path: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
@@ -390,6 +422,16 @@ mod tests {
             (names(folder.path()), fs::read_to_string(&path).unwrap()),
             (vec!["out".to_owned()], "whole".to_owned())
         );
+    }
+
+    #[test]
+    fn a_further_kind_is_written_beside_the_first_and_never_into_a_device() {
+        let beside = |name: &str| path_of_kind(Path::new(name), Kind::OffCpu);
+        assert_eq!(beside("a/profile.pb.gz"), Path::new("a/profile.off_cpu.pb.gz"));
+        assert_eq!(beside("x.speedscope.json"), Path::new("x.off_cpu.speedscope.json"));
+        assert_eq!((beside("x.out"), beside("x")), ("x.off_cpu.out".into(), "x.off_cpu".into()));
+        let refused = Output::new(Path::new("/dev/null")).unwrap().of_kind(Kind::OffCpu).unwrap_err();
+        assert_eq!(refused.cause, ExitCause::Usage, "{refused}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
 
 pub(crate) use self::history::{INTERVAL, StatsSnapshot, WINDOW};
-pub(crate) use self::receiver::{Activity, EventCoverage, ReceiverCounters, ReceiverStats};
+pub(crate) use self::receiver::{Activity, EventCoverage, MISSED, ReceiverCounters, ReceiverStats};
 
 use self::history::StatsHistory;
 use crate::export::Destination;

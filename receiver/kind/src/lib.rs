@@ -106,6 +106,39 @@ pub struct KindDescriptor {
     pub display_rank: u8,
 }
 
+/// The kinds of profile that one run samples, each at most once, in the order in which tools show them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KindSet(Vec<Kind>);
+
+impl KindSet {
+    /// The set of one kind.
+    #[must_use]
+    pub fn new(kind: Kind) -> Self {
+        Self(vec![kind])
+    }
+
+    /// The same with one more kind.
+    #[must_use]
+    pub fn with(mut self, kind: Kind) -> Self {
+        if !self.0.contains(&kind) {
+            self.0.push(kind);
+            self.0.sort_by_key(|kind| kind.descriptor().display_rank);
+        }
+        self
+    }
+
+    /// The kinds; there is at least one.
+    pub fn iter(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// The highest sampling rate of a kind on each CPU, in Hz; 0 if none has a rate.
+    #[must_use]
+    pub fn samples_per_second(&self) -> u32 {
+        self.iter().map(Kind::samples_per_second).max().unwrap_or(0)
+    }
+}
+
 impl Kind {
     /// The properties of this kind.
     #[must_use]
@@ -179,6 +212,15 @@ mod tests {
         assert_eq!(period(Kind::Aggregated { samples_per_second: 100 }), Some(("cpu", 10_000_000)));
         assert_eq!(period(Kind::Aggregated { samples_per_second: 0 }), None);
         assert_eq!(period(Kind::OffCpu), None);
+    }
+
+    #[test]
+    fn the_kinds_of_a_run_are_in_the_order_of_their_rank_and_each_is_there_once() {
+        let cpu = Kind::Cpu { samples_per_second: 19 };
+        let kinds = KindSet::new(Kind::OffCpu).with(cpu).with(Kind::OffCpu);
+        assert_eq!(kinds.iter().collect::<Vec<_>>(), [cpu, Kind::OffCpu]);
+        assert_eq!(kinds.samples_per_second(), 19);
+        assert_eq!(KindSet::new(Kind::OffCpu).samples_per_second(), 0);
     }
 
     #[test]

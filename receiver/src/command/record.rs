@@ -6,6 +6,7 @@ mod page;
 mod summary;
 
 use std::io::{self, IsTerminal, Write as _};
+use std::iter;
 use std::mem;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
 use sidewinder_config::TraceContext;
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
 use sidewinder_render::{Profile, ProfileFormat, TableOptions};
@@ -34,7 +35,7 @@ use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::exit::{ExitCause, Failure};
 use crate::import;
 use crate::interval_timer::IntervalTimer;
-use crate::live::LiveFeed;
+use crate::live::LiveFeeds;
 use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingContext, NamingOptions};
 use crate::output::{Output, OutputFormat};
@@ -95,18 +96,18 @@ impl EventSink {
         &mut self,
         incoming: Receiver<Vec<Message>>,
         filter: SpanFilter,
-        feed: Option<&LiveFeed>,
+        feeds: Option<&LiveFeeds>,
         unnamed: &mut UnnamedSamples,
     ) {
         for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
             unnamed.note(&message);
-            if let Some(feed) = feed {
-                feed.tee(&message, self.naming_context());
+            if let Some(feeds) = feeds {
+                feeds.tee(&message, self.naming_context());
             }
             self.handle(message);
         }
-        if let Some(feed) = feed {
-            feed.close();
+        if let Some(feeds) = feeds {
+            feeds.close();
         }
     }
 
@@ -149,18 +150,19 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         debug_roots: Arc::clone(&debug_roots),
         opener: Some(opener.clone()),
     });
+    let kinds = kinds(args);
     let mut sink = match OutputFormat::from_path(&args.output, args.format)? {
         OutputFormat::Otlp => {
             EventSink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX)))
         }
         OutputFormat::Rendered(form) => {
-            EventSink::Profile(Box::new(ProfileCollector::new(namer, kind(args))), form)
+            EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
         }
     };
-    let output = Output::new(&args.output)?;
+    let outputs = Outputs::new(args, &kinds, matches!(sink, EventSink::Report(_)))?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
     let stop = stop_flag_in_terminal()?;
-    let page = args.ui.as_ref().map(|address| LivePage::serve(address, title(args), kind(args)));
+    let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title(args), &kinds));
     let mut page = page.transpose()?;
 
     let mut launched =
@@ -170,9 +172,9 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let mut unnamed = UnnamedSamples::default();
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
-        let feed = page.as_ref().map(|page| Arc::clone(&page.feed));
+        let feeds = page.as_ref().map(|page| page.feeds.clone());
         let (sink, unnamed) = (&mut sink, &mut unnamed);
-        threads.spawn(move || sink.run(incoming, filter, feed.as_deref(), unnamed));
+        threads.spawn(move || sink.run(incoming, filter, feeds.as_ref(), unnamed));
         sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
@@ -184,11 +186,11 @@ fn record_target(args: &RecordArgs) -> CommandResult {
 
     Progress::new(args).show("naming functions");
     let unnamed = sink.unnamed_groups(&unnamed, &recorded);
-    let profile = write(args, sink, &recorded, &unnamed, &output, &stop)?;
+    let profiles = write(args, sink, &recorded, &unnamed, &outputs, &stop)?;
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
-            out.write_all(summary_json(&recorded, &refused, &unnamed, profile.as_ref()).as_bytes())
+            out.write_all(summary_json(&recorded, &refused, &unnamed, &profiles).as_bytes())
         })?;
     }
     Ok(match ended {
@@ -241,7 +243,7 @@ fn sample(
             attributes: args.attribute.clone(),
             ..TraceContext::default()
         },
-        ..SamplingOptions::interactive(scope, args.frequency, tables_bytes, debug_roots)
+        ..SamplingOptions::interactive(scope, kinds(args), tables_bytes, debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let mut cpus = CpuList::online().ok();
@@ -299,30 +301,51 @@ fn sample(
     })
 }
 
-/// Writes the output. Returns the profile that was written; for OTLP, only if a table of it is requested.
+/// Where the profiles go: OTLP has all kinds in one file, other formats have a file for each.
+struct Outputs {
+    first: Output,
+    /// Those of the second kind, and of the following ones.
+    others: Vec<Output>,
+}
+
+impl Outputs {
+    fn new(args: &RecordArgs, kinds: &KindSet, is_otlp: bool) -> Result<Self, Failure> {
+        let first = Output::new(&args.output)?;
+        let others = kinds.iter().skip(1).filter(|_| !is_otlp);
+        let others = others.map(|kind| first.of_kind(kind)).collect::<Result<_, _>>()?;
+        Ok(Self { first, others })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Output> {
+        iter::once(&self.first).chain(&self.others)
+    }
+}
+
+/// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested.
 fn write(
     args: &RecordArgs,
     sink: EventSink,
     recorded: &RecordingStats,
     unnamed: &[UnnamedGroup],
-    output: &Output,
+    outputs: &Outputs,
     stop: &AtomicBool,
-) -> Result<Option<Profile>, Failure> {
+) -> Result<Vec<Profile>, Failure> {
     let progress = Progress::new(args);
-    let profile = match sink {
+    let profiles = match sink {
         EventSink::Report(mut reporter) => {
             let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
             let report = report.ok_or_else(|| {
                 Failure::new(ExitCause::Runtime, "no event was recorded, so nothing was written")
                     .with_next_step(empty_recording_hint(args))
             })?;
-            output.write(stop, |out| out.write_all(report.as_bytes()))?;
-            args.table.then(|| profile_from_report(&report, args, recorded)).transpose()?
+            outputs.first.write(stop, |out| out.write_all(report.as_bytes()))?;
+            let profile = args.table.then(|| profile_from_report(&report, args, recorded)).transpose()?;
+            profile.into_iter().collect()
         }
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
-            let profile = collector.into_profile(RecordingMetadata {
+            let profiles = collector.into_profiles(&RecordingMetadata {
                 title: title(args),
                 start: recorded.start,
                 start_ns: recorded.start_ns,
@@ -330,15 +353,17 @@ fn write(
                 tally: &recorded.tally,
             });
             progress.end();
-            output.write(stop, |out| sidewinder_render::write(&profile, format, out))?;
-            Some(profile)
+            for (profile, output) in profiles.iter().zip(outputs.iter()) {
+                output.write(stop, |out| sidewinder_render::write(profile, format, out))?;
+            }
+            profiles
         }
     };
-    log_summary(args, profile.as_ref(), recorded, unnamed);
-    if let Some(profile) = profile.as_ref().filter(|_| args.table) {
+    log_summary(args, &profiles, recorded, unnamed, outputs);
+    for profile in profiles.iter().filter(|_| args.table) {
         print_table(profile)?;
     }
-    Ok(profile)
+    Ok(profiles)
 }
 
 /// The profile in a report, for its table.
@@ -349,7 +374,8 @@ fn profile_from_report(
 ) -> Result<Profile, Failure> {
     let profile = import::from_report_bytes(&title(args), report.as_bytes())
         .map_err(|error| Failure::runtime("can't make a table of the profile", error))?;
-    Ok(Profile { outcomes: outcome_counts(&recorded.tally), ..profile })
+    let kind = Kind::Cpu { samples_per_second: args.frequency };
+    Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })
 }
 
 fn print_table(profile: &Profile) -> Result<(), Failure> {
@@ -358,9 +384,9 @@ fn print_table(profile: &Profile) -> Result<(), Failure> {
     print_all(&sidewinder_render::table(profile, options)).map(drop)
 }
 
-/// The kind of profile that is recorded.
-fn kind(args: &RecordArgs) -> Kind {
-    Kind::Cpu { samples_per_second: args.frequency }
+/// The kinds of profile that are recorded.
+fn kinds(args: &RecordArgs) -> KindSet {
+    KindSet::new(Kind::Cpu { samples_per_second: args.frequency })
 }
 
 fn title(args: &RecordArgs) -> String {
@@ -393,8 +419,9 @@ impl Progress {
             return;
         }
         let tally = tally();
-        let complete = tally.interrupts.outcomes.iter().find(|(outcome, _)| outcome.label() == "complete");
-        let complete = complete.map_or(0, |(_, count)| *count);
+        let outcomes = tally.interrupts.iter().flat_map(|(_, interrupts)| &interrupts.outcomes);
+        let complete = outcomes.filter(|(outcome, _)| outcome.label() == "complete");
+        let complete: u64 = complete.map(|(_, count)| count).sum();
         let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
         let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);
         print_notice(format_args!(

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use sidewinder_bpf::{Opener, Storage};
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::OutcomeCount;
 
@@ -25,7 +25,7 @@ use crate::cli::TopArgs;
 use crate::collect::{WindowLimits, current_outcome_counts};
 use crate::exit::{ExitCause, Failure};
 use crate::interval_timer::IntervalTimer;
-use crate::live::{LiveFeed, LiveView};
+use crate::live::{LiveFeeds, LiveView};
 use crate::lock::lock;
 use crate::naming::{Namer, NamingContext, NamingOptions};
 use crate::privilege;
@@ -57,12 +57,14 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
+    let kind = Kind::Cpu { samples_per_second: args.frequency };
+    let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
     let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
-        ..SamplingOptions::interactive(scope, args.frequency, TABLES_BYTES, &debug_roots)
+        ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
@@ -72,20 +74,20 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     sampler.start()?;
 
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
-    let feed = live.add_receiver("top", title.clone(), Kind::Cpu { samples_per_second: args.frequency });
+    let feeds = live.add_receiver("top", &title, &kinds);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
     let mut screen = Screen::new(title, args.frequency, args.seconds);
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
-        threads.spawn(|| names.run(incoming, &feed));
+        threads.spawn(|| names.run(incoming, &feeds));
         // Sampling waits neither for naming nor for drawing.
         let drawing = threads.spawn(|| {
-            let drawn = screen.run(&feed, &outcomes, &stop);
+            let drawn = screen.run(&feeds, &outcomes, &stop);
             stop.store(true, Ordering::Relaxed);
             drawn
         });
-        sample(&mut sampler, queue, &outcomes, &stop);
+        sample(&mut sampler, queue, kind, &outcomes, &stop);
         drawing.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that draws has panicked")))
     });
     drawn.map_err(|error| Failure::runtime("can't draw on the terminal", error))?;
@@ -97,6 +99,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
 fn sample(
     sampler: &mut Sampler<'_>,
     mut queue: ReportQueue,
+    kind: Kind,
     outcomes: &Mutex<Vec<OutcomeCount>>,
     stop: &AtomicBool,
 ) {
@@ -111,7 +114,7 @@ fn sample(
         queue.flush("top");
         if outcome_timer.is_due() {
             *lock(outcomes) =
-                current_outcome_counts(&ReceiverCounters::from_sampler(sampler, queue.dropped()));
+                current_outcome_counts(&ReceiverCounters::from_sampler(sampler, queue.dropped()), kind);
         }
     }
     sampler.stop(None, &mut queue.pending);
@@ -139,9 +142,9 @@ impl NameResolver {
         Self { namer, processes: HashMap::new() }
     }
 
-    fn run(mut self, incoming: Receiver<Vec<Message>>, feed: &LiveFeed) {
+    fn run(mut self, incoming: Receiver<Vec<Message>>, feeds: &LiveFeeds) {
         for message in incoming.into_iter().flatten() {
-            feed.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
+            feeds.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
             self.handle(message);
         }
     }

@@ -13,6 +13,7 @@ use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
 use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
 use sidewinder_config::{TraceContext, UnwindMode};
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{FrameCategory, Profile};
 use sidewinder_unwind::validate::TrustedSide;
 
@@ -91,10 +92,13 @@ impl Drop for Burner {
     }
 }
 
+/// The kind of the samples that test programs take.
+const PROBES: Kind = Kind::Aggregated { samples_per_second: 0 };
+
 fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOptions {
     SamplingOptions {
         scope: SamplingScope::from_pids([pid]),
-        samples_per_second,
+        kinds: KindSet::new(Kind::Cpu { samples_per_second }).with(PROBES),
         walk: None,
         test_programs: true,
         frame_limit: 8192,
@@ -153,17 +157,18 @@ fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
 }
 
 fn profile_of(kind: SampleKind, messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
+    let kind = kind.profile_kind(&sampler.data.kinds).unwrap();
     let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
-    let mut collection =
-        ProfileCollector::new(Namer::new(options), kind.profile_kind(sampler.samples_per_second));
+    let mut collection = ProfileCollector::new(Namer::new(options), &KindSet::new(kind));
     messages.into_iter().for_each(|message| collection.handle(message));
-    collection.into_profile(RecordingMetadata {
+    let profiles = collection.into_profiles(&RecordingMetadata {
         title: "test".to_owned(),
         start: SystemTime::now(),
         start_ns: 0,
         duration: Duration::ZERO,
         tally: &sampler.tally(),
-    })
+    });
+    profiles.into_iter().next().unwrap()
 }
 
 /// For each stack: the names of the chain's functions, root first, its count, and whether it is marked as truncated.
@@ -219,7 +224,7 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
 
     let outcomes_of = |kind: SampleKind| {
         let outcomes = messages.iter().filter_map(|message| match message {
-            Message::Event(event) if event.kind == kind.profile_kind(sampler.samples_per_second) => {
+            Message::Event(event) if Some(event.kind) == kind.profile_kind(&sampler.data.kinds) => {
                 Some(event.outcome)
             }
             _ => None,
@@ -268,7 +273,7 @@ fn stacks_walked_while_tables_are_evicted_are_correct_or_truncated() {
 
     let tally = sampler.tally();
     let counted = |outcome| {
-        tally.interrupts.outcomes.iter().find(|(o, _)| *o == outcome).map_or(0, |(_, count)| *count)
+        tally.clock_interrupts().outcomes.iter().find(|(o, _)| *o == outcome).map_or(0, |(_, count)| *count)
     };
     assert!(counted(Outcome::NoTable) > 0, "no walk missed a table, so nothing was tested");
     assert!(counted(Outcome::Complete) > 0, "no table was ever loaded");
@@ -322,29 +327,25 @@ fn every_interrupt_ends_in_one_outcome() {
     sampler.stop(None, &mut messages);
 
     let tally = sampler.tally();
-    let sum: u64 = tally.interrupts.outcomes.iter().map(|(_, count)| count).sum();
+    let sum: u64 = tally.clock_interrupts().outcomes.iter().map(|(_, count)| count).sum();
     let cpus = std::thread::available_parallelism().unwrap().get() as u64;
     assert!(
-        sum <= tally.interrupts.expected + cpus,
+        sum <= tally.clock_interrupts().expected + cpus,
         "{sum} outcomes of {} interrupts",
-        tally.interrupts.expected
+        tally.clock_interrupts().expected
     );
     let without_event =
         [Outcome::Idle, Outcome::OutOfScope, Outcome::KernelThread, Outcome::Busy, Outcome::RingFull];
-    let outcomes = tally.interrupts.outcomes.iter();
+    let interrupts = tally.clock_interrupts();
+    let outcomes = interrupts.outcomes.iter();
     let expected: u64 = outcomes.filter(|(o, _)| !without_event.contains(o)).map(|(_, count)| count).sum();
     let events = messages.iter().filter(|message| matches!(message, Message::Event(_))).count() as u64;
     assert_eq!((expected, events), (tally.events, tally.events));
     assert!(events > 500, "only {events} events");
     // The control experiment: a sum without one of the outcomes doesn't match.
-    let without_complete: u64 = tally
-        .interrupts
-        .outcomes
-        .iter()
-        .filter(|(o, _)| *o != Outcome::Complete)
-        .map(|(_, count)| count)
-        .sum();
-    assert!(without_complete + tally.interrupts.missed() < tally.interrupts.expected);
+    let without_complete: u64 =
+        interrupts.outcomes.iter().filter(|(o, _)| *o != Outcome::Complete).map(|(_, count)| count).sum();
+    assert!(without_complete + interrupts.missed() < interrupts.expected);
 }
 
 /// Of a stack of 20,000 frames those nearest to the leaf are kept, up to the limit of the walk mode. The outermost frame
@@ -362,7 +363,8 @@ fn a_stack_deeper_than_the_limit_is_marked_as_truncated_and_keeps_its_leaf_end()
         sampler.stop(None, &mut messages);
 
         let tally = sampler.tally();
-        let cut = tally.interrupts.outcomes.iter().find(|(outcome, _)| *outcome == Outcome::FrameLimit);
+        let interrupts = tally.clock_interrupts();
+        let cut = interrupts.outcomes.iter().find(|(outcome, _)| *outcome == Outcome::FrameLimit);
         let cut = cut.map_or(0, |(_, count)| *count);
         let profile = profile(messages, &sampler);
         let name = |index: &sidewinder_render::FrameIndex| &*profile.frames[index.0 as usize].name;

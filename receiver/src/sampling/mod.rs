@@ -53,7 +53,6 @@ pub(crate) struct Sampler<'obj> {
     maintenance: Maintenance,
     poll_interval: PollInterval,
     jitter: WakeupJitter,
-    samples_per_second: u32,
     /// Messages from startup, which the first poll returns.
     pending: Vec<Message>,
 }
@@ -73,25 +72,16 @@ impl<'obj> Sampler<'obj> {
         let data = Data::new(&options);
         let maintenance = Maintenance::new(options.budget.stacks_bytes);
         let poll_interval = PollInterval::new(options.poll_interval(), Instant::now());
-        let samples_per_second = options.samples_per_second;
+        let jitter = WakeupJitter::new(options.kinds.samples_per_second());
         let mut control = Control::new(options, pod, opener, &mut profiler)?;
         let mut pending = Vec::new();
         control.publish_running(&mut profiler, &mut pending)?;
-        Ok(Self {
-            profiler,
-            control,
-            data,
-            maintenance,
-            poll_interval,
-            jitter: WakeupJitter::new(samples_per_second),
-            samples_per_second,
-            pending,
-        })
+        Ok(Self { profiler, control, data, maintenance, poll_interval, jitter, pending })
     }
 
     /// Starts sampling.
     pub(crate) fn start(&mut self) -> Result<(), SamplingError> {
-        self.profiler.start(self.samples_per_second).map_err(LoadError::from)?;
+        self.profiler.start().map_err(LoadError::from)?;
         Ok(())
     }
 

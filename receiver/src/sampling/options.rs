@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sidewinder_bpf::{Options, Packing, PodCgroup, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
+use sidewinder_kind::KindSet;
 use sidewinder_unwind::validate::TrustedSide;
 use tracing::warn;
 
@@ -25,7 +26,7 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 #[derive(Clone, Debug)]
 pub(crate) struct SamplingOptions {
     pub(crate) scope: SamplingScope,
-    pub(crate) samples_per_second: u32,
+    pub(crate) kinds: KindSet,
     /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
@@ -52,13 +53,13 @@ impl SamplingOptions {
     /// The options for interactive commands.
     pub(crate) fn interactive(
         scope: SamplingScope,
-        samples_per_second: u32,
+        kinds: KindSet,
         tables_bytes: u64,
         debug_roots: &Arc<DebugRoots>,
     ) -> Self {
         Self {
             scope,
-            samples_per_second,
+            kinds,
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -89,7 +90,7 @@ impl SamplingOptions {
     /// # Errors
     /// [`SamplingError::Rate`] if the rate is too high.
     pub(super) fn check_rate(&self) -> Result<(), SamplingError> {
-        let wanted = self.samples_per_second;
+        let wanted = self.kinds.samples_per_second();
         let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
         match limit.ok().and_then(|text| text.trim().parse().ok()) {
             Some(allowed) if wanted > allowed => Err(SamplingError::Rate { wanted, allowed }),
@@ -100,6 +101,7 @@ impl SamplingOptions {
     /// The options of the eBPF programs.
     pub(super) fn load_options(&self, pod: Option<PodCgroup>) -> Options {
         Options {
+            kinds: self.kinds.clone(),
             scope: self.scope.mode(),
             pod,
             walk: self.walk,
@@ -138,7 +140,7 @@ impl SamplingOptions {
     /// The average time between two polls.
     pub(super) fn poll_interval(&self) -> Duration {
         let (shortest, longest) = POLL_INTERVAL_BOUNDS;
-        let samples = Duration::from_secs(1) * SAMPLES_PER_POLL / self.samples_per_second.max(1);
+        let samples = Duration::from_secs(1) * SAMPLES_PER_POLL / self.kinds.samples_per_second().max(1);
         samples.clamp(shortest, longest)
     }
 }

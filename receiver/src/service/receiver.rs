@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{Opener, Spawned, Storage, monotonic_ns};
 use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::TrustedSide;
 use tracing::{debug, error, info};
@@ -270,11 +270,16 @@ impl ReceiverContext {
         self.stats.record_counters(&self.name, ReceiverCounters::from_sampler(sampler, dropped))
     }
 
+    /// What is sampled.
+    fn kinds(&self) -> KindSet {
+        KindSet::new(Kind::Cpu { samples_per_second: self.config.samples_per_second.get() })
+    }
+
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
         let receiver = &self.config;
         SamplingOptions {
             scope: SamplingScope::from_config(&receiver.scope),
-            samples_per_second: receiver.samples_per_second.get(),
+            kinds: self.kinds(),
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -299,8 +304,7 @@ impl ReceiverContext {
         let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
         let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
-        let kind = Kind::Cpu { samples_per_second: self.config.samples_per_second.get() };
-        let feed = self.live.add_receiver(&self.name, self.name.clone(), kind);
+        let feeds = self.live.add_receiver(&self.name, &self.name, &self.kinds());
         let mut due = Instant::now() + plan.next_interval();
         loop {
             let received =
@@ -312,7 +316,7 @@ impl ReceiverContext {
                 if self.stop.is_overdue() {
                     reporter.stop_reading();
                 }
-                feed.tee(&message, reporter.naming_context());
+                feeds.tee(&message, reporter.naming_context());
                 reporter.handle(message);
             }
             self.stats.record_name_counts(&self.name, reporter.name_counts());
@@ -322,7 +326,7 @@ impl ReceiverContext {
                 self.send(reporter.drain(start_ns..end_ns), &plan);
                 start_ns = end_ns;
                 if is_over {
-                    feed.close();
+                    feeds.close();
                     return;
                 }
                 if is_outdated {

@@ -23,11 +23,11 @@ pub(super) struct UiServer {
 impl UiServer {
     pub(super) fn start(config: &UiConfig, stats: &Arc<ServiceStats>, runtime: &Handle) -> Self {
         let stats = Arc::clone(stats);
-        let outcomes: Arc<OutcomeSource> = Arc::new(move |name| {
+        let outcomes: Arc<OutcomeSource> = Arc::new(move |name, kind| {
             stats
                 .receivers()
                 .get(name)
-                .map(|receiver| current_outcome_counts(&receiver.counters))
+                .map(|receiver| current_outcome_counts(&receiver.counters, kind))
                 .unwrap_or_default()
         });
         let live = Arc::new(LiveView::new(window_limits(config)));

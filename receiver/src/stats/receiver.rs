@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_bpf::{ContextCounts, EventScope, VmCounts};
+use sidewinder_kind::Kind;
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
-use crate::sampling::Sampler;
+use crate::sampling::{Sampler, SamplingTally};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +72,8 @@ impl ReceiverStats {
 pub(crate) struct ReceiverCounters {
     /// Interrupts by outcome, each counted once; their sum plus [`Self::missed`] equals [`Self::due`].
     pub(crate) outcomes: BTreeMap<&'static str, u64>,
+    /// The same of other kinds of profile than CPU time, by the name of the kind and the outcome, which may be `missed`.
+    pub(crate) outcomes_of_other_kinds: BTreeMap<(&'static str, &'static str), u64>,
     /// Interrupts for which no program ran.
     pub(crate) missed: u64,
     /// Interrupts that were due according to the events' own clocks.
@@ -142,11 +145,25 @@ pub(crate) enum EventCoverage {
     EveryTaskForPod,
 }
 
+/// The name, among outcomes, of interrupts for which no program ran.
+pub(crate) const MISSED: &str = "missed";
+
+fn outcomes_of_other_kinds(tally: &SamplingTally) -> BTreeMap<(&'static str, &'static str), u64> {
+    let others = tally.interrupts.iter().filter(|(kind, _)| !matches!(kind, Kind::Cpu { .. }));
+    let counts = others.flat_map(|(kind, interrupts)| {
+        let outcomes = interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
+        let name = kind.descriptor().value_type.name;
+        outcomes.chain([(MISSED, interrupts.missed())]).map(move |(outcome, count)| ((name, outcome), count))
+    });
+    counts.collect()
+}
+
 impl ReceiverCounters {
     pub(crate) fn from_sampler(sampler: &Sampler<'_>, dropped: u64) -> Self {
         let (tally, profiler, control) = (sampler.tally(), sampler.profiler(), sampler.control_counts());
         let (stacks_known, stacks_sent) = profiler.stacks_deduplicated_and_sent();
-        let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
+        let clock = tally.clock_interrupts();
+        let outcomes = clock.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
         Self {
             event_coverage: match profiler.event_scope() {
                 EventScope::Containers(containers) => EventCoverage::Containers(containers.len()),
@@ -154,9 +171,10 @@ impl ReceiverCounters {
                 EventScope::EveryTask => EventCoverage::EveryTask,
             },
             outcomes: outcomes.collect(),
-            missed: tally.interrupts.missed(),
-            due: tally.interrupts.expected,
-            idle_inferred: tally.interrupts.idle_inferred,
+            outcomes_of_other_kinds: outcomes_of_other_kinds(&tally),
+            missed: clock.missed(),
+            due: clock.expected,
+            idle_inferred: clock.idle_inferred,
             events_exported: tally.events - dropped.min(tally.events),
             events_dropped: dropped,
             stack_bodies_missing: tally.stacks_missing,
@@ -186,11 +204,23 @@ impl ReceiverCounters {
         }
     }
 
+    /// The interrupts for a kind of profile that had an outcome, or are `missed`; `None` if the outcome isn't counted.
+    pub(crate) fn outcome_count(&self, kind: Kind, outcome: &'static str) -> Option<u64> {
+        match kind {
+            Kind::Cpu { .. } if outcome == MISSED => Some(self.missed),
+            Kind::Cpu { .. } => self.outcomes.get(outcome).copied(),
+            other => {
+                self.outcomes_of_other_kinds.get(&(other.descriptor().value_type.name, outcome)).copied()
+            }
+        }
+    }
+
     /// The sum with the counters of previous runs; gauges are those of `self`.
     pub(super) fn plus_previous(mut self, before: &Self) -> Self {
         // Without `..`, so that a new counter does not compile until it is added up here.
         let Self {
             outcomes,
+            outcomes_of_other_kinds,
             missed,
             due,
             idle_inferred,
@@ -224,6 +254,9 @@ impl ReceiverCounters {
         } = before;
         for (outcome, count) in outcomes {
             *self.outcomes.entry(outcome).or_default() += count;
+        }
+        for (key, count) in outcomes_of_other_kinds {
+            *self.outcomes_of_other_kinds.entry(*key).or_default() += count;
         }
         self.missed += missed;
         self.due += due;

@@ -231,6 +231,23 @@ static METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "sidewinder_interrupts_of_other_kinds",
+        description: "Interrupts for other kinds of profile than CPU time, by kind and outcome; the outcomes of a kind add up to the interrupts that were due.",
+        unit: "{interrupts}",
+        kind: InstrumentKind::Counter,
+        level: MetricLevel::Basic,
+        read: |stats| {
+            let mut points = Vec::new();
+            for (name, receiver) in stats.receivers() {
+                for ((kind, outcome), count) in &receiver.counters.outcomes_of_other_kinds {
+                    let labels = [("receiver", &*name), ("kind", kind), ("outcome", outcome)];
+                    points.push(point(*count, &labels));
+                }
+            }
+            points
+        },
+    },
+    Metric {
         name: "sidewinder_events",
         description: "Events by exporter and state; the states of an exporter add up to what it was given.",
         unit: "{events}",

@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sidewinder_config::{ListenAddress, Ui};
-use sidewinder_kind::Kind;
-use sidewinder_render::OutcomeCount;
+use sidewinder_kind::KindSet;
+use sidewinder_render::SampleType;
 use tokio::runtime::Runtime;
 
 use crate::collect::{WindowLimits, outcome_counts};
 use crate::exit::Failure;
 use crate::interval_timer::IntervalTimer;
-use crate::live::{LiveFeed, LiveView};
+use crate::live::{LiveFeeds, LiveView};
 use crate::lock::lock;
 use crate::sampling::SamplingTally;
 use crate::server::Server;
@@ -22,15 +22,15 @@ const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The server of the live page. Stops when it is dropped.
 pub(super) struct LivePage {
-    pub(super) feed: Arc<LiveFeed>,
-    outcomes: Arc<Mutex<Vec<OutcomeCount>>>,
+    pub(super) feeds: LiveFeeds,
+    tally: Arc<Mutex<SamplingTally>>,
     outcome_timer: IntervalTimer,
     _server: Server,
     _runtime: Runtime,
 }
 
 impl LivePage {
-    pub(super) fn serve(address: &ListenAddress, title: String, kind: Kind) -> Result<Self, Failure> {
+    pub(super) fn serve(address: &ListenAddress, title: &str, kinds: &KindSet) -> Result<Self, Failure> {
         let failed = |error| Failure::runtime("can't serve the page", error);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -38,15 +38,20 @@ impl LivePage {
             .build()
             .map_err(failed)?;
         let live = Arc::new(LiveView::new(Some(WindowLimits::from_config(&Ui::default()))));
-        let feed = live.add_receiver("record", title, kind);
-        let outcomes = Arc::<Mutex<Vec<OutcomeCount>>>::default();
-        let served_outcomes = Arc::clone(&outcomes);
-        let handler = live.handler(Arc::new(move |_| lock(&served_outcomes).clone()));
+        let feeds = live.add_receiver("record", title, kinds);
+        let tally = Arc::<Mutex<SamplingTally>>::default();
+        let served_tally = Arc::clone(&tally);
+        let handler = live.handler(Arc::new(move |_, kind| outcome_counts(&lock(&served_tally), kind)));
         let server = Server::start("ui".to_owned(), address.clone(), handler, runtime.handle());
         print_notice(format_args!("http://{address}/ shows the recording live\n"));
+        for (kind, at) in kinds.iter().zip(0..).skip(1) {
+            let measure = SampleType::from_kind(kind).name;
+            let measure = sidewinder_kind::display_of(&measure);
+            print_notice(format_args!("http://{address}/{at}/ shows its {measure} profile\n"));
+        }
         Ok(Self {
-            feed,
-            outcomes,
+            feeds,
+            tally,
             outcome_timer: IntervalTimer::new(OUTCOME_INTERVAL),
             _server: server,
             _runtime: runtime,
@@ -56,7 +61,7 @@ impl LivePage {
     /// Updates the outcome counts of the page, at most once per [`OUTCOME_INTERVAL`].
     pub(super) fn update_outcomes(&mut self, tally: impl FnOnce() -> SamplingTally) {
         if self.outcome_timer.is_due() {
-            *lock(&self.outcomes) = outcome_counts(&tally());
+            *lock(&self.tally) = tally();
         }
     }
 }

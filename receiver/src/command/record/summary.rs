@@ -3,38 +3,46 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use sidewinder_bpf::Interrupts;
+use sidewinder_kind::Kind;
 use sidewinder_render::{Profile, guessed_callers};
 
-use super::RecordingStats;
+use super::{Outputs, RecordingStats};
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::refusals::RefusedFiles;
+use crate::stats::MISSED;
 use crate::terminal::print_notice;
 use crate::unnamed::{self, UnnamedGroup};
 
 /// Prints a summary of the recording.
 pub(super) fn log_summary(
     args: &RecordArgs,
-    profile: Option<&Profile>,
+    profiles: &[Profile],
     recorded: &RecordingStats,
     unnamed: &[UnnamedGroup],
+    outputs: &Outputs,
 ) {
     if args.quiet {
         return;
     }
-    match profile {
-        Some(profile) => print_notice(format_args!("{}", sidewinder_render::summary(profile))),
-        None => {
-            for outcome in outcome_counts(&recorded.tally) {
+    for profile in profiles {
+        print_notice(format_args!("{}", sidewinder_render::summary(profile)));
+    }
+    if profiles.is_empty() {
+        for (kind, _) in &recorded.tally.interrupts {
+            for outcome in outcome_counts(&recorded.tally, *kind) {
                 print_notice(format_args!("{:>10}  {}\n", outcome.count, outcome.name));
             }
         }
     }
     print_notice(format_args!("{}", unnamed::lines(unnamed)));
-    if profile.is_some_and(|profile| profile.samples.is_empty()) {
+    if !profiles.is_empty() && profiles.iter().all(|profile| profile.samples.is_empty()) {
         print_notice(format_args!("no sample was taken\n  next: {}\n", empty_recording_hint(args)));
     }
-    print_notice(format_args!("wrote {}\n", args.output.display()));
+    for output in outputs.iter() {
+        print_notice(format_args!("wrote {}\n", output.path().display()));
+    }
 }
 
 /// The next step for a user whose recording is empty.
@@ -54,28 +62,29 @@ pub(super) fn summary_json(
     recorded: &RecordingStats,
     refused: &RefusedFiles,
     unnamed: &[UnnamedGroup],
-    profile: Option<&Profile>,
+    profiles: &[Profile],
 ) -> String {
-    let mut counts = serde_json::Map::new();
-    for (outcome, count) in &recorded.tally.interrupts.outcomes {
-        counts.insert(outcome.label().to_owned(), json!(count));
-    }
-    counts.insert("missed".to_owned(), json!(recorded.tally.interrupts.missed()));
+    let clock = recorded.tally.clock_interrupts();
+    let others = recorded.tally.interrupts.iter().filter(|(kind, _)| !matches!(kind, Kind::Cpu { .. }));
+    let other_kinds: serde_json::Map<_, _> = others
+        .map(|(kind, interrupts)| (kind.descriptor().value_type.name.to_owned(), outcomes_json(interrupts)))
+        .collect();
     let [by_table, by_frame_pointer, unproven] = recorded.frames_by_mode;
     let (known, sent) = recorded.stacks_known_and_sent;
     let classes = recorded.depths.iter().enumerate().filter(|(_, count)| **count > 0);
     let by_frames: serde_json::Map<_, _> =
         classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
-    let guessed_in: Option<serde_json::Map<_, _>> = profile.map(|profile| {
+    let guessed_in: Option<serde_json::Map<_, _>> = profiles.first().map(|profile| {
         guessed_callers(profile)
             .into_iter()
             .map(|guessed| (guessed.binary.to_owned(), json!(guessed.callers)))
             .collect()
     });
     let summary = json!({
-        "interrupts_by_witness": recorded.tally.interrupts.expected,
-        "outcomes": counts,
-        "idle_inferred": recorded.tally.interrupts.idle_inferred,
+        "interrupts_by_witness": clock.expected,
+        "outcomes": outcomes_json(&clock),
+        "outcomes_of_other_kinds": other_kinds,
+        "idle_inferred": clock.idle_inferred,
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.stacks_missing,
         "walked_late": recorded.tally.deferred_walks,
@@ -94,4 +103,11 @@ pub(super) fn summary_json(
         "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
     });
     format!("{summary:#}\n")
+}
+
+/// The number of interrupts with each outcome, those without a program run included.
+fn outcomes_json(interrupts: &Interrupts) -> serde_json::Value {
+    let outcomes = interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
+    let missed = [(MISSED, interrupts.missed())];
+    outcomes.chain(missed).map(|(outcome, count)| (outcome.to_owned(), json!(count))).collect()
 }

@@ -15,7 +15,7 @@ use sidewinder_render::{OutcomeCount, Profile};
 
 use super::rows::{SortOrder, Tab, TopRow, outcomes_line, rows};
 use crate::collect::SLICE;
-use crate::live::LiveFeed;
+use crate::live::{LiveFeed, LiveFeeds};
 use crate::lock::lock;
 
 /// The selectable time ranges in seconds.
@@ -75,19 +75,19 @@ impl Screen {
     /// Draws until the user quits or `stop` is set, and restores the terminal.
     pub(super) fn run(
         &mut self,
-        feed: &LiveFeed,
+        feeds: &LiveFeeds,
         outcomes: &Mutex<Vec<OutcomeCount>>,
         stop: &AtomicBool,
     ) -> io::Result<()> {
         let mut terminal = ratatui::try_init()?;
-        let ended = self.draw_until_quit(&mut terminal, feed, outcomes, stop);
+        let ended = self.draw_until_quit(&mut terminal, feeds, outcomes, stop);
         ratatui::try_restore().and(ended)
     }
 
     fn draw_until_quit(
         &mut self,
         terminal: &mut DefaultTerminal,
-        feed: &LiveFeed,
+        feeds: &LiveFeeds,
         outcomes: &Mutex<Vec<OutcomeCount>>,
         stop: &AtomicBool,
     ) -> io::Result<()> {
@@ -95,7 +95,7 @@ impl Screen {
         while !stop.load(Ordering::Relaxed) {
             if Instant::now() >= due {
                 due = Instant::now() + DRAW_INTERVAL;
-                self.refresh(feed, outcomes);
+                self.refresh(feeds, outcomes);
                 terminal.draw(|frame| self.draw(frame))?;
             }
             if !event::poll(STOP_CHECK_INTERVAL.min(due.saturating_duration_since(Instant::now())))? {
@@ -116,12 +116,14 @@ impl Screen {
     }
 
     /// Loads the newest data, unless paused.
-    fn refresh(&mut self, feed: &LiveFeed, outcomes: &Mutex<Vec<OutcomeCount>>) {
+    fn refresh(&mut self, feeds: &LiveFeeds, outcomes: &Mutex<Vec<OutcomeCount>>) {
         if self.is_paused {
             return;
         }
         self.outcomes = lock(outcomes).clone();
-        if let Some(window) = feed.window().as_mut() {
+        // The window of the one kind that is sampled.
+        let mut window = feeds.iter().next().map(LiveFeed::window);
+        if let Some(window) = window.as_deref_mut().and_then(Option::as_mut) {
             let now = window.slices();
             let slices =
                 u32::try_from(Duration::from_secs(self.seconds.into()).as_millis() / SLICE.as_millis());

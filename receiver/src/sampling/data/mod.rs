@@ -15,8 +15,9 @@ mod tally;
 use std::sync::Arc;
 
 use sidewinder_bpf::{
-    Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleRecord, StackBody, StackEntries,
+    Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
 };
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
@@ -45,7 +46,7 @@ pub(super) struct Data {
     corrections: OutcomeCorrections,
     labels: LabelFilter,
     frame_limit: usize,
-    samples_per_second: u32,
+    pub(super) kinds: KindSet,
     events: u64,
     bodies_missing: u64,
     deferred_walks: u64,
@@ -62,7 +63,7 @@ impl Data {
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
             frame_limit: options.frame_limit as usize,
-            samples_per_second: options.samples_per_second,
+            kinds: options.kinds.clone(),
             events: 0,
             bodies_missing: 0,
             deferred_walks: 0,
@@ -238,6 +239,8 @@ impl Data {
         control: &mut Control,
         messages: &mut Vec<Message>,
     ) {
+        // Only the programs of these kinds are loaded.
+        let Some(kind) = sample.kind.profile_kind(&self.kinds) else { return };
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
         control.descriptions.announce(process, &mut control.processes, messages);
         if stack.as_ref().is_some_and(|stack| stack.has_anonymous_code) {
@@ -264,7 +267,7 @@ impl Data {
             (None, None) => (None, Labels::default()),
         };
         messages.push(Message::Event(SampleEvent {
-            kind: sample.kind.profile_kind(self.samples_per_second),
+            kind,
             value: sample.value,
             time_ns: sample.time_ns,
             process,
@@ -280,10 +283,14 @@ impl Data {
 
     /// The outcomes of all interrupts since the start.
     pub(super) fn tally(&self, profiler: &Profiler<'_>) -> SamplingTally {
-        let mut interrupts = profiler.interrupts();
-        self.corrections.apply(&mut interrupts);
+        let of_kind = |kind: Kind| {
+            let sample_kind = SampleKind::of(kind)?;
+            let mut interrupts = profiler.interrupts(sample_kind);
+            self.corrections.apply(sample_kind, &mut interrupts);
+            Some((kind, interrupts))
+        };
         SamplingTally {
-            interrupts,
+            interrupts: self.kinds.iter().filter_map(of_kind).collect(),
             events: self.events,
             stacks_missing: self.bodies_missing,
             deferred_walks: self.deferred_walks,

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
+use sidewinder_kind::Kind;
 
 /// The outcomes of all interrupts since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SamplingTally {
-    pub(crate) interrupts: Interrupts,
+    /// By kind of profile.
+    pub(crate) interrupts: Vec<(Kind, Interrupts)>,
     /// Emitted events.
     pub(crate) events: u64,
     /// Emitted events without their stack.
@@ -18,25 +20,37 @@ pub(crate) struct SamplingTally {
     pub(crate) snapshots_refused: u64,
 }
 
+impl SamplingTally {
+    /// The interrupts for a kind of profile.
+    pub(crate) fn interrupts_of(&self, kind: Kind) -> Interrupts {
+        let found = self.interrupts.iter().find(|(of, _)| *of == kind);
+        found.map_or_else(Interrupts::default, |(_, interrupts)| interrupts.clone())
+    }
+
+    /// The interrupts of the CPU clock.
+    pub(crate) fn clock_interrupts(&self) -> Interrupts {
+        let found = self.interrupts.iter().find(|(kind, _)| matches!(kind, Kind::Cpu { .. }));
+        found.map_or_else(Interrupts::default, |(_, interrupts)| interrupts.clone())
+    }
+}
+
 /// The interrupts whose outcome user space has corrected.
 #[derive(Debug, Default)]
 pub(super) struct OutcomeCorrections {
-    /// The number of interrupts, by the outcome that the eBPF programs counted and the corrected one.
-    by_outcomes: BTreeMap<(Outcome, Outcome), u64>,
+    /// The number of interrupts, by kind, the outcome that the eBPF programs counted, and the corrected one.
+    by_outcomes: BTreeMap<(SampleKind, Outcome, Outcome), u64>,
 }
 
 impl OutcomeCorrections {
     /// Records the corrected outcome of a sample.
     pub(super) fn add(&mut self, sample: &SampleRecord, outcome: Outcome) {
-        // The eBPF programs count only interrupts, which have the kind `Cpu`.
-        if sample.kind == SampleKind::Cpu {
-            *self.by_outcomes.entry((sample.outcome, outcome)).or_default() += 1;
-        }
+        *self.by_outcomes.entry((sample.kind, sample.outcome, outcome)).or_default() += 1;
     }
 
-    /// Moves interrupts from the outcomes that the eBPF programs counted to the corrected ones.
-    pub(super) fn apply(&self, interrupts: &mut Interrupts) {
-        for ((counted, corrected), count) in &self.by_outcomes {
+    /// Moves interrupts of a kind from the outcomes that the eBPF programs counted to the corrected ones.
+    pub(super) fn apply(&self, kind: SampleKind, interrupts: &mut Interrupts) {
+        let of_kind = self.by_outcomes.iter().filter(|((of, ..), _)| *of == kind);
+        for ((_, counted, corrected), count) in of_kind {
             for (outcome, total) in &mut interrupts.outcomes {
                 if outcome == counted {
                     *total = total.saturating_sub(*count);

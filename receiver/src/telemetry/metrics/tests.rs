@@ -36,6 +36,7 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
     let mut unique = |name| values.assign(name);
     let counters = ReceiverCounters {
         outcomes: [("complete", unique("outcomes"))].into(),
+        outcomes_of_other_kinds: [(("off_cpu", "complete"), unique("outcomes_of_other_kinds"))].into(),
         missed: unique("missed"),
         due: unique("due"),
         idle_inferred: unique("idle_inferred"),
