@@ -12,6 +12,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use sidewinder_kind::{Kind, KindSet};
 use thiserror::Error;
 
+use crate::counter::PerfSelector;
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
@@ -252,6 +253,11 @@ pub(crate) fn load_object<'obj>(
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
         fixed.reads_attributes = options.context_attributes;
+        fixed.counter_count = options.kinds.counters().count() as u32;
+        for (place, sampled) in fixed.counters.iter_mut().zip(options.kinds.counters()) {
+            let PerfSelector { type_, config } = PerfSelector::of(sampled.counter);
+            (place.r#type, place.config) = (type_, config);
+        }
         fixed.vm_frames = options.vm_frames;
     }
     look(&mut open);

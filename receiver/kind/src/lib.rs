@@ -132,6 +132,11 @@ impl KindSet {
         self.0.iter().copied()
     }
 
+    /// The counters among them.
+    pub fn counters(&self) -> impl Iterator<Item = SampledCounter> + '_ {
+        self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
+    }
+
     /// The highest sampling rate of a kind on each CPU, in Hz; 0 if none has a rate.
     #[must_use]
     pub fn samples_per_second(&self) -> u32 {
