@@ -58,8 +58,8 @@ impl SampleType {
     pub fn from_kind(kind: Kind) -> Self {
         let row = kind.descriptor();
         let (counted, period_ns) = match row.period {
-            Some(period) => (period.value_type, period.amount),
-            None => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS)),
+            Some(period) if period.value_type != row.value_type => (period.value_type, period.amount),
+            _ => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS)),
         };
         Self { name: counted.name.to_owned(), rate_hz: kind.samples_per_second().into(), period_ns }
     }

@@ -272,7 +272,10 @@ impl ReceiverContext {
 
     /// What is sampled.
     fn kinds(&self) -> KindSet {
-        KindSet::new(Kind::Cpu { samples_per_second: self.config.samples_per_second.get() })
+        let samples_per_second = self.config.samples_per_second.get();
+        let counters =
+            self.config.events.iter().map(|event| Kind::Counter(event.sampled(samples_per_second)));
+        counters.fold(KindSet::new(Kind::Cpu { samples_per_second }), KindSet::with)
     }
 
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
