@@ -48,7 +48,7 @@ pub enum InvalidEvent {
 impl InvalidEvent {
     /// The name does not exist.
     pub(crate) fn name(given: &str) -> Self {
-        Self::Name { nearest: nearest(given, Counter::NAMES.iter().copied()) }
+        Self::Name { nearest: nearest(given, Counter::ALL.iter().flat_map(|counter| counter.names())) }
     }
 }
 
@@ -108,6 +108,7 @@ mod tests {
             message("page_fault:1"),
             Err("no counter has this name, did you mean page-faults?".to_owned())
         );
+        assert_eq!(message("cycle"), Err("no counter has this name, did you mean cycles?".to_owned()));
         assert_eq!(message(""), Err("no counter has this name; `sidewinder check` lists them".to_owned()));
     }
 }

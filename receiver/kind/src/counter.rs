@@ -74,9 +74,9 @@ macro_rules! counters {
 // migrations are less frequent than faults. What the CPU counts has no period that fits both a slow and a fast machine.
 counters! {
     PageFaults, Kernel, "page-faults" or "faults", "faults" in COUNT as "page fault", Some(64),
-        "accesses to memory that had no page yet, also those that end in a signal";
+        "accesses to memory that the kernel had to complete: first touches, copies on write, pages on disk";
     MinorFaults, Kernel, "minor-faults", "minor_faults" in COUNT as "minor fault", Some(64),
-        "page faults that needed no input or output: the first touch of memory, mostly";
+        "page faults that needed no input or output";
     MajorFaults, Kernel, "major-faults", "major_faults" in COUNT as "major fault", Some(1),
         "page faults that waited for a disk";
     ContextSwitches, Kernel, "context-switches" or "cs", "context_switches" in COUNT as "context switch", Some(16),
@@ -126,10 +126,14 @@ impl Counter {
     /// The counter with this name or alias, in any case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|counter| {
-            let row = counter.descriptor();
-            std::iter::once(&row.name).chain(row.aliases).any(|known| known.eq_ignore_ascii_case(name))
-        })
+        let is_named = |counter: &Self| counter.names().any(|known| known.eq_ignore_ascii_case(name));
+        Self::ALL.iter().copied().find(is_named)
+    }
+
+    /// Its name and its aliases.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let row = self.descriptor();
+        std::iter::once(row.name).chain(row.aliases.iter().copied())
     }
 
     /// Its name.
@@ -187,7 +191,7 @@ mod tests {
         let (mut names, mut values) = (BTreeSet::new(), BTreeSet::new());
         for &counter in Counter::ALL {
             let row = counter.descriptor();
-            for name in std::iter::once(&row.name).chain(row.aliases) {
+            for name in counter.names() {
                 assert!(names.insert(name.to_ascii_lowercase()), "{name} twice");
                 assert_eq!(Counter::from_name(&name.to_ascii_uppercase()), Some(counter));
             }
