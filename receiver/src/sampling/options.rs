@@ -12,7 +12,7 @@ use tracing::warn;
 use super::SamplingError;
 use super::control::scope::SamplingScope;
 use super::control::tables::debug_files::DebugRoots;
-use crate::memory::SamplingBudget;
+use crate::memory::{RingsBudget, SamplingBudget};
 use crate::supervise::ThreadSupervisor;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
@@ -57,6 +57,7 @@ impl SamplingOptions {
         tables_bytes: u64,
         debug_roots: &Arc<DebugRoots>,
     ) -> Self {
+        let rings = RingsBudget::interactive(&kinds);
         Self {
             scope,
             kinds,
@@ -74,6 +75,7 @@ impl SamplingOptions {
             threads: ThreadSupervisor::default(),
             budget: SamplingBudget {
                 snapshots_bytes: SNAPSHOTS_BYTES,
+                rings,
                 ..SamplingBudget::with_tables_bytes(tables_bytes)
             },
         }
