@@ -22,6 +22,8 @@ int find_missing_fields(void *ctx)
 		missing |= 1u << SW_FIELD_EXE_FILE;
 	if (!sw_has_thread_pointer())
 		missing |= 1u << SW_FIELD_THREAD_POINTER;
+	if (!sw_has_run_delay())
+		missing |= 1u << SW_FIELD_RUN_DELAY;
 	missing_fields = missing;
 	return 0;
 }

@@ -16,6 +16,7 @@
 #define sw_has_start_stack() bpf_core_field_exists(struct mm_struct, start_stack)
 #define sw_has_start_code() bpf_core_field_exists(struct mm_struct, start_code)
 #define sw_has_exe_file() bpf_core_field_exists(struct mm_struct, exe_file)
+#define sw_has_run_delay() bpf_core_field_exists(struct task_struct, sched_info.run_delay)
 
 /*
  * Whether the bit PF_USER_WORKER has this meaning: the field was added with the flag in Linux 6.4 ("fork/vm: Move common

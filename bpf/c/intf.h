@@ -44,7 +44,10 @@
 	X(BUSY, 1, "too many nested interrupts", "all scratch slots of this CPU were in use by the programs that it interrupted") \
 	X(RING_FULL, 1, "ring buffer full", "the receiver did not drain the ring buffer in time")             \
 	X(SNAPSHOT_END, 1, "copied stack too short", "the stack is longer than the part of it that was copied for a later walk") \
-	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads")
+	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads") \
+	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
+	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
+	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,
@@ -137,10 +140,12 @@ enum sw_record_type {
 	SW_RECORD_SNAPSHOT = 4, /* sw_snapshot: the data needed to walk a sample's stack again, later */
 	SW_RECORD_NEWCOMER = 5, /* sw_newcomer: a process runs in a container that has no events */
 	SW_RECORD_OBJECT = 6, /* sw_object: a function of a virtual machine, whose process may soon be gone */
+	SW_RECORD_WAIT_END = 7, /* sw_wait_end: how long the wait of an off-CPU sample was */
 };
 
 enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
+	SW_SAMPLE_OFF_CPU = 2, /* a thread begins to wait. value: the probability of this sample, of SW_CERTAIN */
 	SW_SAMPLE_COUNTER = 4, /* and the next SW_COUNTERS_MAX - 1: one for each counter. Value: counts, the period of the event */
 #ifdef SW_TEST_PROGRAMS
 	SW_SAMPLE_PROBE = 255, /* value: 1 run of a test program */
@@ -166,6 +171,18 @@ enum sw_sample_flag {
 };
 
 #define SW_COMM_BYTES 16
+
+#define SW_CERTAIN (1ull << 32) /* the probability 1 */
+
+/* The end of a wait, with the time off the CPU since its sample. */
+struct sw_wait_end {
+	__u16 type;
+	__u16 reserved;
+	__u32 tid; /* of the sample */
+	__u64 start_ns; /* time_ns of the sample */
+	__u64 time_ns;
+	__u64 off_cpu_ns;
+};
 
 /* One interrupt. Its stack was sent in this epoch, unless that record was lost or is late. A sw_context may follow. */
 struct sw_sample {
@@ -577,6 +594,29 @@ struct sw_read_batch {
 /* What the reads of one batch have read: each from a multiple of SW_READ_BYTES_MAX. */
 #define SW_READ_DATA_BYTES (SW_READS_MAX * SW_READ_BYTES_MAX)
 
+/* ---- Waits --------------------------------------------------------------------------------------------- */
+
+/*
+ * A wait whose thread is off the CPUs for this long on average is always sampled, whatever the threshold: probabilities are
+ * proportional to that average. So threads that sleep long and seldom are measured without an error of sampling.
+ */
+#define SW_CERTAIN_WAIT_SHIFT 24 /* 16.8 ms */
+#define SW_MEAN_WAIT_SHIFT 3 /* a wait changes the average by an eighth of the difference */
+
+/* The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it. */
+struct sw_wait {
+	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */
+	__u64 time_ns;
+	__u64 on_cpu_ns; /* since the thread's start */
+	__u64 runnable_ns; /* waiting for a CPU, since the thread's start */
+	__u64 mean_ns; /* the average time off the CPU of its waits */
+	__u64 probability; /* of the sample of its current wait; 0: there is none */
+	__u32 pid; /* in the receiver's PID namespace, like `tid` */
+	__u32 tid;
+	__u32 is_waiting; /* whether it left the CPU to wait, and not because another thread was to run */
+	__u32 reserved;
+};
+
 /* ---- Optional kernel fields ----------------------------------------------------------------------------- */
 
 /* Fields of the kernel's types without which the programs do less. `src/fields.rs` says what is lost without each. */
@@ -586,6 +626,7 @@ enum sw_kernel_field {
 	SW_FIELD_START_CODE,
 	SW_FIELD_EXE_FILE,
 	SW_FIELD_THREAD_POINTER,
+	SW_FIELD_RUN_DELAY,
 };
 
 /* ---- Per CPU, per slot ---------------------------------------------------------------------------------- */
@@ -623,6 +664,8 @@ struct sw_cpu {
 
 	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by kind and sw_outcome */
 	__u64 scope_full; /* forks that found no room in the map `listed` */
+	__u64 waits_unseen; /* threads from before the start that had begun to wait before it */
+	__u64 wait_ends_lost; /* ends of sampled waits that found no room in the ring */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
 };

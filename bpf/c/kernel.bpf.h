@@ -103,8 +103,19 @@ struct mm_struct {
 	unsigned long start_stack;
 };
 
+struct sched_entity {
+	__u64 sum_exec_runtime; /* time on CPUs, in nanoseconds */
+};
+
+struct sched_info {
+	unsigned long long run_delay; /* time spent waiting for a CPU, in nanoseconds */
+};
+
 struct task_struct {
 	unsigned int flags;
+	unsigned int __state;
+	struct sched_entity se;
+	struct sched_info sched_info;
 	int pid;
 	int tgid;
 	unsigned in_execve : 1;
@@ -118,6 +129,11 @@ struct task_struct {
 	__u64 start_boottime;
 	char comm[16];
 	struct thread_struct thread;
+};
+
+/* Before Linux 5.14. */
+struct task_struct___state {
+	long state;
 };
 
 struct perf_event {
@@ -145,5 +161,8 @@ struct kernel_clone_args {
 #define PF_FORKNOEXEC 0x00000040
 #define PF_USER_WORKER 0x00004000 /* since Linux 6.4: see sw_has_user_workers */
 #define PF_KTHREAD 0x00200000
+
+/* States of tasks: 0 is runnable, others wait. */
+#define TASK_DEAD 0x00000080 /* leaves its CPU for the last time */
 
 #endif

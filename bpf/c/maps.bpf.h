@@ -20,6 +20,7 @@ const volatile __u64 hash_key[4]; /* secret and odd, so that collisions can't be
 const volatile bool kernel_frames = true;
 const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
+const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 const volatile __u32 counter_count; /* how many of `counters` are sampled */
 const volatile struct sw_counter counters[SW_COUNTERS_MAX];
@@ -263,6 +264,14 @@ struct {
 	__type(value, __u32);
 } containers SEC(".maps");
 
+/* Threads that have left a CPU, by their id in the initial PID namespace. An entry ends with its thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before load; 1 if off-CPU time isn't sampled */
+	__type(key, __u32);
+	__type(value, struct sw_wait);
+} waits SEC(".maps");
+
 /* The program that continues a walk, if walks use tail calls. One map for each type of program. */
 struct sw_walks {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -273,6 +282,7 @@ struct sw_walks {
 
 struct sw_walks cpu_walks SEC(".maps");
 struct sw_walks counter_walks SEC(".maps");
+struct sw_walks off_cpu_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)
 {

@@ -16,8 +16,9 @@
  *   vm.bpf.h       frames of virtual machines     cpython.bpf.h  those of CPython
  *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  a window on a virtual machine's memory
  *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
+ *   off_cpu.bpf.h  threads that leave their CPU   counter.bpf.h  interrupts of counters
  *   test.bpf.h     programs that only tests load  code_object.bpf.h  functions of young processes
- *   counter.bpf.h  interrupts of counters         atomic.bpf.h   access to shared memory
+ *   atomic.bpf.h   access to shared memory
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
@@ -312,6 +313,7 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 }
 
 #include "counter.bpf.h"
+#include "off_cpu.bpf.h"
 
 #ifdef SW_TEST_PROGRAMS
 #include "test.bpf.h"

@@ -136,11 +136,20 @@ impl PerfCounter {
         Self { name: counter.name(), selector: PerfSelector::of(counter), rate, counter: Some(counter) }
     }
 
+    /// Each context switch.
+    pub(crate) const CONTEXT_SWITCHES: Self = Self {
+        name: "context switch",
+        selector: PerfSelector::software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES),
+        rate: CounterRate::Period(1),
+        counter: None,
+    };
+
     /// The counter that triggers samples of a kind of profile; `None` if no counter does.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
         let row = kind.descriptor();
         match row.hook? {
             Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
+            Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
             Hook::Counter(counter) => Some(Self::named(counter)),
         }
     }

@@ -24,7 +24,7 @@ pub(crate) struct KernelField {
 }
 
 impl KernelField {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self {
             number: intf::SW_FIELD_IN_EXECVE,
             names: FieldNames {
@@ -67,6 +67,15 @@ impl KernelField {
             number: intf::SW_FIELD_THREAD_POINTER,
             names: arch::THREAD_POINTER,
             cost: "samples have no spans and no labels, and stacks that are walked later may be missing their root",
+        },
+        Self {
+            number: intf::SW_FIELD_RUN_DELAY,
+            names: FieldNames {
+                id: "field_run_delay",
+                field: "task_struct.sched_info.run_delay",
+                name: "the time that threads wait for a CPU (task_struct.sched_info)",
+            },
+            cost: "off-CPU time includes the time that threads are runnable",
         },
     ];
 

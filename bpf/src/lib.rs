@@ -45,6 +45,7 @@ mod test_programs;
 mod tests;
 mod tls;
 mod verify;
+mod wait;
 mod walk;
 mod watch;
 
@@ -81,6 +82,7 @@ pub use tables::{SegmentId, UnwindTables};
 pub use test_programs::{AttachedProbe, StackMemory};
 pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
 pub use verify::{VerifierStats, verify};
+pub use wait::{WaitEnd, weighted_off_cpu_ns};
 pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, WalkMode};
 pub use watch::EventScope;
 

@@ -18,6 +18,7 @@ use crate::events::EventError;
 use crate::intf;
 use crate::programs::{self, ProgramSelection};
 use crate::ring::{create_ring, whole_pages};
+use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
 use crate::walk::WalkMode;
 
@@ -49,6 +50,10 @@ pub struct PodCgroup {
 pub struct Options {
     /// What is sampled.
     pub kinds: KindSet,
+    /// The least probability with which a wait is sampled, from 0 to 1, if off-CPU time is sampled.
+    pub off_cpu_threshold: f64,
+    /// The maximum number of threads whose off-CPU time is sampled.
+    pub threads_max: u32,
     /// Which tasks are sampled.
     pub scope: TaskFilter,
     /// The cgroup of our pod: tasks outside of it are never sampled.
@@ -88,6 +93,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             kinds: KindSet::new(Kind::Cpu { samples_per_second: 97 }),
+            off_cpu_threshold: 1.0,
+            threads_max: 16 << 10,
             scope: TaskFilter::All,
             pod: None,
             listed_max: 8192,
@@ -218,6 +225,7 @@ pub(crate) fn load_object<'obj>(
         test_programs: options.test_programs,
     };
     programs::select(&mut open.progs, selection);
+    let has_waits = SampleKind::OffCpu.profile_kind(&options.kinds).is_some();
     let inner_ring = create_ring(ring_bytes).map_err(refused("creating a ring buffer"))?;
     let maps = &mut open.maps;
     let resized = [
@@ -231,6 +239,7 @@ pub(crate) fn load_object<'obj>(
         maps.known_stacks.set_max_entries(known_sets),
         maps.listed.set_max_entries(if lists_processes { options.listed_max } else { 1 }),
         maps.exiting.set_max_entries(if keeps_numbers { options.listed_max } else { 1 }),
+        maps.waits.set_max_entries(if has_waits { options.threads_max } else { 1 }),
         maps.containers.set_max_entries(if options.pod.is_some() { CONTAINERS_MAX } else { 1 }),
     ];
     resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
@@ -252,6 +261,8 @@ pub(crate) fn load_object<'obj>(
         fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
+        fixed.off_cpu_probability =
+            (options.off_cpu_threshold.clamp(0.0, 1.0) * intf::SW_CERTAIN as f64) as u64;
         fixed.reads_attributes = options.context_attributes;
         fixed.counter_count = options.kinds.counters().count() as u32;
         for (place, sampled) in fixed.counters.iter_mut().zip(options.kinds.counters()) {

@@ -114,6 +114,14 @@ pub fn probe() -> Vec<Probe> {
             remedy: of_container,
         },
         Probe {
+            id: "context_switch_events",
+            name: "context switch events of every task",
+            required: false,
+            support: support_from(&open_on_every_cpu(EventKind::Overflow(PerfCounter::CONTEXT_SWITCHES))),
+            cost: "there is no off-CPU time: off_cpu_threshold and --off-cpu can't be used",
+            remedy: obstacle.unwrap_or(EVENTS_REMEDY),
+        },
+        Probe {
             id: "bpf_loop",
             name: "loops in programs (bpf_loop)",
             required: false,

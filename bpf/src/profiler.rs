@@ -12,12 +12,13 @@ use std::time::Duration;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::event::epoll;
 use sidewinder_kind::KindSet;
+use zerocopy::FromBytes;
 
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{CpuList, EventError};
 use crate::interrupt_check::Interrupts;
-use crate::intf::{self, sw_cpu, sw_process, sw_scope_gaps, sw_segment, sw_slot_head};
+use crate::intf::{self, sw_cpu, sw_process, sw_scope_gaps, sw_segment, sw_slot_head, sw_wait};
 use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
@@ -32,6 +33,7 @@ use crate::settings::CpuSettings;
 use crate::sideband::SideBand;
 use crate::skeleton::sample::SampleSkel;
 use crate::tables::UnwindTables;
+use crate::wait::WaitEnd;
 use crate::walk::WalkMode;
 use crate::watch::{EventScope, EventWatch};
 
@@ -338,6 +340,30 @@ impl<'obj> Profiler<'obj> {
         self.sum_over_cpus(offset_of!(sw_cpu, scope_full)) + self.refused.get()
     }
 
+    /// Threads from before the start that had begun to wait before it: that wait is not sampled.
+    #[must_use]
+    pub fn waits_unseen(&self) -> u64 {
+        self.sum_over_cpus(offset_of!(sw_cpu, waits_unseen))
+    }
+
+    /// Ends of sampled waits that found no room in the ring.
+    #[must_use]
+    pub fn wait_ends_lost(&self) -> u64 {
+        self.sum_over_cpus(offset_of!(sw_cpu, wait_ends_lost))
+    }
+
+    /// The sampled waits that had not ended at the end of sampling, with the time off the CPUs up to then, by the accounts
+    /// that the kernel shows in /proc. A thread that has exited, or that /proc does not show, has none.
+    #[must_use]
+    pub fn waits_in_progress(&self, end_ns: u64) -> Vec<WaitEnd> {
+        let waits = &self.skeleton.maps.waits;
+        let of_key = |key: Vec<u8>| {
+            let wait = sw_wait::read_from_bytes(&waits.lookup(&key, MapFlags::ANY).ok()??).ok()?;
+            WaitEnd::in_progress(&wait, end_ns)
+        };
+        waits.keys().filter_map(of_key).collect()
+    }
+
     /// Walks that started during another walk on the same CPU.
     #[must_use]
     pub fn nested_walks(&self) -> u64 {
@@ -387,7 +413,7 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let maps = &self.skeleton.maps;
-        let all: [&dyn MapCore; 7] = [
+        let all: [&dyn MapCore; 8] = [
             &maps.slots,
             &maps.cpus,
             &maps.segments,
@@ -395,6 +421,7 @@ impl<'obj> Profiler<'obj> {
             &maps.known_stacks,
             &maps.listed,
             &maps.exiting,
+            &maps.waits,
         ];
         let arrays: u64 = all.iter().map(|m| u64::from(m.max_entries()) * u64::from(m.value_size())).sum();
         let ring_bytes = self.skeleton.maps.rodata_data.map_or(0, |fixed| u64::from(fixed.ring_bytes));
@@ -483,8 +510,10 @@ mod tests {
             tells_newcomers: _,
             snapshot_window: _,
             snapshots_in_window: _,
-            outcomes: _,   // interrupts
-            scope_full: _, // scope_full
+            outcomes: _,       // interrupts
+            scope_full: _,     // scope_full
+            waits_unseen: _,   // waits_unseen
+            wait_ends_lost: _, // wait_ends_lost
         } = sw_cpu::default();
     }
 }

@@ -92,6 +92,9 @@ programs! {
     sample_cpu, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::Loop);
     sample_cpu_by_calls, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::TailCalls);
     walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.samples(SampleSource::Cpu, WalkMode::TailCalls);
+    sample_off_cpu, AtOverflows(OffCpu), |it| it.samples(SampleSource::OffCpu, WalkMode::Loop);
+    sample_off_cpu_by_calls, AtOverflows(OffCpu), |it| it.samples(SampleSource::OffCpu, WalkMode::TailCalls);
+    walk_off_cpu_by_calls in off_cpu_walks, WhenCalled, |it| it.samples(SampleSource::OffCpu, WalkMode::TailCalls);
     sample_counter, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::Loop);
     sample_counter_by_calls, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     walk_counter_by_calls in counter_walks, WhenCalled, |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
@@ -149,8 +152,9 @@ mod tests {
     use crate::events::PerfCounter;
 
     /// A kind for each program that samples.
-    const KINDS: [Kind; 2] = [
+    const KINDS: [Kind; 3] = [
         Kind::Cpu { samples_per_second: 100 },
+        Kind::OffCpu,
         Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
     ];
 

@@ -17,6 +17,7 @@ use crate::intf::{
 };
 use crate::outcome::Outcome;
 use crate::sample_kind::SampleKind;
+use crate::wait::WaitEnd;
 
 /// The 128-bit hash of a stack: its frames and its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -33,7 +34,8 @@ impl From<sw_hash> for StackHash {
 pub struct SampleRecord {
     /// Why it was taken.
     pub kind: SampleKind,
-    /// Its value, in the unit of its kind: 1 for an interrupt.
+    /// Its value, in the unit of its kind: 1 for an interrupt; for a wait that begins, the probability with which it was
+    /// sampled, for [`weighted_off_cpu_ns`](crate::weighted_off_cpu_ns).
     pub value: u64,
     /// When it was taken (`CLOCK_MONOTONIC`).
     pub time_ns: u64,
@@ -203,6 +205,8 @@ pub enum Record {
     Newcomer(Newcomer),
     /// A function in a stack of a young process.
     CodeObject(Box<CodeObject>),
+    /// The end of a sampled wait.
+    WaitEnd(WaitEnd),
 }
 
 impl Record {
@@ -213,6 +217,7 @@ impl Record {
             intf::SW_RECORD_SAMPLE => Some(Self::Sample(SampleRecord::parse(bytes)?)),
             intf::SW_RECORD_SNAPSHOT => Some(Self::Snapshot(Box::new(StackSnapshot::parse(bytes)?))),
             intf::SW_RECORD_OBJECT => Some(Self::CodeObject(Box::new(CodeObject::parse(bytes)?))),
+            intf::SW_RECORD_WAIT_END => Some(Self::WaitEnd(WaitEnd::parse(bytes)?)),
             intf::SW_RECORD_NEWCOMER => Some(Self::Newcomer(Newcomer::parse(bytes)?)),
             intf::SW_RECORD_STACK | intf::SW_RECORD_CHAIN => {
                 Some(Self::Body(StackBody::parse(record_type, bytes)?))

@@ -14,6 +14,8 @@ pub enum SampleKind {
     Cpu,
     /// The counter with this index among those of the run interrupted.
     Counter(u8),
+    /// A thread began to wait.
+    OffCpu,
     /// A test program ran.
     #[cfg(feature = "test-programs")]
     Probe,
@@ -24,6 +26,8 @@ pub enum SampleKind {
 pub(crate) enum SampleSource {
     /// The CPU clock.
     Cpu,
+    /// Threads that begin to wait.
+    OffCpu,
     /// All counters.
     Counter,
     /// A test.
@@ -38,6 +42,7 @@ impl From<sw_sample_kind> for SampleKind {
         match kind {
             sw_sample_kind::SW_SAMPLE_CPU => Self::Cpu,
             sw_sample_kind::SW_SAMPLE_COUNTER => Self::Counter(0),
+            sw_sample_kind::SW_SAMPLE_OFF_CPU => Self::OffCpu,
             #[cfg(feature = "test-programs")]
             sw_sample_kind::SW_SAMPLE_PROBE => Self::Probe,
         }
@@ -67,7 +72,7 @@ impl SampleKind {
                 let index = kinds.counters().take(Counter::SAMPLED_MAX).position(|other| other == counter)?;
                 u8::try_from(index).ok().map(Self::Counter)
             }
-            Kind::OffCpu => None,
+            Kind::OffCpu => Some(Self::OffCpu),
         }
     }
 
@@ -82,6 +87,7 @@ impl SampleKind {
         let index = match self {
             Self::Cpu => sw_sample_kind::SW_SAMPLE_CPU as usize,
             Self::Counter(index) => sw_sample_kind::SW_SAMPLE_COUNTER as usize + usize::from(index),
+            Self::OffCpu => sw_sample_kind::SW_SAMPLE_OFF_CPU as usize,
             #[cfg(feature = "test-programs")]
             Self::Probe => return None,
         };
@@ -92,6 +98,7 @@ impl SampleKind {
     pub(crate) const fn source(self) -> SampleSource {
         match self {
             Self::Cpu => SampleSource::Cpu,
+            Self::OffCpu => SampleSource::OffCpu,
             Self::Counter(_) => SampleSource::Counter,
             #[cfg(feature = "test-programs")]
             Self::Probe => SampleSource::Probe,

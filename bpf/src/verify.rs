@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
+use sidewinder_kind::Kind;
 
 use crate::load::{LoadError, Options, Storage, TaskFilter, load_object};
 use crate::walk::WalkMode;
@@ -32,6 +33,7 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let options = Options {
         walk: Some(walk),
         scope: TaskFilter::Listed,
+        kinds: Options::default().kinds.with(Kind::OffCpu),
         context_attributes: true,
         ..Options::default()
     };

@@ -201,6 +201,9 @@ pub(crate) struct RecordArgs {
     /// the counters of this machine
     #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',')]
     pub(crate) events: Vec<EventArg>,
+    /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = off_cpu_threshold)]
+    pub(crate) off_cpu: Option<f64>,
     /// A process; may be given several times, or as a list with commas
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
@@ -281,6 +284,12 @@ pub(crate) struct TopArgs {
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
+    /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
+    #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, conflicts_with = "off_cpu")]
+    pub(crate) event: Option<EventArg>,
+    /// Show off-CPU time instead of CPU time, of at least this fraction of waits
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = off_cpu_threshold)]
+    pub(crate) off_cpu: Option<f64>,
     /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) seconds: u32,
@@ -426,6 +435,11 @@ fn duration(text: &str) -> Result<Duration, String> {
     sidewinder_config::parse_duration(text)
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| "not a time with its unit, as 10s or 1m30s".to_owned())
+}
+
+fn off_cpu_threshold(text: &str) -> Result<f64, String> {
+    let fraction = text.parse().ok().filter(|fraction| (f64::MIN_POSITIVE..=1.0).contains(fraction));
+    fraction.ok_or_else(|| "not a fraction above 0, and at most 1".to_owned())
 }
 
 fn process(text: &str) -> Result<u32, String> {

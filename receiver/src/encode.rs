@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::iter;
 use std::time::UNIX_EPOCH;
 
-use sidewinder_kind::{CPU_TIME, Kind, SAMPLES, SampleShape};
+use sidewinder_kind::{CPU_TIME, Kind, OFF_CPU_TIME, SAMPLES, SampleShape};
 use sidewinder_otlp::builder::{
     AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
     ResourceIndex, SampleAttributes, SampleIdentity, StackFrame,
@@ -77,7 +77,11 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
                 let count = counts.entry(identity).or_default();
                 *count = count.saturating_add(sample.count);
             }
-            SampleShape::Timestamps | SampleShape::TimestampsAndValues => {
+            SampleShape::TimestampsAndValues => {
+                let value = i64::try_from(sample.count).unwrap_or(i64::MAX);
+                builder.event(&identity, unix_ns(sample.slice).unwrap_or(u64::MAX), value);
+            }
+            SampleShape::Timestamps => {
                 for _ in 0..sample.count {
                     builder.event(&identity, unix_ns(sample.slice).unwrap_or(u64::MAX), 1);
                 }
@@ -102,6 +106,7 @@ fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
     let has_times = !profile.slice.is_zero() && profile.total_count() <= TIMESTAMPS_MAX;
     match samples_per_second {
+        0 if profile.measure.name == OFF_CPU_TIME.name => Ok(Kind::OffCpu),
         0 if profile.measure.name != SAMPLES.name => {
             Err(EncodeError::UnsupportedSampleType(profile.measure.name.clone()))
         }

@@ -36,7 +36,8 @@ impl EventArg {
         text.parse().map(Self::Counter).map_err(|error: InvalidEvent| error.to_string())
     }
 
-    fn kind(self, samples_per_second: u32) -> Kind {
+    /// The kind of profile that it leads to, at this rate if it has none.
+    pub(crate) fn kind(self, samples_per_second: u32) -> Kind {
         match self {
             Self::CpuClock { samples_per_second: own } => {
                 Kind::Cpu { samples_per_second: own.unwrap_or(samples_per_second) }

@@ -20,7 +20,8 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::send_idle_frames", "Whether interrupts of the idle task are sent.").not_yet("false"),
     key("receivers::profiling::send_error_frames", "Whether a failed walk is sent as a frame of its own.").not_yet("false"),
     key("receivers::profiling::filter_min_process_age", "Processes younger than this are omitted.").not_yet("0s"),
-    key("receivers::profiling::off_cpu_threshold", "The fraction of context switches recorded as off-CPU events, 0 for none.").not_yet("0"),
+    key("receivers::profiling::off_cpu_threshold", "The least fraction of waits that are sampled for off-CPU time, 0 for none.")
+        .deviates("a thread's waits are sampled more often the longer they are, and each counts for the inverse of its probability, where OpenTelemetry's profiler samples all alike and counts them once").restarts(),
     key("receivers::profiling::probabilistic_interval", "The duration of one probabilistic decision.").not_yet("1m0s"),
     key("receivers::profiling::probabilistic_threshold", "The percentage of intervals in which this machine is profiled.").unit("%").not_yet("100"),
     key("receivers::profiling::include_env_vars", "Environment variables of targets that are sent.").not_yet("''"),

@@ -1,5 +1,6 @@
 //! A recording: the profiler starts a program, profiles it to its end and writes files.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -30,6 +31,10 @@ pub struct Said {
     /// How all interrupts ended.
     #[serde(flatten)]
     pub summary: Summary,
+    /// How the interrupts for other kinds than CPU time ended, by the name of the kind.
+    pub outcomes_of_other_kinds: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Waits that are missing from off-CPU time, by reason.
+    pub off_cpu_waits_missing: BTreeMap<String, u64>,
     /// Of unwind tables.
     pub tables: Tables,
     /// Kernel memory that the eBPF maps take.

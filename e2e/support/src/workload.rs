@@ -93,6 +93,8 @@ pub const WORDS_DEBUG: Program = Program {
 };
 /// Sampled in the kernel for the most part.
 pub const READS: Program = c("reads", "reads.c");
+/// Threads that wait, and say for how long.
+pub const WAITS: Program = c("waits", "waits.c");
 /// An eBPF program for perf events that has the kernel walk its own stack, and nothing else.
 pub const GET_STACK: Program =
     Program { name: "get_stack.bpf.o", source: "get_stack.bpf.c", compiler: Compiler::Ebpf };
@@ -332,6 +334,39 @@ pub fn report_in(output: &str) -> Result<Report> {
         .find(|line| line.starts_with("{\"pid\":"))
         .with_context(|| format!("the workload said nothing of itself:\n{output}"))?;
     Ok(serde_json::from_str(line)?)
+}
+
+/// A thread of [`WAITS`], as it describes itself.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct WaitingThread {
+    /// Its id.
+    pub tid: i64,
+    /// The function in which it waits, or computes.
+    pub function: String,
+    /// How often it waited there.
+    pub waits: u64,
+    /// For how long it was neither running nor runnable there, by its own clock.
+    pub waited_ns: i64,
+    /// How long it lived.
+    pub wall_ns: i64,
+    /// How long it ran.
+    pub on_cpu_ns: i64,
+    /// How long it waited for a CPU, by the kernel's accounts.
+    pub runnable_ns: i64,
+}
+
+/// What the threads of [`WAITS`] say of themselves.
+///
+/// # Errors
+/// When they say nothing.
+pub fn waiting_threads_in(output: &str) -> Result<Vec<WaitingThread>> {
+    #[derive(Deserialize)]
+    struct Threads {
+        threads: Vec<WaitingThread>,
+    }
+    let line = output.lines().find(|line| line.starts_with("{\"threads\":"));
+    let line = line.with_context(|| format!("the threads said nothing of themselves:\n{output}"))?;
+    Ok(serde_json::from_str::<Threads>(line)?.threads)
 }
 
 /// A workload that runs and waits at its gate.

@@ -21,6 +21,7 @@ mod hybrid;
 mod image;
 mod interrupts;
 mod names;
+mod off_cpu;
 mod output;
 mod page;
 mod pods;

@@ -73,49 +73,49 @@ macro_rules! counters {
 // A period of 64 page faults costs a program that does nothing else some 15% of its speed, one of 1 some 25%. Switches and
 // migrations are less frequent than faults. What the CPU counts has no period that fits both a slow and a fast machine.
 counters! {
-    PageFaults, Kernel, "page-faults" or "faults", "faults" in COUNT as "page fault", Some(64),
+    PageFaults, Kernel, "page-faults" or "faults", "faults" in COUNT as "page faults", Some(64),
         "accesses to memory that the kernel had to complete: first touches, copies on write, pages on disk";
-    MinorFaults, Kernel, "minor-faults", "minor_faults" in COUNT as "minor fault", Some(64),
+    MinorFaults, Kernel, "minor-faults", "minor_faults" in COUNT as "minor faults", Some(64),
         "page faults that needed no input or output";
-    MajorFaults, Kernel, "major-faults", "major_faults" in COUNT as "major fault", Some(1),
+    MajorFaults, Kernel, "major-faults", "major_faults" in COUNT as "major faults", Some(1),
         "page faults that waited for a disk";
-    ContextSwitches, Kernel, "context-switches" or "cs", "context_switches" in COUNT as "context switch", Some(16),
+    ContextSwitches, Kernel, "context-switches" or "cs", "context_switches" in COUNT as "context switches", Some(16),
         "departures of a thread from its CPU, voluntary or not";
-    CpuMigrations, Kernel, "cpu-migrations" or "migrations", "cpu_migrations" in COUNT as "migration", Some(1),
+    CpuMigrations, Kernel, "cpu-migrations" or "migrations", "cpu_migrations" in COUNT as "migrations", Some(1),
         "arrivals of a thread on another CPU than its last one";
-    AlignmentFaults, Kernel, "alignment-faults", "alignment_faults" in COUNT as "alignment fault", Some(1),
+    AlignmentFaults, Kernel, "alignment-faults", "alignment_faults" in COUNT as "alignment faults", Some(1),
         "unaligned accesses that the kernel completed; none on x86";
-    EmulationFaults, Kernel, "emulation-faults", "emulation_faults" in COUNT as "emulation fault", Some(1),
+    EmulationFaults, Kernel, "emulation-faults", "emulation_faults" in COUNT as "emulation faults", Some(1),
         "instructions that the kernel emulated";
-    TaskClock, Kernel, "task-clock", "task_clock" in NANOSECONDS as "task clock", None,
+    TaskClock, Kernel, "task-clock", "task_clock" in NANOSECONDS as "task", None,
         "nanoseconds on a CPU";
-    Cycles, Cpu, "cpu-cycles" or "cycles", "cycles" in COUNT as "cycle", None,
+    Cycles, Cpu, "cpu-cycles" or "cycles", "cycles" in COUNT as "cycles", None,
         "cycles of a CPU that is not halted, at its current frequency";
-    Instructions, Cpu, "instructions", "instructions" in COUNT as "instruction", None,
+    Instructions, Cpu, "instructions", "instructions" in COUNT as "instructions", None,
         "instructions that a CPU completed";
-    CacheReferences, Cpu, "cache-references", "cache_references" in COUNT as "cache reference", None,
+    CacheReferences, Cpu, "cache-references", "cache_references" in COUNT as "cache references", None,
         "accesses to the last level of the cache";
-    CacheMisses, Cpu, "cache-misses", "cache_misses" in COUNT as "cache miss", None,
+    CacheMisses, Cpu, "cache-misses", "cache_misses" in COUNT as "cache misses", None,
         "accesses to memory that no cache had";
-    Branches, Cpu, "branch-instructions" or "branches", "branches" in COUNT as "branch", None,
+    Branches, Cpu, "branch-instructions" or "branches", "branches" in COUNT as "branches", None,
         "branches that a CPU completed";
-    BranchMisses, Cpu, "branch-misses", "branch_misses" in COUNT as "branch miss", None,
+    BranchMisses, Cpu, "branch-misses", "branch_misses" in COUNT as "branch misses", None,
         "branches that the CPU had predicted wrongly";
-    BusCycles, Cpu, "bus-cycles", "bus_cycles" in COUNT as "bus cycle", None,
+    BusCycles, Cpu, "bus-cycles", "bus_cycles" in COUNT as "bus cycles", None,
         "cycles of the bus";
-    StalledFrontend, Cpu, "stalled-cycles-frontend" or "idle-cycles-frontend", "stalled_cycles_frontend" in COUNT as "frontend stall", None,
+    StalledFrontend, Cpu, "stalled-cycles-frontend" or "idle-cycles-frontend", "stalled_cycles_frontend" in COUNT as "frontend stalls", None,
         "cycles in which no instruction was decoded";
-    StalledBackend, Cpu, "stalled-cycles-backend" or "idle-cycles-backend", "stalled_cycles_backend" in COUNT as "backend stall", None,
+    StalledBackend, Cpu, "stalled-cycles-backend" or "idle-cycles-backend", "stalled_cycles_backend" in COUNT as "backend stalls", None,
         "cycles in which no instruction was completed";
-    ReferenceCycles, Cpu, "ref-cycles", "ref_cycles" in COUNT as "reference cycle", None,
+    ReferenceCycles, Cpu, "ref-cycles", "ref_cycles" in COUNT as "reference cycles", None,
         "cycles of a CPU that is not halted, at a fixed frequency";
-    L1DataMisses, Cpu, "L1-dcache-load-misses", "l1_dcache_load_misses" in COUNT as "L1 data miss", None,
+    L1DataMisses, Cpu, "L1-dcache-load-misses", "l1_dcache_load_misses" in COUNT as "L1 data misses", None,
         "reads that the first level of the data cache did not have";
-    LastLevelMisses, Cpu, "LLC-load-misses", "llc_load_misses" in COUNT as "LLC miss", None,
+    LastLevelMisses, Cpu, "LLC-load-misses", "llc_load_misses" in COUNT as "LLC misses", None,
         "reads that the last level of the cache did not have";
-    DataTlbMisses, Cpu, "dTLB-load-misses", "dtlb_load_misses" in COUNT as "data TLB miss", None,
+    DataTlbMisses, Cpu, "dTLB-load-misses", "dtlb_load_misses" in COUNT as "data TLB misses", None,
         "reads of a page whose address had to be translated";
-    InstructionTlbMisses, Cpu, "iTLB-load-misses", "itlb_load_misses" in COUNT as "instruction TLB miss", None,
+    InstructionTlbMisses, Cpu, "iTLB-load-misses", "itlb_load_misses" in COUNT as "instruction TLB misses", None,
         "instructions of a page whose address had to be translated";
 }
 

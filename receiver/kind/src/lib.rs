@@ -69,6 +69,8 @@ pub enum Hook {
     CpuClock,
     /// A counter, which interrupts at its rate.
     Counter(SampledCounter),
+    /// Each context switch, in the task that leaves its CPU.
+    ContextSwitches,
 }
 
 /// The per-event data in a sample of a profile.
@@ -165,7 +167,7 @@ impl Kind {
             },
             Self::OffCpu => KindDescriptor {
                 value_type: OFF_CPU_TIME,
-                hook: None,
+                hook: Some(Hook::ContextSwitches),
                 period: None,
                 shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,

@@ -25,14 +25,15 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 fn to_message(profile: &Profile) -> proto::Profile {
     let mut strings = StringTableBuilder::default();
     // Samples that are only counts, as in folded stacks, have no time.
+    let is_duration = profile.measure.is_duration();
     let has_times = profile.measure.period_ns > 0;
     let counted = if has_times { SAMPLES.name } else { &profile.measure.name };
-    let counted = strings.value_type(counted, unit::COUNT);
+    let counted = (!is_duration).then(|| strings.value_type(counted, unit::COUNT));
     let time = has_times.then(|| strings.value_type(&profile.measure.name, unit::NANOSECONDS));
     let mut message = proto::Profile {
-        sample_type: [counted].into_iter().chain(time).collect(),
-        period_type: time,
-        period: saturating_i64(profile.measure.period_ns),
+        sample_type: counted.into_iter().chain(time).collect(),
+        period_type: time.filter(|_| !is_duration),
+        period: if is_duration { 0 } else { saturating_i64(profile.measure.period_ns) },
         time_nanos: profile
             .start
             .duration_since(UNIX_EPOCH)
@@ -169,6 +170,7 @@ fn add_samples(profile: &Profile, strings: &mut StringTableBuilder, message: &mu
                 .map(|index| u64::from(index.0) + 1)
                 .collect(),
             value: match profile.measure.period_ns {
+                _ if profile.measure.is_duration() => vec![saturating_i64(sample.count)],
                 0 => vec![saturating_i64(sample.count)],
                 period_ns => {
                     vec![saturating_i64(sample.count), saturating_i64(sample.count.saturating_mul(period_ns))]

@@ -245,6 +245,7 @@ fn sample(
             attributes: args.attribute.clone(),
             ..TraceContext::default()
         },
+        off_cpu_threshold: args.off_cpu.unwrap_or_default(),
         ..SamplingOptions::interactive(scope, kinds.clone(), tables_bytes, debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
@@ -283,8 +284,7 @@ fn sample(
         }
         has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
     }
-    let end_ns = monotonic_ns();
-    sampler.stop(None, &mut messages);
+    let end_ns = sampler.stop(None, &mut messages);
     flush(&mut messages);
     progress.end();
     Ok(RecordingStats {
@@ -388,9 +388,10 @@ fn print_table(profile: &Profile) -> Result<(), Failure> {
 
 /// The kinds of profile that are recorded.
 fn kinds(args: &RecordArgs) -> Result<KindSet, Failure> {
-    kinds_of_events(&args.events, args.frequency).map_err(|reason| {
+    let kinds = kinds_of_events(&args.events, args.frequency).map_err(|reason| {
         Failure::new(ExitCause::Usage, reason).with_next_step("give each event once, with -e")
-    })
+    })?;
+    Ok(if args.off_cpu.is_some() { kinds.with(Kind::OffCpu) } else { kinds })
 }
 
 fn title(args: &RecordArgs) -> String {

@@ -57,13 +57,18 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
-    let kind = Kind::Cpu { samples_per_second: args.frequency };
+    let kind = match (args.off_cpu, args.event) {
+        (Some(_), _) => Kind::OffCpu,
+        (None, Some(event)) => event.kind(args.frequency),
+        (None, None) => Kind::Cpu { samples_per_second: args.frequency },
+    };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
     let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
+        off_cpu_threshold: args.off_cpu.unwrap_or_default(),
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
@@ -76,7 +81,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
     let feeds = live.add_receiver("top", &title, &kinds);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
-    let mut screen = Screen::new(title, args.frequency, args.seconds);
+    let mut screen = Screen::new(title, kind, args.seconds);
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();

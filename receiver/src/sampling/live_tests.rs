@@ -99,6 +99,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
     SamplingOptions {
         scope: SamplingScope::from_pids([pid]),
         kinds: KindSet::new(Kind::Cpu { samples_per_second }).with(PROBES),
+        off_cpu_threshold: 1.0,
         walk: None,
         test_programs: true,
         frame_limit: 8192,

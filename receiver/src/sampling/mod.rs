@@ -32,7 +32,7 @@ pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{build, debug_files};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
-pub(crate) use self::data::SamplingTally;
+pub(crate) use self::data::{SamplingTally, WaitCounts};
 pub(crate) use self::error::SamplingError;
 use self::maintenance::Maintenance;
 use self::message::Message;
@@ -128,9 +128,10 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// Stops sampling, and appends the messages for what is still in the rings. Waits for deferred walks until `walk_until`
-    /// at the latest.
-    pub(crate) fn stop(&mut self, walk_until: Option<Instant>, messages: &mut Vec<Message>) {
+    /// at the latest. Returns when sampling ended, by `CLOCK_MONOTONIC`.
+    pub(crate) fn stop(&mut self, walk_until: Option<Instant>, messages: &mut Vec<Message>) -> u64 {
         self.profiler.stop();
+        let end_ns = monotonic_ns();
         for _ in 0..=data::STACK_TIMEOUT_POLLS {
             self.poll(Duration::ZERO, messages);
         }
@@ -141,6 +142,8 @@ impl<'obj> Sampler<'obj> {
             self.poll(self.poll_interval.average(), messages);
         }
         self.data.abandon_deferred(&mut self.control, messages);
+        self.data.end_waits(end_ns, &mut self.control, &self.profiler, messages);
+        end_ns
     }
 
     /// The outcomes of all interrupts since the start.

@@ -27,6 +27,8 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 pub(crate) struct SamplingOptions {
     pub(crate) scope: SamplingScope,
     pub(crate) kinds: KindSet,
+    /// The least fraction of waits that are sampled, if the kinds include off-CPU time.
+    pub(crate) off_cpu_threshold: f64,
     /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
@@ -61,6 +63,7 @@ impl SamplingOptions {
         Self {
             scope,
             kinds,
+            off_cpu_threshold: 0.0,
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -104,6 +107,7 @@ impl SamplingOptions {
     pub(super) fn load_options(&self, pod: Option<PodCgroup>) -> Options {
         Options {
             kinds: self.kinds.clone(),
+            off_cpu_threshold: self.off_cpu_threshold,
             scope: self.scope.mode(),
             pod,
             walk: self.walk,

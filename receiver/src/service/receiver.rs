@@ -291,7 +291,9 @@ impl ReceiverContext {
         }
         self.stats.record_missing_counters(&self.name, left_out);
         let counters = sampled.into_iter().map(|event| Kind::Counter(event.sampled(samples_per_second)));
-        counters.fold(KindSet::new(Kind::Cpu { samples_per_second }), KindSet::with)
+        let off_cpu = (self.config.off_cpu_threshold.get() > 0.0).then_some(Kind::OffCpu);
+        let cpu = KindSet::new(Kind::Cpu { samples_per_second });
+        off_cpu.into_iter().chain(counters).fold(cpu, KindSet::with)
     }
 
     fn options(&self, kinds: KindSet, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
@@ -299,6 +301,7 @@ impl ReceiverContext {
         SamplingOptions {
             scope: SamplingScope::from_config(&receiver.scope),
             kinds,
+            off_cpu_threshold: receiver.off_cpu_threshold.get(),
             walk: None,
             #[cfg(test)]
             test_programs: false,

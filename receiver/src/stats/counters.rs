@@ -116,6 +116,8 @@ impl Counter {
     }
 }
 
+const WAITS: &str = "off_cpu_waits_missing";
+const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: begun before the start (unseen), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end).";
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
 const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
 
@@ -219,6 +221,11 @@ pub(crate) static COUNTERS: &[Counter] = &[
         r.counters.depths.iter().sum()
     })
     .without_metric("it is recorded as the histogram sidewinder_stack_depth"),
+    // Off-CPU time.
+    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.unseen).labelled("reason", "unseen"),
+    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.ends_lost).labelled("reason", "end_lost"),
+    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.without_end)
+        .labelled("reason", "without_end"),
     // Tables.
     Counter::new("tables_evictions", "tables", "Unwind tables that were evicted to make room for others.", |r| {
         r.counters.table_evictions

@@ -10,7 +10,7 @@ use sidewinder_process::RegistryCounters;
 
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
-use crate::sampling::{Sampler, SamplingTally};
+use crate::sampling::{Sampler, SamplingTally, WaitCounts};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,6 +91,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) deferred_walks: u64,
     /// Incomplete walks for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
+    /// Waits that are missing from off-CPU time.
+    pub(crate) waits: WaitCounts,
     /// Reads of threads' contexts, by result.
     pub(crate) contexts: ContextCounts,
     /// Processes that publish a context which this process has no privilege to read.
@@ -183,6 +185,7 @@ impl ReceiverCounters {
             stack_bodies_missing: tally.stacks_missing,
             deferred_walks: tally.deferred_walks,
             snapshots_refused: tally.snapshots_refused,
+            waits: tally.waits,
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
             vm_frames: profiler.vm_frames(),
@@ -232,6 +235,7 @@ impl ReceiverCounters {
             stack_bodies_missing,
             deferred_walks,
             snapshots_refused,
+            waits,
             contexts,
             contexts_refused,
             vm_frames,
@@ -269,6 +273,7 @@ impl ReceiverCounters {
         self.stack_bodies_missing += stack_bodies_missing;
         self.deferred_walks += deferred_walks;
         self.snapshots_refused += snapshots_refused;
+        self.waits += *waits;
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
         self.vm_frames += *vm_frames;

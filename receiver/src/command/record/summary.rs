@@ -64,7 +64,7 @@ pub(super) fn summary_json(
     unnamed: &[UnnamedGroup],
     profiles: &[Profile],
 ) -> String {
-    let clock = recorded.tally.clock_interrupts();
+    let (clock, waits) = (recorded.tally.clock_interrupts(), recorded.tally.waits);
     let others = recorded.tally.interrupts.iter().filter(|(kind, _)| !matches!(kind, Kind::Cpu { .. }));
     let other_kinds: serde_json::Map<_, _> = others
         .map(|(kind, interrupts)| (kind.descriptor().value_type.name.to_owned(), outcomes_json(interrupts)))
@@ -84,6 +84,11 @@ pub(super) fn summary_json(
         "interrupts_by_witness": clock.expected,
         "outcomes": outcomes_json(&clock),
         "outcomes_of_other_kinds": other_kinds,
+        "off_cpu_waits_missing": {
+            "unseen": waits.unseen,
+            "end_lost": waits.ends_lost,
+            "without_end": waits.without_end,
+        },
         "idle_inferred": clock.idle_inferred,
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.stacks_missing,

@@ -11,6 +11,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
+use sidewinder_kind::{CounterRate, Kind, SampledCounter};
 use sidewinder_render::{OutcomeCount, Profile};
 
 use super::rows::{SortOrder, Tab, TopRow, outcomes_line, rows};
@@ -33,7 +34,7 @@ const KEY_HELP: &str =
 /// The state of the screen.
 pub(super) struct Screen {
     title: String,
-    samples_per_second: u32,
+    kind: Kind,
     seconds: u32,
     tab: Tab,
     sort_order: SortOrder,
@@ -55,10 +56,10 @@ enum ScreenAction {
 }
 
 impl Screen {
-    pub(super) fn new(title: String, samples_per_second: u32, seconds: u32) -> Self {
+    pub(super) fn new(title: String, kind: Kind, seconds: u32) -> Self {
         Self {
             title,
-            samples_per_second,
+            kind,
             seconds,
             tab: Tab::Functions,
             sort_order: SortOrder::SelfCount,
@@ -201,8 +202,19 @@ impl Screen {
             Layout::vertical([lines, lines, Constraint::Fill(1), lines]).areas(frame.area());
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let state = if self.is_paused { "  paused" } else { "" };
-        let description =
-            format!("  {}, {} Hz, the last {} s", self.title, self.samples_per_second, self.seconds);
+        let sampled = match self.kind {
+            Kind::OffCpu => "off-CPU time".to_owned(),
+            Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }) => {
+                format!("{counter}, period {period}")
+            }
+            Kind::Counter(SampledCounter { counter, rate: CounterRate::Frequency(hz) }) => {
+                format!("{counter}, {hz} Hz")
+            }
+            Kind::Cpu { samples_per_second } | Kind::Aggregated { samples_per_second } => {
+                format!("{samples_per_second} Hz")
+            }
+        };
+        let description = format!("  {}, {sampled}, the last {} s", self.title, self.seconds);
         frame.render_widget(
             Line::from(vec![
                 Span::styled("sidewinder top", bold),
@@ -225,9 +237,22 @@ impl Screen {
 
     fn counts(&self) -> String {
         let Some(profile) = &self.profile else { return "waiting for the first samples".to_owned() };
-        let events = profile.total_count();
-        let per_second = events as f64 / profile.duration.as_secs_f64().max(0.1);
-        format!("{events} samples, {per_second:.0} a second; {}", outcomes_line(&self.outcomes))
+        let total = profile.total_count();
+        let per_second = total as f64 / profile.duration.as_secs_f64().max(0.1);
+        let counted = match self.kind {
+            // The sum over all threads.
+            Kind::OffCpu => {
+                format!("{:.3} s off the CPUs, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
+            }
+            Kind::Counter(counter) => {
+                let counted = counter.counter.descriptor().value_type.display;
+                format!("{total} {counted}, {per_second:.0} a second")
+            }
+            Kind::Cpu { .. } | Kind::Aggregated { .. } => {
+                format!("{total} samples, {per_second:.0} a second")
+            }
+        };
+        format!("{counted}; {}", outcomes_line(&self.outcomes))
     }
 
     fn table(&self, total: u64, bold: Style) -> Table<'static> {

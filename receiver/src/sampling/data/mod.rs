@@ -11,11 +11,13 @@ mod pending;
 mod stacks;
 mod stale_mappings;
 mod tally;
+mod waits;
 
 use std::sync::Arc;
 
 use sidewinder_bpf::{
     Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
+    WaitEnd,
 };
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
@@ -30,7 +32,8 @@ pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
-pub(crate) use self::tally::SamplingTally;
+pub(crate) use self::tally::{SamplingTally, WaitCounts};
+use self::waits::Waits;
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -45,6 +48,7 @@ pub(super) struct Data {
     pub(super) stale_mappings: StaleMappingCheck,
     corrections: OutcomeCorrections,
     labels: LabelFilter,
+    waits: Waits,
     frame_limit: usize,
     pub(super) kinds: KindSet,
     events: u64,
@@ -62,6 +66,7 @@ impl Data {
             stale_mappings: StaleMappingCheck::default(),
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
+            waits: Waits::default(),
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.clone(),
             events: 0,
@@ -81,6 +86,7 @@ impl Data {
         profiler.rings().drain(&mut records);
         self.pending.begin_poll();
         self.code_objects.forget_old();
+        self.waits.forget_old();
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
@@ -88,6 +94,7 @@ impl Data {
                 Record::Newcomer(new_container) => control.open_container(new_container, profiler),
                 Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
                 Record::CodeObject(object) => self.code_objects.add(object),
+                Record::WaitEnd(end) => self.end_wait(end, control, messages),
                 Record::Sample(sample) => {
                     control.descriptions.note_sampled(Pid(sample.pid), &control.processes);
                     self.pending.push(sample);
@@ -253,8 +260,6 @@ impl Data {
             let objects = self.code_objects.take(sample.pid, sample.time_ns);
             messages.extend(objects.map(|object| Message::CodeObject(process, object)));
         }
-        self.events += 1;
-        self.bodies_missing += u64::from(stack.is_none());
         let (span, labels) = match (sample.context.as_deref(), &sample.labels) {
             (Some(context), _) => {
                 let keys = control.descriptions.attribute_keys(process);
@@ -266,7 +271,7 @@ impl Data {
             }
             (None, None) => (None, Labels::default()),
         };
-        messages.push(Message::Event(SampleEvent {
+        let event = SampleEvent {
             kind,
             value: sample.value,
             time_ns: sample.time_ns,
@@ -278,7 +283,44 @@ impl Data {
             stack,
             span,
             labels,
-        }));
+        };
+        match kind {
+            Kind::OffCpu => {
+                if let Some(event) = self.waits.begin(event) {
+                    self.push(event, messages);
+                }
+            }
+            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Aggregated { .. } => self.push(event, messages),
+        }
+    }
+
+    /// Gives a wait its length, and emits it if it has been sampled already.
+    fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
+        if let Some(event) = self.waits.end(end) {
+            // The process may have exited since it was announced.
+            control.descriptions.announce(event.process, &mut control.processes, messages);
+            self.push(event, messages);
+        }
+    }
+
+    /// Emits the waits that are still in progress after the end of sampling, with their length up to it.
+    pub(super) fn end_waits(
+        &mut self,
+        end_ns: u64,
+        control: &mut Control,
+        profiler: &Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) {
+        for end in profiler.waits_in_progress(end_ns) {
+            self.end_wait(end, control, messages);
+        }
+        self.waits.close();
+    }
+
+    fn push(&mut self, event: SampleEvent, messages: &mut Vec<Message>) {
+        self.events += 1;
+        self.bodies_missing += u64::from(event.stack.is_none());
+        messages.push(Message::Event(event));
     }
 
     /// The outcomes of all interrupts since the start.
@@ -295,6 +337,11 @@ impl Data {
             stacks_missing: self.bodies_missing,
             deferred_walks: self.deferred_walks,
             snapshots_refused: profiler.snapshots_refused(),
+            waits: WaitCounts {
+                unseen: profiler.waits_unseen(),
+                ends_lost: profiler.wait_ends_lost(),
+                without_end: self.waits.without_end(),
+            },
         }
     }
 }

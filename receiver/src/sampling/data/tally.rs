@@ -1,6 +1,7 @@
 //! The tally of interrupts by outcome.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 
 use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
 use sidewinder_kind::Kind;
@@ -18,6 +19,28 @@ pub(crate) struct SamplingTally {
     pub(crate) deferred_walks: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
+    /// Waits that are missing from off-CPU time.
+    pub(crate) waits: WaitCounts,
+}
+
+/// Waits that are missing from off-CPU time, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct WaitCounts {
+    /// Threads had begun to wait before the start.
+    pub(crate) unseen: u64,
+    /// Records of ends for which the ring had no room.
+    pub(crate) ends_lost: u64,
+    /// Sampled waits whose end never came: its record was lost, or the thread was gone at the end.
+    pub(crate) without_end: u64,
+}
+
+impl AddAssign for WaitCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { unseen, ends_lost, without_end } = more;
+        self.unseen += unseen;
+        self.ends_lost += ends_lost;
+        self.without_end += without_end;
+    }
 }
 
 impl SamplingTally {

@@ -10,6 +10,7 @@ use super::*;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::refusals::RefusedFiles;
+use crate::sampling::WaitCounts;
 use crate::stats::{EventCoverage, ReceiverCounters};
 use crate::vm::VmNameCounts;
 
@@ -45,6 +46,11 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
         stack_bodies_missing: unique("stack_bodies_missing"),
         deferred_walks: unique("walked_late"),
         snapshots_refused: unique("snapshots_refused"),
+        waits: WaitCounts {
+            unseen: unique("waits.unseen"),
+            ends_lost: unique("waits.ends_lost"),
+            without_end: unique("waits.without_end"),
+        },
         contexts: ContextCounts {
             read: unique("contexts.read"),
             changing: unique("contexts.changing"),

@@ -254,7 +254,7 @@ impl Programs<'_> {
                     self.bodies.insert(body.hash, frames.into_vec());
                 }
                 Record::Sample(record) => sample = Some(record),
-                Record::Snapshot(_) | Record::Newcomer(_) | Record::CodeObject(_) => {}
+                Record::Snapshot(_) | Record::Newcomer(_) | Record::CodeObject(_) | Record::WaitEnd(_) => {}
             }
         }
         let sample = sample.expect("a walk leaves a sample");

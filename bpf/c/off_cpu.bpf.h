@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Off-CPU time: programs at context switches (a software event of perf, which runs in the task that leaves the CPU).
+ *
+ * Between two times that a thread leaves a CPU, it waits, then is runnable, then runs, each of them possibly not at all. The
+ * scheduler's accounts say how long it ran and was runnable since its start; the rest of the time it was off the CPUs:
+ *
+ *     off-CPU = wall - on-CPU - runnable
+ *
+ * That holds whatever happened in between, so neither a missed switch nor a migration changes the sum. The time belongs to
+ * the stack with which the interval begins: that of the wait. Its sample is taken there, and its value follows in a record
+ * of its own when the thread leaves a CPU again. (The receiver reads the accounts of threads that still wait at the end.)
+ *
+ * A wait is sampled with a probability that is fixed before its length is known, and counts for the inverse of it: sums are
+ * unbiased, whichever probability is chosen. It is chosen in proportion to the thread's average wait, and never lower than
+ * the configured threshold.
+ */
+#ifndef SIDEWINDER_OFF_CPU_BPF_H
+#define SIDEWINDER_OFF_CPU_BPF_H
+
+static __always_inline __u32 state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(struct task_struct, __state))
+		return sw_task(task, __state);
+	return BPF_CORE_READ((struct task_struct___state *)task, state);
+}
+
+/* Sends the value of the sample that was taken when the thread began to wait. */
+static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wait, __u64 time_ns, __u64 off_cpu_ns)
+{
+	struct sw_wait_end end = {
+		.type = SW_RECORD_WAIT_END,
+		.tid = wait->tid,
+		.start_ns = wait->time_ns,
+		.time_ns = time_ns,
+		.off_cpu_ns = off_cpu_ns,
+	};
+	void *ring = this_ring();
+
+	if (!ring || bpf_ringbuf_output(ring, &end, sizeof(end), wakeup_of(ring, sizeof(end))))
+		sw_count(cpu->wait_ends_lost, 1);
+}
+
+/* Ends the interval that began when the thread last left a CPU. */
+static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, __u64 time_ns, __u64 on_cpu_ns,
+				     __u64 runnable_ns)
+{
+	__u64 wall_ns = time_ns - wait->time_ns;
+	__u64 other_ns = on_cpu_ns - wait->on_cpu_ns + runnable_ns - wait->runnable_ns;
+	/* The accounts are by the scheduler's clock, which may be some nanoseconds ahead. */
+	__u64 off_cpu_ns = wall_ns > other_ns ? wall_ns - other_ns : 0;
+
+	if (!wait->is_waiting)
+		return;
+	if (wait->probability)
+		send_wait_end(cpu, wait, time_ns, off_cpu_ns);
+	wait->mean_ns += (off_cpu_ns >> SW_MEAN_WAIT_SHIFT) - (wait->mean_ns >> SW_MEAN_WAIT_SHIFT);
+}
+
+static __always_inline __u64 probability_of(const struct sw_wait *wait)
+{
+	__u64 mean_ns = wait->mean_ns, probability;
+
+	if (mean_ns >= 1ull << SW_CERTAIN_WAIT_SHIFT)
+		return SW_CERTAIN;
+	probability = mean_ns << (32 - SW_CERTAIN_WAIT_SHIFT);
+	return probability > off_cpu_probability ? probability : off_cpu_probability;
+}
+
+/* The entry of a thread that has none. Null: there is no room. */
+static __always_inline struct sw_wait *add_thread(struct sw_cpu *cpu, struct task_struct *task, __u32 pid)
+{
+	__u32 key = sw_task(task, pid);
+	struct sw_wait wait = {
+		.thread_start_ns = sw_task(task, start_boottime),
+		/* A new thread's first waits are sampled, until enough is known of their length. */
+		.mean_ns = 1ull << SW_CERTAIN_WAIT_SHIFT,
+		.pid = pid,
+		.tid = thread_id(task),
+	};
+
+	if (wait.thread_start_ns < loaded_ns)
+		sw_count(cpu->waits_unseen, 1);
+	bpf_map_update_elem(&waits, &key, &wait, BPF_ANY);
+	return bpf_map_lookup_elem(&waits, &key);
+}
+
+/*
+ * Accounts for the time since the thread last left a CPU, and prepares the sample of the wait that begins. As
+ * begin_interrupt.
+ */
+static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, bool *walks)
+{
+	struct task_struct *task = current_task();
+	__u64 time_ns, on_cpu_ns, runnable_ns = 0, probability;
+	__u32 pid, key, state, task_flags, otherwise;
+	struct sw_slot *slot;
+	struct sw_wait *wait;
+
+	otherwise = SW_OUTCOME_IDLE;
+	key = sw_task(task, pid);
+	if (key == 0)
+		goto none;
+	otherwise = SW_OUTCOME_OUT_OF_SCOPE;
+	pid = process_in_scope(cpu, task);
+	if (!pid)
+		goto none;
+	task_flags = sw_task(task, flags);
+	otherwise = SW_OUTCOME_KERNEL_THREAD;
+	if ((task_flags & PF_KTHREAD) && !kernel_threads)
+		goto none;
+	time_ns = bpf_ktime_get_ns();
+	on_cpu_ns = sw_task(task, se.sum_exec_runtime);
+	if (sw_has_run_delay())
+		runnable_ns = sw_task(task, sched_info.run_delay);
+	state = state_of(task);
+
+	wait = bpf_map_lookup_elem(&waits, &key);
+	/* A thread that executes another program takes over the id of its process's first thread, but not its accounts. */
+	if (wait && (wait->thread_start_ns != sw_task(task, start_boottime) || wait->on_cpu_ns > on_cpu_ns ||
+		     wait->runnable_ns > runnable_ns))
+		wait = 0;
+	else if (wait)
+		end_wait(cpu, wait, time_ns, on_cpu_ns, runnable_ns);
+	otherwise = SW_OUTCOME_EXITING;
+	if (state & TASK_DEAD) {
+		bpf_map_delete_elem(&waits, &key);
+		goto none;
+	}
+	otherwise = SW_OUTCOME_TOO_MANY_THREADS;
+	if (!wait)
+		wait = add_thread(cpu, task, pid);
+	if (!wait)
+		goto none;
+	wait->time_ns = time_ns;
+	wait->on_cpu_ns = on_cpu_ns;
+	wait->runnable_ns = runnable_ns;
+	wait->is_waiting = state != 0;
+	wait->probability = 0;
+	otherwise = SW_OUTCOME_STILL_RUNNABLE;
+	if (!state)
+		goto none;
+	probability = probability_of(wait);
+	otherwise = SW_OUTCOME_NOT_DRAWN;
+	if (bpf_get_prandom_u32() >= probability)
+		goto none;
+	slot = begin_sample(SW_SAMPLE_OFF_CPU, pid, true, time_ns);
+	otherwise = SW_OUTCOME_BUSY;
+	if (!slot)
+		goto none;
+	wait->probability = probability;
+	slot->value = probability;
+	*walks = enter_interrupted(ctx, slot, task, task_flags);
+	return slot;
+none:
+	sw_count(cpu->outcomes[SW_SAMPLE_OFF_CPU][otherwise], 1);
+	return 0;
+}
+
+SEC("perf_event")
+int sample_off_cpu(struct bpf_perf_event_data *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
+		return 0;
+	slot = begin_wait(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		walk_by_loop(slot);
+	return end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+}
+
+SEC("perf_event")
+int sample_off_cpu_by_calls(struct bpf_perf_event_data *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
+		return 0;
+	slot = begin_wait(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		bpf_tail_call(ctx, &off_cpu_walks, 0);
+	return end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+}
+
+SEC("perf_event")
+int walk_off_cpu_by_calls(struct bpf_perf_event_data *ctx)
+{
+	__u32 number;
+	struct sw_slot *slot = claimed_slot(SW_SAMPLE_OFF_CPU, &number);
+	struct sw_cpu *cpu = this_cpu();
+
+	if (!cpu || !slot)
+		return 0;
+	if (walk_by_calls(number))
+		bpf_tail_call(ctx, &off_cpu_walks, 0);
+	return end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+}
+
+#endif
