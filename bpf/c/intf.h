@@ -147,12 +147,22 @@ enum sw_record_type {
 enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
 	SW_SAMPLE_OFF_CPU = 2, /* a thread begins to wait. value: the probability of this sample, of SW_CERTAIN */
+	SW_SAMPLE_COUNTER = 4, /* and the next SW_COUNTERS_MAX - 1: one for each counter. Value: counts, the period of the event */
 #ifdef SW_TEST_PROGRAMS
 	SW_SAMPLE_PROBE = 255, /* value: 1 run of a test program */
 #endif
 };
 
-#define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests */
+#define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
+#define SW_COUNTERS_MAX 4
+_Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
+
+/* What a counter counts: the first fields of perf_event_attr. */
+struct sw_counter {
+	__u32 type;
+	__u32 size; /* of perf_event_attr */
+	__u64 config;
+};
 
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */

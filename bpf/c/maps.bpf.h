@@ -23,6 +23,8 @@ const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
+const volatile __u32 counter_count; /* how many of `counters` are sampled */
+const volatile struct sw_counter counters[SW_COUNTERS_MAX];
 
 /*
  * A cached frame, with the rule that leads to its caller: most samples have frames in common with the previous ones. One
@@ -280,6 +282,7 @@ struct sw_walks {
 };
 
 struct sw_walks cpu_walks SEC(".maps");
+struct sw_walks counter_walks SEC(".maps");
 struct sw_walks off_cpu_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)

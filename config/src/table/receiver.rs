@@ -8,6 +8,10 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling", "One profiler."),
     key("receivers::profiling::samples_per_second", "Interrupts per second and CPU.").unit("Hz")
         .deviates("at most 10000, where OpenTelemetry's profiler takes any number: the kernel refuses more").restarts(),
+    key("receivers::profiling::events[]", "Counters of the kernel and of the CPU that are sampled besides the clock; `sidewinder check` lists those that a machine has.").restarts(),
+    key("receivers::profiling::events[]::name", "The counter, by its name in `perf list`.").restarts(),
+    key("receivers::profiling::events[]::period", "The number of counts from one event to the next; by default that of the counter.").restarts(),
+    key("receivers::profiling::events[]::frequency", "The number of events per second and CPU instead, from which the kernel derives the period; by default, for a counter without a period of its own, samples_per_second.").unit("Hz").restarts(),
     key("receivers::profiling::reporter_interval", "The interval between reports.")
         .deviates("100ms to 1h, where OpenTelemetry's profiler takes any duration: shorter intervals cost more than they are worth, longer ones exceed the memory budget"),
     key("receivers::profiling::reporter_jitter", "The fraction of an interval by which each report is randomized, in both directions."),

@@ -154,6 +154,36 @@ fn what_is_included_is_named_where_not_all_is() {
 }
 
 #[test]
+fn an_event_names_a_counter_once_and_its_rate_in_one_way() {
+    let text = "receivers: {profiling: {samples_per_second: 19, events: [
+        {name: page-faults}, {name: major-faults, period: 3}, {name: cycles, frequency: 97}, {name: branches}]}}";
+    let loaded = load_over(&[text]).unwrap();
+    let receiver = receiver(&loaded);
+    let sampled = receiver.events.iter().map(|event| event.sampled(receiver.samples_per_second.get()));
+    let expected = [
+        (Counter::PageFaults, CounterRate::Period(64)),
+        (Counter::MajorFaults, CounterRate::Period(3)),
+        (Counter::Cycles, CounterRate::Frequency(97)),
+        (Counter::Branches, CounterRate::Frequency(19)),
+    ]
+    .map(|(counter, rate)| SampledCounter { counter, rate });
+    assert_eq!(sampled.collect::<Vec<_>>(), expected);
+    for (items, part) in [
+        ("{period: 1}", "events[0]::name: must be given"),
+        ("{name: page-fault}", "did you mean page-faults?"),
+        ("{name: page-faults:u}", "did you mean page-faults?"),
+        ("{name: cycles, period: 1, frequency: 1}", "at most one of period, frequency"),
+        ("{name: cycles, period: 0}", "at least 1"),
+        ("{name: cycles, frequency: 20000}", "1 to 10000"),
+        ("{name: cycles}, {name: cpu-cycles}", "cpu-cycles is given twice"),
+        ("{name: cycles}, {name: faults}, {name: cs}, {name: branches}, {name: migrations}", "more than 4"),
+    ] {
+        let error = error(&format!("receivers: {{profiling: {{events: [{items}]}}}}"));
+        assert!(error.contains(part), "{items}: {error}");
+    }
+}
+
+#[test]
 fn an_override_names_one_binary_in_one_way() {
     let text = "receivers: {profiling: {unwind: {overrides: [
         {name: libc.so.6, mode: tables}, {path: /usr/bin/go, mode: frame_pointers}, {build_id: 00ff, mode: auto}]}}}";
