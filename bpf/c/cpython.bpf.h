@@ -41,7 +41,7 @@ static __always_inline __u64 thread_state(struct sw_slot *slot, const struct sw_
 static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_cpython *cpython,
 					  const struct sw_tls_variable *places)
 {
-	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame;
+	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame, cframe = 0;
 
 	if (!state || !thread || !read_vm(slot, state, SW_CPYTHON_STATE_BYTES))
 		return SW_VM_LOST + SW_VM_NO_STATE;
@@ -49,8 +49,14 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_
 		return SW_VM_LOST + SW_VM_OTHER_THREAD;
 	frame = vm_word(slot, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
 	/* The innermost activation has it on its stack. */
-	if (cpython->cframe && !try_read_word(slot, frame + cpython->current_frame, &frame))
-		return SW_VM_LOST + SW_VM_NO_STATE;
+	if (cpython->cframe) {
+		cframe = frame;
+		if (!try_read_word(slot, frame + cpython->current_frame, &frame))
+			return SW_VM_LOST + SW_VM_NO_STATE;
+	}
+	slot->vm_cframe = cframe;
+	if (cpython->groups == SW_CPYTHON_LAST_IS_ENTRY)
+		slot->vm_anchor = cframe;
 	slot->vm_frame = frame;
 	return SW_VM_READ;
 }
@@ -133,7 +139,26 @@ static __always_inline bool is_shim(struct sw_slot *slot, const struct sw_cpytho
 	if ((__u8)(word >> (owner & 7) * 8) < SW_CPYTHON_OWNED_BY_C_STACK)
 		return false;
 	slot->vm_frame = previous;
+	slot->vm_anchor = frame;
 	return true;
+}
+
+/*
+ * Finds frames to which the previous ones don't lead in an activation's native frame, which ends at `end`, where other
+ * activations have the same: in its `cframe`, its own group; in the shim that ends its group, the next one.
+ */
+static __always_inline void find_cpython_frames(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end,
+						bool has_cframe)
+{
+	__u64 frame;
+
+	if (has_cframe) {
+		if (slot->vm_cframe_distance &&
+		    try_read_word(slot, end - slot->vm_cframe_distance + cpython->current_frame, &frame))
+			slot->vm_frame = frame;
+	} else if (cpython->groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, end - slot->vm_anchor_distance)) {
+		slot->vm_anchor = 0;
+	}
 }
 
 /*
@@ -149,12 +174,14 @@ static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct
 
 	if (groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, frame))
 		return SW_VM_GROUP_ENDED;
-	if (!frame || !read_vm(slot, frame, cpython->frame_bytes))
+	if (!frame || was_met(slot, frame) || !read_vm(slot, frame, cpython->frame_bytes))
 		return SW_VM_UNREADABLE_FRAME;
 	owner = vm_byte(slot, frame + cpython->owner);
 	slot->vm_frame = vm_word(slot, frame + cpython->previous);
-	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK)
+	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK) {
+		slot->vm_anchor = frame;
 		return SW_VM_GROUP_ENDED;
+	}
 	slot->vm_group_ended = groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner);
 	code = vm_word(slot, frame + cpython->code) & ~SW_CPYTHON_TAGS;
 	cookie = code_cookie(slot, cpython, code);

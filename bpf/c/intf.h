@@ -495,12 +495,15 @@ struct sw_file_range {
 };
 
 #define SW_VM_LOOP_RANGES 4
+#define SW_VM_UNLINKED_RANGES 4
 
 /* A virtual machine that a process runs. */
 struct sw_runtime {
 	__u32 file; /* that contains its loop */
 	__u32 kind; /* sw_frame_kind of its frames */
 	struct sw_file_range loop[SW_VM_LOOP_RANGES]; /* the code of the loop */
+	/* Of these, where an activation's frame isn't the thread's current one: not yet (until 3.12), or no more (until 3.10). */
+	struct sw_file_range unlinked[SW_VM_UNLINKED_RANGES];
 	/* Where a thread has the address of its state; if the first is null, the second counts. A model of 0 is none. */
 	struct sw_tls_variable state[2];
 	struct sw_cpython cpython;

@@ -58,6 +58,17 @@ struct sw_vm_code {
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
 _Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
 
+/* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
+struct sw_vm_mark {
+	__u64 frame; /* address of the innermost frame */
+	struct sw_hash hash;
+	__u32 count;
+	__u32 chunks;
+	__u32 depth;
+	__u64 frames; /* counters of the slot */
+	__u64 unreadable;
+};
+
 #define SW_VM_TICK_SHIFT 20
 #define SW_VM_CODE_TICKS 10
 
@@ -125,8 +136,21 @@ struct sw_slot {
 	__u32 vm_group_frames; /* the number of them so far */
 	__u32 vm_window_bytes;
 	__u32 vm_objects; /* sent with this sample */
+	__u32 vm_is_innermost; /* the current activation is the innermost one */
+	__u32 vm_has_no_group; /* the next activation has no frames, or they are in the stack already */
+	__u32 vm_is_lost; /* the frame after those of the current activation can't be found through them */
+	__u32 vm_frames_met; /* so far, of all activations */
 	__u64 vm_frame; /* address of the next frame; 0: there is none */
+	__u64 vm_frame_before; /* address of one of the frames so far, by which cycles are found */
 	__u64 vm_window_start;
+	/* Address of what the activation to which the last group belongs keeps in its native frame; 0: not known. */
+	__u64 vm_anchor;
+	struct sw_vm_mark vm_mark;
+	__u64 vm_cframe; /* address of the innermost activation's `cframe`; 0: there is none */
+	/* Kept from sample to sample: how far below the end of an activation's native frame these are, in a process. */
+	sw_location vm_distances_ranges; /* of the process */
+	__u64 vm_anchor_distance;
+	__u64 vm_cframe_distance; /* 0: not known */
 
 	/* The current chunk, and the full ones. */
 	__u32 count;

@@ -11,6 +11,7 @@ mod internals;
 mod keys;
 mod million;
 mod oracles;
+mod recursion;
 mod subinterpreters;
 mod threads;
 mod toy;
