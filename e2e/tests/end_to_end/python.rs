@@ -11,6 +11,7 @@ mod internals;
 mod keys;
 mod million;
 mod oracles;
+mod replaced;
 mod subinterpreters;
 mod threads;
 mod toy;
