@@ -81,32 +81,28 @@ static __always_inline __u32 read_cookie(struct sw_slot *slot, const struct sw_c
 }
 
 /*
- * The cookie of a code object, read or remembered. Each object can be remembered in two places, of which the one that was
- * read less recently is taken: so nearly all functions of a deep stack are remembered at once. Those of a young process are
- * sent, and not remembered: it executes one module after the other, whose code objects may have one address in turn.
+ * The cookie of a code object, read or remembered from an earlier frame of this sample: until the next one, the object may be
+ * freed, and another one may be at its address. Each can be remembered in two places, so that nearly all functions of a deep
+ * stack are. Those of a young process are sent.
  */
 static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
 {
-	__u32 hash = (__u32)(code >> 4) * SW_HASH_MULTIPLIER, now = slot->time_ns >> SW_VM_TICK_SHIFT, cookie;
+	__u32 hash = (__u32)(code >> 4) * SW_HASH_MULTIPLIER, now = (__u32)slot->time_ns, cookie;
 	struct sw_vm_code *first = &slot->vm_codes[hash >> (32 - SW_VM_CODES_BITS)];
 	struct sw_vm_code *second = &slot->vm_codes[(hash >> (32 - 2 * SW_VM_CODES_BITS)) & (SW_VM_CODES - 1)];
 	struct sw_vm_code *known = first->address == code ? first : second;
-	bool young = is_young(slot);
 
-	if (!young && known->address == code && known->ranges == slot->ranges && now - known->ticks < SW_VM_CODE_TICKS)
+	if (known->address == code && known->sample == now)
 		return known->cookie;
 	cookie = read_cookie(slot, cpython, code);
 	if (!cookie)
 		return 0;
-	if (young) {
+	if (is_young(slot))
 		send_code(slot->number, code, cookie);
-		return cookie;
-	}
-	if (known->address != code && now - first->ticks > now - second->ticks)
+	if (first->sample != now)
 		known = first;
 	known->address = code;
-	known->ranges = slot->ranges;
-	known->ticks = now;
+	known->sample = now;
 	known->cookie = cookie;
 	return cookie;
 }

@@ -44,14 +44,10 @@ struct sw_found {
 #define SW_FOUND_BITS 6
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
-/*
- * The cookie of a code object, and when it was read. It is used again for some 10 ms: another code object may get its
- * address.
- */
+/* The cookie of a code object, and the sample for which it was read. */
 struct sw_vm_code {
 	__u64 address; /* 0: none */
-	sw_location ranges; /* of its process */
-	__u32 ticks; /* of 2^SW_VM_TICK_SHIFT ns */
+	__u32 sample; /* the low half of its time */
 	__u32 cookie;
 };
 
@@ -68,9 +64,6 @@ struct sw_vm_mark {
 	__u64 frames; /* counters of the slot */
 	__u64 unreadable;
 };
-
-#define SW_VM_TICK_SHIFT 20
-#define SW_VM_CODE_TICKS 10
 
 /*
  * Scratch memory of one entry point on one CPU, claimed for the duration of one interrupt. Walks keep their state here
@@ -169,7 +162,7 @@ struct sw_slot {
 	struct sw_found found[SW_FOUND_FRAMES]; /* by pc; kept from sample to sample */
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
-	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address */
 	__u64 vm_identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	__u8 vm_window[SW_VM_WINDOW_BYTES];
 	struct sw_body body; /* directly followed by its frames */

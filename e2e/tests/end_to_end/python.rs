@@ -12,6 +12,7 @@ mod keys;
 mod million;
 mod oracles;
 mod recursion;
+mod replaced;
 mod subinterpreters;
 mod threads;
 mod toy;
