@@ -10,24 +10,20 @@
 #include "maps.bpf.h"
 #include <bpf/bpf_core_read.h>
 
-/* The index in `counters` of the counter that interrupts. */
+/*
+ * The index of the counter that interrupts among those of the run. The receiver has it in wakeup_events of the event's
+ * attributes, which the kernel keeps, and uses only for events that have a ring. It may change the type that it was given.
+ */
 static __always_inline __u32 interrupting_counter(struct bpf_perf_event_data *ctx)
 {
 	/* What the kernel passes. The verifier translates accesses through bpf_perf_event_data to accesses of it. */
 	struct bpf_perf_event_data_kern *event_data = (void *)ctx;
-	struct sw_counter counter = {};
-	struct perf_event *event;
+	__u32 index;
 
-	if (counter_count < 2)
+	if (!has_several_counters)
 		return 0;
-	event = BPF_CORE_READ(event_data, event);
-	bpf_core_read(&counter, sizeof(counter), &event->attr);
-#pragma unroll
-	for (__u32 i = 0; i < SW_COUNTERS_MAX - 1; i++) {
-		if (counters[i].type == counter.type && counters[i].config == counter.config)
-			return i;
-	}
-	return SW_COUNTERS_MAX - 1;
+	index = BPF_CORE_READ(event_data, event, attr.wakeup_events);
+	return index < SW_COUNTERS_MAX ? index : 0;
 }
 
 static __always_inline struct sw_slot *begin_count(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u32 kind,

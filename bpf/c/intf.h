@@ -156,13 +156,6 @@ enum sw_sample_kind {
 #define SW_COUNTERS_MAX 4
 _Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
 
-/* What a counter counts: the first fields of perf_event_attr. */
-struct sw_counter {
-	__u32 type;
-	__u32 size; /* of perf_event_attr */
-	__u64 config;
-};
-
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
 	SW_SAMPLE_HAS_SNAPSHOT = 2, /* with the same tid and time_ns, submitted before */

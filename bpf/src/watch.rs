@@ -102,7 +102,7 @@ impl EventWatch {
             let (Some(program), Some(counter)) = (programs.get(kind), PerfCounter::of(profile)) else {
                 continue;
             };
-            let mut events = CounterEvents::new(counter);
+            let mut events = CounterEvents::new(counter.of_samples(kind));
             let mut attach = |container: Option<&Container>| {
                 let opened = self.opener.events(events.kind(), &self.cpus, container)?;
                 events.attach(program, &self.cpus, container.map(Container::id), opened)

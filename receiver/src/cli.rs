@@ -353,6 +353,10 @@ pub(crate) struct InspectArgs {
 pub(crate) struct ViewArgs {
     /// A profile: .otlp, pprof, or folded stacks
     pub(crate) file: PathBuf,
+    /// Which profiles of an .otlp file to show, by their sample type, as off_cpu or faults; by default those of CPU time, or
+    /// of the first type that the file holds
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sample_type: Option<String>,
     /// Write it to this file instead; its suffix sets the format, as with record
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
