@@ -18,12 +18,11 @@ static __always_inline __u32 interrupting_counter(struct bpf_perf_event_data *ct
 {
 	/* What the kernel passes. The verifier translates accesses through bpf_perf_event_data to accesses of it. */
 	struct bpf_perf_event_data_kern *event_data = (void *)ctx;
-	__u32 index;
 
 	if (!has_several_counters)
 		return 0;
-	index = BPF_CORE_READ(event_data, event, attr.wakeup_events);
-	return index < SW_COUNTERS_MAX ? index : 0;
+	/* Without a branch, which would double the paths that the verifier follows. */
+	return BPF_CORE_READ(event_data, event, attr.wakeup_events) & (SW_COUNTERS_MAX - 1);
 }
 
 static __always_inline struct sw_slot *begin_count(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u32 kind,

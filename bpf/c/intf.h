@@ -153,7 +153,7 @@ enum sw_sample_kind {
 };
 
 #define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
-#define SW_COUNTERS_MAX 4
+#define SW_COUNTERS_MAX 4 /* a power of two */
 _Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
 
 enum sw_sample_flag {
