@@ -45,6 +45,7 @@
 	X(RING_FULL, 1, "ring buffer full", "the receiver did not drain the ring buffer in time")             \
 	X(SNAPSHOT_END, 1, "copied stack too short", "the stack is longer than the part of it that was copied for a later walk") \
 	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads") \
+	X(YOUNG_PROCESS, 0, "young process", "the process is younger than the configured age") \
 	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full")
@@ -253,7 +254,7 @@ struct sw_snapshot {
  * functions in its stacks are sent; each once in an epoch, ahead of the sample.
  */
 #define SW_YOUNG_NS 2000000000ull
-#define SW_OBJECTS_PER_SAMPLE 8 /* others are sent with later samples */
+#define SW_OBJECTS_PER_SAMPLE 16 /* others are sent with later samples */
 #define SW_OBJECT_NAME_BYTES 128
 #define SW_OBJECT_PATH_BYTES 256
 #define SW_OBJECT_LINES_BYTES 480
@@ -651,6 +652,8 @@ struct sw_cpu {
 	__u64 listed_start_ns;
 	__u32 listed_pid;
 	__u32 tells_newcomers; /* whether events are per container, and new containers must be reported */
+
+	__u64 waits_since_ns; /* when sampling began or last continued: waits from before then are not accounted for */
 
 	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by kind and sw_outcome */
 	__u64 scope_full; /* forks that found no room in the map `listed` */

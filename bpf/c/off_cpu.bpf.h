@@ -110,6 +110,9 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	if ((task_flags & PF_KTHREAD) && !kernel_threads)
 		goto none;
 	time_ns = bpf_ktime_get_ns();
+	otherwise = SW_OUTCOME_YOUNG_PROCESS;
+	if (is_too_young(task, time_ns))
+		goto none;
 	on_cpu_ns = sw_task(task, se.sum_exec_runtime);
 	if (sw_has_run_delay())
 		runnable_ns = sw_task(task, sched_info.run_delay);
@@ -120,7 +123,7 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	if (wait && (wait->thread_start_ns != sw_task(task, start_boottime) || wait->on_cpu_ns > on_cpu_ns ||
 		     wait->runnable_ns > runnable_ns))
 		wait = 0;
-	else if (wait)
+	else if (wait && wait->time_ns >= READ_ONCE(cpu->waits_since_ns))
 		end_wait(cpu, wait, time_ns, on_cpu_ns, runnable_ns);
 	otherwise = SW_OUTCOME_EXITING;
 	if (state & TASK_DEAD) {

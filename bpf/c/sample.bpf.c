@@ -226,6 +226,12 @@ static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cp
 	return 0;
 }
 
+/* Whether the current task's process is younger than the configured age. */
+static __always_inline bool is_too_young(struct task_struct *task, __u64 time_ns)
+{
+	return min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns;
+}
+
 /* ---- Interrupts of the CPU clock ------------------------------------------------------------------------ */
 
 /*
@@ -252,6 +258,9 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 	if ((task_flags & PF_KTHREAD) && !kernel_threads)
 		goto none;
 	time_ns = bpf_ktime_get_ns();
+	otherwise = SW_OUTCOME_YOUNG_PROCESS;
+	if (is_too_young(task, time_ns))
+		goto none;
 	slot = begin_sample(SW_SAMPLE_CPU, pid, !interrupted_user_mode(ctx), time_ns);
 	otherwise = SW_OUTCOME_BUSY;
 	if (!slot)

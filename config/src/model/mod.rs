@@ -5,6 +5,7 @@
 
 mod binary;
 mod component;
+mod cpu_ids;
 mod endpoint;
 mod exporter;
 mod extension;
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 
 pub use binary::{BinaryMatch, GnuBuildId};
 pub use component::ComponentId;
+pub use cpu_ids::{CpuIds, InvalidCpuIds};
 pub use endpoint::{Endpoint, EndpointTarget, HttpEndpoint, ListenAddress};
 pub use exporter::{
     Compression, DebugExporter, ExporterConfig, FileExporter, FileFormat, Keepalive, OtlpGrpcExporter,

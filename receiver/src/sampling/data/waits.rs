@@ -64,8 +64,8 @@ impl Waits {
     }
 
     /// Forgets the ends whose samples were lost.
-    pub(super) fn forget_old(&mut self) {
-        self.ended.retain(|_, (_, since)| since.elapsed() < SAMPLE_TIMEOUT);
+    pub(super) fn forget_old(&mut self, now: Instant) {
+        self.ended.retain(|_, (_, since)| now.saturating_duration_since(*since) < SAMPLE_TIMEOUT);
     }
 
     /// Gives up all samples whose end has not come.
