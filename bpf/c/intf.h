@@ -161,6 +161,39 @@ enum sw_sample_flag {
 	SW_SAMPLE_HAS_LABELS = 8, /* sw_label[SW_LABELS_MAX] follows */
 };
 
+/* Of a sample of a wait, in its flags: the state of the thread, and what it waits for. */
+#define SW_SAMPLE_WAIT_STATE_SHIFT 8
+#define SW_SAMPLE_WAIT_CAUSE_SHIFT 16
+
+enum sw_wait_state {
+	SW_WAIT_NONE = 0, /* not a sample of a wait */
+	SW_WAIT_SLEEPING, /* a signal ends it */
+	SW_WAIT_UNINTERRUPTIBLE, /* mostly for a disk, or for memory */
+	SW_WAIT_STOPPED, /* by a signal or a debugger */
+};
+
+/* What a thread waits for, by the system call that it is in. */
+enum sw_wait_cause {
+	SW_CAUSE_OTHER_CALL = 0,
+	SW_CAUSE_NO_CALL, /* outside of system calls: mostly for a page that its code has touched */
+	SW_CAUSE_SLEEP,
+	SW_CAUSE_FUTEX,
+	SW_CAUSE_POLL, /* poll, select and epoll */
+	SW_CAUSE_READ,
+	SW_CAUSE_WRITE,
+	SW_CAUSE_RECEIVE,
+	SW_CAUSE_SEND,
+	SW_CAUSE_CONNECT,
+	SW_CAUSE_ACCEPT,
+	SW_CAUSE_OPEN,
+	SW_CAUSE_SYNC, /* of a file with its disk */
+	SW_CAUSE_FILE_LOCK,
+	SW_CAUSE_CHILD,
+	SW_CAUSE_SIGNAL,
+	SW_CAUSE_IPC, /* semaphores and message queues of System V */
+	SW_CAUSE_ASYNC_IO, /* io_uring and AIO */
+};
+
 #define SW_COMM_BYTES 16
 
 #define SW_CERTAIN (1ull << 32) /* the probability 1 */

@@ -77,6 +77,7 @@ struct sw_slot {
 	__u32 outcome;
 	__u8 kind;
 	__u8 in_kernel;
+	__u32 wait_flags; /* of the sample of a wait */
 
 	/* The current frame. */
 	__u64 pc;

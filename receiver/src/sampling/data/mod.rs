@@ -286,6 +286,7 @@ impl Data {
             stack,
             span,
             labels,
+            wait: sample.wait,
         };
         match kind {
             Kind::OffCpu => {
