@@ -45,6 +45,7 @@
 	X(RING_FULL, 1, "ring buffer full", "the receiver did not drain the ring buffer in time")             \
 	X(SNAPSHOT_END, 1, "copied stack too short", "the stack is longer than the part of it that was copied for a later walk") \
 	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads") \
+	X(YOUNG_PROCESS, 0, "young process", "the process is younger than the configured age") \
 	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full")
@@ -163,6 +164,39 @@ enum sw_sample_flag {
 	SW_SAMPLE_HAS_LABELS = 8, /* sw_label[SW_LABELS_MAX] follows */
 };
 
+/* Of a sample of a wait, in its flags: the state of the thread, and what it waits for. */
+#define SW_SAMPLE_WAIT_STATE_SHIFT 8
+#define SW_SAMPLE_WAIT_CAUSE_SHIFT 16
+
+enum sw_wait_state {
+	SW_WAIT_NONE = 0, /* not a sample of a wait */
+	SW_WAIT_SLEEPING, /* a signal ends it */
+	SW_WAIT_UNINTERRUPTIBLE, /* mostly for a disk, or for memory */
+	SW_WAIT_STOPPED, /* by a signal or a debugger */
+};
+
+/* What a thread waits for, by the system call that it is in. */
+enum sw_wait_cause {
+	SW_CAUSE_OTHER_CALL = 0,
+	SW_CAUSE_NO_CALL, /* outside of system calls: mostly for a page that its code has touched */
+	SW_CAUSE_SLEEP,
+	SW_CAUSE_FUTEX,
+	SW_CAUSE_POLL, /* poll, select and epoll */
+	SW_CAUSE_READ,
+	SW_CAUSE_WRITE,
+	SW_CAUSE_RECEIVE,
+	SW_CAUSE_SEND,
+	SW_CAUSE_CONNECT,
+	SW_CAUSE_ACCEPT,
+	SW_CAUSE_OPEN,
+	SW_CAUSE_SYNC, /* of a file with its disk */
+	SW_CAUSE_FILE_LOCK,
+	SW_CAUSE_CHILD,
+	SW_CAUSE_SIGNAL,
+	SW_CAUSE_IPC, /* semaphores and message queues of System V */
+	SW_CAUSE_ASYNC_IO, /* io_uring and AIO */
+};
+
 #define SW_COMM_BYTES 16
 
 #define SW_CERTAIN (1ull << 32) /* the probability 1 */
@@ -256,7 +290,7 @@ struct sw_snapshot {
  * functions in its stacks are sent; each once in an epoch, ahead of the sample.
  */
 #define SW_YOUNG_NS 2000000000ull
-#define SW_OBJECTS_PER_SAMPLE 8 /* others are sent with later samples */
+#define SW_OBJECTS_PER_SAMPLE 16 /* others are sent with later samples */
 #define SW_OBJECT_NAME_BYTES 128
 #define SW_OBJECT_PATH_BYTES 256
 #define SW_OBJECT_LINES_BYTES 480
@@ -654,6 +688,8 @@ struct sw_cpu {
 	__u64 listed_start_ns;
 	__u32 listed_pid;
 	__u32 tells_newcomers; /* whether events are per container, and new containers must be reported */
+
+	__u64 waits_since_ns; /* when sampling began or last continued: waits from before then are not accounted for */
 
 	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by kind and sw_outcome */
 	__u64 scope_full; /* forks that found no room in the map `listed` */

@@ -19,6 +19,7 @@ const volatile __u32 ring_bytes; /* of one CPU's ring */
 const volatile __u64 hash_key[4]; /* secret and odd, so that collisions can't be constructed */
 const volatile bool kernel_frames = true;
 const volatile bool kernel_threads; /* whether they are sampled too */
+const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
@@ -77,6 +78,7 @@ struct sw_slot {
 	__u32 outcome;
 	__u8 kind;
 	__u8 in_kernel;
+	__u32 wait_flags; /* of the sample of a wait */
 
 	/* The current frame. */
 	__u64 pc;

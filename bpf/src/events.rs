@@ -52,9 +52,15 @@ pub enum EventError {
         /// Why.
         source: io::Error,
     },
+    /// None of the CPUs that are to be profiled is online.
+    #[error("none of the CPUs that are to be profiled is online: change pin_cpu_ids")]
+    NoCpu,
     /// The opener's thread has ended.
     #[error("can't reach the thread that opens events")]
     Opener(#[source] io::Error),
+    /// Sampling could not be paused or continued.
+    #[error("can't pause or continue sampling")]
+    Pause(#[source] io::Error),
     /// An event could not be redirected to the ring of another.
     #[error("can't redirect an event to the ring of another")]
     Share(#[source] io::Error),
@@ -94,6 +100,11 @@ impl CpuList {
             cpus.extend(first..=last);
         }
         Some(Self(cpus))
+    }
+
+    /// Those of these CPUs that have one of the ids; all of them if there are no ids.
+    pub(crate) fn only(&self, ids: &[u32]) -> Self {
+        Self(self.iter().filter(|cpu| ids.is_empty() || ids.contains(cpu)).collect())
     }
 
     /// The first `count` CPUs.
@@ -342,6 +353,18 @@ impl CounterEvents {
         Ok(())
     }
 
+    /// Lets the counter advance, or not. Interrupts come only while it advances.
+    pub(crate) fn set_counting(&self, is_counting: bool) -> io::Result<()> {
+        let control = if is_counting { sys::ioctls::ENABLE } else { sys::ioctls::DISABLE };
+        for event in &self.events {
+            // SAFETY: the descriptor is that of an open perf event, and the call takes no pointer.
+            if unsafe { control(event.file.as_raw_fd(), 0) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
     /// Closes the events of a container, or those of every task.
     pub(crate) fn close(&mut self, container: Option<CgroupId>) {
         for event in self.events.extract_if(.., |event| event.container == container) {
@@ -383,6 +406,8 @@ mod tests {
         let numbers = |text| CpuList::parse(text).map(|cpus| cpus.0);
         assert_eq!(numbers("0-3,8\n"), Some(vec![0, 1, 2, 3, 8]));
         assert_eq!(numbers("0\n"), Some(vec![0]));
+        assert_eq!(CpuList(vec![0, 1, 4]).only(&[4, 0, 7]).0, [0, 4]);
+        assert_eq!(CpuList(vec![0, 1, 4]).only(&[]).0, [0, 1, 4]);
         assert_eq!(numbers("3-1"), None);
         assert_eq!(numbers(""), None);
         assert_eq!(numbers("0-99999999"), None);

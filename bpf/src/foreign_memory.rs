@@ -29,9 +29,10 @@ use crate::walk::BPF_FIND_VMA;
 const BATCHES: usize = intf::SW_READ_BATCHES as usize;
 const READS_MAX: usize = intf::SW_READS_MAX as usize;
 const READ_BYTES_MAX: usize = intf::SW_READ_BYTES_MAX as usize;
-/// How often, and after which time, a read is repeated if the process was changing its mappings.
-const BUSY_TRIES: u32 = 20;
-const BUSY_WAIT: Duration = Duration::from_micros(100);
+/// How often a read is repeated if the process was changing its mappings, and the time before the first repetition, which
+/// doubles with each: a thread that holds the lock of the mappings may have to wait for a CPU. 51 ms in all.
+const BUSY_TRIES: u32 = 9;
+const BUSY_FIRST_WAIT: Duration = Duration::from_micros(100);
 
 /// The loaded programs, and the memory that they share with us.
 #[derive(Debug)]
@@ -232,8 +233,8 @@ impl ReadableProcess {
     fn read_again(&self, read: &mut [(u64, &mut [u8])]) -> io::Result<()> {
         let busy = || io::Error::from(Errno::BUSY);
         let mut result = Err(busy());
-        for _ in 0..BUSY_TRIES {
-            std::thread::sleep(BUSY_WAIT);
+        for doublings in 0..BUSY_TRIES {
+            std::thread::sleep(BUSY_FIRST_WAIT * (1 << doublings));
             result = self.read_batch(read)?.pop().unwrap_or_else(|| Err(busy()));
             if !result.as_ref().is_err_and(|error| error.raw_os_error() == busy().raw_os_error()) {
                 break;

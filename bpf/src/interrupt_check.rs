@@ -47,10 +47,9 @@ struct CpuInterruptCheck {
 }
 
 impl InterruptCheck {
-    /// Reads the clocks of events that were opened when `since` was read. `None`: the events don't run while a CPU is
-    /// idle.
-    pub(crate) fn new(clock: &CounterEvents, since: Option<&IdleTimes>) -> io::Result<Self> {
-        let now = IdleTimes::read();
+    /// Reads the clocks of events that were opened when `since` was read, and that have advanced until `now`. `None`: the
+    /// events don't run while a CPU is idle.
+    pub(crate) fn new(clock: &CounterEvents, since: Option<&IdleTimes>, now: &IdleTimes) -> io::Result<Self> {
         let slept_ns = |cpu| since.map_or(0, |since| now.since(since, cpu));
         let cpus = clock
             .expected_interrupts()?
@@ -109,6 +108,13 @@ impl IdleTimes {
             Some((cpu, ticks.saturating_mul(tick_ns)))
         };
         Self(stat.lines().filter_map(of_line).collect())
+    }
+
+    /// Adds the time between two reads, as if all had been read that much later.
+    pub(crate) fn delay(&mut self, from: &Self, to: &Self) {
+        for (cpu, idle_ns) in &mut self.0 {
+            *idle_ns += to.since(from, *cpu);
+        }
     }
 
     fn since(&self, before: &Self, cpu: u32) -> u64 {

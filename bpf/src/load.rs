@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -19,6 +20,7 @@ use crate::programs::{self, ProgramSelection};
 use crate::ring::{create_ring, whole_pages};
 use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
+use crate::verifier_log::VerifierLog;
 use crate::walk::WalkMode;
 
 /// The inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
@@ -67,10 +69,16 @@ pub struct Options {
     pub kernel_frames: bool,
     /// Whether to sample kernel threads.
     pub kernel_threads: bool,
+    /// Processes younger than this are not sampled.
+    pub min_process_age: Duration,
     /// Whether samples include the attributes that threads publish, in addition to the span.
     pub context_attributes: bool,
     /// Whether stacks have the frames of virtual machines.
     pub vm_frames: bool,
+    /// The CPUs that are sampled, as far as they are online; empty: all.
+    pub sampled_cpus: Vec<u32>,
+    /// What is logged of the verifier's log.
+    pub verifier_log: VerifierLog,
     /// Whether to load the test programs, too.
     #[cfg(feature = "test-programs")]
     pub test_programs: bool,
@@ -101,8 +109,11 @@ impl Default for Options {
             frame_limit: 8192,
             kernel_frames: true,
             kernel_threads: false,
+            min_process_age: Duration::ZERO,
             context_attributes: false,
             vm_frames: true,
+            sampled_cpus: Vec::new(),
+            verifier_log: VerifierLog::Nothing,
             #[cfg(feature = "test-programs")]
             test_programs: false,
             arena_bytes: 12 << 20,
@@ -260,13 +271,14 @@ pub(crate) fn load_object<'obj>(
         fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
+        fixed.min_process_age_ns = options.min_process_age.as_nanos().try_into().unwrap_or(u64::MAX / 2);
         fixed.off_cpu_probability =
             (options.off_cpu_threshold.clamp(0.0, 1.0) * intf::SW_CERTAIN as f64) as u64;
         fixed.reads_attributes = options.context_attributes;
         fixed.has_several_counters = options.kinds.counters().nth(1).is_some();
     }
     look(&mut open);
-    let skeleton = open.load().map_err(refused("loading"))?;
+    let skeleton = options.verifier_log.log(open, OpenSkel::load).map_err(refused("loading"))?;
     programs::populate_tail_calls(&skeleton).map_err(refused("connecting programs"))?;
     Ok(skeleton)
 }

@@ -94,6 +94,10 @@ impl<'obj> Profiler<'obj> {
     pub fn load(storage: &'obj mut Storage, options: &Options, opener: Opener) -> Result<Self, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let cpus = CpuList::online()?;
+        let sampled_cpus = cpus.only(&options.sampled_cpus);
+        if sampled_cpus.iter().next().is_none() {
+            return Err(EventError::NoCpu.into());
+        }
         let walk = options.walk.unwrap_or_else(WalkMode::best_supported);
         let skeleton = load_object(storage, options, walk, None, |_| {})?;
         let map = |what, value_bytes: usize, map: &dyn MapCore| {
@@ -122,7 +126,7 @@ impl<'obj> Profiler<'obj> {
         let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
-            watch: EventWatch::new(cpus, opener.clone()),
+            watch: EventWatch::new(cpus, sampled_cpus, opener.clone()),
             _hooks: hooks,
             rings,
             wakeups,
@@ -196,6 +200,17 @@ impl<'obj> Profiler<'obj> {
     pub fn widen(&mut self) -> Result<(), EventError> {
         self.watch.widen(&SamplingPrograms::new(&self.skeleton.progs))?;
         self.open_side_band(EventScope::EveryTask)
+    }
+
+    /// Pauses sampling, or continues it. During a pause no event interrupts any CPU.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_paused(&mut self, is_paused: bool) -> Result<(), EventError> {
+        if !is_paused {
+            self.settings.begin_waits();
+        }
+        self.watch.set_paused(is_paused)
     }
 
     /// Ends sampling. The rings can still be drained.
@@ -507,6 +522,7 @@ mod tests {
             clock: _,
             listed_start_ns: _,
             listed_pid: _,
+            waits_since_ns: _,
             tells_newcomers: _,
             snapshot_window: _,
             snapshots_in_window: _,

@@ -8,10 +8,9 @@ use libbpf_rs::skel::OpenSkel;
 use sidewinder_kind::{Counter, Kind, KindSet, SampledCounter};
 
 use crate::load::{LoadError, Options, Storage, TaskFilter, load_object};
+use crate::verifier_log::LOG_STATISTICS;
 use crate::walk::WalkMode;
 
-/// `BPF_LOG_STATS`: the verifier logs statistics, but not each instruction (Linux 5.2).
-const LOG_STATS: u32 = 4;
 const LOG_BYTES: usize = 16 << 10;
 
 /// The programs of one walk mode, as the verifier saw them.
@@ -37,17 +36,17 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
         scope: TaskFilter::Listed,
         kinds: counters.fold(Options::default().kinds.with(Kind::OffCpu), KindSet::with),
         context_attributes: true,
+        min_process_age: Duration::from_secs(1),
         ..Options::default()
     };
     let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();
     let began = Instant::now();
     let loaded = load_object(&mut storage, &options, walk, None, |object| {
-        for program in object.open_object_mut().progs_mut().filter(|program| program.autoload()) {
+        for mut program in object.open_object_mut().progs_mut().filter(|program| program.autoload()) {
             let mut log = Box::new([0; LOG_BYTES]);
             let raw = program.as_libbpf_object().as_ptr();
-            // SAFETY: `raw` is a program of an open object.
-            unsafe { libbpf_sys::bpf_program__set_log_level(raw, LOG_STATS) };
-            // SAFETY: as above. libbpf keeps the pointer until the program is loaded; the buffer is in `logs`, on the
+            program.set_log_level(LOG_STATISTICS);
+            // SAFETY: `raw` is a program of an open object. libbpf keeps the pointer until the program is loaded; the buffer is in `logs`, on the
             // heap, until after that, and nothing else accesses it before.
             unsafe { libbpf_sys::bpf_program__set_log_buf(raw, log.as_mut_ptr().cast(), LOG_BYTES as u64) };
             logs.push((program.name().to_string_lossy().into_owned(), log));

@@ -30,7 +30,10 @@ pub enum EventScope {
 /// Opens and closes events, and keeps the open ones.
 #[derive(Debug)]
 pub(crate) struct EventWatch {
+    /// The CPUs that are online.
     cpus: CpuList,
+    /// Those of them that are sampled.
+    sampled_cpus: CpuList,
     opener: Opener,
     scope: EventScope,
     /// The events that trigger programs, by kind of sample; empty before the start and after the end.
@@ -40,18 +43,22 @@ pub(crate) struct EventWatch {
     /// The final results of the interrupt check, after the end.
     interrupt_checks: BTreeMap<SampleKind, InterruptCheck>,
     side_band: Option<SideBand>,
+    /// The CPUs' idle time when sampling was paused; `None` while it isn't.
+    paused: Option<IdleTimes>,
 }
 
 impl EventWatch {
-    pub(crate) fn new(cpus: CpuList, opener: Opener) -> Self {
+    pub(crate) fn new(cpus: CpuList, sampled_cpus: CpuList, opener: Opener) -> Self {
         Self {
             cpus,
+            sampled_cpus,
             opener,
             scope: EventScope::EveryTask,
             sampled: BTreeMap::new(),
             idle_before: None,
             interrupt_checks: BTreeMap::new(),
             side_band: None,
+            paused: None,
         }
     }
 
@@ -104,8 +111,8 @@ impl EventWatch {
             };
             let mut events = CounterEvents::new(counter.of_samples(kind));
             let mut attach = |container: Option<&Container>| {
-                let opened = self.opener.events(events.kind(), &self.cpus, container)?;
-                events.attach(program, &self.cpus, container.map(Container::id), opened)
+                let opened = self.opener.events(events.kind(), &self.sampled_cpus, container)?;
+                events.attach(program, &self.sampled_cpus, container.map(Container::id), opened)
             };
             match &self.scope {
                 EventScope::EveryTask => attach(None)?,
@@ -135,10 +142,11 @@ impl EventWatch {
         }
         for (kind, events) in &mut self.sampled {
             let Some(program) = programs.get(*kind) else { continue };
-            let opened = self.opener.events(events.kind(), &self.cpus, Some(&container))?;
-            events.attach(program, &self.cpus, Some(container.id()), opened)?;
+            let opened = self.opener.events(events.kind(), &self.sampled_cpus, Some(&container))?;
+            events.attach(program, &self.sampled_cpus, Some(container.id()), opened)?;
         }
         containers.push(container);
+        self.pause_new_events()?;
         Ok(true)
     }
 
@@ -160,7 +168,7 @@ impl EventWatch {
         let mut opened = Vec::new();
         for (kind, events) in &self.sampled {
             let Some(program) = programs.get(*kind) else { continue };
-            opened.push((*kind, program, self.opener.events(events.kind(), &self.cpus, None)?));
+            opened.push((*kind, program, self.opener.events(events.kind(), &self.sampled_cpus, None)?));
         }
         if opened.is_empty() {
             return Ok(());
@@ -174,9 +182,31 @@ impl EventWatch {
         self.idle_before = Some(IdleTimes::read());
         for (kind, program, opened) in opened {
             let Some(events) = self.sampled.get_mut(&kind) else { continue };
-            events.attach(program, &self.cpus, None, opened)?;
+            events.attach(program, &self.sampled_cpus, None, opened)?;
         }
-        Ok(())
+        self.pause_new_events()
+    }
+
+    /// Pauses sampling, or continues it. During a pause nothing interrupts; processes are still followed.
+    pub(crate) fn set_paused(&mut self, is_paused: bool) -> Result<(), EventError> {
+        match self.paused.take() {
+            None if is_paused => self.paused = Some(IdleTimes::read()),
+            Some(since) if !is_paused => {
+                if let Some(before) = &mut self.idle_before {
+                    before.delay(&since, &IdleTimes::read());
+                }
+            }
+            unchanged => self.paused = unchanged,
+        }
+        self.sampled
+            .values()
+            .try_for_each(|events| events.set_counting(!is_paused))
+            .map_err(EventError::Pause)
+    }
+
+    /// Attached events count at once.
+    fn pause_new_events(&mut self) -> Result<(), EventError> {
+        if self.paused.is_some() { self.set_paused(true) } else { Ok(()) }
     }
 
     /// Ends sampling.
@@ -190,8 +220,9 @@ impl EventWatch {
     pub(crate) fn interrupt_check(&self, kind: SampleKind) -> Option<InterruptCheck> {
         // Only the clock of an idle CPU may lose interrupts.
         let idle_before = self.idle_before.as_ref().filter(|_| kind == SampleKind::Cpu);
+        let now = self.paused.clone().unwrap_or_else(IdleTimes::read);
         match self.sampled.get(&kind) {
-            Some(events) => InterruptCheck::new(events, idle_before).ok(),
+            Some(events) => InterruptCheck::new(events, idle_before, &now).ok(),
             None => self.interrupt_checks.get(&kind).cloned(),
         }
     }

@@ -76,6 +76,14 @@ impl ReadTarget {
         let is_same = directory.state()?.start_ticks == self.start_ticks;
         if is_same { Ok(directory) } else { Err(ProcfsError::Gone { pid: self.pid }) }
     }
+
+    /// Whether the process has exited or is exiting, as far as its leader shows: then its memory reads as if it had none.
+    pub(crate) fn is_exiting(self) -> bool {
+        match self.open_dir().and_then(|directory| directory.state()) {
+            Ok(state) => state.leader_exiting,
+            Err(error) => matches!(error, ProcfsError::Gone { .. }),
+        }
+    }
 }
 
 /// Why a read has no result.

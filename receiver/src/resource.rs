@@ -11,6 +11,8 @@ use sidewinder_process::{ProcessDescription, ProcessKey};
 /// Keys of the semantic conventions for resources.
 pub(crate) mod key {
     pub(crate) const CONTAINER_ID: &str = "container.id";
+    /// Followed by the name of the variable.
+    pub(super) const PROCESS_ENVIRONMENT_VARIABLE_PREFIX: &str = "process.environment_variable.";
     pub(super) const K8S_POD_UID: &str = "k8s.pod.uid";
     pub(super) const PROCESS_CREATION_TIME: &str = "process.creation.time";
     pub(crate) const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
@@ -86,6 +88,7 @@ impl ResourceAttributes {
 /// | the resource of its SDK, except `process.*` and `telemetry.sdk.*`       | its process context (OTEP 4719)    |
 /// | `OTEL_SERVICE_NAME`, then `OTEL_RESOURCE_ATTRIBUTES`                    | the environment of the process     |
 /// | `container.id`, `k8s.pod.uid` from its cgroup; `process.*`              | observed in `/proc`                |
+/// | `process.environment_variable.NAME` for each of `include_env_vars`      | the environment of the process     |
 /// | `resource` processors that insert: values from the pod's spec           | the configuration of the chart     |
 /// | `unknown_service:EXECUTABLE`                                            | the default name of a service      |
 ///
@@ -132,6 +135,9 @@ pub(crate) fn resource_attributes(
     }
     if let Some(uid) = description.owner_uid {
         text(key::PROCESS_OWNER, uid.to_string());
+    }
+    for (name, value) in &description.resource.included {
+        text(&format!("{}{name}", key::PROCESS_ENVIRONMENT_VARIABLE_PREFIX), value.to_string());
     }
     if let Some(started_at) = description.started_at.and_then(|time| Timestamp::try_from(time).ok()) {
         text(key::PROCESS_CREATION_TIME, format!("{started_at:.3}"));
@@ -184,6 +190,14 @@ mod tests {
         assert_eq!(service_name(&description), "by-attributes");
         description.resource.service_name = Some("by-name".to_owned());
         assert_eq!(service_name(&description), "by-name");
+    }
+
+    #[test]
+    fn an_included_variable_is_an_attribute_of_its_own() {
+        let mut description = ProcessDescription::default();
+        description.resource.included = vec![("REGION".into(), "eu".into())];
+        let value = value_of(&description, "process.environment_variable.REGION");
+        assert_eq!(value.as_deref(), Some("eu"));
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl ServiceStats {
         let depths = lock(&self.stack_depths).clone();
         self.with_receiver(name, |receiver| {
             let totals = counters.plus_previous(&receiver.previous_runs);
+            receiver.highest_outcomes.update(&totals);
             let before = mem::replace(&mut receiver.counters, totals);
             if let Some(depths) = depths {
                 record_stack_depths(&depths, name, &before.depths, &receiver.counters.depths);

@@ -93,7 +93,8 @@ ranged! {
     Multiplier(f64): 0.0..=1_000.0, default 1.5
 }
 ranged! {
-    /// The log level of the kernel's verifier when programs are loaded: 0 nothing, 1 on failure, 2 always.
+    /// What is logged of the kernel's verifier when programs are loaded: 0 nothing, 1 why it refuses a program, 2 also the
+    /// statistics of those it accepts.
     VerifierLogLevel(u32): 0..=2, default 0
 }
 

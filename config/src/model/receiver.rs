@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    BinaryMatch, CounterEvent, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond,
+    BinaryMatch, CounterEvent, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond,
     VerifierLogLevel,
 };
 
@@ -25,11 +25,7 @@ pub struct ProfilingReceiver {
     pub reporter_jitter: Fraction,
     /// The interval between reads of the profiler's own counters; more than zero.
     pub monitor_interval: Duration,
-    /// Whether interrupts of the idle task are sent.
-    pub send_idle_frames: bool,
-    /// Whether a failed walk is sent as a frame of its own.
-    pub send_error_frames: bool,
-    /// Processes younger than this are omitted; zero omits none.
+    /// Samples of processes younger than this are omitted; zero omits none.
     pub filter_min_process_age: Duration,
     /// The fraction of context switches that are recorded as off-CPU events; zero records none.
     pub off_cpu_threshold: Fraction,
@@ -37,14 +33,14 @@ pub struct ProfilingReceiver {
     pub probabilistic_interval: Duration,
     /// The percentage of intervals in which this machine is profiled.
     pub probabilistic_threshold: Percent,
-    /// Names of environment variables of targets that are sent.
+    /// Names of environment variables of targets that are sent with their values.
     pub include_env_vars: Vec<String>,
     /// The log level of the kernel's verifier when programs are loaded.
     pub bpf_verifier_log_level: VerifierLogLevel,
+    /// The CPUs that are profiled, as far as they are online.
+    pub pin_cpu_ids: CpuIds,
     /// The reaction if profiling can't start.
     pub error_mode: ErrorMode,
-    /// Whether process ids are translated from the root PID namespace to Sidewinder's own.
-    pub pid_namespace_translation: bool,
     /// The processes that are sampled.
     pub scope: Scope,
     /// How stacks are walked.
@@ -72,16 +68,14 @@ impl Default for ProfilingReceiver {
             reporter_interval: Duration::from_secs(5),
             reporter_jitter: Fraction::new(0.2).unwrap_or_default(),
             monitor_interval: Duration::from_secs(5),
-            send_idle_frames: false,
-            send_error_frames: false,
             filter_min_process_age: Duration::ZERO,
             off_cpu_threshold: Fraction::default(),
             probabilistic_interval: Duration::from_secs(60),
             probabilistic_threshold: Percent::default(),
             include_env_vars: Vec::new(),
             bpf_verifier_log_level: VerifierLogLevel::default(),
+            pin_cpu_ids: CpuIds::default(),
             error_mode: ErrorMode::default(),
-            pid_namespace_translation: false,
             scope: Scope::default(),
             unwind: Unwind::default(),
             symbolize: Symbolize::default(),

@@ -23,8 +23,6 @@ impl KeyGroup for ProfilingReceiver {
         fields.duration("reporter_interval", &mut self.reporter_interval, &REPORTS);
         fields.value("reporter_jitter", &mut self.reporter_jitter);
         fields.duration("monitor_interval", &mut self.monitor_interval, &REPORTS);
-        fields.value("send_idle_frames", &mut self.send_idle_frames);
-        fields.value("send_error_frames", &mut self.send_error_frames);
         fields.duration("filter_min_process_age", &mut self.filter_min_process_age, &AGES);
         fields.value("off_cpu_threshold", &mut self.off_cpu_threshold);
         fields.duration("probabilistic_interval", &mut self.probabilistic_interval, &(least..=most));
@@ -33,8 +31,8 @@ impl KeyGroup for ProfilingReceiver {
         fields.value("include_env_vars", &mut names);
         self.include_env_vars = names.0;
         fields.value("bpf_verifier_log_level", &mut self.bpf_verifier_log_level);
+        fields.value("pin_cpu_ids", &mut self.pin_cpu_ids);
         fields.value("error_mode", &mut self.error_mode);
-        fields.value("pid_namespace_translation", &mut self.pid_namespace_translation);
         fields.group("scope", &mut self.scope);
         fields.group("unwind", &mut self.unwind);
         fields.group("symbolize", &mut self.symbolize);
@@ -60,6 +58,20 @@ impl Scalar for VariableNames {
 
     fn write(&self) -> ConfigValue {
         ConfigValue::Text(self.0.join(","))
+    }
+}
+
+impl Scalar for CpuIds {
+    fn allowed() -> String {
+        "a text that lists CPUs, such as '0-3,8'".to_owned()
+    }
+
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+        as_text(node).ok_or_else(InvalidScalar::default)?.parse().map_err(InvalidScalar::new)
+    }
+
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Text(self.to_string())
     }
 }
 

@@ -17,21 +17,26 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::reporter_jitter", "The fraction of an interval by which each report is randomized, in both directions."),
     key("receivers::profiling::monitor_interval", "The interval between reads of the profiler's own counters.")
         .deviates("100ms to 1h, for the same reason as reporter_interval"),
-    key("receivers::profiling::send_idle_frames", "Whether interrupts of the idle task are sent.").not_yet("false"),
-    key("receivers::profiling::send_error_frames", "Whether a failed walk is sent as a frame of its own.").not_yet("false"),
-    key("receivers::profiling::filter_min_process_age", "Processes younger than this are omitted.").not_yet("0s"),
+    key("receivers::profiling::send_idle_frames", "Whether interrupts of the idle task are sent.")
+        .refused("false", "leave it out: interrupts of idle CPUs are counted in sidewinder_interrupts"),
+    key("receivers::profiling::send_error_frames", "Whether a failed walk is sent as a frame of its own.")
+        .meaningless("a stack that is cut always ends in a frame that names the reason"),
+    key("receivers::profiling::filter_min_process_age", "Samples of processes younger than this are omitted, and counted as `young_process`.").restarts(),
     key("receivers::profiling::off_cpu_threshold", "The least fraction of waits that are sampled for off-CPU time, 0 for none.")
         .deviates("a thread's waits are sampled more often the longer they are, and each counts for the inverse of its probability, where OpenTelemetry's profiler samples all alike and counts them once").restarts(),
-    key("receivers::profiling::probabilistic_interval", "The duration of one probabilistic decision.").not_yet("1m0s"),
-    key("receivers::profiling::probabilistic_threshold", "The percentage of intervals in which this machine is profiled.").unit("%").not_yet("100"),
-    key("receivers::profiling::include_env_vars", "Environment variables of targets that are sent.").not_yet("''"),
-    key("receivers::profiling::bpf_verifier_log_level", "The log level of the kernel's verifier when programs are loaded: 0 nothing, 1 on failure, 2 always.").not_yet("0"),
+    key("receivers::profiling::probabilistic_interval", "How long it is decided at random whether to profile or to pause.").restarts(),
+    key("receivers::profiling::probabilistic_threshold", "The percentage of these intervals in which it profiles. Pauses cost nothing: the clock doesn't interrupt.").unit("%").restarts(),
+    key("receivers::profiling::include_env_vars", "Names of environment variables, separated by commas, that are sent with their values as resource attributes `process.environment_variable.NAME`. A process's variables are those it was started with.").restarts(),
+    key("receivers::profiling::bpf_verifier_log_level", "What is logged of the kernel's verifier when programs are loaded: 0 nothing, 1 why it refuses a program, 2 also the statistics of those it accepts.")
+        .deviates("2 logs statistics, where OpenTelemetry's profiler logs each instruction: that is megabytes").restarts(),
     key("receivers::profiling::error_mode", "The reaction if profiling can't start: `ignore` keeps running, reports it and tries again, `propagate` exits.")
         .deviates("`ignore`, where OpenTelemetry's profiler has `propagate`: a sidecar that exits makes its pod unready"),
-    key("receivers::profiling::pid_namespace_translation", "Whether process IDs are translated to Sidewinder's PID namespace.").not_yet("false"),
+    key("receivers::profiling::pid_namespace_translation", "Whether process IDs are translated to Sidewinder's PID namespace.")
+        .meaningless("process IDs are always those of Sidewinder's PID namespace"),
     key("receivers::profiling::probes", "Probes besides the clock.").not_yet("[]"),
-    key("receivers::profiling::pin_cpu_ids", "CPUs that are profiled; all if empty.").not_yet("''"),
-    key("receivers::profiling::obi_process_ctx", "Whether process context is shared with OpenTelemetry's eBPF instrumentation.").not_yet("false"),
+    key("receivers::profiling::pin_cpu_ids", "The CPUs that are profiled, as far as they are online, as a text: '0-3,8'. Empty: all.").restarts(),
+    key("receivers::profiling::obi_process_ctx", "Whether spans are read from a pinned map of OpenTelemetry's eBPF instrumentation.")
+        .refused("false", "leave it out: spans are read from the processes themselves (trace_context)"),
     key("receivers::profiling::interpreters", "The interpreters whose frames are read.").restarts(),
     key("receivers::profiling::interpreters::python", "CPython 3.8 to 3.14.").restarts(),
     key("receivers::profiling::interpreters::python::disabled", "Whether stacks have only the native frames of Python programs.").restarts(),

@@ -27,6 +27,7 @@ mod page;
 mod pods;
 mod privileges;
 mod python;
+mod receiver_keys;
 mod reload;
 mod silent;
 mod stacks;

@@ -1,10 +1,14 @@
 //! Processes that live for five milliseconds lose none of their interrupts, and their stacks are complete; so are those
-//! of programs that nobody has seen before.
+//! of programs that nobody has seen before. Python programs that live for 50 ms have their frames and names.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
+use sidewinder_e2e_judge::python::{Expected, Stack, Verdict, from_otlp};
+use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{self, Session};
 use sidewinder_e2e_support::workload::{self, Program};
@@ -89,5 +93,35 @@ fn programs_never_seen_before_that_work_on_another_stack_have_complete_stacks() 
         return Ok(());
     }
     assert_complete("new programs on another stack", &profile_copies(&workload::ASIDE)?, 0.95);
+    Ok(())
+}
+
+const PYTHON_PROCESSES: u32 = 50;
+/// Of the samples with a frame of the program, or with a marker in place of one. The others are from before the receiver knew of
+/// the code: the first two milliseconds of the interpreter and of each library, and until each file's table is built.
+const NAMED_SHARE: f64 = 0.95;
+
+const ENDS: [&str; 2] = ["[exec]", "[exiting]"];
+
+/// They end before their memory is read, so their functions come with their stacks.
+#[test]
+fn processes_of_python_that_live_for_50_ms_have_their_frames_and_names() -> Result<()> {
+    let name = "processes of Python that live for 50 ms";
+    if !requirement::python(name)? {
+        return Ok(());
+    }
+    let program = PythonProgram::new(Path::new(python::SYSTEM), "short.py");
+    let expected = Expected::of_program(&program, &[])?;
+    let (rate, processes) = (SAMPLES_PER_SECOND.to_string(), PYTHON_PROCESSES.to_string());
+    let recording = record(&["-F", &rate], &program.command(&[&processes]))?;
+    // As in `user_stacks`: without those of tasks that have no program yet, or no more.
+    let is_walkable = |stack: &&Stack| !stack.frames.iter().any(|frame| ENDS.contains(&&*frame.name));
+    let stacks = from_otlp(&recording.received);
+    let verdict = Verdict::of(&expected, stacks.iter().filter(is_walkable));
+    let share = verdict.judged() as f64 / (verdict.judged() + verdict.unnamed) as f64;
+    eprintln!("{name}: {:.2}% named; {verdict}", 100.0 * share);
+    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert!(verdict.judged() > 25 * u64::from(PYTHON_PROCESSES), "{name}: {verdict}");
+    assert!(share >= NAMED_SHARE, "{name}: {:.2}% named; {verdict}", 100.0 * share);
     Ok(())
 }

@@ -213,6 +213,9 @@ impl AsFd for ProcessDir {
     }
 }
 
+/// The flag of an exiting thread (`include/linux/sched.h`).
+const PF_EXITING: u64 = 4;
+
 /// The fields of `/proc/PID/stat` that are used (proc_pid_stat(5)).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessState {
@@ -220,6 +223,8 @@ pub struct ProcessState {
     pub comm: Box<[u8]>,
     /// Whether the leader has ended, but has not been waited for. Its other threads may still run.
     pub leader_ended: bool,
+    /// Whether the leader is exiting, or has ended: it has given up its memory, or is about to.
+    pub leader_exiting: bool,
     /// The number of threads, including an ended leader.
     pub threads: u32,
     /// When it started: clock ticks after boot.
@@ -238,13 +243,15 @@ impl ProcessState {
             stat.iter().rposition(|&byte| byte == b')').filter(|&close| close > open).ok_or("name")?;
         let mut fields = stat[close + 1..].split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
         let state = fields.next().ok_or("state")?;
-        // The state is field 3, the number of threads field 20, the start time field 22.
+        // The state is field 3, the flags field 9, the number of threads field 20, the start time field 22.
         let mut number_after =
             |skipped| -> Option<u64> { std::str::from_utf8(fields.nth(skipped)?).ok()?.parse().ok() };
-        let threads = number_after(16).ok_or("number of threads")?;
+        let flags = number_after(5).ok_or("flags")?;
+        let threads = number_after(10).ok_or("number of threads")?;
         Ok(Self {
             comm: stat[open + 1..close].into(),
             leader_ended: matches!(state, b"Z" | b"X" | b"x"),
+            leader_exiting: flags & PF_EXITING != 0,
             threads: u32::try_from(threads).map_err(|_| "number of threads")?,
             start_ticks: number_after(1).ok_or("start time")?,
         })
@@ -289,7 +296,9 @@ mod tests {
         let state = ProcessState::parse(stat).unwrap();
         assert_eq!(&*state.comm, b"a) S (b");
         assert_eq!((state.leader_ended, state.threads, state.start_ticks), (true, 3, 4711));
-        assert!(!state.has_ended());
+        assert!(state.leader_exiting && !state.has_ended());
+        let running = b"12 (a) R 1 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 4711 0 0\n";
+        assert!(!ProcessState::parse(running).unwrap().leader_exiting);
     }
 
     #[test]
@@ -297,7 +306,7 @@ mod tests {
         let directory = ProcessDir::open(&ProcRoot::default(), Pid(std::process::id())).unwrap();
         let state = directory.state().unwrap();
         assert!(state.threads >= 1 && !state.has_ended());
-        assert_eq!(ProcessState::parse(b"12 (a) S 1"), Err("number of threads"));
+        assert_eq!(ProcessState::parse(b"12 (a) S 1"), Err("flags"));
     }
 
     #[test]

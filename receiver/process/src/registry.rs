@@ -353,7 +353,7 @@ impl Registry {
         let proc_root = self.proc_root.clone();
         self.describe_with(pid, |_| {
             let directory = ProcessDir::open(&proc_root, pid).ok();
-            directory.map(|directory| ResourceVariables::read(&directory)).unwrap_or_default()
+            directory.map(|directory| ResourceVariables::read(&directory, &[])).unwrap_or_default()
         })
     }
 

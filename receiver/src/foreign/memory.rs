@@ -25,7 +25,7 @@ pub(crate) struct MemoryAccess {
 impl MemoryAccess {
     /// Loads the programs through the opener, unless the kernel refuses them. With a pod, they read only processes in its
     /// cgroup.
-    pub(super) fn new(opener: &Opener, pod: Option<PodCgroup>) -> Self {
+    pub(crate) fn new(opener: &Opener, pod: Option<PodCgroup>) -> Self {
         let loaded = opener.load_foreign_memory(pod).inspect_err(|error: &LoadError| {
             debug!("memory is read by process_vm_readv, not by eBPF programs: {}", error_chain(error));
         });

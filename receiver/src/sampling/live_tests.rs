@@ -111,6 +111,11 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
         unwind_trust: TrustedSide::Rows,
+        sampled_cpus: Vec::new(),
+        pauses: None,
+        verifier_log: sidewinder_bpf::VerifierLog::Nothing,
+        min_process_age: Duration::ZERO,
+        include_env_vars: std::sync::Arc::default(),
         trace_context: TraceContext::default(),
         budget: SamplingBudget::with_tables_bytes(tables_bytes),
     }
@@ -212,6 +217,28 @@ fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<AttachedProbe> {
 
 /// Every sample of a chain of calls has the chain in order, from the root on, without gaps or repetitions: both the samples
 /// of the probe, and those of the clock interrupts that interrupt the probe's own program.
+/// During a pause no interrupt is due, and the side band is still read.
+#[test]
+fn a_pause_ends_interrupts_and_nothing_else() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let burner = Burner::start();
+    let mut storage = Storage::uninit();
+    let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 997, 8 << 20)) else { return };
+    sampler.start().unwrap();
+    poll_until(&mut sampler, 100);
+    let expected = |sampler: &Sampler<'_>| sampler.tally().clock_interrupts().expected;
+
+    sampler.profiler.set_paused(true).unwrap();
+    poll_for(&mut sampler, Duration::from_millis(200));
+    let (paused_events, paused_expected) = (sampler.tally().events, expected(&sampler));
+    poll_for(&mut sampler, Duration::from_millis(500));
+    assert_eq!((sampler.tally().events, expected(&sampler)), (paused_events, paused_expected));
+
+    sampler.profiler.set_paused(false).unwrap();
+    poll_until(&mut sampler, paused_events + 100);
+    assert!(sampler.tally().events >= paused_events + 100 && expected(&sampler) > paused_expected);
+}
+
 #[test]
 fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,10 +6,13 @@
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::Profiler;
+use tracing::{info, warn};
 
 use super::control::Control;
 use super::data::Data;
 use super::message::Message;
+use super::random_pauses::RandomPauses;
+use crate::causes::error_chain;
 use crate::interval_timer::IntervalTimer;
 
 /// The longest epoch. The programs send each stack once in an epoch.
@@ -33,15 +36,17 @@ pub(super) struct Maintenance {
     epoch_started_at: Instant,
     aging_timer: IntervalTimer,
     sweep_timer: IntervalTimer,
+    pauses: Option<RandomPauses>,
 }
 
 impl Maintenance {
-    pub(super) fn new(stacks_bytes_max: usize) -> Self {
+    pub(super) fn new(stacks_bytes_max: usize, pauses: Option<RandomPauses>) -> Self {
         Self {
             stacks_bytes_max,
             epoch_started_at: Instant::now(),
             aging_timer: IntervalTimer::new(AGING_INTERVAL),
             sweep_timer: IntervalTimer::new(SWEEP_INTERVAL),
+            pauses,
         }
     }
 
@@ -58,12 +63,23 @@ impl Maintenance {
             self.epoch_started_at = Instant::now();
             data.stacks.begin_epoch(profiler.next_epoch());
         }
+        if let Some(is_paused) = self.pauses.as_mut().and_then(RandomPauses::change) {
+            pause(is_paused, profiler);
+        }
         if self.aging_timer.is_due() {
             profiler.tables.advance_clock();
         }
         if self.sweep_timer.is_due() {
             sweep(control, data, profiler, messages);
         }
+    }
+}
+
+fn pause(is_paused: bool, profiler: &mut Profiler<'_>) {
+    match profiler.set_paused(is_paused) {
+        Ok(()) if is_paused => info!("sampling pauses (probabilistic_threshold)"),
+        Ok(()) => info!("sampling continues"),
+        Err(error) => warn!("{}", error_chain(&error)),
     }
 }
 

@@ -21,6 +21,7 @@ mod maintenance;
 pub(crate) mod message;
 pub(crate) mod options;
 mod poll_interval;
+mod random_pauses;
 mod wakeup_jitter;
 
 use std::thread;
@@ -32,12 +33,13 @@ pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{build, debug_files};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
-pub(crate) use self::data::{SamplingTally, WaitCounts};
+pub(crate) use self::data::{CodeObjectLosses, SamplingTally, WaitCounts};
 pub(crate) use self::error::SamplingError;
 use self::maintenance::Maintenance;
 use self::message::Message;
 pub(crate) use self::options::SamplingOptions;
 use self::poll_interval::PollInterval;
+pub(crate) use self::random_pauses::RandomPauses;
 use self::wakeup_jitter::WakeupJitter;
 
 /// How long a CPU may take to write an event after timestamping it.
@@ -70,7 +72,7 @@ impl<'obj> Sampler<'obj> {
         let mut profiler = Profiler::load(storage, &load_options, opener.clone())?;
         options.warn_of_walk(profiler.walk());
         let data = Data::new(&options);
-        let maintenance = Maintenance::new(options.budget.stacks_bytes);
+        let maintenance = Maintenance::new(options.budget.stacks_bytes, options.pauses.clone());
         let poll_interval = PollInterval::new(options.poll_interval(), Instant::now());
         let jitter = WakeupJitter::new(options.kinds.samples_per_second());
         let mut control = Control::new(options, pod, opener, &mut profiler)?;

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidewinder_bpf::{Options, Packing, PodCgroup, WalkMode};
+use sidewinder_bpf::{Options, Packing, PodCgroup, VerifierLog, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_kind::KindSet;
 use sidewinder_unwind::validate::TrustedSide;
 use tracing::warn;
 
-use super::SamplingError;
 use super::control::scope::SamplingScope;
 use super::control::tables::debug_files::DebugRoots;
+use super::{RandomPauses, SamplingError};
 use crate::memory::{RingsBudget, SamplingBudget};
 use crate::supervise::ThreadSupervisor;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
-/// process comes with a snapshot of its stack.
-const SAMPLES_PER_POLL: u32 = 16;
+/// process comes with a snapshot of its stack; and how many samples of one are taken before its mappings are known, which
+/// have no frames of an interpreter.
+const SAMPLES_PER_POLL: u32 = 8;
 /// The shortest and the longest average interval between polls. A longer interval makes frequent execs cheaper. A side band
 /// that fills up is polled more often.
 const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));
@@ -41,6 +42,15 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: TrustedSide,
     pub(crate) trace_context: TraceContext,
+    /// The CPUs that are sampled, as far as they are online; empty: all.
+    pub(crate) sampled_cpus: Vec<u32>,
+    pub(crate) pauses: Option<RandomPauses>,
+    /// What is logged of the kernel's verifier.
+    pub(crate) verifier_log: VerifierLog,
+    /// Processes younger than this are not sampled.
+    pub(crate) min_process_age: Duration,
+    /// The names of the environment variables that are sent with a process.
+    pub(crate) include_env_vars: Arc<[Box<str>]>,
     pub(crate) budget: SamplingBudget,
     /// Where to look for debug files.
     pub(crate) debug_roots: Arc<DebugRoots>,
@@ -74,6 +84,11 @@ impl SamplingOptions {
             unwind_overrides: Vec::new(),
             unwind_trust: TrustedSide::Rows,
             trace_context: TraceContext::default(),
+            sampled_cpus: Vec::new(),
+            pauses: None,
+            verifier_log: VerifierLog::Nothing,
+            min_process_age: Duration::ZERO,
+            include_env_vars: Arc::default(),
             debug_roots: Arc::clone(debug_roots),
             threads: ThreadSupervisor::default(),
             budget: SamplingBudget {
@@ -114,6 +129,9 @@ impl SamplingOptions {
             frame_limit: self.frame_limit,
             kernel_frames: self.kernel_frames,
             vm_frames: self.interpreters,
+            sampled_cpus: self.sampled_cpus.clone(),
+            verifier_log: self.verifier_log,
+            min_process_age: self.min_process_age,
             context_attributes: !self.trace_context.attributes.is_empty(),
             #[cfg(test)]
             test_programs: self.test_programs,

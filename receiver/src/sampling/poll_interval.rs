@@ -7,6 +7,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::EVENT_DELAY_NS;
+
 /// The maximum number of saved polls.
 const SAVED_POLLS_MAX: u32 = 16;
 
@@ -23,8 +25,10 @@ pub(super) struct PollInterval {
 }
 
 impl PollInterval {
-    /// The shortest interval. Events are complete only after a millisecond ([`EVENT_DELAY_NS`](super::EVENT_DELAY_NS)).
-    pub(super) const SHORTEST: Duration = Duration::from_millis(2);
+    /// The shortest interval. Events are complete only after so long ([`EVENT_DELAY_NS`](super::EVENT_DELAY_NS)), so that each
+    /// poll can apply all events that the previous one has left. Code that a program has just mapped is often the code that it
+    /// executes next, so each millisecond counts. (A wait for a fraction of a millisecond more would last for two.)
+    pub(super) const SHORTEST: Duration = Duration::from_nanos(EVENT_DELAY_NS);
 
     pub(super) fn new(average: Duration, now: Instant) -> Self {
         Self { average, due: now, polled_at: now, half_full_after: Duration::MAX }
@@ -95,7 +99,7 @@ mod tests {
     fn rings_that_fill_fast_are_polled_before_they_are_full() {
         let mut now = Instant::now();
         let mut interval = PollInterval::new(AVERAGE, now);
-        for (full_after_ms, expected_ms) in [(1_000, 20), (70, 20), (24, 12), (10, 5), (1, 2), (1_000, 20)] {
+        for (full_after_ms, expected_ms) in [(1_000, 20), (70, 20), (24, 12), (10, 5), (1, 1), (1_000, 20)] {
             interval.due = now + AVERAGE;
             now += Duration::from_millis(1);
             interval.record_poll(now, 1.0 / f64::from(full_after_ms));

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{EventError, Opener, Spawned, Storage, monotonic_ns};
+use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, monotonic_ns};
 use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
@@ -24,11 +24,11 @@ use crate::naming::{Namer, NamingOptions};
 use crate::privilege;
 use crate::report::Reporter;
 use crate::report_queue::ReportQueue;
-use crate::sampling::Sampler;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::Message;
 use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::SamplingScope;
+use crate::sampling::{RandomPauses, Sampler};
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
 
@@ -315,6 +315,15 @@ impl ReceiverContext {
                 UnwindTrust::Code => TrustedSide::Code,
             },
             trace_context: receiver.trace_context.clone(),
+            sampled_cpus: receiver.pin_cpu_ids.iter().collect(),
+            pauses: RandomPauses::new(receiver.probabilistic_interval, receiver.probabilistic_threshold),
+            verifier_log: match receiver.bpf_verifier_log_level.get() {
+                0 => VerifierLog::Nothing,
+                1 => VerifierLog::Refusals,
+                _ => VerifierLog::Statistics,
+            },
+            min_process_age: receiver.filter_min_process_age,
+            include_env_vars: receiver.include_env_vars.iter().map(|name| name.as_str().into()).collect(),
             budget: self.budget.sampling,
             debug_roots,
             threads: self.stats.threads().clone(),

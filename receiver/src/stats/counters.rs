@@ -301,6 +301,10 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("state", "sent"),
     Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_dropped)
         .labelled("state", "dropped"),
+    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.code_object_losses.refused)
+        .labelled("state", "refused"),
+    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.code_object_losses.expired)
+        .labelled("state", "expired"),
     Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.named).labelled("result", "named"),
     Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.replaced)
         .labelled("result", "replaced"),
@@ -441,7 +445,8 @@ const VM_FRAMES_DESCRIPTION: &str = "Frames of interpreters (CPython) in sampled
      (groups); and frames that stand for missing ones, by reason.";
 const VM_COPIES: &str = "vm_function_copies";
 const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than two seconds that were sent with their stacks, because the process may end before \
-     it is read; and attempts that were dropped since the ring was half full.";
+     it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of \
+     them were waiting for their samples, and expired, because no sample of their process came within 10 s.";
 const VM_FUNCTIONS: &str = "vm_functions";
 const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; and those that were forgotten because the memory for \
      names was used up.";

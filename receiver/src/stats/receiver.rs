@@ -10,7 +10,7 @@ use sidewinder_process::RegistryCounters;
 
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
-use crate::sampling::{Sampler, SamplingTally, WaitCounts};
+use crate::sampling::{CodeObjectLosses, Sampler, SamplingTally, WaitCounts};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +45,8 @@ pub(crate) struct ReceiverStats {
     pub(crate) activity: Activity,
     /// The totals of all runs since the start.
     pub(crate) counters: ReceiverCounters,
+    /// The outcomes of these, none of which falls.
+    pub(crate) highest_outcomes: HighestOutcomes,
     /// What was handed to pipelines.
     pub(crate) accepted: Tally,
     /// How frames were named, in all runs.
@@ -61,12 +63,39 @@ impl ReceiverStats {
         Self {
             activity: Activity::Starting,
             counters: ReceiverCounters::default(),
+            highest_outcomes: HighestOutcomes::default(),
             accepted: Tally::default(),
             names: NameCounts::default(),
             missing_counters: Vec::new(),
             previous_runs: ReceiverCounters::default(),
             previous_names: NameCounts::default(),
         }
+    }
+}
+
+/// The highest count of each outcome so far. An interrupt whose stack is walked later moves from the outcome in the program to
+/// that of the later walk, but a metric's counter must not fall: backends would take it for a restart from 0.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct HighestOutcomes {
+    /// Of the CPU clock, by outcome, which may be `missed`.
+    pub(crate) of_clock: BTreeMap<&'static str, u64>,
+    /// As in [`ReceiverCounters::outcomes_of_other_kinds`].
+    pub(crate) of_other_kinds: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+impl HighestOutcomes {
+    pub(super) fn update(&mut self, counters: &ReceiverCounters) {
+        raise(&mut self.of_clock, &counters.outcomes);
+        raise(&mut self.of_clock, &BTreeMap::from([(MISSED, counters.missed)]));
+        raise(&mut self.of_other_kinds, &counters.outcomes_of_other_kinds);
+    }
+}
+
+/// Raises each of `highest` to the current count, if that is higher.
+fn raise<Key: Ord + Copy>(highest: &mut BTreeMap<Key, u64>, current: &BTreeMap<Key, u64>) {
+    for (key, count) in current {
+        let highest = highest.entry(*key).or_default();
+        *highest = (*highest).max(*count);
     }
 }
 
@@ -99,6 +128,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) contexts_refused: u64,
     /// Walks of virtual machines' frames, by result.
     pub(crate) vm_frames: VmCounts,
+    /// Functions that young processes have sent, and that were dropped.
+    pub(crate) code_object_losses: CodeObjectLosses,
     /// Files with an interpreter whose loop is too scattered for walks.
     pub(crate) interpreters_refused: u64,
     /// Reads of processes' memory, by result.
@@ -189,6 +220,7 @@ impl ReceiverCounters {
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
             vm_frames: profiler.vm_frames(),
+            code_object_losses: tally.code_object_losses,
             interpreters_refused: control.interpreters_refused,
             reads: control.reads,
             unknown_records: profiler.unknown_records(),
@@ -239,6 +271,7 @@ impl ReceiverCounters {
             contexts,
             contexts_refused,
             vm_frames,
+            code_object_losses,
             interpreters_refused,
             reads,
             unknown_records,
@@ -277,6 +310,7 @@ impl ReceiverCounters {
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
         self.vm_frames += *vm_frames;
+        self.code_object_losses += *code_object_losses;
         self.interpreters_refused += interpreters_refused;
         self.reads = self.reads.plus_previous(reads);
         self.unknown_records += unknown_records;
@@ -297,5 +331,28 @@ impl ReceiverCounters {
             (now, before) => now.or(before),
         };
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_that_falls_after_a_later_walk_stays_in_metrics_until_it_is_exceeded() {
+        let counters = |early, complete| ReceiverCounters {
+            outcomes: BTreeMap::from([("unknown_process", early), ("complete", complete)]),
+            missed: early,
+            ..ReceiverCounters::default()
+        };
+        let mut highest = HighestOutcomes::default();
+        for (counters, expected) in
+            [(counters(3, 1), [3, 1]), (counters(1, 3), [3, 3]), (counters(4, 4), [4, 4])]
+        {
+            highest.update(&counters);
+            let count = |outcome| highest.of_clock.get(outcome).copied();
+            assert_eq!(["unknown_process", "complete"].map(count), expected.map(Some));
+            assert_eq!(count(MISSED), Some(expected[0]));
+        }
     }
 }

@@ -212,19 +212,15 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_interrupts",
-        description: "Interrupts by outcome; the outcomes of a receiver add up to the interrupts that were due.",
+        description: "Interrupts by outcome; the outcomes of a receiver add up to the interrupts that were due, or to a few more: some are counted twice, before and after a later walk.",
         unit: "{interrupts}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
         read: |stats| {
             let mut points = Vec::new();
             for (name, receiver) in stats.receivers() {
-                let counters = &receiver.counters;
-                let missed = ("missed", counters.missed);
-                for (outcome, count) in
-                    counters.outcomes.iter().map(|(outcome, count)| (*outcome, *count)).chain([missed])
-                {
-                    points.push(point(count, &[("receiver", &name), ("outcome", outcome)]));
+                for (outcome, count) in &receiver.highest_outcomes.of_clock {
+                    points.push(point(*count, &[("receiver", &name), ("outcome", outcome)]));
                 }
             }
             points
@@ -232,14 +228,14 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_interrupts_of_other_kinds",
-        description: "Interrupts for other kinds of profile than CPU time, by kind and outcome; the outcomes of a kind add up to the interrupts that were due.",
+        description: "Interrupts for other kinds of profile than CPU time, by kind and outcome; the outcomes of a kind add up as those of sidewinder_interrupts.",
         unit: "{interrupts}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
         read: |stats| {
             let mut points = Vec::new();
             for (name, receiver) in stats.receivers() {
-                for ((kind, outcome), count) in &receiver.counters.outcomes_of_other_kinds {
+                for ((kind, outcome), count) in &receiver.highest_outcomes.of_other_kinds {
                     let labels = [("receiver", &*name), ("kind", kind), ("outcome", outcome)];
                     points.push(point(*count, &labels));
                 }

@@ -58,12 +58,12 @@ fn each_worker_of_a_server_has_its_own_functions() -> Result<()> {
 }
 
 /// They end before their memory is read, so their functions come with their stacks. Samples from before the interpreter's
-/// unwind table is built have no Python frames; a busy machine takes longer for that.
+/// unwind table is built have no Python frames; a busy machine takes longer for that. On an idle one, `measured` asks for more.
 #[test]
 fn names_of_processes_of_50_ms_are_right_and_seldom_missing() -> Result<()> {
     const PROCESSES: u32 = 50;
     const JUDGED_MIN: u64 = 1_000;
-    const UNNAMED_SHARE_MAX: f64 = 0.25;
+    const UNNAMED_SHARE_MAX: f64 = 0.15;
     let name = "processes of Python that live for 50 ms";
     if !requirement::python(name)? {
         return Ok(());

@@ -98,9 +98,11 @@ impl Contexts {
         }
     }
 
-    /// Follows a process from now on. Reads its context at once if the spacing between reads allows it.
+    /// Follows a process from now on, instead of an earlier one with its PID. Reads its context at once if the spacing between reads allows it.
     pub(super) fn follow(&mut self, key: ProcessKey) {
-        self.forget(key.pid);
+        if let Some(earlier) = self.followed.get(&key.pid).map(|followed| followed.key) {
+            self.forget(earlier);
+        }
         if !self.is_enabled {
             return;
         }
@@ -130,9 +132,10 @@ impl Contexts {
     }
 
     /// Forgets a process.
-    pub(super) fn forget(&mut self, pid: u32) {
-        if let Some(followed) = self.followed.remove(&pid) {
-            self.due.remove(&(followed.due, pid));
+    pub(super) fn forget(&mut self, key: ProcessKey) {
+        if let Some(due) = self.followed(key).map(|followed| followed.due) {
+            self.followed.remove(&key.pid);
+            self.due.remove(&(due, key.pid));
         }
     }
 
@@ -237,6 +240,11 @@ impl Contexts {
     /// Whether reads are in progress.
     pub(super) fn has_pending_reads(&self) -> bool {
         !self.reads.is_empty() || !self.locations.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_followed(&self, key: ProcessKey) -> bool {
+        self.followed(key).is_some()
     }
 
     fn followed(&self, key: ProcessKey) -> Option<&FollowedProcess> {
@@ -344,7 +352,10 @@ enum ContextReadError {
     Busy,
     NotAllowed(std::io::Error),
     Gone(#[expect(dead_code, reason = "for the log")] ProcfsError),
-    MappingsUnreadable(#[expect(dead_code, reason = "for the log")] std::io::Error),
+    /// It has given up its memory, or is about to. Its last samples may still be in the rings.
+    Exiting,
+    /// Its mappings or the memory of its context can't be read, which may be different the next time.
+    Unreadable(#[expect(dead_code, reason = "for the log")] std::io::Error),
     ReadFailed(#[expect(dead_code, reason = "for the log")] ReadFailure),
 }
 
@@ -358,13 +369,15 @@ fn read_context(
     if before.is_some_and(|published| published.is_current(&memory)) {
         return Ok(ContextUpdate::Unchanged);
     }
-    let mappings = memory.context_mappings().map_err(ContextReadError::MappingsUnreadable)?;
+    let mappings = memory.context_mappings().map_err(ContextReadError::Unreadable)?;
     match read_process_context(mappings, &memory) {
         Ok(published) => Ok(ContextUpdate::Changed(published)),
         Err(ContextError::Busy) => Err(ContextReadError::Busy),
         Err(ContextError::Unreadable(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Err(ContextReadError::NotAllowed(error))
         }
+        Err(ContextError::Unreadable(error)) => Err(ContextReadError::Unreadable(error)),
+        Err(_) if target.is_exiting() => Err(ContextReadError::Exiting),
         Err(other) => Err(ContextReadError::NotPublished(other)),
     }
 }
@@ -429,6 +442,69 @@ impl FollowedProcess {
                 self.interval = (2 * interval).min(READ_INTERVAL_MAX);
                 interval
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread;
+
+    use sidewinder_address::Avma;
+    use sidewinder_bpf::Opener;
+    use sidewinder_process::context::ProcessContext;
+
+    use super::*;
+
+    /// Memory is also unreadable for the time in which a process changes its mappings.
+    #[test]
+    fn a_context_is_kept_until_a_read_finds_that_it_is_published_no_more() {
+        let mut followed = FollowedProcess {
+            key: ProcessKey { pid: 1, instance: 0 },
+            due: Instant::now(),
+            interval: FIRST_READ_INTERVAL,
+            published: None,
+            variables: Vec::new(),
+            is_refused: false,
+        };
+        let attribute_keys = ["http.route".into()].into();
+        let threads = Some(ThreadContexts::Records { attribute_keys });
+        let context = Arc::new(ProcessContext { threads, ..ProcessContext::default() });
+        let published = PublishedContext { header: Avma(4096), published_ns: 1, context };
+        followed.apply(Ok(ContextUpdate::Changed(published))).unwrap();
+        let busy = std::io::Error::from(std::io::ErrorKind::ResourceBusy);
+        for error in [ContextReadError::Unreadable(busy), ContextReadError::Busy, ContextReadError::Exiting] {
+            followed.apply(Err(error)).unwrap_err();
+            assert!(followed.threads().is_some());
+        }
+        followed.apply(Err(ContextReadError::NotPublished(ContextError::Absent))).unwrap_err();
+        assert!(followed.threads().is_none());
+    }
+
+    fn read(access: &MemoryAccess, pid: u32) -> Result<ContextUpdate, ContextReadError> {
+        read_context(access, ReadTarget::from_pid(Pid(pid)).unwrap(), None)
+    }
+
+    /// Otherwise its last samples would lose the keys of their attributes.
+    #[test]
+    fn a_process_that_exits_has_not_stopped_publishing() {
+        let by_programs = MemoryAccess::new(&Opener::start().unwrap(), None);
+        for access in [MemoryAccess::default(), by_programs] {
+            let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+            let while_running = read(&access, child.id());
+            child.kill().unwrap();
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while !ReadTarget::from_pid(Pid(child.id())).unwrap().is_exiting() {
+                assert!(Instant::now() < deadline, "it doesn't end");
+                thread::sleep(Duration::from_millis(1));
+            }
+            let after_exit = read(&access, child.id());
+            child.wait().unwrap();
+            assert!(matches!(while_running, Err(ContextReadError::NotPublished(_))), "{while_running:?}");
+            let is_kept =
+                matches!(after_exit, Err(ContextReadError::Exiting | ContextReadError::Unreadable(_)));
+            assert!(is_kept, "{after_exit:?}");
         }
     }
 }

@@ -4,12 +4,12 @@
 //! Owner: the sampling thread. Input: sampled processes, their environments and their contexts. Output: messages to the
 //! reporter, and the variables in which threads publish their span.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sidewinder_bpf::{Pointee, TlsVariable};
 use sidewinder_config::TraceContext;
-use sidewinder_process::{FileId, Pid, Process, ProcessKey};
+use sidewinder_process::{FileId, Pid, Process, ProcessDescription, ProcessKey};
 use tracing::debug;
 
 use super::contexts::{Contexts, ThreadContextSource};
@@ -24,8 +24,9 @@ use crate::sampling::message::Message;
 /// The announced processes, with their contexts, variables and JIT sources.
 #[derive(Debug)]
 pub(crate) struct Descriptions {
-    /// The processes that the reporter knows, by PID.
-    announced: HashMap<u32, ProcessKey>,
+    /// The processes that the reporter knows. After an exec two of them have the same PID for some time: samples of the first
+    /// that are walked late may come after those of the second.
+    announced: HashSet<ProcessKey>,
     contexts: Contexts,
     variables: ContextVariables,
     runtimes: Runtimes,
@@ -34,7 +35,7 @@ pub(crate) struct Descriptions {
 impl Descriptions {
     pub(super) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
         Self {
-            announced: HashMap::new(),
+            announced: HashSet::new(),
             contexts: Contexts::new(options, reader),
             variables: ContextVariables::default(),
             runtimes: Runtimes::default(),
@@ -46,27 +47,29 @@ impl Descriptions {
         self.runtimes.note_sampled(pid, processes);
     }
 
-    /// Announces a process before its first event.
+    /// Announces a process before its first event. One that ended before it could be read has the name of the thread that the
+    /// event is from.
     pub(crate) fn announce(
         &mut self,
         key: ProcessKey,
+        thread_name: &[u8],
         processes: &mut ProcessTracker,
         messages: &mut Vec<Message>,
     ) {
-        match self.announced.insert(key.pid, key) {
-            Some(previous) if previous == key => return,
-            Some(previous) => messages.push(Message::ProcessExited(previous)),
-            None => {}
+        if !self.announced.insert(key) {
+            return;
         }
         let description = if processes.running(key).is_some() {
             self.contexts.follow(key);
             processes.describe(Pid(key.pid))
         } else {
-            self.contexts.forget(key.pid);
             processes.running_or_exited(key).and_then(Process::description)
         };
-        messages
-            .push(Message::Process(key, self.contexts.add_context_to(key, description.unwrap_or_default())));
+        let description = description.unwrap_or_else(|| {
+            let name = thread_name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
+            Arc::new(ProcessDescription { comm: name.map(Into::into), ..ProcessDescription::default() })
+        });
+        messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
     }
 
     /// Where the runtime of a process publishes the names of its code, if it is not announced yet.
@@ -168,7 +171,7 @@ impl Descriptions {
         messages: &mut Vec<Message>,
     ) {
         for key in processes.finish_environments() {
-            if self.announced.get(&key.pid) == Some(&key)
+            if self.announced.contains(&key)
                 && let Some(description) =
                     processes.registry.process(Pid(key.pid)).and_then(Process::description)
             {
@@ -180,9 +183,9 @@ impl Descriptions {
     /// Forgets processes that no more samples can arrive from.
     pub(crate) fn forget_exited(&mut self, processes: &ProcessTracker, messages: &mut Vec<Message>) {
         self.runtimes.forget_exited(processes);
-        let gone = self.announced.extract_if(|pid, _| !processes.is_pid_known(Pid(*pid)));
-        messages.extend(gone.map(|(pid, key)| {
-            self.contexts.forget(pid);
+        let gone = self.announced.extract_if(|key| processes.running_or_exited(*key).is_none());
+        messages.extend(gone.map(|key| {
+            self.contexts.forget(key);
             Message::ProcessExited(key)
         }));
     }
@@ -190,5 +193,43 @@ impl Descriptions {
     /// Forgets the symbols of a file.
     pub(super) fn forget_file(&mut self, file: FileId) {
         self.variables.forget(file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_bpf::Opener;
+
+    use super::*;
+
+    /// Its late samples are those that were walked after the exec.
+    #[test]
+    fn late_samples_from_before_an_exec_leave_the_new_program_announced() {
+        let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
+        let mut processes = ProcessTracker::new(reader.clone(), Arc::default());
+        let mut descriptions =
+            Descriptions::new(&TraceContext { enabled: true, ..TraceContext::default() }, reader);
+        let pid = Pid(std::process::id());
+        processes.scan(pid, std::time::Duration::from_secs(60)).unwrap();
+        let instance = processes.registry.process(pid).unwrap().instance();
+        let after = ProcessKey { pid: pid.0, instance };
+        let before = ProcessKey { instance: after.instance + 1, ..after };
+        let mut messages = Vec::new();
+        for key in [after, before, after] {
+            descriptions.announce(key, b"before\0\0", &mut processes, &mut messages);
+        }
+        let announced = |message: &Message| match message {
+            Message::Process(key, description) => {
+                Some((*key, description.comm.as_deref() == Some(b"before")))
+            }
+            _ => None,
+        };
+        // Nothing but the name of its thread is known of the program that is gone.
+        let expected = [Some((after, false)), Some((before, true))];
+        assert_eq!(messages.iter().map(announced).collect::<Vec<_>>(), expected);
+        assert!(descriptions.contexts.is_followed(after));
+        messages.clear();
+        descriptions.forget_exited(&processes, &mut messages);
+        assert!(matches!(messages[..], [Message::ProcessExited(key)] if key == before), "{messages:?}");
     }
 }

@@ -16,12 +16,14 @@ use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 #[derive(Debug)]
 pub(super) struct Environments {
     reader: ForeignReader,
+    /// The names of the variables that are sent.
+    included: Arc<[Box<str>]>,
     pending: Vec<(ProcessKey, PendingRead<ResourceVariables>)>,
 }
 
 impl Environments {
-    pub(super) fn new(reader: ForeignReader) -> Self {
-        Self { reader, pending: Vec::new() }
+    pub(super) fn new(reader: ForeignReader, included: Arc<[Box<str>]>) -> Self {
+        Self { reader, included, pending: Vec::new() }
     }
 
     /// The description of a running process, with its environment if the read completes at once.
@@ -29,8 +31,10 @@ impl Environments {
         let mut pending = None;
         let description = registry.describe_with(pid, |start_ticks| {
             let target = ReadTarget { pid, start_ticks };
+            let included = Arc::clone(&self.included);
             let read = move || {
-                let variables = target.open_dir().ok().map(|directory| ResourceVariables::read(&directory));
+                let variables =
+                    target.open_dir().ok().map(|directory| ResourceVariables::read(&directory, &included));
                 variables.unwrap_or_default()
             };
             match self.reader.submit_and_wait(target, read) {

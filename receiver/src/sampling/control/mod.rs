@@ -95,7 +95,7 @@ impl Control {
         let reader = ForeignReader::start(&opener, pod.as_ref().map(|pod| pod.cgroup))
             .map_err(SamplingError::Thread)?;
         options.scope.set_reader(reader.clone());
-        let mut processes = ProcessTracker::new(reader.clone());
+        let mut processes = ProcessTracker::new(reader.clone(), options.include_env_vars);
         let mut membership = Membership::new(options.scope, pod, opener);
         membership.open_side_band(&mut processes, profiler);
         let building = BuildOptions { trust: options.unwind_trust, finds_interpreters: options.interpreters };

@@ -41,10 +41,11 @@ struct PendingScan {
 }
 
 impl ProcessTracker {
-    pub(crate) fn new(reader: ForeignReader) -> Self {
+    /// With the names of the environment variables that are sent.
+    pub(crate) fn new(reader: ForeignReader, include_env_vars: Arc<[Box<str>]>) -> Self {
         Self {
             registry: Registry::new(ProcRoot::default(), RegistryLimits::default()),
-            environments: Environments::new(reader.clone()),
+            environments: Environments::new(reader.clone(), include_env_vars),
             reader,
             scans: Vec::new(),
             exited: HashMap::new(),
@@ -83,11 +84,6 @@ impl ProcessTracker {
     /// The process with this key, if it is running.
     pub(crate) fn running(&self, key: ProcessKey) -> Option<&Process> {
         self.registry.process(Pid(key.pid)).filter(|process| process.instance() == key.instance)
-    }
-
-    /// Whether any process with this PID is running or has just exited.
-    pub(crate) fn is_pid_known(&self, pid: Pid) -> bool {
-        self.registry.process(pid).is_some() || self.exited.contains_key(&pid)
     }
 
     /// The description of a running process, with its environment if the read completes at once. Otherwise

@@ -4,13 +4,14 @@
 //! Owner: the sampling thread.
 
 use std::collections::HashMap;
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::CodeObject;
 
 /// How long they are kept: as long as samples wait for their walk, and longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How many are kept: 1 MiB. The names of others are read from their processes.
+/// How many are kept: 1 MiB. Others are counted and dropped: their names are read from their processes, if these still run.
 const OBJECTS_MAX: usize = (1 << 20) / CodeObject::BYTES_MAX;
 
 /// The functions that wait, by PID.
@@ -18,15 +19,35 @@ const OBJECTS_MAX: usize = (1 << 20) / CodeObject::BYTES_MAX;
 pub(super) struct CodeObjects {
     waiting: HashMap<u32, Vec<(Box<CodeObject>, Instant)>>,
     count: usize,
+    losses: CodeObjectLosses,
+}
+
+/// Functions that processes have sent, and that the receiver has dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct CodeObjectLosses {
+    /// There was no room for them.
+    pub(crate) refused: u64,
+    /// No sample of their process came within [`TIMEOUT`].
+    pub(crate) expired: u64,
+}
+
+impl AddAssign for CodeObjectLosses {
+    fn add_assign(&mut self, other: Self) {
+        let Self { refused, expired } = other;
+        self.refused += refused;
+        self.expired += expired;
+    }
 }
 
 impl CodeObjects {
     /// Adds one, unless there are too many.
-    pub(super) fn add(&mut self, object: Box<CodeObject>) {
-        if self.count < OBJECTS_MAX {
-            self.count += 1;
-            self.waiting.entry(object.pid).or_default().push((object, Instant::now()));
+    pub(super) fn add(&mut self, object: Box<CodeObject>, now: Instant) {
+        if self.count >= OBJECTS_MAX {
+            self.losses.refused += 1;
+            return;
         }
+        self.count += 1;
+        self.waiting.entry(object.pid).or_default().push((object, now));
     }
 
     /// Takes those that the process which had a PID at a time has sent until then.
@@ -43,12 +64,19 @@ impl CodeObjects {
     }
 
     /// Forgets those for which no sample has come.
-    pub(super) fn forget_old(&mut self) {
+    pub(super) fn forget_old(&mut self, now: Instant) {
         self.waiting.retain(|_, waiting| {
-            waiting.retain(|(_, since)| since.elapsed() < TIMEOUT);
+            waiting.retain(|(_, since)| now.saturating_duration_since(*since) < TIMEOUT);
             !waiting.is_empty()
         });
-        self.count = self.waiting.values().map(Vec::len).sum();
+        let left = self.waiting.values().map(Vec::len).sum();
+        self.losses.expired += (self.count - left) as u64;
+        self.count = left;
+    }
+
+    /// How many were dropped so far.
+    pub(super) fn losses(&self) -> CodeObjectLosses {
+        self.losses
     }
 }
 
@@ -77,7 +105,7 @@ mod tests {
     fn objects_go_to_the_process_that_sent_them() {
         let mut objects = CodeObjects::default();
         for (pid, time_ns) in [(1, 5), (2, 6), (1, 9)] {
-            objects.add(object(pid, time_ns));
+            objects.add(object(pid, time_ns), Instant::now());
         }
         let mut times = |pid, until_ns| -> Vec<u64> {
             objects.take(pid, until_ns).map(|object| object.time_ns).collect()
@@ -90,12 +118,18 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_bounded() {
+    fn objects_are_bounded_and_each_one_that_is_dropped_is_counted() {
+        let start = Instant::now();
         let mut objects = CodeObjects::default();
-        (0..2 * OBJECTS_MAX as u32).for_each(|pid| objects.add(object(pid, 1)));
+        (0..2 * OBJECTS_MAX as u32).for_each(|pid| objects.add(object(pid, 1), start));
         assert_eq!(objects.count, OBJECTS_MAX);
+        assert_eq!(objects.losses(), CodeObjectLosses { refused: OBJECTS_MAX as u64, expired: 0 });
         assert_eq!(objects.take(0, 1).count(), 1);
-        objects.forget_old();
-        assert_eq!(objects.count, OBJECTS_MAX - 1);
+        objects.forget_old(start + TIMEOUT / 2);
+        assert_eq!((objects.count, objects.losses().expired), (OBJECTS_MAX - 1, 0));
+        objects.add(object(0, 1), start + TIMEOUT / 2);
+        objects.forget_old(start + TIMEOUT);
+        assert_eq!((objects.count, objects.waiting.len()), (1, 1), "the one that came later");
+        assert_eq!(objects.losses().expired, OBJECTS_MAX as u64 - 1);
     }
 }

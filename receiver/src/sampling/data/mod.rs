@@ -14,6 +14,7 @@ mod tally;
 mod waits;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use sidewinder_bpf::{
     Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
@@ -23,6 +24,7 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
+pub(crate) use self::code_objects::CodeObjectLosses;
 use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
 use self::labels::LabelFilter;
@@ -85,15 +87,16 @@ impl Data {
         let mut records = Vec::new();
         profiler.rings().drain(&mut records);
         self.pending.begin_poll();
-        self.code_objects.forget_old();
-        self.waits.forget_old();
+        let now = Instant::now();
+        self.code_objects.forget_old(now);
+        self.waits.forget_old(now);
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, control, messages),
                 Record::Newcomer(new_container) => control.open_container(new_container, profiler),
                 Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
-                Record::CodeObject(object) => self.code_objects.add(object),
+                Record::CodeObject(object) => self.code_objects.add(object, now),
                 Record::WaitEnd(end) => self.end_wait(end, control, messages),
                 Record::Sample(sample) => {
                     control.descriptions.note_sampled(Pid(sample.pid), &control.processes);
@@ -249,7 +252,7 @@ impl Data {
         // Only the programs of these kinds are loaded.
         let Some(kind) = sample.kind.profile_kind(&self.kinds) else { return };
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
-        control.descriptions.announce(process, &mut control.processes, messages);
+        control.descriptions.announce(process, &sample.comm, &mut control.processes, messages);
         if stack.as_ref().is_some_and(|stack| stack.has_anonymous_code) {
             let source = control.descriptions.take_jit_source(process);
             messages.extend(source.map(|source| Message::JitSource(process, source)));
@@ -283,6 +286,7 @@ impl Data {
             stack,
             span,
             labels,
+            wait: sample.wait,
         };
         match kind {
             Kind::OffCpu => {
@@ -298,7 +302,7 @@ impl Data {
     fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
         if let Some(event) = self.waits.end(end) {
             // The process may have exited since it was announced.
-            control.descriptions.announce(event.process, &mut control.processes, messages);
+            control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
             self.push(event, messages);
         }
     }
@@ -342,6 +346,7 @@ impl Data {
                 ends_lost: profiler.wait_ends_lost(),
                 without_end: self.waits.without_end(),
             },
+            code_object_losses: self.code_objects.losses(),
         }
     }
 }

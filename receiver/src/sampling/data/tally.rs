@@ -6,6 +6,8 @@ use std::ops::AddAssign;
 use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
 use sidewinder_kind::Kind;
 
+use super::code_objects::CodeObjectLosses;
+
 /// The outcomes of all interrupts since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SamplingTally {
@@ -21,6 +23,8 @@ pub(crate) struct SamplingTally {
     pub(crate) snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.
     pub(crate) waits: WaitCounts,
+    /// Functions that young processes have sent, and that were dropped.
+    pub(crate) code_object_losses: CodeObjectLosses,
 }
 
 /// Waits that are missing from off-CPU time, by reason.

@@ -10,7 +10,7 @@ use super::*;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::refusals::RefusedFiles;
-use crate::sampling::WaitCounts;
+use crate::sampling::{CodeObjectLosses, WaitCounts};
 use crate::stats::{EventCoverage, ReceiverCounters};
 use crate::vm::VmNameCounts;
 
@@ -69,6 +69,10 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
             ],
             objects_sent: unique("vm_function_copies.sent"),
             objects_dropped: unique("vm_function_copies.dropped"),
+        },
+        code_object_losses: CodeObjectLosses {
+            refused: unique("vm_function_copies.refused"),
+            expired: unique("vm_function_copies.expired"),
         },
         interpreters_refused: unique("interpreters_refused"),
         reads: ReadCounts {

@@ -1,0 +1,59 @@
+//! Keys of the receiver that OpenTelemetry's profiler has, too, and that no other test is about.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{requirement, sidewinder};
+
+const MIN_AGE_NS: u64 = 3_000_000_000;
+/// Of 3 s of one CPU at 997 Hz and more; fewer on a busy machine.
+const EVENTS_MIN: usize = 300;
+
+/// Two threads for 6 s, on two CPUs.
+#[test]
+fn young_processes_and_other_cpus_are_omitted_and_chosen_variables_are_sent() -> Result<()> {
+    if !requirement::ebpf("keys of OpenTelemetry's profiler")? {
+        return Ok(());
+    }
+    let collector = Collector::start()?;
+    let started_at = SystemTime::now();
+    let mut program = workload::THREADS.command(&["6", "2"])?;
+    program.env("REGION", "eu").env("SECRET", "x");
+    let mut workload = Gated::start(program)?;
+    let settings = Settings {
+        more: vec![
+            "filter_min_process_age: 3s".to_owned(),
+            "include_env_vars: REGION, ABSENT".to_owned(),
+            "pin_cpu_ids: '1'".to_owned(),
+            "bpf_verifier_log_level: 2".to_owned(),
+        ],
+        ..Settings::of_process(workload.pid())
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    workload.open()?;
+    workload.finish()?;
+    let pid = daemon.running().pid().to_string();
+    let status: Value = serde_json::from_str(&sidewinder::run(&["status", "--json", "--pid", &pid])?.log)?;
+    let young = status["receivers"]["profiling"]["interrupts"]["young_process"].as_u64();
+    let log = daemon.stop()?.log;
+    let received = collector.stop()?;
+
+    let started_ns = u64::try_from(started_at.duration_since(UNIX_EPOCH)?.as_nanos())?;
+    let first_ns = received.events().map(|event| event.time_unix_ns).min().context("no event")?;
+    assert!(first_ns - started_ns >= MIN_AGE_NS, "an event {} ns after the start", first_ns - started_ns);
+    assert!(young.is_some_and(|young| young > 0), "{status}");
+    assert!(received.events().count() >= EVENTS_MIN, "{} events", received.events().count());
+    assert!(log.contains("insns (limit"), "no statistics of the verifier: {log}");
+    for event in received.events() {
+        assert_eq!(event.sample.cpu(), Some(1));
+        let resource = &event.profile.resource;
+        let variable = |name: &str| resource.get(format!("process.environment_variable.{name}").as_str());
+        assert_eq!(variable("REGION").and_then(|value| value.as_str()), Some("eu"));
+        assert!(variable("SECRET").is_none() && variable("ABSENT").is_none());
+    }
+    Ok(())
+}
