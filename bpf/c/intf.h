@@ -154,21 +154,47 @@ enum sw_sample_kind {
 };
 
 #define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
-#define SW_COUNTERS_MAX 4
+#define SW_COUNTERS_MAX 4 /* a power of two */
 _Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
-
-/* What a counter counts: the first fields of perf_event_attr. */
-struct sw_counter {
-	__u32 type;
-	__u32 size; /* of perf_event_attr */
-	__u64 config;
-};
 
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
 	SW_SAMPLE_HAS_SNAPSHOT = 2, /* with the same tid and time_ns, submitted before */
 	SW_SAMPLE_HAS_CONTEXT = 4, /* a sw_context follows, cut after its last attribute */
 	SW_SAMPLE_HAS_LABELS = 8, /* sw_label[SW_LABELS_MAX] follows */
+};
+
+/* Of a sample of a wait, in its flags: the state of the thread, and what it waits for. */
+#define SW_SAMPLE_WAIT_STATE_SHIFT 8
+#define SW_SAMPLE_WAIT_CAUSE_SHIFT 16
+
+enum sw_wait_state {
+	SW_WAIT_NONE = 0, /* not a sample of a wait */
+	SW_WAIT_SLEEPING, /* a signal ends it */
+	SW_WAIT_UNINTERRUPTIBLE, /* mostly for a disk, or for memory */
+	SW_WAIT_STOPPED, /* by a signal or a debugger */
+};
+
+/* What a thread waits for, by the system call that it is in. */
+enum sw_wait_cause {
+	SW_CAUSE_OTHER_CALL = 0,
+	SW_CAUSE_NO_CALL, /* outside of system calls: mostly for a page that its code has touched */
+	SW_CAUSE_SLEEP,
+	SW_CAUSE_FUTEX,
+	SW_CAUSE_POLL, /* poll, select and epoll */
+	SW_CAUSE_READ,
+	SW_CAUSE_WRITE,
+	SW_CAUSE_RECEIVE,
+	SW_CAUSE_SEND,
+	SW_CAUSE_CONNECT,
+	SW_CAUSE_ACCEPT,
+	SW_CAUSE_OPEN,
+	SW_CAUSE_SYNC, /* of a file with its disk */
+	SW_CAUSE_FILE_LOCK,
+	SW_CAUSE_CHILD,
+	SW_CAUSE_SIGNAL,
+	SW_CAUSE_IPC, /* semaphores and message queues of System V */
+	SW_CAUSE_ASYNC_IO, /* io_uring and AIO */
 };
 
 #define SW_COMM_BYTES 16
@@ -665,6 +691,8 @@ struct sw_cpu {
 	__u64 listed_start_ns;
 	__u32 listed_pid;
 	__u32 tells_newcomers; /* whether events are per container, and new containers must be reported */
+
+	__u64 waits_since_ns; /* when sampling began or last continued: waits from before then are not accounted for */
 
 	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by kind and sw_outcome */
 	__u64 scope_full; /* forks that found no room in the map `listed` */

@@ -163,6 +163,8 @@ struct kernel_clone_args {
 #define PF_KTHREAD 0x00200000
 
 /* States of tasks: 0 is runnable, others wait. */
+#define TASK_INTERRUPTIBLE 0x00000001
+#define TASK_UNINTERRUPTIBLE 0x00000002
 #define TASK_DEAD 0x00000080 /* leaves its CPU for the last time */
 
 #endif

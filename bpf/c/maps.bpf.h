@@ -23,8 +23,7 @@ const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
-const volatile __u32 counter_count; /* how many of `counters` are sampled */
-const volatile struct sw_counter counters[SW_COUNTERS_MAX];
+const volatile bool has_several_counters;
 
 /*
  * A cached frame, with the rule that leads to its caller: most samples have frames in common with the previous ones. One
@@ -83,6 +82,7 @@ struct sw_slot {
 	__u32 outcome;
 	__u8 kind;
 	__u8 in_kernel;
+	__u32 wait_flags; /* of the sample of a wait */
 
 	/* The current frame. */
 	__u64 pc;

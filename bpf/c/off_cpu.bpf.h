@@ -25,6 +25,21 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return BPF_CORE_READ((struct task_struct___state *)task, state);
 }
 
+/* The state of the thread and what it waits for, as flags of its sample. */
+static __always_inline __u32 wait_flags(__u32 state)
+{
+	__s64 number = system_call_number();
+	__u32 cause = SW_CAUSE_NO_CALL, wait_state = SW_WAIT_STOPPED;
+
+	if (state & TASK_INTERRUPTIBLE)
+		wait_state = SW_WAIT_SLEEPING;
+	else if (state & TASK_UNINTERRUPTIBLE)
+		wait_state = SW_WAIT_UNINTERRUPTIBLE;
+	if (number >= 0)
+		cause = number < SW_SYSTEM_CALLS ? wait_causes[number & (SW_SYSTEM_CALLS - 1)] : SW_CAUSE_OTHER_CALL;
+	return wait_state << SW_SAMPLE_WAIT_STATE_SHIFT | cause << SW_SAMPLE_WAIT_CAUSE_SHIFT;
+}
+
 /* Sends the value of the sample that was taken when the thread began to wait. */
 static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wait, __u64 time_ns, __u64 off_cpu_ns)
 {
@@ -123,7 +138,7 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	if (wait && (wait->thread_start_ns != sw_task(task, start_boottime) || wait->on_cpu_ns > on_cpu_ns ||
 		     wait->runnable_ns > runnable_ns))
 		wait = 0;
-	else if (wait)
+	else if (wait && wait->time_ns >= READ_ONCE(cpu->waits_since_ns))
 		end_wait(cpu, wait, time_ns, on_cpu_ns, runnable_ns);
 	otherwise = SW_OUTCOME_EXITING;
 	if (state & TASK_DEAD) {
@@ -153,10 +168,25 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 		goto none;
 	wait->probability = probability;
 	slot->value = probability;
+	slot->wait_flags = wait_flags(state);
 	*walks = enter_interrupted(ctx, slot, task, task_flags);
 	return slot;
 none:
 	sw_count(cpu->outcomes[SW_SAMPLE_OFF_CPU][otherwise], 1);
+	return 0;
+}
+
+/* Ends the sample of a wait. If it was lost, the end of the wait isn't sent either. */
+static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
+{
+	__u32 key = sw_task(current_task(), pid);
+	struct sw_wait *wait;
+
+	if (end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU) != SW_OUTCOME_RING_FULL)
+		return 0;
+	wait = bpf_map_lookup_elem(&waits, &key);
+	if (wait)
+		wait->probability = 0;
 	return 0;
 }
 
@@ -174,7 +204,7 @@ int sample_off_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+	return end_wait_sample(slot, cpu);
 }
 
 SEC("perf_event")
@@ -191,7 +221,7 @@ int sample_off_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &off_cpu_walks, 0);
-	return end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+	return end_wait_sample(slot, cpu);
 }
 
 SEC("perf_event")
@@ -205,7 +235,7 @@ int walk_off_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &off_cpu_walks, 0);
-	return end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+	return end_wait_sample(slot, cpu);
 }
 
 #endif

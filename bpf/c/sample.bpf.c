@@ -146,7 +146,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 {
 	void *ring = this_ring();
 	__u32 outcome = slot->outcome, context_bytes = slot->context_bytes;
-	__u32 flags = slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0;
+	__u32 flags = slot->wait_flags | (slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0);
 	struct sw_sample *sample;
 	__u64 wakeup_flags;
 
@@ -181,6 +181,7 @@ static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool i
 	slot->in_kernel = in_kernel;
 	slot->time_ns = time_ns;
 	slot->value = 1;
+	slot->wait_flags = 0;
 	start_stack(slot);
 	return slot;
 }
@@ -208,8 +209,8 @@ static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu
 	return outcome;
 }
 
-/* Ends the sample of an interrupt, and counts its outcome. */
-static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
+/* Ends the sample of an interrupt, counts its outcome and returns it. */
+static __always_inline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
 {
 	__u32 outcome = end_sample(slot, cpu);
 
@@ -222,7 +223,13 @@ static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cp
 		slot->head.outcomes[kind][outcome]++;
 	}
 	release_slot(slot);
-	return 0;
+	return outcome;
+}
+
+/* Whether the current task's process is younger than the configured age. */
+static __always_inline bool is_too_young(struct task_struct *task, __u64 time_ns)
+{
+	return min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns;
 }
 
 /*
@@ -281,7 +288,8 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	return 0;
 }
 
 SEC("perf_event")
@@ -298,7 +306,8 @@ int sample_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	return 0;
 }
 
 SEC("perf_event")
@@ -312,7 +321,8 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	return 0;
 }
 
 #include "counter.bpf.h"

@@ -84,7 +84,7 @@ pub use test_programs::{AttachedProbe, StackMemory};
 pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
 pub use verifier_log::VerifierLog;
 pub use verify::{VerifierStats, verify};
-pub use wait::{WaitEnd, weighted_off_cpu_ns};
+pub use wait::{WaitEnd, WaitReason, weighted_off_cpu_ns};
 pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, WalkMode};
 pub use watch::EventScope;
 

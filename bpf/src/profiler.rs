@@ -207,6 +207,9 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses.
     pub fn set_paused(&mut self, is_paused: bool) -> Result<(), EventError> {
+        if !is_paused {
+            self.settings.begin_waits();
+        }
         self.watch.set_paused(is_paused)
     }
 
@@ -519,6 +522,7 @@ mod tests {
             clock: _,
             listed_start_ns: _,
             listed_pid: _,
+            waits_since_ns: _,
             tells_newcomers: _,
             snapshot_window: _,
             snapshots_in_window: _,

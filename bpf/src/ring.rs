@@ -17,7 +17,7 @@ use crate::intf::{
 };
 use crate::outcome::Outcome;
 use crate::sample_kind::SampleKind;
-use crate::wait::WaitEnd;
+use crate::wait::{WaitEnd, WaitReason};
 
 /// The 128-bit hash of a stack: its frames and its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,6 +55,8 @@ pub struct SampleRecord {
     pub in_kernel: bool,
     /// Whether a [`StackSnapshot`] with the same thread and time was sent before.
     pub has_snapshot: bool,
+    /// What the thread waits for, if this is the sample of a wait.
+    pub wait: Option<WaitReason>,
     /// The thread's name: bytes up to the first NUL.
     pub comm: [u8; intf::SW_COMM_BYTES as usize],
     /// The span that the thread publishes.
@@ -243,6 +245,7 @@ impl SampleRecord {
             outcome: Outcome::from_number(sample.outcome)?,
             in_kernel: has(intf::SW_SAMPLE_IN_KERNEL),
             has_snapshot: has(intf::SW_SAMPLE_HAS_SNAPSHOT),
+            wait: WaitReason::from_flags(sample.flags),
             comm: sample.comm.map(|letter| letter as u8),
             labels: has(intf::SW_SAMPLE_HAS_LABELS).then(|| LabelSet::parse(behind)),
             context: if has(intf::SW_SAMPLE_HAS_CONTEXT) { ThreadContext::parse(behind) } else { None },

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::intf::sw_cpu;
 use crate::memory::MappedArray;
+use crate::monotonic_ns;
 
 /// Writes the settings of all CPUs.
 #[derive(Debug)]
@@ -43,6 +44,14 @@ impl CpuSettings {
     /// Sets whether the programs report containers that aren't marked as known.
     pub(crate) fn report_new_processes(&self, are_told: bool) {
         self.write_u32(offset_of!(sw_cpu, tells_newcomers), are_told.into());
+    }
+
+    /// Sets that waits from before now are not accounted for.
+    pub(crate) fn begin_waits(&self) {
+        for cpu in 0..self.cpus.entries() {
+            let since_ns = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, waits_since_ns));
+            since_ns.store(monotonic_ns(), Ordering::Relaxed);
+        }
     }
 
     /// Clears the programs' cache of the last listed process, so that they look up the next one.

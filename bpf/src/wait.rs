@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes, TryFromBytes};
 
-use crate::intf::{self, sw_wait, sw_wait_end};
+use crate::intf::{self, sw_wait, sw_wait_cause, sw_wait_end, sw_wait_state};
 
 /// The end of a wait that was sampled when it began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,49 @@ pub struct WaitEnd {
     pub time_ns: u64,
     /// How long it was neither running nor runnable in between.
     pub off_cpu_ns: u64,
+}
+
+/// The state of a thread that waits, and what it waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WaitReason {
+    /// `sleeping`, `uninterruptible` or `stopped`.
+    pub state: &'static str,
+    /// The kind of system call that it is in, as `futex`; `other`, or `none` if it is in none.
+    pub cause: &'static str,
+}
+
+impl WaitReason {
+    /// Parses the flags of a sample; `None` if it is not that of a wait.
+    pub(crate) fn from_flags(flags: u32) -> Option<Self> {
+        let [_, state, cause, _] = flags.to_le_bytes();
+        let state = match sw_wait_state::try_read_from_bytes(u32::from(state).as_bytes()).ok()? {
+            sw_wait_state::SW_WAIT_NONE => return None,
+            sw_wait_state::SW_WAIT_SLEEPING => "sleeping",
+            sw_wait_state::SW_WAIT_UNINTERRUPTIBLE => "uninterruptible",
+            sw_wait_state::SW_WAIT_STOPPED => "stopped",
+        };
+        let cause = match sw_wait_cause::try_read_from_bytes(u32::from(cause).as_bytes()).ok()? {
+            sw_wait_cause::SW_CAUSE_OTHER_CALL => "other",
+            sw_wait_cause::SW_CAUSE_NO_CALL => "none",
+            sw_wait_cause::SW_CAUSE_SLEEP => "sleep",
+            sw_wait_cause::SW_CAUSE_FUTEX => "futex",
+            sw_wait_cause::SW_CAUSE_POLL => "poll",
+            sw_wait_cause::SW_CAUSE_READ => "read",
+            sw_wait_cause::SW_CAUSE_WRITE => "write",
+            sw_wait_cause::SW_CAUSE_RECEIVE => "receive",
+            sw_wait_cause::SW_CAUSE_SEND => "send",
+            sw_wait_cause::SW_CAUSE_CONNECT => "connect",
+            sw_wait_cause::SW_CAUSE_ACCEPT => "accept",
+            sw_wait_cause::SW_CAUSE_OPEN => "open",
+            sw_wait_cause::SW_CAUSE_SYNC => "sync",
+            sw_wait_cause::SW_CAUSE_FILE_LOCK => "file_lock",
+            sw_wait_cause::SW_CAUSE_CHILD => "child",
+            sw_wait_cause::SW_CAUSE_SIGNAL => "signal",
+            sw_wait_cause::SW_CAUSE_IPC => "ipc",
+            sw_wait_cause::SW_CAUSE_ASYNC_IO => "async_io",
+        };
+        Some(Self { state, cause })
+    }
 }
 
 /// The value of a wait: its length, divided by the probability with which it was sampled.
@@ -69,6 +112,20 @@ mod tests {
         assert_eq!(weighted_off_cpu_ns(7_000_000_000_000, intf::SW_CERTAIN / 4), 28_000_000_000_000);
         assert_eq!(weighted_off_cpu_ns(u64::MAX, 1), u64::MAX);
         assert_eq!(weighted_off_cpu_ns(0, 0), 0);
+    }
+
+    #[test]
+    fn only_the_sample_of_a_wait_has_a_reason() {
+        let flags = |state: sw_wait_state, cause: sw_wait_cause| {
+            intf::SW_SAMPLE_IN_KERNEL
+                | (state as u32) << intf::SW_SAMPLE_WAIT_STATE_SHIFT
+                | (cause as u32) << intf::SW_SAMPLE_WAIT_CAUSE_SHIFT
+        };
+        let futex = flags(sw_wait_state::SW_WAIT_SLEEPING, sw_wait_cause::SW_CAUSE_FUTEX);
+        let reason = WaitReason { state: "sleeping", cause: "futex" };
+        assert_eq!(WaitReason::from_flags(futex), Some(reason));
+        let none = flags(sw_wait_state::SW_WAIT_NONE, sw_wait_cause::SW_CAUSE_FUTEX);
+        assert_eq!([none, 0x0000_ff00, 0x00ff_0100].map(WaitReason::from_flags), [None; 3]);
     }
 
     #[test]

@@ -202,7 +202,7 @@ pub(crate) struct RecordArgs {
     #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',')]
     pub(crate) events: Vec<EventArg>,
     /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = off_cpu_threshold)]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
     pub(crate) off_cpu: Option<f64>,
     /// A process; may be given several times, or as a list with commas
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
@@ -288,7 +288,7 @@ pub(crate) struct TopArgs {
     #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, conflicts_with = "off_cpu")]
     pub(crate) event: Option<EventArg>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.1", value_parser = off_cpu_threshold)]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
     pub(crate) off_cpu: Option<f64>,
     /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -353,6 +353,10 @@ pub(crate) struct InspectArgs {
 pub(crate) struct ViewArgs {
     /// A profile: .otlp, pprof, or folded stacks
     pub(crate) file: PathBuf,
+    /// Which profiles of an .otlp file to show, by their sample type, as off_cpu or faults; by default those of CPU time, or
+    /// of the first type that the file holds
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sample_type: Option<String>,
     /// Write it to this file instead; its suffix sets the format, as with record
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

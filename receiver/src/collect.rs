@@ -292,6 +292,7 @@ pub(crate) mod tests {
             stack: Some(Arc::new(Stack::new(stack, [frame].into()))),
             span,
             labels: Labels::default(),
+            wait: None,
         })
     }
 }

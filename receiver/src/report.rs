@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sidewinder_bpf::monotonic_ns;
+use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::ResourceProcessor;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, Function, Line, LocationIndex, Mapping, MappingBuildIds, ResourceIndex,
@@ -28,6 +28,10 @@ use crate::sampling::message::{Labels, Message, SampleEvent, is_process_specific
 /// The most events in a report: this keeps it far below the size limit of a Collector, and takes little memory to build.
 /// With more events, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
+
+/// On a sample of off-CPU time: the state of the thread, and the kind of system call in which it waited.
+const WAIT_STATE: &str = "sidewinder.wait.state";
+const WAIT_CAUSE: &str = "sidewinder.wait.cause";
 
 /// Builds the reports of one receiver.
 #[derive(Debug)]
@@ -91,6 +95,7 @@ struct EventAttributes {
     cpu: u32,
     outcome: Option<&'static str>,
     labels: Labels,
+    wait: Option<WaitReason>,
 }
 
 impl Reporter {
@@ -265,6 +270,7 @@ impl PendingReport {
             cpu: event.cpu,
             outcome,
             labels: Labels::clone(&event.labels),
+            wait: event.wait,
         };
         *self.interned.attributes.entry(key).or_insert_with(|| {
             let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -273,7 +279,7 @@ impl PendingReport {
                 thread_name: Some(&String::from_utf8_lossy(name)),
                 cpu: Some(event.cpu),
                 outcome,
-                extra: &labels(&event.labels),
+                extra: &extra_attributes(event),
             })
         })
     }
@@ -325,8 +331,14 @@ impl PendingReport {
     }
 }
 
-fn labels(labels: &Labels) -> Vec<(&str, Value<'_>)> {
-    labels.iter().map(|(key, value)| (&**key, Value::Str(value))).collect()
+/// What the thread has published, and what it waited for.
+fn extra_attributes(event: &SampleEvent) -> Vec<(&str, Value<'_>)> {
+    let labels = event.labels.iter().map(|(key, value)| (&**key, Value::Str(value)));
+    let wait = event
+        .wait
+        .iter()
+        .flat_map(|wait| [(WAIT_STATE, Value::Str(wait.state)), (WAIT_CAUSE, Value::Str(wait.cause))]);
+    labels.chain(wait).collect()
 }
 
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
@@ -478,6 +490,7 @@ mod tests {
                 stack: Some(Arc::clone(&stack)),
                 span,
                 labels,
+                wait: None,
             }));
         }
         let report = reporter.drain(now_ns..now_ns + 10).remove(0).unwrap();

@@ -95,6 +95,83 @@ static __always_inline __u64 thread_pointer(void)
 	return sw_task(task, thread.fsbase);
 }
 
+/* ---- System calls -------------------------------------------------------------------------------------- */
+
+/* The kernel stores the number there when a system call begins, and -1 at interrupts and exceptions. */
+static __always_inline __s64 system_call_number(void)
+{
+	struct pt_regs___kernel *regs;
+	__u64 stack;
+
+	if (sw_has_helper(task_pt_regs)) {
+		regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+		return regs->orig_ax;
+	}
+	stack = (__u64)BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), stack);
+	regs = (void *)(stack + SW_KERNEL_STACK_BYTES - bpf_core_type_size(struct pt_regs___kernel));
+	return BPF_CORE_READ(regs, orig_ax);
+}
+
+#define SW_SYSTEM_CALLS 512 /* a power of two; numbers are below it */
+
+/* By the numbers of arch/x86/entry/syscalls/syscall_64.tbl. */
+static const __u8 wait_causes[SW_SYSTEM_CALLS] = {
+	[0] = SW_CAUSE_READ, /* read */
+	[1] = SW_CAUSE_WRITE, /* write */
+	[2] = SW_CAUSE_OPEN, /* open */
+	[7] = SW_CAUSE_POLL, /* poll */
+	[17] = SW_CAUSE_READ, /* pread64 */
+	[18] = SW_CAUSE_WRITE, /* pwrite64 */
+	[19] = SW_CAUSE_READ, /* readv */
+	[20] = SW_CAUSE_WRITE, /* writev */
+	[23] = SW_CAUSE_POLL, /* select */
+	[34] = SW_CAUSE_SIGNAL, /* pause */
+	[35] = SW_CAUSE_SLEEP, /* nanosleep */
+	[40] = SW_CAUSE_WRITE, /* sendfile */
+	[42] = SW_CAUSE_CONNECT, /* connect */
+	[43] = SW_CAUSE_ACCEPT, /* accept */
+	[44] = SW_CAUSE_SEND, /* sendto */
+	[45] = SW_CAUSE_RECEIVE, /* recvfrom */
+	[46] = SW_CAUSE_SEND, /* sendmsg */
+	[47] = SW_CAUSE_RECEIVE, /* recvmsg */
+	[61] = SW_CAUSE_CHILD, /* wait4 */
+	[65] = SW_CAUSE_IPC, /* semop */
+	[69] = SW_CAUSE_IPC, /* msgsnd */
+	[70] = SW_CAUSE_IPC, /* msgrcv */
+	[72] = SW_CAUSE_FILE_LOCK, /* fcntl */
+	[73] = SW_CAUSE_FILE_LOCK, /* flock */
+	[74] = SW_CAUSE_SYNC, /* fsync */
+	[75] = SW_CAUSE_SYNC, /* fdatasync */
+	[128] = SW_CAUSE_SIGNAL, /* rt_sigtimedwait */
+	[130] = SW_CAUSE_SIGNAL, /* rt_sigsuspend */
+	[162] = SW_CAUSE_SYNC, /* sync */
+	[202] = SW_CAUSE_FUTEX, /* futex */
+	[208] = SW_CAUSE_ASYNC_IO, /* io_getevents */
+	[220] = SW_CAUSE_IPC, /* semtimedop */
+	[230] = SW_CAUSE_SLEEP, /* clock_nanosleep */
+	[232] = SW_CAUSE_POLL, /* epoll_wait */
+	[247] = SW_CAUSE_CHILD, /* waitid */
+	[257] = SW_CAUSE_OPEN, /* openat */
+	[270] = SW_CAUSE_POLL, /* pselect6 */
+	[271] = SW_CAUSE_POLL, /* ppoll */
+	[277] = SW_CAUSE_SYNC, /* sync_file_range */
+	[281] = SW_CAUSE_POLL, /* epoll_pwait */
+	[288] = SW_CAUSE_ACCEPT, /* accept4 */
+	[295] = SW_CAUSE_READ, /* preadv */
+	[296] = SW_CAUSE_WRITE, /* pwritev */
+	[299] = SW_CAUSE_RECEIVE, /* recvmmsg */
+	[306] = SW_CAUSE_SYNC, /* syncfs */
+	[307] = SW_CAUSE_SEND, /* sendmmsg */
+	[327] = SW_CAUSE_READ, /* preadv2 */
+	[328] = SW_CAUSE_WRITE, /* pwritev2 */
+	[333] = SW_CAUSE_ASYNC_IO, /* io_pgetevents */
+	[426] = SW_CAUSE_ASYNC_IO, /* io_uring_enter */
+	[437] = SW_CAUSE_OPEN, /* openat2 */
+	[441] = SW_CAUSE_POLL, /* epoll_pwait2 */
+	[449] = SW_CAUSE_FUTEX, /* futex_waitv */
+	[455] = SW_CAUSE_FUTEX, /* futex_wait */
+};
+
 /* ---- Calls --------------------------------------------------------------------------------------------- */
 
 #define SW_CALL_BYTES 8 /* bytes to read: the longest call without prefixes, FF /2 with SIB and disp32, has 7 */

@@ -19,6 +19,22 @@ fn is_in(event: &DecodedEvent<'_>, function: &str) -> bool {
     event.sample.stack.iter().any(|frame| frame.function() == Some(function))
 }
 
+/// The state of the thread, and the kind of system call in which it waited.
+fn wait_of<'a>(event: &DecodedEvent<'a>) -> (Option<&'a str>, Option<&'a str>) {
+    let text = |key| event.sample.attributes.get(key).and_then(|value| value.as_str());
+    (text("sidewinder.wait.state"), text("sidewinder.wait.cause"))
+}
+
+fn expected_cause(function: &str) -> Option<&'static str> {
+    match function {
+        "wait_in_nanosleep" | "wait_until_the_end" => Some("sleep"),
+        "wait_in_futex" => Some("futex"),
+        "wait_in_poll" => Some("poll"),
+        "wait_in_read" => Some("read"),
+        _ => None,
+    }
+}
+
 fn share(part: i64, whole: i64) -> f64 {
     part as f64 / whole as f64
 }
@@ -49,6 +65,10 @@ fn off_cpu_time_is_what_a_program_measures_itself_in_each_function_and_thread() 
         );
         assert!(error.abs() < 0.01, "{}: {in_function} ns of {} ns", thread.function, thread.waited_ns);
         assert!(unaccounted.abs() < 0.005, "{}: {missing} ns of {} ns", thread.function, thread.wall_ns);
+        let cause = expected_cause(&thread.function);
+        let others = off_cpu_events(&recorded).filter(|event| is_in(event, &thread.function));
+        let others = others.filter(|event| cause.is_some() && wait_of(event) != (Some("sleeping"), cause));
+        assert_eq!(others.count(), 0, "{}: another reason than {cause:?}", thread.function);
         assert!(thread.function == "compute" || count + 5 >= thread.waits, "{count} samples of {thread:?}");
     }
     Ok(())

@@ -21,7 +21,7 @@ use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
-use sidewinder_render::{Profile, ProfileFormat, TableOptions};
+use sidewinder_render::{Profile, ProfileFormat, SampleType, TableOptions};
 use tracing::warn;
 
 use self::page::LivePage;
@@ -34,7 +34,7 @@ use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::event_arg::kinds_of_events;
 use crate::exit::{ExitCause, Failure};
-use crate::import;
+use crate::import::{self, ImportError};
 use crate::interval_timer::IntervalTimer;
 use crate::live::LiveFeeds;
 use crate::memory::WORKING_SET_BYTES_MAX;
@@ -341,8 +341,8 @@ fn write(
                     .with_next_step(empty_recording_hint(args))
             })?;
             outputs.first.write(stop, |out| out.write_all(report.as_bytes()))?;
-            let profile = args.table.then(|| profile_from_report(&report, args, recorded)).transpose()?;
-            profile.into_iter().collect()
+            let kinds = recorded.tally.interrupts.iter().map(|(kind, _)| *kind).filter(|_| args.table);
+            kinds.map(|kind| profile_from_report(&report, kind, args, recorded)).collect::<Result<_, _>>()?
         }
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
@@ -368,15 +368,18 @@ fn write(
     Ok(profiles)
 }
 
-/// The profile in a report, for its table.
+/// The profile of a kind in a report, for its table. It has no samples if the report has none of this kind.
 fn profile_from_report(
     report: &Report,
+    kind: Kind,
     args: &RecordArgs,
     recorded: &RecordingStats,
 ) -> Result<Profile, Failure> {
-    let profile = import::from_report_bytes(&title(args), report.as_bytes())
-        .map_err(|error| Failure::runtime("can't make a table of the profile", error))?;
-    let kind = Kind::Cpu { samples_per_second: args.frequency };
+    let sample_type = kind.descriptor().value_type.name;
+    let profile = match import::from_report_bytes(&title(args), report.as_bytes(), Some(sample_type)) {
+        Err(ImportError::NoSuchType { .. }) => Profile::new(title(args), SampleType::from_kind(kind)),
+        read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
+    };
     Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })
 }
 

@@ -1,6 +1,7 @@
 //! Tests that sample real programs with the real eBPF programs.
 
 mod contexts;
+mod counters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

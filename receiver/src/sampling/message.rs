@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{CodeObject, Outcome, RawFrame, RawFrameKind};
+use sidewinder_bpf::{CodeObject, Outcome, RawFrame, RawFrameKind, WaitReason};
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
@@ -81,6 +81,8 @@ pub(crate) struct SampleEvent {
     pub(crate) span: Option<Link>,
     /// The thread's other published attributes.
     pub(crate) labels: Labels,
+    /// What the thread waited for, if it did.
+    pub(crate) wait: Option<WaitReason>,
 }
 
 /// A file that frames refer to.

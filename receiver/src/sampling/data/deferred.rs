@@ -184,6 +184,7 @@ mod tests {
             comm: [0; 16],
             context: None,
             labels: None,
+            wait: None,
         };
         let snapshot = StackSnapshot { tid: 1, time_ns: 2, registers: [0; 17], pieces: Vec::new() };
         let mut deferred = DeferredWalks::new(1 << 20);

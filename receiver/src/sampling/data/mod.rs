@@ -89,7 +89,7 @@ impl Data {
         self.pending.begin_poll();
         let now = Instant::now();
         self.code_objects.forget_old(now);
-        self.waits.forget_old();
+        self.waits.forget_old(now);
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
@@ -286,6 +286,7 @@ impl Data {
             stack,
             span,
             labels,
+            wait: sample.wait,
         };
         match kind {
             Kind::OffCpu => {
@@ -340,12 +341,12 @@ impl Data {
             stacks_missing: self.bodies_missing,
             deferred_walks: self.deferred_walks,
             snapshots_refused: profiler.snapshots_refused(),
-            code_object_losses: self.code_objects.losses(),
             waits: WaitCounts {
                 unseen: profiler.waits_unseen(),
                 ends_lost: profiler.wait_ends_lost(),
                 without_end: self.waits.without_end(),
             },
+            code_object_losses: self.code_objects.losses(),
         }
     }
 }

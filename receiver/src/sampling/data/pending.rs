@@ -83,6 +83,7 @@ mod tests {
             comm: [0; 16],
             context: None,
             labels: None,
+            wait: None,
         }
     }
 

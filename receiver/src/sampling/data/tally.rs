@@ -21,10 +21,10 @@ pub(crate) struct SamplingTally {
     pub(crate) deferred_walks: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
-    /// Functions that young processes have sent, and that were dropped.
-    pub(crate) code_object_losses: CodeObjectLosses,
     /// Waits that are missing from off-CPU time.
     pub(crate) waits: WaitCounts,
+    /// Functions that young processes have sent, and that were dropped.
+    pub(crate) code_object_losses: CodeObjectLosses,
 }
 
 /// Waits that are missing from off-CPU time, by reason.

@@ -13,7 +13,7 @@ use crate::sampling::message::SampleEvent;
 
 /// How long an end waits for its sample: longer than a deferred walk may take.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of waits beyond which those of threads that are gone are forgotten.
+/// The largest number of samples, and of ends, that are kept. Beyond it, samples of threads that are gone are forgotten.
 const WAITS_MAX: usize = 16 << 10;
 
 /// The waits of all threads.
@@ -59,13 +59,16 @@ impl Waits {
             Some(other) => drop(self.begun.insert(end.tid, other)),
             None => {}
         }
-        self.ended.insert((end.tid, end.start_ns), (end, Instant::now()));
+        // Without room the sample, if it comes, will be without its end.
+        if self.ended.len() < WAITS_MAX {
+            self.ended.insert((end.tid, end.start_ns), (end, Instant::now()));
+        }
         None
     }
 
     /// Forgets the ends whose samples were lost.
-    pub(super) fn forget_old(&mut self) {
-        self.ended.retain(|_, (_, since)| since.elapsed() < SAMPLE_TIMEOUT);
+    pub(super) fn forget_old(&mut self, now: Instant) {
+        self.ended.retain(|_, (_, since)| now.saturating_duration_since(*since) < SAMPLE_TIMEOUT);
     }
 
     /// Gives up all samples whose end has not come.
