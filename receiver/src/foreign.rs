@@ -349,6 +349,21 @@ impl ForeignProcess {
         Ok(Self { target: ReadTarget::from_pid(pid)?, reader })
     }
 
+    /// Runs `read` on the memory of the process, and waits for its result, at most for `timeout`. The result is `None` if the
+    /// process has ended.
+    ///
+    /// # Errors
+    /// If there won't be a result.
+    pub(crate) fn start_read<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        read: impl FnOnce(&TargetMemory) -> T + Send + 'static,
+    ) -> Result<ReadProgress<Option<T>>, ReadFailure> {
+        let (target, memory) = (self.target, self.reader.memory.clone());
+        let read = move || Some(read(&memory.open(target).ok()?));
+        self.reader.submit(target, read)?.wait(timeout)
+    }
+
     /// Runs `read` on the memory of the process, and returns its result.
     ///
     /// # Errors
@@ -358,9 +373,7 @@ impl ForeignProcess {
         timeout: Duration,
         read: impl FnOnce(&TargetMemory) -> T + Send + 'static,
     ) -> Result<T, ReadFailure> {
-        let (target, memory) = (self.target, self.reader.memory.clone());
-        let read = move || Some(read(&memory.open(target).ok()?));
-        match self.reader.submit(target, read)?.wait(timeout)? {
+        match self.start_read(timeout, read)? {
             ReadProgress::Done(result) => result.ok_or(ReadFailure::Gone),
             ReadProgress::Pending(_) => Err(ReadFailure::TimedOut),
         }
