@@ -226,12 +226,6 @@ static __always_inline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *
 	return outcome;
 }
 
-/* Whether the current task's process is younger than the configured age. */
-static __always_inline bool is_too_young(struct task_struct *task, __u64 time_ns)
-{
-	return min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns;
-}
-
 /*
  * Begins the sample of an interrupt: returns its slot, and in *walks whether to walk its user stack. Null if there is no
  * sample; the interrupt's outcome is then already counted.
