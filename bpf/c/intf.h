@@ -94,6 +94,7 @@ enum sw_vm_missing {
 	SW_VM_UNREADABLE, /* a frame, or the function in it, could not be read */
 	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
 	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */
+	SW_VM_BUSY, /* the sample interrupted a program that was taking another one */
 	SW_VM_MISSING_COUNT
 };
 
@@ -661,7 +662,8 @@ enum sw_kernel_field {
 
 /* ---- Per CPU, per slot ---------------------------------------------------------------------------------- */
 
-#define SW_SLOTS_PER_CPU 3
+/* The CPU clock interrupts programs of other events, and nothing interrupts those of the CPU clock. */
+#define SW_SLOTS_PER_CPU 2
 #define SW_CHUNK_FRAMES 256
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048

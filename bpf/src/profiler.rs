@@ -430,6 +430,7 @@ impl<'obj> Profiler<'obj> {
         let maps = &self.skeleton.maps;
         let all: [&dyn MapCore; 8] = [
             &maps.slots,
+            &maps.vm_scratches,
             &maps.cpus,
             &maps.segments,
             &maps.processes,
