@@ -168,6 +168,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench large_files
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench python
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page_faults
 
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=

@@ -2,7 +2,7 @@
 // counted in each.
 // Usage: faults ROUNDS PAGES PAUSE_US
 //
-// A line for each function: its name, its minor and its major faults. It pauses after each 100 pages, so that each fault can
+// A line for each function: its name, its minor and its major faults. And the CPU time of all touches. It pauses after each 100 pages, so that each fault can
 // have an event.
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -21,6 +21,7 @@ static struct rusage usage(void) {
 
 struct grown {
     long minor, major;
+    uint64_t cpu_ns;
 };
 
 static inline __attribute__((always_inline)) void touch(struct grown *grown, long pages, useconds_t pause_us) {
@@ -28,10 +29,12 @@ static inline __attribute__((always_inline)) void touch(struct grown *grown, lon
     char *memory = mmap(NULL, pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || madvise(memory, pages * PAGE_BYTES, MADV_NOHUGEPAGE)) _exit(1);
     struct rusage before = usage();
+    uint64_t before_ns = workload_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     for (long page = 0; page < pages; page++) {
         if (pause_us && page % PAGES_PER_PAUSE == 0) usleep(pause_us);
         ((volatile char *)memory)[page * PAGE_BYTES] = 1;
     }
+    grown->cpu_ns += workload_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - before_ns;
     struct rusage after = usage();
     grown->minor += after.ru_minflt - before.ru_minflt;
     grown->major += after.ru_majflt - before.ru_majflt;
@@ -58,5 +61,6 @@ int main(int count, char **arguments) {
         grow_large(&large, pages, pause_us);
     }
     printf("grow_small %ld %ld\ngrow_large %ld %ld\n", small.minor, small.major, large.minor, large.major);
+    printf("cpu_ns %llu\n", (unsigned long long)(small.cpu_ns + large.cpu_ns));
     return 0;
 }
