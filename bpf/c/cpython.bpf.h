@@ -41,7 +41,7 @@ static __always_inline __u64 thread_state(struct sw_slot *slot, const struct sw_
 static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_cpython *cpython,
 					  const struct sw_tls_variable *places)
 {
-	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame;
+	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame, cframe = 0;
 
 	if (!state || !thread || !read_vm(slot, state, SW_CPYTHON_STATE_BYTES))
 		return SW_VM_LOST + SW_VM_NO_STATE;
@@ -49,8 +49,14 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_
 		return SW_VM_LOST + SW_VM_OTHER_THREAD;
 	frame = vm_word(slot, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
 	/* The innermost activation has it on its stack. */
-	if (cpython->cframe && !try_read_word(slot, frame + cpython->current_frame, &frame))
-		return SW_VM_LOST + SW_VM_NO_STATE;
+	if (cpython->cframe) {
+		cframe = frame;
+		if (!try_read_word(slot, frame + cpython->current_frame, &frame))
+			return SW_VM_LOST + SW_VM_NO_STATE;
+	}
+	slot->vm_cframe = cframe;
+	if (cpython->groups == SW_CPYTHON_LAST_IS_ENTRY)
+		slot->vm_anchor = cframe;
 	slot->vm_frame = frame;
 	return SW_VM_READ;
 }
@@ -75,32 +81,28 @@ static __always_inline __u32 read_cookie(struct sw_slot *slot, const struct sw_c
 }
 
 /*
- * The cookie of a code object, read or remembered. Each object can be remembered in two places, of which the one that was
- * read less recently is taken: so nearly all functions of a deep stack are remembered at once. Those of a young process are
- * sent, and not remembered: it executes one module after the other, whose code objects may have one address in turn.
+ * The cookie of a code object, read or remembered from an earlier frame of this sample: until the next one, the object may be
+ * freed, and another one may be at its address. Each can be remembered in two places, so that nearly all functions of a deep
+ * stack are. Those of a young process are sent.
  */
 static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
 {
-	__u32 hash = (__u32)(code >> 4) * SW_HASH_MULTIPLIER, now = slot->time_ns >> SW_VM_TICK_SHIFT, cookie;
+	__u32 hash = (__u32)(code >> 4) * SW_HASH_MULTIPLIER, now = (__u32)slot->time_ns, cookie;
 	struct sw_vm_code *first = &slot->vm_codes[hash >> (32 - SW_VM_CODES_BITS)];
 	struct sw_vm_code *second = &slot->vm_codes[(hash >> (32 - 2 * SW_VM_CODES_BITS)) & (SW_VM_CODES - 1)];
 	struct sw_vm_code *known = first->address == code ? first : second;
-	bool young = is_young(slot);
 
-	if (!young && known->address == code && known->ranges == slot->ranges && now - known->ticks < SW_VM_CODE_TICKS)
+	if (known->address == code && known->sample == now)
 		return known->cookie;
 	cookie = read_cookie(slot, cpython, code);
 	if (!cookie)
 		return 0;
-	if (young) {
+	if (is_young(slot))
 		send_code(slot->number, code, cookie);
-		return cookie;
-	}
-	if (known->address != code && now - first->ticks > now - second->ticks)
+	if (first->sample != now)
 		known = first;
 	known->address = code;
-	known->ranges = slot->ranges;
-	known->ticks = now;
+	known->sample = now;
 	known->cookie = cookie;
 	return cookie;
 }
@@ -133,7 +135,26 @@ static __always_inline bool is_shim(struct sw_slot *slot, const struct sw_cpytho
 	if ((__u8)(word >> (owner & 7) * 8) < SW_CPYTHON_OWNED_BY_C_STACK)
 		return false;
 	slot->vm_frame = previous;
+	slot->vm_anchor = frame;
 	return true;
+}
+
+/*
+ * Finds frames to which the previous ones don't lead in an activation's native frame, which ends at `end`, where other
+ * activations have the same: in its `cframe`, its own group; in the shim that ends its group, the next one.
+ */
+static __always_inline void find_cpython_frames(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end,
+						bool has_cframe)
+{
+	__u64 frame;
+
+	if (has_cframe) {
+		if (slot->vm_cframe_distance &&
+		    try_read_word(slot, end - slot->vm_cframe_distance + cpython->current_frame, &frame))
+			slot->vm_frame = frame;
+	} else if (cpython->groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, end - slot->vm_anchor_distance)) {
+		slot->vm_anchor = 0;
+	}
 }
 
 /*
@@ -149,12 +170,14 @@ static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct
 
 	if (groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, frame))
 		return SW_VM_GROUP_ENDED;
-	if (!frame || !read_vm(slot, frame, cpython->frame_bytes))
+	if (!frame || was_met(slot, frame) || !read_vm(slot, frame, cpython->frame_bytes))
 		return SW_VM_UNREADABLE_FRAME;
 	owner = vm_byte(slot, frame + cpython->owner);
 	slot->vm_frame = vm_word(slot, frame + cpython->previous);
-	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK)
+	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK) {
+		slot->vm_anchor = frame;
 		return SW_VM_GROUP_ENDED;
+	}
 	slot->vm_group_ended = groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner);
 	code = vm_word(slot, frame + cpython->code) & ~SW_CPYTHON_TAGS;
 	cookie = code_cookie(slot, cpython, code);

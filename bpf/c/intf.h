@@ -147,12 +147,22 @@ enum sw_record_type {
 enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
 	SW_SAMPLE_OFF_CPU = 2, /* a thread begins to wait. value: the probability of this sample, of SW_CERTAIN */
+	SW_SAMPLE_COUNTER = 4, /* and the next SW_COUNTERS_MAX - 1: one for each counter. Value: counts, the period of the event */
 #ifdef SW_TEST_PROGRAMS
 	SW_SAMPLE_PROBE = 255, /* value: 1 run of a test program */
 #endif
 };
 
-#define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests */
+#define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
+#define SW_COUNTERS_MAX 4
+_Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
+
+/* What a counter counts: the first fields of perf_event_attr. */
+struct sw_counter {
+	__u32 type;
+	__u32 size; /* of perf_event_attr */
+	__u64 config;
+};
 
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
@@ -518,12 +528,15 @@ struct sw_file_range {
 };
 
 #define SW_VM_LOOP_RANGES 4
+#define SW_VM_UNLINKED_RANGES 4
 
 /* A virtual machine that a process runs. */
 struct sw_runtime {
 	__u32 file; /* that contains its loop */
 	__u32 kind; /* sw_frame_kind of its frames */
 	struct sw_file_range loop[SW_VM_LOOP_RANGES]; /* the code of the loop */
+	/* Of these, where an activation's frame isn't the thread's current one: not yet (until 3.12), or no more (until 3.10). */
+	struct sw_file_range unlinked[SW_VM_UNLINKED_RANGES];
 	/* Where a thread has the address of its state; if the first is null, the second counts. A model of 0 is none. */
 	struct sw_tls_variable state[2];
 	struct sw_cpython cpython;

@@ -6,6 +6,7 @@
 #ifndef SIDEWINDER_KERNEL_BPF_H
 #define SIDEWINDER_KERNEL_BPF_H
 
+#include <linux/perf_event.h>
 #include <linux/types.h>
 #include <stdbool.h>
 
@@ -133,6 +134,19 @@ struct task_struct {
 /* Before Linux 5.14. */
 struct task_struct___state {
 	long state;
+};
+
+struct perf_event {
+	struct perf_event_attr attr;
+};
+
+struct perf_sample_data;
+
+/* The context of a program of a perf event. */
+struct bpf_perf_event_data_kern {
+	void *regs;
+	struct perf_sample_data *data;
+	struct perf_event *event;
 };
 
 struct kernel_clone_args {

@@ -23,6 +23,8 @@ const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
+const volatile __u32 counter_count; /* how many of `counters` are sampled */
+const volatile struct sw_counter counters[SW_COUNTERS_MAX];
 
 /*
  * A cached frame, with the rule that leads to its caller: most samples have frames in common with the previous ones. One
@@ -42,22 +44,26 @@ struct sw_found {
 #define SW_FOUND_BITS 6
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
-/*
- * The cookie of a code object, and when it was read. It is used again for some 10 ms: another code object may get its
- * address.
- */
+/* The cookie of a code object, and the sample for which it was read. */
 struct sw_vm_code {
 	__u64 address; /* 0: none */
-	sw_location ranges; /* of its process */
-	__u32 ticks; /* of 2^SW_VM_TICK_SHIFT ns */
+	__u32 sample; /* the low half of its time */
 	__u32 cookie;
 };
 
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
 _Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
 
-#define SW_VM_TICK_SHIFT 20
-#define SW_VM_CODE_TICKS 10
+/* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
+struct sw_vm_mark {
+	__u64 frame; /* address of the innermost frame */
+	struct sw_hash hash;
+	__u32 count;
+	__u32 chunks;
+	__u32 depth;
+	__u64 frames; /* counters of the slot */
+	__u64 unreadable;
+};
 
 /*
  * Scratch memory of one entry point on one CPU, claimed for the duration of one interrupt. Walks keep their state here
@@ -124,8 +130,21 @@ struct sw_slot {
 	__u32 vm_group_frames; /* the number of them so far */
 	__u32 vm_window_bytes;
 	__u32 vm_objects; /* sent with this sample */
+	__u32 vm_is_innermost; /* the current activation is the innermost one */
+	__u32 vm_has_no_group; /* the next activation has no frames, or they are in the stack already */
+	__u32 vm_is_lost; /* the frame after those of the current activation can't be found through them */
+	__u32 vm_frames_met; /* so far, of all activations */
 	__u64 vm_frame; /* address of the next frame; 0: there is none */
+	__u64 vm_frame_before; /* address of one of the frames so far, by which cycles are found */
 	__u64 vm_window_start;
+	/* Address of what the activation to which the last group belongs keeps in its native frame; 0: not known. */
+	__u64 vm_anchor;
+	struct sw_vm_mark vm_mark;
+	__u64 vm_cframe; /* address of the innermost activation's `cframe`; 0: there is none */
+	/* Kept from sample to sample: how far below the end of an activation's native frame these are, in a process. */
+	sw_location vm_distances_ranges; /* of the process */
+	__u64 vm_anchor_distance;
+	__u64 vm_cframe_distance; /* 0: not known */
 
 	/* The current chunk, and the full ones. */
 	__u32 count;
@@ -144,7 +163,7 @@ struct sw_slot {
 	struct sw_found found[SW_FOUND_FRAMES]; /* by pc; kept from sample to sample */
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
-	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address */
 	__u64 vm_identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	__u8 vm_window[SW_VM_WINDOW_BYTES];
 	struct sw_body body; /* directly followed by its frames */
@@ -281,6 +300,7 @@ struct sw_walks {
 };
 
 struct sw_walks cpu_walks SEC(".maps");
+struct sw_walks counter_walks SEC(".maps");
 struct sw_walks off_cpu_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)

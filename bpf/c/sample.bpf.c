@@ -2,7 +2,7 @@
 /*
  * Sidewinder's programs.
  *
- * An interrupt of the CPU clock becomes a sample: first the task must be in scope; then its kernel frames, if it was in
+ * An interrupt of the CPU clock, or of a counter, becomes a sample: first the task must be in scope; then its kernel frames, if it was in
  * the kernel, and its user frames are walked into scratch memory of this CPU, and hashed; a stack that was not seen in this
  * epoch is sent in full, followed by a small record that refers to it by hash. Each interrupt ends in exactly one outcome,
  * counted where it ends.
@@ -16,9 +16,9 @@
  *   vm.bpf.h       frames of virtual machines     cpython.bpf.h  those of CPython
  *   tls.bpf.h      thread-local variables         vm_memory.bpf.h  a window on a virtual machine's memory
  *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
- *   off_cpu.bpf.h  threads that leave their CPU
+ *   off_cpu.bpf.h  threads that leave their CPU   counter.bpf.h  interrupts of counters
  *   test.bpf.h     programs that only tests load  code_object.bpf.h  functions of young processes
- *   atomic.bpf.h   access to shared memory
+ *   atomic.bpf.h   access to shared memory        current_frame.bpf.h  a frame's registers, and its end
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
@@ -209,38 +209,35 @@ static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu
 	return outcome;
 }
 
-/*
- * Ends the sample of an interrupt, counts its outcome and returns it. `kind` is a constant: it selects the counters without a bound for
- * the verifier to prove.
- */
-static __always_inline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, const __u8 kind)
+/* Ends the sample of an interrupt, and counts its outcome, which is returned. */
+static __always_inline __u32 end_counted_sample(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
 {
 	__u32 outcome = end_sample(slot, cpu);
 
 	if (outcome < SW_OUTCOME_COUNT) {
 		/* Older verifiers lose the bounds of values that the compiler spills to the stack. */
 		outcome &= SW_OUTCOME_PLACES - 1;
+		kind &= SW_SAMPLE_KINDS - 1;
 		barrier_var(outcome);
+		barrier_var(kind);
 		slot->head.outcomes[kind][outcome]++;
 	}
 	release_slot(slot);
 	return outcome;
 }
 
-/* Whether the current task's process is younger than the configured age. */
-static __always_inline bool is_too_young(struct task_struct *task, __u64 time_ns)
+static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
 {
-	return min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns;
+	end_counted_sample(slot, cpu, kind);
+	return 0;
 }
-
-/* ---- Interrupts of the CPU clock ------------------------------------------------------------------------ */
 
 /*
  * Begins the sample of an interrupt: returns its slot, and in *walks whether to walk its user stack. Null if there is no
  * sample; the interrupt's outcome is then already counted.
  */
 static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu,
-						       bool *walks)
+						       __u32 kind, bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u32 pid, task_flags, otherwise;
@@ -262,16 +259,20 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 	otherwise = SW_OUTCOME_YOUNG_PROCESS;
 	if (is_too_young(task, time_ns))
 		goto none;
-	slot = begin_sample(SW_SAMPLE_CPU, pid, !interrupted_user_mode(ctx), time_ns);
+	slot = begin_sample(kind, pid, !interrupted_user_mode(ctx), time_ns);
 	otherwise = SW_OUTCOME_BUSY;
 	if (!slot)
 		goto none;
 	*walks = enter_interrupted(ctx, slot, task, task_flags);
 	return slot;
 none:
-	sw_count(cpu->outcomes[SW_SAMPLE_CPU][otherwise], 1);
+	kind &= SW_SAMPLE_KINDS - 1;
+	barrier_var(kind);
+	sw_count(cpu->outcomes[kind][otherwise], 1);
 	return 0;
 }
+
+/* ---- Interrupts of the CPU clock ------------------------------------------------------------------------ */
 
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
@@ -282,13 +283,12 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 
 	if (!cpu)
 		return 0;
-	slot = begin_interrupt(ctx, cpu, &walks);
+	slot = begin_interrupt(ctx, cpu, SW_SAMPLE_CPU, &walks);
 	if (!slot)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
-	return 0;
+	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
 }
 
 SEC("perf_event")
@@ -300,13 +300,12 @@ int sample_cpu_by_calls(struct bpf_perf_event_data *ctx)
 
 	if (!cpu)
 		return 0;
-	slot = begin_interrupt(ctx, cpu, &walks);
+	slot = begin_interrupt(ctx, cpu, SW_SAMPLE_CPU, &walks);
 	if (!slot)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
-	return 0;
+	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
 }
 
 SEC("perf_event")
@@ -320,10 +319,10 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
-	return 0;
+	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
 }
 
+#include "counter.bpf.h"
 #include "off_cpu.bpf.h"
 
 #ifdef SW_TEST_PROGRAMS

@@ -8,42 +8,13 @@
 
 #include "arch.bpf.h"
 #include "call.bpf.h"
+#include "current_frame.bpf.h"
 #include "stack.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
 #include "vm.bpf.h"
 
 /* ---- One step ------------------------------------------------------------------------------------------ */
-
-static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
-{
-	slot->outcome = outcome;
-	return false;
-}
-
-/*
- * The value of a register in the current frame. In callers' frames only the two tracked registers are known, and
- * SW_REG_CALLEE_SAVED if all rules so far said where it is.
- */
-static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
-{
-	if (number == SW_REG_SP) {
-		*value = slot->sp;
-		return true;
-	}
-	if (number == SW_REG_FP) {
-		*value = slot->fp;
-		return true;
-	}
-	if (number == SW_REG_CALLEE_SAVED && slot->has_callee_saved) {
-		*value = slot->callee_saved;
-		return true;
-	}
-	if (!slot->is_interrupted || number >= SW_REGISTERS)
-		return stop(slot, SW_OUTCOME_REGISTER_LOST);
-	*value = slot->registers[number];
-	return true;
-}
 
 static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
 {
@@ -217,30 +188,6 @@ static __always_inline bool saved_value(struct sw_slot *slot, __u8 place, __u8 n
 	return read_word(slot, base + offset, value);
 }
 
-static __always_inline bool canonical_frame_address(struct sw_slot *slot, const struct sw_rule *rule, __u64 *cfa)
-{
-	__u64 index;
-
-	if (rule->cfa_base == SW_CFA_PLT) {
-		*cfa = slot->sp + (slot->pc % SW_LINKAGE_ENTRY_BYTES >= (__u64)rule->cfa_offset ? 16 : 8);
-		return true;
-	}
-	if (!register_value(slot, rule->cfa_register, cfa))
-		return false;
-	*cfa += rule->cfa_offset;
-	if (rule->cfa_base == SW_CFA_REGISTER)
-		return true;
-	if (rule->cfa_base == SW_CFA_DEREF_INDEXED) {
-		if (!register_value(slot, rule->ra_register, &index))
-			return false;
-		*cfa += index * 8;
-	}
-	if (!read_word(slot, *cfa, cfa))
-		return false;
-	*cfa += rule->addend_by_8 * 8;
-	return true;
-}
-
 static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_rule *rule)
 {
 	bool signal = rule->flags & SW_RULE_SIGNAL_FRAME;
@@ -305,7 +252,7 @@ static __always_inline bool step(struct sw_slot *slot)
 	if (vm_frames && (found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT)) {
 		in_group = step_in_group(slot);
 		if (in_group != SW_VM_GROUP_ENDED)
-			return in_group == SW_VM_PUSHED || stop(slot, SW_OUTCOME_RING_FULL);
+			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
 	}
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);

@@ -8,8 +8,9 @@
 enum sw_vm_step {
 	SW_VM_GROUP_ENDED = 0,
 	SW_VM_PUSHED,
+	SW_VM_GROUP_FOUND, /* nothing was pushed yet */
 	SW_VM_NO_ROOM, /* the ring is full */
-	SW_VM_UNREADABLE_FRAME, /* nor can those after it be found */
+	SW_VM_UNREADABLE_FRAME, /* or one that was met before; those after it can't be found through it */
 	SW_VM_UNREADABLE_CODE, /* of a frame that was read */
 };
 
@@ -53,6 +54,21 @@ static __always_inline bool read_vm(struct sw_slot *slot, __u64 address, __u32 b
 		return true;
 	/* The page below may be unmapped or absent. A longer part of the address's own page was just tried. */
 	return bytes_of_page < SW_VM_WINDOW_BYTES && read_vm_window(slot, page, bytes_of_page);
+}
+
+/*
+ * Whether frames lead to one that was met before: each is compared with the one whose number in this walk was the last power
+ * of two (Brent's algorithm), so a cycle is found before it has been walked three times.
+ */
+static __always_inline bool was_met(struct sw_slot *slot, __u64 frame)
+{
+	__u32 number = ++slot->vm_frames_met;
+
+	if (frame == slot->vm_frame_before)
+		return true;
+	if (!(number & (number - 1)))
+		slot->vm_frame_before = frame;
+	return false;
 }
 
 /* The word at an address in the window. */

@@ -8,11 +8,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{Link, ProgramMut};
 use perf_event_open_sys as sys;
-use sidewinder_kind::{Hook, Kind};
+use sidewinder_kind::{Counter, CounterRate, Hook, Kind, SampledCounter};
 use sys::bindings as perf;
 use thiserror::Error;
 
 use crate::container::CgroupId;
+use crate::counter::PerfSelector;
 
 /// Any side band event wakes us: until a new mapping is known, stacks that go through it are truncated. The receiver
 /// waits for a poll interval between two wakeups.
@@ -31,6 +32,14 @@ pub enum EventError {
         what: &'static str,
         /// Where.
         cpu: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// This machine has no such counter.
+    #[error("this machine does not have the counter {counter}")]
+    NoCounter {
+        /// The counter.
+        counter: Counter,
         /// Why.
         source: io::Error,
     },
@@ -109,26 +118,42 @@ impl CpuList {
     }
 }
 
-/// A kernel counter that interrupts each time it has advanced by a period.
+/// A counter that interrupts each time it has advanced by a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PerfCounter {
     /// Its name in messages.
     pub(crate) name: &'static str,
-    /// The kernel's software event that it counts.
-    pub(crate) software: perf::perf_sw_ids,
-    /// In the counter's unit, which is nanoseconds for clocks; greater than 0.
-    pub(crate) period: u64,
+    /// What it counts.
+    selector: PerfSelector,
+    /// The period, in the counter's unit, which is nanoseconds for clocks; or the frequency instead.
+    rate: CounterRate,
+    /// Which one of those that not every machine has.
+    counter: Option<Counter>,
 }
 
 impl PerfCounter {
     /// The clock of a CPU.
     pub(crate) const fn cpu_clock(period_ns: u64) -> Self {
-        Self { name: "CPU clock", software: perf::PERF_COUNT_SW_CPU_CLOCK, period: period_ns }
+        Self {
+            name: "CPU clock",
+            selector: PerfSelector::software(perf::PERF_COUNT_SW_CPU_CLOCK),
+            rate: CounterRate::Period(period_ns),
+            counter: None,
+        }
+    }
+
+    /// A counter that users choose by name.
+    pub(crate) const fn named(SampledCounter { counter, rate }: SampledCounter) -> Self {
+        Self { name: counter.name(), selector: PerfSelector::of(counter), rate, counter: Some(counter) }
     }
 
     /// Each context switch.
-    pub(crate) const CONTEXT_SWITCHES: Self =
-        Self { name: "context switch", software: perf::PERF_COUNT_SW_CONTEXT_SWITCHES, period: 1 };
+    pub(crate) const CONTEXT_SWITCHES: Self = Self {
+        name: "context switch",
+        selector: PerfSelector::software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES),
+        rate: CounterRate::Period(1),
+        counter: None,
+    };
 
     /// The counter that triggers samples of a kind of profile; `None` if no counter does.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
@@ -136,6 +161,15 @@ impl PerfCounter {
         match row.hook? {
             Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
             Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
+            Hook::Counter(counter) => Some(Self::named(counter)),
+        }
+    }
+
+    /// How far it advances between two interrupts; `None` if the kernel adapts that.
+    pub(crate) const fn period(self) -> Option<u64> {
+        match self.rate {
+            CounterRate::Period(period) => Some(period),
+            CounterRate::Frequency(_) => None,
         }
     }
 }
@@ -182,13 +216,21 @@ impl EventKind {
             // SAFETY: `attr` is a complete perf_event_attr that contains its size, and lives during the call.
             let fd = unsafe { sys::perf_event_open(&mut attr, tasks, cpu_number, no_group, flags) };
             if fd < 0 {
-                let source = io::Error::last_os_error();
-                return Err(EventError::Open { what: self.name(), cpu, source });
+                return Err(self.open_error(cpu, io::Error::last_os_error()));
             }
             // SAFETY: the kernel just created this descriptor, and nobody else has it.
             events.push(unsafe { OwnedFd::from_raw_fd(fd) });
         }
         Ok(events)
+    }
+
+    fn open_error(self, cpu: u32, source: io::Error) -> EventError {
+        match self {
+            Self::Overflow(PerfCounter { counter: Some(counter), .. }) if is_absent(&source) => {
+                EventError::NoCounter { counter, source }
+            }
+            _ => EventError::Open { what: self.name(), cpu, source },
+        }
     }
 
     fn name(self) -> &'static str {
@@ -212,12 +254,20 @@ impl EventKind {
             attr.set_task(1);
         }
         match self {
-            Self::Overflow(PerfCounter { software, period, .. }) => {
-                attr.config = u64::from(software);
-                attr.__bindgen_anon_1.sample_period = period;
+            Self::Overflow(PerfCounter { selector, rate, .. }) => {
+                attr.type_ = selector.type_;
+                attr.config = selector.config;
+                match rate {
+                    CounterRate::Period(period) => attr.__bindgen_anon_1.sample_period = period,
+                    CounterRate::Frequency(hz) => {
+                        attr.__bindgen_anon_1.sample_freq = hz.into();
+                        attr.set_freq(1);
+                    }
+                }
                 attr.set_disabled(1);
-                // An interrupt of an idle CPU runs no program; `interrupt_check` reads how long the CPU was idle.
-                attr.set_exclude_idle(1);
+                // An interrupt of an idle CPU runs no program; `interrupt_check` reads how long the CPU was idle. Arm's PMU
+                // refuses an event that asks for it.
+                attr.set_exclude_idle((selector.type_ == perf::PERF_TYPE_SOFTWARE).into());
             }
             Self::SideBand | Self::Ring => {
                 attr.config = u64::from(perf::PERF_COUNT_SW_DUMMY);
@@ -231,6 +281,14 @@ impl EventKind {
         }
         attr
     }
+}
+
+/// Whether `perf_event_open` failed because the machine has no such counter: no performance monitoring unit, none that
+/// interrupts, or one that does not count this. Each architecture has errors of its own for these.
+fn is_absent(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let absent = [Errno::NOENT, Errno::OPNOTSUPP, Errno::NODEV, Errno::INVAL];
+    Errno::from_io_error(error).is_some_and(|error| absent.contains(&error))
 }
 
 /// The events of a counter, each with a program that runs at its overflows. Dropping it ends sampling.
@@ -295,30 +353,31 @@ impl CounterEvents {
     pub(crate) fn close(&mut self, container: Option<CgroupId>) {
         for event in self.events.extract_if(.., |event| event.container == container) {
             *self.expected_before.entry(event.cpu).or_default() +=
-                event.expected_interrupts(self.counter.period).unwrap_or(0);
+                event.expected_interrupts(self.counter.period()).unwrap_or(0);
         }
     }
 
-    /// How far the counter advances between two interrupts on a CPU.
-    pub(crate) fn period(&self) -> u64 {
-        self.counter.period
+    /// How far the counter advances between two interrupts on a CPU; `None` if the kernel adapts that.
+    pub(crate) fn period(&self) -> Option<u64> {
+        self.counter.period()
     }
 
-    /// How many interrupts were due on each CPU since the start, whether or not a program ran.
+    /// How many interrupts were due on each CPU since the start, whether or not a program ran; 0 if that is not known, since
+    /// the period was not always the same.
     pub(crate) fn expected_interrupts(&self) -> io::Result<HashMap<u32, u64>> {
         let mut due = self.expected_before.clone();
         for event in &self.events {
-            *due.entry(event.cpu).or_default() += event.expected_interrupts(self.counter.period)?;
+            *due.entry(event.cpu).or_default() += event.expected_interrupts(self.counter.period())?;
         }
         Ok(due)
     }
 }
 
 impl CounterEvent {
-    fn expected_interrupts(&self, period: u64) -> io::Result<u64> {
+    fn expected_interrupts(&self, period: Option<u64>) -> io::Result<u64> {
         let mut counted = [0; 8];
         (&self.file).read_exact(&mut counted)?;
-        Ok(u64::from_ne_bytes(counted) / period)
+        Ok(period.and_then(|period| u64::from_ne_bytes(counted).checked_div(period)).unwrap_or(0))
     }
 }
 

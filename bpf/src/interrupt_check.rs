@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 /// Interrupts since the start, by outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interrupts {
-    /// The number of interrupts that were due.
+    /// The number of interrupts that were due; if nothing but the programs counts them, the number that these counted.
     pub expected: u64,
     /// By outcome.
     pub outcomes: Vec<(Outcome, u64)>,
@@ -33,7 +33,9 @@ impl Interrupts {
 /// Due interrupts and idle time of each CPU since the events were opened.
 #[derive(Clone, Debug)]
 pub(crate) struct InterruptCheck {
-    period_ns: u64,
+    /// In the unit of the counter, which is nanoseconds for the clock; `None`: it varies, and nothing says how many interrupts
+    /// were due.
+    period: Option<u64>,
     cpus: Vec<CpuInterruptCheck>,
 }
 
@@ -54,20 +56,22 @@ impl InterruptCheck {
             .into_iter()
             .map(|(cpu, due)| CpuInterruptCheck { cpu, expected: due, idle_ns: slept_ns(cpu) })
             .collect();
-        Ok(Self { period_ns: clock.period(), cpus })
+        Ok(Self { period: clock.period(), cpus })
     }
 
     /// Combines this with the counts of the programs, by CPU and outcome.
     pub(crate) fn interrupts(&self, counted: impl Fn(u32, Outcome) -> u64, cpus: &CpuList) -> Interrupts {
-        let idle_inferred = self.cpus.iter().map(|cpu| cpu.idle_inferred(&counted, self.period_ns)).sum();
+        let idle_inferred = |period| self.cpus.iter().map(|cpu| cpu.idle_inferred(&counted, period)).sum();
+        let idle_inferred = self.period.map_or(0, idle_inferred);
         let sum = |outcome| cpus.iter().map(|cpu| counted(cpu, outcome)).sum::<u64>();
         let inferred = |outcome| if outcome == Outcome::Idle { idle_inferred } else { 0 };
         let outcomes = Outcome::ALL.iter().map(|outcome| (*outcome, sum(*outcome) + inferred(*outcome)));
-        Interrupts {
-            expected: self.cpus.iter().map(|cpu| cpu.expected).sum(),
-            outcomes: outcomes.collect(),
-            idle_inferred,
-        }
+        let outcomes: Vec<_> = outcomes.collect();
+        let expected = match self.period {
+            Some(_) => self.cpus.iter().map(|cpu| cpu.expected).sum(),
+            None => outcomes.iter().map(|(_, count)| count).sum(),
+        };
+        Interrupts { expected, outcomes, idle_inferred }
     }
 }
 
@@ -129,7 +133,7 @@ mod tests {
 
     fn interrupt_check(expected: u64, slept_ms: u64) -> InterruptCheck {
         InterruptCheck {
-            period_ns: PERIOD_NS,
+            period: Some(PERIOD_NS),
             cpus: vec![CpuInterruptCheck { cpu: 0, expected, idle_ns: slept_ms * 1_000_000 }],
         }
     }
@@ -158,6 +162,13 @@ mod tests {
     fn no_more_is_inferred_than_was_due() {
         let all_heard = interrupts(&interrupt_check(1_000, 1_500), 400, 600);
         assert_eq!((all_heard.idle_inferred, all_heard.missed()), (0, 0));
+    }
+
+    #[test]
+    fn without_a_steady_period_what_was_heard_was_due() {
+        let varying = InterruptCheck { period: None, ..interrupt_check(0, 990) };
+        let found = interrupts(&varying, 3, 7);
+        assert_eq!((found.expected, found.idle_inferred, found.missed()), (10, 0, 0));
     }
 
     #[test]

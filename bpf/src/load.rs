@@ -13,6 +13,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use sidewinder_kind::{Kind, KindSet};
 use thiserror::Error;
 
+use crate::counter::PerfSelector;
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
@@ -170,6 +171,9 @@ impl LoadError {
     /// What the user can do about it.
     #[must_use]
     pub fn next_step(&self) -> &'static str {
+        if let Self::Events(EventError::NoCounter { .. }) = self {
+            return "`sidewinder check` lists the counters of this machine";
+        }
         let obstacle = self.is_denied().then(denial::denial_reason).flatten();
         obstacle.unwrap_or(match self.is_permission_denied() {
             true => "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing",
@@ -272,6 +276,11 @@ pub(crate) fn load_object<'obj>(
         fixed.off_cpu_probability =
             (options.off_cpu_threshold.clamp(0.0, 1.0) * intf::SW_CERTAIN as f64) as u64;
         fixed.reads_attributes = options.context_attributes;
+        fixed.counter_count = options.kinds.counters().count() as u32;
+        for (place, sampled) in fixed.counters.iter_mut().zip(options.kinds.counters()) {
+            let PerfSelector { type_, config } = PerfSelector::of(sampled.counter);
+            (place.r#type, place.config) = (type_, config);
+        }
         fixed.vm_frames = options.vm_frames;
     }
     look(&mut open);

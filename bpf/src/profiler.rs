@@ -24,7 +24,7 @@ use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::outcome::Outcome;
 use crate::processes::ProcessMap;
-use crate::programs::{self, ProgramTrigger};
+use crate::programs::{self, ProgramTrigger, SamplingPrograms};
 use crate::ring::{Newcomer, Rings, borrow, whole_pages};
 use crate::run_time::run_time;
 use crate::runtime::{VmCounts, VmMissing};
@@ -170,7 +170,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses the events.
     pub fn start(&mut self) -> Result<(), EventError> {
-        self.watch.start(&programs::sampling(&self.skeleton.progs), &self.kinds)
+        self.watch.start(&SamplingPrograms::new(&self.skeleton.progs), &self.kinds)
     }
 
     /// Opens events for one more container, if events are per container and it has none yet. Returns whether it did.
@@ -178,7 +178,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses them: then only events of every task are possible.
     pub fn add_container(&mut self, container: Container) -> Result<bool, EventError> {
-        self.watch.add(&programs::sampling(&self.skeleton.progs), container)
+        self.watch.add(&SamplingPrograms::new(&self.skeleton.progs), container)
     }
 
     /// Marks a reported container as known, so that the programs don't report it again.
@@ -198,7 +198,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses them.
     pub fn widen(&mut self) -> Result<(), EventError> {
-        self.watch.widen(&programs::sampling(&self.skeleton.progs))?;
+        self.watch.widen(&SamplingPrograms::new(&self.skeleton.progs))?;
         self.open_side_band(EventScope::EveryTask)
     }
 

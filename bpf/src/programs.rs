@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 use sidewinder_kind::KindSet;
 
-use crate::sample_kind::SampleKind;
+use crate::sample_kind::{SampleKind, SampleSource};
 use crate::skeleton::sample::{OpenSampleProgs, SampleProgs, SampleSkel};
 use crate::walk::WalkMode;
 
@@ -25,16 +25,17 @@ pub(crate) struct ProgramSelection<'a> {
 }
 
 impl ProgramSelection<'_> {
-    fn samples(self, kind: SampleKind, walk: WalkMode) -> bool {
-        self.walk == walk && kind.profile_kind(self.kinds).is_some()
+    fn samples(self, source: SampleSource, walk: WalkMode) -> bool {
+        let mut sampled = self.kinds.iter().filter_map(|kind| SampleKind::of(kind, self.kinds));
+        self.walk == walk && sampled.any(|kind| kind.source() == source)
     }
 }
 
 /// When a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProgramTrigger {
-    /// At overflows of the counter for samples of this kind, for each event that it is attached to.
-    AtOverflows(SampleKind),
+    /// At overflows of a counter for these samples, for each event that it is attached to.
+    AtOverflows(SampleSource),
     /// When a program that walks by tail calls calls it.
     WhenCalled,
     /// At a tracepoint: at every fork, exec or exit of the node.
@@ -62,14 +63,14 @@ macro_rules! programs {
 
         /// The trigger of each program.
         #[cfg(test)]
-        const RUNS: &[ProgramTrigger] = &[$($(#[$attribute])* ProgramTrigger::$runs $((SampleKind::$kind))?,)*];
+        const RUNS: &[ProgramTrigger] = &[$($(#[$attribute])* ProgramTrigger::$runs $((SampleSource::$kind))?,)*];
 
         /// The programs that are loaded.
         pub(crate) fn loaded<'skeleton>(
             programs: &'skeleton SampleProgs<'_>,
         ) -> impl Iterator<Item = (ProgramTrigger, &'skeleton ProgramMut<'skeleton>)> {
             let all: Vec<(ProgramTrigger, &'skeleton ProgramMut<'skeleton>)> =
-                vec![$($(#[$attribute])* (ProgramTrigger::$runs $((SampleKind::$kind))?, &programs.$name),)*];
+                vec![$($(#[$attribute])* (ProgramTrigger::$runs $((SampleSource::$kind))?, &programs.$name),)*];
             all.into_iter().filter(|(_, program)| is_loaded(program))
         }
 
@@ -88,12 +89,15 @@ macro_rules! programs {
 
 // `in MAP`: tail calls find the program in that map.
 programs! {
-    sample_cpu, AtOverflows(Cpu), |it| it.samples(SampleKind::Cpu, WalkMode::Loop);
-    sample_cpu_by_calls, AtOverflows(Cpu), |it| it.samples(SampleKind::Cpu, WalkMode::TailCalls);
-    walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.samples(SampleKind::Cpu, WalkMode::TailCalls);
-    sample_off_cpu, AtOverflows(OffCpu), |it| it.samples(SampleKind::OffCpu, WalkMode::Loop);
-    sample_off_cpu_by_calls, AtOverflows(OffCpu), |it| it.samples(SampleKind::OffCpu, WalkMode::TailCalls);
-    walk_off_cpu_by_calls in off_cpu_walks, WhenCalled, |it| it.samples(SampleKind::OffCpu, WalkMode::TailCalls);
+    sample_cpu, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::Loop);
+    sample_cpu_by_calls, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::TailCalls);
+    walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.samples(SampleSource::Cpu, WalkMode::TailCalls);
+    sample_off_cpu, AtOverflows(OffCpu), |it| it.samples(SampleSource::OffCpu, WalkMode::Loop);
+    sample_off_cpu_by_calls, AtOverflows(OffCpu), |it| it.samples(SampleSource::OffCpu, WalkMode::TailCalls);
+    walk_off_cpu_by_calls in off_cpu_walks, WhenCalled, |it| it.samples(SampleSource::OffCpu, WalkMode::TailCalls);
+    sample_counter, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::Loop);
+    sample_counter_by_calls, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
+    walk_counter_by_calls in counter_walks, WhenCalled, |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;
@@ -108,16 +112,22 @@ programs! {
     walk_probe_by_calls in probe_walks, InTests, |it| it.test_programs && it.walk == WalkMode::TailCalls;
 }
 
-/// A loaded program that runs at overflows, with the kind of its samples.
-pub(crate) type SamplingProgram<'skeleton> = (SampleKind, &'skeleton ProgramMut<'skeleton>);
+/// All loaded programs that run at overflows.
+pub(crate) struct SamplingPrograms<'skeleton>(Vec<(SampleSource, &'skeleton ProgramMut<'skeleton>)>);
 
-/// All loaded programs that run at overflows: one for each kind.
-pub(crate) fn sampling<'skeleton>(programs: &'skeleton SampleProgs<'_>) -> Vec<SamplingProgram<'skeleton>> {
-    let at_overflows = |(runs, program)| match runs {
-        ProgramTrigger::AtOverflows(kind) => Some((kind, program)),
-        _ => None,
-    };
-    loaded(programs).filter_map(at_overflows).collect()
+impl<'skeleton> SamplingPrograms<'skeleton> {
+    pub(crate) fn new(programs: &'skeleton SampleProgs<'_>) -> Self {
+        let at_overflows = |(runs, program)| match runs {
+            ProgramTrigger::AtOverflows(source) => Some((source, program)),
+            _ => None,
+        };
+        Self(loaded(programs).filter_map(at_overflows).collect())
+    }
+
+    /// The one for samples of this kind.
+    pub(crate) fn get(&self, kind: SampleKind) -> Option<&'skeleton ProgramMut<'skeleton>> {
+        self.0.iter().find(|(source, _)| *source == kind.source()).map(|(_, program)| *program)
+    }
 }
 
 /// A program that isn't loaded has no descriptor.
@@ -137,23 +147,29 @@ fn connect(calls: &dyn MapCore, program: &ProgramMut<'_>) -> libbpf_rs::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidewinder_kind::Kind;
+    use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
 
     use crate::events::PerfCounter;
 
-    /// Every kind that a program samples.
-    const KINDS: [Kind; 2] = [Kind::Cpu { samples_per_second: 100 }, Kind::OffCpu];
+    /// A kind for each program that samples.
+    const KINDS: [Kind; 3] = [
+        Kind::Cpu { samples_per_second: 100 },
+        Kind::OffCpu,
+        Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
+    ];
 
     #[test]
     fn a_program_that_runs_at_overflows_has_a_counter() {
-        let kinds = RUNS.iter().filter_map(|runs| match runs {
-            ProgramTrigger::AtOverflows(kind) => Some(kind),
+        let sources = RUNS.iter().filter_map(|runs| match runs {
+            ProgramTrigger::AtOverflows(source) => Some(source),
             _ => None,
         });
-        let counted = |kind: &SampleKind| {
-            let mut of_kind = KINDS.into_iter().filter(|of| SampleKind::of(*of) == Some(*kind));
-            of_kind.any(|of| PerfCounter::of(of).is_some())
+        let [first, rest @ ..] = KINDS;
+        let kinds = rest.into_iter().fold(KindSet::new(first), KindSet::with);
+        let counted = |source: &SampleSource| {
+            let of = |kind| SampleKind::of(kind, &kinds).is_some_and(|kind| kind.source() == *source);
+            kinds.iter().any(|kind| of(kind) && PerfCounter::of(kind).is_some())
         };
-        assert!(kinds.clone().count() > 0 && kinds.clone().all(counted));
+        assert!(sources.clone().count() > 0 && sources.clone().all(counted));
     }
 }

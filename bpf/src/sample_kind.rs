@@ -2,16 +2,18 @@
 //!
 //! An id without a kind doesn't compile, nor does a kind without a profile.
 
-use sidewinder_kind::{Kind, KindSet};
+use sidewinder_kind::{Counter, Kind, KindSet};
 use zerocopy::{IntoBytes, TryFromBytes};
 
-use crate::intf::sw_sample_kind;
+use crate::intf::{self, sw_sample_kind};
 
 /// Why a sample was taken.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SampleKind {
     /// The CPU clock interrupted.
     Cpu,
+    /// The counter with this index among those of the run interrupted.
+    Counter(u8),
     /// A thread began to wait.
     OffCpu,
     /// A test program ran.
@@ -19,10 +21,27 @@ pub enum SampleKind {
     Probe,
 }
 
+/// What the same programs take samples of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SampleSource {
+    /// The CPU clock.
+    Cpu,
+    /// Threads that begin to wait.
+    OffCpu,
+    /// All counters.
+    Counter,
+    /// A test.
+    #[cfg(feature = "test-programs")]
+    Probe,
+}
+
+const _: () = assert!(Counter::SAMPLED_MAX == intf::SW_COUNTERS_MAX as usize);
+
 impl From<sw_sample_kind> for SampleKind {
     fn from(kind: sw_sample_kind) -> Self {
         match kind {
             sw_sample_kind::SW_SAMPLE_CPU => Self::Cpu,
+            sw_sample_kind::SW_SAMPLE_COUNTER => Self::Counter(0),
             sw_sample_kind::SW_SAMPLE_OFF_CPU => Self::OffCpu,
             #[cfg(feature = "test-programs")]
             sw_sample_kind::SW_SAMPLE_PROBE => Self::Probe,
@@ -33,12 +52,15 @@ impl From<sw_sample_kind> for SampleKind {
 impl SampleKind {
     /// The kind with this id in records; `None` if it is unknown, from newer programs.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        sw_sample_kind::try_read_from_bytes(u32::from(number).as_bytes()).ok().map(Self::from)
+        match number.checked_sub(sw_sample_kind::SW_SAMPLE_COUNTER as u8) {
+            Some(index) if usize::from(index) < Counter::SAMPLED_MAX => Some(Self::Counter(index)),
+            _ => sw_sample_kind::try_read_from_bytes(u32::from(number).as_bytes()).ok().map(Self::from),
+        }
     }
 
-    /// The samples that profiles of this kind consist of; `None` if the programs take none.
+    /// The samples that profiles of this kind consist of in a run of `kinds`; `None` if the programs take none.
     #[must_use]
-    pub const fn of(kind: Kind) -> Option<Self> {
+    pub fn of(kind: Kind, kinds: &KindSet) -> Option<Self> {
         match kind {
             Kind::Cpu { .. } => Some(Self::Cpu),
             // A test program runs when a test triggers it; it has no rate.
@@ -46,6 +68,10 @@ impl SampleKind {
             Kind::Aggregated { .. } => Some(Self::Probe),
             #[cfg(not(feature = "test-programs"))]
             Kind::Aggregated { .. } => None,
+            Kind::Counter(counter) => {
+                let index = kinds.counters().take(Counter::SAMPLED_MAX).position(|other| other == counter)?;
+                u8::try_from(index).ok().map(Self::Counter)
+            }
             Kind::OffCpu => Some(Self::OffCpu),
         }
     }
@@ -53,18 +79,30 @@ impl SampleKind {
     /// The kind of profile that these samples belong to; `None` if the run has no such kind.
     #[must_use]
     pub fn profile_kind(self, kinds: &KindSet) -> Option<Kind> {
-        kinds.iter().find(|kind| Self::of(*kind) == Some(self))
+        kinds.iter().find(|kind| Self::of(*kind, kinds) == Some(self))
     }
 
     /// The index of its counters in arrays by kind; `None` if its outcomes aren't counted.
     pub(crate) fn index(self) -> Option<usize> {
         let index = match self {
-            Self::Cpu => sw_sample_kind::SW_SAMPLE_CPU,
-            Self::OffCpu => sw_sample_kind::SW_SAMPLE_OFF_CPU,
+            Self::Cpu => sw_sample_kind::SW_SAMPLE_CPU as usize,
+            Self::Counter(index) => sw_sample_kind::SW_SAMPLE_COUNTER as usize + usize::from(index),
+            Self::OffCpu => sw_sample_kind::SW_SAMPLE_OFF_CPU as usize,
             #[cfg(feature = "test-programs")]
             Self::Probe => return None,
         };
-        Some(index as usize)
+        Some(index)
+    }
+
+    /// The programs that take these samples.
+    pub(crate) const fn source(self) -> SampleSource {
+        match self {
+            Self::Cpu => SampleSource::Cpu,
+            Self::OffCpu => SampleSource::OffCpu,
+            Self::Counter(_) => SampleSource::Counter,
+            #[cfg(feature = "test-programs")]
+            Self::Probe => SampleSource::Probe,
+        }
     }
 }
 
@@ -89,7 +127,7 @@ mod tests {
     #[test]
     fn the_clock_interrupts_at_the_rate_that_is_asked_for() {
         let period_ns = |samples_per_second| {
-            PerfCounter::of(Kind::Cpu { samples_per_second }).map(|counter| counter.period)
+            PerfCounter::of(Kind::Cpu { samples_per_second }).and_then(PerfCounter::period)
         };
         assert_eq!(period_ns(100), Some(10_000_000));
         assert_eq!(period_ns(0), Some(1_000_000_000));

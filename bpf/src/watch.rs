@@ -12,7 +12,7 @@ use crate::container::Container;
 use crate::events::{CounterEvents, CpuList, EventError, EventKind, PerfCounter};
 use crate::interrupt_check::{IdleTimes, InterruptCheck};
 use crate::opener::Opener;
-use crate::programs::SamplingProgram;
+use crate::programs::SamplingPrograms;
 use crate::sample_kind::SampleKind;
 use crate::sideband::SideBand;
 
@@ -97,15 +97,18 @@ impl EventWatch {
     /// Starts the counters that trigger these programs.
     pub(crate) fn start(
         &mut self,
-        programs: &[SamplingProgram<'_>],
+        programs: &SamplingPrograms<'_>,
         kinds: &KindSet,
     ) -> Result<(), EventError> {
         if let EventScope::EveryTask = self.scope {
             self.idle_before = Some(IdleTimes::read());
         }
         let mut sampled = BTreeMap::new();
-        for (kind, program) in programs {
-            let Some(counter) = kind.profile_kind(kinds).and_then(PerfCounter::of) else { continue };
+        for profile in kinds.iter() {
+            let Some(kind) = SampleKind::of(profile, kinds) else { continue };
+            let (Some(program), Some(counter)) = (programs.get(kind), PerfCounter::of(profile)) else {
+                continue;
+            };
             let mut events = CounterEvents::new(counter);
             let mut attach = |container: Option<&Container>| {
                 let opened = self.opener.events(events.kind(), &self.sampled_cpus, container)?;
@@ -117,7 +120,7 @@ impl EventWatch {
                     containers.iter().try_for_each(|container| attach(Some(container)))?;
                 }
             }
-            sampled.insert(*kind, events);
+            sampled.insert(kind, events);
         }
         self.sampled = sampled;
         Ok(())
@@ -126,7 +129,7 @@ impl EventWatch {
     /// Opens events for one more container, if events are per container and it has none yet. Returns whether it did.
     pub(crate) fn add(
         &mut self,
-        programs: &[SamplingProgram<'_>],
+        programs: &SamplingPrograms<'_>,
         container: Container,
     ) -> Result<bool, EventError> {
         let EventScope::Containers(containers) = &mut self.scope else { return Ok(false) };
@@ -137,8 +140,8 @@ impl EventWatch {
             let events = self.opener.events(EventKind::SideBand, &self.cpus, Some(&container))?;
             side_band.add(container.id(), events)?;
         }
-        for (kind, program) in programs {
-            let Some(events) = self.sampled.get_mut(kind) else { continue };
+        for (kind, events) in &mut self.sampled {
+            let Some(program) = programs.get(*kind) else { continue };
             let opened = self.opener.events(events.kind(), &self.sampled_cpus, Some(&container))?;
             events.attach(program, &self.sampled_cpus, Some(container.id()), opened)?;
         }
@@ -161,11 +164,11 @@ impl EventWatch {
     }
 
     /// Replaces the counters of containers by those of every task.
-    pub(crate) fn widen(&mut self, programs: &[SamplingProgram<'_>]) -> Result<(), EventError> {
+    pub(crate) fn widen(&mut self, programs: &SamplingPrograms<'_>) -> Result<(), EventError> {
         let mut opened = Vec::new();
-        for (kind, program) in programs {
-            let Some(events) = self.sampled.get(kind) else { continue };
-            opened.push((kind, program, self.opener.events(events.kind(), &self.sampled_cpus, None)?));
+        for (kind, events) in &self.sampled {
+            let Some(program) = programs.get(*kind) else { continue };
+            opened.push((*kind, program, self.opener.events(events.kind(), &self.sampled_cpus, None)?));
         }
         if opened.is_empty() {
             return Ok(());
@@ -178,7 +181,7 @@ impl EventWatch {
         }
         self.idle_before = Some(IdleTimes::read());
         for (kind, program, opened) in opened {
-            let Some(events) = self.sampled.get_mut(kind) else { continue };
+            let Some(events) = self.sampled.get_mut(&kind) else { continue };
             events.attach(program, &self.sampled_cpus, None, opened)?;
         }
         self.pause_new_events()

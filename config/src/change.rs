@@ -29,8 +29,12 @@ fn written(receiver: &ProfilingReceiver) -> Vec<WrittenKey> {
 mod tests {
     use std::time::Duration;
 
+    use sidewinder_kind::Counter;
+
     use super::*;
-    use crate::model::{ErrorMode, Fraction, SamplesPerSecond, ScopeMode, UnwindMode, UnwindOverride};
+    use crate::model::{
+        CounterEvent, ErrorMode, Fraction, SamplesPerSecond, ScopeMode, UnwindMode, UnwindOverride,
+    };
 
     #[test]
     fn only_what_reports_look_like_changes_without_a_restart() {
@@ -51,6 +55,8 @@ mod tests {
         );
         assert_eq!(takes(&|new| new.scope.mode = ScopeMode::Pod), Reload::Restarts);
         assert_eq!(takes(&|new| new.symbolize.kernel = false), Reload::Restarts);
+        let faults = CounterEvent { counter: Counter::PageFaults, rate: None };
+        assert_eq!(takes(&|new| new.events.push(faults)), Reload::Restarts);
         let binary = crate::model::BinaryMatch::Name("a".to_owned());
         let rule = UnwindOverride { binary, mode: UnwindMode::Tables };
         assert_eq!(takes(&|new| new.unwind.overrides.push(rule.clone())), Reload::Restarts);

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sidewinder_config::ListenAddress;
 
+use crate::event_arg::EventArg;
 use crate::hex;
 
 /// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder record -p 1234 -d 10s -o profile.html\n  \
         sidewinder record -F 997 -a -d 5s -o out.folded\n  \
+        sidewinder record -e page-faults -p 1234 -d 10s          who grows the memory, by stack\n  \
+        sidewinder record -e cpu-clock,page-faults:1 -o out.otlp -- ./server\n  \
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
         sidewinder record -o out.pb.gz -- make -j8\n  \
@@ -193,6 +196,11 @@ pub(crate) struct RecordArgs {
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
+    /// What to sample instead of CPU time: a counter by its name in `perf list`, with a period in counts or a frequency
+    /// per CPU; cpu-clock is CPU time. Of several, separated by commas, each becomes a profile. `sidewinder check` lists
+    /// the counters of this machine
+    #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',')]
+    pub(crate) events: Vec<EventArg>,
     /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
     pub(crate) off_cpu: Option<f64>,
@@ -276,6 +284,9 @@ pub(crate) struct TopArgs {
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
+    /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
+    #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, conflicts_with = "off_cpu")]
+    pub(crate) event: Option<EventArg>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
     pub(crate) off_cpu: Option<f64>,

@@ -35,6 +35,7 @@ mod collect;
 mod command;
 mod configuration;
 mod encode;
+mod event_arg;
 mod exit;
 mod export;
 mod foreign;

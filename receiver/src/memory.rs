@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sidewinder_config::{Config, MemoryLimitMib, ProfilingReceiver};
+use sidewinder_kind::{CounterRate, KindSet, SampledCounter};
 
 /// Where the cgroup hierarchy is mounted.
 const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
@@ -57,6 +58,19 @@ pub(crate) struct RingsBudget {
 impl RingsBudget {
     const SMALL: Self = Self { samples_bytes: 32 << 10, snapshots_bytes: 1 << 20 };
     const LARGE: Self = Self { samples_bytes: 128 << 10, snapshots_bytes: 4 << 20 };
+
+    /// The sizes for interactive commands: they hold a few ms of events of a counter that may interrupt a million times a
+    /// second.
+    pub(crate) fn interactive(kinds: &KindSet) -> Self {
+        const FREQUENT_PERIOD_MAX: u64 = 63;
+        let is_frequent = |counter: SampledCounter| match counter.rate {
+            CounterRate::Period(period) => period <= FREQUENT_PERIOD_MAX,
+            CounterRate::Frequency(_) => false,
+        };
+        let samples_bytes =
+            if kinds.counters().any(is_frequent) { 1 << 20 } else { Self::LARGE.samples_bytes };
+        Self { samples_bytes, ..Self::LARGE }
+    }
 
     /// The sizes for processes that are already running: their tables are loaded before the first sample, so few snapshots
     /// are taken. A ring counts twice as resident memory, since it is mapped twice in a row.
@@ -203,6 +217,8 @@ fn lowest_cgroup_limit(mount: &Path, membership: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::{Counter, Kind};
+
     use super::*;
 
     fn write(at: PathBuf, text: &str) {
@@ -276,6 +292,16 @@ mod tests {
         assert!(2 * rings.snapshots_bytes <= 2 << 20, "{rings:?}");
         assert_eq!(rings.samples_bytes, RingsBudget::LARGE.samples_bytes);
         assert_eq!(RingsBudget::SMALL.for_running_processes(), RingsBudget::SMALL);
+    }
+
+    #[test]
+    fn a_counter_with_a_short_period_has_large_rings() {
+        let samples_bytes = |period| {
+            let counter = SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(period) };
+            RingsBudget::interactive(&KindSet::new(Kind::Counter(counter))).samples_bytes
+        };
+        assert!(samples_bytes(1) > samples_bytes(64));
+        assert_eq!(samples_bytes(64), RingsBudget::LARGE.samples_bytes);
     }
 
     #[test]

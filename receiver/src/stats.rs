@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use sidewinder_config::Config;
+use sidewinder_kind::Counter;
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
 
@@ -137,6 +138,11 @@ impl ServiceStats {
     /// Sets the current activity of a receiver.
     pub(crate) fn set_activity(&self, name: &str, activity: Activity) {
         self.with_receiver(name, |receiver| receiver.activity = activity);
+    }
+
+    /// Records which configured counters a receiver goes without.
+    pub(crate) fn record_missing_counters(&self, name: &str, missing: Vec<Counter>) {
+        self.with_receiver(name, |receiver| receiver.missing_counters = missing);
     }
 
     /// Records the counters of a receiver's current run. Returns the totals of all its runs.
@@ -266,6 +272,13 @@ impl ServiceStats {
                 reason: "container",
             });
         }
+        let missing: BTreeSet<_> =
+            receivers.values().flat_map(|receiver| &receiver.missing_counters).copied().collect();
+        degraded.extend(missing.into_iter().map(|counter| DegradedFeature {
+            feature: counter.name(),
+            cost: "this machine does not have the counter, so it is not sampled",
+            reason: "kernel",
+        }));
         if any_receiver(|counters| counters.contexts_refused > 0) {
             degraded.push(DegradedFeature {
                 feature: "what processes publish of themselves",

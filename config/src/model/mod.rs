@@ -7,6 +7,7 @@ mod binary;
 mod component;
 mod cpu_ids;
 mod endpoint;
+mod event;
 mod exporter;
 mod extension;
 mod number;
@@ -23,6 +24,7 @@ pub use binary::{BinaryMatch, GnuBuildId};
 pub use component::ComponentId;
 pub use cpu_ids::{CpuIds, InvalidCpuIds};
 pub use endpoint::{Endpoint, EndpointTarget, HttpEndpoint, ListenAddress};
+pub use event::{CounterEvent, InvalidEvent};
 pub use exporter::{
     Compression, DebugExporter, ExporterConfig, FileExporter, FileFormat, Keepalive, OtlpGrpcExporter,
     OtlpHttpExporter, Retry, SendingQueue, Sizer, Verbosity,

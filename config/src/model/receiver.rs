@@ -1,13 +1,14 @@
 //! The receiver `profiling`.
 //!
 //! Keys of OpenTelemetry's profiler have the same names, meanings and defaults here; exceptions are in the reference table
-//! (`KEYS`) as deviations. `scope`, `unwind`, `symbolize`, `trace_context` and `memory_limit_mib` exist only in Sidewinder.
+//! (`KEYS`) as deviations. `events`, `scope`, `unwind`, `symbolize`, `trace_context` and `memory_limit_mib` exist only in
+//! Sidewinder.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    BinaryMatch, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond,
+    BinaryMatch, CounterEvent, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond,
     VerifierLogLevel,
 };
 
@@ -16,6 +17,8 @@ use super::{
 pub struct ProfilingReceiver {
     /// Interrupts per second and CPU.
     pub samples_per_second: SamplesPerSecond,
+    /// Counters that are sampled besides the clock, each at most once.
+    pub events: Vec<CounterEvent>,
     /// The interval between reports; more than zero.
     pub reporter_interval: Duration,
     /// The fraction of an interval by which each report is randomized, in both directions.
@@ -61,6 +64,7 @@ impl Default for ProfilingReceiver {
     fn default() -> Self {
         Self {
             samples_per_second: SamplesPerSecond::default(),
+            events: Vec::new(),
             reporter_interval: Duration::from_secs(5),
             reporter_jitter: Fraction::new(0.2).unwrap_or_default(),
             monitor_interval: Duration::from_secs(5),

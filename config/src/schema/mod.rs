@@ -3,6 +3,7 @@
 
 mod client;
 mod components;
+mod event;
 mod exporter;
 mod extension;
 mod fields;

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::event;
 use super::fields::{FieldVisitor, KeyGroup};
 use super::scalar::{InvalidScalar, Scalar, ValueShape, as_text, words};
 use crate::diagnostics::ConfigProblem;
@@ -18,6 +19,7 @@ impl KeyGroup for ProfilingReceiver {
     fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         let [least, most] = Self::PROBABILISTIC_INTERVALS;
         fields.value("samples_per_second", &mut self.samples_per_second);
+        event::read_or_write(fields, &mut self.events);
         fields.duration("reporter_interval", &mut self.reporter_interval, &REPORTS);
         fields.value("reporter_jitter", &mut self.reporter_jitter);
         fields.duration("monitor_interval", &mut self.monitor_interval, &REPORTS);
@@ -61,11 +63,21 @@ impl Scalar for VariableNames {
 
 impl Scalar for CpuIds {
     fn allowed() -> String {
-        "a text that lists CPUs, such as '0-3,8'".to_owned()
+        "CPUs, such as '0-3,8'".to_owned()
+    }
+
+    /// A single CPU may be a number.
+    fn shape() -> ValueShape {
+        ValueShape::Any
     }
 
     fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
-        as_text(node).ok_or_else(InvalidScalar::default)?.parse().map_err(InvalidScalar::new)
+        let list = match (as_text(node), &node.value) {
+            (Some(text), _) => text.to_owned(),
+            (None, ConfigValue::Integer(cpu)) => cpu.to_string(),
+            (None, _) => return Err(InvalidScalar::default()),
+        };
+        list.parse().map_err(InvalidScalar::new)
     }
 
     fn write(&self) -> ConfigValue {

@@ -8,6 +8,10 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling", "One profiler."),
     key("receivers::profiling::samples_per_second", "Interrupts per second and CPU.").unit("Hz")
         .deviates("at most 10000, where OpenTelemetry's profiler takes any number: the kernel refuses more").restarts(),
+    key("receivers::profiling::events[]", "Counters of the kernel and of the CPU that are sampled besides the clock; `sidewinder check` lists those that a machine has.").restarts(),
+    key("receivers::profiling::events[]::name", "The counter, by its name in `perf list`.").restarts(),
+    key("receivers::profiling::events[]::period", "The number of counts from one event to the next; by default that of the counter.").restarts(),
+    key("receivers::profiling::events[]::frequency", "The number of events per second and CPU instead, from which the kernel derives the period; by default, for a counter without a period of its own, samples_per_second.").unit("Hz").restarts(),
     key("receivers::profiling::reporter_interval", "The interval between reports.")
         .deviates("100ms to 1h, where OpenTelemetry's profiler takes any duration: shorter intervals cost more than they are worth, longer ones exceed the memory budget"),
     key("receivers::profiling::reporter_jitter", "The fraction of an interval by which each report is randomized, in both directions."),
@@ -30,7 +34,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::pid_namespace_translation", "Whether process IDs are translated to Sidewinder's PID namespace.")
         .meaningless("process IDs are always those of Sidewinder's PID namespace"),
     key("receivers::profiling::probes", "Probes besides the clock.").not_yet("[]"),
-    key("receivers::profiling::pin_cpu_ids", "The CPUs that are profiled, as far as they are online, as a text: '0-3,8'. Empty: all.").restarts(),
+    key("receivers::profiling::pin_cpu_ids", "The CPUs that are profiled, as far as they are online: `0-3,8`. Empty: all.").restarts(),
     key("receivers::profiling::obi_process_ctx", "Whether spans are read from a pinned map of OpenTelemetry's eBPF instrumentation.")
         .refused("false", "leave it out: spans are read from the processes themselves (trace_context)"),
     key("receivers::profiling::interpreters", "The interpreters whose frames are read.").restarts(),

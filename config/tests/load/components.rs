@@ -106,12 +106,10 @@ fn a_key_that_is_not_in_this_version_may_have_its_default() {
 #[test]
 fn a_key_without_effect_yet_causes_a_warning_unless_it_has_its_default() {
     let quiet =
-        load_over(&["receivers: {profiling: {interpreters: {perl: {disabled: true}}, probes: []}}"]).unwrap();
+        load_over(&["receivers: {profiling: {load_probe: false, probes: [], probabilistic_interval: 60s}}"])
+            .unwrap();
     assert_eq!(warnings(&quiet), [""; 0]);
-    let loud = load_over(&[
-        "receivers: {profiling: {interpreters: {perl: {disabled: false}}, probes: [{type: kprobe}]}}",
-    ])
-    .unwrap();
+    let loud = load_over(&["receivers: {profiling: {load_probe: true, probes: [{type: kprobe}]}}"]).unwrap();
     assert_eq!(loud.warnings.len(), 2, "{:?}", loud.warnings);
     assert!(warnings(&loud)[0].contains("does not act on it yet"));
 }
@@ -153,6 +151,36 @@ fn what_is_included_is_named_where_not_all_is() {
         scope("mode: processes, include: {pids: [0]}").contains("include::pids[0]: expected a process id")
     );
     assert!(scope("mode: pod, exclude: {names: ['']}").contains("exclude::names: an empty pattern"));
+}
+
+#[test]
+fn an_event_names_a_counter_once_and_its_rate_in_one_way() {
+    let text = "receivers: {profiling: {samples_per_second: 19, events: [
+        {name: page-faults}, {name: major-faults, period: 3}, {name: cycles, frequency: 97}, {name: branches}]}}";
+    let loaded = load_over(&[text]).unwrap();
+    let receiver = receiver(&loaded);
+    let sampled = receiver.events.iter().map(|event| event.sampled(receiver.samples_per_second.get()));
+    let expected = [
+        (Counter::PageFaults, CounterRate::Period(64)),
+        (Counter::MajorFaults, CounterRate::Period(3)),
+        (Counter::Cycles, CounterRate::Frequency(97)),
+        (Counter::Branches, CounterRate::Frequency(19)),
+    ]
+    .map(|(counter, rate)| SampledCounter { counter, rate });
+    assert_eq!(sampled.collect::<Vec<_>>(), expected);
+    for (items, part) in [
+        ("{period: 1}", "events[0]::name: must be given"),
+        ("{name: page-fault}", "did you mean page-faults?"),
+        ("{name: page-faults:u}", "did you mean page-faults?"),
+        ("{name: cycles, period: 1, frequency: 1}", "at most one of period, frequency"),
+        ("{name: cycles, period: 0}", "at least 1"),
+        ("{name: cycles, frequency: 20000}", "1 to 10000"),
+        ("{name: cycles}, {name: cpu-cycles}", "cpu-cycles is given twice"),
+        ("{name: cycles}, {name: faults}, {name: cs}, {name: branches}, {name: migrations}", "more than 4"),
+    ] {
+        let error = error(&format!("receivers: {{profiling: {{events: [{items}]}}}}"));
+        assert!(error.contains(part), "{items}: {error}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_config::*;
+use sidewinder_kind::{Counter, CounterRate, SampledCounter};
 
 type Variables = BTreeMap<String, String>;
 

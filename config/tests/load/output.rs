@@ -45,6 +45,7 @@ receivers:
   profiling/a:
     scope: {mode: processes, include: {pids: [1, 2], names: [x*]}}
     include_env_vars: A,B
+    events: [{name: faults, period: 64}, {name: cycles, frequency: 97}, {name: instructions}]
     unwind: {mode: tables, kernel: false, overrides: [{build_id: 00ff, mode: auto}]}
 exporters: {debug: {verbosity: detailed}}
 service:

@@ -104,6 +104,8 @@ pub const THREADS: Program = c("threads", "threads.c");
 pub const SILENT: Program = c("silent", "silent.c");
 /// Threads that write down when they were in which of two functions.
 pub const TURNS: Program = c("turns", "turns.c");
+/// Touches new memory in two functions, and says how many page faults each of them had.
+pub const FAULTS: Program = c("faults", "faults.c");
 /// Lives for five milliseconds.
 pub const BRIEF: Program = c("brief", "brief.c");
 /// Does so on a stack that was entered from the process's own.

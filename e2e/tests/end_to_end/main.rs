@@ -11,6 +11,7 @@ mod clock;
 mod cluster;
 mod completeness;
 mod configurations;
+mod counters;
 mod delivery;
 mod ends;
 mod forms;

@@ -3,6 +3,10 @@
 //! To add a kind: a [`Kind`] with its row, the eBPF program that takes its samples, and their tests.
 #![forbid(unsafe_code)]
 
+mod counter;
+
+pub use counter::{Counter, CounterDescriptor, CounterRate, CounterSource, SampledCounter};
+
 /// The events of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -13,6 +17,8 @@ pub enum Kind {
     },
     /// Time that a thread spent off the CPUs. The value of an event is that time in nanoseconds.
     OffCpu,
+    /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
+    Counter(SampledCounter),
     /// Samples that were only counted, without the time of each. The value of an event is the number of samples, and no
     /// two events of a report have the same identity.
     Aggregated {
@@ -51,7 +57,9 @@ pub const OFF_CPU_TIME: ValueType =
 /// The [`display`](ValueType::display) of the value type with this name; for a name that no kind has, the name itself.
 #[must_use]
 pub fn display_of(name: &str) -> &str {
-    [SAMPLES, CPU_TIME, OFF_CPU_TIME].iter().find(|of| of.name == name).map_or(name, |of| of.display)
+    let counted = Counter::ALL.iter().map(|counter| &counter.descriptor().value_type);
+    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME].into_iter().chain(counted);
+    all.into_iter().find(|of| of.name == name).map_or(name, |of| of.display)
 }
 
 /// What makes the kernel take the samples of a kind.
@@ -59,6 +67,8 @@ pub fn display_of(name: &str) -> &str {
 pub enum Hook {
     /// The clock of each CPU, which interrupts once per [`Period`].
     CpuClock,
+    /// A counter, which interrupts at its rate.
+    Counter(SampledCounter),
     /// Each context switch, in the task that leaves its CPU.
     ContextSwitches,
 }
@@ -74,7 +84,7 @@ pub enum SampleShape {
     Values,
 }
 
-/// What one event stands for.
+/// The distance between two events. If it is not in the quantity of the values, an event of value 1 stands for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period {
     /// The quantity.
@@ -90,7 +100,7 @@ pub struct KindDescriptor {
     pub value_type: ValueType,
     /// What makes the kernel take its samples; `None` if no program takes any.
     pub hook: Option<Hook>,
-    /// What an event of value 1 stands for in addition; `None` if values are complete in themselves.
+    /// The distance between two events; `None` if there is none.
     pub period: Option<Period>,
     /// The data sent for each event.
     pub shape: SampleShape,
@@ -122,6 +132,11 @@ impl KindSet {
     /// The kinds; there is at least one.
     pub fn iter(&self) -> impl Iterator<Item = Kind> + '_ {
         self.0.iter().copied()
+    }
+
+    /// The counters among them.
+    pub fn counters(&self) -> impl Iterator<Item = SampledCounter> + '_ {
+        self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
     }
 
     /// The highest sampling rate of a kind on each CPU, in Hz; 0 if none has a rate.
@@ -157,6 +172,21 @@ impl Kind {
                 shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,
             },
+            Self::Counter(sampled) => {
+                let value_type = sampled.counter.descriptor().value_type;
+                let amount = match sampled.rate {
+                    CounterRate::Period(period) => period.max(1),
+                    // It varies, and each event has its own as its value.
+                    CounterRate::Frequency(_) => 1,
+                };
+                KindDescriptor {
+                    value_type,
+                    hook: Some(Hook::Counter(sampled)),
+                    period: Some(Period { value_type, amount }),
+                    shape: SampleShape::TimestampsAndValues,
+                    display_rank: 2,
+                }
+            }
         }
     }
 
@@ -165,7 +195,8 @@ impl Kind {
     pub const fn samples_per_second(self) -> u32 {
         match self {
             Self::Cpu { samples_per_second } | Self::Aggregated { samples_per_second } => samples_per_second,
-            Self::OffCpu => 0,
+            Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
+            Self::OffCpu | Self::Counter(_) => 0,
         }
     }
 }

@@ -46,7 +46,7 @@ pub struct Profile {
 pub struct SampleType {
     /// The name of its value type: `cpu`.
     pub name: String,
-    /// Interrupts per second and CPU, as configured.
+    /// Interrupts per second and CPU, as configured; 0 if a sample does not stand for the time between two of them.
     pub rate_hz: u64,
     /// The time that one event represents, in nanoseconds of `name`; 0 if it is not a time.
     pub period_ns: u64,
@@ -57,11 +57,13 @@ impl SampleType {
     #[must_use]
     pub fn from_kind(kind: Kind) -> Self {
         let row = kind.descriptor();
-        let (counted, period_ns) = match row.period {
-            Some(period) => (period.value_type, period.amount),
-            None => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS)),
+        let (counted, period_ns, rate_hz) = match row.period {
+            Some(period) if period.value_type != row.value_type => {
+                (period.value_type, period.amount, kind.samples_per_second())
+            }
+            _ => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS), 0),
         };
-        Self { name: counted.name.to_owned(), rate_hz: kind.samples_per_second().into(), period_ns }
+        Self { name: counted.name.to_owned(), rate_hz: rate_hz.into(), period_ns }
     }
 
     /// Whether the values of samples are nanoseconds, and not numbers of samples.

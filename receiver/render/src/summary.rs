@@ -16,12 +16,14 @@ pub fn summary(profile: &Profile) -> String {
     let interrupts = outcomes.iter().fold(0_u64, |sum, outcome| sum.saturating_add(outcome.count));
     let (total, seconds) = (profile.total_count(), profile.duration.as_secs_f64());
     let interrupts_text = group_thousands(interrupts);
+    let measure = sidewinder_kind::display_of(&profile.measure.name);
     let mut out = if profile.measure.is_duration() {
-        let measure = sidewinder_kind::display_of(&profile.measure.name);
         let total_seconds = total as f64 / 1e9;
         format!(
             "{total_seconds:.3} s of {measure} time of all threads in {seconds:.1} s, {interrupts_text} interrupts\n"
         )
+    } else if profile.measure.rate_hz == 0 {
+        format!("{} {measure} in {seconds:.1} s, {interrupts_text} interrupts\n", group_thousands(total))
     } else {
         let (samples, rate_hz) = (group_thousands(total), profile.measure.rate_hz);
         format!("{samples} samples in {seconds:.1} s at {rate_hz} Hz, {interrupts_text} interrupts\n")
@@ -75,7 +77,10 @@ pub fn group_thousands(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
+
     use super::*;
+    use crate::profile::SampleType;
     use crate::profile::tests::{guessed_sample, sample};
 
     #[test]
@@ -87,6 +92,14 @@ mod tests {
              idle                 86   86.00%  not profiled\n  \
              no table              4    4.00%  truncated stack: raise memory_limit_mib\n"
         );
+    }
+
+    #[test]
+    fn counts_have_the_name_of_what_is_counted_and_no_rate() {
+        let counter = SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Frequency(97) };
+        let profile = Profile { measure: SampleType::from_kind(Kind::Counter(counter)), ..sample() };
+        let summary = summary(&profile);
+        assert!(summary.starts_with("14 page faults in 5.0 s, 100 interrupts\n"), "{summary}");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     options.deterministic = true;
     if profile.measure.is_duration() {
         (options.count_name, options.factor) = ("ms".to_owned(), 1e-6);
+    } else if profile.measure.rate_hz == 0 {
+        options.count_name = escaped(sidewinder_kind::display_of(&profile.measure.name)).into_owned();
     }
     let lines: Vec<_> = folded::lines(profile).collect();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)

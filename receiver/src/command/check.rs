@@ -1,6 +1,7 @@
 //! `sidewinder check`: which features work on this machine, what the missing ones cost, and how to get them; what is read of
 //! each language runtime, and of given processes.
 
+mod counters;
 mod process;
 mod python;
 mod runtimes;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use sidewinder_bpf::{Probe, Support, WalkMode, probe, verify};
 
+use self::counters::CounterReport;
 use self::process::{Obstacle, ProcessReport};
 use self::runtimes::Limit;
 use super::CommandResult;
@@ -30,6 +32,7 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     let mut out = std::io::stdout();
     let report = CheckReport {
         probes: probe(),
+        counters: counters::reports(),
         file_limit: runtimes::file_limit(),
         processes: process::look_at(&args.pid)?,
     };
@@ -42,6 +45,7 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
 /// Everything that was found out.
 struct CheckReport {
     probes: Vec<Probe>,
+    counters: Vec<CounterReport>,
     file_limit: Option<Limit>,
     /// Of the processes that were asked for.
     processes: Vec<ProcessReport>,
@@ -121,7 +125,7 @@ impl CheckReport {
         }
         // Who asks about processes wants to read about these.
         text += &match self.processes[..] {
-            [] => runtimes::table(self.file_limit, &paint),
+            [] => counters::table(&self.counters, &paint) + &runtimes::table(self.file_limit, &paint),
             _ => runtimes::processes(&self.processes, &paint),
         };
         let missing = self.probes.iter().find(|probe| ProbeStatus::from_probe(probe) == ProbeStatus::Missing);
@@ -161,6 +165,7 @@ impl CheckReport {
             "kernel": kernel(),
             "ready": self.is_ready(),
             "checks": checks.collect::<Vec<_>>(),
+            "counters": counters::table_json(&self.counters),
             "runtimes": runtimes::table_json(self.file_limit),
             "processes": runtimes::processes_json(&self.processes),
         })
@@ -201,7 +206,7 @@ mod tests {
     }
 
     fn report<const PROBES: usize>(probes: [Probe; PROBES]) -> CheckReport {
-        CheckReport { probes: probes.into(), file_limit: None, processes: Vec::new() }
+        CheckReport { probes: probes.into(), counters: Vec::new(), file_limit: None, processes: Vec::new() }
     }
 
     fn process(obstacle: Option<Obstacle>) -> ProcessReport {
@@ -292,7 +297,10 @@ mod tests {
             assert!(!items.is_empty());
             items.iter().for_each(|item| assert_eq!(keys(item).as_deref(), Some(expected)));
         };
-        assert_eq!(keys(&document).as_deref(), Some("checks kernel processes ready runtimes version"));
+        assert_eq!(
+            keys(&document).as_deref(),
+            Some("checks counters kernel processes ready runtimes version")
+        );
         has_keys(&document["checks"], "cost id name next required state why");
         has_keys(&document["runtimes"], "frames id name names next state why");
         has_keys(&document["processes"], "executable next pid runtimes state why");

@@ -32,6 +32,7 @@ use super::{
 };
 use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
+use crate::event_arg::kinds_of_events;
 use crate::exit::{ExitCause, Failure};
 use crate::import;
 use crate::interval_timer::IntervalTimer;
@@ -150,7 +151,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         debug_roots: Arc::clone(&debug_roots),
         opener: Some(opener.clone()),
     });
-    let kinds = kinds(args);
+    let kinds = kinds(args)?;
     let mut sink = match OutputFormat::from_path(&args.output, args.format)? {
         OutputFormat::Otlp => {
             EventSink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX)))
@@ -175,7 +176,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         let feeds = page.as_ref().map(|page| page.feeds.clone());
         let (sink, unnamed) = (&mut sink, &mut unnamed);
         threads.spawn(move || sink.run(incoming, filter, feeds.as_ref(), unnamed));
-        sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
+        sample(args, &kinds, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
     let recorded = recorded?;
@@ -218,6 +219,7 @@ struct RecordingStats {
 
 fn sample(
     args: &RecordArgs,
+    kinds: &KindSet,
     mut launched: Option<&mut LaunchedCommand>,
     mut page: Option<&mut LivePage>,
     stop: &AtomicBool,
@@ -244,7 +246,7 @@ fn sample(
             ..TraceContext::default()
         },
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
-        ..SamplingOptions::interactive(scope, kinds(args), tables_bytes, debug_roots)
+        ..SamplingOptions::interactive(scope, kinds.clone(), tables_bytes, debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let mut cpus = CpuList::online().ok();
@@ -385,9 +387,11 @@ fn print_table(profile: &Profile) -> Result<(), Failure> {
 }
 
 /// The kinds of profile that are recorded.
-fn kinds(args: &RecordArgs) -> KindSet {
-    let cpu = KindSet::new(Kind::Cpu { samples_per_second: args.frequency });
-    if args.off_cpu.is_some() { cpu.with(Kind::OffCpu) } else { cpu }
+fn kinds(args: &RecordArgs) -> Result<KindSet, Failure> {
+    let kinds = kinds_of_events(&args.events, args.frequency).map_err(|reason| {
+        Failure::new(ExitCause::Usage, reason).with_next_step("give each event once, with -e")
+    })?;
+    Ok(if args.off_cpu.is_some() { kinds.with(Kind::OffCpu) } else { kinds })
 }
 
 fn title(args: &RecordArgs) -> String {

@@ -57,9 +57,10 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
-    let kind = match args.off_cpu {
-        Some(_) => Kind::OffCpu,
-        None => Kind::Cpu { samples_per_second: args.frequency },
+    let kind = match (args.off_cpu, args.event) {
+        (Some(_), _) => Kind::OffCpu,
+        (None, Some(event)) => event.kind(args.frequency),
+        (None, None) => Kind::Cpu { samples_per_second: args.frequency },
     };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;

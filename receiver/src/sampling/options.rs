@@ -12,7 +12,7 @@ use tracing::warn;
 use super::control::scope::SamplingScope;
 use super::control::tables::debug_files::DebugRoots;
 use super::{RandomPauses, SamplingError};
-use crate::memory::SamplingBudget;
+use crate::memory::{RingsBudget, SamplingBudget};
 use crate::supervise::ThreadSupervisor;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
@@ -69,6 +69,7 @@ impl SamplingOptions {
         tables_bytes: u64,
         debug_roots: &Arc<DebugRoots>,
     ) -> Self {
+        let rings = RingsBudget::interactive(&kinds);
         Self {
             scope,
             kinds,
@@ -92,6 +93,7 @@ impl SamplingOptions {
             threads: ThreadSupervisor::default(),
             budget: SamplingBudget {
                 snapshots_bytes: SNAPSHOTS_BYTES,
+                rings,
                 ..SamplingBudget::with_tables_bytes(tables_bytes)
             },
         }

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Opener, Spawned, Storage, VerifierLog, monotonic_ns};
-use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
+use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, monotonic_ns};
+use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::TrustedSide;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use super::plan::{CurrentPlan, ReceiverPlan};
 use crate::exit::{ExitCause, Failure};
@@ -193,7 +193,8 @@ impl ReceiverContext {
         let mut storage = Storage::uninit();
         let symbolize = &self.config.symbolize;
         let debug_roots = Arc::new(DebugRoots::open(&symbolize.debug_directories));
-        let options = self.options(Arc::clone(&debug_roots));
+        let kinds = self.kinds();
+        let options = self.options(kinds.clone(), Arc::clone(&debug_roots));
         let mut sampler = Sampler::new(&mut storage, options, self.opener.clone())?;
         let namer = Namer::new(NamingOptions {
             native: symbolize.mode == SymbolMode::Local,
@@ -215,7 +216,7 @@ impl ReceiverContext {
                 // Perf maps, in which runtimes name their code, are in the roots of processes.
                 privilege::drop_all_but(privilege::KERNEL_SYMBOLS | privilege::PROCESS_ACCESS);
                 lower_priority();
-                self.report(namer, &incoming, start_ns);
+                self.report(namer, &kinds, &incoming, start_ns);
             };
             let report = thread::Builder::new()
                 .name("report".to_owned())
@@ -270,17 +271,36 @@ impl ReceiverContext {
         self.stats.record_counters(&self.name, ReceiverCounters::from_sampler(sampler, dropped))
     }
 
-    /// What is sampled.
+    /// What is sampled. A counter that this machine does not have is left out if errors are ignored, and otherwise an error
+    /// when sampling starts.
     fn kinds(&self) -> KindSet {
-        let cpu = KindSet::new(Kind::Cpu { samples_per_second: self.config.samples_per_second.get() });
-        if self.config.off_cpu_threshold.get() > 0.0 { cpu.with(Kind::OffCpu) } else { cpu }
+        let samples_per_second = self.config.samples_per_second.get();
+        let is_missing =
+            |counter| matches!(self.opener.probe_counter(counter), Err(EventError::NoCounter { .. }));
+        let ignores_errors = self.plan.get().error_mode == ErrorMode::Ignore;
+        let is_left_out = |event: &&CounterEvent| ignores_errors && is_missing(event.counter);
+        let (left_out, sampled): (Vec<&CounterEvent>, Vec<&CounterEvent>) =
+            self.config.events.iter().partition(is_left_out);
+        let left_out: Vec<_> = left_out.into_iter().map(|event| event.counter).collect();
+        for counter in &left_out {
+            warn!(
+                receiver = self.name,
+                "degraded: this machine does not have the counter {counter}, so it is not sampled; `sidewinder check` \
+                 lists those that it has"
+            );
+        }
+        self.stats.record_missing_counters(&self.name, left_out);
+        let counters = sampled.into_iter().map(|event| Kind::Counter(event.sampled(samples_per_second)));
+        let off_cpu = (self.config.off_cpu_threshold.get() > 0.0).then_some(Kind::OffCpu);
+        let cpu = KindSet::new(Kind::Cpu { samples_per_second });
+        off_cpu.into_iter().chain(counters).fold(cpu, KindSet::with)
     }
 
-    fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
+    fn options(&self, kinds: KindSet, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
         let receiver = &self.config;
         SamplingOptions {
             scope: SamplingScope::from_config(&receiver.scope),
-            kinds: self.kinds(),
+            kinds,
             off_cpu_threshold: receiver.off_cpu_threshold.get(),
             walk: None,
             #[cfg(test)]
@@ -311,11 +331,11 @@ impl ReceiverContext {
     }
 
     /// Names events and sends reports at the interval of the plan, until the queue is closed.
-    fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
+    fn report(&self, namer: Namer, kinds: &KindSet, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
         let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
         let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
-        let feeds = self.live.add_receiver(&self.name, &self.name, &self.kinds());
+        let feeds = self.live.add_receiver(&self.name, &self.name, kinds);
         let mut due = Instant::now() + plan.next_interval();
         loop {
             let received =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_bpf::{ContextCounts, EventScope, VmCounts};
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Counter, Kind};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
@@ -51,6 +51,8 @@ pub(crate) struct ReceiverStats {
     pub(crate) accepted: Tally,
     /// How frames were named, in all runs.
     pub(crate) names: NameCounts,
+    /// The configured counters that this machine does not have, and that the current run goes without.
+    pub(crate) missing_counters: Vec<Counter>,
     /// The totals of the runs that have ended.
     pub(super) previous_runs: ReceiverCounters,
     pub(super) previous_names: NameCounts,
@@ -64,6 +66,7 @@ impl ReceiverStats {
             highest_outcomes: HighestOutcomes::default(),
             accepted: Tally::default(),
             names: NameCounts::default(),
+            missing_counters: Vec::new(),
             previous_runs: ReceiverCounters::default(),
             previous_names: NameCounts::default(),
         }

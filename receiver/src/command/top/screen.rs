@@ -11,7 +11,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
-use sidewinder_kind::Kind;
+use sidewinder_kind::{CounterRate, Kind, SampledCounter};
 use sidewinder_render::{OutcomeCount, Profile};
 
 use super::rows::{SortOrder, Tab, TopRow, outcomes_line, rows};
@@ -204,6 +204,12 @@ impl Screen {
         let state = if self.is_paused { "  paused" } else { "" };
         let sampled = match self.kind {
             Kind::OffCpu => "off-CPU time".to_owned(),
+            Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }) => {
+                format!("{counter}, period {period}")
+            }
+            Kind::Counter(SampledCounter { counter, rate: CounterRate::Frequency(hz) }) => {
+                format!("{counter}, {hz} Hz")
+            }
             Kind::Cpu { samples_per_second } | Kind::Aggregated { samples_per_second } => {
                 format!("{samples_per_second} Hz")
             }
@@ -237,6 +243,10 @@ impl Screen {
             // The sum over all threads.
             Kind::OffCpu => {
                 format!("{:.3} s off the CPUs, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
+            }
+            Kind::Counter(counter) => {
+                let counted = counter.counter.descriptor().value_type.display;
+                format!("{total} {counted}, {per_second:.0} a second")
             }
             Kind::Cpu { .. } | Kind::Aggregated { .. } => {
                 format!("{total} samples, {per_second:.0} a second")

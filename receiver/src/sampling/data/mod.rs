@@ -294,7 +294,7 @@ impl Data {
                     self.push(event, messages);
                 }
             }
-            Kind::Cpu { .. } | Kind::Aggregated { .. } => self.push(event, messages),
+            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Aggregated { .. } => self.push(event, messages),
         }
     }
 
@@ -330,7 +330,7 @@ impl Data {
     /// The outcomes of all interrupts since the start.
     pub(super) fn tally(&self, profiler: &Profiler<'_>) -> SamplingTally {
         let of_kind = |kind: Kind| {
-            let sample_kind = SampleKind::of(kind)?;
+            let sample_kind = SampleKind::of(kind, &self.kinds)?;
             let mut interrupts = profiler.interrupts(sample_kind);
             self.corrections.apply(sample_kind, &mut interrupts);
             Some((kind, interrupts))
