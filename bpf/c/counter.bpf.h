@@ -50,8 +50,7 @@ int sample_counter(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	end_interrupt(slot, cpu, kind);
-	return 0;
+	return end_interrupt(slot, cpu, kind);
 }
 
 SEC("perf_event")
@@ -69,8 +68,7 @@ int sample_counter_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &counter_walks, 0);
-	end_interrupt(slot, cpu, kind);
-	return 0;
+	return end_interrupt(slot, cpu, kind);
 }
 
 SEC("perf_event")
@@ -86,8 +84,7 @@ int walk_counter_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &counter_walks, 0);
-	end_interrupt(slot, cpu, kind);
-	return 0;
+	return end_interrupt(slot, cpu, kind);
 }
 
 #endif

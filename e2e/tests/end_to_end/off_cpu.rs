@@ -69,7 +69,9 @@ fn off_cpu_time_is_what_a_program_measures_itself_in_each_function_and_thread() 
         let others = off_cpu_events(&recorded).filter(|event| is_in(event, &thread.function));
         let others = others.filter(|event| cause.is_some() && wait_of(event) != (Some("sleeping"), cause));
         assert_eq!(others.count(), 0, "{}: another reason than {cause:?}", thread.function);
-        assert!(thread.function == "compute" || count + 5 >= thread.waits, "{count} samples of {thread:?}");
+        // A read may find that its byte has already been written.
+        let waited = thread.waits - thread.waits / 20;
+        assert!(thread.function == "compute" || count >= waited, "{count} samples of {thread:?}");
     }
     Ok(())
 }

@@ -88,8 +88,10 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
       <div class="what">
         <h1>{cut(recording.title, 300)}</h1>
         <p class="faint">
-          <b>{whole(events)}</b> samples{recording.periodNs > 0 && <> · {recording.time(events)} of {measure} time</>}
-          {base && <> · compared with <b>{whole(base.events)}</b> samples</>}
+          {recording.isTime
+            ? <><b>{recording.time(events)}</b> of {measure} time</>
+            : <><b>{whole(events)}</b> samples{recording.periodNs > 0 && <> · {recording.time(events)} of {measure} time</>}</>}
+          {base && <> · compared with <b>{recording.amount(base.events)}</b></>}
           {rateHz > 0 && <> · {whole(rateHz)} Hz</>}
           {durationMs > 0 && <> for {seconds(durationMs / 1e3)}</>}
           {start.getTime() > 0 && <> · <time dateTime={start.toISOString()}>{start.toLocaleString()}</time></>}

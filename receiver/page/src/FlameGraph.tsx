@@ -5,7 +5,7 @@ import { change, differenceColour } from "./palette";
 import { colourOf, found, isDark, nameOf, recording } from "./state";
 import { hideTip, renewTip, showTip } from "./Tip";
 import { nodeAt, pathTo, share, type View } from "./tree";
-import { cut, percent, whole } from "./words";
+import { cut, percent } from "./words";
 
 interface Props {
   label: string;
@@ -111,7 +111,7 @@ export function FlameGraph(props: Props) {
 
   function describe(node: number) {
     const name = node === 0 ? "all" : cut(nameOf(view.label[node]));
-    return `${name}: ${whole(view.total[node])} samples, ${percent(share(view.total[node], view.events))}`;
+    return `${name}: ${recording.value.amount(view.total[node])}, ${percent(share(view.total[node], view.events))}`;
   }
 
   function select(node: number) {

@@ -1,7 +1,7 @@
 import type { Document, Outcome } from "./document";
 import { Grower } from "./grower";
 import type { Tree } from "./tree";
-import { seconds } from "./words";
+import { seconds, whole } from "./words";
 
 /** A recording, with its stacks as one tree of functions. */
 export class Recording {
@@ -102,6 +102,16 @@ export class Recording {
   /** The time that events stand for, in words; none where nobody says how long one is. */
   time(events: number): string {
     return this.periodNs > 0 ? seconds((events * this.periodNs) / 1e9) : "";
+  }
+
+  /** Whether values are nanoseconds, and not numbers of samples. */
+  get isTime(): boolean {
+    return this.rateHz === 0 && this.periodNs === 1;
+  }
+
+  /** A value in words: so many samples, or a time. */
+  amount(events: number): string {
+    return this.isTime ? this.time(events) : `${whole(events)} samples`;
   }
 
   /** What to call a thread beside others. */
