@@ -25,13 +25,21 @@ _Static_assert(SW_CPYTHON_FRAME_BYTES <= SW_VM_WINDOW_BYTES, "a frame fits the w
  * The address of the current thread's state, from the first of two places that isn't null: while a thread doesn't hold the
  * interpreter's lock, it has no current state, but still that with which it began.
  */
-static __always_inline __u64 thread_state(struct sw_slot *slot, const struct sw_tls_variable *places)
+static __always_inline __u64 thread_state(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					  const struct sw_tls_variable *places)
 {
+	struct sw_vm_state_places *known = &scratch->threads[slot->tid & (SW_VM_THREADS - 1)];
+
+	if (known->ranges != slot->ranges || known->tid != slot->tid || known->clock != slot->clock)
+		*known = (struct sw_vm_state_places){ .ranges = slot->ranges, .tid = slot->tid, .clock = slot->clock };
 	for (__u32 i = 0; i < 2; i++) {
 		bool failed = false;
-		__u64 address = places[i].model ? variable_address(slot, &places[i], &failed) : 0, state = 0;
+		__u64 state = 0;
 
-		if (address && !failed && !bpf_probe_read_user(&state, sizeof(state), (void *)address) && state)
+		if (!known->addresses[i] && places[i].model)
+			known->addresses[i] = variable_address(slot, &places[i], &failed);
+		if (known->addresses[i] && !bpf_probe_read_user(&state, sizeof(state), (void *)known->addresses[i]) &&
+		    state)
 			return state;
 	}
 	return 0;
@@ -42,7 +50,7 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, struct sw_vm_scr
 					  const struct sw_cpython *cpython,
 					  const struct sw_tls_variable *places)
 {
-	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame, cframe = 0;
+	__u64 state = thread_state(slot, scratch, places), thread = thread_pointer(), frame, cframe = 0;
 
 	if (!state || !thread || !read_vm(slot, scratch, state, SW_CPYTHON_STATE_BYTES))
 		return SW_VM_LOST + SW_VM_NO_STATE;

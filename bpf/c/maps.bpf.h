@@ -175,11 +175,25 @@ struct {
 } slots SEC(".maps");
 
 /*
+ * Where a thread has the address of its state. To find it takes reads of the thread's vector and, afterwards, of the stack
+ * once more, for which the window was used. It doesn't move while the thread lives.
+ */
+struct sw_vm_state_places {
+	__u64 addresses[2]; /* of the variables in sw_runtime; 0: not known */
+	sw_location ranges; /* of the process */
+	__u32 tid;
+	__u32 clock; /* when this was found, as in sw_found */
+};
+
+#define SW_VM_THREADS 4 /* a power of two */
+
+/*
  * Scratch memory for frames of virtual machines, of one CPU. It belongs to the CPU's first slot. The others are for samples
  * taken while a program takes one: too few to have memory for this in each.
  */
 struct sw_vm_scratch {
 	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	__u8 window[SW_VM_WINDOW_BYTES];
 };
