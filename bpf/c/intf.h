@@ -287,10 +287,11 @@ struct sw_snapshot {
 };
 
 /*
- * A code object of CPython, copied for its name. A young process may end before the receiver reads its memory, so the
- * functions in its stacks are sent; each once in an epoch, ahead of the sample.
+ * A code object of CPython, copied for its name. A young process may end before the receiver reads its memory, and
+ * imports modules, whose code is freed once it was executed: with large packages for some seconds. So the functions in its
+ * stacks are sent; each once in an epoch, ahead of the sample.
  */
-#define SW_YOUNG_NS 2000000000ull
+#define SW_YOUNG_NS 10000000000ull
 #define SW_OBJECTS_PER_SAMPLE 16 /* others are sent with later samples */
 #define SW_OBJECT_NAME_BYTES 128
 #define SW_OBJECT_PATH_BYTES 256

@@ -17,7 +17,7 @@ CALLERS = 16
 # The CPU time of one visit. The names are read within it, most of the time.
 SECONDS = 0.06
 # Of younger processes, functions are sent with their stacks (bpf/c/intf.h).
-OLD_AFTER_SECONDS = 2.1
+OLD_AFTER_SECONDS = 10.1
 
 CALLER = """
 {blank_lines}

@@ -446,8 +446,8 @@ const VM_FRAMES: &str = "vm_frames";
 const VM_FRAMES_DESCRIPTION: &str = "Frames of interpreters (CPython) in sampled stacks; activations of an interpreter's loop whose frames were found \
      (groups); and frames that stand for missing ones, by reason.";
 const VM_COPIES: &str = "vm_function_copies";
-const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than two seconds that were sent with their stacks, because the process may end before \
-     it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of \
+const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than ten seconds that were sent with their stacks, because the process may end, or the \
+     function be freed, before it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of \
      them were waiting for their samples, and expired, because no sample of their process came within 10 s.";
 const VM_FUNCTIONS: &str = "vm_functions";
 const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; and those that were forgotten because the memory for \
