@@ -94,6 +94,7 @@ enum sw_vm_missing {
 	SW_VM_UNREADABLE, /* a frame, or the function in it, could not be read */
 	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
 	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */
+	SW_VM_BUSY, /* the sample interrupted a program that was taking another one */
 	SW_VM_MISSING_COUNT
 };
 
@@ -521,12 +522,15 @@ struct sw_file_range {
 };
 
 #define SW_VM_LOOP_RANGES 4
+#define SW_VM_UNLINKED_RANGES 4
 
 /* A virtual machine that a process runs. */
 struct sw_runtime {
 	__u32 file; /* that contains its loop */
 	__u32 kind; /* sw_frame_kind of its frames */
 	struct sw_file_range loop[SW_VM_LOOP_RANGES]; /* the code of the loop */
+	/* Of these, where an activation's frame isn't the thread's current one: not yet (until 3.12), or no more (until 3.10). */
+	struct sw_file_range unlinked[SW_VM_UNLINKED_RANGES];
 	/* Where a thread has the address of its state; if the first is null, the second counts. A model of 0 is none. */
 	struct sw_tls_variable state[2];
 	struct sw_cpython cpython;
@@ -658,7 +662,8 @@ enum sw_kernel_field {
 
 /* ---- Per CPU, per slot ---------------------------------------------------------------------------------- */
 
-#define SW_SLOTS_PER_CPU 3
+/* The CPU clock interrupts programs of other events, and nothing interrupts those of the CPU clock. */
+#define SW_SLOTS_PER_CPU 2
 #define SW_CHUNK_FRAMES 256
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048

@@ -43,22 +43,26 @@ struct sw_found {
 #define SW_FOUND_BITS 6
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
-/*
- * The cookie of a code object, and when it was read. It is used again for some 10 ms: another code object may get its
- * address.
- */
+/* The cookie of a code object, and the sample for which it was read. */
 struct sw_vm_code {
 	__u64 address; /* 0: none */
-	sw_location ranges; /* of its process */
-	__u32 ticks; /* of 2^SW_VM_TICK_SHIFT ns */
+	__u32 sample; /* the low half of its time */
 	__u32 cookie;
 };
 
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
 _Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
 
-#define SW_VM_TICK_SHIFT 20
-#define SW_VM_CODE_TICKS 10
+/* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
+struct sw_vm_mark {
+	__u64 frame; /* address of the innermost frame */
+	struct sw_hash hash;
+	__u32 count;
+	__u32 chunks;
+	__u32 depth;
+	__u64 frames; /* counters of the slot */
+	__u64 unreadable;
+};
 
 /*
  * Scratch memory of one entry point on one CPU, claimed for the duration of one interrupt. Walks keep their state here
@@ -119,14 +123,27 @@ struct sw_slot {
 	__u64 bytes_before; /* from the first to the last frame's stack pointer, in the previous walk */
 	__u64 unreadable;
 
-	/* The frames of the process's virtual machine, and the part of its memory that `vm_window` holds. */
+	/* The frames of the process's virtual machine, and the part of its memory that the window on it holds. */
 	__u32 vm_state; /* sw_vm_state */
-	__u32 vm_group_ended; /* all frames of the current activation are in the stack */
+	__u32 vm_group; /* sw_vm_group: of the current activation */
 	__u32 vm_group_frames; /* the number of them so far */
 	__u32 vm_window_bytes;
 	__u32 vm_objects; /* sent with this sample */
+	__u32 vm_is_innermost; /* the current activation is the innermost one */
+	__u32 vm_has_no_group; /* the next activation has no frames, or they are in the stack already */
+	__u32 vm_is_lost; /* the frame after those of the current activation can't be found through them */
+	__u32 vm_frames_met; /* so far, of all activations */
 	__u64 vm_frame; /* address of the next frame; 0: there is none */
+	__u64 vm_frame_before; /* address of one of the frames so far, by which cycles are found */
 	__u64 vm_window_start;
+	/* Address of what the activation to which the last group belongs keeps in its native frame; 0: not known. */
+	__u64 vm_anchor;
+	struct sw_vm_mark vm_mark;
+	__u64 vm_cframe; /* address of the innermost activation's `cframe`; 0: there is none */
+	/* Kept from sample to sample: how far below the end of an activation's native frame these are, in a process. */
+	sw_location vm_distances_ranges; /* of the process */
+	__u64 vm_anchor_distance;
+	__u64 vm_cframe_distance; /* 0: not known */
 
 	/* The current chunk, and the full ones. */
 	__u32 count;
@@ -145,9 +162,6 @@ struct sw_slot {
 	struct sw_found found[SW_FOUND_FRAMES]; /* by pc; kept from sample to sample */
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
-	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address; kept from sample to sample */
-	__u64 vm_identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
-	__u8 vm_window[SW_VM_WINDOW_BYTES];
 	struct sw_body body; /* directly followed by its frames */
 	struct sw_frame frames[SW_CHUNK_FRAMES];
 };
@@ -159,6 +173,23 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sw_slot);
 } slots SEC(".maps");
+
+/*
+ * Scratch memory for frames of virtual machines, of one CPU. It belongs to the CPU's first slot. The others are for samples
+ * taken while a program takes one: too few to have memory for this in each.
+ */
+struct sw_vm_scratch {
+	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
+	__u8 window[SW_VM_WINDOW_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* possible CPUs; 1 if these frames aren't walked */
+	__type(key, __u32);
+	__type(value, struct sw_vm_scratch);
+} vm_scratches SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -297,6 +328,14 @@ static __always_inline void *this_ring(void)
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	return bpf_map_lookup_elem(&rings, &cpu);
+}
+
+/* The scratch memory for virtual machines that belongs to a slot; null if none does. */
+static __always_inline struct sw_vm_scratch *vm_scratch(__u32 slot)
+{
+	__u32 cpu = slot / SW_SLOTS_PER_CPU;
+
+	return slot % SW_SLOTS_PER_CPU ? 0 : bpf_map_lookup_elem(&vm_scratches, &cpu);
 }
 
 /* Nested programs share the counters of a CPU, so each addition is atomic. */

@@ -18,7 +18,7 @@
  *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
  *   off_cpu.bpf.h  threads that leave their CPU   counter.bpf.h  interrupts of counters
  *   test.bpf.h     programs that only tests load  code_object.bpf.h  functions of young processes
- *   atomic.bpf.h   access to shared memory
+ *   atomic.bpf.h   access to shared memory        current_frame.bpf.h  a frame's registers, and its end
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
@@ -224,12 +224,6 @@ static __always_inline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *
 	}
 	release_slot(slot);
 	return outcome;
-}
-
-/* Whether the current task's process is younger than the configured age. */
-static __always_inline bool is_too_young(struct task_struct *task, __u64 time_ns)
-{
-	return min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns;
 }
 
 /*

@@ -57,4 +57,10 @@ static __always_inline __u32 process_in_scope(struct sw_cpu *cpu, struct task_st
 	return scope_mode == SW_SCOPE_UNLISTED && !may_lack_in_list(task) ? pid : 0;
 }
 
+/* Whether the task's process is younger than the configured age. */
+static __always_inline bool is_too_young(struct task_struct *task, __u64 time_ns)
+{
+	return min_process_age_ns && time_ns < sw_task(task, group_leader, start_time) + min_process_age_ns;
+}
+
 #endif

@@ -8,42 +8,13 @@
 
 #include "arch.bpf.h"
 #include "call.bpf.h"
+#include "current_frame.bpf.h"
 #include "stack.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
 #include "vm.bpf.h"
 
 /* ---- One step ------------------------------------------------------------------------------------------ */
-
-static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
-{
-	slot->outcome = outcome;
-	return false;
-}
-
-/*
- * The value of a register in the current frame. In callers' frames only the two tracked registers are known, and
- * SW_REG_CALLEE_SAVED if all rules so far said where it is.
- */
-static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
-{
-	if (number == SW_REG_SP) {
-		*value = slot->sp;
-		return true;
-	}
-	if (number == SW_REG_FP) {
-		*value = slot->fp;
-		return true;
-	}
-	if (number == SW_REG_CALLEE_SAVED && slot->has_callee_saved) {
-		*value = slot->callee_saved;
-		return true;
-	}
-	if (!slot->is_interrupted || number >= SW_REGISTERS)
-		return stop(slot, SW_OUTCOME_REGISTER_LOST);
-	*value = slot->registers[number];
-	return true;
-}
 
 static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
 {
@@ -305,7 +276,7 @@ static __always_inline bool step(struct sw_slot *slot)
 	if (vm_frames && (found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT)) {
 		in_group = step_in_group(slot);
 		if (in_group != SW_VM_GROUP_ENDED)
-			return in_group == SW_VM_PUSHED || stop(slot, SW_OUTCOME_RING_FULL);
+			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
 	}
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);

@@ -10,6 +10,7 @@
 #define SIDEWINDER_VM_BPF_H
 
 #include "cpython.bpf.h"
+#include "current_frame.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
 #include "vm_memory.bpf.h"
@@ -17,10 +18,17 @@
 static __always_inline void start_vm_frames(struct sw_slot *slot)
 {
 	slot->vm_state = SW_VM_UNREAD;
-	slot->vm_group_ended = 0;
+	slot->vm_group = SW_VM_OPEN;
 	slot->vm_group_frames = 0;
 	slot->vm_window_bytes = 0;
 	slot->vm_objects = 0;
+	slot->vm_is_innermost = 1;
+	slot->vm_has_no_group = 0;
+	slot->vm_is_lost = 0;
+	slot->vm_frames_met = 0;
+	slot->vm_frame_before = 0;
+	slot->vm_anchor = 0;
+	slot->vm_cframe = 0;
 }
 
 /* Pushes the frame that stands for one of a group, or for the rest of it. */
@@ -30,33 +38,133 @@ static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 
 	return push_frame(slot, frame_head(kind, SW_FRAME_MISSING, 0), reason) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
 }
 
-/*
- * Pushes the next frame of the current activation's group. Not static: the verifier checks it once (see `step_in_slot`).
- * Returns an sw_vm_step.
- */
-__noinline int step_in_vm(__u32 number)
+/* The same for the rest of the current activation's group. */
+static __always_inline int end_with_missing(struct sw_slot *slot, __u32 reason)
 {
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime;
+	end_group(slot);
+	return push_missing(slot, SW_FRAME_CPYTHON, reason);
+}
+
+static __always_inline void mark_place(struct sw_slot *slot)
+{
+	slot->vm_mark = (struct sw_vm_mark){
+		.frame = slot->vm_frame,
+		.hash = slot->hash,
+		.count = slot->count,
+		.chunks = slot->chunks,
+		.depth = slot->depth,
+		.frames = slot->head.vm_frames,
+		.unreadable = slot->head.vm_missing[SW_VM_UNREADABLE],
+	};
+}
+
+/*
+ * The group that was taken for that of the innermost activation is that of the next one: the innermost has no frame yet, or no
+ * more. Removes the group from the stack, to be pushed where it belongs, unless the chunk in which it begins was sent.
+ */
+static __always_inline int remove_group(struct sw_slot *slot)
+{
+	const struct sw_vm_mark *mark = &slot->vm_mark;
+
+	if (slot->chunks != mark->chunks) {
+		slot->vm_has_no_group = 1;
+		return SW_VM_GROUP_ENDED;
+	}
+	slot->vm_frame = mark->frame;
+	slot->hash = mark->hash;
+	slot->count = mark->count;
+	slot->depth = mark->depth;
+	slot->head.vm_frames = mark->frames;
+	slot->head.vm_missing[SW_VM_UNREADABLE] = mark->unreadable;
+	slot->vm_frames_met = 0;
+	slot->vm_frame_before = 0;
+	slot->vm_group_frames = 0;
+	return end_with_missing(slot, SW_VM_NO_FRAMES);
+}
+
+/*
+ * Finds the next group when the previous frames don't lead to it: in the activation that lost its own behind its shim, or, with
+ * a `cframe`, in the next activation. `end` is that of the current one's native frame.
+ */
+static __always_inline int find_frames(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end)
+{
+	bool has_cframe = slot->vm_cframe != 0;
+
+	if (has_cframe && slot->vm_group != SW_VM_OPEN)
+		return SW_VM_GROUP_ENDED;
+	slot->vm_is_lost = 0;
+	if (end && slot->vm_distances_ranges == slot->ranges)
+		find_cpython_frames(slot, cpython, end, has_cframe);
+	return has_cframe ? SW_VM_GROUP_FOUND : SW_VM_GROUP_ENDED;
+}
+
+/*
+ * Decides what to do at the end of a group, whose activation has a native frame up to `end` (0: not known). Returns as
+ * step_in_vm. Each activation keeps something in its native frame, the anchor: it tells whose the group is.
+ */
+static __always_inline int settle_group(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end)
+{
+	__u64 anchor = slot->vm_anchor;
+	bool is_innermost = slot->vm_is_innermost;
+
+	slot->vm_anchor = 0;
+	slot->vm_is_innermost = 0;
+	if (slot->vm_is_lost)
+		return find_frames(slot, cpython, end);
+	if (end && anchor - slot->sp < end - slot->sp) {
+		if (is_innermost)
+			slot->vm_cframe_distance = slot->vm_cframe ? end - slot->vm_cframe : 0;
+		slot->vm_anchor_distance = end - anchor;
+		slot->vm_distances_ranges = slot->ranges;
+	} else if (end && is_innermost && anchor >= end) {
+		return remove_group(slot);
+	} else if (end && cpython->groups == SW_CPYTHON_ENDS_AT_SHIM) {
+		/* The frame that seemed to end the group is torn. */
+		slot->vm_is_lost = 1;
+		return end_with_missing(slot, SW_VM_UNREADABLE);
+	}
+	return slot->vm_group_frames ? SW_VM_GROUP_ENDED : end_with_missing(slot, SW_VM_NO_FRAMES);
+}
+
+/* Opens the innermost activation's group, the first of a walk. */
+static __always_inline void open_vm(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+				    const struct sw_runtime *runtime)
+{
+	__u64 file_offset = place_of_frame(slot)->address - slot->is_return_address;
+
+	slot->vm_state = open_cpython(slot, scratch, &runtime->cpython, runtime->state);
+	mark_place(slot);
+	/* Into memory, which the verifier doesn't track: it would check what follows for each range. */
+#pragma unroll
+	for (__u32 i = 0; i < SW_VM_UNLINKED_RANGES; i++)
+		if (file_offset - runtime->unlinked[i].start < runtime->unlinked[i].bytes)
+			slot->vm_has_no_group = 1;
+}
+
+/* Pushes the next frame of the current activation's group. Returns an sw_vm_step. */
+static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					 const struct sw_runtime *runtime)
+{
 	struct sw_vm_frame frame = {};
 	int result;
 
-	if (!slot)
-		return SW_VM_GROUP_ENDED;
-	runtime = process_runtime(slot);
-	if (!runtime || runtime->kind != SW_FRAME_CPYTHON)
-		return SW_VM_GROUP_ENDED;
 	if (slot->vm_state == SW_VM_UNREAD)
-		slot->vm_state = open_cpython(slot, &runtime->cpython, runtime->state);
-	if (slot->vm_state != SW_VM_READ) {
-		slot->vm_group_ended = 1;
-		return push_missing(slot, SW_FRAME_CPYTHON, slot->vm_state - SW_VM_LOST);
+		open_vm(slot, scratch, runtime);
+	if (slot->vm_state != SW_VM_READ)
+		return end_with_missing(slot, slot->vm_state - SW_VM_LOST);
+	if (slot->vm_has_no_group) {
+		slot->vm_has_no_group = 0;
+		slot->vm_is_innermost = 0;
+		slot->vm_anchor = 0;
+		/* The innermost activation's `cframe` may not be written yet. */
+		slot->vm_is_lost = slot->vm_cframe != 0;
+		return end_with_missing(slot, SW_VM_NO_FRAMES);
 	}
 
-	result = next_cpython_frame(slot, &runtime->cpython, &frame);
+	result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
 	if (result == SW_VM_UNREADABLE_FRAME) {
-		slot->vm_group_ended = 1;
-		return push_missing(slot, SW_FRAME_CPYTHON, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
+		slot->vm_is_lost = 1;
+		return end_with_missing(slot, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
 	}
 	if (result == SW_VM_GROUP_ENDED)
 		return result;
@@ -68,6 +176,28 @@ __noinline int step_in_vm(__u32 number)
 }
 
 /*
+ * One step in the current activation's group, and what there is to decide at its end. Not static: the verifier checks it
+ * once (see `step_in_slot`). Returns an sw_vm_step.
+ */
+__noinline int step_in_vm(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+	int result = SW_VM_GROUP_ENDED;
+
+	if (!runtime || runtime->kind != SW_FRAME_CPYTHON)
+		return SW_VM_GROUP_ENDED;
+	if (!scratch)
+		return end_with_missing(slot, SW_VM_BUSY);
+	if (slot->vm_group == SW_VM_OPEN && !slot->vm_is_lost)
+		result = push_vm_frame(slot, scratch, runtime);
+	if (result == SW_VM_GROUP_ENDED)
+		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
+	return result;
+}
+
+/*
  * One step in the group of an activation whose native frame is the current one. SW_VM_GROUP_ENDED: all of the group is in
  * the stack, and the native frame follows.
  */
@@ -75,11 +205,11 @@ static __always_inline int step_in_group(struct sw_slot *slot)
 {
 	int result = SW_VM_GROUP_ENDED;
 
-	if (!slot->vm_group_ended)
+	if (slot->vm_group != SW_VM_SETTLED)
 		result = step_in_vm(slot->number);
 	if (result == SW_VM_GROUP_ENDED) {
 		slot->head.vm_groups += slot->vm_group_frames > 0;
-		slot->vm_group_ended = 0;
+		slot->vm_group = SW_VM_OPEN;
 		slot->vm_group_frames = 0;
 	}
 	return result;

@@ -240,6 +240,7 @@ pub(crate) fn load_object<'obj>(
     let maps = &mut open.maps;
     let resized = [
         maps.slots.set_max_entries(slots_count),
+        maps.vm_scratches.set_max_entries(if options.vm_frames { possible } else { 1 }),
         maps.cpus.set_max_entries(possible),
         maps.rings.set_max_entries(possible),
         maps.rings.set_inner_map_fd(inner_ring.as_fd()),

@@ -30,6 +30,8 @@ pub struct PublishedRuntime {
     pub file: u32,
     /// The code of the loop: offsets in the file, and lengths in bytes. Only those that [`Self::can_have_loop`] are all used.
     pub loop_ranges: Vec<(FileOffset, u64)>,
+    /// Of this code, what an activation executes while its frame isn't the thread's current one.
+    pub unlinked_ranges: Vec<(FileOffset, u64)>,
     /// Where a thread has the address of its state; if that is null, where it has another one.
     pub state: [Option<TlsLocation>; 2],
     /// Where the state leads to.
@@ -45,18 +47,24 @@ impl PublishedRuntime {
     }
 
     pub(crate) fn encode(&self) -> sw_runtime {
-        let mut loop_ = [sw_file_range::default(); intf::SW_VM_LOOP_RANGES as usize];
-        for (to, range) in loop_.iter_mut().zip(self.loop_ranges.iter().filter_map(encode_range)) {
-            *to = range;
-        }
         sw_runtime {
             file: self.file,
             kind: intf::SW_FRAME_CPYTHON,
-            loop_,
+            loop_: encode_ranges(&self.loop_ranges),
+            unlinked: encode_ranges(&self.unlinked_ranges),
             state: self.state.map(|at| at.map_or_else(sw_tls_variable::default, TlsLocation::encode)),
             cpython: self.cpython,
         }
     }
+}
+
+/// As many ranges as there is room for; empty ones behind them.
+fn encode_ranges<const N: usize>(ranges: &[(FileOffset, u64)]) -> [sw_file_range; N] {
+    let mut encoded = [sw_file_range::default(); N];
+    for (to, range) in encoded.iter_mut().zip(ranges.iter().filter_map(encode_range)) {
+        *to = range;
+    }
+    encoded
 }
 
 fn encode_range((start, bytes): &(FileOffset, u64)) -> Option<sw_file_range> {
@@ -76,12 +84,14 @@ pub enum VmMissing {
     NoFrames,
     /// The virtual machine was not known yet when the stack was sampled. Only deferred walks find this.
     TooEarly,
+    /// The sample interrupted a program that was taking another one, and scratch memory for this is there once for each CPU.
+    Busy,
 }
 
 impl VmMissing {
     /// All reasons, in numeric order.
     pub const ALL: [Self; intf::SW_VM_MISSING_COUNT as usize] =
-        [Self::NoState, Self::OtherThread, Self::Unreadable, Self::NoFrames, Self::TooEarly];
+        [Self::NoState, Self::OtherThread, Self::Unreadable, Self::NoFrames, Self::TooEarly, Self::Busy];
 
     /// The name in metrics and marker frames.
     #[must_use]
@@ -92,6 +102,7 @@ impl VmMissing {
             Self::Unreadable => "unreadable",
             Self::NoFrames => "no_frames",
             Self::TooEarly => "too_early",
+            Self::Busy => "busy",
         }
     }
 

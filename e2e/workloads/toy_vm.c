@@ -6,12 +6,14 @@
 //
 // A stack goes through `in_state_STATE`, then through ACTIVATIONS of the loop. Each runs one or two functions of the virtual
 // machine, of which the last calls a native function, which activates the loop again; the innermost one calls `burn`. STATE
-// names one of `STATES`, or is `all`: then the program goes through all of them in turn.
+// names one of `STATES` or `EDGES`, or is `all`: then the program goes through all of them in turn. It stays on one CPU.
 //
 // The report's chain starts below `in_state_STATE`. Functions of the virtual machine are in it as `Toy.NAME:LINE`.
+#define _GNU_SOURCE
 #include "workload.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -196,9 +198,21 @@ static struct frame *push(struct frame *frame, int function, struct frame *calle
     return frame;
 }
 
+// Where in the innermost activation the program computes: in its last function, or in the loop itself.
+enum edge {
+    IN_FUNCTION,
+    ENTERING, // before there is a frame
+    EMPTY, // after the last function has returned
+    LEAVING, // after the caller's frame is the current one again
+};
+static enum edge edge;
+
+static uint64_t burn_at(enum edge here, int left, uint64_t value);
+
 // `left` activations follow. `free` is where the next frame goes.
 NOINLINE uint64_t _PyEval_EvalFrameDefault(struct state *state, int left, struct frame *free, uint64_t value) {
     struct frame shim = {.owner = OWNED_BY_C_STACK, .previous = state->current};
+    value = burn_at(ENTERING, left, value);
     struct frame *frame = push(free++, (left % 4 ? DESCEND : ENTER) + left % KINDS, &shim);
     state->current = frame;
     while (frame != &shim) {
@@ -221,7 +235,9 @@ NOINLINE uint64_t _PyEval_EvalFrameDefault(struct state *state, int left, struct
         }
         frame->instruction++;
     }
+    value = burn_at(EMPTY, left, value);
     state->current = shim.previous;
+    value = burn_at(LEAVING, left, value);
     AFTER_CALL(value);
     return value;
 }
@@ -252,6 +268,8 @@ static void tear_odd_frame(struct state *state, struct frame *frame) { (void)fra
 static void tear_odd_shim(struct state *state, struct frame *frame) { (void)frame; state->current = (void *)odd_shim; }
 static void tear_unlinked(struct state *state, struct frame *frame) { (void)state; frame->previous = NULL; }
 static void tear_endless(struct state *state, struct frame *frame) { (void)state; frame->previous = frame; }
+static void tear_cycle(struct state *state, struct frame *frame) { (void)state; frame->previous->previous = frame; }
+static void tear_odd_owner(struct state *state, struct frame *frame) { (void)state; frame->owner = OWNED_BY_C_STACK; }
 static void tear_no_code(struct state *state, struct frame *frame) { (void)state; frame->code = NULL; }
 static void tear_unmapped_code(struct state *state, struct frame *frame) { (void)state; frame->code = (void *)nothing; }
 static void tear_odd_code(struct state *state, struct frame *frame) { (void)state; frame->code = (void *)odd_code; }
@@ -259,7 +277,9 @@ static void tear_freed_code(struct state *state, struct frame *frame) { (void)st
 
 #define STATES(X) \
     X(whole) X(detached) X(no_state) X(other_thread) X(null) X(unmapped) X(locked) X(not_canonical) X(odd_frame) X(odd_shim) \
-    X(unlinked) X(endless) X(no_code) X(unmapped_code) X(odd_code) X(freed_code)
+    X(unlinked) X(endless) X(cycle) X(odd_owner) X(no_code) X(unmapped_code) X(odd_code) X(freed_code)
+
+#define EDGES(X) X(entering, ENTERING) X(empty, EMPTY) X(leaving, LEAVING)
 
 static void (*tear)(struct state *, struct frame *);
 
@@ -270,12 +290,23 @@ NOINLINE uint64_t burn(uint64_t value) {
     return value;
 }
 
-// Computes with the innermost frame, and what leads to it, in a state of `STATES`.
-static inline __attribute__((always_inline)) uint64_t burn_in_state(struct state *state, uint64_t value) {
-    struct frame *frame = state->current, before = *frame;
-    tear(state, frame);
+static inline __attribute__((always_inline)) uint64_t burn_for_a_while(uint64_t value) {
     for (int i = 0; i < 20; i++) value = burn(value);
+    return value;
+}
+
+static inline __attribute__((always_inline)) uint64_t burn_at(enum edge here, int left, uint64_t value) {
+    return left == 0 && edge == here ? burn_for_a_while(value) : value;
+}
+
+// Computes with the innermost frames, and what leads to them, in a state of `STATES`.
+static inline __attribute__((always_inline)) uint64_t burn_in_state(struct state *state, uint64_t value) {
+    if (edge != IN_FUNCTION) return value;
+    struct frame *frame = state->current, *caller = frame->previous, before = *frame, caller_before = *caller;
+    tear(state, frame);
+    value = burn_for_a_while(value);
     *frame = before;
+    *caller = caller_before;
     state->current = frame;
     current_state = state;
     pthread_setspecific(_PyRuntime.key.key, state);
@@ -301,21 +332,26 @@ static inline __attribute__((always_inline)) uint64_t call_native(struct state *
     }
 }
 
-#define IN_STATE(name)                                                                                   \
+#define RUN(name, how, where)                                                                            \
     NOINLINE static uint64_t in_state_##name(struct state *state, int activations, uint64_t value) {     \
-        tear = tear_##name;                                                                              \
+        tear = how;                                                                                      \
+        edge = where;                                                                                    \
         value = _PyEval_EvalFrameDefault(state, activations - 1, frames, value);                         \
         AFTER_CALL(value);                                                                               \
         return value;                                                                                    \
     }
-STATES(IN_STATE)
+#define RUN_IN_STATE(name) RUN(name, tear_##name, IN_FUNCTION)
+#define RUN_AT_EDGE(name, where) RUN(name, tear_whole, where)
+STATES(RUN_IN_STATE)
+EDGES(RUN_AT_EDGE)
 
 static const struct {
     const char *name;
     uint64_t (*run)(struct state *, int, uint64_t);
 } states[] = {
-#define ENTRY(name) {#name, in_state_##name},
+#define ENTRY(name, ...) {#name, in_state_##name},
     STATES(ENTRY)
+    EDGES(ENTRY)
 };
 
 // ---- The program --------------------------------------------------------------------------------------------
@@ -326,7 +362,16 @@ static struct state *new_state(uint64_t thread) {
     return state;
 }
 
+// Walks of each CPU find out by themselves where the loop keeps its frames.
+static void stay_on_this_cpu(void) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(sched_getcpu(), &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
 static void begin(struct state *state) {
+    stay_on_this_cpu();
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *pages = mmap(NULL, 16 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     locked = pages + 4 * page;

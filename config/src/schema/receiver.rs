@@ -63,11 +63,21 @@ impl Scalar for VariableNames {
 
 impl Scalar for CpuIds {
     fn allowed() -> String {
-        "a text that lists CPUs, such as '0-3,8'".to_owned()
+        "CPUs, such as '0-3,8'".to_owned()
+    }
+
+    /// A single CPU may be a number.
+    fn shape() -> ValueShape {
+        ValueShape::Any
     }
 
     fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
-        as_text(node).ok_or_else(InvalidScalar::default)?.parse().map_err(InvalidScalar::new)
+        let list = match (as_text(node), &node.value) {
+            (Some(text), _) => text.to_owned(),
+            (None, ConfigValue::Integer(cpu)) => cpu.to_string(),
+            (None, _) => return Err(InvalidScalar::default()),
+        };
+        list.parse().map_err(InvalidScalar::new)
     }
 
     fn write(&self) -> ConfigValue {

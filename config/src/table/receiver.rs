@@ -34,7 +34,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::pid_namespace_translation", "Whether process IDs are translated to Sidewinder's PID namespace.")
         .meaningless("process IDs are always those of Sidewinder's PID namespace"),
     key("receivers::profiling::probes", "Probes besides the clock.").not_yet("[]"),
-    key("receivers::profiling::pin_cpu_ids", "The CPUs that are profiled, as far as they are online, as a text: '0-3,8'. Empty: all.").restarts(),
+    key("receivers::profiling::pin_cpu_ids", "The CPUs that are profiled, as far as they are online: `0-3,8`. Empty: all.").restarts(),
     key("receivers::profiling::obi_process_ctx", "Whether spans are read from a pinned map of OpenTelemetry's eBPF instrumentation.")
         .refused("false", "leave it out: spans are read from the processes themselves (trace_context)"),
     key("receivers::profiling::interpreters", "The interpreters whose frames are read.").restarts(),

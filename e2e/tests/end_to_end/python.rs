@@ -11,6 +11,8 @@ mod internals;
 mod keys;
 mod million;
 mod oracles;
+mod recursion;
+mod replaced;
 mod subinterpreters;
 mod threads;
 mod toy;

@@ -1,13 +1,13 @@
 //! Keys of the receiver that OpenTelemetry's profiler has, too, and that no other test is about.
 
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_e2e_support::workload::{self, Gated};
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::{requirement, sidewinder, workload};
 
 const MIN_AGE_NS: u64 = 3_000_000_000;
 /// Of 3 s of one CPU at 997 Hz and more; fewer on a busy machine.
@@ -20,10 +20,15 @@ fn young_processes_and_other_cpus_are_omitted_and_chosen_variables_are_sent() ->
         return Ok(());
     }
     let collector = Collector::start()?;
-    let started_at = SystemTime::now();
-    let mut program = workload::THREADS.command(&["6", "2"])?;
-    program.env("REGION", "eu").env("SECRET", "x");
-    let mut workload = Gated::start(program)?;
+    // A shell that waits, and whose child is as young as it can be.
+    let program = workload::THREADS.command(&["6", "2"])?;
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "read -r line; \"$@\"; exit", "sh"])
+        .arg(program.get_program())
+        .args(program.get_args());
+    shell.env("REGION", "eu").env("SECRET", "x").stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut shell = shell.spawn()?;
     let settings = Settings {
         more: vec![
             "filter_min_process_age: 3s".to_owned(),
@@ -31,11 +36,12 @@ fn young_processes_and_other_cpus_are_omitted_and_chosen_variables_are_sent() ->
             "pin_cpu_ids: '1'".to_owned(),
             "bpf_verifier_log_level: 2".to_owned(),
         ],
-        ..Settings::of_process(workload.pid())
+        ..Settings::of_process(shell.id())
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    workload.open()?;
-    workload.finish()?;
+    let started_at = SystemTime::now();
+    drop(shell.stdin.take());
+    shell.wait()?;
     let pid = daemon.running().pid().to_string();
     let status: Value = serde_json::from_str(&sidewinder::run(&["status", "--json", "--pid", &pid])?.log)?;
     let young = status["receivers"]["profiling"]["interrupts"]["young_process"].as_u64();

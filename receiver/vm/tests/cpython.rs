@@ -16,7 +16,7 @@ use std::time::Duration;
 use common::Python;
 use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsLocation;
-use sidewinder_vm::cpython::{FunctionError, Groups, Interpreter, cookie};
+use sidewinder_vm::cpython::{FileRange, FunctionError, Groups, Interpreter, cookie};
 use sidewinder_vm::{Runtime, find_runtimes};
 
 /// Minor versions that are supported and can be had from pyenv.
@@ -223,6 +223,29 @@ fn parts_of_a_split_loop_are_found_without_symbols() {
     let lengths: Vec<u64> = interpreter.loops.iter().map(|range| range.bytes).collect();
     assert_eq!(lengths, [22, 10, 4], "{:x?}", interpreter.loops);
     assert_eq!(interpreter.version.to_string(), "3.13");
+}
+
+/// Each activation pushes registers before its frame is the current one; up to 3.10, it returns after its caller's is that.
+#[test]
+fn code_of_the_loop_without_a_current_frame_is_found() {
+    for path in installed() {
+        let python = Python::start(&path);
+        let Interpreter { loops, unlinked, layout, .. } = &python.interpreter;
+        let what = format!("{}: {unlinked:x?} of {loops:x?}", path.display());
+        let count = match (layout.groups, layout.cframe) {
+            (Groups::OneFrame, _) => 2..=4,
+            (_, Some(_)) => 1..=1,
+            (_, None) => 0..=0,
+        };
+        assert!(count.contains(&unlinked.len()), "{what}");
+        let end = |range: &FileRange| range.start.0 + range.bytes;
+        assert!(unlinked.is_sorted_by(|a, b| end(a) < b.start.0), "{what}");
+        let is_inside =
+            |range: &FileRange| loops.iter().any(|all| range.start >= all.start && end(range) <= end(all));
+        assert!(unlinked.iter().all(is_inside), "{what}");
+        assert!(unlinked.iter().map(|range| range.bytes).sum::<u64>() < 256, "{what}");
+        eprintln!("{what}");
+    }
 }
 
 #[test]

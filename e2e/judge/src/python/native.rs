@@ -13,7 +13,14 @@ impl Frame {
     /// Whether it is one of the interpreter's loop.
     #[must_use]
     pub fn is_loop(&self) -> bool {
-        self.kind == FrameKind::Native && LOOPS.iter().any(|name| self.name.starts_with(name))
+        // An entry of the procedure linkage table that leads there isn't part of it.
+        let is_called = LOOPS.iter().any(|name| self.name.starts_with(name)) && !self.name.ends_with("@plt");
+        self.kind == FrameKind::Native && is_called
+    }
+
+    /// Whether it stands for the frames of an activation that has none.
+    fn says_no_frames(&self) -> bool {
+        self.kind == FrameKind::Marker && self.name == "[Python frames missing: no_frames]"
     }
 
     /// Whether it is a function of the interpreter or of an extension, other than the loop.
@@ -33,8 +40,11 @@ pub struct Activations {
     /// Samples with frames of the loop.
     pub samples: u64,
     /// Of these, with as many groups of Python frames as frames of the loop, each group behind its frame of the loop. Up to
-    /// 3.10 a group has one frame.
+    /// 3.10 a group has one frame. The innermost activation may have a marker instead: it has no frame when it begins and when
+    /// it ends.
     pub matched: u64,
+    /// Of these, with such a marker.
+    pub at_edge: u64,
     /// The first few others.
     pub examples: Vec<String>,
 }
@@ -48,8 +58,15 @@ impl Activations {
         self.samples += stack.count;
         let is_python = |frame: &Frame| frame.kind == FrameKind::Python;
         // Outermost first: what begins at a frame of the loop, or before the first.
-        let mut pieces = stack.frames.chunk_by(|_, next| !next.is_loop());
-        let is_matched = pieces.all(|piece| {
+        let mut pieces: Vec<&[Frame]> = stack.frames.chunk_by(|_, next| !next.is_loop()).collect();
+        let is_edge = pieces.last().is_some_and(|piece| {
+            let behind = piece.iter().skip(1).find(|frame| !frame.is_inlined);
+            piece[0].is_loop() && behind.is_some_and(Frame::says_no_frames)
+        });
+        if is_edge {
+            pieces.pop();
+        }
+        let is_matched = pieces.iter().all(|piece| {
             let of_loop = usize::from(piece.first().is_some_and(Frame::is_loop));
             let inlined = piece.iter().skip(of_loop).take_while(|frame| of_loop > 0 && frame.is_inlined);
             let (loops, rest) = piece.split_at(of_loop + inlined.count());
@@ -64,6 +81,7 @@ impl Activations {
         });
         if is_matched {
             self.matched += stack.count;
+            self.at_edge += if is_edge { stack.count } else { 0 };
         } else if self.examples.len() < EXAMPLES {
             self.examples.push(format!("{} times: {}", stack.count, stack.summary()));
         }
@@ -78,14 +96,15 @@ impl Activations {
 
 impl fmt::Display for Activations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { samples, matched, examples } = self;
+        let Self { samples, matched, at_edge, examples } = self;
         if *samples == 0 {
             return Ok(());
         }
         let share = 100.0 * self.matched_share();
         writeln!(
             f,
-            "{matched} of {samples} samples ({share:.3}%) have a group of frames for each activation"
+            "{matched} of {samples} samples ({share:.3}%) have a group of frames for each activation, {at_edge} of them \
+             for all but one that begins or ends"
         )?;
         examples.iter().try_for_each(|example| writeln!(f, "  without: {example}"))
     }

@@ -13,7 +13,7 @@ use sidewinder_address::FileOffset;
 use sidewinder_bpf::{CPythonLayout, PublishedRuntime, TlsLocation, cpython_groups, cpython_instruction};
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Pid, Process, ProcessKey};
-use sidewinder_vm::cpython::{Groups, InstructionForm, Interpreter, Layout};
+use sidewinder_vm::cpython::{FileRange, Groups, InstructionForm, Interpreter, Layout};
 use tracing::debug;
 
 use super::contexts::take_completed_read;
@@ -66,7 +66,7 @@ struct ProcessInterpreter {
 impl Interpreters {
     /// Adds the interpreter that a file contains. Returns whether walks can find its frames.
     pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) -> bool {
-        let is_supported = PublishedRuntime::can_have_loop(&loop_ranges(&interpreter));
+        let is_supported = PublishedRuntime::can_have_loop(&published_ranges(&interpreter.loops));
         if is_supported {
             self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
         } else {
@@ -248,8 +248,8 @@ impl Interpreters {
     }
 }
 
-fn loop_ranges(interpreter: &Interpreter) -> Vec<(FileOffset, u64)> {
-    interpreter.loops.iter().map(|range| (range.start, range.bytes)).collect()
+fn published_ranges(ranges: &[FileRange]) -> Vec<(FileOffset, u64)> {
+    ranges.iter().map(|range| (range.start, range.bytes)).collect()
 }
 
 fn published_runtime(
@@ -259,7 +259,8 @@ fn published_runtime(
 ) -> PublishedRuntime {
     PublishedRuntime {
         file: file.0,
-        loop_ranges: loop_ranges(interpreter),
+        loop_ranges: published_ranges(&interpreter.loops),
+        unlinked_ranges: published_ranges(&interpreter.unlinked),
         state,
         cpython: published_layout(interpreter.layout),
     }

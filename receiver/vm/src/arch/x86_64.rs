@@ -8,6 +8,10 @@ use sidewinder_process::tls::TlsGotEntry;
 
 use super::{Argument, ThreadLocal};
 
+mod unlinked;
+
+pub(crate) use unlinked::{CodePart, unlinked_code};
+
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
 pub(crate) const ENTRY_CFA: (u16, i64) = (7, 8);
 

@@ -1,5 +1,6 @@
 //! The interpreter that an ELF file contains.
 
+use std::ops::Range;
 use std::{fmt, io};
 
 use sidewinder_address::{FileOffset, Svma};
@@ -7,10 +8,10 @@ use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsVariableError}
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
 use super::debug_offsets;
-use super::layout::Layout;
+use super::layout::{Groups, Layout};
 use super::thread_list::ThreadList;
 use super::thread_state::{Getters, ThreadState};
-use crate::split;
+use crate::{arch, split};
 
 /// Exported by every CPython since 3.7.
 const RUNTIME: &[u8] = b"_PyRuntime";
@@ -19,6 +20,8 @@ const LOOP: &[u8] = b"_PyEval_EvalFrameDefault";
 const LOOP_PARTS: &[u8] = b"_PyEval_EvalFrameDefault.";
 /// The handlers of instructions, if the loop consists of tail calls.
 const LOOP_HANDLERS: &[u8] = b"_TAIL_CALL_";
+/// Bytes of each part of the loop that are decoded. It has up to 90 KiB.
+const LOOP_BYTES_MAX: u64 = 1 << 20;
 /// Ranges that are kept of one loop.
 const RANGES_MAX: usize = 64;
 
@@ -30,6 +33,10 @@ pub struct Interpreter {
     pub version: Version,
     /// The code of the evaluation loop: sorted and disjoint.
     pub loops: Vec<FileRange>,
+    /// Of this code, what an activation executes before its frame is the thread's current one; with [`Groups::OneFrame`] also
+    /// what it executes after its caller's is that again. Later versions have something on the stack that tells it. Empty if
+    /// the code is not understood, and from 3.13 on.
+    pub unlinked: Vec<FileRange>,
     /// The layout of its objects.
     pub layout: Layout,
     elf: ElfFile,
@@ -113,10 +120,16 @@ impl Interpreter {
             parts.extend(elf.functions_with_prefix(file, LOOP_HANDLERS)?);
         }
         parts.extend(split::other_parts(file, &elf, &parts)?);
-        let loops = file_ranges(&elf, &parts);
+        let loops = join(file_ranges(&elf, &parts));
+        let unlinked = if layout.groups == Groups::OneFrame || layout.cframe.is_some() {
+            file_ranges(&elf, &unlinked_parts(file, &elf, &parts, layout)?)
+        } else {
+            Vec::new()
+        };
         Ok(Some(Self {
             version: Version { major: 3, minor },
             loops,
+            unlinked,
             layout,
             elf,
             thread_state,
@@ -178,16 +191,40 @@ fn published_layout(
     Ok(debug_offsets::layout(&offsets, minor).zip(debug_offsets::thread_list(&offsets, minor)))
 }
 
-/// The ranges of functions in the file, adjacent ones joined.
+/// The parts of the loop's code in which an activation's frame isn't the thread's current one.
+fn unlinked_parts(
+    file: &impl ReadAt,
+    elf: &ElfFile,
+    parts: &[ElfSymbol],
+    layout: Layout,
+) -> io::Result<Vec<ElfSymbol>> {
+    let code = parts.iter().map(|part| {
+        let bytes = usize::try_from(part.bytes.min(LOOP_BYTES_MAX)).unwrap_or(0);
+        Ok((part.address.0, elf.content(file, part.address, bytes)?))
+    });
+    let code: Vec<arch::CodePart> = code.collect::<io::Result<_>>()?;
+    let Layout { cframe, current_frame, previous, .. } = layout;
+    let link = arch::FrameLink { cframe, current_frame, previous };
+    let ranges = arch::unlinked_code(&code, link);
+    let symbol = |range: Range<u64>| ElfSymbol { address: Svma(range.start), bytes: range.end - range.start };
+    Ok(ranges.into_iter().map(symbol).collect())
+}
+
+/// The ranges of functions, or of parts of them, in the file.
 fn file_ranges(elf: &ElfFile, functions: &[ElfSymbol]) -> Vec<FileRange> {
-    /// Functions are aligned: what lies between two is padding.
-    const PADDING_MAX: u64 = 64;
     let range = |function: &ElfSymbol| {
         let start = elf.file_offset_of(function.address).filter(|_| function.bytes > 0)?;
         start.checked_add(function.bytes).map(|_| FileRange { start, bytes: function.bytes })
     };
     let mut ranges: Vec<FileRange> = functions.iter().filter_map(range).collect();
     ranges.sort_unstable();
+    ranges
+}
+
+/// The same with adjacent ones joined.
+fn join(ranges: Vec<FileRange>) -> Vec<FileRange> {
+    /// Functions are aligned: what lies between two is padding.
+    const PADDING_MAX: u64 = 64;
     let mut joined: Vec<FileRange> = Vec::new();
     for range in ranges {
         match joined.last_mut() {

@@ -92,6 +92,10 @@ fn each_activation_has_a_group() {
     assert!(is_matched(&[&nested[..], &[native("sha256")]].concat()));
     let inlined = Frame { is_inlined: true, ..native("Py_INCREF") };
     assert!(is_matched(&[the_loop(), inlined, python("main", 11)]));
+    // The innermost activation may have none yet; others have.
+    let none = || frame(FrameKind::Marker, "[Python frames missing: no_frames]", "", 0);
+    assert!(is_matched(&[&group[..], &[native("list_sort"), the_loop(), none()]].concat()));
+    assert!(!is_matched(&[&[the_loop(), none(), native("list_sort")], &group[..]].concat()));
     // Without frames, with those of another activation, and with none for these frames.
     assert!(!is_matched(&[&group[..], &[native("list_sort"), the_loop()]].concat()));
     assert!(!is_matched(&[the_loop(), native("list_sort"), python("main", 11)]));

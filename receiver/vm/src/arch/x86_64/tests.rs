@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::FrameLink;
 use super::*;
 
 fn bytes(digits: &str) -> Vec<u8> {
@@ -115,5 +116,55 @@ proptest! {
         let _ = thread_local(&code, Svma(start));
         let _ = first_argument(&code, Svma(start));
         let _ = jumps_out(&code, Svma(start));
+    }
+}
+
+/// The loops of pyenv's builds: where they begin, and of 3.9 also where they end.
+#[test]
+fn the_code_that_links_frames_is_found() {
+    let part = |start, code| (start, bytes(code));
+    let of_3_9 = [
+        part(
+            0x6_6920,
+            "415741564155415455534881ecf8000000895424244885ff0f84928800008b4720488b4f104889fd4889f383c001\
+             48894c24088947203b41400f8fc90400008b453048895d1885c0",
+        ),
+        part(
+            0x6_69b6,
+            "4531ff488b4318836d20014c89fa31f6c6437400488d0d7fb224004889ef48894518e823c5ffffe95c040000",
+        ),
+        part(0x6_6e3c, "31c04881c4f80000005b5d415c415d415e415fc3"),
+    ];
+    let link = FrameLink { cframe: None, current_frame: 24, previous: 24 };
+    let found = [0x6_6920..0x6_6966, 0x6_69d8..0x6_69e2, 0x6_6e3e..0x6_6e50];
+    assert_eq!(unlinked_code(&of_3_9, link), found);
+    // Without what it does before it returns, all of it is doubtful; so it is with a frame that has other fields.
+    assert_eq!(unlinked_code(&of_3_9[..1], link), []);
+    assert_eq!(unlinked_code(&of_3_9, FrameLink { previous: 32, ..link }), []);
+    // The code to which it jumps before it returns may be that of another function.
+    assert_eq!(unlinked_code(&of_3_9[..2], link), found[..2]);
+
+    let of_3_11 = [part(
+        0xf_ab70,
+        "415741564155415455534881ec180100004885ff0f8472970000488b47104889f5488db424a00000004989fc66480f6e\
+         c54889442420488b47380fb60866480f6ed848897738488b7008660f6cc38b4720c6454401888c24a000000048897530\
+         0f118424a800000085d2",
+    )];
+    let link = FrameLink { cframe: Some(56), current_frame: 8, previous: 48 };
+    let found = unlinked_code(&of_3_11, link);
+    assert_eq!((found.len(), &found[0]), (1, &(0xf_ab70..0xf_abd8)));
+    // Until both the current frame and the frame before it are written: one store does it.
+    assert_eq!(unlinked_code(&of_3_11, FrameLink { current_frame: 24, ..link }), []);
+    assert_eq!(unlinked_code(&[], link), []);
+}
+
+proptest! {
+    #[test]
+    fn code_of_any_kind_is_searched_to_its_end(code in proptest::collection::vec(any::<u8>(), 0..256), has_cframe: bool) {
+        let link = FrameLink { cframe: has_cframe.then_some(56), current_frame: 8, previous: 48 };
+        let end = 0x1000 + code.len() as u64;
+        let found = unlinked_code(&[(0x1000, code)], link);
+        prop_assert!(found.iter().all(|range| range.start >= 0x1000 && range.start < range.end && range.end <= end));
+        prop_assert!(found.is_sorted_by(|a, b| a.end < b.start));
     }
 }

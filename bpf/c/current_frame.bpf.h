@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* The frame at which a walk has arrived: its registers, and where it ends. */
+#ifndef SIDEWINDER_CURRENT_FRAME_BPF_H
+#define SIDEWINDER_CURRENT_FRAME_BPF_H
+
+#include "table.bpf.h"
+
+static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
+{
+	slot->outcome = outcome;
+	return false;
+}
+
+/*
+ * The value of a register in the current frame. In callers' frames only the two tracked registers are known, and
+ * SW_REG_CALLEE_SAVED if all rules so far said where it is.
+ */
+static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
+{
+	if (number == SW_REG_SP) {
+		*value = slot->sp;
+		return true;
+	}
+	if (number == SW_REG_FP) {
+		*value = slot->fp;
+		return true;
+	}
+	if (number == SW_REG_CALLEE_SAVED && slot->has_callee_saved) {
+		*value = slot->callee_saved;
+		return true;
+	}
+	if (!slot->is_interrupted || number >= SW_REGISTERS)
+		return stop(slot, SW_OUTCOME_REGISTER_LOST);
+	*value = slot->registers[number];
+	return true;
+}
+
+/* Where the current frame ends; 0 if its rule doesn't say so, or not by a register alone. */
+static __always_inline __u64 frame_end(struct sw_slot *slot, const struct sw_found *found)
+{
+	__u64 cfa;
+
+	if (found->number == SW_RULE_FRAME_POINTER)
+		return slot->fp + 2 * sizeof(__u64);
+	if (found->number == SW_RULE_NONE || found->rule.cfa_base != SW_CFA_REGISTER ||
+	    !register_value(slot, found->rule.cfa_register, &cfa))
+		return 0;
+	return cfa + found->rule.cfa_offset;
+}
+
+#endif
