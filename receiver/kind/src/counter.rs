@@ -70,8 +70,9 @@ macro_rules! counters {
     };
 }
 
-// A period of 64 page faults costs a program that does nothing else some 15% of its speed, one of 1 some 25%. Switches and
-// migrations are less frequent than faults. What the CPU counts has no period that fits both a slow and a fast machine.
+// A period of 64 page faults costs a program that does nothing but touch new memory up to 5% of its speed, one of 1 a third
+// (`make bench`). Switches and migrations are less frequent than faults. What the CPU counts has no period that fits both a slow
+// and a fast machine.
 counters! {
     PageFaults, Kernel, "page-faults" or "faults", "faults" in COUNT as "page faults", Some(64),
         "accesses to memory that the kernel had to complete: first touches, copies on write, pages on disk";

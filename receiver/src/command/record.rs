@@ -176,7 +176,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         let feeds = page.as_ref().map(|page| page.feeds.clone());
         let (sink, unnamed) = (&mut sink, &mut unnamed);
         threads.spawn(move || sink.run(incoming, filter, feeds.as_ref(), unnamed));
-        sample(args, &kinds, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
+        sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
     let recorded = recorded?;
@@ -219,7 +219,6 @@ struct RecordingStats {
 
 fn sample(
     args: &RecordArgs,
-    kinds: &KindSet,
     mut launched: Option<&mut LaunchedCommand>,
     mut page: Option<&mut LivePage>,
     stop: &AtomicBool,
@@ -246,7 +245,7 @@ fn sample(
             ..TraceContext::default()
         },
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
-        ..SamplingOptions::interactive(scope, kinds.clone(), tables_bytes, debug_roots)
+        ..SamplingOptions::interactive(scope, kinds(args)?, tables_bytes, debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let mut cpus = CpuList::online().ok();
