@@ -20,7 +20,15 @@
 
 // ---- The structures ---------------------------------------------------------------------------------------
 
-// `length`, `state` and the text of `bytes` are where CPython has them: its description doesn't say otherwise.
+// `length`, `state`, the text of `bytes` and the name of `type` are where CPython has them: its description doesn't say
+// otherwise.
+struct type {
+    int64_t references;
+    const void *type;
+    int64_t length;
+    const char *name;
+};
+
 struct text {
     int64_t references;
     const void *type;
@@ -135,6 +143,8 @@ NOINLINE struct state *PyGILState_GetThisThreadState(void) { return value_of_key
 
 // ---- The functions of the virtual machine -------------------------------------------------------------------
 
+static const struct type code_type = {.references = 1, .name = "code"};
+
 #define KINDS 3 // of each function
 enum function { ENTER = 0, DESCEND = KINDS, FUNCTIONS = 2 * KINDS };
 
@@ -176,6 +186,7 @@ static struct code *new_code(int function) {
     struct code *code = calloc(1, sizeof *code);
     *code = (struct code){
         .references = 1,
+        .type = &code_type,
         .argument_count = 1,
         .first_line = first_line_of(function),
         .path = new_text(path),
