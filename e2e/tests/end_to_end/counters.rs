@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::recording::{Recording, record};
@@ -164,16 +164,17 @@ fn a_service_that_ignores_errors_goes_without_a_counter_that_the_machine_does_no
     let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let events = "events: [{ name: page-faults, period: 1 }, { name: cpu-cycles }]".to_owned();
     let settings = Settings { more: vec![events], ..Settings::of_process(shell.id()) };
-    let Err(refused) = Daemon::start(&settings, "127.0.0.1:9") else {
-        bail!("it started without the counter")
-    };
-    ensure!(refused.to_string().contains("does not have the counter cpu-cycles"), "{refused}");
-
     let folder = tempfile::tempdir()?;
     let (path, output) = (folder.path().join("sidewinder.yaml"), folder.path().join("out.otlp"));
     let to_file = format!("exporters:\n  file: {{ path: {} }}\n", output.display());
-    let yaml = settings.yaml("127.0.0.1:9").replace("error_mode: propagate", "error_mode: ignore");
-    fs::write(&path, yaml.replace("[otlp_grpc]", "[file]").replace("exporters:\n", &to_file))?;
+    let yaml =
+        settings.yaml("127.0.0.1:9").replace("[otlp_grpc]", "[file]").replace("exporters:\n", &to_file);
+    fs::write(&path, &yaml)?;
+    let refused = sidewinder::run(&["--config", &path.display().to_string()])?;
+    ensure!(refused.status.code() == Some(3), "{}: {}", refused.status, refused.log);
+    ensure!(refused.log.contains("does not have the counter cpu-cycles"), "{}", refused.log);
+
+    fs::write(&path, yaml.replace("error_mode: propagate", "error_mode: ignore"))?;
     let daemon = Daemon::start_from(&path)?;
     shell.stdin.take().context("no standard input")?.write_all(b"\n")?;
     let printed = String::from_utf8(shell.wait_with_output()?.stdout)?;
