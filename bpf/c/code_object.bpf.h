@@ -28,9 +28,10 @@ static __always_inline __u32 read_object(void *to, const __u32 most, __u64 addre
 }
 
 /* A pointer in the identity that was read last. */
-static __always_inline __u64 identity_word(const struct sw_slot *slot, const struct sw_cpython *cpython, __u32 offset)
+static __always_inline __u64 identity_word(const struct sw_vm_scratch *scratch, const struct sw_cpython *cpython,
+					   __u32 offset)
 {
-	return slot->vm_identity[((offset - cpython->identity) / sizeof(__u64)) & (SW_VM_IDENTITY_WORDS - 1)];
+	return scratch->identity[((offset - cpython->identity) / sizeof(__u64)) & (SW_VM_IDENTITY_WORDS - 1)];
 }
 
 /* The hash by which a code object of a process counts as sent. */
@@ -51,6 +52,7 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	struct sw_vm_scratch *scratch = vm_scratch(number);
 	struct sw_cpu *cpu = this_cpu();
 	const struct sw_cpython *cpython;
 	struct sw_known_set *set;
@@ -60,7 +62,7 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 	__u64 wakeup_flags;
 	__u32 epoch;
 
-	if (!slot || !runtime || !cpu || !ring)
+	if (!slot || !runtime || !scratch || !cpu || !ring)
 		return 0;
 	cpython = &runtime->cpython;
 	hash = hash_of_code(slot, code, cookie);
@@ -88,11 +90,11 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 	object->address = code;
 	if (bpf_probe_read_user(object->head, sizeof(object->head), (void *)code))
 		__builtin_memset(object->head, 0, sizeof(object->head));
-	__builtin_memcpy(object->identity, slot->vm_identity, sizeof(object->identity));
-	object->name_bytes = read_object(object->name, sizeof(object->name), identity_word(slot, cpython, cpython->name));
-	object->path_bytes = read_object(object->path, sizeof(object->path), identity_word(slot, cpython, cpython->path));
+	__builtin_memcpy(object->identity, scratch->identity, sizeof(object->identity));
+	object->name_bytes = read_object(object->name, sizeof(object->name), identity_word(scratch, cpython, cpython->name));
+	object->path_bytes = read_object(object->path, sizeof(object->path), identity_word(scratch, cpython, cpython->path));
 	object->lines_bytes =
-		read_object(object->lines, sizeof(object->lines), identity_word(slot, cpython, cpython->lines));
+		read_object(object->lines, sizeof(object->lines), identity_word(scratch, cpython, cpython->lines));
 	bpf_ringbuf_submit(object, wakeup_flags);
 	remember(set, &hash, epoch);
 	slot->head.vm_objects_sent++;

@@ -10,24 +10,19 @@
 #include "maps.bpf.h"
 #include <bpf/bpf_core_read.h>
 
-/* The index in `counters` of the counter that interrupts. */
+/*
+ * The index of the counter that interrupts among those of the run. The receiver has it in wakeup_events of the event's
+ * attributes, which the kernel keeps, and uses only for events that have a ring. It may change the type that it was given.
+ */
 static __always_inline __u32 interrupting_counter(struct bpf_perf_event_data *ctx)
 {
 	/* What the kernel passes. The verifier translates accesses through bpf_perf_event_data to accesses of it. */
 	struct bpf_perf_event_data_kern *event_data = (void *)ctx;
-	struct sw_counter counter = {};
-	struct perf_event *event;
 
-	if (counter_count < 2)
+	if (!has_several_counters)
 		return 0;
-	event = BPF_CORE_READ(event_data, event);
-	bpf_core_read(&counter, sizeof(counter), &event->attr);
-#pragma unroll
-	for (__u32 i = 0; i < SW_COUNTERS_MAX - 1; i++) {
-		if (counters[i].type == counter.type && counters[i].config == counter.config)
-			return i;
-	}
-	return SW_COUNTERS_MAX - 1;
+	/* Without a branch, which would double the paths that the verifier follows. */
+	return BPF_CORE_READ(event_data, event, attr.wakeup_events) & (SW_COUNTERS_MAX - 1);
 }
 
 static __always_inline struct sw_slot *begin_count(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u32 kind,
@@ -55,7 +50,8 @@ int sample_counter(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_interrupt(slot, cpu, kind);
+	end_interrupt(slot, cpu, kind);
+	return 0;
 }
 
 SEC("perf_event")
@@ -73,7 +69,8 @@ int sample_counter_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &counter_walks, 0);
-	return end_interrupt(slot, cpu, kind);
+	end_interrupt(slot, cpu, kind);
+	return 0;
 }
 
 SEC("perf_event")
@@ -89,7 +86,8 @@ int walk_counter_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &counter_walks, 0);
-	return end_interrupt(slot, cpu, kind);
+	end_interrupt(slot, cpu, kind);
+	return 0;
 }
 
 #endif

@@ -38,16 +38,17 @@ static __always_inline __u64 thread_state(struct sw_slot *slot, const struct sw_
 }
 
 /* Reads the address of the innermost frame into the slot. Returns the slot's new sw_vm_state. */
-static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_cpython *cpython,
+static __always_inline __u32 open_cpython(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					  const struct sw_cpython *cpython,
 					  const struct sw_tls_variable *places)
 {
 	__u64 state = thread_state(slot, places), thread = thread_pointer(), frame, cframe = 0;
 
-	if (!state || !thread || !read_vm(slot, state, SW_CPYTHON_STATE_BYTES))
+	if (!state || !thread || !read_vm(slot, scratch, state, SW_CPYTHON_STATE_BYTES))
 		return SW_VM_LOST + SW_VM_NO_STATE;
-	if (vm_word(slot, state + cpython->thread_id) != thread)
+	if (vm_word(slot, scratch, state + cpython->thread_id) != thread)
 		return SW_VM_LOST + SW_VM_OTHER_THREAD;
-	frame = vm_word(slot, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
+	frame = vm_word(slot, scratch, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
 	/* The innermost activation has it on its stack. */
 	if (cpython->cframe) {
 		cframe = frame;
@@ -61,20 +62,30 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, const struct sw_
 	return SW_VM_READ;
 }
 
-/* Reads a code object's identity, and returns its hash as the receiver's `cpython::cookie` does. 0: it can't be read. */
-static __always_inline __u32 read_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
+/*
+ * Reads a code object's identity, and returns its hash as the receiver's `cpython::cookie` does. 0: it can't be read. Not
+ * static: the verifier checks its loop once.
+ */
+__noinline int read_cookie(__u32 number, __u64 code)
 {
-	__u32 bytes = cpython->identity_bytes, words = bytes / sizeof(__u64);
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+	__u32 bytes, words;
 	__u64 hash = 0;
 
+	if (!runtime || !scratch)
+		return 0;
+	bytes = runtime->cpython.identity_bytes;
+	words = bytes / sizeof(__u64);
 	barrier_var(bytes);
-	if (bytes > sizeof(slot->vm_identity) ||
-	    bpf_probe_read_user(slot->vm_identity, bytes, (void *)(code + cpython->identity)))
+	if (bytes > sizeof(scratch->identity) ||
+	    bpf_probe_read_user(scratch->identity, bytes, (void *)(code + runtime->cpython.identity)))
 		return 0;
 	for (__u32 i = 0; i < SW_CPYTHON_IDENTITY_BYTES / sizeof(__u64); i++) {
 		if (i >= words)
 			break;
-		hash = (hash ^ slot->vm_identity[i]) * SW_COOKIE_MULTIPLIER;
+		hash = (hash ^ scratch->identity[i]) * SW_COOKIE_MULTIPLIER;
 		hash ^= hash >> 32;
 	}
 	return (__u32)hash ? (__u32)hash : 1;
@@ -85,16 +96,16 @@ static __always_inline __u32 read_cookie(struct sw_slot *slot, const struct sw_c
  * freed, and another one may be at its address. Each can be remembered in two places, so that nearly all functions of a deep
  * stack are. Those of a young process are sent.
  */
-static __always_inline __u32 code_cookie(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 code)
+static __always_inline __u32 code_cookie(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u64 code)
 {
 	__u32 hash = (__u32)(code >> 4) * SW_HASH_MULTIPLIER, now = (__u32)slot->time_ns, cookie;
-	struct sw_vm_code *first = &slot->vm_codes[hash >> (32 - SW_VM_CODES_BITS)];
-	struct sw_vm_code *second = &slot->vm_codes[(hash >> (32 - 2 * SW_VM_CODES_BITS)) & (SW_VM_CODES - 1)];
+	struct sw_vm_code *first = &scratch->codes[hash >> (32 - SW_VM_CODES_BITS)];
+	struct sw_vm_code *second = &scratch->codes[(hash >> (32 - 2 * SW_VM_CODES_BITS)) & (SW_VM_CODES - 1)];
 	struct sw_vm_code *known = first->address == code ? first : second;
 
 	if (known->address == code && known->sample == now)
 		return known->cookie;
-	cookie = read_cookie(slot, cpython, code);
+	cookie = read_cookie(slot->number, code);
 	if (!cookie)
 		return 0;
 	if (is_young(slot))
@@ -159,10 +170,10 @@ static __always_inline void find_cpython_frames(struct sw_slot *slot, const stru
 
 /*
  * Reads the next frame, and makes its caller the next one. Returns an sw_vm_step: SW_VM_GROUP_ENDED if it isn't in this
- * activation's group; `vm_group_ended` is set if it is the last in it.
+ * activation's group; `vm_group` says whether it is the last in it.
  */
-static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct sw_cpython *cpython,
-					      struct sw_vm_frame *out)
+static __always_inline int next_cpython_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					      const struct sw_cpython *cpython, struct sw_vm_frame *out)
 {
 	__u64 frame = slot->vm_frame, code;
 	__u32 cookie, groups = cpython->groups;
@@ -170,21 +181,22 @@ static __always_inline int next_cpython_frame(struct sw_slot *slot, const struct
 
 	if (groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, frame))
 		return SW_VM_GROUP_ENDED;
-	if (!frame || was_met(slot, frame) || !read_vm(slot, frame, cpython->frame_bytes))
+	if (!frame || was_met(slot, frame) || !read_vm(slot, scratch, frame, cpython->frame_bytes))
 		return SW_VM_UNREADABLE_FRAME;
-	owner = vm_byte(slot, frame + cpython->owner);
-	slot->vm_frame = vm_word(slot, frame + cpython->previous);
+	owner = vm_byte(slot, scratch, frame + cpython->owner);
+	slot->vm_frame = vm_word(slot, scratch, frame + cpython->previous);
 	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK) {
 		slot->vm_anchor = frame;
 		return SW_VM_GROUP_ENDED;
 	}
-	slot->vm_group_ended = groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner);
-	code = vm_word(slot, frame + cpython->code) & ~SW_CPYTHON_TAGS;
-	cookie = code_cookie(slot, cpython, code);
+	if (groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner))
+		end_group(slot);
+	code = vm_word(slot, scratch, frame + cpython->code) & ~SW_CPYTHON_TAGS;
+	cookie = code_cookie(slot, scratch, code);
 	if (!cookie)
 		return SW_VM_UNREADABLE_CODE;
 	out->head = frame_head(SW_FRAME_CPYTHON, 0, code & ((1ull << 48) - 1));
-	out->address = (__u64)instruction_offset(cpython, vm_word(slot, frame + cpython->instruction), code)
+	out->address = (__u64)instruction_offset(cpython, vm_word(slot, scratch, frame + cpython->instruction), code)
 			       << SW_VM_PLACE_SHIFT | cookie;
 	return SW_VM_PUSHED;
 }

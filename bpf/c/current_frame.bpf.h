@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* What is known of the frame at which a walk has arrived: its registers, and where it ends. */
+/* The frame at which a walk has arrived: its registers, and where it ends. */
 #ifndef SIDEWINDER_CURRENT_FRAME_BPF_H
 #define SIDEWINDER_CURRENT_FRAME_BPF_H
 
-#include "stack_window.bpf.h"
 #include "table.bpf.h"
 
 static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
@@ -36,41 +35,17 @@ static __always_inline bool register_value(struct sw_slot *slot, __u32 number, _
 	return true;
 }
 
-static __always_inline bool canonical_frame_address(struct sw_slot *slot, const struct sw_rule *rule, __u64 *cfa)
-{
-	__u64 index;
-
-	if (rule->cfa_base == SW_CFA_PLT) {
-		*cfa = slot->sp + (slot->pc % SW_LINKAGE_ENTRY_BYTES >= (__u64)rule->cfa_offset ? 16 : 8);
-		return true;
-	}
-	if (!register_value(slot, rule->cfa_register, cfa))
-		return false;
-	*cfa += rule->cfa_offset;
-	if (rule->cfa_base == SW_CFA_REGISTER)
-		return true;
-	if (rule->cfa_base == SW_CFA_DEREF_INDEXED) {
-		if (!register_value(slot, rule->ra_register, &index))
-			return false;
-		*cfa += index * 8;
-	}
-	if (!read_word(slot, *cfa, cfa))
-		return false;
-	*cfa += rule->addend_by_8 * 8;
-	return true;
-}
-
-/* Where the current frame ends; 0 if its rule doesn't say so. */
+/* Where the current frame ends; 0 if its rule doesn't say so, or not by a register alone. */
 static __always_inline __u64 frame_end(struct sw_slot *slot, const struct sw_found *found)
 {
 	__u64 cfa;
 
 	if (found->number == SW_RULE_FRAME_POINTER)
 		return slot->fp + 2 * sizeof(__u64);
-	if (found->number == SW_RULE_NONE || found->rule.cfa_base == SW_CFA_NONE ||
-	    !canonical_frame_address(slot, &found->rule, &cfa))
+	if (found->number == SW_RULE_NONE || found->rule.cfa_base != SW_CFA_REGISTER ||
+	    !register_value(slot, found->rule.cfa_register, &cfa))
 		return 0;
-	return cfa;
+	return cfa + found->rule.cfa_offset;
 }
 
 #endif

@@ -94,6 +94,7 @@ enum sw_vm_missing {
 	SW_VM_UNREADABLE, /* a frame, or the function in it, could not be read */
 	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
 	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */
+	SW_VM_BUSY, /* the sample interrupted a program that was taking another one */
 	SW_VM_MISSING_COUNT
 };
 
@@ -154,15 +155,8 @@ enum sw_sample_kind {
 };
 
 #define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
-#define SW_COUNTERS_MAX 4
+#define SW_COUNTERS_MAX 4 /* a power of two */
 _Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
-
-/* What a counter counts: the first fields of perf_event_attr. */
-struct sw_counter {
-	__u32 type;
-	__u32 size; /* of perf_event_attr */
-	__u64 config;
-};
 
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
@@ -668,7 +662,8 @@ enum sw_kernel_field {
 
 /* ---- Per CPU, per slot ---------------------------------------------------------------------------------- */
 
-#define SW_SLOTS_PER_CPU 3
+/* The CPU clock interrupts programs of other events, and nothing interrupts those of the CPU clock. */
+#define SW_SLOTS_PER_CPU 2
 #define SW_CHUNK_FRAMES 256
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048

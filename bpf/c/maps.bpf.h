@@ -23,8 +23,7 @@ const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
-const volatile __u32 counter_count; /* how many of `counters` are sampled */
-const volatile struct sw_counter counters[SW_COUNTERS_MAX];
+const volatile bool has_several_counters;
 
 /*
  * A cached frame, with the rule that leads to its caller: most samples have frames in common with the previous ones. One
@@ -124,9 +123,9 @@ struct sw_slot {
 	__u64 bytes_before; /* from the first to the last frame's stack pointer, in the previous walk */
 	__u64 unreadable;
 
-	/* The frames of the process's virtual machine, and the part of its memory that `vm_window` holds. */
+	/* The frames of the process's virtual machine, and the part of its memory that the window on it holds. */
 	__u32 vm_state; /* sw_vm_state */
-	__u32 vm_group_ended; /* all frames of the current activation are in the stack */
+	__u32 vm_group; /* sw_vm_group: of the current activation */
 	__u32 vm_group_frames; /* the number of them so far */
 	__u32 vm_window_bytes;
 	__u32 vm_objects; /* sent with this sample */
@@ -163,9 +162,6 @@ struct sw_slot {
 	struct sw_found found[SW_FOUND_FRAMES]; /* by pc; kept from sample to sample */
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
-	struct sw_vm_code vm_codes[SW_VM_CODES]; /* by address */
-	__u64 vm_identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
-	__u8 vm_window[SW_VM_WINDOW_BYTES];
 	struct sw_body body; /* directly followed by its frames */
 	struct sw_frame frames[SW_CHUNK_FRAMES];
 };
@@ -177,6 +173,23 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sw_slot);
 } slots SEC(".maps");
+
+/*
+ * Scratch memory for frames of virtual machines, of one CPU. It belongs to the CPU's first slot. The others are for samples
+ * taken while a program takes one: too few to have memory for this in each.
+ */
+struct sw_vm_scratch {
+	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
+	__u8 window[SW_VM_WINDOW_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* possible CPUs; 1 if these frames aren't walked */
+	__type(key, __u32);
+	__type(value, struct sw_vm_scratch);
+} vm_scratches SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -315,6 +328,14 @@ static __always_inline void *this_ring(void)
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	return bpf_map_lookup_elem(&rings, &cpu);
+}
+
+/* The scratch memory for virtual machines that belongs to a slot; null if none does. */
+static __always_inline struct sw_vm_scratch *vm_scratch(__u32 slot)
+{
+	__u32 cpu = slot / SW_SLOTS_PER_CPU;
+
+	return slot % SW_SLOTS_PER_CPU ? 0 : bpf_map_lookup_elem(&vm_scratches, &cpu);
 }
 
 /* Nested programs share the counters of a CPU, so each addition is atomic. */

@@ -239,22 +239,18 @@ static __always_inline const struct sw_runtime *process_runtime(const struct sw_
 	return (const struct sw_runtime *)(chunk + offset);
 }
 
-static __always_inline bool is_in_ranges(const struct sw_file_range *ranges, const __u32 count, __u64 file_offset)
-{
-	bool is_inside = false;
-
-#pragma unroll
-	for (__u32 i = 0; i < count; i++)
-		is_inside |= file_offset - ranges[i].start < ranges[i].bytes;
-	return is_inside;
-}
-
 /* Whether an offset of the slot's file is in the loop of the process's virtual machine. */
 static __always_inline bool is_vm_loop(const struct sw_slot *slot, __u64 file_offset)
 {
 	const struct sw_runtime *runtime = process_runtime(slot);
+	bool is_inside = false;
 
-	return runtime && runtime->file == slot->file && is_in_ranges(runtime->loop, SW_VM_LOOP_RANGES, file_offset);
+	if (!runtime || runtime->file != slot->file)
+		return false;
+#pragma unroll
+	for (__u32 i = 0; i < SW_VM_LOOP_RANGES; i++)
+		is_inside |= file_offset - runtime->loop[i].start < runtime->loop[i].bytes;
+	return is_inside;
 }
 
 /* The cache entry for the current frame. */

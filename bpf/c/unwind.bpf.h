@@ -188,6 +188,30 @@ static __always_inline bool saved_value(struct sw_slot *slot, __u8 place, __u8 n
 	return read_word(slot, base + offset, value);
 }
 
+static __always_inline bool canonical_frame_address(struct sw_slot *slot, const struct sw_rule *rule, __u64 *cfa)
+{
+	__u64 index;
+
+	if (rule->cfa_base == SW_CFA_PLT) {
+		*cfa = slot->sp + (slot->pc % SW_LINKAGE_ENTRY_BYTES >= (__u64)rule->cfa_offset ? 16 : 8);
+		return true;
+	}
+	if (!register_value(slot, rule->cfa_register, cfa))
+		return false;
+	*cfa += rule->cfa_offset;
+	if (rule->cfa_base == SW_CFA_REGISTER)
+		return true;
+	if (rule->cfa_base == SW_CFA_DEREF_INDEXED) {
+		if (!register_value(slot, rule->ra_register, &index))
+			return false;
+		*cfa += index * 8;
+	}
+	if (!read_word(slot, *cfa, cfa))
+		return false;
+	*cfa += rule->addend_by_8 * 8;
+	return true;
+}
+
 static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_rule *rule)
 {
 	bool signal = rule->flags & SW_RULE_SIGNAL_FRAME;

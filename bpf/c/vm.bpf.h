@@ -18,7 +18,7 @@
 static __always_inline void start_vm_frames(struct sw_slot *slot)
 {
 	slot->vm_state = SW_VM_UNREAD;
-	slot->vm_group_ended = 0;
+	slot->vm_group = SW_VM_OPEN;
 	slot->vm_group_frames = 0;
 	slot->vm_window_bytes = 0;
 	slot->vm_objects = 0;
@@ -41,7 +41,7 @@ static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 
 /* The same for the rest of the current activation's group. */
 static __always_inline int end_with_missing(struct sw_slot *slot, __u32 reason)
 {
-	slot->vm_group_ended = 1;
+	end_group(slot);
 	return push_missing(slot, SW_FRAME_CPYTHON, reason);
 }
 
@@ -90,7 +90,7 @@ static __always_inline int find_frames(struct sw_slot *slot, const struct sw_cpy
 {
 	bool has_cframe = slot->vm_cframe != 0;
 
-	if (has_cframe && slot->vm_group_ended)
+	if (has_cframe && slot->vm_group != SW_VM_OPEN)
 		return SW_VM_GROUP_ENDED;
 	slot->vm_is_lost = 0;
 	if (end && slot->vm_distances_ranges == slot->ranges)
@@ -127,24 +127,29 @@ static __always_inline int settle_group(struct sw_slot *slot, const struct sw_cp
 }
 
 /* Opens the innermost activation's group, the first of a walk. */
-static __always_inline void open_vm(struct sw_slot *slot, const struct sw_runtime *runtime)
+static __always_inline void open_vm(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+				    const struct sw_runtime *runtime)
 {
-	const struct sw_found *found = place_of_frame(slot);
+	__u64 file_offset = place_of_frame(slot)->address - slot->is_return_address;
 
-	slot->vm_state = open_cpython(slot, &runtime->cpython, runtime->state);
-	slot->vm_has_no_group = is_in_ranges(runtime->unlinked, SW_VM_UNLINKED_RANGES,
-					     found->address - slot->is_return_address);
+	slot->vm_state = open_cpython(slot, scratch, &runtime->cpython, runtime->state);
 	mark_place(slot);
+	/* Into memory, which the verifier doesn't track: it would check what follows for each range. */
+#pragma unroll
+	for (__u32 i = 0; i < SW_VM_UNLINKED_RANGES; i++)
+		if (file_offset - runtime->unlinked[i].start < runtime->unlinked[i].bytes)
+			slot->vm_has_no_group = 1;
 }
 
 /* Pushes the next frame of the current activation's group. Returns an sw_vm_step. */
-static __always_inline int push_vm_frame(struct sw_slot *slot, const struct sw_runtime *runtime)
+static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					 const struct sw_runtime *runtime)
 {
 	struct sw_vm_frame frame = {};
 	int result;
 
 	if (slot->vm_state == SW_VM_UNREAD)
-		open_vm(slot, runtime);
+		open_vm(slot, scratch, runtime);
 	if (slot->vm_state != SW_VM_READ)
 		return end_with_missing(slot, slot->vm_state - SW_VM_LOST);
 	if (slot->vm_has_no_group) {
@@ -156,7 +161,7 @@ static __always_inline int push_vm_frame(struct sw_slot *slot, const struct sw_r
 		return end_with_missing(slot, SW_VM_NO_FRAMES);
 	}
 
-	result = next_cpython_frame(slot, &runtime->cpython, &frame);
+	result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
 	if (result == SW_VM_UNREADABLE_FRAME) {
 		slot->vm_is_lost = 1;
 		return end_with_missing(slot, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
@@ -178,12 +183,15 @@ __noinline int step_in_vm(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	struct sw_vm_scratch *scratch = vm_scratch(number);
 	int result = SW_VM_GROUP_ENDED;
 
 	if (!runtime || runtime->kind != SW_FRAME_CPYTHON)
 		return SW_VM_GROUP_ENDED;
-	if (!slot->vm_group_ended && !slot->vm_is_lost)
-		result = push_vm_frame(slot, runtime);
+	if (!scratch)
+		return end_with_missing(slot, SW_VM_BUSY);
+	if (slot->vm_group == SW_VM_OPEN && !slot->vm_is_lost)
+		result = push_vm_frame(slot, scratch, runtime);
 	if (result == SW_VM_GROUP_ENDED)
 		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
 	return result;
@@ -197,11 +205,11 @@ static __always_inline int step_in_group(struct sw_slot *slot)
 {
 	int result = SW_VM_GROUP_ENDED;
 
-	if (!slot->vm_group_ended || slot->vm_anchor || slot->vm_is_lost)
+	if (slot->vm_group != SW_VM_SETTLED)
 		result = step_in_vm(slot->number);
 	if (result == SW_VM_GROUP_ENDED) {
 		slot->head.vm_groups += slot->vm_group_frames > 0;
-		slot->vm_group_ended = 0;
+		slot->vm_group = SW_VM_OPEN;
 		slot->vm_group_frames = 0;
 	}
 	return result;

@@ -21,19 +21,26 @@ enum sw_vm_state {
 	SW_VM_LOST, /* plus the sw_vm_missing that says why */
 };
 
+/* `vm_group` of a slot. */
+enum sw_vm_group {
+	SW_VM_OPEN = 0, /* more of its frames may follow */
+	SW_VM_ENDED, /* all are in the stack; there is something to decide (`settle_group`) */
+	SW_VM_SETTLED, /* all are in the stack */
+};
+
 /* A frame to push. */
 struct sw_vm_frame {
 	__u64 head;
 	__u64 address;
 };
 
-static __always_inline bool read_vm_window(struct sw_slot *slot, __u64 start, __u32 bytes)
+static __always_inline bool read_vm_window(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u64 start, __u32 bytes)
 {
 	slot->vm_window_start = start;
 	slot->vm_window_bytes = bytes;
 	/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
 	barrier_var(bytes);
-	if (bytes <= SW_VM_WINDOW_BYTES && !bpf_probe_read_user(slot->vm_window, bytes, (void *)start))
+	if (bytes <= SW_VM_WINDOW_BYTES && !bpf_probe_read_user(scratch->window, bytes, (void *)start))
 		return true;
 	slot->vm_window_bytes = 0;
 	return false;
@@ -43,17 +50,17 @@ static __always_inline bool read_vm_window(struct sw_slot *slot, __u64 start, __
  * Makes the window contain `bytes` bytes at an address. A read costs about the same for 8 bytes as for the whole window, and
  * callers' frames are usually below: the window ends with these bytes.
  */
-static __always_inline bool read_vm(struct sw_slot *slot, __u64 address, __u32 bytes)
+static __always_inline bool read_vm(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u64 address, __u32 bytes)
 {
 	__u64 offset = address - slot->vm_window_start, page = address & ~(SW_PAGE_BYTES - 1ull);
 	__u32 bytes_of_page = address - page + bytes;
 
 	if (offset < slot->vm_window_bytes && offset + bytes <= slot->vm_window_bytes)
 		return true;
-	if (read_vm_window(slot, address + bytes - SW_VM_WINDOW_BYTES, SW_VM_WINDOW_BYTES))
+	if (read_vm_window(slot, scratch, address + bytes - SW_VM_WINDOW_BYTES, SW_VM_WINDOW_BYTES))
 		return true;
 	/* The page below may be unmapped or absent. A longer part of the address's own page was just tried. */
-	return bytes_of_page < SW_VM_WINDOW_BYTES && read_vm_window(slot, page, bytes_of_page);
+	return bytes_of_page < SW_VM_WINDOW_BYTES && read_vm_window(slot, scratch, page, bytes_of_page);
 }
 
 /*
@@ -71,18 +78,23 @@ static __always_inline bool was_met(struct sw_slot *slot, __u64 frame)
 	return false;
 }
 
+static __always_inline void end_group(struct sw_slot *slot)
+{
+	slot->vm_group = slot->vm_anchor || slot->vm_is_lost ? SW_VM_ENDED : SW_VM_SETTLED;
+}
+
 /* The word at an address in the window. */
-static __always_inline __u64 vm_word(const struct sw_slot *slot, __u64 address)
+static __always_inline __u64 vm_word(const struct sw_slot *slot, const struct sw_vm_scratch *scratch, __u64 address)
 {
 	__u32 at = (address - slot->vm_window_start) & (SW_VM_WINDOW_BYTES - 1);
 
-	return at <= SW_VM_WINDOW_BYTES - sizeof(__u64) ? *(const __u64 *)(slot->vm_window + at) : 0;
+	return at <= SW_VM_WINDOW_BYTES - sizeof(__u64) ? *(const __u64 *)(scratch->window + at) : 0;
 }
 
 /* The byte at an address in the window. */
-static __always_inline __u8 vm_byte(const struct sw_slot *slot, __u64 address)
+static __always_inline __u8 vm_byte(const struct sw_slot *slot, const struct sw_vm_scratch *scratch, __u64 address)
 {
-	return slot->vm_window[(address - slot->vm_window_start) & (SW_VM_WINDOW_BYTES - 1)];
+	return scratch->window[(address - slot->vm_window_start) & (SW_VM_WINDOW_BYTES - 1)];
 }
 
 #endif

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::container::CgroupId;
 use crate::counter::PerfSelector;
+use crate::sample_kind::SampleKind;
 
 /// Any side band event wakes us: until a new mapping is known, stacks that go through it are truncated. The receiver
 /// waits for a poll interval between two wakeups.
@@ -129,6 +130,8 @@ pub(crate) struct PerfCounter {
     rate: CounterRate,
     /// Which one of those that not every machine has.
     counter: Option<Counter>,
+    /// Its index among the counters of the run, for the program.
+    index: u8,
 }
 
 impl PerfCounter {
@@ -139,12 +142,22 @@ impl PerfCounter {
             selector: PerfSelector::software(perf::PERF_COUNT_SW_CPU_CLOCK),
             rate: CounterRate::Period(period_ns),
             counter: None,
+            index: 0,
         }
     }
 
     /// A counter that users choose by name.
     pub(crate) const fn named(SampledCounter { counter, rate }: SampledCounter) -> Self {
-        Self { name: counter.name(), selector: PerfSelector::of(counter), rate, counter: Some(counter) }
+        let (name, selector) = (counter.name(), PerfSelector::of(counter));
+        Self { name, selector, rate, counter: Some(counter), index: 0 }
+    }
+
+    /// The same for these samples.
+    pub(crate) const fn of_samples(self, kind: SampleKind) -> Self {
+        match kind {
+            SampleKind::Counter(index) => Self { index, ..self },
+            _ => self,
+        }
     }
 
     /// Each context switch.
@@ -153,6 +166,7 @@ impl PerfCounter {
         selector: PerfSelector::software(perf::PERF_COUNT_SW_CONTEXT_SWITCHES),
         rate: CounterRate::Period(1),
         counter: None,
+        index: 0,
     };
 
     /// The counter that triggers samples of a kind of profile; `None` if no counter does.
@@ -254,7 +268,7 @@ impl EventKind {
             attr.set_task(1);
         }
         match self {
-            Self::Overflow(PerfCounter { selector, rate, .. }) => {
+            Self::Overflow(PerfCounter { selector, rate, index, .. }) => {
                 attr.type_ = selector.type_;
                 attr.config = selector.config;
                 match rate {
@@ -264,6 +278,8 @@ impl EventKind {
                         attr.set_freq(1);
                     }
                 }
+                // The kernel ignores it, since the event has no ring; the program reads it.
+                attr.__bindgen_anon_2.wakeup_events = index.into();
                 attr.set_disabled(1);
                 // An interrupt of an idle CPU runs no program; `interrupt_check` reads how long the CPU was idle. Arm's PMU
                 // refuses an event that asks for it.

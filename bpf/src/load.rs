@@ -13,7 +13,6 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use sidewinder_kind::{Kind, KindSet};
 use thiserror::Error;
 
-use crate::counter::PerfSelector;
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
@@ -241,6 +240,7 @@ pub(crate) fn load_object<'obj>(
     let maps = &mut open.maps;
     let resized = [
         maps.slots.set_max_entries(slots_count),
+        maps.vm_scratches.set_max_entries(if options.vm_frames { possible } else { 1 }),
         maps.cpus.set_max_entries(possible),
         maps.rings.set_max_entries(possible),
         maps.rings.set_inner_map_fd(inner_ring.as_fd()),
@@ -276,12 +276,7 @@ pub(crate) fn load_object<'obj>(
         fixed.off_cpu_probability =
             (options.off_cpu_threshold.clamp(0.0, 1.0) * intf::SW_CERTAIN as f64) as u64;
         fixed.reads_attributes = options.context_attributes;
-        fixed.counter_count = options.kinds.counters().count() as u32;
-        for (place, sampled) in fixed.counters.iter_mut().zip(options.kinds.counters()) {
-            let PerfSelector { type_, config } = PerfSelector::of(sampled.counter);
-            (place.r#type, place.config) = (type_, config);
-        }
-        fixed.vm_frames = options.vm_frames;
+        fixed.has_several_counters = options.kinds.counters().nth(1).is_some();
     }
     look(&mut open);
     let skeleton = options.verifier_log.log(open, OpenSkel::load).map_err(refused("loading"))?;

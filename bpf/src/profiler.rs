@@ -428,8 +428,9 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let maps = &self.skeleton.maps;
-        let all: [&dyn MapCore; 8] = [
+        let all: [&dyn MapCore; 9] = [
             &maps.slots,
+            &maps.vm_scratches,
             &maps.cpus,
             &maps.segments,
             &maps.processes,

@@ -84,12 +84,14 @@ pub enum VmMissing {
     NoFrames,
     /// The virtual machine was not known yet when the stack was sampled. Only deferred walks find this.
     TooEarly,
+    /// The sample interrupted a program that was taking another one, and scratch memory for this is there once for each CPU.
+    Busy,
 }
 
 impl VmMissing {
     /// All reasons, in numeric order.
     pub const ALL: [Self; intf::SW_VM_MISSING_COUNT as usize] =
-        [Self::NoState, Self::OtherThread, Self::Unreadable, Self::NoFrames, Self::TooEarly];
+        [Self::NoState, Self::OtherThread, Self::Unreadable, Self::NoFrames, Self::TooEarly, Self::Busy];
 
     /// The name in metrics and marker frames.
     #[must_use]
@@ -100,6 +102,7 @@ impl VmMissing {
             Self::Unreadable => "unreadable",
             Self::NoFrames => "no_frames",
             Self::TooEarly => "too_early",
+            Self::Busy => "busy",
         }
     }
 

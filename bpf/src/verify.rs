@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Counter, Kind, KindSet, SampledCounter};
 
 use crate::load::{LoadError, Options, Storage, TaskFilter, load_object};
 use crate::verifier_log::LOG_STATISTICS;
@@ -28,11 +28,13 @@ pub struct VerifierStats {
 /// If the kernel refuses the programs or their maps.
 pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let mut storage = Storage::uninit();
+    let counters = [Counter::PageFaults, Counter::Cycles].into_iter();
+    let counters = counters.map(|counter| Kind::Counter(SampledCounter::by_default(counter, 1)));
     // With all optional features.
     let options = Options {
         walk: Some(walk),
         scope: TaskFilter::Listed,
-        kinds: Options::default().kinds.with(Kind::OffCpu),
+        kinds: counters.fold(Options::default().kinds.with(Kind::OffCpu), KindSet::with),
         context_attributes: true,
         min_process_age: Duration::from_secs(1),
         ..Options::default()

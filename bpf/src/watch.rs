@@ -109,7 +109,7 @@ impl EventWatch {
             let (Some(program), Some(counter)) = (programs.get(kind), PerfCounter::of(profile)) else {
                 continue;
             };
-            let mut events = CounterEvents::new(counter);
+            let mut events = CounterEvents::new(counter.of_samples(kind));
             let mut attach = |container: Option<&Container>| {
                 let opened = self.opener.events(events.kind(), &self.sampled_cpus, container)?;
                 events.attach(program, &self.sampled_cpus, container.map(Container::id), opened)

@@ -185,6 +185,8 @@ pub struct DecodedProfile {
     pub resource: Arc<Attributes>,
     /// The sample type, such as `samples` or `off_cpu`.
     pub sample_type: Arc<str>,
+    /// The unit of the values, such as `count` or `nanoseconds`.
+    pub sample_unit: Arc<str>,
     /// The period type, such as `cpu`.
     pub period_type: Arc<str>,
     /// The period, in the unit of the period type.
@@ -380,6 +382,7 @@ impl DecodedDictionary {
         Ok(DecodedProfile {
             resource: Arc::clone(resource),
             sample_type: self.type_name(profile.sample_type)?,
+            sample_unit: self.string(profile.sample_type.unwrap_or_default().unit_strindex)?,
             period_type: self.type_name(profile.period_type)?,
             period: profile.period,
             time_unix_ns: profile.time_unix_nano,

@@ -353,6 +353,10 @@ pub(crate) struct InspectArgs {
 pub(crate) struct ViewArgs {
     /// A profile: .otlp, pprof, or folded stacks
     pub(crate) file: PathBuf,
+    /// Which profiles of an .otlp file to show, by their sample type, as off_cpu or faults; by default those of CPU time, or
+    /// of the first type that the file holds
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sample_type: Option<String>,
     /// Write it to this file instead; its suffix sets the format, as with record
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -381,12 +385,15 @@ pub(crate) struct CheckArgs {
     /// given several times, or as a list with commas
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
+    /// Also list what works, and what each language runtime takes
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Only load the programs of each walk mode that this kernel supports, and print for each, separated by tabs: the mode,
     /// the program, the number of instructions that the verifier followed; and finally the load time, as `load_ms`
-    #[arg(long, hide = true, conflicts_with_all = ["json", "pid"])]
+    #[arg(long, hide = true, conflicts_with_all = ["json", "pid", "verbose"])]
     pub(crate) verify: bool,
 }
 

@@ -5,9 +5,12 @@
 //! anyone holds the process's `mmap_lock`. So these reads are done only here: on separate threads, one read at a time.
 //!
 //! A read that has not returned by its [`READ_DEADLINE`] is abandoned: its process is put in quarantine, for twice as long
-//! each time, and another thread takes over. The kernel releases a stuck thread when the page arrives, or when either
-//! process exits. Our process can be killed at any time, and its exit waits for none of these threads. While all of them are
-//! stuck, nothing is read; [`ReadCounts`] shows this.
+//! each time, and another thread takes over. While all of them are stuck, nothing is read; [`ReadCounts`] shows this.
+//!
+//! Our process ends without waiting for these threads: none is joined. What the kernel does with a stuck one depends on what
+//! it waits for. In a wait for userfaultfd(2) or `mmap_lock`, a fatal signal ends it. In a wait for a page of FUSE it does not,
+//! once the server has taken the request (`request_wait_answer` in fs/fuse/dev.c): then a process that has exited, or was
+//! killed with SIGKILL, stays as a zombie until the server answers, the server ends, or the connection is aborted.
 //!
 //! Owner: the state is shared between the callers and the reader threads. Input: closures to run. Output: their results.
 
@@ -357,6 +360,21 @@ impl ForeignProcess {
         Ok(Self { target: ReadTarget::from_pid(pid)?, reader })
     }
 
+    /// Runs `read` on the memory of the process, and waits for its result, at most for `timeout`. The result is `None` if the
+    /// process has ended.
+    ///
+    /// # Errors
+    /// If there won't be a result.
+    pub(crate) fn start_read<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        read: impl FnOnce(&TargetMemory) -> T + Send + 'static,
+    ) -> Result<ReadProgress<Option<T>>, ReadFailure> {
+        let (target, memory) = (self.target, self.reader.memory.clone());
+        let read = move || Some(read(&memory.open(target).ok()?));
+        self.reader.submit(target, read)?.wait(timeout)
+    }
+
     /// Runs `read` on the memory of the process, and returns its result.
     ///
     /// # Errors
@@ -366,9 +384,7 @@ impl ForeignProcess {
         timeout: Duration,
         read: impl FnOnce(&TargetMemory) -> T + Send + 'static,
     ) -> Result<T, ReadFailure> {
-        let (target, memory) = (self.target, self.reader.memory.clone());
-        let read = move || Some(read(&memory.open(target).ok()?));
-        match self.reader.submit(target, read)?.wait(timeout)? {
+        match self.start_read(timeout, read)? {
             ReadProgress::Done(result) => result.ok_or(ReadFailure::Gone),
             ReadProgress::Pending(_) => Err(ReadFailure::TimedOut),
         }

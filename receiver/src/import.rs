@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_kind::{CPU_TIME, Kind, SAMPLES};
+use sidewinder_kind::{Kind, SAMPLES, unit};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
@@ -28,13 +28,20 @@ pub(crate) enum ImportError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Other(#[from] ReadError),
-    #[error("none of its profiles has {} {}", CPU_TIME.display, SAMPLES.display)]
-    NoCpuProfile,
+    #[error("it holds no profile")]
+    NoProfile,
+    #[error("none of its profiles has samples of the type {wanted}; it holds {}", .found.join(", "))]
+    NoSuchType { wanted: String, found: Vec<String> },
+    #[error("only files of OTLP hold profiles of several types to choose from")]
+    NothingToChoose,
 }
 
-/// Reads a profile in any known format, by the suffix of the file.
-pub(crate) fn read_profile(path: &Path) -> Result<Profile, ImportError> {
+/// Reads a profile in any known format, by the suffix of the file. `sample_type`: which one of several in a file of OTLP.
+pub(crate) fn read_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
+        if sample_type.is_some() {
+            return Err(ImportError::NothingToChoose);
+        }
         let mut profile = sidewinder_render::read(path)?;
         if profile.start == SystemTime::UNIX_EPOCH {
             // Folded stacks have no time: use the time when the file was written.
@@ -46,12 +53,29 @@ pub(crate) fn read_profile(path: &Path) -> Result<Profile, ImportError> {
         return Err(ImportError::TooLarge);
     }
     let title = path.file_name().unwrap_or_default().to_string_lossy();
-    from_report_bytes(&title, &std::fs::read(path)?)
+    from_report_bytes(&title, &std::fs::read(path)?, sample_type)
 }
 
-/// Reads OpenTelemetry's `ProfilesData`.
-pub(crate) fn from_report_bytes(title: &str, bytes: &[u8]) -> Result<Profile, ImportError> {
-    from_otlp_profiles(title, &decode::decode_profiles_data(bytes)?)
+/// Reads the profiles of this sample type in OpenTelemetry's `ProfilesData`; by default those of CPU samples, or of the first
+/// type that it holds.
+pub(crate) fn from_report_bytes(
+    title: &str,
+    bytes: &[u8],
+    sample_type: Option<&str>,
+) -> Result<Profile, ImportError> {
+    let profiles = decode::decode_profiles_data(bytes)?;
+    let mut found: Vec<String> = Vec::new();
+    for profile in &profiles {
+        if !found.iter().any(|known| **known == *profile.sample_type) {
+            found.push(profile.sample_type.to_string());
+        }
+    }
+    let default = found.iter().find(|name| *name == SAMPLES.name).or(found.first());
+    let wanted = sample_type.or(default.map(String::as_str)).ok_or(ImportError::NoProfile)?;
+    match found.iter().any(|name| name == wanted) {
+        true => from_otlp_profiles(title, &profiles, wanted),
+        false => Err(ImportError::NoSuchType { wanted: wanted.to_owned(), found }),
+    }
 }
 
 /// The properties shared by the events that are counted together.
@@ -62,38 +86,52 @@ struct ImportedEventKey {
     stack: StackIndex,
 }
 
-/// Merges all profiles of CPU samples into one, whatever their processes.
-fn from_otlp_profiles(title: &str, profiles: &[decode::DecodedProfile]) -> Result<Profile, ImportError> {
-    let cpu = || profiles.iter().filter(|profile| &*profile.sample_type == SAMPLES.name);
-    let period_ns = cpu().next().ok_or(ImportError::NoCpuProfile)?.period;
-    let period_ns = u64::try_from(period_ns).unwrap_or(0);
+/// The meaning of the samples of a profile.
+fn measure(profile: &decode::DecodedProfile) -> SampleType {
+    if &*profile.sample_type != SAMPLES.name {
+        let is_time = &*profile.sample_unit == unit::NANOSECONDS;
+        return SampleType { name: profile.sample_type.to_string(), rate_hz: 0, period_ns: is_time.into() };
+    }
+    let period_ns = u64::try_from(profile.period).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
     let kind = match period_ns {
         0 => Kind::Aggregated { samples_per_second: 0 },
         _ => Kind::Cpu { samples_per_second: u32::try_from(rate_hz).unwrap_or(u32::MAX) },
     };
     // The period may not be a whole fraction of a second.
-    let measure = SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) };
+    SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) }
+}
+
+/// Merges all profiles of a sample type into one, whatever their processes.
+fn from_otlp_profiles(
+    title: &str,
+    profiles: &[decode::DecodedProfile],
+    sample_type: &str,
+) -> Result<Profile, ImportError> {
+    let of_type = || profiles.iter().filter(|profile| &*profile.sample_type == sample_type);
+    let measure = of_type().next().map(measure).ok_or(ImportError::NoProfile)?;
     let times = || {
-        let samples = cpu().flat_map(|profile| &profile.samples);
+        let samples = of_type().flat_map(|profile| &profile.samples);
         samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
     };
     // If events have no times, the time range of the profiles is used.
     let end_of = |profile: &decode::DecodedProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
-    let start_ns = times().min().or_else(|| cpu().map(|profile| profile.time_unix_ns).min()).unwrap_or(0);
+    let start_ns = times().min().or_else(|| of_type().map(|profile| profile.time_unix_ns).min()).unwrap_or(0);
     let has_times = times().next().is_some();
-    let end_ns = times().max().or_else(|| cpu().map(end_of).max()).unwrap_or(0).max(start_ns);
+    let end_ns = times().max().or_else(|| of_type().map(end_of).max()).unwrap_or(0).max(start_ns);
     let mut builder = ImportBuilder::default();
     let mut counts = TimeSlicedCounts::new();
-    for profile in cpu() {
+    for profile in of_type() {
         for sample in &profile.samples {
             let key = ImportedEventKey {
                 thread: builder.thread(profile, sample),
                 span: sample.link.map(|link| SpanIndex(builder.spans.intern(link))),
                 stack: builder.stack(&sample.stack),
             };
-            for time_ns in &sample.timestamps_unix_ns {
-                counts.add(*time_ns, key, 1);
+            for (at, time_ns) in sample.timestamps_unix_ns.iter().enumerate() {
+                // Events without a value are only counted.
+                let value = sample.values.get(at).map_or(1, |value| u64::try_from(*value).unwrap_or(0));
+                counts.add(*time_ns, key, value);
             }
             if let ([], [value]) = (&*sample.timestamps_unix_ns, &*sample.values) {
                 counts.add(start_ns, key, u64::try_from(*value).unwrap_or(0));

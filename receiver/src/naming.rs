@@ -372,7 +372,8 @@ impl Namer {
     /// functions.
     fn resolve_cpython(&mut self, process: ProcessKey, function: VmFunction) -> Option<NamedFrame> {
         let Some(known) = self.vm.lookup(process, function) else {
-            return Some(self.vm_frame(UNNAMED_FUNCTION.to_owned()));
+            let is_provisional = self.vm.is_pending(process, function);
+            return Some(NamedFrame { is_provisional, ..self.vm_frame(UNNAMED_FUNCTION.to_owned()) });
         };
         if known.is_internal() && self.options.hides_vm_internals {
             return None;

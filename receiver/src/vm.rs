@@ -17,13 +17,19 @@ use sidewinder_process::{Process, ProcessKey};
 use sidewinder_vm::cpython::{CodeCopy, Function, FunctionCache, FunctionError, Interpreter};
 use tracing::debug;
 
-use crate::foreign::{ForeignProcess, ForeignReader, ReadFailure};
+use crate::foreign::{ForeignProcess, ForeignReader, PendingRead, ReadFailure, ReadProgress};
+use crate::time_budget::TimeBudget;
 
-/// How long to wait for the functions of one stack. They normally take less than a millisecond.
+/// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
+/// it arrives.
 const READ_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long the memory of a process that could not be read in time is not read again.
-const BACKOFF: Duration = Duration::from_secs(10);
-/// The most functions that are read at once: those of one deep stack.
+/// The share of all time that is spent on such waits, as a divisor, and how much of it is saved.
+const WAITS_SHARE: u32 = 4;
+const WAITS_BURST: Duration = Duration::from_secs(1);
+/// How long the memory of a process is not read again after a failure: the first time, and at most. It doubles each time.
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// The most functions of a stack that are read at once: those of a deep one. With them, as many that waited for it.
 const BATCH_MAX: usize = 1024;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
@@ -46,9 +52,13 @@ impl InterpreterSource {
         Some(Self { interpreter, memory })
     }
 
-    fn read(&self, wanted: Vec<VmFunction>) -> Result<Vec<ReadFunction>, ReadFailure> {
+    fn start_read(
+        &self,
+        timeout: Duration,
+        wanted: Vec<VmFunction>,
+    ) -> Result<ReadProgress<FunctionsRead>, ReadFailure> {
         let layout = self.interpreter.layout;
-        self.memory.read_within(READ_TIMEOUT, move |memory| {
+        self.memory.start_read(timeout, move |memory| {
             wanted
                 .into_iter()
                 .map(|wanted| (wanted, layout.read_function(memory, wanted.object, wanted.cookie)))
@@ -57,8 +67,8 @@ impl InterpreterSource {
     }
 }
 
-/// What was read of a function.
-type ReadFunction = (VmFunction, Result<Function, FunctionError>);
+/// What was read of functions; `None`: their process had ended.
+type FunctionsRead = Option<Vec<(VmFunction, Result<Function, FunctionError>)>>;
 
 /// A function of a process: the address of its object, and its cookie.
 type FunctionKey = (ProcessKey, Avma, u32);
@@ -73,14 +83,45 @@ pub(crate) struct VmNames {
     /// Stacks whose functions have all been looked up.
     known_stacks: HashSet<(ProcessKey, u64)>,
     counts: VmNameCounts,
+    waits: TimeBudget,
     is_reading_stopped: bool,
 }
 
 #[derive(Debug)]
 struct ProcessState {
     source: Arc<InterpreterSource>,
+    /// The read that takes longer than was waited for it, with the functions that it reads.
+    pending: Option<(PendingRead<FunctionsRead>, Vec<VmFunction>)>,
+    /// Functions of stacks that came during a read, or during a backoff.
+    postponed: HashMap<FunctionKey, VmFunction>,
+    /// Until when the memory is not read again, and for how long after the next failure.
     backoff_until: Option<Instant>,
+    next_backoff: Duration,
     obstacle: Option<VmObstacle>,
+}
+
+impl ProcessState {
+    fn new(source: Arc<InterpreterSource>) -> Self {
+        Self {
+            source,
+            pending: None,
+            postponed: HashMap::new(),
+            backoff_until: None,
+            next_backoff: BACKOFF_FIRST,
+            obstacle: None,
+        }
+    }
+
+    /// Adds functions to the next read, as far as there is room. Others are wanted again by the next stacks that have them.
+    fn postpone(&mut self, wanted: impl IntoIterator<Item = (FunctionKey, VmFunction)>) {
+        let room = BATCH_MAX.saturating_sub(self.postponed.len());
+        self.postponed.extend(wanted.into_iter().take(room));
+    }
+
+    fn back_off(&mut self, now: Instant) {
+        self.backoff_until = Some(now + self.next_backoff);
+        self.next_backoff = (2 * self.next_backoff).min(BACKOFF_MAX);
+    }
 }
 
 /// Why functions of a process have no names.
@@ -123,12 +164,13 @@ impl VmNames {
             incomplete: HashSet::new(),
             known_stacks: HashSet::new(),
             counts: VmNameCounts::default(),
+            waits: TimeBudget::new(WAITS_SHARE, WAITS_BURST),
             is_reading_stopped: false,
         }
     }
 
     pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
-        self.processes.insert(process, ProcessState { source, backoff_until: None, obstacle: None });
+        self.processes.insert(process, ProcessState::new(source));
     }
 
     /// Removes a process, with the names of its functions.
@@ -180,16 +222,17 @@ impl VmNames {
         if self.known_stacks.contains(&(process, stack_id)) {
             return;
         }
+        self.take_pending(process);
         let mut wanted = HashMap::new();
         for frame in frames {
             if let Some(RawFrameKind::CPython(function)) = frame.kind()
                 && wanted.len() < BATCH_MAX
-                && self.is_wanted(key(process, function))
+                && is_wanted(&mut self.functions, &self.incomplete, &key(process, function))
             {
                 wanted.insert(key(process, function), function);
             }
         }
-        if !wanted.is_empty() && !self.read(process, wanted.into_values().collect()) {
+        if !wanted.is_empty() && !self.read(process, wanted) {
             return;
         }
         if self.known_stacks.len() >= KNOWN_STACKS_MAX {
@@ -198,13 +241,20 @@ impl VmNames {
         self.known_stacks.insert((process, stack_id));
     }
 
-    fn is_wanted(&mut self, key: FunctionKey) -> bool {
-        self.functions.get(&key).is_none() || self.incomplete.contains(&key)
-    }
-
     /// The function of a frame, if it is known.
     pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Arc<Function>> {
-        self.functions.get(&key(process, function))?
+        let key = key(process, function);
+        if self.functions.get(&key).is_none() {
+            self.take_pending(process);
+        }
+        self.functions.get(&key)?
+    }
+
+    /// Whether a function is going to be read.
+    pub(crate) fn is_pending(&mut self, process: ProcessKey, function: VmFunction) -> bool {
+        !self.is_reading_stopped
+            && self.processes.contains_key(&process)
+            && self.functions.get(&key(process, function)).is_none()
     }
 
     /// Why functions of a process have no names, if they could not be read at all.
@@ -213,29 +263,70 @@ impl VmNames {
     }
 
     /// Reads functions, and adds them. Returns false if they should be read again later.
-    fn read(&mut self, process: ProcessKey, wanted: Vec<VmFunction>) -> bool {
+    fn read(&mut self, process: ProcessKey, wanted: HashMap<FunctionKey, VmFunction>) -> bool {
         let Some(state) = self.processes.get_mut(&process) else { return false };
-        let now = Instant::now();
-        if self.is_reading_stopped || state.backoff_until.is_some_and(|until| now < until) {
+        if self.is_reading_stopped {
             return false;
         }
-        let keys: Vec<FunctionKey> = wanted.iter().map(|function| key(process, *function)).collect();
-        match state.source.read(wanted) {
-            Ok(read) => {
+        let now = Instant::now();
+        if state.pending.is_some() || state.backoff_until.is_some_and(|until| now < until) {
+            state.postpone(wanted);
+            return false;
+        }
+        let mut batch = std::mem::take(&mut state.postponed);
+        // Meanwhile others may have been read.
+        batch.retain(|key, _| is_wanted(&mut self.functions, &self.incomplete, key));
+        batch.extend(wanted);
+        let functions: Vec<VmFunction> = batch.into_values().collect();
+        let timeout = self.waits.remaining(now).min(READ_TIMEOUT);
+        let result = state.source.start_read(timeout, functions.clone());
+        self.waits.spend(now.elapsed(), Instant::now());
+        match result {
+            Ok(ReadProgress::Pending(pending)) => {
+                state.pending = Some((pending, functions));
+                false
+            }
+            Ok(ReadProgress::Done(read)) => self.add_read(process, Ok(read), &functions),
+            Err(failure) => self.add_read(process, Err(failure), &functions),
+        }
+    }
+
+    /// Takes the result of a read that took longer than was waited for it, if it has arrived.
+    fn take_pending(&mut self, process: ProcessKey) {
+        let Some(state) = self.processes.get_mut(&process) else { return };
+        let Some(result) = state.pending.as_ref().and_then(|(pending, _)| pending.poll()) else { return };
+        let Some((_, functions)) = state.pending.take() else { return };
+        self.add_read(process, result, &functions);
+    }
+
+    /// Adds what was read of functions. Returns false if they should be read again later.
+    fn add_read(
+        &mut self,
+        process: ProcessKey,
+        result: Result<FunctionsRead, ReadFailure>,
+        wanted: &[VmFunction],
+    ) -> bool {
+        let Some(state) = self.processes.get_mut(&process) else { return false };
+        match result {
+            Ok(Some(read)) => {
+                (state.backoff_until, state.next_backoff) = (None, BACKOFF_FIRST);
                 for (function, result) in read {
-                    // A copy without all lines is better than nothing.
-                    if !self.incomplete.remove(&key(process, function)) || result.is_ok() {
-                        self.add(key(process, function), result);
+                    let key = key(process, function);
+                    self.incomplete.remove(&key);
+                    // A copy, even without all lines, is better than nothing.
+                    if result.is_ok() || !matches!(self.functions.get(&key), Some(Some(_))) {
+                        self.add(key, result);
                     }
                 }
                 true
             }
-            Err(ReadFailure::Gone) => {
+            Ok(None) | Err(ReadFailure::Gone) => {
                 // Nothing will read them any more.
                 state.obstacle = Some(VmObstacle::Ended);
-                for key in keys {
-                    // A copy without all lines is better than nothing.
-                    if !self.incomplete.remove(&key) {
+                let postponed = std::mem::take(&mut state.postponed).into_keys();
+                for key in wanted.iter().map(|function| key(process, *function)).chain(postponed) {
+                    self.incomplete.remove(&key);
+                    if self.functions.get(&key).is_none() {
                         self.counts.unreadable += 1;
                         self.insert(key, None);
                     }
@@ -243,8 +334,9 @@ impl VmNames {
                 true
             }
             Err(failure) => {
-                debug!(pid = process.pid, %failure, functions = keys.len(), "can't read names of functions");
-                state.backoff_until = Some(now + BACKOFF);
+                debug!(pid = process.pid, %failure, functions = wanted.len(), "can't read names of functions");
+                state.back_off(Instant::now());
+                state.postpone(wanted.iter().map(|function| (key(process, *function), *function)));
                 false
             }
         }
@@ -286,101 +378,18 @@ impl VmNames {
     }
 }
 
+/// Whether a function is not known, or not with all its lines.
+fn is_wanted(
+    functions: &mut FunctionCache<FunctionKey>,
+    incomplete: &HashSet<FunctionKey>,
+    key: &FunctionKey,
+) -> bool {
+    functions.get(key).is_none() || incomplete.contains(key)
+}
+
 fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
     (process, function.object, function.cookie)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::process::{Child, Command, Stdio};
-
-    use sidewinder_bpf::Opener;
-    use sidewinder_process::Pid;
-
-    use super::*;
-
-    const PYTHON: &str = "/usr/bin/python3";
-
-    struct Target(Child);
-
-    impl Target {
-        /// A process that waits, whatever it runs.
-        fn start() -> Self {
-            Self(Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
-        }
-
-        fn key(&self) -> ProcessKey {
-            ProcessKey { pid: self.0.id(), instance: 1 }
-        }
-
-        fn end(&mut self) {
-            drop(self.0.stdin.take());
-            self.0.wait().unwrap();
-        }
-    }
-
-    impl Drop for Target {
-        fn drop(&mut self) {
-            self.end();
-        }
-    }
-
-    fn function(number: u64) -> VmFunction {
-        VmFunction { object: Avma(number << 12), cookie: 1, place: 0 }
-    }
-
-    fn stack(functions: std::ops::Range<u64>) -> Vec<RawFrame> {
-        functions
-            .map(|number| RawFrame::new(RawFrameKind::CPython(function(number)), 0, false, false))
-            .collect()
-    }
-
-    /// Names with a process; `None` if there is no CPython here.
-    fn names_of(target: &Target, budget_bytes: usize) -> Option<VmNames> {
-        let file = File::open(PYTHON).ok()?;
-        let Some(interpreter) = Interpreter::read(&file).unwrap() else {
-            eprintln!("SKIPPED: {PYTHON} does not contain its interpreter");
-            return None;
-        };
-        let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
-        let memory = ForeignProcess::from_pid(Pid(target.0.id()), reader).unwrap();
-        let source = InterpreterSource { interpreter: Arc::new(interpreter), memory };
-        let mut names = VmNames::new(budget_bytes);
-        names.add_process(target.key(), Arc::new(source));
-        Some(names)
-    }
-
-    #[test]
-    fn functions_of_a_process_that_has_ended_are_counted_once() {
-        let mut target = Target::start();
-        let Some(mut names) = names_of(&target, 1 << 20) else { return };
-        target.end();
-        // Stacks that share functions.
-        for (stack_id, frames) in [stack(1..11), stack(5..21)].into_iter().enumerate() {
-            for _ in 0..3 {
-                names.read_stack(target.key(), stack_id as u64, &frames);
-            }
-        }
-        assert_eq!(names.counts(), VmNameCounts { unreadable: 20, ..VmNameCounts::default() });
-        assert_eq!(names.obstacle(target.key()), Some(VmObstacle::Ended));
-        assert!(names.lookup(target.key(), function(1)).is_none());
-        names.remove_process(target.key());
-        assert!(names.functions.is_empty() && names.functions.bytes() == 0);
-    }
-
-    #[test]
-    fn functions_that_cant_be_read_are_counted_once_and_forgotten_in_order() {
-        let target = Target::start();
-        let entry_bytes = FunctionCache::<FunctionKey>::entry_bytes(None);
-        let Some(mut names) = names_of(&target, 16 * entry_bytes) else { return };
-        for number in 0..20 {
-            names.read_stack(target.key(), number, &stack(number + 1..number + 2));
-        }
-        // For the 17th and the 20th, an eighth of the budget was freed, and room for it.
-        let counts = VmNameCounts { unreadable: 20, forgotten: 6, ..VmNameCounts::default() };
-        assert_eq!((names.counts(), names.obstacle(target.key())), (counts, None));
-        assert!(names.functions.get(&key(target.key(), function(20))).is_some());
-        assert!(names.functions.get(&key(target.key(), function(1))).is_none());
-    }
-}
+mod tests;

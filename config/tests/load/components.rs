@@ -106,10 +106,12 @@ fn a_key_that_is_not_in_this_version_may_have_its_default() {
 #[test]
 fn a_key_without_effect_yet_causes_a_warning_unless_it_has_its_default() {
     let quiet =
-        load_over(&["receivers: {profiling: {load_probe: false, probes: [], probabilistic_interval: 60s}}"])
-            .unwrap();
+        load_over(&["receivers: {profiling: {interpreters: {perl: {disabled: true}}, probes: []}}"]).unwrap();
     assert_eq!(warnings(&quiet), [""; 0]);
-    let loud = load_over(&["receivers: {profiling: {load_probe: true, probes: [{type: kprobe}]}}"]).unwrap();
+    let loud = load_over(&[
+        "receivers: {profiling: {interpreters: {perl: {disabled: false}}, probes: [{type: kprobe}]}}",
+    ])
+    .unwrap();
     assert_eq!(loud.warnings.len(), 2, "{:?}", loud.warnings);
     assert!(warnings(&loud)[0].contains("does not act on it yet"));
 }

@@ -88,12 +88,14 @@ fn with_a_longer_period_faults_are_right_within_the_error_of_sampling_beside_cpu
         return Ok(());
     }
     let (Recording { received, .. }, counted) =
-        record_faults("cpu-clock@997,page-faults:64", &[6, 8_000, 0])?;
+        record_faults("cpu-clock@997,page-faults:64,task-clock@997", &[6, 8_000, 0])?;
     for (function, [minor, major]) in counted {
         let total = minor + major;
         let most = sampling_error(total, total as f64 / f64::from(PERIOD));
         ensure_close(function, sum(&received, "faults", function), total, most)?;
-        ensure!(sum(&received, "samples", function) > 0, "no CPU time in {function}");
+        for sample_type in ["samples", "task_clock"] {
+            ensure!(sum(&received, sample_type, function) > 0, "no {sample_type} in {function}");
+        }
     }
     let of_kind = |sample_type: &str| received.profiles.iter().position(|of| &*of.sample_type == sample_type);
     ensure!(of_kind("samples") < of_kind("faults"), "CPU time comes first");

@@ -35,18 +35,10 @@ def row(_values):
 CHAINS = [maps, reduces]
 
 
-def go_through(program, chains):
-    """Rounds of all chains, each called on one line."""
-    while program.goes_on():
-        for chain in chains:
-            program.about_to_run(chain.__name__)
-            chain()
-
-
 def main():
     """Go through what was asked for."""
     program = Program([os.path.abspath(__file__)])
-    go_through(program, program.wanted(CHAINS))
+    program.go_through(CHAINS)
     program.end()
 
 

@@ -26,7 +26,7 @@ def value_of(option):
 
 
 class Program:
-    """One run: `while program.goes_on():` and a round of chains, whose stacks begin at that line."""
+    """One run: `while program.goes_on():` and a round of chains; or `go_through(chains)`, which does that."""
 
     def __init__(self, chain_files):
         self.only = value_of("--only")
@@ -55,6 +55,14 @@ class Program:
     def wanted(self, chains):
         """Those chains that were asked for, by the names of their functions."""
         return [chain for chain in chains if self.only in (None, chain.__name__)]
+
+    def go_through(self, chains):
+        """Rounds of the chains that were asked for, each called on one line."""
+        wanted = self.wanted(chains)
+        while self.goes_on():
+            for chain in wanted:
+                self.about_to_run(chain.__name__)
+                chain()
 
     def has_time(self):
         """Whether there is any left."""

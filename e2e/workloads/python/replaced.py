@@ -36,21 +36,13 @@ def make_callers():
     return [callers["caller_%d" % number] for number in range(CALLERS)]
 
 
-def go_through(program, callers):
-    """Rounds of all callers, each called on one line."""
-    while program.goes_on():
-        for caller in callers:
-            program.about_to_run(caller.__name__)
-            caller()
-
-
 def main():
     """Go through what was asked for."""
     program = Program([os.path.abspath(__file__), "<callers>", "<made>"])
     leaf.seconds = SECONDS
     if program.is_measured:
         time.sleep(OLD_AFTER_SECONDS)
-    go_through(program, program.wanted(make_callers()))
+    program.go_through(make_callers())
     program.end()
 
 

@@ -48,6 +48,7 @@ mod tests {
     use super::*;
     use crate::ProfileFormat;
     use crate::profile::tests::{guessed_sample, sample};
+    use crate::profile::{FrameCategory, FrameIndex, ProfileFrame};
     use proptest::prelude::*;
 
     fn read_back(form: ProfileFormat) -> Profile {
@@ -101,6 +102,35 @@ mod tests {
         assert_eq!(pprof.measure.period_ns, 10_000_000);
         assert_eq!(pprof.duration, sample().duration);
         assert_eq!(pprof.binaries, sample().binaries);
+    }
+
+    #[test]
+    fn functions_of_python_are_read_back_from_pprof_as_such() {
+        let python = |name: &str, path: &str| ProfileFrame {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            line: 1,
+            kind: FrameCategory::Python,
+            binary: None,
+            address: 0,
+            ..sample().frames[0].clone()
+        };
+        let frames = [
+            ("main", "/srv/app.py"),
+            ("Made.call", "<string>"),
+            ("_find_and_load", "<frozen importlib._bootstrap>"),
+            ("<module>", "setup"),
+            ("main", "/usr/bin/pip"),
+        ];
+        let mut profile = sample();
+        profile.frames.extend(frames.map(|(name, path)| python(name, path)));
+        profile.stacks[0] = (0..profile.frames.len() as u32).map(FrameIndex).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        crate::write(&profile, ProfileFormat::Pprof, &mut file.as_file()).unwrap();
+        let back = read(file.path()).unwrap();
+        let kinds = |profile: &Profile| profile.frames.iter().map(|frame| frame.kind).collect::<Vec<_>>();
+        assert_eq!(kinds(&back)[sample().frames.len()..], [FrameCategory::Python; 5]);
+        assert!(!kinds(&back)[..sample().frames.len()].contains(&FrameCategory::Python));
     }
 
     #[test]

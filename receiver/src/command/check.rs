@@ -36,8 +36,10 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
         file_limit: runtimes::file_limit(),
         processes: process::look_at(&args.pid)?,
     };
-    let text =
-        if args.json { format!("{:#}\n", report.to_json()) } else { report.to_text(supports_colour(&out)) };
+    let text = match args.json {
+        true => format!("{:#}\n", report.to_json()),
+        false => report.to_text(supports_colour(&out), args.verbose),
+    };
     out.write_all(text.as_bytes()).map_err(|error| Failure::runtime("can't print", error))?;
     Ok(report.failure().map_or(ExitCode::SUCCESS, |cause| ExitCode::from(cause as u8)))
 }
@@ -107,15 +109,24 @@ impl CheckReport {
         obstacles().next().map(|_| ExitCause::Runtime)
     }
 
-    fn to_text(&self, is_coloured: bool) -> String {
+    /// With what is fine in a line or two, unless it is verbose.
+    fn to_text(&self, is_coloured: bool, is_verbose: bool) -> String {
         let paint = |status: ProbeStatus, text: &str| match is_coloured {
             true => format!("\u{1b}[{}m{text}\u{1b}[0m", status.colour_code()),
             false => text.to_owned(),
         };
         let mut text = format!("Sidewinder {} on Linux {}\n\n", env!("CARGO_PKG_VERSION"), kernel());
         // Writing to a string does not fail.
+        let works = self.count(ProbeStatus::Ok);
+        if !is_verbose && works > 0 {
+            let label = paint(ProbeStatus::Ok, &format!("{:<7}", ProbeStatus::Ok.label()));
+            _ = writeln!(text, "{label}  {works} of {} features of the kernel", self.probes.len());
+        }
         for probe in &self.probes {
             let status = ProbeStatus::from_probe(probe);
+            if status == ProbeStatus::Ok && !is_verbose {
+                continue;
+            }
             _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), probe.name);
             if let Support::No { why } = &probe.support {
                 for (label, text_part) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
@@ -125,7 +136,10 @@ impl CheckReport {
         }
         // Who asks about processes wants to read about these.
         text += &match self.processes[..] {
-            [] => counters::table(&self.counters, &paint) + &runtimes::table(self.file_limit, &paint),
+            [] => {
+                let runtimes = if is_verbose { runtimes::table } else { runtimes::summary };
+                counters::table(&self.counters, is_verbose, &paint) + &runtimes(self.file_limit, &paint)
+            }
             _ => runtimes::processes(&self.processes, &paint),
         };
         let missing = self.probes.iter().find(|probe| ProbeStatus::from_probe(probe) == ProbeStatus::Missing);
@@ -237,24 +251,29 @@ mod tests {
                 Some(ExitCause::Privilege),
             ),
         ] {
-            let text = report.to_text(false);
+            let text = report.to_text(false, false);
             assert!(text.ends_with(&format!("\n{conclusion}\nNext: {next}\n")), "{text}");
             assert!(!text.contains('\u{1b}'), "{text}");
             assert_eq!(report.to_json()["ready"], failure.is_none());
             assert_eq!(report.failure(), failure);
         }
         assert!(
-            missing.to_text(true).contains("\u{1b}[31mmissing\u{1b}[0m  a\n         why   a is refused\n")
+            missing
+                .to_text(true, false)
+                .contains("\u{1b}[31mmissing\u{1b}[0m  a\n         why   a is refused\n")
         );
     }
 
     #[test]
     fn all_runtimes_are_listed_unless_processes_are_asked_for() {
         let mut report = report([test_probe("a", true, true)]);
-        let text = report.to_text(false);
-        assert!(runtime_support::ALL.iter().all(|row| text.contains(&format!("  {}\n", row.name))), "{text}");
+        let verbose = report.to_text(false, true);
+        let is_listed = |row: &RuntimeSupport| verbose.contains(&format!("  {}\n", row.name));
+        assert!(runtime_support::ALL.iter().all(is_listed), "{verbose}");
+        let text = report.to_text(false, false);
+        assert!(runtime_support::ALL.iter().all(|row| text.contains(row.label)), "{text}");
         report.processes.push(process(None));
-        let text = report.to_text(false);
+        let text = report.to_text(false, false);
         assert!(
             text.contains(
                 "\nProcess 7, /srv/app\n\
@@ -265,6 +284,28 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("CPython"), "{text}");
+    }
+
+    #[test]
+    fn what_works_takes_a_line_and_what_does_not_is_explained() {
+        let probes = [
+            test_probe("a", true, true),
+            test_probe("b", true, true),
+            test_probe("c", false, false),
+            test_probe("d", false, true),
+        ];
+        let report = report(probes);
+        let text = report.to_text(false, false);
+        let start = "ok       3 of 4 features of the kernel\nlimited  c\n         why   c is refused\n";
+        assert!(text.contains(start), "{text}");
+        assert!(!text.contains("  a\n") && text.lines().count() <= 20, "{text}");
+        let verbose = report.to_text(false, true);
+        assert!(["  a\n", "  b\n", "  d\n"].iter().all(|line| verbose.contains(line)), "{verbose}");
+        assert!(verbose.contains("limited  c\n         why   c is refused\n"), "{verbose}");
+        // Who may not open files has to know.
+        let limit = Limit { why: "it is forbidden", next: "allow it" };
+        let text = CheckReport { file_limit: Some(limit), ..report }.to_text(false, false);
+        assert!(text.contains("         why     it is forbidden\n         next    allow it\n"), "{text}");
     }
 
     #[test]
@@ -280,7 +321,7 @@ mod tests {
             assert_eq!(report.failure(), failure);
         }
         let report = CheckReport { processes: vec![process(Some(denied()))], ..report([]) };
-        let text = report.to_text(false);
+        let text = report.to_text(false, false);
         assert!(text.contains("denied   no permission\n         next    run Sidewinder as root"), "{text}");
     }
 

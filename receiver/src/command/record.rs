@@ -21,7 +21,7 @@ use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
-use sidewinder_render::{Profile, ProfileFormat, TableOptions};
+use sidewinder_render::{Profile, ProfileFormat, SampleType, TableOptions};
 use tracing::warn;
 
 use self::page::LivePage;
@@ -34,7 +34,7 @@ use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::event_arg::kinds_of_events;
 use crate::exit::{ExitCause, Failure};
-use crate::import;
+use crate::import::{self, ImportError};
 use crate::interval_timer::IntervalTimer;
 use crate::live::LiveFeeds;
 use crate::memory::WORKING_SET_BYTES_MAX;
@@ -168,6 +168,11 @@ fn record_target(args: &RecordArgs) -> CommandResult {
 
     let mut launched =
         if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
+    let scope = match &launched {
+        Some(launched) => SamplingScope::from_pids([launched.pid()]),
+        None => scope_from_args(&args.pid, &args.comm).0,
+    };
+    let options = sampling_options(args, scope, kinds, &debug_roots);
     let filter = SpanFilter { span: args.span, trace: args.trace };
     // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
     let mut unnamed = UnnamedSamples::default();
@@ -176,7 +181,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         let feeds = page.as_ref().map(|page| page.feeds.clone());
         let (sink, unnamed) = (&mut sink, &mut unnamed);
         threads.spawn(move || sink.run(incoming, filter, feeds.as_ref(), unnamed));
-        sample(args, &kinds, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
+        sample(args, options, launched.as_mut(), page.as_mut(), &stop, &outgoing, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
     let recorded = recorded?;
@@ -217,23 +222,12 @@ struct RecordingStats {
     denied_interpreters: Vec<ProcessKey>,
 }
 
-fn sample(
+fn sampling_options(
     args: &RecordArgs,
-    kinds: &KindSet,
-    mut launched: Option<&mut LaunchedCommand>,
-    mut page: Option<&mut LivePage>,
-    stop: &AtomicBool,
-    sink: &Sender<Vec<Message>>,
+    scope: SamplingScope,
+    kinds: KindSet,
     debug_roots: &Arc<DebugRoots>,
-    opener: Opener,
-) -> Result<RecordingStats, Failure> {
-    let scope = match &launched {
-        Some(launched) => SamplingScope::from_pids([launched.pid()]),
-        None => scope_from_args(&args.pid, &args.comm).0,
-    };
-    let progress = Progress::new(args);
-    progress.show("reading unwind tables");
-    let mut storage = Storage::uninit();
+) -> SamplingOptions {
     let tables_bytes = u64::from(args.table_budget_mib) << 20;
     let options = SamplingOptions {
         frame_limit: args.max_frames,
@@ -246,9 +240,23 @@ fn sample(
             ..TraceContext::default()
         },
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
-        ..SamplingOptions::interactive(scope, kinds.clone(), tables_bytes, debug_roots)
+        ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
-    let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
+    if args.pid.is_empty() { options } else { options.for_running_processes() }
+}
+
+fn sample(
+    args: &RecordArgs,
+    options: SamplingOptions,
+    mut launched: Option<&mut LaunchedCommand>,
+    mut page: Option<&mut LivePage>,
+    stop: &AtomicBool,
+    sink: &Sender<Vec<Message>>,
+    opener: Opener,
+) -> Result<RecordingStats, Failure> {
+    let progress = Progress::new(args);
+    progress.show("reading unwind tables");
+    let mut storage = Storage::uninit();
     let mut cpus = CpuList::online().ok();
     let (mut flush_timer, mut cpu_timer) =
         (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
@@ -341,8 +349,8 @@ fn write(
                     .with_next_step(empty_recording_hint(args))
             })?;
             outputs.first.write(stop, |out| out.write_all(report.as_bytes()))?;
-            let profile = args.table.then(|| profile_from_report(&report, args, recorded)).transpose()?;
-            profile.into_iter().collect()
+            let kinds = recorded.tally.interrupts.iter().map(|(kind, _)| *kind).filter(|_| args.table);
+            kinds.map(|kind| profile_from_report(&report, kind, args, recorded)).collect::<Result<_, _>>()?
         }
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
@@ -368,15 +376,18 @@ fn write(
     Ok(profiles)
 }
 
-/// The profile in a report, for its table.
+/// The profile of a kind in a report, for its table. It has no samples if the report has none of this kind.
 fn profile_from_report(
     report: &Report,
+    kind: Kind,
     args: &RecordArgs,
     recorded: &RecordingStats,
 ) -> Result<Profile, Failure> {
-    let profile = import::from_report_bytes(&title(args), report.as_bytes())
-        .map_err(|error| Failure::runtime("can't make a table of the profile", error))?;
-    let kind = Kind::Cpu { samples_per_second: args.frequency };
+    let sample_type = kind.descriptor().value_type.name;
+    let profile = match import::from_report_bytes(&title(args), report.as_bytes(), Some(sample_type)) {
+        Err(ImportError::NoSuchType { .. }) => Profile::new(title(args), SampleType::from_kind(kind)),
+        read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
+    };
     Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })
 }
 

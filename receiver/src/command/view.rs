@@ -27,7 +27,7 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
         Some(path) => Some((OutputFormat::from_path(path, args.format)?, Output::new(path)?)),
         None => None,
     };
-    let profile = load_profile(&args.file)?;
+    let profile = load_profile(&args.file, args.sample_type.as_deref())?;
     match target {
         Some((format, output)) => write_file(&profile, format, &output),
         None => serve(&profile),
@@ -37,7 +37,7 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
 pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     log_to_stderr("warn");
     let output = args.output.as_deref().map(page_output).transpose()?;
-    let (before, after) = (load_profile(&args.before)?, load_profile(&args.after)?);
+    let (before, after) = (load_profile(&args.before, None)?, load_profile(&args.after, None)?);
     let options = TableOptions {
         rows: args.rows,
         columns: terminal_columns(),
@@ -59,13 +59,13 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
     }
 }
 
-fn load_profile(path: &Path) -> Result<Profile, Failure> {
+fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
             "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file or folded stacks",
         )
     };
-    let profile = import::read_profile(path).map_err(failed)?;
+    let profile = import::read_profile(path, sample_type).map_err(failed)?;
     if profile.total_count() == 0 {
         return Err(Failure::new(ExitCause::Usage, format!("{} has no samples", path.display()))
             .with_next_step("record again, for longer, or while the target is busy"));

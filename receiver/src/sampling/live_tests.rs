@@ -1,6 +1,8 @@
 //! Tests that sample real programs with the real eBPF programs.
 
 mod contexts;
+mod counters;
+mod interpreters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -196,15 +198,29 @@ fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
 fn offset_of(program: &Path, symbol: &str) -> FileOffset {
     let bytes = std::fs::read(program).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
-    let found = file.symbols().find(|s| s.name() == Ok(symbol)).unwrap();
-    let svma = Svma(found.address());
-    sidewinder_unwind::load_segments(&file).iter().find_map(|load| load.file_offset_of(svma)).unwrap()
+    offset_of_symbol(&file, file.symbols().find(|s| s.name() == Ok(symbol)).unwrap().address())
+}
+
+/// The same of a function that a stripped file exports.
+fn offset_of_exported(program: &Path, symbol: &str) -> FileOffset {
+    let bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let found = file.dynamic_symbols().find(|s| s.is_definition() && s.name() == Ok(symbol)).unwrap();
+    offset_of_symbol(&file, found.address())
+}
+
+fn offset_of_symbol(file: &object::File<'_>, address: u64) -> FileOffset {
+    sidewinder_unwind::load_segments(file).iter().find_map(|load| load.file_offset_of(Svma(address))).unwrap()
 }
 
 /// Samples each call of `probed` in the burner; `None` with a printed reason if this machine can't.
 fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<AttachedProbe> {
-    let offset = offset_of(&burner.program, "probed");
-    match sampler.profiler().attach_probe(&burner.program, offset) {
+    probe_at(sampler, &burner.program, offset_of(&burner.program, "probed"))
+}
+
+/// The same at an offset of a file.
+fn probe_at(sampler: &Sampler<'_>, program: &Path, offset: FileOffset) -> Option<AttachedProbe> {
+    match sampler.profiler().attach_probe(program, offset) {
         Ok(probe) => Some(probe),
         Err(error) if std::env::var_os("CI").is_none() => {
             eprintln!("SKIPPED: no uprobes here: {error}");

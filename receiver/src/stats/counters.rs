@@ -290,6 +290,8 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("state", VmMissing::ALL[3].label()),
     Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[4])
         .labelled("state", VmMissing::ALL[4].label()),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[5])
+        .labelled("state", VmMissing::ALL[5].label()),
     // A count above 0 is shown as a degraded feature.
     Counter::new(
         "interpreters_refused",

@@ -3,7 +3,7 @@
 use sidewinder_kind::Kind;
 
 use super::error::ReadError;
-use super::guess::guess_category;
+use super::guess::{FrameHints, guess_category};
 use crate::profile::{
     FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
     ThreadIndex,
@@ -61,8 +61,7 @@ pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
 fn split_process(stack: &str) -> (&str, &str) {
     match stack.split_once(';') {
         Some((process, frames))
-            if guess_category(frames.split(';').next().unwrap_or_default(), "", "")
-                == FrameCategory::Marker =>
+            if guess_from_name(frames.split(';').next().unwrap_or_default()) == FrameCategory::Marker =>
         {
             (process, frames)
         }
@@ -70,10 +69,14 @@ fn split_process(stack: &str) -> (&str, &str) {
     }
 }
 
+fn guess_from_name(name: &str) -> FrameCategory {
+    guess_category(FrameHints { name, ..FrameHints::default() })
+}
+
 fn parse_frame(label: &str) -> ProfileFrame {
     let (name, is_guessed) = ProfileFrame::parse_label(label);
     let found = SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)));
-    let (name, kind) = found.unwrap_or_else(|| (name, guess_category(name, "", "")));
+    let (name, kind) = found.unwrap_or_else(|| (name, guess_from_name(name)));
     ProfileFrame {
         name: name.to_owned(),
         is_named: true,

@@ -7,7 +7,7 @@ use prost::Message;
 use sidewinder_kind::unit;
 
 use super::error::ReadError;
-use super::guess::guess_category;
+use super::guess::{FrameHints, guess_category};
 use crate::pprof::proto;
 use crate::profile::{
     BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread,
@@ -99,7 +99,12 @@ fn add_frames(
                 is_named: true,
                 system_name: if system_name == name { String::new() } else { system_name.to_owned() },
                 binary,
-                kind: guess_category(name, source, path),
+                kind: guess_category(FrameHints {
+                    name,
+                    source,
+                    binary: path,
+                    has_address: location.address != 0,
+                }),
                 address: location.address,
                 path: source.to_owned(),
                 line: u32::try_from(line).unwrap_or(0),

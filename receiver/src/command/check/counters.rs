@@ -28,8 +28,12 @@ impl CounterReport {
     }
 }
 
-/// The counters of the kernel, then those of the CPU: which ones can be sampled, and why the others can't.
-pub(super) fn table(reports: &[CounterReport], paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
+/// The counters of the kernel, then those of the CPU: which ones can be sampled, and, if it is verbose, why the others can't.
+pub(super) fn table(
+    reports: &[CounterReport],
+    is_verbose: bool,
+    paint: &impl Fn(ProbeStatus, &str) -> String,
+) -> String {
     let mut text = String::from("\nCounters, for record -e and the key events\n");
     for (source, title, next) in [
         (CounterSource::Kernel, "the kernel", "run as root or with CAP_PERFMON"),
@@ -46,10 +50,10 @@ pub(super) fn table(reports: &[CounterReport], paint: &impl Fn(ProbeStatus, &str
             let names: Vec<_> = reports.iter().map(|report| report.counter.name()).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
+        let label = paint(status, &format!("{:<7}", status.label()));
         // Writing to a string does not fail.
-        _ = writeln!(text, "{}  counters of {title}", paint(status, &format!("{:<7}", status.label())));
-        _ = writeln!(text, "         found   {}", names(&found));
-        if let [first, ..] = missing[..] {
+        _ = writeln!(text, "{label}  of {title}: {}", names(&found));
+        if let ([first, ..], true) = (&missing[..], is_verbose) {
             _ = writeln!(text, "         missing {}", names(&missing));
             _ = writeln!(text, "         why     {}", first.obstacle.as_deref().unwrap_or_default());
             _ = writeln!(text, "         next    {next}");
@@ -84,15 +88,11 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_its_reason() {
         let reports = [report(Counter::PageFaults, None), report(Counter::Cycles, Some("no PMU"))];
-        let text = table(&reports, &|_, text| text.to_owned());
-        assert!(
-            text.contains("ok       counters of the kernel\n         found   page-faults\nlimited  counters of the CPU\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("found   none\n         missing cpu-cycles\n         why     no PMU\n"),
-            "{text}"
-        );
+        let text = |is_verbose| table(&reports, is_verbose, &|_, text| text.to_owned());
+        let found = "ok       of the kernel: page-faults\nlimited  of the CPU: none\n";
+        assert!(text(false).ends_with(found), "{}", text(false));
+        let why = format!("{found}         missing cpu-cycles\n         why     no PMU\n");
+        assert!(text(true).contains(&why), "{}", text(true));
         let states = table_json(&reports);
         assert_eq!((&states[0]["state"], &states[1]["state"]), (&json!("ok"), &json!("limited")));
         assert_eq!((&states[0]["why"], &states[1]["why"]), (&Value::Null, &json!("no PMU")));

@@ -13,8 +13,8 @@ use crate::runtime_support::{ALL, MEMORY_ADVICE, RuntimeSupport};
 /// What limits a runtime here: what is lost, and the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Limit {
-    why: &'static str,
-    next: &'static str,
+    pub(super) why: &'static str,
+    pub(super) next: &'static str,
 }
 
 /// What limits interpreters here: they are found in the files of their processes.
@@ -39,17 +39,53 @@ fn row_state(
 
 /// The table of all runtimes, `paint`ed with the state of each.
 pub(super) fn table(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
-    let mut text = String::from("\nRuntimes\n");
-    for row in &ALL {
-        let (status, why, next) = row_state(row, file_limit);
+    let rows = ALL.iter().map(|row| whole_row(row, file_limit, paint));
+    std::iter::once("\nRuntimes\n".to_owned()).chain(rows).collect()
+}
+
+/// A row, with all that is known of it.
+fn whole_row(
+    row: &RuntimeSupport,
+    file_limit: Option<Limit>,
+    paint: &impl Fn(ProbeStatus, &str) -> String,
+) -> String {
+    let (status, why, next) = row_state(row, file_limit);
+    let mut text = format!("{}  {}\n", paint(status, &format!("{:<7}", status.label())), row.name);
+    let parts = [("frames", row.frames), ("names ", row.names)].into_iter();
+    let parts = parts.chain(why.map(|why| ("why   ", why)));
+    for (label, part) in parts.chain(next.into_iter().map(|next| ("next  ", next))) {
         // Writing to a string does not fail.
-        _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), row.name);
-        let parts = [("frames", row.frames), ("names ", row.names)].into_iter();
-        let parts = parts.chain(why.map(|why| ("why   ", why)));
-        for (label, part) in parts.chain(next.into_iter().map(|next| ("next  ", next))) {
-            _ = writeln!(text, "         {label}  {part}");
-        }
+        _ = writeln!(text, "         {label}  {part}");
     }
+    text
+}
+
+/// A line for all runtimes of which as much is read, and whole rows for what is limited here alone.
+pub(super) fn summary(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
+    let state = |row: &RuntimeSupport| row_state(row, file_limit);
+    let names = |rows: &dyn Fn(&RuntimeSupport) -> bool, name: fn(&RuntimeSupport) -> &'static str| {
+        ALL.iter().filter(|row| state(row).1.is_none() && rows(row)).map(name).collect::<Vec<_>>().join("; ")
+    };
+    let is_ok = |row: &RuntimeSupport| state(row).0 == ProbeStatus::Ok;
+    let complete = names(&is_ok, |row| row.name);
+    let generated = names(&|row| !is_ok(row) && !row.is_interpreter_only(), |row| match row.runtime {
+        Some(_) => row.label,
+        None => "others",
+    });
+    let interpreted = names(&|row| !is_ok(row) && row.is_interpreter_only(), |row| row.label);
+    let mut text = String::from("\nRuntimes\n");
+    let limited = ALL.iter().filter(|row| state(row).1.is_some());
+    text.extend(limited.map(|row| whole_row(row, file_limit, paint)));
+    for (status, names, what) in [
+        (ProbeStatus::Ok, complete, "all functions"),
+        (ProbeStatus::Limited, generated, "generated code, with names if the runtime publishes them"),
+        (ProbeStatus::Limited, interpreted, "frames of the interpreter alone"),
+    ] {
+        let label = paint(status, &format!("{:<7}", status.label()));
+        // Writing to a string does not fail.
+        _ = writeln!(text, "{label}  {what}: {names}");
+    }
+    text += "         next    `sidewinder check --verbose`: what each of them takes; `sidewinder check -p PID`: a process\n";
     text
 }
 

@@ -66,6 +66,7 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
                 unique("vm_frames.unreadable"),
                 unique("vm_frames.no_frames"),
                 unique("vm_frames.too_early"),
+                unique("vm_frames.busy"),
             ],
             objects_sent: unique("vm_function_copies.sent"),
             objects_dropped: unique("vm_function_copies.dropped"),
