@@ -50,7 +50,8 @@ int sample_counter(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_interrupt(slot, cpu, kind);
+	end_interrupt(slot, cpu, kind);
+	return 0;
 }
 
 SEC("perf_event")
@@ -68,7 +69,8 @@ int sample_counter_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &counter_walks, 0);
-	return end_interrupt(slot, cpu, kind);
+	end_interrupt(slot, cpu, kind);
+	return 0;
 }
 
 SEC("perf_event")
@@ -84,7 +86,8 @@ int walk_counter_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &counter_walks, 0);
-	return end_interrupt(slot, cpu, kind);
+	end_interrupt(slot, cpu, kind);
+	return 0;
 }
 
 #endif

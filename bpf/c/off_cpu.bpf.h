@@ -182,7 +182,7 @@ static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *
 	__u32 key = sw_task(current_task(), pid);
 	struct sw_wait *wait;
 
-	if (end_counted_sample(slot, cpu, SW_SAMPLE_OFF_CPU) != SW_OUTCOME_RING_FULL)
+	if (end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU) != SW_OUTCOME_RING_FULL)
 		return 0;
 	wait = bpf_map_lookup_elem(&waits, &key);
 	if (wait)

@@ -209,8 +209,8 @@ static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu
 	return outcome;
 }
 
-/* Ends the sample of an interrupt, and counts its outcome, which is returned. */
-static __always_inline __u32 end_counted_sample(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
+/* Ends the sample of an interrupt, counts its outcome and returns it. */
+static __always_inline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
 {
 	__u32 outcome = end_sample(slot, cpu);
 
@@ -224,12 +224,6 @@ static __always_inline __u32 end_counted_sample(struct sw_slot *slot, struct sw_
 	}
 	release_slot(slot);
 	return outcome;
-}
-
-static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
-{
-	end_counted_sample(slot, cpu, kind);
-	return 0;
 }
 
 /*
@@ -288,7 +282,8 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	return 0;
 }
 
 SEC("perf_event")
@@ -305,7 +300,8 @@ int sample_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	return 0;
 }
 
 SEC("perf_event")
@@ -319,7 +315,8 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	end_interrupt(slot, cpu, SW_SAMPLE_CPU);
+	return 0;
 }
 
 #include "counter.bpf.h"

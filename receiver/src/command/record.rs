@@ -168,6 +168,11 @@ fn record_target(args: &RecordArgs) -> CommandResult {
 
     let mut launched =
         if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
+    let scope = match &launched {
+        Some(launched) => SamplingScope::from_pids([launched.pid()]),
+        None => scope_from_args(&args.pid, &args.comm).0,
+    };
+    let options = sampling_options(args, scope, kinds, &debug_roots);
     let filter = SpanFilter { span: args.span, trace: args.trace };
     // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
     let mut unnamed = UnnamedSamples::default();
@@ -176,7 +181,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         let feeds = page.as_ref().map(|page| page.feeds.clone());
         let (sink, unnamed) = (&mut sink, &mut unnamed);
         threads.spawn(move || sink.run(incoming, filter, feeds.as_ref(), unnamed));
-        sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
+        sample(args, options, launched.as_mut(), page.as_mut(), &stop, &outgoing, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
     let recorded = recorded?;
@@ -217,22 +222,12 @@ struct RecordingStats {
     denied_interpreters: Vec<ProcessKey>,
 }
 
-fn sample(
+fn sampling_options(
     args: &RecordArgs,
-    mut launched: Option<&mut LaunchedCommand>,
-    mut page: Option<&mut LivePage>,
-    stop: &AtomicBool,
-    sink: &Sender<Vec<Message>>,
+    scope: SamplingScope,
+    kinds: KindSet,
     debug_roots: &Arc<DebugRoots>,
-    opener: Opener,
-) -> Result<RecordingStats, Failure> {
-    let scope = match &launched {
-        Some(launched) => SamplingScope::from_pids([launched.pid()]),
-        None => scope_from_args(&args.pid, &args.comm).0,
-    };
-    let progress = Progress::new(args);
-    progress.show("reading unwind tables");
-    let mut storage = Storage::uninit();
+) -> SamplingOptions {
     let tables_bytes = u64::from(args.table_budget_mib) << 20;
     let options = SamplingOptions {
         frame_limit: args.max_frames,
@@ -245,9 +240,23 @@ fn sample(
             ..TraceContext::default()
         },
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
-        ..SamplingOptions::interactive(scope, kinds(args)?, tables_bytes, debug_roots)
+        ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
-    let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
+    if args.pid.is_empty() { options } else { options.for_running_processes() }
+}
+
+fn sample(
+    args: &RecordArgs,
+    options: SamplingOptions,
+    mut launched: Option<&mut LaunchedCommand>,
+    mut page: Option<&mut LivePage>,
+    stop: &AtomicBool,
+    sink: &Sender<Vec<Message>>,
+    opener: Opener,
+) -> Result<RecordingStats, Failure> {
+    let progress = Progress::new(args);
+    progress.show("reading unwind tables");
+    let mut storage = Storage::uninit();
     let mut cpus = CpuList::online().ok();
     let (mut flush_timer, mut cpu_timer) =
         (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
