@@ -43,17 +43,26 @@ static __always_inline __u32 wait_flags(__u32 state)
 /* Sends the value of the sample that was taken when the thread began to wait. */
 static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wait, __u64 time_ns, __u64 off_cpu_ns)
 {
-	struct sw_wait_end end = {
+	struct sw_wait_end *end = 0;
+	__u64 wakeup_flags = 0;
+	void *ring = this_ring();
+
+	if (ring) {
+		wakeup_flags = wakeup_of(ring, sizeof(*end));
+		end = bpf_ringbuf_reserve(ring, sizeof(*end), 0);
+	}
+	if (!end) {
+		sw_count(cpu->wait_ends_lost, 1);
+		return;
+	}
+	*end = (struct sw_wait_end){
 		.type = SW_RECORD_WAIT_END,
 		.tid = wait->tid,
 		.start_ns = wait->time_ns,
 		.time_ns = time_ns,
 		.off_cpu_ns = off_cpu_ns,
 	};
-	void *ring = this_ring();
-
-	if (!ring || bpf_ringbuf_output(ring, &end, sizeof(end), wakeup_of(ring, sizeof(end))))
-		sw_count(cpu->wait_ends_lost, 1);
+	bpf_ringbuf_submit(end, wakeup_flags);
 }
 
 /* Ends the interval that began when the thread last left a CPU. */
@@ -82,9 +91,13 @@ static __always_inline __u64 probability_of(const struct sw_wait *wait)
 	return probability > off_cpu_probability ? probability : off_cpu_probability;
 }
 
-/* The entry of a thread that has none. Null: there is no room. */
-static __always_inline struct sw_wait *add_thread(struct sw_cpu *cpu, struct task_struct *task, __u32 pid)
+/*
+ * Adds an entry for the current thread, which has none, if there is room. Not inlined: older verifiers count its stack
+ * together with that of the walk otherwise.
+ */
+static __noinline int add_thread(struct sw_cpu *cpu, __u32 pid)
 {
+	struct task_struct *task = current_task();
 	__u32 key = sw_task(task, pid);
 	struct sw_wait wait = {
 		.thread_start_ns = sw_task(task, start_boottime),
@@ -96,8 +109,7 @@ static __always_inline struct sw_wait *add_thread(struct sw_cpu *cpu, struct tas
 
 	if (wait.thread_start_ns < loaded_ns)
 		sw_count(cpu->waits_unseen, 1);
-	bpf_map_update_elem(&waits, &key, &wait, BPF_ANY);
-	return bpf_map_lookup_elem(&waits, &key);
+	return bpf_map_update_elem(&waits, &key, &wait, BPF_ANY);
 }
 
 /*
@@ -146,8 +158,8 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 		goto none;
 	}
 	otherwise = SW_OUTCOME_TOO_MANY_THREADS;
-	if (!wait)
-		wait = add_thread(cpu, task, pid);
+	if (!wait && !add_thread(cpu, pid))
+		wait = bpf_map_lookup_elem(&waits, &key);
 	if (!wait)
 		goto none;
 	wait->time_ns = time_ns;

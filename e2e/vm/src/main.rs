@@ -31,8 +31,9 @@ const FEW_CPUS: u32 = 2;
 const MANY_CPUS_KERNEL: Wanted = Wanted::Of("bookworm");
 const MANY_CPUS_PATIENCE: Duration = Duration::from_secs(600);
 /// Maps and rings may take this much for each possible CPU: a ring of 128 KiB, as `record` has it (a sidecar's has 32), and
-/// 32 KiB of all else: of these, 8 are frames that are remembered, and 5 functions and frames of virtual machines.
-const BYTES_PER_CPU_MAX: u64 = (128 + 32) << 10;
+/// 36 KiB of all else: of these, 8 are frames that are remembered, 6 counts of outcomes by kind, and 5 functions and frames of
+/// virtual machines.
+const BYTES_PER_CPU_MAX: u64 = (128 + 36) << 10;
 
 /// Of the samples that found a user stack, so many are complete.
 const COMPLETE_PERCENT: f64 = 99.0;
