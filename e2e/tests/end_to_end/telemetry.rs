@@ -209,7 +209,11 @@ fn foreign_variables_change_nothing() -> Result<()> {
     ];
     let daemon = Daemon::start_in(&settings, &collector.grpc_endpoint(), &variables)?;
     workload.open()?;
-    let text = until("a scrape", || page(port, "/metrics").map(Some))?;
+    let has_accepted =
+        |line: &str| line.starts_with("otelcol_receiver_accepted_profile_samples{") && !line.ends_with(" 0");
+    let text = until("a scrape that tells of samples", || {
+        Ok(Some(page(port, "/metrics")?).filter(|text| text.lines().any(has_accepted)))
+    })?;
     daemon.stop()?;
     ensure!(text.contains("service_name=\"sidewinder\"") && !text.contains("another-program"), "{text}");
     ensure!(collector.stop()?.events_of(workload.pid()).count() > 0, "nothing arrived where it was to");
