@@ -2,10 +2,10 @@
 /*
  * Sidewinder's programs.
  *
- * An interrupt of the CPU clock, or of a counter, becomes a sample: first the task must be in scope; then its kernel frames, if it was in
- * the kernel, and its user frames are walked into scratch memory of this CPU, and hashed; a stack that was not seen in this
- * epoch is sent in full, followed by a small record that refers to it by hash. Each interrupt ends in exactly one outcome,
- * counted where it ends.
+ * An interrupt of the CPU clock, or of a counter, becomes a sample: first the task must be in scope; then its kernel frames,
+ * if it was in the kernel, and its user frames are walked into scratch memory of this CPU, and hashed; a stack that was not
+ * seen in this epoch is sent in full, followed by a small record that refers to it by hash. Each interrupt ends in exactly
+ * one outcome, counted where it ends.
  *
  *   intf.h         shared with the receiver       stack.bpf.h    frames, their hash, sending them
  *   maps.bpf.h     maps, options, scratch         table.bpf.h    from an address to its rule

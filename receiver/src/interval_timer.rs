@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Returns at most once per interval that work is due.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct IntervalTimer {
     interval: Duration,
     last: Instant,
@@ -12,7 +12,12 @@ pub(crate) struct IntervalTimer {
 impl IntervalTimer {
     /// A timer that is first due one interval from now.
     pub(crate) fn new(interval: Duration) -> Self {
-        Self { interval, last: Instant::now() }
+        Self::since(interval, Instant::now())
+    }
+
+    /// A timer that is first due one interval after `last`.
+    pub(crate) fn since(interval: Duration, last: Instant) -> Self {
+        Self { interval, last }
     }
 
     /// Whether an interval has passed since this last returned true.
@@ -20,7 +25,8 @@ impl IntervalTimer {
         self.is_due_at(Instant::now())
     }
 
-    fn is_due_at(&mut self, now: Instant) -> bool {
+    /// The same at a given time.
+    pub(crate) fn is_due_at(&mut self, now: Instant) -> bool {
         let is_due = now.saturating_duration_since(self.last) >= self.interval;
         if is_due {
             self.last = now;

@@ -22,7 +22,9 @@ use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
 
 pub(crate) use self::history::{INTERVAL, StatsSnapshot, WINDOW};
-pub(crate) use self::receiver::{Activity, EventCoverage, MISSED, ReceiverCounters, ReceiverStats};
+pub(crate) use self::receiver::{
+    Activity, EventCoverage, MISSED, ReceiverCounters, ReceiverStats, counts_by_label,
+};
 
 use self::history::StatsHistory;
 use crate::export::Destination;

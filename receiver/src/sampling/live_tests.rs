@@ -14,10 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
 use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
-use sidewinder_config::{TraceContext, UnwindMode};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{FrameCategory, Profile};
-use sidewinder_unwind::validate::TrustedSide;
 
 use super::message::Message;
 use super::scope::SamplingScope;
@@ -98,27 +96,13 @@ impl Drop for Burner {
 const PROBES: Kind = Kind::Aggregated { samples_per_second: 0 };
 
 fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOptions {
+    let scope = SamplingScope::from_pids([pid]);
+    let kinds = KindSet::new(Kind::Cpu { samples_per_second }).with(PROBES);
     SamplingOptions {
-        scope: SamplingScope::from_pids([pid]),
-        kinds: KindSet::new(Kind::Cpu { samples_per_second }).with(PROBES),
         off_cpu_threshold: 1.0,
-        walk: None,
         test_programs: true,
-        frame_limit: 8192,
-        debug_roots: std::sync::Arc::default(),
-        threads: crate::supervise::ThreadSupervisor::default(),
-        kernel_frames: true,
-        interpreters: true,
-        unwind_mode: UnwindMode::Auto,
-        unwind_overrides: Vec::new(),
-        unwind_trust: TrustedSide::Rows,
-        sampled_cpus: Vec::new(),
-        pauses: None,
-        verifier_log: sidewinder_bpf::VerifierLog::Nothing,
-        min_process_age: Duration::ZERO,
-        include_env_vars: std::sync::Arc::default(),
-        trace_context: TraceContext::default(),
         budget: SamplingBudget::with_tables_bytes(tables_bytes),
+        ..SamplingOptions::interactive(scope, kinds, tables_bytes, &std::sync::Arc::default())
     }
 }
 

@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 
 use sidewinder_config::Percent;
 
+use crate::interval_timer::IntervalTimer;
+
 /// Decides at the beginning of each interval whether to sample in it.
 #[derive(Clone, Debug)]
 pub(crate) struct RandomPauses {
     interval: Duration,
     /// The share of the intervals in which to sample, in percent.
     sampled_percent: u32,
-    decided_at: Option<Instant>,
+    /// For the decisions after the first.
+    timer: Option<IntervalTimer>,
     is_paused: bool,
 }
 
@@ -21,12 +24,7 @@ impl RandomPauses {
     /// `None` if no interval is a pause.
     pub(crate) fn new(interval: Duration, sampled: Percent) -> Option<Self> {
         let sampled_percent = sampled.get();
-        (sampled_percent < 100).then_some(Self {
-            interval,
-            sampled_percent,
-            decided_at: None,
-            is_paused: false,
-        })
+        (sampled_percent < 100).then_some(Self { interval, sampled_percent, timer: None, is_paused: false })
     }
 
     /// Whether to pause or to continue from now on; `None`: neither.
@@ -36,10 +34,16 @@ impl RandomPauses {
 
     /// `draw` returns a number below 100, each as likely as any other.
     fn change_at(&mut self, now: Instant, draw: impl FnOnce() -> u32) -> Option<bool> {
-        if self.decided_at.is_some_and(|at| now.saturating_duration_since(at) < self.interval) {
+        let is_due = match &mut self.timer {
+            Some(timer) => timer.is_due_at(now),
+            None => {
+                self.timer = Some(IntervalTimer::since(self.interval, now));
+                true
+            }
+        };
+        if !is_due {
             return None;
         }
-        self.decided_at = Some(now);
         let is_paused = draw() >= self.sampled_percent;
         let has_changed = std::mem::replace(&mut self.is_paused, is_paused) != is_paused;
         has_changed.then_some(is_paused)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sidewinder_bpf::{ContextCounts, EventScope, VmCounts};
+use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, VmCounts};
 use sidewinder_kind::{Counter, Kind};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
@@ -85,14 +85,17 @@ pub(crate) struct HighestOutcomes {
 
 impl HighestOutcomes {
     pub(super) fn update(&mut self, counters: &ReceiverCounters) {
-        raise(&mut self.of_clock, &counters.outcomes);
-        raise(&mut self.of_clock, &BTreeMap::from([(MISSED, counters.missed)]));
+        let of_clock = counters.outcomes.iter().chain([(&MISSED, &counters.missed)]);
+        raise(&mut self.of_clock, of_clock);
         raise(&mut self.of_other_kinds, &counters.outcomes_of_other_kinds);
     }
 }
 
 /// Raises each of `highest` to the current count, if that is higher.
-fn raise<Key: Ord + Copy>(highest: &mut BTreeMap<Key, u64>, current: &BTreeMap<Key, u64>) {
+fn raise<'counts, Key: Ord + Copy + 'counts>(
+    highest: &mut BTreeMap<Key, u64>,
+    current: impl IntoIterator<Item = (&'counts Key, &'counts u64)>,
+) {
     for (key, count) in current {
         let highest = highest.entry(*key).or_default();
         *highest = (*highest).max(*count);
@@ -184,12 +187,16 @@ pub(crate) enum EventCoverage {
 /// The name, among outcomes, of interrupts for which no program ran.
 pub(crate) const MISSED: &str = "missed";
 
+/// The number of interrupts by the label of their outcome, and of those that are [`MISSED`].
+pub(crate) fn counts_by_label(interrupts: &Interrupts) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    let outcomes = interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
+    outcomes.chain([(MISSED, interrupts.missed())])
+}
+
 fn outcomes_of_other_kinds(tally: &SamplingTally) -> BTreeMap<(&'static str, &'static str), u64> {
-    let others = tally.interrupts.iter().filter(|(kind, _)| !matches!(kind, Kind::Cpu { .. }));
-    let counts = others.flat_map(|(kind, interrupts)| {
-        let outcomes = interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
+    let counts = tally.interrupts_of_other_kinds().flat_map(|(kind, interrupts)| {
         let name = kind.descriptor().value_type.name;
-        outcomes.chain([(MISSED, interrupts.missed())]).map(move |(outcome, count)| ((name, outcome), count))
+        counts_by_label(interrupts).map(move |(outcome, count)| ((name, outcome), count))
     });
     counts.collect()
 }

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use sidewinder_bpf::Interrupts;
-use sidewinder_kind::Kind;
 use sidewinder_render::{Profile, guessed_callers};
 
 use super::{Outputs, RecordingStats};
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::refusals::RefusedFiles;
-use crate::stats::MISSED;
+use crate::stats::counts_by_label;
 use crate::terminal::print_notice;
 use crate::unnamed::{self, UnnamedGroup};
 
@@ -65,7 +64,7 @@ pub(super) fn summary_json(
     profiles: &[Profile],
 ) -> String {
     let (clock, waits) = (recorded.tally.clock_interrupts(), recorded.tally.waits);
-    let others = recorded.tally.interrupts.iter().filter(|(kind, _)| !matches!(kind, Kind::Cpu { .. }));
+    let others = recorded.tally.interrupts_of_other_kinds();
     let other_kinds: serde_json::Map<_, _> = others
         .map(|(kind, interrupts)| (kind.descriptor().value_type.name.to_owned(), outcomes_json(interrupts)))
         .collect();
@@ -112,7 +111,5 @@ pub(super) fn summary_json(
 
 /// The number of interrupts with each outcome, those without a program run included.
 fn outcomes_json(interrupts: &Interrupts) -> serde_json::Value {
-    let outcomes = interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
-    let missed = [(MISSED, interrupts.missed())];
-    outcomes.chain(missed).map(|(outcome, count)| (outcome.to_owned(), json!(count))).collect()
+    counts_by_label(interrupts).map(|(outcome, count)| (outcome.to_owned(), json!(count))).collect()
 }

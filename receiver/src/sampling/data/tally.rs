@@ -50,15 +50,28 @@ impl AddAssign for WaitCounts {
 impl SamplingTally {
     /// The interrupts for a kind of profile.
     pub(crate) fn interrupts_of(&self, kind: Kind) -> Interrupts {
-        let found = self.interrupts.iter().find(|(of, _)| *of == kind);
-        found.map_or_else(Interrupts::default, |(_, interrupts)| interrupts.clone())
+        self.find(|of| of == kind)
     }
 
     /// The interrupts of the CPU clock.
     pub(crate) fn clock_interrupts(&self) -> Interrupts {
-        let found = self.interrupts.iter().find(|(kind, _)| matches!(kind, Kind::Cpu { .. }));
+        self.find(is_of_clock)
+    }
+
+    /// The interrupts for all kinds of profile but CPU time.
+    pub(crate) fn interrupts_of_other_kinds(&self) -> impl Iterator<Item = (Kind, &Interrupts)> {
+        let others = self.interrupts.iter().filter(|(kind, _)| !is_of_clock(*kind));
+        others.map(|(kind, interrupts)| (*kind, interrupts))
+    }
+
+    fn find(&self, is_wanted: impl Fn(Kind) -> bool) -> Interrupts {
+        let found = self.interrupts.iter().find(|(kind, _)| is_wanted(*kind));
         found.map_or_else(Interrupts::default, |(_, interrupts)| interrupts.clone())
     }
+}
+
+fn is_of_clock(kind: Kind) -> bool {
+    matches!(kind, Kind::Cpu { .. })
 }
 
 /// The interrupts whose outcome user space has corrected.
