@@ -124,22 +124,10 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	struct sw_slot *slot;
 	struct sw_wait *wait;
 
-	otherwise = SW_OUTCOME_IDLE;
-	key = sw_task(task, pid);
-	if (key == 0)
-		goto none;
-	otherwise = SW_OUTCOME_OUT_OF_SCOPE;
-	pid = process_in_scope(cpu, task);
+	pid = sampled_process(cpu, task, &task_flags, &time_ns, &otherwise);
 	if (!pid)
 		goto none;
-	task_flags = sw_task(task, flags);
-	otherwise = SW_OUTCOME_KERNEL_THREAD;
-	if ((task_flags & PF_KTHREAD) && !kernel_threads)
-		goto none;
-	time_ns = bpf_ktime_get_ns();
-	otherwise = SW_OUTCOME_YOUNG_PROCESS;
-	if (is_too_young(task, time_ns))
-		goto none;
+	key = sw_task(task, pid);
 	on_cpu_ns = sw_task(task, se.sum_exec_runtime);
 	if (sw_has_run_delay())
 		runnable_ns = sw_task(task, sched_info.run_delay);

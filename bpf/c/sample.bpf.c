@@ -227,6 +227,31 @@ static __always_inline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *
 }
 
 /*
+ * The process of the current task, by its id in the receiver's PID namespace, if the task is to be sampled. Else 0, and in
+ * *otherwise the outcome. Sets *task_flags and *time_ns, the current time, of a task that is sampled.
+ */
+static __always_inline __u32 sampled_process(struct sw_cpu *cpu, struct task_struct *task, __u32 *task_flags,
+					     __u64 *time_ns, __u32 *otherwise)
+{
+	__u32 pid;
+
+	*otherwise = SW_OUTCOME_IDLE;
+	if (sw_task(task, pid) == 0)
+		return 0;
+	*otherwise = SW_OUTCOME_OUT_OF_SCOPE;
+	pid = process_in_scope(cpu, task);
+	if (!pid)
+		return 0;
+	*otherwise = SW_OUTCOME_KERNEL_THREAD;
+	*task_flags = sw_task(task, flags);
+	if ((*task_flags & PF_KTHREAD) && !kernel_threads)
+		return 0;
+	*time_ns = bpf_ktime_get_ns();
+	*otherwise = SW_OUTCOME_YOUNG_PROCESS;
+	return is_too_young(task, *time_ns) ? 0 : pid;
+}
+
+/*
  * Begins the sample of an interrupt: returns its slot, and in *walks whether to walk its user stack. Null if there is no
  * sample; the interrupt's outcome is then already counted.
  */
@@ -238,20 +263,8 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 	struct sw_slot *slot;
 	__u64 time_ns;
 
-	otherwise = SW_OUTCOME_IDLE;
-	if (sw_task(task, pid) == 0)
-		goto none;
-	otherwise = SW_OUTCOME_OUT_OF_SCOPE;
-	pid = process_in_scope(cpu, task);
+	pid = sampled_process(cpu, task, &task_flags, &time_ns, &otherwise);
 	if (!pid)
-		goto none;
-	task_flags = sw_task(task, flags);
-	otherwise = SW_OUTCOME_KERNEL_THREAD;
-	if ((task_flags & PF_KTHREAD) && !kernel_threads)
-		goto none;
-	time_ns = bpf_ktime_get_ns();
-	otherwise = SW_OUTCOME_YOUNG_PROCESS;
-	if (is_too_young(task, time_ns))
 		goto none;
 	slot = begin_sample(kind, pid, !interrupted_user_mode(ctx), time_ns);
 	otherwise = SW_OUTCOME_BUSY;
