@@ -28,7 +28,7 @@ run: ## Profile a C++ program without frame pointers; look at it live on localho
 	$(as_root) $(sidewinder) record -F 997 --table --ui -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
 	@echo "The flame graph is in ./profile.html: one file, opens in any browser without a network."
 
-picture: ## Make the picture in the README anew, of what `make run` profiles
+picture: ## Regenerate the picture in the README, of what `make run` profiles
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
 	@mkdir -p $(compiled)
@@ -83,7 +83,7 @@ measured-tests:
 	$(end_to_end) --test measured -- --test-threads=1 $(with_times)
 
 # With CHARTS=accept, what is made of other things that are made comes after them.
-charts: ## Test the Helm charts and the kustomize component; CHARTS=accept makes anew what is made from them
+charts: ## Test the Helm charts and the kustomize component; CHARTS=accept regenerates what is made from them
 	@e2e/setup.sh --charts
 	cargo build --release -p sidewinder
 	for name in $(if $(CHARTS),made::schemas_ made::the_library_ '',''); do \
@@ -129,7 +129,7 @@ python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a millio
 	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
 		cargo test -p sidewinder-e2e --test end_to_end python:: -- --test-threads=1 --nocapture
 
-fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as people meet it; SUITE names another one
+fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
 
 vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline
@@ -203,7 +203,7 @@ FUZZ_SECONDS ?= 10
 fuzz_target := $(abspath $(target))/fuzz
 fuzzed := receiver/unwind/fuzz receiver/process/fuzz receiver/symbolize/fuzz receiver/vm/fuzz
 
-fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS each
+fuzz: ## Feed every parser of files with malformed input, FUZZ_SECONDS each
 	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS) $(fuzzed)
 
 fuzz-built:

@@ -116,7 +116,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Ends a service that a failing test left behind.
+        // Ends a service that a failing test left running.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -181,7 +181,7 @@ impl Switches {
 
 impl Drop for Switches {
     fn drop(&mut self) {
-        // Ends what a failing test left behind.
+        // Ends what a failing test left running.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

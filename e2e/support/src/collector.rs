@@ -134,7 +134,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Starts it again where it was, after [`Self::kill`]; it goes on with the same file.
+    /// Starts it again where it was, after [`Self::kill`]; it continues with the same file.
     ///
     /// # Errors
     /// As [`Collector::start`].

@@ -429,7 +429,7 @@ impl Gated {
 
 impl Drop for Gated {
     fn drop(&mut self) {
-        // Ends a workload that a failing test left behind.
+        // Ends a workload that a failing test left running.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

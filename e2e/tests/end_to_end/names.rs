@@ -167,7 +167,7 @@ const JAVA: &str = "public class Burn {
     public static void main(String[] arguments) { while (true) fib(25); }
 }";
 
-/// A virtual machine that writes its map when it is told to, long after its code has been met.
+/// A virtual machine that writes its map on request, long after its code was first sampled.
 #[test]
 fn names_that_are_written_late_are_found() -> Result<()> {
     let title = "names of java";

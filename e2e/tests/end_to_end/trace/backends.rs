@@ -18,7 +18,7 @@ use super::documentation;
 use super::{events_once_known, judge, route_of};
 
 const DOCUMENT: &str = "otlp/TRACES.md";
-/// What a service is told of where it runs, as by Kubernetes' downward API.
+/// Where a service runs, as Kubernetes' downward API tells it.
 const SURROUNDINGS: [(&str, &str); 5] = [
     ("container.id", "7ad7c8fbc1a7b5e9e0f8b1c64ab0f4fc3b1d2a90c5e1f0a8d7b6c5e4f3a2b1c0"),
     ("k8s.namespace.name", "shop"),
