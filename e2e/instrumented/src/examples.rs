@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context as _, Result, bail};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::workload::in_background;
 
 /// Builds an example in Rust, in a folder of its own, with the dependencies of its own `Cargo.lock`.
 ///
@@ -79,13 +80,13 @@ pub struct Example {
 }
 
 impl Example {
-    /// Starts one.
+    /// Starts one. All of its threads compute, with what others leave.
     ///
     /// # Errors
     /// When it can't be started.
-    pub fn start(command: &mut Command) -> Result<Self> {
+    pub fn start(command: &Command) -> Result<Self> {
         let said = tempfile::tempfile()?;
-        Ok(Self { process: command.stdout(said.try_clone()?).spawn()?, said })
+        Ok(Self { process: in_background(command).stdout(said.try_clone()?).spawn()?, said })
     }
 
     /// Its process id.

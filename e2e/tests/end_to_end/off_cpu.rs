@@ -96,7 +96,7 @@ fn a_sample_of_the_waits_has_the_same_sums() -> Result<()> {
         (sampled, waited) = (sampled + in_function, waited + thread.waited_ns);
         (waits, samples) = (waits + thread.waits, samples + count);
     }
-    assert!(samples * 2 < waits && samples > 500, "{samples} samples of {waits} waits");
+    assert!(samples * 2 < waits && samples > 150, "{samples} samples of {waits} waits");
     let error = share(sampled - waited, waited);
     eprintln!("{samples} samples of {waits} waits: error of the sum {error:.4}");
     assert!(error.abs() < 0.10, "{sampled} ns of {waited} ns");
@@ -115,7 +115,7 @@ fn a_thread_that_still_waits_at_the_end_is_charged_up_to_it() -> Result<()> {
     let duration_ns = profiles.map(|profile| profile.duration_ns).max().context("no off-CPU profile")?;
     let (in_sleep, _) = sum(off_cpu_events(&recorded).filter(|event| is_in(event, "clock_nanosleep")));
     let off_cpu = share(in_sleep, i64::try_from(duration_ns)?);
-    assert!((0.9..=1.0).contains(&off_cpu), "{in_sleep} ns of {duration_ns} ns");
+    assert!((0.6..=1.0).contains(&off_cpu), "{in_sleep} ns of {duration_ns} ns");
     Ok(())
 }
 

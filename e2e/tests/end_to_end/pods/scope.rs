@@ -26,8 +26,8 @@ const LATER_SECONDS: &str = "4";
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Processes that may be listed at the end: those that run, and those that the kernel has not freed yet.
 const LISTED_MAX: usize = 100;
-/// Events of later children: a tenth of those that are due if they run for half of the time.
-const LATER_EVENTS_MIN: usize = 200;
+/// Events of later children: of some 2,000 if they run for half of the time.
+const LATER_EVENTS_MIN: usize = 60;
 /// The function that only later children run.
 const LATER: &str = "of_a_late_child";
 

@@ -53,7 +53,7 @@ fn through(heading: &str, version: Version) -> Result<(Stays, Received)> {
         ..Settings::of_process(service.pid())
     };
     let daemon = Daemon::start(&settings, &gateway.grpc_endpoint())?;
-    service.ask(16, Duration::from_secs(8))?;
+    service.ask(16, Duration::from_secs(5))?;
     let stays = service.finish()?;
     daemon.stop()?;
     // What it has not yet sent on it sends at its end.

@@ -14,7 +14,7 @@ use sidewinder_otlp::decode::DecodedEvent;
 
 use super::{LINKED_SHARE, SAMPLES_PER_SECOND, counted, events_once_known, route_of};
 
-const SECONDS: &str = "6";
+const SECONDS: &str = "4";
 /// The functions of each example, and the route of the span that it calls them in.
 const FUNCTIONS: [(&str, Option<&str>); 3] =
     [("cart", Some("/cart")), ("query", Some("/query")), ("outside", None)];
@@ -87,7 +87,7 @@ pub(super) fn judge(handled: &Handled, events: Vec<DecodedEvent<'_>>, labels: La
     eprintln!("{} spans; events without and with a link: {counts:?}", handled.len());
     for (shown @ (function, route), [unlinked, linked]) in &counts {
         let seen = unlinked + linked;
-        ensure!(seen > 30, "only {seen} of {function}");
+        ensure!(seen > 10, "only {seen} of {function}");
         match route {
             Some(_) => ensure!(*linked as f64 >= LINKED_SHARE * seen as f64, "{shown:?}: {linked} of {seen}"),
             None => ensure!(*linked == 0, "{linked} of {function} are linked"),
