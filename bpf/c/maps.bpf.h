@@ -318,6 +318,20 @@ struct {
 	__type(value, struct sw_wait);
 } waits SEC(".maps");
 
+/* Where list_waits prepares its output. One thread of the receiver runs it. */
+struct sw_wait_list_scratch {
+	struct sw_found_wait found;
+	struct sw_wait_end progress;
+	__u64 registers[SW_REGISTERS + 8]; /* as the kernel saves them */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sw_wait_list_scratch);
+} wait_list_scratch SEC(".maps");
+
 /* The program that continues a walk, if walks use tail calls. One map for each type of program. */
 struct sw_walks {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

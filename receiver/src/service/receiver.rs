@@ -302,6 +302,8 @@ impl ReceiverContext {
             scope: SamplingScope::from_config(&receiver.scope),
             kinds,
             off_cpu_threshold: receiver.off_cpu_threshold.get(),
+            lists_first_waits: true,
+            report_interval: receiver.reporter_interval,
             walk: None,
             #[cfg(test)]
             test_programs: false,
