@@ -369,12 +369,12 @@ pub fn waiting_threads_in(output: &str) -> Result<Vec<WaitingThread>> {
     Ok(serde_json::from_str::<Threads>(line)?.threads)
 }
 
-/// The same command with what CPU time others leave, but for its standard streams: for programs of many threads, and for those
-/// that only have to be there for as long as a test looks.
+/// The same command, but for its standard streams, with a tenth of the CPU time that a thread of others has: for programs of many
+/// threads, and for those that only have to be there for as long as a test looks.
 #[must_use]
 pub fn in_background(command: &Command) -> Command {
     let mut nice = Command::new("nice");
-    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => nice.env(name, value),
