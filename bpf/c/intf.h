@@ -315,8 +315,7 @@ struct sw_snapshot {
  */
 #define SW_YOUNG_NS 10000000000ull
 #define SW_OBJECTS_PER_SAMPLE 16 /* others are sent with later samples */
-#define SW_OBJECT_NAME_BYTES 128
-#define SW_OBJECT_PATH_BYTES 256
+#define SW_OBJECT_TEXT_BYTES 256 /* of its name, and of its path */
 #define SW_OBJECT_LINES_BYTES 480
 #define SW_CPYTHON_HEAD_BYTES 32 /* the largest `PyObject` */
 #define SW_CPYTHON_IDENTITY_BYTES 96 /* `sw_cpython.identity_bytes` is at most this */
@@ -333,8 +332,8 @@ struct sw_object {
 	__u64 address;
 	__u8 head[SW_CPYTHON_HEAD_BYTES]; /* its start, with its count of references; zeros if it could not be read */
 	__u8 identity[SW_CPYTHON_IDENTITY_BYTES]; /* the first `sw_cpython.identity_bytes` are valid */
-	__u8 name[SW_OBJECT_NAME_BYTES];
-	__u8 path[SW_OBJECT_PATH_BYTES];
+	__u8 name[SW_OBJECT_TEXT_BYTES];
+	__u8 path[SW_OBJECT_TEXT_BYTES];
 	__u8 lines[SW_OBJECT_LINES_BYTES];
 };
 
@@ -528,15 +527,22 @@ struct sw_cpython {
 	__u16 name;
 	__u16 path;
 	__u16 lines;
-	__u16 reserved;
 
 	__u8 groups; /* sw_cpython_groups */
 	__u8 instruction_form; /* sw_cpython_instruction */
+	__u8 identity_has_texts; /* the texts of the name and the path belong to it, too (until 3.11) */
+	__u8 reserved;
 };
 
 #define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
 #define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
 #define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
+
+/* Until 3.11: fields of a string (`PyASCIIObject`), and where its text is if it is compact. */
+#define SW_CPYTHON_TEXT_LENGTH 16 /* in characters */
+#define SW_CPYTHON_TEXT_STATE 32
+#define SW_CPYTHON_TEXT_ASCII 48
+#define SW_CPYTHON_TEXT_COMPACT 72 /* of any text that isn't ASCII */
 
 /* A part of a file, in bytes. */
 struct sw_file_range {
@@ -697,6 +703,8 @@ enum sw_kernel_field {
 #define SW_VM_WINDOW_BYTES 2048
 #define SW_VM_CODES_BITS 7
 #define SW_VM_CODES (1u << SW_VM_CODES_BITS)
+#define SW_VM_PATHS_BITS 3
+#define SW_VM_PATHS (1u << SW_VM_PATHS_BITS)
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */
 #define SW_CALLS_MAX 33 /* consecutive tail calls: MAX_TAIL_CALL_CNT, which before Linux 5.16 was 32 but also allowed 33 */

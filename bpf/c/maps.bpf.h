@@ -51,6 +51,7 @@ struct sw_vm_code {
 };
 
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
+#define SW_VM_TEXT_WORDS 32 /* likewise */
 _Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
 
 /* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
@@ -193,8 +194,10 @@ struct sw_vm_state_places {
  */
 struct sw_vm_scratch {
 	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	struct sw_vm_code paths[SW_VM_PATHS]; /* likewise, with the hashes of texts */
 	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
+	__u64 text[SW_VM_TEXT_WORDS]; /* the string that was read last */
 	__u8 window[SW_VM_WINDOW_BYTES];
 };
 
