@@ -48,7 +48,8 @@
 	X(YOUNG_PROCESS, 0, "young process", "the process is younger than the configured age") \
 	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
-	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full")
+	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
+	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,
@@ -205,8 +206,9 @@ enum sw_wait_cause {
 /* The end of a wait, with the time off the CPU since its sample. */
 struct sw_wait_end {
 	__u16 type;
-	__u16 reserved;
+	__u16 futex_use; /* sw_futex_use */
 	__u32 tid; /* of the sample */
+	__u64 lock; /* as in sw_wait */
 	__u64 start_ns; /* time_ns of the sample */
 	__u64 time_ns;
 	__u64 off_cpu_ns;
@@ -635,6 +637,14 @@ struct sw_read_batch {
 #define SW_CERTAIN_WAIT_SHIFT 24 /* 16.8 ms */
 #define SW_MEAN_WAIT_SHIFT 3 /* a wait changes the average by an eighth of the difference */
 
+/* What the call by which a thread waits in a futex says of its use (lock.bpf.h). */
+enum sw_futex_use {
+	SW_FUTEX_NONE = 0, /* it is in no such call */
+	SW_FUTEX_OTHER, /* not known: a condition, a parked thread, a semaphore, or a lock that looks like one of these */
+	SW_FUTEX_LOCK, /* the futex is a lock, which is held */
+	SW_FUTEX_PARKED, /* the futex belongs to the thread, which is parked for a lock at another address */
+};
+
 /* The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it. */
 struct sw_wait {
 	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */
@@ -646,7 +656,8 @@ struct sw_wait {
 	__u32 pid; /* in the receiver's PID namespace, like `tid` */
 	__u32 tid;
 	__u32 is_waiting; /* whether it left the CPU to wait, and not because another thread was to run */
-	__u32 reserved;
+	__u32 futex_use; /* sw_futex_use: of its current wait */
+	__u64 lock; /* the address of the lock, or of the futex if that isn't known; 0: it waits in no futex */
 };
 
 /* ---- Optional kernel fields ----------------------------------------------------------------------------- */

@@ -30,6 +30,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) kinds: KindSet,
     /// The least fraction of waits that are sampled, if the kinds include off-CPU time.
     pub(crate) off_cpu_threshold: f64,
+    /// The least fraction of waits in futexes that are sampled, if the kinds include waits for locks.
+    pub(crate) lock_threshold: f64,
     /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
@@ -74,6 +76,7 @@ impl SamplingOptions {
             scope,
             kinds,
             off_cpu_threshold: 0.0,
+            lock_threshold: 0.0,
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -123,6 +126,7 @@ impl SamplingOptions {
         Options {
             kinds: self.kinds.clone(),
             off_cpu_threshold: self.off_cpu_threshold,
+            lock_threshold: self.lock_threshold,
             scope: self.scope.mode(),
             pod,
             walk: self.walk,

@@ -7,6 +7,7 @@
 mod code_objects;
 mod deferred;
 mod labels;
+mod locks;
 mod pending;
 mod stacks;
 mod stale_mappings;
@@ -28,6 +29,7 @@ pub(crate) use self::code_objects::CodeObjectLosses;
 use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
 use self::labels::LabelFilter;
+use self::locks::WaitEvents;
 pub(crate) use self::labels::Labels;
 use self::pending::PendingSamples;
 pub(super) use self::pending::STACK_TIMEOUT_POLLS;
@@ -35,7 +37,7 @@ use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
 pub(crate) use self::tally::{SamplingTally, WaitCounts};
-use self::waits::Waits;
+use self::waits::{EndedWait, Waits};
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -51,6 +53,7 @@ pub(super) struct Data {
     corrections: OutcomeCorrections,
     labels: LabelFilter,
     waits: Waits,
+    wait_events: WaitEvents,
     frame_limit: usize,
     pub(super) kinds: KindSet,
     events: u64,
@@ -69,6 +72,7 @@ impl Data {
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
             waits: Waits::default(),
+            wait_events: WaitEvents::new(&options.kinds),
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.clone(),
             events: 0,
@@ -287,24 +291,28 @@ impl Data {
             span,
             labels,
             wait: sample.wait,
+            lock: None,
         };
-        match kind {
-            Kind::OffCpu => {
-                if let Some(event) = self.waits.begin(event) {
-                    self.push(event, messages);
-                }
-            }
-            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Aggregated { .. } => self.push(event, messages),
+        if sample.kind != SampleKind::OffCpu {
+            self.push(event, messages);
+        } else if let Some(ended) = self.waits.begin(event) {
+            self.push_wait(ended, messages);
         }
     }
 
-    /// Gives a wait its length, and emits it if it has been sampled already.
+    /// Gives a wait its length, and emits its events if it has been sampled already.
     fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
-        if let Some(event) = self.waits.end(end) {
+        if let Some(ended) = self.waits.end(end) {
+            let event = &ended.event;
             // The process may have exited since it was announced.
             control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
-            self.push(event, messages);
+            self.push_wait(ended, messages);
         }
+    }
+
+    fn push_wait(&mut self, ended: EndedWait, messages: &mut Vec<Message>) {
+        let events: Vec<_> = self.wait_events.of(ended).collect();
+        events.into_iter().for_each(|event| self.push(event, messages));
     }
 
     /// Emits the waits that are still in progress after the end of sampling, with their length up to it.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{WaitEnd, weighted_off_cpu_ns};
+use sidewinder_bpf::{LockWait, WaitEnd, weighted_off_cpu_ns};
 
 use crate::sampling::message::SampleEvent;
 
@@ -15,6 +15,17 @@ use crate::sampling::message::SampleEvent;
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest number of samples, and of ends, that are kept. Beyond it, samples of threads that are gone are forgotten.
 const WAITS_MAX: usize = 16 << 10;
+
+/// A wait that has ended.
+#[derive(Debug)]
+pub(super) struct EndedWait {
+    /// Its value is the time off the CPU, divided by the probability of its sample.
+    pub(super) event: SampleEvent,
+    /// Of its sample, as in records.
+    pub(super) probability: u64,
+    /// The futex in which the thread waited, if waits for locks are sampled.
+    pub(super) lock: Option<LockWait>,
+}
 
 /// The waits of all threads.
 #[derive(Debug, Default)]
@@ -28,8 +39,8 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Adds the sample of a wait, whose value is its probability. Returns the event if the wait has already ended.
-    pub(super) fn begin(&mut self, event: SampleEvent) -> Option<SampleEvent> {
+    /// Adds the sample of a wait, whose value is its probability. Returns the wait if it has already ended.
+    pub(super) fn begin(&mut self, event: SampleEvent) -> Option<EndedWait> {
         if let Some((end, _)) = self.ended.remove(&(event.tid, event.time_ns)) {
             return Some(finish(event, end));
         }
@@ -52,8 +63,8 @@ impl Waits {
         None
     }
 
-    /// Adds the end of a wait. Returns the event, if its sample is already here.
-    pub(super) fn end(&mut self, end: WaitEnd) -> Option<SampleEvent> {
+    /// Adds the end of a wait. Returns the wait, if its sample is already here.
+    pub(super) fn end(&mut self, end: WaitEnd) -> Option<EndedWait> {
         match self.begun.remove(&end.tid) {
             Some(event) if event.time_ns == end.start_ns => return Some(finish(event, end)),
             Some(other) => drop(self.begun.insert(end.tid, other)),
@@ -86,9 +97,11 @@ impl Waits {
     }
 }
 
-/// The event of a wait: its value is the time off the CPU, and its time is the end, up to which that is known.
-fn finish(event: SampleEvent, end: WaitEnd) -> SampleEvent {
-    SampleEvent { value: weighted_off_cpu_ns(end.off_cpu_ns, event.value), time_ns: end.time_ns, ..event }
+/// The wait of a sample: its time is the end, up to which its length is known.
+fn finish(event: SampleEvent, end: WaitEnd) -> EndedWait {
+    let probability = event.value;
+    let value = weighted_off_cpu_ns(end.off_cpu_ns, probability);
+    EndedWait { event: SampleEvent { value, time_ns: end.time_ns, ..event }, probability, lock: end.lock }
 }
 
 fn thread_exists(event: &SampleEvent) -> bool {
@@ -111,13 +124,15 @@ mod tests {
     }
 
     fn end(tid: u32, start_ns: u64, off_cpu_ns: u64) -> WaitEnd {
-        WaitEnd { tid, start_ns, time_ns: start_ns + 2 * off_cpu_ns, off_cpu_ns }
+        WaitEnd { tid, start_ns, time_ns: start_ns + 2 * off_cpu_ns, off_cpu_ns, lock: None }
     }
 
     #[test]
     fn a_wait_has_its_weighted_length_whichever_record_comes_first() {
         let mut waits = Waits::default();
-        let summary = |event: Option<SampleEvent>| event.map(|event| (event.tid, event.time_ns, event.value));
+        let summary = |ended: Option<EndedWait>| {
+            ended.map(|EndedWait { event, .. }| (event.tid, event.time_ns, event.value))
+        };
         assert_eq!(summary(waits.begin(begun(1, 100, CERTAIN))), None);
         assert_eq!(summary(waits.end(end(1, 100, 30))), Some((1, 160, 30)));
         assert_eq!(summary(waits.end(end(2, 100, 30))), None);
@@ -134,7 +149,7 @@ mod tests {
         // The sample of an earlier wait, late, doesn't replace the one in progress.
         assert!(waits.begin(begun(1, 150, CERTAIN)).is_none());
         assert_eq!(waits.without_end(), 2);
-        assert_eq!(waits.end(end(1, 200, 5)).map(|event| event.value), Some(5));
+        assert_eq!(waits.end(end(1, 200, 5)).map(|ended| ended.event.value), Some(5));
         assert!(waits.begin(begun(3, 300, CERTAIN)).is_none());
         waits.close();
         assert_eq!(waits.without_end(), 3);
