@@ -61,8 +61,7 @@ pub const OFF_CPU_TIME: ValueType =
 pub const LOCK_CONTENTIONS: ValueType =
     ValueType { name: "contentions", unit: unit::COUNT, display: "lock contentions" };
 /// Time of waits for locks.
-pub const LOCK_DELAY: ValueType =
-    ValueType { name: "delay", unit: unit::NANOSECONDS, display: "lock delay" };
+pub const LOCK_DELAY: ValueType = ValueType { name: "delay", unit: unit::NANOSECONDS, display: "lock wait" };
 
 /// The [`display`](ValueType::display) of the value type with this name; for a name that no kind has, the name itself.
 #[must_use]

@@ -29,19 +29,34 @@ enum Waited {
 /// Parts of names of functions, without their leading underscores. A name ends where a part that starts with `=` ends.
 const NAMES: &[(Waited, &[&str])] = &[
     // glibc and musl.
-    (Waited::Lock, &["=lll_lock_wait", "=lll_lock_wait_private", "=lock", "pthread_mutex_", "pthread_rwlock_"]),
-    (Waited::Other, &["pthread_cond_", "pthread_barrier_", "pthread_join", "pthread_timedjoin", "pthread_clockjoin"]),
+    (
+        Waited::Lock,
+        &["=lll_lock_wait", "=lll_lock_wait_private", "=lock", "pthread_mutex_", "pthread_rwlock_"],
+    ),
+    (
+        Waited::Other,
+        &["pthread_cond_", "pthread_barrier_", "pthread_join", "pthread_timedjoin", "pthread_clockjoin"],
+    ),
     (Waited::Other, &["sem_wait", "sem_timedwait", "sem_clockwait", "new_sem_wait", "new_sem_clockwait"]),
     // Rust: std and parking_lot.
     (Waited::Lock, &["std::sys::sync::mutex::", "std::sys::sync::rwlock::", "std::sys::sync::once::"]),
     (Waited::Lock, &["parking_lot::raw_mutex::", "parking_lot::raw_rwlock::"]),
-    (Waited::Other, &["std::sys::sync::condvar::", "std::sys::sync::thread_parking::", "parking_lot::condvar::"]),
+    (
+        Waited::Other,
+        &["std::sys::sync::condvar::", "std::sys::sync::thread_parking::", "parking_lot::condvar::"],
+    ),
     (Waited::Other, &["std::thread::park"]),
     // Go's runtime: locks of its own. A goroutine that waits for a sync.Mutex does not block its thread.
     (Waited::Lock, &["=runtime.lock2", "=runtime.lockWithRank"]),
-    (Waited::Other, &["=runtime.notesleep", "=runtime.notetsleep", "=runtime.notetsleep_internal", "=runtime.mPark"]),
+    (
+        Waited::Other,
+        &["=runtime.notesleep", "=runtime.notetsleep", "=runtime.notetsleep_internal", "=runtime.mPark"],
+    ),
     // HotSpot: monitors of Java, and its own, for which threads wait in a condition of their own.
-    (Waited::LockElsewhere, &["ObjectMonitor::enter", "ObjectMonitor::EnterI", "ObjectMonitor::ReenterI", "=Mutex::lock"]),
+    (
+        Waited::LockElsewhere,
+        &["ObjectMonitor::enter", "ObjectMonitor::EnterI", "ObjectMonitor::ReenterI", "=Mutex::lock"],
+    ),
     (Waited::Other, &["ObjectMonitor::wait", "=Unsafe_Park", "Monitor::wait"]),
     // CPython's global interpreter lock, which is a condition.
     (Waited::Lock, &["=take_gil"]),
@@ -79,7 +94,8 @@ impl Namer {
     /// The message if it belongs to its kind of profile: an event of waits for locks does if its wait was for a lock. Then its
     /// lock has an ID only if that is known.
     pub(crate) fn sift(&mut self, message: Message) -> Option<Message> {
-        let Message::Event(event @ SampleEvent { lock: Some(LockSample { id, evidence }), .. }) = message else {
+        let Message::Event(event @ SampleEvent { lock: Some(LockSample { id, evidence }), .. }) = message
+        else {
             return Some(message);
         };
         let by_call = match evidence {
@@ -100,7 +116,8 @@ impl Namer {
         if let Some(known) = self.locks.by_stack.get(&stack.id) {
             return *known;
         }
-        let native = stack.frames.iter().filter(|frame| matches!(frame.kind(), Some(RawFrameKind::Native { .. })));
+        let native =
+            stack.frames.iter().filter(|frame| matches!(frame.kind(), Some(RawFrameKind::Native { .. })));
         let mut waited = None;
         let mut is_provisional = false;
         for frame in native.take(FUNCTIONS_MAX) {
