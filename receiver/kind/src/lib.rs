@@ -23,8 +23,7 @@ pub enum Kind {
     LockDelay,
     /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
     Counter(SampledCounter),
-    /// Samples that were only counted, without the time of each. The value of an event is the number of samples, and no
-    /// two events of a report have the same identity.
+    /// Samples that were only counted, without the time of each. The value of an event is the number of samples.
     Aggregated {
         /// The sampling rate on each CPU, in Hz; 0 if it is unknown too.
         samples_per_second: u32,
@@ -89,7 +88,8 @@ pub enum SampleShape {
     Timestamps,
     /// The time of the event, and its value.
     TimestampsAndValues,
-    /// The value of the event.
+    /// The sum of the values of the events that have the same identity, without times. Pyroscope refuses a profile with a period
+    /// whose samples have several values each.
     Values,
 }
 
@@ -197,14 +197,14 @@ impl Kind {
                 value_type: LOCK_CONTENTIONS,
                 hook: Some(Hook::ContextSwitches),
                 period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
-                shape: SampleShape::TimestampsAndValues,
+                shape: SampleShape::Values,
                 display_rank: 2,
             },
             Self::LockDelay => KindDescriptor {
                 value_type: LOCK_DELAY,
                 hook: Some(Hook::ContextSwitches),
                 period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
-                shape: SampleShape::TimestampsAndValues,
+                shape: SampleShape::Values,
                 display_rank: 3,
             },
             Self::Counter(sampled) => {
@@ -218,7 +218,7 @@ impl Kind {
                     value_type,
                     hook: Some(Hook::Counter(sampled)),
                     period: Some(Period { value_type, amount }),
-                    shape: SampleShape::TimestampsAndValues,
+                    shape: SampleShape::Values,
                     display_rank: 4,
                 }
             }
