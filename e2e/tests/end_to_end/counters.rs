@@ -113,7 +113,8 @@ fn with_a_frequency_values_add_up_to_the_faults_too() -> Result<()> {
     if !requirement::ebpf("page faults by frequency")? {
         return Ok(());
     }
-    let (Recording { received, said, .. }, counted) = record_faults("page-faults@997", &[8, 2_000, PAUSE_US])?;
+    let (Recording { received, said, .. }, counted) =
+        record_faults("page-faults@997", &[8, 2_000, PAUSE_US])?;
     let total: i64 = counted.values().flatten().sum();
     let found: i64 = FUNCTIONS.iter().map(|function| sum(&received, "faults", function)).sum();
     let events = said.outcomes_of_other_kinds["faults"]["complete"];
