@@ -49,7 +49,8 @@
 	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
-	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile")
+	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile") \
+	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,
@@ -209,8 +210,10 @@ enum sw_wait_cause {
 /* The end of a wait, with the time off the CPU since its sample; or a wait in progress, likewise. */
 struct sw_wait_end {
 	__u16 type;
-	__u16 is_woken; /* of one in progress: it is over, and the thread's account of runnable time is not complete */
+	__u8 futex_use; /* sw_futex_use */
+	__u8 is_woken; /* of one in progress: it is over, and the thread's account of runnable time is not complete */
 	__u32 tid; /* of the sample */
+	__u64 lock; /* as in sw_wait */
 	__u64 start_ns; /* time_ns of the sample, or of the found wait */
 	__u64 time_ns;
 	__u64 off_cpu_ns;
@@ -663,6 +666,14 @@ struct sw_read_batch {
 #define SW_CERTAIN_WAIT_SHIFT 24 /* 16.8 ms */
 #define SW_MEAN_WAIT_SHIFT 3 /* a wait changes the average by an eighth of the difference */
 
+/* What the call by which a thread waits in a futex says of its use (lock.bpf.h). */
+enum sw_futex_use {
+	SW_FUTEX_NONE = 0, /* it is in no such call */
+	SW_FUTEX_OTHER, /* not known: a condition, a parked thread, a semaphore, or a lock that looks like one of these */
+	SW_FUTEX_LOCK, /* the futex is a lock, which is held */
+	SW_FUTEX_PARKED, /* the futex belongs to the thread, which is parked for a lock at another address */
+};
+
 /*
  * The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it, with the
  * exception of `found_ns`.
@@ -678,7 +689,8 @@ struct sw_wait {
 	__u32 pid; /* in the receiver's PID namespace, like `tid` */
 	__u32 tid;
 	__u32 is_waiting; /* whether it left the CPU to wait, and not because another thread was to run */
-	__u32 reserved;
+	__u32 futex_use; /* sw_futex_use: of its current wait */
+	__u64 lock; /* the address of the lock, or of the futex if that isn't known; 0: it waits in no futex */
 };
 
 /* ---- Optional kernel fields ----------------------------------------------------------------------------- */

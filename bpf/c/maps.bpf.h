@@ -22,6 +22,8 @@ const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
+const volatile __u64 lock_probability; /* the same of a wait in a futex */
+const volatile bool only_locks; /* whether other waits aren't sampled */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 const volatile bool has_several_counters;
 

@@ -155,9 +155,10 @@ mod tests {
     use crate::events::PerfCounter;
 
     /// A kind for each program that samples.
-    const KINDS: [Kind; 3] = [
+    const KINDS: [Kind; 4] = [
         Kind::Cpu { samples_per_second: 100 },
         Kind::OffCpu,
+        Kind::LockDelay,
         Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
     ];
 

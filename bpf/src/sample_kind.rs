@@ -74,11 +74,11 @@ impl SampleKind {
                 let index = kinds.counters().take(Counter::SAMPLED_MAX).position(|other| other == counter)?;
                 u8::try_from(index).ok().map(Self::Counter)
             }
-            Kind::OffCpu => Some(Self::OffCpu),
+            Kind::OffCpu | Kind::LockContentions | Kind::LockDelay => Some(Self::OffCpu),
         }
     }
 
-    /// The kind of profile that these samples belong to; `None` if the run has no such kind.
+    /// The first kind of profile that these samples belong to; `None` if the run has no such kind.
     #[must_use]
     pub fn profile_kind(self, kinds: &KindSet) -> Option<Kind> {
         let interrupted = if self == Self::FoundWait { Self::OffCpu } else { self };

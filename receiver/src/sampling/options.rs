@@ -34,6 +34,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) lists_first_waits: bool,
     /// How often threads that wait on are charged.
     pub(crate) report_interval: Duration,
+    /// The least fraction of waits in futexes that are sampled, if the kinds include waits for locks.
+    pub(crate) lock_threshold: f64,
     /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
@@ -82,6 +84,7 @@ impl SamplingOptions {
             off_cpu_threshold: 0.0,
             lists_first_waits: true,
             report_interval: INTERACTIVE_REPORT_INTERVAL,
+            lock_threshold: 0.0,
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -131,6 +134,7 @@ impl SamplingOptions {
         Options {
             kinds: self.kinds.clone(),
             off_cpu_threshold: self.off_cpu_threshold,
+            lock_threshold: self.lock_threshold,
             scope: self.scope.mode(),
             pod,
             walk: self.walk,

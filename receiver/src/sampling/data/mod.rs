@@ -8,6 +8,7 @@ mod code_objects;
 mod deferred;
 mod found_waits;
 mod labels;
+mod locks;
 mod pending;
 mod stacks;
 mod stale_mappings;
@@ -32,13 +33,14 @@ use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
 use self::found_waits::FoundWaits;
 use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
+use self::locks::WaitEvents;
 use self::pending::PendingSamples;
 pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
 pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
-use self::waits::Waits;
+use self::waits::{ChargedWait, Waits};
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -56,6 +58,7 @@ pub(super) struct Data {
     waits: Waits,
     found_waits: FoundWaits,
     lists_failed: u64,
+    wait_events: WaitEvents,
     frame_limit: usize,
     pub(super) kinds: KindSet,
     events: u64,
@@ -76,6 +79,7 @@ impl Data {
             waits: Waits::default(),
             found_waits: FoundWaits::default(),
             lists_failed: 0,
+            wait_events: WaitEvents::new(&options.kinds),
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.clone(),
             events: 0,
@@ -298,29 +302,33 @@ impl Data {
             span,
             labels,
             wait: sample.wait,
+            lock: None,
         };
-        match kind {
-            Kind::OffCpu => {
-                if let Some(event) = self.waits.begin(event) {
-                    self.push(event, messages);
-                }
-            }
-            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Aggregated { .. } => self.push(event, messages),
-        }
-    }
-
-    /// Gives a wait its length, and emits it if it has been sampled already.
-    fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
-        let event = self.waits.end(end);
-        self.push_wait(event, control, messages);
-    }
-
-    fn push_wait(&mut self, event: Option<SampleEvent>, control: &mut Control, messages: &mut Vec<Message>) {
-        if let Some(event) = event {
-            // The process may have exited since it was announced.
-            control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
+        let is_found = sample.kind == SampleKind::FoundWait;
+        if !is_found && sample.kind != SampleKind::OffCpu {
             self.push(event, messages);
+        } else if let Some(charged) = self.waits.begin(event, is_found) {
+            self.push_events(charged, messages);
         }
+    }
+
+    /// Gives a wait its length, and emits its events if it has been sampled already.
+    fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
+        if let Some(charged) = self.waits.end(end) {
+            self.push_wait(charged, control, messages);
+        }
+    }
+
+    /// Emits the events of a wait, or of a part of it, that is due only now: the process may have exited since it was announced.
+    fn push_wait(&mut self, charged: ChargedWait, control: &mut Control, messages: &mut Vec<Message>) {
+        let event = &charged.event;
+        control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
+        self.push_events(charged, messages);
+    }
+
+    fn push_events(&mut self, charged: ChargedWait, messages: &mut Vec<Message>) {
+        let events: Vec<_> = self.wait_events.of(charged).collect();
+        events.into_iter().for_each(|event| self.push(event, messages));
     }
 
     /// Charges the waits in progress up to now. Those without a sample get one from now on.
@@ -336,8 +344,9 @@ impl Data {
                 // Its end, with the exact time, comes when the thread leaves its CPU.
                 ListedWait::Sampled { is_woken: true, .. } => {}
                 ListedWait::Sampled { so_far, .. } => {
-                    let event = self.waits.continue_until(so_far);
-                    self.push_wait(event, control, messages);
+                    if let Some(charged) = self.waits.continue_until(so_far) {
+                        self.push_wait(charged, control, messages);
+                    }
                 }
             }
         }

@@ -83,10 +83,15 @@ impl SamplingTally {
         self.find(is_of_clock)
     }
 
-    /// The interrupts for all kinds of profile but CPU time.
+    /// The interrupts for all kinds of profile but CPU time. Those that are for several kinds are there once, for the first
+    /// of these.
     pub(crate) fn interrupts_of_other_kinds(&self) -> impl Iterator<Item = (Kind, &Interrupts)> {
-        let others = self.interrupts.iter().filter(|(kind, _)| !is_of_clock(*kind));
-        others.map(|(kind, interrupts)| (*kind, interrupts))
+        let hook = |kind: Kind| kind.descriptor().hook;
+        let others = self.interrupts.iter().enumerate().filter(move |(at, (kind, _))| {
+            let mut before = self.interrupts.iter().take(*at);
+            !is_of_clock(*kind) && before.all(|(earlier, _)| hook(*earlier) != hook(*kind))
+        });
+        others.map(|(_, (kind, interrupts))| (*kind, interrupts))
     }
 
     fn find(&self, is_wanted: impl Fn(Kind) -> bool) -> Interrupts {
