@@ -22,6 +22,7 @@ const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
+const volatile bool samples_runnable; /* whether the time is sampled, too, in which threads wait for a CPU */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 const volatile bool has_several_counters;
 

@@ -53,6 +53,8 @@ pub struct Options {
     pub kinds: KindSet,
     /// The least probability with which a wait is sampled, from 0 to 1, if off-CPU time is sampled.
     pub off_cpu_threshold: f64,
+    /// Whether off-CPU time includes the time in which threads wait for a CPU.
+    pub samples_runnable: bool,
     /// The maximum number of threads whose off-CPU time is sampled.
     pub threads_max: u32,
     /// Which tasks are sampled.
@@ -101,6 +103,7 @@ impl Default for Options {
         Self {
             kinds: KindSet::new(Kind::Cpu { samples_per_second: 97 }),
             off_cpu_threshold: 1.0,
+            samples_runnable: false,
             threads_max: 16 << 10,
             scope: TaskFilter::All,
             pod: None,
@@ -275,6 +278,7 @@ pub(crate) fn load_object<'obj>(
         fixed.min_process_age_ns = options.min_process_age.as_nanos().try_into().unwrap_or(u64::MAX / 2);
         fixed.off_cpu_probability =
             (options.off_cpu_threshold.clamp(0.0, 1.0) * intf::SW_CERTAIN as f64) as u64;
+        fixed.samples_runnable = options.samples_runnable;
         fixed.reads_attributes = options.context_attributes;
         fixed.has_several_counters = options.kinds.counters().nth(1).is_some();
     }

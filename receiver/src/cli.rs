@@ -204,6 +204,10 @@ pub(crate) struct RecordArgs {
     /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
     pub(crate) off_cpu: Option<f64>,
+    /// Record wall time instead of CPU time: running, runnable and off-CPU time in one profile, of at least this fraction of
+    /// context switches
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold, conflicts_with = "off_cpu")]
+    pub(crate) wall: Option<f64>,
     /// A process; may be given several times, or as a list with commas
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
@@ -290,6 +294,9 @@ pub(crate) struct TopArgs {
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
     pub(crate) off_cpu: Option<f64>,
+    /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold, conflicts_with_all = ["off_cpu", "event"])]
+    pub(crate) wall: Option<f64>,
     /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) seconds: u32,

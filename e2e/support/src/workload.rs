@@ -95,6 +95,8 @@ pub const WORDS_DEBUG: Program = Program {
 pub const READS: Program = c("reads", "reads.c");
 /// Threads that wait, and say for how long.
 pub const WAITS: Program = c("waits", "waits.c");
+/// Two hundred threads in all states, until it is killed.
+pub const STATES: Program = c("states", "states.c");
 /// An eBPF program for perf events that has the kernel walk its own stack, and nothing else.
 pub const GET_STACK: Program =
     Program { name: "get_stack.bpf.o", source: "get_stack.bpf.c", compiler: Compiler::Ebpf };

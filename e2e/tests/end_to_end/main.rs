@@ -37,3 +37,4 @@ mod top;
 mod trace;
 mod unnamed;
 mod verifier;
+mod wall;

@@ -17,6 +17,12 @@ pub enum Kind {
     },
     /// Time that a thread spent off the CPUs. The value of an event is that time in nanoseconds.
     OffCpu,
+    /// Time that a thread existed: running, runnable and off the CPUs. It consists of the samples of CPU time and of off-CPU
+    /// time. The value of an event is that time in nanoseconds.
+    Wall {
+        /// The rate at which the time on CPUs is sampled on each CPU, in Hz.
+        samples_per_second: u32,
+    },
     /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
     Counter(SampledCounter),
     /// Samples that were only counted, without the time of each. The value of an event is the number of samples, and no
@@ -54,11 +60,14 @@ pub const CPU_TIME: ValueType = ValueType { name: "cpu", unit: unit::NANOSECONDS
 pub const OFF_CPU_TIME: ValueType =
     ValueType { name: "off_cpu", unit: unit::NANOSECONDS, display: "off-CPU" };
 
+/// Time on CPUs, waiting for one, and off them.
+pub const WALL_TIME: ValueType = ValueType { name: "wall", unit: unit::NANOSECONDS, display: "wall" };
+
 /// The [`display`](ValueType::display) of the value type with this name; for a name that no kind has, the name itself.
 #[must_use]
 pub fn display_of(name: &str) -> &str {
     let counted = Counter::ALL.iter().map(|counter| &counter.descriptor().value_type);
-    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME].into_iter().chain(counted);
+    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &WALL_TIME].into_iter().chain(counted);
     all.into_iter().find(|of| of.name == name).map_or(name, |of| of.display)
 }
 
@@ -134,6 +143,28 @@ impl KindSet {
         self.0.iter().copied()
     }
 
+    /// The kinds whose samples are taken for these: a wall profile consists of those of two other kinds.
+    #[must_use]
+    pub fn sampled(&self) -> Self {
+        let sources = |kind| match kind {
+            Kind::Wall { samples_per_second } => vec![Kind::Cpu { samples_per_second }, Kind::OffCpu],
+            other => vec![other],
+        };
+        self.iter().flat_map(sources).fold(Self(Vec::new()), Self::with)
+    }
+
+    /// The wall profile among them.
+    #[must_use]
+    pub fn wall(&self) -> Option<Kind> {
+        self.iter().find(|kind| matches!(kind, Kind::Wall { .. }))
+    }
+
+    /// Whether a kind is among them.
+    #[must_use]
+    pub fn contains(&self, kind: Kind) -> bool {
+        self.0.contains(&kind)
+    }
+
     /// The counters among them.
     pub fn counters(&self) -> impl Iterator<Item = SampledCounter> + '_ {
         self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
@@ -170,6 +201,13 @@ impl Kind {
                 hook: Some(Hook::ContextSwitches),
                 period: None,
                 shape: SampleShape::TimestampsAndValues,
+                display_rank: 2,
+            },
+            Self::Wall { .. } => KindDescriptor {
+                value_type: WALL_TIME,
+                hook: None,
+                period: Some(Period { value_type: WALL_TIME, amount: 1 }),
+                shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,
             },
             Self::Counter(sampled) => {
@@ -184,7 +222,7 @@ impl Kind {
                     hook: Some(Hook::Counter(sampled)),
                     period: Some(Period { value_type, amount }),
                     shape: SampleShape::TimestampsAndValues,
-                    display_rank: 2,
+                    display_rank: 3,
                 }
             }
         }
@@ -194,7 +232,9 @@ impl Kind {
     #[must_use]
     pub const fn samples_per_second(self) -> u32 {
         match self {
-            Self::Cpu { samples_per_second } | Self::Aggregated { samples_per_second } => samples_per_second,
+            Self::Cpu { samples_per_second }
+            | Self::Wall { samples_per_second }
+            | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
             Self::OffCpu | Self::Counter(_) => 0,
         }
@@ -231,11 +271,23 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_profile_consists_of_the_samples_of_two_kinds_which_may_have_their_own_profiles() {
+        let samples_per_second = 19;
+        let [cpu, wall] = [Kind::Cpu { samples_per_second }, Kind::Wall { samples_per_second }];
+        let both = KindSet::new(Kind::OffCpu).with(cpu);
+        assert_eq!(KindSet::new(wall).sampled(), both);
+        assert_eq!(KindSet::new(cpu).with(wall).sampled(), both);
+        assert_eq!(both.sampled(), both);
+        assert_eq!((both.wall(), both.clone().with(wall).wall()), (None, Some(wall)));
+        assert_eq!(both.with(wall).iter().collect::<Vec<_>>(), [cpu, wall, Kind::OffCpu]);
+    }
+
+    #[test]
     fn the_name_of_a_value_type_is_displayed_as_its_row_says_and_any_other_name_as_it_is() {
-        assert_eq!(["cpu", "off_cpu", "wall"].map(display_of), ["CPU", "off-CPU", "wall"]);
-        for kind in
-            [Kind::Cpu { samples_per_second: 19 }, Kind::OffCpu, Kind::Aggregated { samples_per_second: 19 }]
-        {
+        assert_eq!(["cpu", "off_cpu", "other"].map(display_of), ["CPU", "off-CPU", "other"]);
+        let (samples_per_second, off_cpu) = (19, Kind::OffCpu);
+        let [cpu, wall] = [Kind::Cpu { samples_per_second }, Kind::Wall { samples_per_second }];
+        for kind in [cpu, off_cpu, wall, Kind::Aggregated { samples_per_second }] {
             let KindDescriptor { value_type: values, period, .. } = kind.descriptor();
             for of in [values, period.map_or(values, |period| period.value_type)] {
                 assert_eq!(display_of(of.name), of.display);

@@ -57,10 +57,11 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
-    let kind = match (args.off_cpu, args.event) {
-        (Some(_), _) => Kind::OffCpu,
-        (None, Some(event)) => event.kind(args.frequency),
-        (None, None) => Kind::Cpu { samples_per_second: args.frequency },
+    let kind = match (args.off_cpu, args.wall, args.event) {
+        (Some(_), ..) => Kind::OffCpu,
+        (None, Some(_), _) => Kind::Wall { samples_per_second: args.frequency },
+        (None, None, Some(event)) => event.kind(args.frequency),
+        (None, None, None) => Kind::Cpu { samples_per_second: args.frequency },
     };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
@@ -68,7 +69,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
-        off_cpu_threshold: args.off_cpu.unwrap_or_default(),
+        off_cpu_threshold: args.off_cpu.or(args.wall).unwrap_or_default(),
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };

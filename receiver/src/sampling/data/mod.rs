@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use sidewinder_bpf::{
     ListedWait, Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody,
-    StackEntries, WaitEnd,
+    StackEntries, WaitEnd, WaitReason,
 };
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
@@ -38,7 +38,7 @@ use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
 pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
-use self::waits::Waits;
+use self::waits::{ChargedWait, Waits};
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -57,7 +57,10 @@ pub(super) struct Data {
     found_waits: FoundWaits,
     lists_failed: u64,
     frame_limit: usize,
+    /// The kinds of samples that are taken.
     pub(super) kinds: KindSet,
+    /// The kinds of profile that are made of them.
+    profiles: KindSet,
     events: u64,
     bodies_missing: u64,
     deferred_walks: u64,
@@ -77,7 +80,8 @@ impl Data {
             found_waits: FoundWaits::default(),
             lists_failed: 0,
             frame_limit: options.frame_limit as usize,
-            kinds: options.kinds.clone(),
+            kinds: options.kinds.sampled(),
+            profiles: options.kinds.clone(),
             events: 0,
             bodies_missing: 0,
             deferred_walks: 0,
@@ -301,25 +305,61 @@ impl Data {
         };
         match kind {
             Kind::OffCpu => {
-                if let Some(event) = self.waits.begin(event) {
+                if let Some(charged) = self.waits.begin(event) {
+                    self.push_wait(&charged, messages);
+                }
+            }
+            Kind::Cpu { .. } => {
+                let wall = (self.profiles.wall(), kind.descriptor().period);
+                if let (Some(wall), Some(period)) = wall {
+                    let wait = Some(WaitReason::RUNNING);
+                    self.push(
+                        SampleEvent { kind: wall, value: period.amount, wait, ..event.clone() },
+                        messages,
+                    );
+                }
+                if self.profiles.contains(kind) {
                     self.push(event, messages);
                 }
             }
-            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Aggregated { .. } => self.push(event, messages),
+            Kind::Counter(_) | Kind::Aggregated { .. } | Kind::Wall { .. } => self.push(event, messages),
         }
     }
 
     /// Gives a wait its length, and emits it if it has been sampled already.
     fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
-        let event = self.waits.end(end);
-        self.push_wait(event, control, messages);
+        let charged = self.waits.end(end);
+        self.announce_and_push(charged, control, messages);
     }
 
-    fn push_wait(&mut self, event: Option<SampleEvent>, control: &mut Control, messages: &mut Vec<Message>) {
-        if let Some(event) = event {
+    fn announce_and_push(
+        &mut self,
+        charged: Option<ChargedWait>,
+        control: &mut Control,
+        messages: &mut Vec<Message>,
+    ) {
+        if let Some(charged) = charged {
+            let ChargedWait { event, .. } = &charged;
             // The process may have exited since it was announced.
             control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
-            self.push(event, messages);
+            self.push_wait(&charged, messages);
+        }
+    }
+
+    /// Emits the events of a wait in each kind of profile that includes it.
+    fn push_wait(&mut self, charged: &ChargedWait, messages: &mut Vec<Message>) {
+        let ChargedWait { event, runnable_ns } = charged;
+        let has_waited = event.wait != Some(WaitReason::RUNNABLE);
+        if has_waited && self.profiles.contains(Kind::OffCpu) {
+            self.push(event.clone(), messages);
+        }
+        let Some(kind) = self.profiles.wall() else { return };
+        if has_waited {
+            self.push(SampleEvent { kind, ..event.clone() }, messages);
+        }
+        if *runnable_ns > 0 {
+            let wait = Some(WaitReason::RUNNABLE);
+            self.push(SampleEvent { kind, value: *runnable_ns, wait, ..event.clone() }, messages);
         }
     }
 
@@ -336,8 +376,8 @@ impl Data {
                 // Its end, with the exact time, comes when the thread leaves its CPU.
                 ListedWait::Sampled { is_woken: true, .. } => {}
                 ListedWait::Sampled { so_far, .. } => {
-                    let event = self.waits.continue_until(so_far);
-                    self.push_wait(event, control, messages);
+                    let charged = self.waits.continue_until(so_far);
+                    self.announce_and_push(charged, control, messages);
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{CERTAIN, WaitEnd, weighted_off_cpu_ns};
+use sidewinder_bpf::{CERTAIN, WaitEnd, WaitReason, weighted_off_cpu_ns};
 
 use crate::sampling::message::SampleEvent;
 
@@ -24,6 +24,8 @@ pub(super) struct Waits {
     begun: HashMap<u32, BegunWait>,
     /// Ends without their sample, by thread and the time of the sample.
     ended: HashMap<(u32, u64), (WaitEnd, Instant)>,
+    /// Waits that were listed before their sample was seen, likewise.
+    listed: HashMap<(u32, u64), (WaitEnd, Instant)>,
     /// The samples that were given up.
     without_end: u64,
     events_so_far: u64,
@@ -35,50 +37,95 @@ struct BegunWait {
     /// Its value is the probability with which the time from `charged_ns` on is sampled: from the first time on that the wait
     /// was listed, that is certain, as it is for waits that were found then.
     event: SampleEvent,
-    /// The time off the CPU that has been charged.
+    /// The time off the CPU that has been charged, and the time waiting for one.
     charged_ns: u64,
+    charged_runnable_ns: u64,
+}
+
+/// The time that is charged to a wait, or to a part of it.
+#[derive(Debug)]
+pub(super) struct ChargedWait {
+    /// Its value is the time off the CPU, and its time is the end, up to which that is known. If the thread did not wait, but was
+    /// runnable, the value has no meaning.
+    pub(super) event: SampleEvent,
+    /// The time waiting for a CPU, with the same weight.
+    pub(super) runnable_ns: u64,
+}
+
+impl ChargedWait {
+    /// The sum of this part of a wait and the next one.
+    fn and(self, next: Self) -> Self {
+        let value = self.event.value.saturating_add(next.event.value);
+        Self {
+            event: SampleEvent { value, ..next.event },
+            runnable_ns: self.runnable_ns.saturating_add(next.runnable_ns),
+        }
+    }
 }
 
 impl BegunWait {
-    /// The event of the time that has not been charged. Its value is the time off the CPU, and its time is the end, up to which
-    /// that is known.
-    fn charge(&mut self, end: WaitEnd) -> SampleEvent {
+    fn new(event: SampleEvent) -> Self {
+        Self { event, charged_ns: 0, charged_runnable_ns: 0 }
+    }
+
+    /// Charges the time that has not been charged.
+    fn charge(&mut self, end: WaitEnd) -> ChargedWait {
+        let is_first = self.charged_ns == 0;
         let off_cpu_ns = end.off_cpu_ns.saturating_sub(self.charged_ns);
-        let value = weighted_off_cpu_ns(off_cpu_ns, self.event.value);
-        self.charged_ns += off_cpu_ns;
+        let runnable_ns = end.runnable_ns.saturating_sub(self.charged_runnable_ns);
+        (self.charged_ns, self.charged_runnable_ns) =
+            (self.charged_ns + off_cpu_ns, self.charged_runnable_ns + runnable_ns);
+        // What it took to take the sample counts once: waits without a sample are that much shorter.
+        let walk_ns = if is_first { end.walk_ns.min(off_cpu_ns) } else { 0 };
+        let weighted = |ns| weighted_off_cpu_ns(ns, self.event.value);
+        let value = weighted(off_cpu_ns - walk_ns).saturating_add(walk_ns);
+        let mut runnable_ns = weighted(runnable_ns);
+        if self.event.wait == Some(WaitReason::RUNNABLE) {
+            // Of a thread that still waits for a CPU, the account does not have this time yet.
+            runnable_ns = runnable_ns.saturating_add(value);
+        }
         self.event.value = CERTAIN;
-        SampleEvent { value, time_ns: end.time_ns, ..self.event.clone() }
+        let event = SampleEvent { value, time_ns: end.time_ns, ..self.event.clone() };
+        ChargedWait { event, runnable_ns }
     }
 }
 
 impl Waits {
-    /// Adds the sample of a wait, whose value is its probability. Returns the event if the wait has already ended.
-    pub(super) fn begin(&mut self, event: SampleEvent) -> Option<SampleEvent> {
-        if let Some((end, _)) = self.ended.remove(&(event.tid, event.time_ns)) {
-            return Some(BegunWait { event, charged_ns: 0 }.charge(end));
+    /// Adds the sample of a wait, whose value is its probability. Returns what has to be charged if the wait has already ended, or
+    /// was listed.
+    pub(super) fn begin(&mut self, event: SampleEvent) -> Option<ChargedWait> {
+        let key = (event.tid, event.time_ns);
+        let mut wait = BegunWait::new(event);
+        let so_far = self.listed.remove(&key).map(|(so_far, _)| wait.charge(so_far));
+        if let Some((end, _)) = self.ended.remove(&key) {
+            let rest = wait.charge(end);
+            return Some(match so_far {
+                Some(so_far) => so_far.and(rest),
+                None => rest,
+            });
         }
+        self.events_so_far += u64::from(so_far.is_some());
         if self.begun.len() >= WAITS_MAX {
             self.forget(|wait| !thread_exists(&wait.event));
         }
         if self.begun.len() >= WAITS_MAX {
             self.without_end += 1;
-            return None;
+            return so_far;
         }
         // The sample of an earlier wait may come later, if its walk was deferred.
-        let new = BegunWait { event, charged_ns: 0 };
-        let newest = match self.begun.remove(&new.event.tid) {
+        let newest = match self.begun.remove(&wait.event.tid) {
             Some(other) => {
                 self.without_end += 1;
-                if other.event.time_ns > new.event.time_ns { other } else { new }
+                if other.event.time_ns > wait.event.time_ns { other } else { wait }
             }
-            None => new,
+            None => wait,
         };
         self.begun.insert(newest.event.tid, newest);
-        None
+        so_far
     }
 
     /// Adds the end of a wait. Returns the event, if its sample is already here.
-    pub(super) fn end(&mut self, end: WaitEnd) -> Option<SampleEvent> {
+    pub(super) fn end(&mut self, end: WaitEnd) -> Option<ChargedWait> {
         match self.begun.remove(&end.tid) {
             Some(mut wait) if wait.event.time_ns == end.start_ns => return Some(wait.charge(end)),
             Some(other) => drop(self.begun.insert(end.tid, other)),
@@ -92,18 +139,26 @@ impl Waits {
     }
 
     /// Charges a wait that goes on. Returns the event, if its sample is already here, and if there is something to charge.
-    pub(super) fn continue_until(&mut self, so_far: WaitEnd) -> Option<SampleEvent> {
-        let wait = self.begun.get_mut(&so_far.tid)?;
-        if wait.event.time_ns != so_far.start_ns || wait.charged_ns >= so_far.off_cpu_ns {
+    pub(super) fn continue_until(&mut self, so_far: WaitEnd) -> Option<ChargedWait> {
+        let is_its_sample = |wait: &&mut BegunWait| wait.event.time_ns == so_far.start_ns;
+        let Some(wait) = self.begun.get_mut(&so_far.tid).filter(is_its_sample) else {
+            if self.listed.len() < WAITS_MAX {
+                self.listed.insert((so_far.tid, so_far.start_ns), (so_far, Instant::now()));
+            }
+            return None;
+        };
+        if wait.charged_ns >= so_far.off_cpu_ns {
             return None;
         }
         self.events_so_far += 1;
         Some(wait.charge(so_far))
     }
 
-    /// Forgets the ends whose samples were lost.
+    /// Forgets the ends, and the lengths so far, whose samples were lost.
     pub(super) fn forget_old(&mut self, now: Instant) {
-        self.ended.retain(|_, (_, since)| now.saturating_duration_since(*since) < SAMPLE_TIMEOUT);
+        for kept in [&mut self.ended, &mut self.listed] {
+            kept.retain(|_, (_, since)| now.saturating_duration_since(*since) < SAMPLE_TIMEOUT);
+        }
     }
 
     /// Gives up all samples whose end has not come.
@@ -144,17 +199,22 @@ mod tests {
     }
 
     fn end(tid: u32, start_ns: u64, off_cpu_ns: u64) -> WaitEnd {
-        WaitEnd { tid, start_ns, time_ns: start_ns + 2 * off_cpu_ns, off_cpu_ns }
+        WaitEnd { tid, start_ns, time_ns: start_ns + 2 * off_cpu_ns, off_cpu_ns, runnable_ns: 0, walk_ns: 0 }
     }
 
     #[test]
     fn a_wait_has_its_weighted_length_whichever_record_comes_first() {
         let mut waits = Waits::default();
-        let summary = |event: Option<SampleEvent>| event.map(|event| (event.tid, event.time_ns, event.value));
+        let summary = |charged: Option<ChargedWait>| {
+            charged.map(|ChargedWait { event, .. }| (event.tid, event.time_ns, event.value))
+        };
         assert_eq!(summary(waits.begin(begun(1, 100, CERTAIN))), None);
         assert_eq!(summary(waits.end(end(1, 100, 30))), Some((1, 160, 30)));
         assert_eq!(summary(waits.end(end(2, 100, 30))), None);
         assert_eq!(summary(waits.begin(begun(2, 100, CERTAIN / 4))), Some((2, 160, 120)));
+        let end = WaitEnd { walk_ns: 6, ..end(3, 100, 30) };
+        assert!(waits.begin(begun(3, 100, CERTAIN / 4)).is_none());
+        assert_eq!(summary(waits.end(end)), Some((3, 160, 4 * 24 + 6)), "taking the sample counts once");
         assert_eq!(waits.without_end(), 0);
     }
 
@@ -162,14 +222,34 @@ mod tests {
     fn a_wait_that_goes_on_is_charged_once_for_each_part_and_certain_after_the_first() {
         let mut waits = Waits::default();
         assert!(waits.begin(begun(1, 100, CERTAIN / 4)).is_none());
-        let mut value = |so_far| waits.continue_until(so_far).map(|event| (event.time_ns, event.value));
+        let mut value =
+            |so_far| waits.continue_until(so_far).map(|charged| (charged.event.time_ns, charged.event.value));
         assert_eq!(value(end(1, 100, 30)), Some((160, 120)));
         assert_eq!(value(end(1, 100, 50)), Some((200, 20)));
         assert_eq!(value(end(1, 100, 50)), None, "nothing is left to charge");
         assert_eq!(value(end(1, 90, 70)), None, "another wait");
         assert_eq!(value(end(2, 100, 70)), None, "its sample is not here");
-        assert_eq!(waits.end(end(1, 100, 57)).map(|event| event.value), Some(7));
+        assert_eq!(value(end(3, 100, 30)), None, "likewise");
+        assert_eq!(waits.end(end(1, 100, 57)).map(|charged| charged.event.value), Some(7));
         assert_eq!((waits.events_so_far(), waits.without_end()), (2, 0));
+        // These samples come after the waits were listed, and one of them after its end, too.
+        let value = |charged: Option<ChargedWait>| charged.map(|charged| charged.event.value);
+        assert_eq!(value(waits.begin(begun(2, 100, CERTAIN / 4))), Some(280));
+        assert_eq!(value(waits.end(end(2, 100, 80))), Some(10));
+        assert_eq!(value(waits.end(end(3, 100, 40))), None);
+        assert_eq!(value(waits.begin(begun(3, 100, CERTAIN / 4))), Some(130));
+    }
+
+    #[test]
+    fn the_time_waiting_for_a_cpu_has_the_weight_of_the_wait() {
+        let mut waits = Waits::default();
+        let runnable = |wait: Option<ChargedWait>| wait.map(|charged| charged.runnable_ns);
+        assert!(waits.begin(begun(1, 100, CERTAIN / 4)).is_none());
+        assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 100, 30) })), Some(20));
+        // A thread that left its CPU to another one is charged for nothing else.
+        let preempted = SampleEvent { wait: Some(WaitReason::RUNNABLE), ..begun(1, 200, CERTAIN) };
+        assert!(waits.begin(preempted).is_none());
+        assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 200, 30) })), Some(35));
     }
 
     #[test]
@@ -181,7 +261,7 @@ mod tests {
         // The sample of an earlier wait, late, doesn't replace the one in progress.
         assert!(waits.begin(begun(1, 150, CERTAIN)).is_none());
         assert_eq!(waits.without_end(), 2);
-        assert_eq!(waits.end(end(1, 200, 5)).map(|event| event.value), Some(5));
+        assert_eq!(waits.end(end(1, 200, 5)).map(|charged| charged.event.value), Some(5));
         assert!(waits.begin(begun(3, 300, CERTAIN)).is_none());
         waits.close();
         assert_eq!(waits.without_end(), 3);
