@@ -179,6 +179,7 @@ enum sw_wait_state {
 	SW_WAIT_SLEEPING, /* a signal ends it */
 	SW_WAIT_UNINTERRUPTIBLE, /* mostly for a disk, or for memory */
 	SW_WAIT_STOPPED, /* by a signal or a debugger */
+	SW_WAIT_RUNNABLE, /* it does not wait: it has left its CPU to another thread */
 };
 
 /* What a thread waits for, by the system call that it is in. */
@@ -217,6 +218,8 @@ struct sw_wait_end {
 	__u64 start_ns; /* time_ns of the sample, or of the found wait */
 	__u64 time_ns;
 	__u64 off_cpu_ns;
+	__u64 runnable_ns; /* waiting for a CPU */
+	__u64 walk_ns; /* what it took to take the sample, as a part of `off_cpu_ns`: other waits have no such part */
 };
 
 #define SW_FOUND_KERNEL_FRAMES_MAX 64
@@ -683,14 +686,16 @@ struct sw_wait {
 	__u64 time_ns;
 	__u64 on_cpu_ns; /* since the thread's start */
 	__u64 runnable_ns; /* waiting for a CPU, since the thread's start */
-	__u64 mean_ns; /* the average time off the CPU of its waits */
+	__u64 mean_ns; /* the average time of its waits that is sampled */
 	__u64 probability; /* of the sample of its current wait; 0: there is none */
 	__u64 found_ns; /* when list_waits found it without a sample; of an earlier wait if it is before `time_ns` */
 	__u32 pid; /* in the receiver's PID namespace, like `tid` */
 	__u32 tid;
-	__u32 is_waiting; /* whether it left the CPU to wait, and not because another thread was to run */
-	__u32 futex_use; /* sw_futex_use: of its current wait */
+	__u32 is_sampled; /* whether samples are drawn of such a wait: not of a thread that is still runnable, unless that is sampled */
+	__u32 walk_ns; /* what it took to take the sample of its current wait */
 	__u64 lock; /* the address of the lock, or of the futex if that isn't known; 0: it waits in no futex */
+	__u32 futex_use; /* sw_futex_use: of its current wait */
+	__u32 reserved;
 };
 
 /* ---- Optional kernel fields ----------------------------------------------------------------------------- */

@@ -45,15 +45,15 @@ static __always_inline __u64 parked_lock(__u64 futex)
 	return lock;
 }
 
-/* Sets what the wait that begins says of a lock. Returns whether the thread waits in a futex. */
-static __always_inline bool note_lock(struct sw_wait *wait)
+/* Sets what the wait that begins says of a lock. Returns whether the thread, in this state, waits in a futex. */
+static __always_inline bool note_lock(struct sw_wait *wait, __u32 state)
 {
 	__u32 operation, value;
 	__u64 futex, lock;
 
 	wait->lock = 0;
 	wait->futex_use = SW_FUTEX_NONE;
-	if (!lock_probability || !futex_arguments(&futex, &operation, &value))
+	if (!state || !lock_probability || !futex_arguments(&futex, &operation, &value))
 		return false;
 	operation = FUTEX_OPERATION(operation);
 	if (operation != FUTEX_WAIT && operation != FUTEX_WAIT_BITSET && operation != FUTEX_LOCK_PI &&

@@ -24,6 +24,7 @@ const volatile bool vm_frames = true; /* whether frames of virtual machines are 
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile __u64 lock_probability; /* the same of a wait in a futex */
 const volatile bool only_locks; /* whether other waits aren't sampled */
+const volatile bool samples_runnable; /* whether the time is sampled, too, in which threads wait for a CPU */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 const volatile bool has_several_counters;
 

@@ -11,6 +11,11 @@
  * the stack with which the interval begins: that of the wait. Its sample is taken there, and its value follows in a record
  * of its own when the thread leaves a CPU again. (The receiver reads the accounts of threads that still wait at the end.)
  *
+ * A thread that leaves its CPU to another one, still runnable, has an interval, too, if runnable time is sampled.
+ *
+ * To take a sample delays the switch, and so makes the wait longer: by a part that waits without a sample don't have, and which
+ * must not count for them.
+ *
  * A wait is sampled with a probability that is fixed before its length is known, and counts for the inverse of it: sums are
  * unbiased, whichever probability is chosen. It is chosen in proportion to the thread's average wait, and never lower than
  * the configured threshold.
@@ -32,7 +37,9 @@ static __always_inline __u32 wait_flags(__u32 state, __s64 number)
 {
 	__u32 cause = SW_CAUSE_NO_CALL, wait_state = SW_WAIT_STOPPED;
 
-	if (state & TASK_INTERRUPTIBLE)
+	if (!state)
+		wait_state = SW_WAIT_RUNNABLE;
+	else if (state & TASK_INTERRUPTIBLE)
 		wait_state = SW_WAIT_SLEEPING;
 	else if (state & TASK_UNINTERRUPTIBLE)
 		wait_state = SW_WAIT_UNINTERRUPTIBLE;
@@ -43,7 +50,7 @@ static __always_inline __u32 wait_flags(__u32 state, __s64 number)
 
 /* Sends the value of the sample of a wait, which was taken at `start_ns`. */
 static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wait, __u64 start_ns, __u64 time_ns,
-					  __u64 off_cpu_ns)
+					  __u64 off_cpu_ns, __u64 runnable_ns)
 {
 	struct sw_wait_end *end = 0;
 	__u64 wakeup_flags = 0;
@@ -65,6 +72,8 @@ static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wa
 		.start_ns = start_ns,
 		.time_ns = time_ns,
 		.off_cpu_ns = off_cpu_ns,
+		.runnable_ns = runnable_ns,
+		.walk_ns = wait->walk_ns,
 	};
 	bpf_ringbuf_submit(end, wakeup_flags);
 }
@@ -86,17 +95,23 @@ static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, _
 {
 	__u64 since_ns = READ_ONCE(cpu->waits_since_ns), found_ns = READ_ONCE(wait->found_ns);
 	__u64 off_cpu_ns = off_cpu_since(wait, wait->time_ns, time_ns, on_cpu_ns, runnable_ns);
+	__u64 waited_ns = runnable_ns - wait->runnable_ns, sampled_ns = off_cpu_ns + (samples_runnable ? waited_ns : 0);
 
-	if (!wait->is_waiting)
+	if (!wait->is_sampled)
 		return;
-	if (found_ns >= wait->time_ns && found_ns >= since_ns)
+	if (found_ns >= wait->time_ns && found_ns >= since_ns) {
+		/* If the thread was found waiting for a CPU, its account includes the time before that. */
+		__u64 rest_ns = time_ns - found_ns - (on_cpu_ns - wait->on_cpu_ns);
+
 		send_wait_end(cpu, wait, found_ns, time_ns,
-			      off_cpu_since(wait, found_ns, time_ns, on_cpu_ns, runnable_ns));
+			      off_cpu_since(wait, found_ns, time_ns, on_cpu_ns, runnable_ns),
+			      waited_ns < rest_ns ? waited_ns : rest_ns);
+	}
 	if (wait->time_ns < since_ns)
 		return;
 	if (wait->probability)
-		send_wait_end(cpu, wait, wait->time_ns, time_ns, off_cpu_ns);
-	wait->mean_ns += (off_cpu_ns >> SW_MEAN_WAIT_SHIFT) - (wait->mean_ns >> SW_MEAN_WAIT_SHIFT);
+		send_wait_end(cpu, wait, wait->time_ns, time_ns, off_cpu_ns, waited_ns);
+	wait->mean_ns += (sampled_ns >> SW_MEAN_WAIT_SHIFT) - (wait->mean_ns >> SW_MEAN_WAIT_SHIFT);
 }
 
 static __always_inline __u64 probability_of(const struct sw_wait *wait, __u64 least)
@@ -171,12 +186,13 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	wait->time_ns = time_ns;
 	wait->on_cpu_ns = on_cpu_ns;
 	wait->runnable_ns = runnable_ns;
-	wait->is_waiting = state != 0;
+	wait->is_sampled = state || samples_runnable;
 	wait->probability = 0;
+	wait->walk_ns = 0;
 	otherwise = SW_OUTCOME_STILL_RUNNABLE;
-	if (!state)
+	if (!wait->is_sampled)
 		goto none;
-	probability = note_lock(wait) ? lock_probability : off_cpu_probability;
+	probability = note_lock(wait, state) ? lock_probability : off_cpu_probability;
 	otherwise = SW_OUTCOME_NO_LOCK;
 	if (only_locks && !wait->lock)
 		goto none;
@@ -202,13 +218,14 @@ none:
 static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	__u32 key = sw_task(current_task(), pid);
-	struct sw_wait *wait;
+	__u32 outcome = end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+	struct sw_wait *wait = bpf_map_lookup_elem(&waits, &key);
 
-	if (end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU) != SW_OUTCOME_RING_FULL)
+	if (!wait)
 		return 0;
-	wait = bpf_map_lookup_elem(&waits, &key);
-	if (wait)
+	if (outcome == SW_OUTCOME_RING_FULL)
 		wait->probability = 0;
+	wait->walk_ns = bpf_ktime_get_ns() - wait->time_ns;
 	return 0;
 }
 

@@ -21,6 +21,14 @@ static __always_inline bool is_waiting(struct task_struct *task, __u32 state)
 	return !bpf_core_field_exists(struct task_struct, on_cpu) || !sw_task(task, on_cpu);
 }
 
+/* Whether a thread waits, or is runnable and waits for a CPU, as far as that is sampled. */
+static __always_inline bool is_off_cpu(struct task_struct *task, __u32 state)
+{
+	if (samples_runnable && !state && bpf_core_field_exists(struct task_struct, on_cpu))
+		return !sw_task(task, on_cpu);
+	return is_waiting(task, state);
+}
+
 /* Reports the length of a wait so far. */
 static __always_inline void list_progress(struct sw_iter_task *ctx, struct sw_wait_end *progress, struct sw_wait *wait,
 					  bool is_woken, __u64 start_ns, __u64 time_ns, __u64 on_cpu_ns,
@@ -35,6 +43,8 @@ static __always_inline void list_progress(struct sw_iter_task *ctx, struct sw_wa
 		.start_ns = start_ns,
 		.time_ns = time_ns,
 		.off_cpu_ns = off_cpu_since(wait, start_ns, time_ns, on_cpu_ns, runnable_ns),
+		.runnable_ns = runnable_ns - wait->runnable_ns,
+		.walk_ns = wait->walk_ns,
 	};
 	bpf_seq_write(ctx->meta->seq, progress, sizeof(*progress));
 }
@@ -76,7 +86,7 @@ static __always_inline void note_found(struct sw_wait *wait, struct task_struct 
 		.runnable_ns = runnable_ns,
 		.pid = pid,
 		.tid = thread_id(task),
-		.is_waiting = true,
+		.is_sampled = true,
 	};
 	__u32 key = sw_task(task, pid);
 
@@ -96,16 +106,16 @@ int list_waits(struct sw_iter_task *ctx)
 	struct sw_cpu *cpu = this_cpu();
 	__u32 pid, key, state, zero = 0;
 	struct sw_wait *wait;
-	bool waits_now;
+	bool is_off, waits_on;
 
 	scratch = bpf_map_lookup_elem(&wait_list_scratch, &zero);
 	if (!task || !cpu || !scratch)
 		return 0;
 	key = sw_task(task, pid);
 	state = state_of(task);
-	waits_now = is_waiting(task, state);
+	is_off = is_off_cpu(task, state);
 	wait = bpf_map_lookup_elem(&waits, &key);
-	if (!wait && !waits_now)
+	if (!wait && !is_off)
 		return 0;
 	pid = task_process_in_scope(task);
 	if (!pid || ((sw_task(task, flags) & PF_KTHREAD) && !kernel_threads) || is_too_young(task, time_ns))
@@ -116,16 +126,22 @@ int list_waits(struct sw_iter_task *ctx)
 	since_ns = READ_ONCE(cpu->waits_since_ns);
 	if (wait) {
 		if (wait->thread_start_ns != sw_task(task, start_boottime) || wait->time_ns > time_ns ||
-		    !wait->is_waiting)
+		    !wait->is_sampled)
 			return 0;
 		start_ns = READ_ONCE(wait->found_ns);
 		if (start_ns < wait->time_ns || start_ns < since_ns)
 			start_ns = wait->probability && wait->time_ns >= since_ns ? wait->time_ns : 0;
 	}
+	/*
+	 * Whether a thread that has left its CPU before still waits as then: one that has run since then is on its way to another
+	 * wait. Whether it does so decides for drawn waits and for others alike whether they count once from here on, or as
+	 * before up to their end.
+	 */
+	waits_on = wait && wait->on_cpu_ns == on_cpu_ns && is_waiting(task, state);
 	if (wait && start_ns)
-		list_progress(ctx, &scratch->progress, wait, !waits_now, start_ns, time_ns, on_cpu_ns, runnable_ns);
-	/* A thread that has run since then is on its way to another wait. Of one that has not run, the lock is not known. */
-	else if (waits_now && (wait ? wait->on_cpu_ns == on_cpu_ns && (!only_locks || wait->lock) : !only_locks) &&
+		list_progress(ctx, &scratch->progress, wait, !waits_on, start_ns, time_ns, on_cpu_ns, runnable_ns);
+	/* Of a thread that has not left its CPU yet, the lock is not known. */
+	else if (is_off && (wait ? waits_on && (!only_locks || wait->lock) : !only_locks) &&
 		 list_found(ctx, task, scratch, pid, state, time_ns))
 		note_found(wait, task, pid, time_ns, on_cpu_ns, runnable_ns);
 	return 0;

@@ -23,6 +23,20 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
+    /// The sum of those of two kinds.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        for (outcome, count) in &other.outcomes {
+            match self.outcomes.iter_mut().find(|(known, _)| known == outcome) {
+                Some((_, sum)) => *sum += count,
+                None => self.outcomes.push((*outcome, *count)),
+            }
+        }
+        self.expected += other.expected;
+        self.idle_inferred += other.idle_inferred;
+        self
+    }
+
     /// Interrupts without a program run on CPUs that weren't idle.
     #[must_use]
     pub fn missed(&self) -> u64 {

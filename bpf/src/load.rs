@@ -55,6 +55,8 @@ pub struct Options {
     pub off_cpu_threshold: f64,
     /// The same of a wait in a futex, if waits for locks are sampled.
     pub lock_threshold: f64,
+    /// Whether off-CPU time includes the time in which threads wait for a CPU.
+    pub samples_runnable: bool,
     /// The maximum number of threads whose off-CPU time is sampled.
     pub threads_max: u32,
     /// Which tasks are sampled.
@@ -104,6 +106,7 @@ impl Default for Options {
             kinds: KindSet::new(Kind::Cpu { samples_per_second: 97 }),
             off_cpu_threshold: 1.0,
             lock_threshold: 1.0,
+            samples_runnable: false,
             threads_max: 16 << 10,
             scope: TaskFilter::All,
             pod: None,
@@ -276,13 +279,14 @@ pub(crate) fn load_object<'obj>(
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
         fixed.min_process_age_ns = options.min_process_age.as_nanos().try_into().unwrap_or(u64::MAX / 2);
-        let samples_off_cpu = options.kinds.iter().any(|kind| kind == Kind::OffCpu);
+        let samples_off_cpu = options.kinds.contains(Kind::OffCpu);
         let off_cpu_threshold = if samples_off_cpu { options.off_cpu_threshold } else { 0.0 };
         fixed.off_cpu_probability = probability(off_cpu_threshold);
         if options.kinds.has_locks() {
             fixed.lock_probability = probability(options.lock_threshold.max(off_cpu_threshold)).max(1);
             fixed.only_locks = !samples_off_cpu;
         }
+        fixed.samples_runnable = options.samples_runnable;
         fixed.reads_attributes = options.context_attributes;
         fixed.has_several_counters = options.kinds.counters().nth(1).is_some();
     }

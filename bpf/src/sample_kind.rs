@@ -75,6 +75,8 @@ impl SampleKind {
                 u8::try_from(index).ok().map(Self::Counter)
             }
             Kind::OffCpu | Kind::LockContentions | Kind::LockDelay => Some(Self::OffCpu),
+            // Its samples are those of other kinds.
+            Kind::Wall { .. } => None,
         }
     }
 

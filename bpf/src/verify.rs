@@ -36,6 +36,7 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
         scope: TaskFilter::Listed,
         kinds: counters.fold(Options::default().kinds.with(Kind::OffCpu).with_locks(), KindSet::with),
         context_attributes: true,
+        samples_runnable: true,
         min_process_age: Duration::from_secs(1),
         ..Options::default()
     };

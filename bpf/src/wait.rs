@@ -21,18 +21,27 @@ pub struct WaitEnd {
     pub off_cpu_ns: u64,
     /// The futex in which it waited, if waits for locks are sampled.
     pub lock: Option<LockWait>,
+    /// How long it waited for a CPU in between.
+    pub runnable_ns: u64,
+    /// The part of the time off the CPU that it took to take the sample.
+    pub walk_ns: u64,
 }
 
-/// The state of a thread that waits, and what it waits for.
+/// The state of a thread, and what it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaitReason {
-    /// `sleeping`, `uninterruptible` or `stopped`.
+    /// `sleeping`, `uninterruptible` or `stopped`; `running` or `runnable` if it does not wait.
     pub state: &'static str,
-    /// The kind of system call that it is in, as `futex`; `other`, or `none` if it is in none.
-    pub cause: &'static str,
+    /// The kind of system call that it is in, as `futex`; `other`, or `none` if it is in none. `None` if it does not wait.
+    pub cause: Option<&'static str>,
 }
 
 impl WaitReason {
+    /// The thread runs.
+    pub const RUNNING: Self = Self { state: "running", cause: None };
+    /// The thread waits for a CPU.
+    pub const RUNNABLE: Self = Self { state: "runnable", cause: None };
+
     /// Parses the flags of a sample; `None` if it is not that of a wait.
     pub(crate) fn from_flags(flags: u32) -> Option<Self> {
         let [_, state, cause, _] = flags.to_le_bytes();
@@ -41,6 +50,7 @@ impl WaitReason {
             sw_wait_state::SW_WAIT_SLEEPING => "sleeping",
             sw_wait_state::SW_WAIT_UNINTERRUPTIBLE => "uninterruptible",
             sw_wait_state::SW_WAIT_STOPPED => "stopped",
+            sw_wait_state::SW_WAIT_RUNNABLE => return Some(Self::RUNNABLE),
         };
         let cause = match sw_wait_cause::try_read_from_bytes(u32::from(cause).as_bytes()).ok()? {
             sw_wait_cause::SW_CAUSE_OTHER_CALL => "other",
@@ -62,7 +72,7 @@ impl WaitReason {
             sw_wait_cause::SW_CAUSE_IPC => "ipc",
             sw_wait_cause::SW_CAUSE_ASYNC_IO => "async_io",
         };
-        Some(Self { state, cause })
+        Some(Self { state, cause: Some(cause) })
     }
 }
 
@@ -75,10 +85,12 @@ pub fn weighted_off_cpu_ns(off_cpu_ns: u64, probability: u64) -> u64 {
 
 impl WaitEnd {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let (sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, lock, futex_use, .. }, _) =
-            sw_wait_end::read_from_prefix(bytes).ok()?;
+        let (
+            sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock, futex_use, .. },
+            _,
+        ) = sw_wait_end::read_from_prefix(bytes).ok()?;
         let lock = LockWait::new(futex_use.into(), lock);
-        Some(Self { tid, start_ns, time_ns, off_cpu_ns, lock })
+        Some(Self { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock })
     }
 }
 
@@ -102,8 +114,10 @@ mod tests {
                 | (cause as u32) << intf::SW_SAMPLE_WAIT_CAUSE_SHIFT
         };
         let futex = flags(sw_wait_state::SW_WAIT_SLEEPING, sw_wait_cause::SW_CAUSE_FUTEX);
-        let reason = WaitReason { state: "sleeping", cause: "futex" };
+        let reason = WaitReason { state: "sleeping", cause: Some("futex") };
         assert_eq!(WaitReason::from_flags(futex), Some(reason));
+        let runnable = flags(sw_wait_state::SW_WAIT_RUNNABLE, sw_wait_cause::SW_CAUSE_FUTEX);
+        assert_eq!(WaitReason::from_flags(runnable), Some(WaitReason::RUNNABLE));
         let none = flags(sw_wait_state::SW_WAIT_NONE, sw_wait_cause::SW_CAUSE_FUTEX);
         assert_eq!([none, 0x0000_ff00, 0x00ff_0100].map(WaitReason::from_flags), [None; 3]);
     }

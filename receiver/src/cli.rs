@@ -208,6 +208,10 @@ pub(crate) struct RecordArgs {
     /// other than .otlp as files of their own
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) locks: Option<f64>,
+    /// Record wall time instead of CPU time: running, runnable and off-CPU time in one profile, of at least this fraction of
+    /// context switches
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with = "off_cpu")]
+    pub(crate) wall: Option<f64>,
     /// A process; may be given several times, or as a list with commas
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
@@ -297,6 +301,9 @@ pub(crate) struct TopArgs {
     /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with_all = ["off_cpu", "event"])]
     pub(crate) locks: Option<f64>,
+    /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with_all = ["off_cpu", "event", "locks"])]
+    pub(crate) wall: Option<f64>,
     /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) seconds: u32,

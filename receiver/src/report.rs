@@ -339,11 +339,9 @@ impl PendingReport {
 /// What the thread has published, and what it waited for.
 fn extra_attributes<'a>(event: &'a SampleEvent, lock_id: Option<&'a str>) -> Vec<(&'a str, Value<'a>)> {
     let labels = event.labels.iter().map(|(key, value)| (&**key, Value::Str(value)));
-    let wait = event
-        .wait
-        .iter()
-        .flat_map(|wait| [(WAIT_STATE, Value::Str(wait.state)), (WAIT_CAUSE, Value::Str(wait.cause))]);
-    labels.chain(wait).chain(lock_id.map(|id| (LOCK_ID, Value::Str(id)))).collect()
+    let state = event.wait.iter().map(|wait| (WAIT_STATE, Value::Str(wait.state)));
+    let cause = event.wait.iter().filter_map(|wait| Some((WAIT_CAUSE, Value::Str(wait.cause?))));
+    labels.chain(state).chain(cause).chain(lock_id.map(|id| (LOCK_ID, Value::Str(id)))).collect()
 }
 
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {

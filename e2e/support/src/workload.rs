@@ -99,6 +99,8 @@ pub const WAITS: Program = c("waits", "waits.c");
 pub const CONVOYS: Program = c("convoys", "convoys.c");
 /// Goroutines that wait for three locks.
 pub const CONVOYS_GO: Program = Program { name: "convoys-go", source: "convoys.go", compiler: Compiler::Go };
+/// Two hundred threads in all states, until it is killed.
+pub const STATES: Program = c("states", "states.c");
 /// An eBPF program for perf events that has the kernel walk its own stack, and nothing else.
 pub const GET_STACK: Program =
     Program { name: "get_stack.bpf.o", source: "get_stack.bpf.c", compiler: Compiler::Ebpf };

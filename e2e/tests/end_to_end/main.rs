@@ -38,3 +38,4 @@ mod top;
 mod trace;
 mod unnamed;
 mod verifier;
+mod wall;

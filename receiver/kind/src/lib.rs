@@ -21,6 +21,12 @@ pub enum Kind {
     LockContentions,
     /// Time that threads waited for locks. The value of an event is that time in nanoseconds.
     LockDelay,
+    /// Time that a thread existed: running, runnable and off the CPUs. It consists of the samples of CPU time and of off-CPU
+    /// time. The value of an event is that time in nanoseconds.
+    Wall {
+        /// The rate at which the time on CPUs is sampled on each CPU, in Hz.
+        samples_per_second: u32,
+    },
     /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
     Counter(SampledCounter),
     /// Samples that were only counted, without the time of each. The value of an event is the number of samples.
@@ -62,11 +68,15 @@ pub const LOCK_CONTENTIONS: ValueType =
 /// Time of waits for locks.
 pub const LOCK_DELAY: ValueType = ValueType { name: "delay", unit: unit::NANOSECONDS, display: "lock wait" };
 
+/// Time on CPUs, waiting for one, and off them.
+pub const WALL_TIME: ValueType = ValueType { name: "wall", unit: unit::NANOSECONDS, display: "wall" };
+
 /// The [`display`](ValueType::display) of the value type with this name; for a name that no kind has, the name itself.
 #[must_use]
 pub fn display_of(name: &str) -> &str {
     let counted = Counter::ALL.iter().map(|counter| &counter.descriptor().value_type);
-    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &LOCK_CONTENTIONS, &LOCK_DELAY].into_iter().chain(counted);
+    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &WALL_TIME, &LOCK_CONTENTIONS, &LOCK_DELAY];
+    let all = all.into_iter().chain(counted);
     all.into_iter().find(|of| of.name == name).map_or(name, |of| of.display)
 }
 
@@ -155,6 +165,28 @@ impl KindSet {
         self.with(Kind::LockContentions).with(Kind::LockDelay)
     }
 
+    /// The kinds whose samples are taken for these: a wall profile consists of those of two other kinds.
+    #[must_use]
+    pub fn sampled(&self) -> Self {
+        let sources = |kind| match kind {
+            Kind::Wall { samples_per_second } => vec![Kind::Cpu { samples_per_second }, Kind::OffCpu],
+            other => vec![other],
+        };
+        self.iter().flat_map(sources).fold(Self(Vec::new()), Self::with)
+    }
+
+    /// The wall profile among them.
+    #[must_use]
+    pub fn wall(&self) -> Option<Kind> {
+        self.iter().find(|kind| matches!(kind, Kind::Wall { .. }))
+    }
+
+    /// Whether a kind is among them.
+    #[must_use]
+    pub fn contains(&self, kind: Kind) -> bool {
+        self.0.contains(&kind)
+    }
+
     /// The counters among them.
     pub fn counters(&self) -> impl Iterator<Item = SampledCounter> + '_ {
         self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
@@ -191,6 +223,13 @@ impl Kind {
                 hook: Some(Hook::ContextSwitches),
                 period: None,
                 shape: SampleShape::TimestampsAndValues,
+                display_rank: 2,
+            },
+            Self::Wall { .. } => KindDescriptor {
+                value_type: WALL_TIME,
+                hook: None,
+                period: Some(Period { value_type: WALL_TIME, amount: 1 }),
+                shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,
             },
             Self::LockContentions => KindDescriptor {
@@ -198,14 +237,14 @@ impl Kind {
                 hook: Some(Hook::ContextSwitches),
                 period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
                 shape: SampleShape::Values,
-                display_rank: 2,
+                display_rank: 3,
             },
             Self::LockDelay => KindDescriptor {
                 value_type: LOCK_DELAY,
                 hook: Some(Hook::ContextSwitches),
                 period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
                 shape: SampleShape::Values,
-                display_rank: 3,
+                display_rank: 4,
             },
             Self::Counter(sampled) => {
                 let value_type = sampled.counter.descriptor().value_type;
@@ -219,7 +258,7 @@ impl Kind {
                     hook: Some(Hook::Counter(sampled)),
                     period: Some(Period { value_type, amount }),
                     shape: SampleShape::Values,
-                    display_rank: 4,
+                    display_rank: 5,
                 }
             }
         }
@@ -235,7 +274,9 @@ impl Kind {
     #[must_use]
     pub const fn samples_per_second(self) -> u32 {
         match self {
-            Self::Cpu { samples_per_second } | Self::Aggregated { samples_per_second } => samples_per_second,
+            Self::Cpu { samples_per_second }
+            | Self::Wall { samples_per_second }
+            | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
             Self::OffCpu | Self::LockContentions | Self::LockDelay | Self::Counter(_) => 0,
         }
@@ -278,14 +319,28 @@ mod tests {
     }
 
     #[test]
+    fn a_wall_profile_consists_of_the_samples_of_two_kinds_which_may_have_their_own_profiles() {
+        let samples_per_second = 19;
+        let [cpu, wall] = [Kind::Cpu { samples_per_second }, Kind::Wall { samples_per_second }];
+        let both = KindSet::new(Kind::OffCpu).with(cpu);
+        assert_eq!(KindSet::new(wall).sampled(), both);
+        assert_eq!(KindSet::new(cpu).with(wall).sampled(), both);
+        assert_eq!(both.sampled(), both);
+        assert_eq!((both.wall(), both.clone().with(wall).wall()), (None, Some(wall)));
+        assert_eq!(both.with(wall).iter().collect::<Vec<_>>(), [cpu, wall, Kind::OffCpu]);
+    }
+
+    #[test]
     fn the_name_of_a_value_type_is_displayed_as_its_row_says_and_any_other_name_as_it_is() {
-        assert_eq!(["cpu", "off_cpu", "wall"].map(display_of), ["CPU", "off-CPU", "wall"]);
+        assert_eq!(["cpu", "off_cpu", "other"].map(display_of), ["CPU", "off-CPU", "other"]);
+        let samples_per_second = 19;
         for kind in [
-            Kind::Cpu { samples_per_second: 19 },
+            Kind::Cpu { samples_per_second },
             Kind::OffCpu,
+            Kind::Wall { samples_per_second },
             Kind::LockContentions,
             Kind::LockDelay,
-            Kind::Aggregated { samples_per_second: 19 },
+            Kind::Aggregated { samples_per_second },
         ] {
             let KindDescriptor { value_type: values, period, .. } = kind.descriptor();
             for of in [values, period.map_or(values, |period| period.value_type)] {

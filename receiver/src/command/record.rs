@@ -240,7 +240,7 @@ fn sampling_options(
             attributes: args.attribute.clone(),
             ..TraceContext::default()
         },
-        off_cpu_threshold: args.off_cpu.unwrap_or_default(),
+        off_cpu_threshold: args.off_cpu.or(args.wall).unwrap_or_default(),
         // A command is started after the profiler.
         lists_first_waits: args.command.is_empty(),
         lock_threshold: args.locks.unwrap_or_default(),
@@ -406,7 +406,13 @@ fn kinds(args: &RecordArgs) -> Result<KindSet, Failure> {
     let kinds = kinds_of_events(&args.events, args.frequency).map_err(|reason| {
         Failure::new(ExitCause::Usage, reason).with_next_step("give each event once, with -e")
     })?;
-    let kinds = if args.off_cpu.is_some() { kinds.with(Kind::OffCpu) } else { kinds };
+    let wall = args.wall.map(|_| Kind::Wall { samples_per_second: args.frequency });
+    let kinds = match (wall, args.off_cpu) {
+        (Some(wall), _) if args.events.is_empty() => KindSet::new(wall),
+        (Some(wall), _) => kinds.with(wall),
+        (None, Some(_)) => kinds.with(Kind::OffCpu),
+        (None, None) => kinds,
+    };
     Ok(if args.locks.is_some() { kinds.with_locks() } else { kinds })
 }
 

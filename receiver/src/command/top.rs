@@ -57,11 +57,13 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
+    let samples_per_second = args.frequency;
     let kind = match args.event {
         _ if args.off_cpu.is_some() => Kind::OffCpu,
+        _ if args.wall.is_some() => Kind::Wall { samples_per_second },
         _ if args.locks.is_some() => Kind::LockDelay,
-        Some(event) => event.kind(args.frequency),
-        None => Kind::Cpu { samples_per_second: args.frequency },
+        Some(event) => event.kind(samples_per_second),
+        None => Kind::Cpu { samples_per_second },
     };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
@@ -69,7 +71,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
-        off_cpu_threshold: args.off_cpu.unwrap_or_default(),
+        off_cpu_threshold: args.off_cpu.or(args.wall).unwrap_or_default(),
         lock_threshold: args.locks.unwrap_or_default(),
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };

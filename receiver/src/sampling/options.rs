@@ -132,7 +132,8 @@ impl SamplingOptions {
     /// The options of the eBPF programs.
     pub(super) fn load_options(&self, pod: Option<PodCgroup>) -> Options {
         Options {
-            kinds: self.kinds.clone(),
+            kinds: self.kinds.sampled(),
+            samples_runnable: self.kinds.wall().is_some(),
             off_cpu_threshold: self.off_cpu_threshold,
             lock_threshold: self.lock_threshold,
             scope: self.scope.mode(),

@@ -293,7 +293,8 @@ impl ReceiverContext {
         let counters = sampled.into_iter().map(|event| Kind::Counter(event.sampled(samples_per_second)));
         let off_cpu = (self.config.off_cpu_threshold.get() > 0.0).then_some(Kind::OffCpu);
         let cpu = KindSet::new(Kind::Cpu { samples_per_second });
-        let kinds = off_cpu.into_iter().chain(counters).fold(cpu, KindSet::with);
+        let wall = (self.config.wall_threshold.get() > 0.0).then_some(Kind::Wall { samples_per_second });
+        let kinds = off_cpu.into_iter().chain(wall).chain(counters).fold(cpu, KindSet::with);
         if self.config.lock_threshold.get() > 0.0 { kinds.with_locks() } else { kinds }
     }
 
@@ -302,7 +303,7 @@ impl ReceiverContext {
         SamplingOptions {
             scope: SamplingScope::from_config(&receiver.scope),
             kinds,
-            off_cpu_threshold: receiver.off_cpu_threshold.get(),
+            off_cpu_threshold: receiver.off_cpu_threshold.get().max(receiver.wall_threshold.get()),
             lists_first_waits: true,
             report_interval: receiver.reporter_interval,
             lock_threshold: receiver.lock_threshold.get(),

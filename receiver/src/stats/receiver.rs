@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, VmCounts};
-use sidewinder_kind::{Counter, Kind};
+use sidewinder_kind::{Counter, Kind, KindSet};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
@@ -257,6 +257,13 @@ impl ReceiverCounters {
         match kind {
             Kind::Cpu { .. } if outcome == MISSED => Some(self.missed),
             Kind::Cpu { .. } => self.outcomes.get(outcome).copied(),
+            Kind::Wall { .. } => {
+                let sources = KindSet::new(kind).sampled();
+                sources
+                    .iter()
+                    .filter_map(|source| self.outcome_count(source, outcome))
+                    .reduce(|sum, count| sum + count)
+            }
             other => {
                 self.outcomes_of_other_kinds.get(&(other.descriptor().value_type.name, outcome)).copied()
             }

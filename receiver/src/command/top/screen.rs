@@ -206,6 +206,7 @@ impl Screen {
             Kind::OffCpu => "off-CPU time".to_owned(),
             Kind::LockContentions => "waits for locks".to_owned(),
             Kind::LockDelay => "time of waits for locks".to_owned(),
+            Kind::Wall { samples_per_second } => format!("wall time, {samples_per_second} Hz"),
             Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }) => {
                 format!("{counter}, period {period}")
             }
@@ -245,6 +246,9 @@ impl Screen {
             // The sum over all threads.
             Kind::OffCpu => {
                 format!("{:.3} s off the CPUs, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
+            }
+            Kind::Wall { .. } => {
+                format!("{:.3} s of wall time, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
             }
             Kind::Counter(counter) => {
                 let counted = counter.counter.descriptor().value_type.display;

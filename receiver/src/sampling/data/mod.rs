@@ -8,11 +8,11 @@ mod code_objects;
 mod deferred;
 mod found_waits;
 mod labels;
-mod locks;
 mod pending;
 mod stacks;
 mod stale_mappings;
 mod tally;
+mod wait_events;
 mod waits;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use sidewinder_bpf::{
     ListedWait, Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody,
-    StackEntries, WaitEnd,
+    StackEntries, WaitEnd, WaitReason,
 };
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
@@ -33,13 +33,13 @@ use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
 use self::found_waits::FoundWaits;
 use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
-use self::locks::WaitEvents;
 use self::pending::PendingSamples;
 pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
 pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
+use self::wait_events::WaitEvents;
 use self::waits::{ChargedWait, Waits};
 use super::SamplingOptions;
 use super::control::Control;
@@ -60,7 +60,10 @@ pub(super) struct Data {
     lists_failed: u64,
     wait_events: WaitEvents,
     frame_limit: usize,
+    /// The kinds of samples that are taken.
     pub(super) kinds: KindSet,
+    /// The kinds of profile that are made of them.
+    profiles: KindSet,
     events: u64,
     bodies_missing: u64,
     deferred_walks: u64,
@@ -81,7 +84,8 @@ impl Data {
             lists_failed: 0,
             wait_events: WaitEvents::new(&options.kinds),
             frame_limit: options.frame_limit as usize,
-            kinds: options.kinds.clone(),
+            kinds: options.kinds.sampled(),
+            profiles: options.kinds.clone(),
             events: 0,
             bodies_missing: 0,
             deferred_walks: 0,
@@ -304,31 +308,55 @@ impl Data {
             wait: sample.wait,
             lock: None,
         };
-        let is_found = sample.kind == SampleKind::FoundWait;
-        if !is_found && sample.kind != SampleKind::OffCpu {
-            self.push(event, messages);
-        } else if let Some(charged) = self.waits.begin(event, is_found) {
-            self.push_events(charged, messages);
+        match sample.kind {
+            SampleKind::OffCpu | SampleKind::FoundWait => {
+                let is_found = sample.kind == SampleKind::FoundWait;
+                if let Some(charged) = self.waits.begin(event, is_found) {
+                    self.push_wait(charged, messages);
+                }
+            }
+            SampleKind::Cpu => {
+                let wall = (self.profiles.wall(), kind.descriptor().period);
+                if let (Some(wall), Some(period)) = wall {
+                    let wait = Some(WaitReason::RUNNING);
+                    self.push(
+                        SampleEvent { kind: wall, value: period.amount, wait, ..event.clone() },
+                        messages,
+                    );
+                }
+                if self.profiles.contains(kind) {
+                    self.push(event, messages);
+                }
+            }
+            _ => self.push(event, messages),
         }
     }
 
     /// Gives a wait its length, and emits its events if it has been sampled already.
     fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
-        if let Some(charged) = self.waits.end(end) {
-            self.push_wait(charged, control, messages);
+        let charged = self.waits.end(end);
+        self.announce_and_push(charged, control, messages);
+    }
+
+    fn announce_and_push(
+        &mut self,
+        charged: Option<ChargedWait>,
+        control: &mut Control,
+        messages: &mut Vec<Message>,
+    ) {
+        if let Some(charged) = charged {
+            let ChargedWait { event, .. } = &charged;
+            // The process may have exited since it was announced.
+            control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
+            self.push_wait(charged, messages);
         }
     }
 
-    /// Emits the events of a wait, or of a part of it, that is due only now: the process may have exited since it was announced.
-    fn push_wait(&mut self, charged: ChargedWait, control: &mut Control, messages: &mut Vec<Message>) {
-        let event = &charged.event;
-        control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
-        self.push_events(charged, messages);
-    }
-
-    fn push_events(&mut self, charged: ChargedWait, messages: &mut Vec<Message>) {
-        let events: Vec<_> = self.wait_events.of(charged).collect();
-        events.into_iter().for_each(|event| self.push(event, messages));
+    /// Emits the events of a wait in each kind of profile that includes it.
+    fn push_wait(&mut self, charged: ChargedWait, messages: &mut Vec<Message>) {
+        for event in self.wait_events.of(charged) {
+            self.push(event, messages);
+        }
     }
 
     /// Charges the waits in progress up to now. Those without a sample get one from now on.
@@ -344,9 +372,8 @@ impl Data {
                 // Its end, with the exact time, comes when the thread leaves its CPU.
                 ListedWait::Sampled { is_woken: true, .. } => {}
                 ListedWait::Sampled { so_far, .. } => {
-                    if let Some(charged) = self.waits.continue_until(so_far) {
-                        self.push_wait(charged, control, messages);
-                    }
+                    let charged = self.waits.continue_until(so_far);
+                    self.announce_and_push(charged, control, messages);
                 }
             }
         }

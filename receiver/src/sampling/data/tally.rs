@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 
 use super::code_objects::CodeObjectLosses;
 
@@ -75,7 +75,9 @@ impl AddAssign for WaitCounts {
 impl SamplingTally {
     /// The interrupts for a kind of profile.
     pub(crate) fn interrupts_of(&self, kind: Kind) -> Interrupts {
-        self.find(|of| of == kind)
+        let sources = KindSet::new(kind).sampled();
+        let of_sources = sources.iter().map(|source| self.find(|of| of == source));
+        of_sources.reduce(|sum, of_source| sum.plus(&of_source)).unwrap_or_default()
     }
 
     /// The interrupts of the CPU clock.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{CERTAIN, LockWait, WaitEnd, waits_of_sample, weighted_off_cpu_ns};
+use sidewinder_bpf::{CERTAIN, LockWait, WaitEnd, WaitReason, waits_of_sample, weighted_off_cpu_ns};
 
 use crate::sampling::message::SampleEvent;
 
@@ -17,18 +17,6 @@ const SAMPLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest number of samples, and of ends, that are kept. Beyond it, samples of threads that are gone are forgotten.
 const WAITS_MAX: usize = 16 << 10;
 
-/// A wait that has ended, or a part of one that goes on.
-#[derive(Debug)]
-pub(super) struct ChargedWait {
-    /// Its value is the time off the CPU, divided by the probability of its sample.
-    pub(super) event: SampleEvent,
-    /// The number of waits that it stands for: 0 if another part of the wait has been charged before, or if the wait was found
-    /// in progress.
-    pub(super) waits: f64,
-    /// The futex in which the thread waited, if waits for locks are sampled.
-    pub(super) lock: Option<LockWait>,
-}
-
 /// The waits of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
@@ -36,6 +24,8 @@ pub(super) struct Waits {
     begun: HashMap<u32, BegunWait>,
     /// Ends without their sample, by thread and the time of the sample.
     ended: HashMap<(u32, u64), (WaitEnd, Instant)>,
+    /// Waits that were listed before their sample was seen, likewise.
+    listed: HashMap<(u32, u64), (WaitEnd, Instant)>,
     /// The samples that were given up.
     without_end: u64,
     events_so_far: u64,
@@ -47,55 +37,101 @@ struct BegunWait {
     /// Its value is the probability with which the time from `charged_ns` on is sampled: from the first time on that the wait
     /// was listed, that is certain, as it is for waits that were found then.
     event: SampleEvent,
-    /// The time off the CPU that has been charged.
+    /// The time off the CPU that has been charged, and the time waiting for one.
     charged_ns: u64,
+    charged_runnable_ns: u64,
     /// The number of waits that are still to be charged with it.
     waits: f64,
+}
+
+/// The time that is charged to a wait, or to a part of it.
+#[derive(Debug)]
+pub(super) struct ChargedWait {
+    /// Its value is the time off the CPU, and its time is the end, up to which that is known. If the thread did not wait, but was
+    /// runnable, the value has no meaning.
+    pub(super) event: SampleEvent,
+    /// The time waiting for a CPU, with the same weight.
+    pub(super) runnable_ns: u64,
+    /// The number of waits that it stands for: 0 if another part of the wait has been charged before, or if the wait was found
+    /// in progress.
+    pub(super) waits: f64,
+    /// The futex in which the thread waited, if waits for locks are sampled.
+    pub(super) lock: Option<LockWait>,
+}
+
+impl ChargedWait {
+    /// The sum of this part of a wait and the next one.
+    fn and(self, next: Self) -> Self {
+        let value = self.event.value.saturating_add(next.event.value);
+        Self {
+            event: SampleEvent { value, ..next.event },
+            runnable_ns: self.runnable_ns.saturating_add(next.runnable_ns),
+            waits: self.waits + next.waits,
+            lock: next.lock,
+        }
+    }
 }
 
 impl BegunWait {
     fn new(event: SampleEvent, is_found: bool) -> Self {
         let waits = if is_found { 0.0 } else { waits_of_sample(event.value) };
-        Self { event, charged_ns: 0, waits }
+        Self { event, charged_ns: 0, charged_runnable_ns: 0, waits }
     }
 
-    /// The event of the time that has not been charged. Its value is the time off the CPU, and its time is the end, up to which
-    /// that is known.
+    /// Charges the time that has not been charged.
     fn charge(&mut self, end: WaitEnd) -> ChargedWait {
+        let is_first = self.charged_ns == 0;
         let off_cpu_ns = end.off_cpu_ns.saturating_sub(self.charged_ns);
-        let value = weighted_off_cpu_ns(off_cpu_ns, self.event.value);
-        self.charged_ns += off_cpu_ns;
+        let runnable_ns = end.runnable_ns.saturating_sub(self.charged_runnable_ns);
+        (self.charged_ns, self.charged_runnable_ns) =
+            (self.charged_ns + off_cpu_ns, self.charged_runnable_ns + runnable_ns);
+        // What it took to take the sample counts once: waits without a sample are that much shorter.
+        let walk_ns = if is_first { end.walk_ns.min(off_cpu_ns) } else { 0 };
+        let weighted = |ns| weighted_off_cpu_ns(ns, self.event.value);
+        let value = weighted(off_cpu_ns - walk_ns).saturating_add(walk_ns);
+        let mut runnable_ns = weighted(runnable_ns);
+        if self.event.wait == Some(WaitReason::RUNNABLE) {
+            // Of a thread that still waits for a CPU, the account does not have this time yet.
+            runnable_ns = runnable_ns.saturating_add(value);
+        }
         self.event.value = CERTAIN;
         let event = SampleEvent { value, time_ns: end.time_ns, ..self.event.clone() };
-        ChargedWait { event, waits: std::mem::take(&mut self.waits), lock: end.lock }
+        ChargedWait { event, runnable_ns, waits: std::mem::take(&mut self.waits), lock: end.lock }
     }
 }
 
 impl Waits {
-    /// Adds the sample of a wait, whose value is its probability, or of one that was found in progress. Returns the wait if it
-    /// has already ended.
+    /// Adds the sample of a wait, whose value is its probability, or of one that was found in progress. Returns what has to be
+    /// charged if the wait has already ended, or was listed.
     pub(super) fn begin(&mut self, event: SampleEvent, is_found: bool) -> Option<ChargedWait> {
-        if let Some((end, _)) = self.ended.remove(&(event.tid, event.time_ns)) {
-            return Some(BegunWait::new(event, is_found).charge(end));
+        let key = (event.tid, event.time_ns);
+        let mut wait = BegunWait::new(event, is_found);
+        let so_far = self.listed.remove(&key).map(|(so_far, _)| wait.charge(so_far));
+        if let Some((end, _)) = self.ended.remove(&key) {
+            let rest = wait.charge(end);
+            return Some(match so_far {
+                Some(so_far) => so_far.and(rest),
+                None => rest,
+            });
         }
+        self.events_so_far += u64::from(so_far.is_some());
         if self.begun.len() >= WAITS_MAX {
             self.forget(|wait| !thread_exists(&wait.event));
         }
         if self.begun.len() >= WAITS_MAX {
             self.without_end += 1;
-            return None;
+            return so_far;
         }
         // The sample of an earlier wait may come later, if its walk was deferred.
-        let new = BegunWait::new(event, is_found);
-        let newest = match self.begun.remove(&new.event.tid) {
+        let newest = match self.begun.remove(&wait.event.tid) {
             Some(other) => {
                 self.without_end += 1;
-                if other.event.time_ns > new.event.time_ns { other } else { new }
+                if other.event.time_ns > wait.event.time_ns { other } else { wait }
             }
-            None => new,
+            None => wait,
         };
         self.begun.insert(newest.event.tid, newest);
-        None
+        so_far
     }
 
     /// Adds the end of a wait. Returns the wait, if its sample is already here.
@@ -114,17 +150,25 @@ impl Waits {
 
     /// Charges a wait that goes on. Returns the part, if its sample is already here, and if there is something to charge.
     pub(super) fn continue_until(&mut self, so_far: WaitEnd) -> Option<ChargedWait> {
-        let wait = self.begun.get_mut(&so_far.tid)?;
-        if wait.event.time_ns != so_far.start_ns || wait.charged_ns >= so_far.off_cpu_ns {
+        let is_its_sample = |wait: &&mut BegunWait| wait.event.time_ns == so_far.start_ns;
+        let Some(wait) = self.begun.get_mut(&so_far.tid).filter(is_its_sample) else {
+            if self.listed.len() < WAITS_MAX {
+                self.listed.insert((so_far.tid, so_far.start_ns), (so_far, Instant::now()));
+            }
+            return None;
+        };
+        if wait.charged_ns >= so_far.off_cpu_ns {
             return None;
         }
         self.events_so_far += 1;
         Some(wait.charge(so_far))
     }
 
-    /// Forgets the ends whose samples were lost.
+    /// Forgets the ends, and the lengths so far, whose samples were lost.
     pub(super) fn forget_old(&mut self, now: Instant) {
-        self.ended.retain(|_, (_, since)| now.saturating_duration_since(*since) < SAMPLE_TIMEOUT);
+        for kept in [&mut self.ended, &mut self.listed] {
+            kept.retain(|_, (_, since)| now.saturating_duration_since(*since) < SAMPLE_TIMEOUT);
+        }
     }
 
     /// Gives up all samples whose end has not come.
@@ -165,7 +209,15 @@ mod tests {
     }
 
     fn end(tid: u32, start_ns: u64, off_cpu_ns: u64) -> WaitEnd {
-        WaitEnd { tid, start_ns, time_ns: start_ns + 2 * off_cpu_ns, off_cpu_ns, lock: None }
+        WaitEnd {
+            tid,
+            start_ns,
+            time_ns: start_ns + 2 * off_cpu_ns,
+            off_cpu_ns,
+            runnable_ns: 0,
+            walk_ns: 0,
+            lock: None,
+        }
     }
 
     #[test]
@@ -178,6 +230,9 @@ mod tests {
         assert_eq!(summary(waits.end(end(1, 100, 30))), Some((1, 160, 30)));
         assert_eq!(summary(waits.end(end(2, 100, 30))), None);
         assert_eq!(summary(waits.begin(begun(2, 100, CERTAIN / 4), false)), Some((2, 160, 120)));
+        let end = WaitEnd { walk_ns: 6, ..end(3, 100, 30) };
+        assert!(waits.begin(begun(3, 100, CERTAIN / 4), false).is_none());
+        assert_eq!(summary(waits.end(end)), Some((3, 160, 4 * 24 + 6)), "taking the sample counts once");
         assert_eq!(waits.without_end(), 0);
     }
 
@@ -194,8 +249,27 @@ mod tests {
         assert_eq!(value(end(1, 100, 50)), None, "nothing is left to charge");
         assert_eq!(value(end(1, 90, 70)), None, "another wait");
         assert_eq!(value(end(2, 100, 70)), None, "its sample is not here");
+        assert_eq!(value(end(3, 100, 30)), None, "likewise");
         assert_eq!(waits.end(end(1, 100, 57)).map(|charged| charged.event.value), Some(7));
         assert_eq!((waits.events_so_far(), waits.without_end()), (2, 0));
+        // These samples come after the waits were listed, and one of them after its end, too.
+        let value = |charged: Option<ChargedWait>| charged.map(|charged| charged.event.value);
+        assert_eq!(value(waits.begin(begun(2, 100, CERTAIN / 4), false)), Some(280));
+        assert_eq!(value(waits.end(end(2, 100, 80))), Some(10));
+        assert_eq!(value(waits.end(end(3, 100, 40))), None);
+        assert_eq!(value(waits.begin(begun(3, 100, CERTAIN / 4), false)), Some(130));
+    }
+
+    #[test]
+    fn the_time_waiting_for_a_cpu_has_the_weight_of_the_wait() {
+        let mut waits = Waits::default();
+        let runnable = |wait: Option<ChargedWait>| wait.map(|charged| charged.runnable_ns);
+        assert!(waits.begin(begun(1, 100, CERTAIN / 4), false).is_none());
+        assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 100, 30) })), Some(20));
+        // A thread that left its CPU to another one is charged for nothing else.
+        let preempted = SampleEvent { wait: Some(WaitReason::RUNNABLE), ..begun(1, 200, CERTAIN) };
+        assert!(waits.begin(preempted, false).is_none());
+        assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 200, 30) })), Some(35));
     }
 
     #[test]

@@ -1,0 +1,257 @@
+//! Wall time: for each of two hundred threads in all states, what is running, runnable and off the CPUs is all of its time, by the
+//! accounts of the scheduler.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use sidewinder_e2e_support::recording::{Recording, record_running};
+use sidewinder_e2e_support::{requirement, workload};
+use sidewinder_otlp::decode::DecodedEvent;
+
+/// How long is recorded. `make conservation` takes a minute.
+const SECONDS: &str = "SIDEWINDER_CONSERVATION_SECONDS";
+const SECONDS_BY_DEFAULT: &str = "10";
+const ACCOUNTS_INTERVAL: Duration = Duration::from_millis(100);
+/// What the time of a thread may miss or exceed its life by: the goal of 0.5%. The accounts of a thread that runs at the end lag
+/// by up to a tick of the scheduler, which is 10 ms at most.
+const ERROR_MAX: f64 = 0.005;
+const TICK_NS: f64 = 10_000_000.0;
+
+/// The workload, which ends with this value, as does its child.
+struct States {
+    process: Child,
+    pids: [u32; 2],
+}
+
+impl States {
+    /// With turns of `pingpong` that take this much CPU time.
+    fn start(turn: Duration) -> Result<Self> {
+        let mut command = workload::STATES.command(&[turn.as_nanos()])?;
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        let output = process.stdout.take().context("no standard output")?;
+        BufReader::new(output).read_line(&mut line)?;
+        let said: serde_json::Value = serde_json::from_str(&line)?;
+        let pid =
+            |key: &str| said[key].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no process");
+        Ok(Self { pids: [pid("ready")?, pid("child")?], process })
+    }
+}
+
+impl Drop for States {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// The accounts of a thread at some times, each in nanoseconds: the time since 1970, and on CPUs and runnable since its start.
+#[derive(Default)]
+struct Accounts(Vec<(u64, f64, f64)>);
+
+impl Accounts {
+    /// On-CPU and runnable time in a period; `None` if the thread did not exist all the time.
+    fn between(&self, start_ns: u64, end_ns: u64) -> Option<(f64, f64)> {
+        let ((on_before, runnable_before), (on_after, runnable_after)) =
+            (self.at(start_ns)?, self.at(end_ns)?);
+        Some((on_after - on_before, runnable_after - runnable_before))
+    }
+
+    fn at(&self, time_ns: u64) -> Option<(f64, f64)> {
+        let next = self.0.partition_point(|(at, ..)| *at <= time_ns);
+        let (before, after) = (self.0.get(next.checked_sub(1)?)?, self.0.get(next)?);
+        let part = (time_ns - before.0) as f64 / (after.0 - before.0).max(1) as f64;
+        let between = |before: f64, after: f64| before + part * (after - before);
+        Some((between(before.1, after.1), between(before.2, after.2)))
+    }
+}
+
+/// The threads by their name and ID, and their accounts.
+type Threads = BTreeMap<(String, i64), Accounts>;
+
+fn read_accounts(pids: &[u32], threads: &mut Threads) {
+    for pid in pids {
+        for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            // A thread may end meanwhile.
+            let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            let Ok(tid) = task.file_name().to_string_lossy().parse() else { continue };
+            let (name, schedstat, now_ns) = (read("comm"), read("schedstat"), unix_ns());
+            let mut numbers = schedstat.split(' ').filter_map(|number| number.parse().ok());
+            if let (Some(on_cpu), Some(runnable)) = (numbers.next(), numbers.next()) {
+                threads.entry((name.trim().to_owned(), tid)).or_default().0.push((now_ns, on_cpu, runnable));
+            }
+        }
+    }
+}
+
+/// Records the workload while it reads the accounts of its threads.
+fn record_with_accounts(states: &States, options: &[&str]) -> Result<(Recording, Threads)> {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let mut threads = Threads::new();
+            while !is_over.load(Ordering::Relaxed) {
+                read_accounts(&states.pids, &mut threads);
+                thread::sleep(ACCOUNTS_INTERVAL);
+            }
+            read_accounts(&states.pids, &mut threads);
+            threads
+        });
+        let recording = record_running(options, &states.pids);
+        is_over.store(true, Ordering::Relaxed);
+        let threads = reading.join().map_err(|_| anyhow::anyhow!("the accounts could not be read"))?;
+        Ok((recording?, threads))
+    })
+}
+
+fn state_of<'a>(event: &DecodedEvent<'a>) -> &'a str {
+    event.sample.attributes.get("sidewinder.wait.state").and_then(|state| state.as_str()).unwrap_or_default()
+}
+
+fn wall_events(recording: &Recording) -> impl Iterator<Item = DecodedEvent<'_>> {
+    recording.received.events().filter(|event| &*event.profile.sample_type == "wall")
+}
+
+/// The sums of the values of a thread's events, by state.
+fn states_of(recording: &Recording) -> BTreeMap<i64, BTreeMap<&str, f64>> {
+    let mut states: BTreeMap<i64, BTreeMap<&str, f64>> = BTreeMap::new();
+    for event in wall_events(recording) {
+        let of_thread = states.entry(event.sample.thread_id().unwrap_or(0)).or_default();
+        *of_thread.entry(state_of(&event)).or_default() += event.value as f64;
+    }
+    states
+}
+
+/// What is left of the time of each thread, as a share of it.
+struct Remainders {
+    /// By the name and the ID of the thread.
+    shares: BTreeMap<(String, i64), f64>,
+    /// The sum of the sampled time on CPUs, divided by that in the accounts.
+    running: f64,
+    wall_ns: f64,
+}
+
+impl Remainders {
+    fn of(&self, name: &str) -> Vec<f64> {
+        self.shares.iter().filter(|((of, _), _)| of == name).map(|(_, share)| *share).collect()
+    }
+}
+
+/// Records for the configured time.
+fn record_states(turn: Duration, threshold: &str) -> Result<(Recording, Remainders)> {
+    let seconds = std::env::var(SECONDS).unwrap_or_else(|_| SECONDS_BY_DEFAULT.to_owned());
+    let states = States::start(turn)?;
+    thread::sleep(Duration::from_secs(1));
+    let (recorded, threads) =
+        record_with_accounts(&states, &[threshold, "-F", "997", "-d", &format!("{seconds}s")])?;
+    let sampled = states_of(&recorded);
+    let profiles = || recorded.received.profiles.iter().filter(|profile| &*profile.sample_type == "wall");
+    let start_ns = profiles().map(|profile| profile.time_unix_ns).min().context("no wall profile")?;
+    let duration_ns = profiles().map(|profile| profile.duration_ns).max().unwrap_or(0);
+    let missing = &recorded.said.off_cpu_waits_missing;
+    assert_eq!(missing["end_lost"], 0, "{missing:?}");
+    let (wall_ns, mut running, mut on_cpu) = (duration_ns as f64, 0.0, 0.0);
+    let mut shares = BTreeMap::new();
+    for (thread, accounts) in threads {
+        let Some((on_cpu_ns, _)) = accounts.between(start_ns, start_ns + duration_ns) else { continue };
+        let of_thread = sampled.get(&thread.1);
+        let of_state = |state| of_thread.and_then(|of| of.get(state)).copied().unwrap_or(0.0);
+        let off_cpu: f64 = ["runnable", "sleeping", "uninterruptible", "stopped"].map(of_state).iter().sum();
+        (running, on_cpu) = (running + of_state("running"), on_cpu + on_cpu_ns);
+        shares.insert(thread, (wall_ns - on_cpu_ns - off_cpu) / wall_ns);
+    }
+    let remainders = Remainders { shares, running: running / on_cpu, wall_ns };
+    for group in GROUPS {
+        let worst = remainders.of(group).into_iter().fold(0.0, |worst: f64, share| worst.max(share.abs()));
+        eprintln!("{group}: {} threads, worst error {worst:.4}", remainders.of(group).len());
+    }
+    eprintln!("running: {:.3} of the time on CPUs; {missing:?}", remainders.running);
+    Ok((recorded, remainders))
+}
+
+const GROUPS: [&str; 8] = ["asleep", "dozes", "busy", "pingpong", "moves", "spawner", "vfork", "stopped"];
+
+/// All intervals are sampled, so that nothing but the accounts counts.
+#[test]
+fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
+    if !requirement::ebpf("wall time")? {
+        return Ok(());
+    }
+    let (recorded, remainders) = record_states(Duration::from_millis(2), "--wall=1")?;
+    let counts = GROUPS.map(|group| remainders.of(group).len());
+    assert_eq!(counts, [80, 88, 4, 12, 6, 4, 2, 4], "threads of {GROUPS:?}");
+    let error_max = ERROR_MAX + TICK_NS / remainders.wall_ns;
+    let wrong: Vec<_> = remainders.shares.iter().filter(|(_, share)| share.abs() > error_max).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // Interrupts of a CPU that a hypervisor takes away are lost, which only makes it less.
+    assert!((0.8..=1.1).contains(&remainders.running), "{}", remainders.running);
+    check_states(&recorded);
+    Ok(())
+}
+
+/// With tens of thousands of switches a second, of which one in a hundred is sampled. A thread that never wakes up has no error of
+/// sampling. The sum of the others has one that follows from the weights: the variance of a sum of samples is at most the sum
+/// of their squares, and twice that, since a wait has a sample for each of two states. It must be within four standard errors.
+#[test]
+fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
+    if !requirement::ebpf("wall time")? {
+        return Ok(());
+    }
+    let (recorded, remainders) = record_states(Duration::ZERO, "--wall")?;
+    let error_max = ERROR_MAX + TICK_NS / remainders.wall_ns;
+    let asleep = remainders.of("asleep");
+    assert!(asleep.iter().all(|share| share.abs() < error_max), "{asleep:?}");
+    let mut squares: BTreeMap<i64, f64> = BTreeMap::new();
+    for event in wall_events(&recorded).filter(|event| state_of(event) != "running") {
+        let of_thread = squares.entry(event.sample.thread_id().unwrap_or(0)).or_default();
+        *of_thread += 2.0 * (event.value as f64 / remainders.wall_ns).powi(2);
+    }
+    for group in ["pingpong", "dozes", "moves", "vfork"] {
+        let of_group = remainders.shares.iter().filter(|((name, _), _)| name == group);
+        let (error, variance, count) =
+            of_group.fold((0.0, 0.0, 0.0), |(error, variance, count), ((_, tid), share)| {
+                (error + share, variance + squares.get(tid).copied().unwrap_or(0.0), count + 1.0)
+            });
+        let standard_error = variance.sqrt() / count;
+        eprintln!("{group}: {:.4} is left, standard error {standard_error:.4}", error / count);
+        assert!(
+            (error / count).abs() < error_max + 4.0 * standard_error,
+            "{group}: {:?}",
+            remainders.of(group)
+        );
+        assert!(standard_error < 0.2, "{group}: too few samples");
+    }
+    Ok(())
+}
+
+/// Each group of threads is in the states that it is made for, by the stack that it has then.
+fn check_states(recorded: &Recording) {
+    let share = |function: &str, state: &str| {
+        let of_function = || {
+            wall_events(recorded)
+                .filter(|event| event.sample.stack.iter().any(|at| at.function() == Some(function)))
+        };
+        let sum = |state: Option<&str>| -> i64 {
+            let of_state = of_function().filter(|event| state.is_none_or(|state| state_of(event) == state));
+            of_state.map(|event| event.value).sum()
+        };
+        let (of_state, all) = (sum(Some(state)), sum(None));
+        eprintln!("{function}: {:.3} {state}", of_state as f64 / all as f64);
+        of_state as f64 / all as f64
+    };
+    assert!(share("asleep", "sleeping") > 0.999);
+    // The child sleeps in the same function meanwhile.
+    assert!(share("vfork_and_wait", "uninterruptible") > 0.4);
+    assert!(share("stopped", "stopped") > 0.3);
+    assert!(share("busy", "runnable") + share("busy", "running") > 0.99);
+}
