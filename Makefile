@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: told release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
+.PHONY: told release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -177,6 +177,11 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench python
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page_faults
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench off_cpu
+
+conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for ten seconds
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 cargo test -p sidewinder-e2e --test end_to_end wall:: -- --test-threads=1 --nocapture
 
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=

@@ -69,6 +69,12 @@ pub fn program_runs(pid: u32) -> ProgramRuns {
     runs
 }
 
+/// The number of eBPF programs that a process holds.
+#[must_use]
+pub fn program_count(pid: u32) -> usize {
+    by_id(pid, "prog_type", "prog_id").len()
+}
+
 /// A descriptor of a program for perf events among those that a process holds.
 #[must_use]
 pub fn interrupt_program(pid: u32) -> Option<i32> {

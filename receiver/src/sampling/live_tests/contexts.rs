@@ -106,7 +106,8 @@ fn linked_messages(sampler: &mut Sampler<'_>, events: u64) -> (Vec<Message>, u64
     while !messages.iter().any(is_linked) && Instant::now() < deadline {
         messages.append(&mut poll_for(sampler, Duration::from_millis(100)));
     }
-    let known_ns = sidewinder_bpf::monotonic_ns();
+    // A wait that ends now may have begun before.
+    let known_ns = sidewinder_bpf::monotonic_ns() + 200_000_000;
     messages.append(&mut poll_until_more(sampler, events));
     sampler.stop(None, &mut messages);
     (messages, known_ns)
@@ -118,10 +119,20 @@ fn spans_by_function(
     walk: Option<WalkMode>,
     attributes: &[&str],
 ) -> Option<(SpanCounts, ContextCounts)> {
+    spans_in(program, KindSet::new(Kind::Cpu { samples_per_second: 997 }).with(PROBES), walk, attributes)
+}
+
+/// The same of samples of these kinds.
+fn spans_in(
+    program: &mut Command,
+    kinds: KindSet,
+    walk: Option<WalkMode>,
+    attributes: &[&str],
+) -> Option<(SpanCounts, ContextCounts)> {
     let child = KillOnDrop(program.spawn().unwrap());
     std::thread::sleep(Duration::from_millis(200));
     let mut storage = Storage::uninit();
-    let mut options = SamplingOptions { walk, ..options(child.0.id(), 997, 8 << 20) };
+    let mut options = SamplingOptions { walk, kinds, ..options(child.0.id(), 997, 8 << 20) };
     options.trace_context.attributes = attributes.iter().map(|key| (*key).to_owned()).collect();
     let mut sampler = sampler(&mut storage, options)?;
     sampler.start().unwrap();
@@ -184,6 +195,20 @@ fn samples_have_the_span_that_their_thread_is_in() {
         let seen = counts.values().sum::<u64>();
         assert!(counts.len() == 3 && seen > 1000, "{what}: {counts:?}");
         assert!(contexts.read > seen / 2 && contexts.unreadable == 0, "{what}: {contexts:?}");
+    }
+}
+
+#[test]
+fn waits_have_the_span_in_which_their_thread_waited() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "waits", SPANS, &["-rdynamic", "-DWAITS"]);
+    for walk in [WalkMode::Loop, WalkMode::TailCalls] {
+        let (mut program, kinds) = (Command::new(&program), KindSet::new(Kind::OffCpu));
+        let Some((counts, _)) = spans_in(&mut program, kinds, Some(walk), &["http.route"]) else { return };
+        let expected = [("in_inner", 0xb), ("in_outer", 0xa), ("outside", 0)];
+        assert!(counts.keys().eq(&expected), "{walk:?}: {counts:?}");
+        assert!(counts.values().all(|count| *count > 100), "{walk:?}: {counts:?}");
     }
 }
 

@@ -16,7 +16,11 @@ __thread struct record *otel_thread_ctx_v1;
 static void **where(void) { return (void **)&otel_thread_ctx_v1; }
 #endif
 volatile unsigned long sink;
+#ifdef WAITS
+#define BURN(name) __attribute__((noinline)) void name(void) { usleep(1000); sink++; }
+#else
 #define BURN(name) __attribute__((noinline)) void name(void) { for (int i = 0; i < 2000000; i++) sink += i; }
+#endif
 BURN(in_outer) BURN(in_inner) BURN(outside) BURN(changing) BURN(wild) BURN(cut)
 static void enter(struct record *record, uint8_t span) {
     uint32_t tid = syscall(SYS_gettid);
