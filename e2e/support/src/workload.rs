@@ -220,6 +220,13 @@ pub const TOY_VM: Program = Program {
     compiler: Compiler::C(&["-fomit-frame-pointer", "-rdynamic"]),
 };
 
+/// The same, with a loop as that of CPython 3.14 that consists of tail calls.
+pub const TOY_VM_OF_TAIL_CALLS: Program = Program {
+    name: "toy-vm-of-tail-calls",
+    source: TOY_VM.source,
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-rdynamic", "-DTAIL_CALLS"]),
+};
+
 impl Program {
     /// The compiled program; compiles it when it is not there or older than its source.
     ///
