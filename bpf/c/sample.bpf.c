@@ -19,6 +19,7 @@
  *   off_cpu.bpf.h  threads that leave their CPU   counter.bpf.h  interrupts of counters
  *   test.bpf.h     programs that only tests load  code_object.bpf.h  functions of young processes
  *   atomic.bpf.h   access to shared memory        current_frame.bpf.h  a frame's registers, and its end
+ *   user_probe.bpf.h  probes that users place in programs
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
@@ -334,6 +335,7 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 
 #include "counter.bpf.h"
 #include "off_cpu.bpf.h"
+#include "user_probe.bpf.h"
 
 #ifdef SW_TEST_PROGRAMS
 #include "test.bpf.h"

@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod counter;
+mod probe;
 
 pub use counter::{Counter, CounterDescriptor, CounterRate, CounterSource, SampledCounter};
+pub use probe::SampledProbe;
 
 /// The events of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,6 +21,9 @@ pub enum Kind {
     OffCpu,
     /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
     Counter(SampledCounter),
+    /// Hits of a probe that the user placed in programs. The value of an event is the number of hits that it stands for, or
+    /// that number times a value of the hit.
+    Probe(SampledProbe),
     /// Samples that were only counted, without the time of each. The value of an event is the number of samples, and no
     /// two events of a report have the same identity.
     Aggregated {
@@ -71,6 +76,8 @@ pub enum Hook {
     Counter(SampledCounter),
     /// Each context switch, in the task that leaves its CPU.
     ContextSwitches,
+    /// A place in a program, whenever it is executed.
+    Probe,
 }
 
 /// The per-event data in a sample of a profile.
@@ -139,6 +146,11 @@ impl KindSet {
         self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
     }
 
+    /// The probes among them.
+    pub fn probes(&self) -> impl Iterator<Item = SampledProbe> + '_ {
+        self.iter().filter_map(|kind| if let Kind::Probe(probe) = kind { Some(probe) } else { None })
+    }
+
     /// The highest sampling rate of a kind on each CPU, in Hz; 0 if none has a rate.
     #[must_use]
     pub fn samples_per_second(&self) -> u32 {
@@ -172,6 +184,13 @@ impl Kind {
                 shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,
             },
+            Self::Probe(probe) => KindDescriptor {
+                value_type: probe.value_type(),
+                hook: Some(Hook::Probe),
+                period: None,
+                shape: SampleShape::TimestampsAndValues,
+                display_rank: 3,
+            },
             Self::Counter(sampled) => {
                 let value_type = sampled.counter.descriptor().value_type;
                 let amount = match sampled.rate {
@@ -196,7 +215,7 @@ impl Kind {
         match self {
             Self::Cpu { samples_per_second } | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
-            Self::OffCpu | Self::Counter(_) => 0,
+            Self::OffCpu | Self::Counter(_) | Self::Probe(_) => 0,
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
 use crate::terminal::print_notice;
+use crate::user_probe::UserProbe;
 
 /// How often the rings are drained.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -57,10 +58,12 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
-    let kind = match (args.off_cpu, args.event) {
-        (Some(_), _) => Kind::OffCpu,
-        (None, Some(event)) => event.kind(args.frequency),
-        (None, None) => Kind::Cpu { samples_per_second: args.frequency },
+    let probes = UserProbe::list(&args.probe, false);
+    let kind = match (args.off_cpu, args.event, probes.first()) {
+        (Some(_), ..) => Kind::OffCpu,
+        (None, Some(event), _) => event.kind(args.frequency),
+        (None, None, Some(probe)) => Kind::Probe(probe.sampled),
+        (None, None, None) => Kind::Cpu { samples_per_second: args.frequency },
     };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
@@ -69,6 +72,8 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
+        probes,
+        requires_probes: true,
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };

@@ -31,6 +31,7 @@ use crate::sampling::scope::SamplingScope;
 use crate::sampling::{RandomPauses, Sampler};
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
+use crate::user_probe::UserProbe;
 
 /// How often the rings are drained while there are few events, and the longest delay before a stop is noticed. Rings that
 /// fill up wake the thread earlier.
@@ -293,7 +294,13 @@ impl ReceiverContext {
         let counters = sampled.into_iter().map(|event| Kind::Counter(event.sampled(samples_per_second)));
         let off_cpu = (self.config.off_cpu_threshold.get() > 0.0).then_some(Kind::OffCpu);
         let cpu = KindSet::new(Kind::Cpu { samples_per_second });
-        off_cpu.into_iter().chain(counters).fold(cpu, KindSet::with)
+        let probes = self.probes().into_iter().map(|probe| Kind::Probe(probe.sampled));
+        off_cpu.into_iter().chain(counters).chain(probes).fold(cpu, KindSet::with)
+    }
+
+    fn probes(&self) -> Vec<UserProbe> {
+        let specs = self.config.probes.iter().chain(&self.config.probe_links);
+        UserProbe::list(specs, self.config.load_probe)
     }
 
     fn options(&self, kinds: KindSet, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
@@ -301,6 +308,8 @@ impl ReceiverContext {
         SamplingOptions {
             scope: SamplingScope::from_config(&receiver.scope),
             kinds,
+            probes: self.probes(),
+            requires_probes: self.plan.get().error_mode == ErrorMode::Propagate,
             off_cpu_threshold: receiver.off_cpu_threshold.get(),
             walk: None,
             #[cfg(test)]

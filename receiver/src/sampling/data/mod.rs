@@ -294,7 +294,9 @@ impl Data {
                     self.push(event, messages);
                 }
             }
-            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Aggregated { .. } => self.push(event, messages),
+            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Probe(_) | Kind::Aggregated { .. } => {
+                self.push(event, messages);
+            }
         }
     }
 
