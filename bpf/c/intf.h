@@ -727,6 +727,7 @@ struct sw_probe_hits {
 	__u64 next; /* the number of hits at which the next one is sampled */
 	__u64 lost; /* hits of lost samples */
 	__u64 lost_taken; /* of these, those that a later sample counts for */
+	__u64 samples;
 	__u64 cost_ns; /* of samples, with what the receiver takes */
 	__u64 budget_ns; /* in each window; set by the receiver */
 	__u64 window; /* the time, in units of 2^SW_PROBE_WINDOW_SHIFT ns */

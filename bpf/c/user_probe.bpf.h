@@ -73,6 +73,7 @@ static __always_inline void account_hit(struct sw_probe_hits *count, __u64 began
 	__u64 cost_ns = now_ns - began_ns + SW_PROBE_RECEIVER_NS, spent_ns, factor;
 	__u64 budget_ns = READ_ONCE(count->budget_ns), period = READ_ONCE(count->period);
 
+	sw_count(count->samples, 1);
 	sw_count(count->cost_ns, cost_ns);
 	if (READ_ONCE(count->window) != window) {
 		if (READ_ONCE(count->window_cost_ns) < budget_ns / 4)

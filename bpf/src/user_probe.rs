@@ -131,7 +131,9 @@ impl UserProbeSite {
 pub struct UserProbeHits {
     /// Hits of tasks in scope.
     pub hits: u64,
-    /// Of these, those for which no sample counts yet.
+    /// Of these, those that were sampled.
+    pub samples: u64,
+    /// Hits for which no sample counts yet.
     pub uncounted: u64,
     /// The time that samples took, with what they take in the receiver, in nanoseconds.
     pub cost_ns: u64,
@@ -281,6 +283,7 @@ impl UserProbes {
             let (hits, lost) = (read(offset_of!(sw_probe_hits, hits)), read(offset_of!(sw_probe_hits, lost)));
             all.hits += hits;
             all.uncounted += hits.saturating_sub(sampled) + lost.saturating_sub(lost_taken);
+            all.samples += read(offset_of!(sw_probe_hits, samples));
             all.cost_ns += read(offset_of!(sw_probe_hits, cost_ns));
             let period = offset_in_cpu(probe, offset_of!(sw_probe_hits, period));
             all.period = all.period.max(self.cpus.atomic_u32(cpu, period).load(Ordering::Relaxed).into());

@@ -3,9 +3,9 @@
 use sidewinder_config::{ProbePoint, ProbeSpec, ProbeValue, ProbeValueSource};
 use sidewinder_kind::SampledProbe;
 use sidewinder_symbolize::{
-    Image, Operand, OperandAt, ProbeSite, SiteError, argument, find_function, find_usdt,
+    Image, Operand, OperandAt, ProbeSite, SiteError, argument, find_function, find_return, find_usdt,
+    register, result,
 };
-use sidewinder_symbolize::{register, result};
 use thiserror::Error;
 
 /// The profile of hits of a program that others attach.
@@ -64,7 +64,7 @@ pub(crate) fn find_places(
 ) -> Result<Vec<(ProbeSite, Option<Operand>)>, PlaceError> {
     let sites = match &spec.point {
         ProbePoint::Function { name, offset } => vec![find_function(image, name, *offset)?],
-        ProbePoint::Return { name } => vec![find_function(image, name, 0)?],
+        ProbePoint::Return { name } => vec![find_return(image, name)?],
         ProbePoint::Usdt { provider, name } => find_usdt(image, provider, name)?,
     };
     let with_operand = |site: ProbeSite| {

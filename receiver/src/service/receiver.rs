@@ -269,6 +269,7 @@ impl ReceiverContext {
 
     /// Publishes the counters of this run, and returns the totals of all runs of this receiver.
     fn publish_counters(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverStats {
+        self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
         self.stats.record_counters(&self.name, ReceiverCounters::from_sampler(sampler, dropped))
     }
 

@@ -46,5 +46,6 @@ pub use language::Language;
 pub use names::{BinaryId, CodeFrame, Lookup, SymbolName, SymbolizerStats, UnnamedReason, unnamed_frame};
 pub use native::{OmittedSymbols, Symbol, SymbolLimits, SymbolTable};
 pub use sites::{
-    Operand, OperandAt, ProbeSite, SiteError, argument, find_function, find_usdt, register, result,
+    Operand, OperandAt, ProbeSite, SiteError, argument, find_function, find_return, find_usdt, register,
+    result,
 };

@@ -14,6 +14,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{OperandPlace, ProbeOperand, Profiler, UserProbeError};
+use sidewinder_kind::SampledProbe;
 use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_symbolize::{Operand, OperandAt};
 use thiserror::Error;
@@ -183,12 +184,11 @@ impl Probes {
         }
     }
 
-    /// The probes that are attached nowhere, and why.
-    pub(crate) fn unattached(&self) -> impl Iterator<Item = (&UserProbe, &ProbeError)> {
-        self.tracked
-            .iter()
-            .filter(|tracked| tracked.attached_count == 0 && tracked.probe.spec.is_some())
-            .map(|tracked| (&tracked.probe, tracked.failure.as_ref().unwrap_or(&ProbeError::NoFile)))
+    /// The probes that are attached nowhere.
+    pub(crate) fn unattached(&self) -> impl Iterator<Item = SampledProbe> {
+        let is_unattached =
+            |tracked: &&TrackedProbe| tracked.attached_count == 0 && tracked.probe.spec.is_some();
+        self.tracked.iter().filter(is_unattached).map(|tracked| tracked.probe.sampled)
     }
 
     /// Takes the first probe that is attached nowhere, with the reason.

@@ -348,6 +348,10 @@ impl Data {
                 ends_lost: profiler.wait_ends_lost(),
                 without_end: self.waits.without_end(),
             },
+            probes: (0..)
+                .zip(self.kinds.probes())
+                .map(|(index, of)| (of, profiler.user_probe_hits(index)))
+                .collect(),
             code_object_losses: self.code_objects.losses(),
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
-use sidewinder_kind::Kind;
+use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord, UserProbeHits};
+use sidewinder_kind::{Kind, SampledProbe};
 
 use super::code_objects::CodeObjectLosses;
 
@@ -23,6 +23,8 @@ pub(crate) struct SamplingTally {
     pub(crate) snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.
     pub(crate) waits: WaitCounts,
+    /// The hits of probes.
+    pub(crate) probes: Vec<(SampledProbe, UserProbeHits)>,
     /// Functions that young processes have sent, and that were dropped.
     pub(crate) code_object_losses: CodeObjectLosses,
 }

@@ -42,13 +42,28 @@ struct FunctionSearch<'name> {
 /// # Errors
 /// If the file has no such function, or several.
 pub fn find_function(image: &Image, name: &str, offset: u64) -> Result<ProbeSite, SiteError> {
+    find(image, &ElfLayout::read(image)?, name, offset)
+}
+
+/// The place of a function whose returns are probed, which is its start.
+///
+/// # Errors
+/// As [`find_function`], or if it is Go's.
+pub fn find_return(image: &Image, name: &str) -> Result<ProbeSite, SiteError> {
     let layout = ElfLayout::read(image)?;
+    if layout.is_go {
+        return Err(SiteError::GoReturn);
+    }
+    find(image, &layout, name, 0)
+}
+
+fn find(image: &Image, layout: &ElfLayout, name: &str, offset: u64) -> Result<ProbeSite, SiteError> {
     if layout.machine != arch::MACHINE.0 || !layout.is_little_endian_64() {
         return Err(SiteError::ForeignMachine);
     }
     let mut search = FunctionSearch::new(name);
     for table in [&layout.symtab, &layout.dynsym].into_iter().flatten() {
-        search.look_through(image, &layout, table)?;
+        search.look_through(image, layout, table)?;
     }
     let (svma, function) = search.finish()?;
     if function.is_resolver {

@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::arch;
 use crate::error::SymbolTableError;
 
-pub use self::function::find_function;
+pub use self::function::{find_function, find_return};
 pub use self::usdt::find_usdt;
 
 /// A place in a file.
@@ -101,6 +101,11 @@ pub enum SiteError {
     /// The function only chooses the real one.
     #[error("its function {0} only chooses the one for this CPU, when the program is loaded: probe that one")]
     Resolver(String),
+    /// The returns of Go's functions can't be probed.
+    #[error(
+        "it is a Go program, which moves its stacks and ends when it finds the return address that such a probe puts there"
+    )]
+    GoReturn,
     /// The offset is not in the function.
     #[error("its function {name} has {size} bytes, so nothing of it is at offset {offset}")]
     BeyondFunction {
