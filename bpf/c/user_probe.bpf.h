@@ -62,8 +62,8 @@ static __always_inline __u64 count_hit(struct sw_probe_hits *count)
 }
 
 /*
- * Accounts for what a sample cost. A window that has cost its budget before its end makes the period longer by as much as
- * the rest of the window needs; one that cost less than a quarter of it makes the next period half as long. Programs that
+ * Accounts for what a sample cost. A window that has cost its budget before its end makes the period so much longer that
+ * a whole window would cost a quarter of it; one that cost less than that makes the next period half as long. Programs that
  * preempt each other here change only the period.
  */
 static __always_inline void account_hit(struct sw_probe_hits *count, __u64 began_ns)
@@ -88,9 +88,7 @@ static __always_inline void account_hit(struct sw_probe_hits *count, __u64 began
 	if (spent_ns < READ_ONCE(count->window_limit_ns))
 		return;
 	WRITE_ONCE(count->window_limit_ns, spent_ns + budget_ns);
-	factor = (1ull << SW_PROBE_WINDOW_SHIFT) / (elapsed_ns | 1);
-	if (factor < 2)
-		factor = 2;
+	factor = (4ull << SW_PROBE_WINDOW_SHIFT) / (elapsed_ns | 1);
 	period = (period ? period : 1) * factor;
 	WRITE_ONCE(count->period, period < SW_PROBE_PERIOD_MAX ? period : SW_PROBE_PERIOD_MAX);
 }

@@ -112,8 +112,8 @@ pub enum InvalidProbe {
         /// Where it is known.
         known: &'static str,
     },
-    /// The unit is not a word.
-    #[error("a unit is a word, such as bytes or nanoseconds, and needs a value")]
+    /// The unit is none of OTLP's.
+    #[error("a unit is bytes, nanoseconds or count, and needs a value")]
     Unit,
     /// The overhead is not a share.
     #[error("max_overhead is a share of a CPU above 0 and up to 1, such as 0.02")]
@@ -123,6 +123,8 @@ pub enum InvalidProbe {
 impl ProbeSpec {
     /// The default of `max_overhead`.
     pub const MAX_OVERHEAD: f64 = 0.02;
+    /// The units of values.
+    pub const UNITS: &[&str] = &["bytes", "nanoseconds", "count"];
 
     /// A probe that counts hits.
     #[must_use]
@@ -214,12 +216,10 @@ impl ProbeSpec {
     /// The same with a unit of its values.
     ///
     /// # Errors
-    /// If there is no value, or the unit is not a word.
+    /// If there is no value, or the unit is none of [`UNITS`](Self::UNITS).
     pub fn with_unit(self, unit: &str) -> Result<Self, InvalidProbe> {
-        let is_word =
-            !unit.is_empty() && unit.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         match self.value {
-            Some(_) if is_word => Ok(Self { unit: Some(unit.to_owned()), ..self }),
+            Some(_) if Self::UNITS.contains(&unit) => Ok(Self { unit: Some(unit.to_owned()), ..self }),
             _ => Err(InvalidProbe::Unit),
         }
     }
@@ -399,7 +399,7 @@ mod tests {
             ("uretprobe:/bin/a:f,value=arg0", "use a uprobe"),
             ("uprobe:/bin/a:f+8,value=arg0", "give its register"),
             ("uprobe:/bin/a:f,unit=bytes", "needs a value"),
-            ("uprobe:/bin/a:f,value=arg0,unit=a b", "a unit is a word"),
+            ("uprobe:/bin/a:f,value=arg0,unit=cents", "a unit is bytes"),
             ("uprobe:/bin/a:f,max_overhead=0", "above 0"),
             ("uprobe:/bin/a:f,max_overhead=2", "above 0"),
         ] {

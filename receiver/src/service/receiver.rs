@@ -197,6 +197,7 @@ impl ReceiverContext {
         let kinds = self.kinds();
         let options = self.options(kinds.clone(), Arc::clone(&debug_roots));
         let mut sampler = Sampler::new(&mut storage, options, self.opener.clone())?;
+        self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
         let namer = Namer::new(NamingOptions {
             native: symbolize.mode == SymbolMode::Local,
             kernel: symbolize.kernel,

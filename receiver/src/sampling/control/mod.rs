@@ -139,6 +139,10 @@ impl Control {
             thread::sleep(Duration::from_millis(1));
             self.load_tables(known_ns, profiler, messages);
         }
+        // The mappings of another user's process may be unreadable, and are then known from its next exec.
+        for pid in self.membership.scope.pids() {
+            self.probes.add_unknown_process(Pid(pid));
+        }
         self.probes.wait_for_found(profiler);
         match self
             .probes

@@ -125,6 +125,13 @@ impl Probes {
         }
     }
 
+    /// Looks for the files of probes in the root of a process that sampling knows no more of than that it is in scope.
+    pub(crate) fn add_unknown_process(&mut self, pid: Pid) {
+        if let Some(resolver) = self.resolver.as_mut().filter(|_| !self.processes.contains_key(&pid)) {
+            resolver.request(pid);
+        }
+    }
+
     /// Looks again in the root of a process that has run exec: a container's first process gets its root shortly before.
     pub(crate) fn renew_process(&mut self, pid: Pid) {
         self.processes.remove(&pid);

@@ -90,8 +90,7 @@ fn find(image: &Image, layout: &ElfLayout, name: &str, offset: u64) -> Result<Pr
 impl<'name> FunctionSearch<'name> {
     fn new(name: &'name str) -> Self {
         let whole = name.split('(').next().unwrap_or(name);
-        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-        let word = whole.rsplit(|letter| !is_part(letter)).find(|word| !word.is_empty()).unwrap_or(name);
+        let word = identifiers(whole).last().unwrap_or(name);
         let address = name.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
         Self {
             name,
@@ -143,8 +142,9 @@ impl<'name> FunctionSearch<'name> {
         match found.len() {
             0 => {
                 let mut similar = self.similar;
+                let has_word = |name: &str| identifiers(name).any(|part| part == self.word);
                 // The shortest differ least.
-                similar.sort_by_key(String::len);
+                similar.sort_by_key(|name| (!has_word(name), name.len()));
                 Err(SiteError::NoFunction { name, similar })
             }
             1 => found.pop_first().ok_or(SiteError::NoFunction { name, similar: Vec::new() }),
@@ -155,6 +155,12 @@ impl<'name> FunctionSearch<'name> {
             }
         }
     }
+}
+
+/// The words of a name.
+fn identifiers(name: &str) -> impl Iterator<Item = &str> {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    name.split(move |letter| !is_part(letter)).filter(|word| !word.is_empty())
 }
 
 /// A C++ name up to its parameters: those that are not part of the name itself, as in `operator()`.

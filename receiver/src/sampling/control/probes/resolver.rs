@@ -1,7 +1,7 @@
 //! Finds the files of probes in the roots of processes, and the places in them.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -125,6 +125,24 @@ impl ProbeResolver {
     }
 }
 
+/// Opens the file of a probe in the root of a process. Without the privilege to follow that, in our own root: the process has
+/// the same file if both run in the same.
+fn open_in_root(pid: Pid, spec: &ProbeSpec) -> Result<File, OpenError> {
+    let open = |root: &ProcessRoot| {
+        let path = spec.path.as_os_str().as_bytes().to_vec();
+        root.open(std::iter::once(path), PathTrust::Operator).next().unwrap_or(Err(OpenError::NotFound))
+    };
+    let processes = ProcRoot::default();
+    match ProcessRoot::from_pid(&processes, pid) {
+        Ok(root) => open(&root),
+        Err(OpenError::Permission) => {
+            let own = ProcessRoot::own_in_place_of(&processes, pid)?;
+            open(&own).map_err(|_| OpenError::Permission)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
 /// Finds places, once in each version of a file.
 struct PlaceFinder {
     specs: Vec<(u8, ProbeSpec)>,
@@ -133,20 +151,9 @@ struct PlaceFinder {
 
 impl PlaceFinder {
     fn find_all(&mut self, pid: Pid) -> Vec<ResolvedProbe> {
-        let root = ProcessRoot::from_pid(&ProcRoot::default(), pid);
         let specs = self.specs.clone();
         let resolve = |(probe, spec): (u8, ProbeSpec)| {
-            let open = |root: &ProcessRoot| {
-                let path = spec.path.as_os_str().as_bytes().to_vec();
-                root.open(std::iter::once(path), PathTrust::Operator)
-                    .next()
-                    .unwrap_or(Err(OpenError::NotFound))
-            };
-            let opened = match &root {
-                Ok(root) => open(root),
-                Err(_) if !fs::exists(format!("/proc/{pid}")).unwrap_or(true) => Err(OpenError::Gone),
-                Err(_) => Err(OpenError::Permission),
-            };
+            let opened = open_in_root(pid, &spec);
             let found = match opened {
                 // A process that has just exited needs no probe.
                 Err(OpenError::Gone) => return None,
