@@ -50,7 +50,8 @@
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
 	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile") \
-	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled")
+	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled") \
+	X(THINNED, 0, "thinned", "a hit of a probe whose next sampled hit counts for it, too")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,
@@ -154,14 +155,17 @@ enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
 	SW_SAMPLE_OFF_CPU = 2, /* a thread begins to wait. value: the probability of this sample, of SW_CERTAIN */
 	SW_SAMPLE_COUNTER = 4, /* and the next SW_COUNTERS_MAX - 1: one for each counter. Value: counts, the period of the event */
+	SW_SAMPLE_USER_PROBE = 8, /* and the next SW_USER_PROBES_MAX - 1, likewise. Value: hits; or a value of the hit, times hits */
 #ifdef SW_TEST_PROGRAMS
 	SW_SAMPLE_PROBE = 255, /* value: 1 run of a test program */
 #endif
 };
 
-#define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
+#define SW_SAMPLE_KINDS 16 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
 #define SW_COUNTERS_MAX 4 /* a power of two */
-_Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
+_Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_USER_PROBE, "each counter needs a place");
+#define SW_USER_PROBES_MAX 8 /* a power of two */
+_Static_assert(SW_SAMPLE_USER_PROBE + SW_USER_PROBES_MAX <= SW_SAMPLE_KINDS, "each probe needs a place");
 
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
@@ -732,6 +736,58 @@ enum sw_kernel_field {
 #define SW_FRAMES_PER_ROUND 4
 #define SW_DEPTHS 15 /* enough for the 16,383 frames that fit into a chain */
 
+/* ---- Probes of users ----------------------------------------------------------------------------------- */
+
+#define SW_PROBE_SITES_MAX 256 /* a power of two */
+/* Values above this count as this: sums of them, times hits, fit 63 bits. */
+#define SW_PROBE_VALUE_MAX (1ull << 40)
+#define SW_PROBE_WINDOW_SHIFT 29 /* the time for which a probe's budget is: 537 ms */
+#define SW_PROBE_PERIOD_MAX (1u << 20)
+/* What the receiver takes for a sample, about. The programs measure only their own time. */
+#define SW_PROBE_RECEIVER_NS 4000
+
+/* Where the value of a hit is. */
+enum sw_probe_operand {
+	SW_OPERAND_NONE = 0, /* there is none: hits are counted */
+	SW_OPERAND_CONSTANT, /* it is `offset` */
+	SW_OPERAND_REGISTER,
+	SW_OPERAND_MEMORY, /* at `offset` bytes from the address in a register */
+};
+
+/* A place of a program at which a probe is. Its index is the cookie of the attachment. */
+struct sw_probe_site {
+	__u32 probe; /* index among those of the run */
+	__u8 is_return; /* it is hit when the function has returned */
+	__u8 operand; /* sw_probe_operand */
+	__u8 reg; /* by its DWARF number */
+	__u8 bits; /* of the value: 8, 16, 32 or 64 */
+	__u8 is_signed;
+	__u8 reserved[7];
+	__s64 offset;
+};
+
+/*
+ * The hits of a probe on one CPU. Of a number of hits that is drawn at random, with the period as its mean, the last one is
+ * sampled, and counts for all of them: so the values of samples add up to the number of hits, and a program that repeats
+ * itself is not always sampled in the same place. A sample that is lost leaves its hits to the next one. The period grows
+ * when samples cost more than the budget.
+ */
+struct sw_probe_hits {
+	__u64 hits; /* in scope */
+	__u64 sampled; /* of these, up to the last one that was sampled */
+	__u64 next; /* the number of hits at which the next one is sampled */
+	__u64 lost; /* hits of lost samples */
+	__u64 lost_taken; /* of these, those that a later sample counts for */
+	__u64 samples;
+	__u64 cost_ns; /* of samples, with what the receiver takes */
+	__u64 budget_ns; /* in each window; set by the receiver */
+	__u64 window; /* the time, in units of 2^SW_PROBE_WINDOW_SHIFT ns */
+	__u64 window_cost_ns;
+	__u64 window_limit_ns; /* at which the period grows next */
+	__u32 claims; /* of programs that draw the next hit; 0: none does */
+	__u32 period; /* 0 counts as 1 */
+};
+
 /*
  * The settings and the counters of one CPU, side by side so that an interrupt touches few pages. The receiver writes the
  * settings of all CPUs, and reads the counters, which are never reset, through its own mapping.
@@ -754,6 +810,9 @@ struct sw_cpu {
 	__u64 wait_ends_lost; /* ends of sampled waits that found no room in the ring */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
+
+	__u64 probes_paused; /* 0: hits are counted */
+	struct sw_probe_hits probes[SW_USER_PROBES_MAX];
 };
 
 /*

@@ -80,6 +80,7 @@ struct sw_slot {
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
 	__u64 value; /* in the unit of its kind */
+	__u64 weight; /* hits of a probe that it counts for */
 	__u64 started_ns; /* when its process started or, if that was later, ran exec */
 	__u32 pid;
 	__u32 tid;
@@ -338,6 +339,15 @@ struct {
 	__type(value, struct sw_wait_list_scratch);
 } wait_list_scratch SEC(".maps");
 
+/* Where probes are, by the cookies of their attachments. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* SW_PROBE_SITES_MAX; 1 if there are no probes */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_probe_site);
+} probe_sites SEC(".maps");
+
 /* The program that continues a walk, if walks use tail calls. One map for each type of program. */
 struct sw_walks {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -349,6 +359,7 @@ struct sw_walks {
 struct sw_walks cpu_walks SEC(".maps");
 struct sw_walks counter_walks SEC(".maps");
 struct sw_walks off_cpu_walks SEC(".maps");
+struct sw_walks user_probe_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)
 {

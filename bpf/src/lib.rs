@@ -46,6 +46,7 @@ mod test_programs;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod user_probe;
 mod verifier_log;
 mod verify;
 mod wait;
@@ -86,6 +87,9 @@ pub use tables::{SegmentId, UnwindTables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{AttachedProbe, StackMemory};
 pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
+pub use user_probe::{
+    OperandPlace, ProbeOperand, UserProbeError, UserProbeHits, UserProbeSite, probe_user_probes,
+};
 pub use verifier_log::VerifierLog;
 pub use verify::{VerifierStats, verify};
 pub use wait::{CERTAIN, WaitEnd, WaitReason, weighted_off_cpu_ns};

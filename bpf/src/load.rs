@@ -242,6 +242,7 @@ pub(crate) fn load_object<'obj>(
     };
     programs::select(&mut open.progs, selection);
     let has_waits = SampleKind::OffCpu.profile_kind(&options.kinds).is_some();
+    let has_probes = options.kinds.probes().next().is_some();
     let inner_ring = create_ring(ring_bytes).map_err(refused("creating a ring buffer"))?;
     let maps = &mut open.maps;
     let resized = [
@@ -257,6 +258,7 @@ pub(crate) fn load_object<'obj>(
         maps.listed.set_max_entries(if lists_processes { options.listed_max } else { 1 }),
         maps.exiting.set_max_entries(if keeps_numbers { options.listed_max } else { 1 }),
         maps.waits.set_max_entries(if has_waits { options.threads_max } else { 1 }),
+        maps.probe_sites.set_max_entries(if has_probes { intf::SW_PROBE_SITES_MAX } else { 1 }),
         maps.containers.set_max_entries(if options.pod.is_some() { CONTAINERS_MAX } else { 1 }),
     ];
     resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;

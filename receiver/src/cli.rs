@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sidewinder_config::ListenAddress;
+use sidewinder_config::{InvalidProbe, ListenAddress, ProbeSpec};
 
 use crate::event_arg::EventArg;
 use crate::hex;
@@ -50,6 +50,7 @@ pub(crate) enum Command {
         sidewinder record -p 1234 -d 10s -o profile.html\n  \
         sidewinder record -F 997 -a -d 5s -o out.folded\n  \
         sidewinder record -e page-faults -p 1234 -d 10s          who grows the memory, by stack\n  \
+        sidewinder record --probe uprobe:/usr/lib/x86_64-linux-gnu/libc.so.6:malloc,value=arg0,unit=bytes -p 1234 -d 10s\n  \
         sidewinder record -e cpu-clock,page-faults:1 -o out.otlp -- ./server\n  \
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
@@ -201,6 +202,11 @@ pub(crate) struct RecordArgs {
     /// the counters of this machine
     #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',')]
     pub(crate) events: Vec<EventArg>,
+    /// A place in a program at which to sample instead of CPU time; may be given several times, and each becomes a profile.
+    /// uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME, where PATH is as the program sees
+    /// it; with ,value=arg0 behind it for the sum of an argument instead of the number of hits
+    #[arg(long, value_name = "SPEC", value_parser = probe)]
+    pub(crate) probe: Vec<ProbeSpec>,
     /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) off_cpu: Option<f64>,
@@ -295,6 +301,10 @@ pub(crate) struct TopArgs {
     /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
     #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, conflicts_with = "off_cpu")]
     pub(crate) event: Option<EventArg>,
+    /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or
+    /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it
+    #[arg(long, value_name = "SPEC", value_parser = probe, conflicts_with_all = ["off_cpu", "event"])]
+    pub(crate) probe: Option<ProbeSpec>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) off_cpu: Option<f64>,
@@ -461,6 +471,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn wait_fraction(text: &str) -> Result<f64, String> {
     let fraction = text.parse().ok().filter(|fraction| (f64::MIN_POSITIVE..=1.0).contains(fraction));
     fraction.ok_or_else(|| "not a fraction above 0, and at most 1".to_owned())
+}
+
+fn probe(text: &str) -> Result<ProbeSpec, String> {
+    text.parse().map_err(|error: InvalidProbe| error.to_string())
 }
 
 fn process(text: &str) -> Result<u32, String> {

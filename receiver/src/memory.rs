@@ -59,16 +59,19 @@ impl RingsBudget {
     const SMALL: Self = Self { samples_bytes: 32 << 10, snapshots_bytes: 1 << 20 };
     const LARGE: Self = Self { samples_bytes: 128 << 10, snapshots_bytes: 4 << 20 };
 
-    /// The sizes for interactive commands: they hold a few ms of events of a counter that may interrupt a million times a
-    /// second.
+    /// The sizes for interactive commands: they hold a few ms of events of a counter, or of a probe, that may interrupt a
+    /// million times a second.
     pub(crate) fn interactive(kinds: &KindSet) -> Self {
         const FREQUENT_PERIOD_MAX: u64 = 63;
         let is_frequent = |counter: SampledCounter| match counter.rate {
             CounterRate::Period(period) => period <= FREQUENT_PERIOD_MAX,
             CounterRate::Frequency(_) => false,
         };
-        let samples_bytes =
-            if kinds.counters().any(is_frequent) { 1 << 20 } else { Self::LARGE.samples_bytes };
+        let samples_bytes = if kinds.counters().any(is_frequent) || kinds.probes().next().is_some() {
+            1 << 20
+        } else {
+            Self::LARGE.samples_bytes
+        };
         Self { samples_bytes, ..Self::LARGE }
     }
 

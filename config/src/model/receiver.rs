@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    BinaryMatch, CounterEvent, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond,
-    VerifierLogLevel,
+    BinaryMatch, CounterEvent, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, ProbeSpec,
+    SamplesPerSecond, VerifierLogLevel,
 };
 
 /// One profiler: its samples, its stack walks, its reports.
@@ -19,6 +19,12 @@ pub struct ProfilingReceiver {
     pub samples_per_second: SamplesPerSecond,
     /// Counters that are sampled besides the clock, each at most once.
     pub events: Vec<CounterEvent>,
+    /// Probes in programs.
+    pub probes: Vec<ProbeSpec>,
+    /// Further ones, in the notation of OpenTelemetry's profiler.
+    pub probe_links: Vec<ProbeSpec>,
+    /// Whether the program of probes is loaded for others to attach it.
+    pub load_probe: bool,
     /// The interval between reports; more than zero.
     pub reporter_interval: Duration,
     /// The fraction of an interval by which each report is randomized, in both directions.
@@ -69,6 +75,9 @@ impl Default for ProfilingReceiver {
         Self {
             samples_per_second: SamplesPerSecond::default(),
             events: Vec::new(),
+            probes: Vec::new(),
+            probe_links: Vec::new(),
+            load_probe: false,
             reporter_interval: Duration::from_secs(5),
             reporter_jitter: Fraction::new(0.2).unwrap_or_default(),
             monitor_interval: Duration::from_secs(5),

@@ -162,6 +162,15 @@ pub const TENANT_FP: Program = Program {
 /// Has many children that end at once, then others.
 pub const FORKS: Program =
     Program { name: "forks", source: "forks.c", compiler: Compiler::C(&["-fomit-frame-pointer", "-static"]) };
+/// Two callers of a method in C++, with a trace point, which counts what probes should count.
+pub const SALES: Program =
+    Program { name: "sales", source: "sales.cc", compiler: Compiler::Cxx(OMIT_FRAME_POINTER) };
+/// The same callers in Rust.
+pub const SALES_RUST: Program = Program { name: "sales-rust", source: "sales.rs", compiler: Compiler::Rust };
+/// The same callers in Go.
+pub const SALES_GO: Program = Program { name: "sales-go", source: "sales.go", compiler: Compiler::Go };
+/// Calls a function as often as it can.
+pub const TICKS: Program = c("ticks", "ticks.c");
 /// Two processes that wait for each other.
 pub const PINGPONG: Program = c("pingpong", "pingpong.c");
 /// The first process of a pod.

@@ -27,6 +27,7 @@ mod output;
 mod page;
 mod pods;
 mod privileges;
+mod probes;
 mod python;
 mod receiver_keys;
 mod reload;

@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod counter;
+mod probe;
 
 pub use counter::{Counter, CounterDescriptor, CounterRate, CounterSource, SampledCounter};
+pub use probe::SampledProbe;
 
 /// The events of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,6 +31,9 @@ pub enum Kind {
     },
     /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
     Counter(SampledCounter),
+    /// Hits of a probe that the user placed in programs. The value of an event is the number of hits that it stands for, or
+    /// that number times a value of the hit.
+    Probe(SampledProbe),
     /// Samples that were only counted, without the time of each. The value of an event is the number of samples.
     Aggregated {
         /// The sampling rate on each CPU, in Hz; 0 if it is unknown too.
@@ -89,6 +94,8 @@ pub enum Hook {
     Counter(SampledCounter),
     /// Each context switch, in the task that leaves its CPU.
     ContextSwitches,
+    /// A place in a program, whenever it is executed.
+    Probe,
 }
 
 /// The per-event data in a sample of a profile.
@@ -192,6 +199,11 @@ impl KindSet {
         self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
     }
 
+    /// The probes among them.
+    pub fn probes(&self) -> impl Iterator<Item = SampledProbe> + '_ {
+        self.iter().filter_map(|kind| if let Kind::Probe(probe) = kind { Some(probe) } else { None })
+    }
+
     /// The highest sampling rate of a kind on each CPU, in Hz; 0 if none has a rate.
     #[must_use]
     pub fn samples_per_second(&self) -> u32 {
@@ -246,6 +258,13 @@ impl Kind {
                 shape: SampleShape::Values,
                 display_rank: 4,
             },
+            Self::Probe(probe) => KindDescriptor {
+                value_type: probe.value_type(),
+                hook: Some(Hook::Probe),
+                period: None,
+                shape: SampleShape::TimestampsAndValues,
+                display_rank: 6,
+            },
             Self::Counter(sampled) => {
                 let value_type = sampled.counter.descriptor().value_type;
                 let amount = match sampled.rate {
@@ -278,7 +297,7 @@ impl Kind {
             | Self::Wall { samples_per_second }
             | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
-            Self::OffCpu | Self::LockContentions | Self::LockDelay | Self::Counter(_) => 0,
+            Self::OffCpu | Self::LockContentions | Self::LockDelay | Self::Counter(_) | Self::Probe(_) => 0,
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
 use crate::terminal::print_notice;
+use crate::user_probe::UserProbe;
 
 /// How often the rings are drained.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -58,12 +59,14 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
     let samples_per_second = args.frequency;
-    let kind = match args.event {
+    let probes = UserProbe::list(&args.probe, false);
+    let kind = match (args.event, probes.first()) {
         _ if args.off_cpu.is_some() => Kind::OffCpu,
         _ if args.wall.is_some() => Kind::Wall { samples_per_second },
         _ if args.locks.is_some() => Kind::LockDelay,
-        Some(event) => event.kind(samples_per_second),
-        None => Kind::Cpu { samples_per_second },
+        (Some(event), _) => event.kind(samples_per_second),
+        (None, Some(probe)) => Kind::Probe(probe.sampled),
+        (None, None) => Kind::Cpu { samples_per_second },
     };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
@@ -73,6 +76,8 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         kernel_frames: !args.no_kernel,
         off_cpu_threshold: args.off_cpu.or(args.wall).unwrap_or_default(),
         lock_threshold: args.locks.unwrap_or_default(),
+        probes,
+        requires_probes: true,
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };

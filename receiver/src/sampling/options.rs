@@ -14,6 +14,7 @@ use super::control::tables::debug_files::DebugRoots;
 use super::{RandomPauses, SamplingError};
 use crate::memory::{RingsBudget, SamplingBudget};
 use crate::supervise::ThreadSupervisor;
+use crate::user_probe::UserProbe;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
 /// process comes with a snapshot of its stack; and how many samples of one are taken before its mappings are known, which
@@ -28,6 +29,10 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 pub(crate) struct SamplingOptions {
     pub(crate) scope: SamplingScope,
     pub(crate) kinds: KindSet,
+    /// The probes among the kinds.
+    pub(crate) probes: Vec<UserProbe>,
+    /// Whether it is an error if a probe can't be attached to any file of the processes in scope at the start.
+    pub(crate) requires_probes: bool,
     /// The least fraction of waits that are sampled, if the kinds include off-CPU time.
     pub(crate) off_cpu_threshold: f64,
     /// Whether threads in scope may have begun to wait before the start: those of processes that are running then.
@@ -81,6 +86,8 @@ impl SamplingOptions {
         Self {
             scope,
             kinds,
+            probes: Vec::new(),
+            requires_probes: false,
             off_cpu_threshold: 0.0,
             lists_first_waits: true,
             report_interval: INTERACTIVE_REPORT_INTERVAL,

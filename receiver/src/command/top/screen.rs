@@ -213,6 +213,7 @@ impl Screen {
             Kind::Counter(SampledCounter { counter, rate: CounterRate::Frequency(hz) }) => {
                 format!("{counter}, {hz} Hz")
             }
+            Kind::Probe(probe) => probe.name().to_owned(),
             Kind::Cpu { samples_per_second } | Kind::Aggregated { samples_per_second } => {
                 format!("{samples_per_second} Hz")
             }
@@ -250,8 +251,8 @@ impl Screen {
             Kind::Wall { .. } => {
                 format!("{:.3} s of wall time, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
             }
-            Kind::Counter(counter) => {
-                let counted = counter.counter.descriptor().value_type.display;
+            Kind::Counter(_) | Kind::Probe(_) => {
+                let counted = self.kind.descriptor().value_type.display;
                 format!("{total} {counted}, {per_second:.0} a second")
             }
             Kind::LockContentions => format!("{total} waits for locks, {per_second:.0} a second"),

@@ -443,6 +443,10 @@ impl Data {
                 events_so_far: self.waits.events_so_far(),
                 lists_failed: self.lists_failed,
             },
+            probes: (0..)
+                .zip(self.kinds.probes())
+                .map(|(index, of)| (of, profiler.user_probe_hits(index)))
+                .collect(),
             code_object_losses: self.code_objects.losses(),
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
-use sidewinder_kind::{Kind, KindSet};
+use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord, UserProbeHits};
+use sidewinder_kind::{Kind, KindSet, SampledProbe};
 
 use super::code_objects::CodeObjectLosses;
 
@@ -25,6 +25,8 @@ pub(crate) struct SamplingTally {
     pub(crate) waits: WaitCounts,
     /// Waits without an interrupt of their own, and their events.
     pub(crate) long_waits: LongWaitCounts,
+    /// The hits of probes.
+    pub(crate) probes: Vec<(SampledProbe, UserProbeHits)>,
     /// Functions that young processes have sent, and that were dropped.
     pub(crate) code_object_losses: CodeObjectLosses,
 }
