@@ -119,7 +119,7 @@ fn a_request_beyond_the_collectors_limit_is_cut_until_it_fits() -> Result<()> {
         way.timeout = PATIENCE;
         let exporter = way.open(options())?;
         let mut source = Source::default();
-        let report = source.report(80_000);
+        let report = source.report(150_000);
         ensure!(report.as_bytes().len() > 1 << 20, "{} bytes", report.as_bytes().len());
         exporter.enqueue(report);
         settle(&exporter)?;
