@@ -13,7 +13,7 @@ after(() => browser.close());
 const KINDS = [
   {
     name: "faults",
-    header: /^64,000 page faults for 10\.0 s/,
+    header: /^64,000 page faults in 10\.0 s/,
     over: "page faults",
     // 10 + 1 samples in each slice of the first half, 8 + 1 in the second.
     most: "up to 704 page faults",
@@ -23,7 +23,7 @@ const KINDS = [
   },
   {
     name: "off_cpu",
-    header: /^250 s of off-CPU time for 10\.0 s/,
+    header: /^250 s of off-CPU time in 10\.0 s/,
     over: "off-CPU time",
     most: "up to 2.75 s",
     tip: ["share", "time"],
@@ -32,7 +32,7 @@ const KINDS = [
   },
   {
     name: "delay",
-    header: /^20\.0 s of lock wait time for 10\.0 s/,
+    header: /^20\.0 s of lock wait time in 10\.0 s/,
     over: "lock wait time",
     most: "up to 220 ms",
     tip: ["share", "time"],
@@ -42,7 +42,7 @@ const KINDS = [
   },
   {
     name: "contentions",
-    header: /^1,000 lock contentions for 10\.0 s/,
+    header: /^1,000 lock contentions in 10\.0 s/,
     over: "lock contentions",
     most: "up to 11 lock contentions",
     tip: ["share", "lock contentions"],
@@ -60,6 +60,7 @@ for (const kind of KINDS) {
     assert.match((await page.locator("header .what p").innerText()).trim(), kind.header);
     const strip = page.getByRole("region", { name: `${kind.over} over time` });
     assert.equal(await strip.locator(".sum small").innerText(), kind.most);
+    assert.equal(await strip.locator(".sum").getAttribute("title"), "in 100 ms");
     await page.getByRole("img", { name: `${kind.over} of each thread over time` }).waitFor();
     // The busiest thread of a half is dark in that half alone.
     const row = 44 + 9;

@@ -15,14 +15,14 @@ const heat = computed(() => heatOf(recording.value));
 export function Timeline() {
   const { slices, sliceMs, durationMs, isOfCpus, subject } = recording.value;
   const areAllShown = useSignal(false);
-  const { threads: sorted, most } = heat.value;
+  const { threads: sorted, most, columns } = heat.value;
   const shown = areAllShown.value ? sorted : sorted.slice(0, FEW);
   const spanMs = Math.max(durationMs, slices * sliceMs);
   return (
     <section class="card timeline" aria-label={`${subject} over time`}>
       <div class="strip">
         <div class="names">
-          <div class="sum" style={{ height: `${SUM_PX}px` }}>all threads{sliceMs > 0 && <small>up to {isOfCpus ? `${most.toFixed(1)} CPUs` : recording.value.amount(most)}</small>}</div>
+          <div class="sum" style={{ height: `${SUM_PX}px` }} title={isOfCpus ? undefined : `in ${seconds(spanMs / columns / 1e3)}`}>all threads{sliceMs > 0 && <small>up to {isOfCpus ? `${most.toFixed(1)} CPUs` : recording.value.amount(most)}</small>}</div>
           {shown.map((thread) => <ThreadName key={thread} thread={thread} />)}
         </div>
         <Strip shown={shown} spanMs={spanMs} />
