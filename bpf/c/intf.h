@@ -49,6 +49,7 @@
 	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
+	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile") \
 	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled")
 
 enum sw_outcome {
@@ -144,6 +145,9 @@ enum sw_record_type {
 	SW_RECORD_NEWCOMER = 5, /* sw_newcomer: a process runs in a container that has no events */
 	SW_RECORD_OBJECT = 6, /* sw_object: a function of a virtual machine, whose process may soon be gone */
 	SW_RECORD_WAIT_END = 7, /* sw_wait_end: how long the wait of an off-CPU sample was */
+	/* These two are the output of list_waits, not in rings. */
+	SW_RECORD_WAIT_PROGRESS = 8, /* sw_wait_end: how long a sampled wait is so far */
+	SW_RECORD_WAIT_FOUND = 9, /* sw_found_wait: a wait that has no sample */
 };
 
 enum sw_sample_kind {
@@ -203,15 +207,35 @@ enum sw_wait_cause {
 
 #define SW_CERTAIN (1ull << 32) /* the probability 1 */
 
-/* The end of a wait, with the time off the CPU since its sample. */
+/* The end of a wait, with the time off the CPU since its sample; or a wait in progress, likewise. */
 struct sw_wait_end {
 	__u16 type;
-	__u16 futex_use; /* sw_futex_use */
+	__u16 is_woken; /* of one in progress: it is over, and the thread's account of runnable time is not complete */
 	__u32 tid; /* of the sample */
-	__u64 lock; /* as in sw_wait */
-	__u64 start_ns; /* time_ns of the sample */
+	__u64 start_ns; /* time_ns of the sample, or of the found wait */
 	__u64 time_ns;
 	__u64 off_cpu_ns;
+	__u64 lock; /* as in sw_wait */
+	__u32 futex_use; /* sw_futex_use */
+	__u32 is_rest; /* the wait had begun before start_ns */
+};
+
+#define SW_FOUND_KERNEL_FRAMES_MAX 64
+
+/* A thread that waits without a sample: since before the start, or since a switch that was not drawn. */
+struct sw_found_wait {
+	__u16 type;
+	__u16 kernel_frames;
+	__u32 flags; /* as in sw_sample */
+	__u32 pid; /* in the receiver's PID namespace, like `tid` */
+	__u32 tid;
+	__u32 cpu;
+	__u32 reserved;
+	__u64 time_ns; /* when it was found: its sample's time */
+	__u64 timeslices; /* how often the thread was given a CPU: another number later means that it has run meanwhile */
+	__u64 registers[SW_REGISTERS]; /* of user mode; the stack pointer is 0 if they are not known */
+	char comm[SW_COMM_BYTES];
+	__u64 kernel[SW_FOUND_KERNEL_FRAMES_MAX]; /* addresses, leaf first */
 };
 
 /* One interrupt. Its stack was sent in this epoch, unless that record was lost or is late. A sw_context may follow. */
@@ -295,8 +319,7 @@ struct sw_snapshot {
  */
 #define SW_YOUNG_NS 10000000000ull
 #define SW_OBJECTS_PER_SAMPLE 16 /* others are sent with later samples */
-#define SW_OBJECT_NAME_BYTES 128
-#define SW_OBJECT_PATH_BYTES 256
+#define SW_OBJECT_TEXT_BYTES 256 /* of its name, and of its path */
 #define SW_OBJECT_LINES_BYTES 480
 #define SW_CPYTHON_HEAD_BYTES 32 /* the largest `PyObject` */
 #define SW_CPYTHON_IDENTITY_BYTES 96 /* `sw_cpython.identity_bytes` is at most this */
@@ -313,8 +336,8 @@ struct sw_object {
 	__u64 address;
 	__u8 head[SW_CPYTHON_HEAD_BYTES]; /* its start, with its count of references; zeros if it could not be read */
 	__u8 identity[SW_CPYTHON_IDENTITY_BYTES]; /* the first `sw_cpython.identity_bytes` are valid */
-	__u8 name[SW_OBJECT_NAME_BYTES];
-	__u8 path[SW_OBJECT_PATH_BYTES];
+	__u8 name[SW_OBJECT_TEXT_BYTES];
+	__u8 path[SW_OBJECT_TEXT_BYTES];
 	__u8 lines[SW_OBJECT_LINES_BYTES];
 };
 
@@ -508,15 +531,22 @@ struct sw_cpython {
 	__u16 name;
 	__u16 path;
 	__u16 lines;
-	__u16 reserved;
 
 	__u8 groups; /* sw_cpython_groups */
 	__u8 instruction_form; /* sw_cpython_instruction */
+	__u8 identity_has_texts; /* the texts of the name and the path belong to it, too (until 3.11) */
+	__u8 reserved;
 };
 
 #define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
 #define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
 #define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
+
+/* Until 3.11: fields of a string (`PyASCIIObject`), and where its text is if it is compact. */
+#define SW_CPYTHON_TEXT_LENGTH 16 /* in characters */
+#define SW_CPYTHON_TEXT_STATE 32
+#define SW_CPYTHON_TEXT_ASCII 48
+#define SW_CPYTHON_TEXT_COMPACT 72 /* of any text that isn't ASCII */
 
 /* A part of a file, in bytes. */
 struct sw_file_range {
@@ -645,7 +675,10 @@ enum sw_futex_use {
 	SW_FUTEX_PARKED, /* the futex belongs to the thread, which is parked for a lock at another address */
 };
 
-/* The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it. */
+/*
+ * The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it, with the
+ * exception of `found_ns`.
+ */
 struct sw_wait {
 	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */
 	__u64 time_ns;
@@ -653,6 +686,7 @@ struct sw_wait {
 	__u64 runnable_ns; /* waiting for a CPU, since the thread's start */
 	__u64 mean_ns; /* the average time off the CPU of its waits */
 	__u64 probability; /* of the sample of its current wait; 0: there is none */
+	__u64 found_ns; /* when list_waits found it without a sample; of an earlier wait if it is before `time_ns` */
 	__u32 pid; /* in the receiver's PID namespace, like `tid` */
 	__u32 tid;
 	__u32 is_waiting; /* whether it left the CPU to wait, and not because another thread was to run */
@@ -682,6 +716,8 @@ enum sw_kernel_field {
 #define SW_VM_WINDOW_BYTES 2048
 #define SW_VM_CODES_BITS 7
 #define SW_VM_CODES (1u << SW_VM_CODES_BITS)
+#define SW_VM_PATHS_BITS 3
+#define SW_VM_PATHS (1u << SW_VM_PATHS_BITS)
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */
 #define SW_CALLS_MAX 33 /* consecutive tail calls: MAX_TAIL_CALL_CNT, which before Linux 5.16 was 32 but also allowed 33 */

@@ -53,6 +53,7 @@ struct sw_vm_code {
 };
 
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
+#define SW_VM_TEXT_WORDS 32 /* likewise */
 _Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
 
 /* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
@@ -195,8 +196,10 @@ struct sw_vm_state_places {
  */
 struct sw_vm_scratch {
 	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	struct sw_vm_code paths[SW_VM_PATHS]; /* likewise, with the hashes of texts */
 	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
+	__u64 text[SW_VM_TEXT_WORDS]; /* the string that was read last */
 	__u8 window[SW_VM_WINDOW_BYTES];
 };
 
@@ -319,6 +322,20 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sw_wait);
 } waits SEC(".maps");
+
+/* Where list_waits prepares its output. One thread of the receiver runs it. */
+struct sw_wait_list_scratch {
+	struct sw_found_wait found;
+	struct sw_wait_end progress;
+	__u64 registers[SW_REGISTERS + 8]; /* as the kernel saves them */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sw_wait_list_scratch);
+} wait_list_scratch SEC(".maps");
 
 /* The program that continues a walk, if walks use tail calls. One map for each type of program. */
 struct sw_walks {

@@ -20,6 +20,7 @@ mod frame;
 mod heap;
 mod interrupt_check;
 mod intf;
+mod iterator;
 mod kernel_names;
 mod load;
 mod lock;
@@ -48,6 +49,7 @@ mod tls;
 mod verifier_log;
 mod verify;
 mod wait;
+mod wait_list;
 mod walk;
 mod watch;
 
@@ -86,7 +88,8 @@ pub use test_programs::{AttachedProbe, StackMemory};
 pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
 pub use verifier_log::VerifierLog;
 pub use verify::{VerifierStats, verify};
-pub use wait::{WaitEnd, WaitReason, weighted_off_cpu_ns};
+pub use wait::{CERTAIN, WaitEnd, WaitReason, weighted_off_cpu_ns};
+pub use wait_list::{FoundWait, ListedWait};
 pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, WalkMode};
 pub use watch::EventScope;
 

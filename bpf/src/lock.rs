@@ -11,6 +11,8 @@ pub struct LockWait {
     pub address: u64,
     /// What the call itself says of the wait.
     pub evidence: LockEvidence,
+    /// Whether this is the rest of a wait that had begun earlier: it is not one more wait.
+    pub is_rest: bool,
 }
 
 /// What the arguments of a call say of the futex.
@@ -26,14 +28,14 @@ pub enum LockEvidence {
 
 impl LockWait {
     /// Parses what a record or a map says; `None` if the thread does not wait in a futex.
-    pub(crate) fn new(futex_use: u32, address: u64) -> Option<Self> {
+    pub(crate) fn new(futex_use: u32, address: u64, is_rest: bool) -> Option<Self> {
         let evidence = match sw_futex_use::try_read_from_bytes(futex_use.as_bytes()).ok()? {
             sw_futex_use::SW_FUTEX_NONE => return None,
             sw_futex_use::SW_FUTEX_OTHER => LockEvidence::None,
             sw_futex_use::SW_FUTEX_LOCK => LockEvidence::Held,
             sw_futex_use::SW_FUTEX_PARKED => LockEvidence::Parked,
         };
-        Some(Self { address, evidence })
+        Some(Self { address, evidence, is_rest })
     }
 }
 
@@ -49,10 +51,10 @@ mod tests {
 
     #[test]
     fn only_a_wait_in_a_futex_may_be_for_a_lock() {
-        assert_eq!(LockWait::new(sw_futex_use::SW_FUTEX_NONE as u32, 0x1000), None);
-        let held = LockWait { address: 0x1000, evidence: LockEvidence::Held };
-        assert_eq!(LockWait::new(sw_futex_use::SW_FUTEX_LOCK as u32, 0x1000), Some(held));
-        assert_eq!(LockWait::new(99, 0x1000), None);
+        assert_eq!(LockWait::new(sw_futex_use::SW_FUTEX_NONE as u32, 0x1000, false), None);
+        let held = LockWait { address: 0x1000, evidence: LockEvidence::Held, is_rest: true };
+        assert_eq!(LockWait::new(sw_futex_use::SW_FUTEX_LOCK as u32, 0x1000, true), Some(held));
+        assert_eq!(LockWait::new(99, 0x1000, false), None);
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl TableBuildBudget {
         self.total_bytes != u64::MAX
     }
 
-    /// The memory for a table whose build begins now.
+    /// The memory for a table whose build begins now; `u64::MAX`: unlimited.
     pub(crate) fn available_bytes(self) -> u64 {
         // If the resident size can't be read, no memory counts as free.
         self.available_bytes_at(resident_bytes().unwrap_or(u64::MAX))
@@ -114,6 +114,9 @@ impl TableBuildBudget {
 
     /// The memory for a build at this resident size. Twice the share is left free, for growth during the build.
     fn available_bytes_at(self, resident_bytes: u64) -> u64 {
+        if !self.is_limited() {
+            return u64::MAX;
+        }
         let free_bytes = self.total_bytes.saturating_sub(resident_bytes);
         free_bytes.saturating_sub(2 * self.min_bytes).max(self.min_bytes)
     }
@@ -283,6 +286,8 @@ mod tests {
         assert_eq!(building.available_bytes_at(20 << 20), 20 << 20);
         assert_eq!(building.available_bytes_at(44 << 20), 4 << 20);
         assert_eq!(building.available_bytes_at(u64::MAX), 4 << 20);
+        let unlimited = SamplingBudget::with_tables_bytes(64 << 20).table_building;
+        assert_eq!(unlimited.available_bytes_at(20 << 20), u64::MAX);
     }
 
     #[test]

@@ -400,6 +400,21 @@ pub fn convoys_in(output: &str) -> Result<Vec<Convoy>> {
     Ok(serde_json::from_str::<Convoys>(line)?.locks)
 }
 
+/// The same command, but for its standard streams, with a tenth of the CPU time that a thread of others has: for programs of many
+/// threads, and for those that only have to be there for as long as a test looks.
+#[must_use]
+pub fn in_background(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    nice
+}
+
 /// A workload that runs and waits at its gate.
 #[derive(Debug)]
 pub struct Gated {
@@ -460,7 +475,7 @@ impl Gated {
 
 impl Drop for Gated {
     fn drop(&mut self) {
-        // Ends a workload that a failing test left behind.
+        // Ends a workload that a failing test left running.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

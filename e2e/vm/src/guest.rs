@@ -90,7 +90,7 @@ impl Root {
             let lines: Vec<&str> = console.lines().rev().take(25).collect();
             let lines: Vec<&str> = lines.into_iter().rev().collect();
             bail!(
-                "the guest did not come to its end; it told of {:?}; its console ends with\n{}",
+                "the guest did not finish; it reported {:?}; its console ends with\n{}",
                 told.sections.keys(),
                 lines.join("\n")
             );

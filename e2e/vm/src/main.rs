@@ -161,7 +161,7 @@ impl CpusChange {
 
     fn failure(&self) -> Option<String> {
         let recorded = &self.recorded;
-        let is_whole = self.log.matches("profiling starts anew").count() == 2
+        let is_whole = self.log.matches("restarting profiling").count() == 2
             && self.log.matches(" profiling receiver").count() == 3
             && self.log.matches(" profiling ended").count() == 3
             && self.log.contains("exit code 0")

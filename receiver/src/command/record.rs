@@ -242,6 +242,8 @@ fn sampling_options(
         },
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
         lock_threshold: args.locks.unwrap_or_default(),
+        // A command is started after the profiler.
+        lists_first_waits: args.command.is_empty(),
         ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
     if args.pid.is_empty() { options } else { options.for_running_processes() }

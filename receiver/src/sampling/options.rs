@@ -32,6 +32,10 @@ pub(crate) struct SamplingOptions {
     pub(crate) off_cpu_threshold: f64,
     /// The least fraction of waits in futexes that are sampled, if the kinds include waits for locks.
     pub(crate) lock_threshold: f64,
+    /// Whether threads in scope may have begun to wait before the start: those of processes that are running then.
+    pub(crate) lists_first_waits: bool,
+    /// How often threads that wait on are charged.
+    pub(crate) report_interval: Duration,
     /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
@@ -60,6 +64,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) threads: ThreadSupervisor,
 }
 
+/// How often interactive commands show new events.
+const INTERACTIVE_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The memory for snapshots in interactive commands, most of which record a program from its start.
 const SNAPSHOTS_BYTES: usize = 64 << 20;
 
@@ -77,6 +83,8 @@ impl SamplingOptions {
             kinds,
             off_cpu_threshold: 0.0,
             lock_threshold: 0.0,
+            lists_first_waits: true,
+            report_interval: INTERACTIVE_REPORT_INTERVAL,
             walk: None,
             #[cfg(test)]
             test_programs: false,

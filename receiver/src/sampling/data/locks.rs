@@ -1,13 +1,12 @@
-//! The events of a wait that has ended: one for each kind of profile that counts it.
+//! The events of a wait, or of a part of one: one for each kind of profile that counts it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 
-use sidewinder_bpf::waits_of_sample;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_process::ProcessKey;
 
-use super::waits::EndedWait;
+use super::waits::ChargedWait;
 use crate::sampling::message::{LockId, LockSample, SampleEvent};
 
 /// Makes the events of waits.
@@ -26,19 +25,21 @@ impl WaitEvents {
     }
 
     /// The events of a wait. One in a futex may be for a lock, which the names of its callers tell.
-    pub(super) fn of(&self, ended: EndedWait) -> impl Iterator<Item = SampleEvent> {
-        let EndedWait { event, probability, lock } = ended;
+    pub(super) fn of(&self, charged: ChargedWait) -> impl Iterator<Item = SampleEvent> {
+        let ChargedWait { event, waits, lock } = charged;
         let id_of = |address| LockId(self.lock_id(event.process, address));
         let lock = lock.map(|lock| LockSample { id: Some(id_of(lock.address)), evidence: lock.evidence });
         self.kinds.iter().filter_map(move |kind| {
             let value = match kind {
-                Kind::LockContentions => {
-                    rounded_at_random(waits_of_sample(probability), rand::random_range(0.0..1.0))
-                }
+                Kind::LockContentions => rounded_at_random(waits, rand::random_range(0.0..1.0)),
                 _ => event.value,
             };
             let lock = lock.filter(|_| kind.is_of_locks());
-            let is_counted = lock.is_some() || !kind.is_of_locks();
+            let is_counted = match kind {
+                Kind::LockContentions => lock.is_some() && value > 0,
+                Kind::LockDelay => lock.is_some(),
+                _ => true,
+            };
             is_counted.then(|| SampleEvent { kind: *kind, value, lock, ..event.clone() })
         })
     }
@@ -62,32 +63,34 @@ mod tests {
     use crate::collect::tests::event;
     use crate::sampling::message::Message;
 
-    fn ended(pid: u32, address: Option<u64>, probability: u64) -> EndedWait {
+    fn charged(pid: u32, address: Option<u64>, waits: f64) -> ChargedWait {
         let Message::Event(event) = event(1, None) else { panic!("not an event") };
-        let lock = address.map(|address| LockWait { address, evidence: LockEvidence::Held });
+        let lock = address.map(|address| LockWait { address, evidence: LockEvidence::Held, is_rest: false });
         let process = ProcessKey { pid, instance: 1 };
-        EndedWait { event: SampleEvent { process, value: 700, ..event }, probability, lock }
+        ChargedWait { event: SampleEvent { process, value: 700, ..event }, waits, lock }
     }
 
     #[test]
     fn a_wait_in_a_futex_has_an_event_in_each_kind_and_another_wait_only_in_off_cpu_time() {
         let events = WaitEvents::new(&KindSet::new(Kind::OffCpu).with_locks());
-        let of = |ended| events.of(ended).map(|event| (event.kind, event.value)).collect::<Vec<_>>();
+        let of = |charged| events.of(charged).map(|event| (event.kind, event.value)).collect::<Vec<_>>();
         assert_eq!(
-            of(ended(7, Some(0x1000), 1 << 30)),
+            of(charged(7, Some(0x1000), 4.0)),
             [(Kind::OffCpu, 700), (Kind::LockContentions, 4), (Kind::LockDelay, 700)]
         );
-        assert_eq!(of(ended(7, None, 1 << 30)), [(Kind::OffCpu, 700)]);
+        let of_a_part = [(Kind::OffCpu, 700), (Kind::LockDelay, 700)];
+        assert_eq!(of(charged(7, Some(0x1000), 0.0)), of_a_part, "it has been counted");
+        assert_eq!(of(charged(7, None, 4.0)), [(Kind::OffCpu, 700)]);
     }
 
     #[test]
     fn a_lock_has_one_id_and_another_lock_or_the_same_address_elsewhere_has_another() {
         let events = WaitEvents::new(&KindSet::new(Kind::LockDelay));
-        let id = |pid, address| events.of(ended(pid, Some(address), 1)).find_map(|event| event.lock?.id);
+        let id = |pid, address| events.of(charged(pid, Some(address), 1.0)).find_map(|event| event.lock?.id);
         assert_eq!(id(7, 0x1000), id(7, 0x1000));
         assert!(id(7, 0x1000) != id(7, 0x1004) && id(7, 0x1000) != id(8, 0x1000));
         let another_run = WaitEvents::new(&KindSet::new(Kind::LockDelay));
-        let other = another_run.of(ended(7, Some(0x1000), 1)).find_map(|event| event.lock?.id);
+        let other = another_run.of(charged(7, Some(0x1000), 1.0)).find_map(|event| event.lock?.id);
         assert!(id(7, 0x1000) != other, "without the key of the run, an ID says nothing");
     }
 

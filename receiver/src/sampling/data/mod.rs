@@ -6,6 +6,7 @@
 
 mod code_objects;
 mod deferred;
+mod found_waits;
 mod labels;
 mod locks;
 mod pending;
@@ -18,16 +19,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sidewinder_bpf::{
-    Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
-    WaitEnd,
+    ListedWait, Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody,
+    StackEntries, WaitEnd,
 };
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
+use tracing::warn;
 
 pub(crate) use self::code_objects::CodeObjectLosses;
 use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
+use self::found_waits::FoundWaits;
 use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
 use self::locks::WaitEvents;
@@ -36,8 +39,8 @@ pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
-pub(crate) use self::tally::{SamplingTally, WaitCounts};
-use self::waits::{EndedWait, Waits};
+pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
+use self::waits::{ChargedWait, Waits};
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -54,6 +57,8 @@ pub(super) struct Data {
     labels: LabelFilter,
     waits: Waits,
     wait_events: WaitEvents,
+    found_waits: FoundWaits,
+    lists_failed: u64,
     frame_limit: usize,
     pub(super) kinds: KindSet,
     events: u64,
@@ -73,6 +78,8 @@ impl Data {
             labels: LabelFilter::new(&options.trace_context),
             waits: Waits::default(),
             wait_events: WaitEvents::new(&options.kinds),
+            found_waits: FoundWaits::default(),
+            lists_failed: 0,
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.clone(),
             events: 0,
@@ -107,6 +114,10 @@ impl Data {
                     self.pending.push(sample);
                 }
             }
+        }
+        let reader = control.processes.reader();
+        for sample in self.found_waits.update(reader, &mut self.deferred, &mut self.stacks) {
+            self.pending.push(sample);
         }
         self.pending.sort();
     }
@@ -201,9 +212,9 @@ impl Data {
         }
     }
 
-    /// Whether any deferred walk is waiting.
+    /// Whether any deferred walk is waiting, or a stack is being read for one.
     pub(super) fn has_deferred(&self) -> bool {
-        !self.deferred.is_empty()
+        !self.deferred.is_empty() || self.found_waits.is_reading()
     }
 
     /// Gives up the waiting deferred walks, and emits their samples as they are.
@@ -295,35 +306,83 @@ impl Data {
         };
         if sample.kind != SampleKind::OffCpu {
             self.push(event, messages);
-        } else if let Some(ended) = self.waits.begin(event) {
-            self.push_wait(ended, messages);
+        } else if let Some(charged) = self.waits.begin(event) {
+            self.push_charged(charged, messages);
         }
     }
 
     /// Gives a wait its length, and emits its events if it has been sampled already.
     fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
-        if let Some(ended) = self.waits.end(end) {
-            let event = &ended.event;
+        let charged = self.waits.end(end);
+        self.push_wait(charged, control, messages);
+    }
+
+    fn push_wait(
+        &mut self,
+        charged: Option<ChargedWait>,
+        control: &mut Control,
+        messages: &mut Vec<Message>,
+    ) {
+        if let Some(charged) = charged {
+            let event = &charged.event;
             // The process may have exited since it was announced.
             control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
-            self.push_wait(ended, messages);
+            self.push_charged(charged, messages);
         }
     }
 
-    fn push_wait(&mut self, ended: EndedWait, messages: &mut Vec<Message>) {
-        let events: Vec<_> = self.wait_events.of(ended).collect();
+    fn push_charged(&mut self, charged: ChargedWait, messages: &mut Vec<Message>) {
+        let events: Vec<_> = self.wait_events.of(charged).collect();
         events.into_iter().for_each(|event| self.push(event, messages));
     }
 
-    /// Emits the waits that are still in progress after the end of sampling, with their length up to it.
-    pub(super) fn end_waits(
+    /// Charges the waits in progress up to now. Those without a sample get one from now on.
+    pub(super) fn charge_waits(
         &mut self,
-        end_ns: u64,
         control: &mut Control,
         profiler: &Profiler<'_>,
         messages: &mut Vec<Message>,
     ) {
-        for end in profiler.waits_in_progress(end_ns) {
+        for listed in self.list_waits(profiler) {
+            match listed {
+                ListedWait::Found(found) => self.found_waits.add(found),
+                // Its end, with the exact time, comes when the thread leaves its CPU.
+                ListedWait::Sampled { is_woken: true, .. } => {}
+                ListedWait::Sampled { so_far, .. } => {
+                    let charged = self.waits.continue_until(so_far);
+                    self.push_wait(charged, control, messages);
+                }
+            }
+        }
+    }
+
+    /// The ends, as of now, of the sampled waits in progress: for when sampling ends or pauses.
+    pub(super) fn waits_so_far(&mut self, profiler: &Profiler<'_>) -> Vec<WaitEnd> {
+        let sampled = |listed| match listed {
+            ListedWait::Sampled { so_far, .. } => Some(so_far),
+            ListedWait::Found(_) => None,
+        };
+        self.list_waits(profiler).into_iter().filter_map(sampled).collect()
+    }
+
+    fn list_waits(&mut self, profiler: &Profiler<'_>) -> Vec<ListedWait> {
+        profiler.list_waits().unwrap_or_else(|error| {
+            if self.lists_failed == 0 {
+                warn!(%error, "degraded: waits in progress can't be listed, so threads are charged when they wake up");
+            }
+            self.lists_failed += 1;
+            Vec::new()
+        })
+    }
+
+    /// Ends the waits that were in progress when sampling ended.
+    pub(super) fn end_waits(
+        &mut self,
+        ends: Vec<WaitEnd>,
+        control: &mut Control,
+        messages: &mut Vec<Message>,
+    ) {
+        for end in ends {
             self.end_wait(end, control, messages);
         }
         self.waits.close();
@@ -343,6 +402,7 @@ impl Data {
             self.corrections.apply(sample_kind, &mut interrupts);
             Some((kind, interrupts))
         };
+        let (found, found_unread) = self.found_waits.read_and_unread();
         SamplingTally {
             interrupts: self.kinds.iter().filter_map(of_kind).collect(),
             events: self.events,
@@ -353,6 +413,12 @@ impl Data {
                 unseen: profiler.waits_unseen(),
                 ends_lost: profiler.wait_ends_lost(),
                 without_end: self.waits.without_end(),
+            },
+            long_waits: LongWaitCounts {
+                found,
+                found_unread,
+                events_so_far: self.waits.events_so_far(),
+                lists_failed: self.lists_failed,
             },
             code_object_losses: self.code_objects.losses(),
         }
