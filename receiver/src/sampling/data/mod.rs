@@ -304,7 +304,7 @@ impl Data {
             wait: sample.wait,
             lock: None,
         };
-        if sample.kind != SampleKind::OffCpu {
+        if !matches!(sample.kind, SampleKind::OffCpu | SampleKind::FoundWait) {
             self.push(event, messages);
         } else if let Some(charged) = self.waits.begin(event) {
             self.push_charged(charged, messages);
