@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -187,20 +187,27 @@ fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
         let mut terminal = Terminal::run(&["top", "-p", &pid, option])?;
         let is_wall = option == "--wall";
         let title = if is_wall { "wall time, 97 Hz" } else { "off-CPU time" };
-        terminal.press("t")?;
-        // Eight threads: a thread that waits for the whole time is an eighth of it.
+        terminal.press("t/wait_")?;
+        let total = |screen: &str, function| shares(screen, function).map_or(0.0, |[_, total]| total);
+        // Eight threads: one that waits for the whole time is an eighth of it.
         let screen = terminal.until("those that wait", |screen| {
-            let total = |function| shares(screen, function).map_or(0.0, |[_, total]| total);
-            let is_computing = (5.0..20.0).contains(&total("compute"));
             screen.contains(title)
-                && (9.0..18.0).contains(&total("wait_until_the_end"))
-                && (7.0..18.0).contains(&total("wait_in_futex"))
-                && is_computing == is_wall
+                && (9.0..18.0).contains(&total(screen, "wait_until_the_end"))
+                && (7.0..18.0).contains(&total(screen, "wait_in_futex"))
         })?;
         keep(file, &screen)?;
         let unit = if is_wall { "s of wall time" } else { "s off the CPUs" };
         ensure!(screen.contains(unit) && screen.contains("s a second"), "{screen}");
-        terminal.press("q")?;
+        // The one that computes waits for nothing, or for a CPU at most.
+        terminal.press("\r\u{1b}")?;
+        terminal.until("no filter", |screen| !screen.contains("filter: "))?;
+        terminal.press("/compute")?;
+        terminal.until("the one that computes", |screen| {
+            let share = total(screen, "compute");
+            screen.contains("filter: compute")
+                && if is_wall { (5.0..20.0).contains(&share) } else { share < 2.0 }
+        })?;
+        terminal.press("\rq")?;
         ensure!(terminal.ended()?.success());
     }
     Ok(())
