@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: release built-examples workspace-tests end-to-end-tests measured-tests fuzz-built compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
+.PHONY: told release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -28,7 +28,7 @@ run: ## Profile a C++ program without frame pointers; look at it live on localho
 	$(as_root) $(sidewinder) record -F 997 --table --ui -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
 	@echo "The flame graph is in ./profile.html: one file, opens in any browser without a network."
 
-picture: ## Make the picture in the README anew, of what `make run` profiles
+picture: ## Regenerate the picture in the README, of what `make run` profiles
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
 	@mkdir -p $(compiled)
@@ -52,9 +52,16 @@ unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 # dependencies once more.
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
-	@rm -f $(compiled)/skipped.txt
-	@$(MAKE) --no-print-directory --jobs=1 release workspace-tests end-to-end-tests measured-tests
-	@if [ -s $(compiled)/skipped.txt ]; then echo; echo "Not run here:"; cat $(compiled)/skipped.txt; fi
+	@rm -f $(skipped) $(again)
+	@$(MAKE) --no-print-directory --jobs=1 release workspace-tests end-to-end-tests measured-tests told
+
+# Tests that could not run here, and those that passed only when nothing ran beside them.
+skipped := $(compiled)/skipped.txt
+again := $(compiled)/again.txt
+
+told:
+	@if [ -s $(skipped) ]; then echo; echo "Not run here:"; cat $(skipped); fi
+	@if [ -s $(again) ]; then echo; echo "Passed only when run again, alone:"; cat $(again); fi
 
 release:
 	cargo build --release -p sidewinder
@@ -65,25 +72,26 @@ built-examples:
 		(cd e2e/$$folder && CARGO_TARGET_DIR=$(compiled)/$$folder cargo build --release --locked) || exit 1; \
 	done
 
+built-tests:
+	cargo test --workspace --no-run
+
 workspace-tests:
 	cargo test --workspace --exclude sidewinder-e2e
 
-# End-to-end tests that run at a time. They wait more than they compute; with several on two CPUs some miss a deadline.
-END_TO_END_THREADS ?= 1
-# The time of each test, which only nightly's test harness tells otherwise. What is compiled is not told.
-target_runner := CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
-end_to_end := SIDEWINDER=$(sidewinder) $(target_runner)='env RUSTC_BOOTSTRAP=1' cargo test --workspace
-with_times := -Z unstable-options --report-time
+# End-to-end tests that run at a time: they wait for half of their time.
+END_TO_END_THREADS ?= 4
 
 end-to-end-tests:
-	$(end_to_end) --test end_to_end -- --test-threads=$(END_TO_END_THREADS) $(with_times)
+	@mkdir -p $(compiled)
+	SIDEWINDER=$(sidewinder) .ci/end-to-end end_to_end $(END_TO_END_THREADS) $(again)
 
 # One at a time, with nothing beside them: they measure rates, shares, memory and times.
 measured-tests:
-	$(end_to_end) --test measured -- --test-threads=1 $(with_times)
+	@mkdir -p $(compiled)
+	SIDEWINDER=$(sidewinder) .ci/end-to-end measured 1 $(again)
 
 # With CHARTS=accept, what is made of other things that are made comes after them.
-charts: ## Test the Helm charts and the kustomize component; CHARTS=accept makes anew what is made from them
+charts: ## Test the Helm charts and the kustomize component; CHARTS=accept regenerates what is made from them
 	@e2e/setup.sh --charts
 	cargo build --release -p sidewinder
 	for name in $(if $(CHARTS),made::schemas_ made::the_library_ '',''); do \
@@ -129,7 +137,7 @@ python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a millio
 	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
 		cargo test -p sidewinder-e2e --test end_to_end python:: -- --test-threads=1 --nocapture
 
-fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as people meet it; SUITE names another one
+fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
 
 vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline
@@ -201,13 +209,9 @@ names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 a
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
 fuzz_target := $(abspath $(target))/fuzz
-fuzzed := receiver/unwind/fuzz receiver/process/fuzz receiver/symbolize/fuzz receiver/vm/fuzz
 
-fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS each
-	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS) $(fuzzed)
-
-fuzz-built:
-	.ci/fuzz $(fuzz_target) 0 $(fuzzed)
+fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
+	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS)
 
 lint: ## Check form and lints
 	.ci/architectures

@@ -34,12 +34,7 @@ struct {
 	__type(value, sw_read_data);
 } read_data SEC(".maps");
 
-/* What the kernel passes to each kind of iterator: bpf_iter__task and bpf_iter__task_vma. */
-struct sw_iter_task {
-	void *meta;
-	struct task_struct *task; /* NULL at the end */
-};
-
+/* What the kernel passes to this kind of iterator: bpf_iter__task_vma. */
 struct sw_iter_task_vma {
 	void *meta;
 	struct task_struct *task; /* NULL at the end, as is the mapping */
@@ -67,27 +62,11 @@ static __always_inline struct sw_read_batch *own_batch(__u32 *found)
 	return NULL;
 }
 
-/* The id of the task's ancestor cgroup at this level, as bpf_get_current_ancestor_cgroup_id(); 0: there is none. */
-static __always_inline __u64 ancestor_cgroup_id(struct task_struct *task, __u32 level)
-{
-	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp), *ancestor = NULL;
-	__u64 id = 0;
-
-	if (level >= SW_CGROUP_LEVELS || (int)level > BPF_CORE_READ(cgroup, level))
-		return 0;
-	if (bpf_core_field_exists(struct cgroup, ancestors)) {
-		bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level]);
-		return BPF_CORE_READ(ancestor, kn, id);
-	}
-	bpf_core_read(&id, sizeof(id), &((struct cgroup___ids *)cgroup)->ancestor_ids[level]);
-	return id;
-}
-
 /* Whether the task belongs to the process that the batch is for. */
 static __always_inline bool is_wanted(struct task_struct *task, struct sw_read_batch *batch)
 {
 	return process_id(task) == batch->pid && process_start_ns(task) - batch->start_ns < SW_START_TIME_TICK_NS &&
-	       (!pod_level || ancestor_cgroup_id(task, pod_level) == pod_cgroup);
+	       is_task_in_pod(task);
 }
 
 /* <linux/magic.h>; those of btrfs, bcachefs and ZFS have no block device of their own. */

@@ -20,6 +20,12 @@ const volatile __u32 pid_namespace_inode; /* of the receiver; 0: the initial one
  */
 #define sw_has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
 
+/* What the kernel passes to iterators over tasks: bpf_iter__task. */
+struct sw_iter_task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task; /* NULL at the end */
+};
+
 static __always_inline struct task_struct *current_task(void)
 {
 	if (sw_has_helper(get_current_task_btf))
@@ -66,6 +72,28 @@ static __always_inline __u32 thread_id(struct task_struct *task)
 static __always_inline __u32 process_id(struct task_struct *task)
 {
 	return pid_namespace_inode ? number_in_namespace(sw_task(task, group_leader)) : (__u32)sw_task(task, tgid);
+}
+
+/* The id of the task's ancestor cgroup at this level, as bpf_get_current_ancestor_cgroup_id(); 0: there is none. */
+static __always_inline __u64 ancestor_cgroup_id(struct task_struct *task, __u32 level)
+{
+	struct cgroup *cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp), *ancestor = NULL;
+	__u64 id = 0;
+
+	if (level >= SW_CGROUP_LEVELS || (int)level > BPF_CORE_READ(cgroup, level))
+		return 0;
+	if (bpf_core_field_exists(struct cgroup, ancestors)) {
+		bpf_core_read(&ancestor, sizeof(ancestor), &cgroup->ancestors[level]);
+		return BPF_CORE_READ(ancestor, kn, id);
+	}
+	bpf_core_read(&id, sizeof(id), &((struct cgroup___ids *)cgroup)->ancestor_ids[level]);
+	return id;
+}
+
+/* Whether a task is in the receiver's pod, if there is one. */
+static __always_inline bool is_task_in_pod(struct task_struct *task)
+{
+	return !pod_level || ancestor_cgroup_id(task, pod_level) == pod_cgroup;
 }
 
 /* When the task's process started, by CLOCK_BOOTTIME. */

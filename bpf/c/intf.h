@@ -48,7 +48,9 @@
 	X(YOUNG_PROCESS, 0, "young process", "the process is younger than the configured age") \
 	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
-	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full")
+	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
+	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile") \
+	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,
@@ -143,6 +145,9 @@ enum sw_record_type {
 	SW_RECORD_NEWCOMER = 5, /* sw_newcomer: a process runs in a container that has no events */
 	SW_RECORD_OBJECT = 6, /* sw_object: a function of a virtual machine, whose process may soon be gone */
 	SW_RECORD_WAIT_END = 7, /* sw_wait_end: how long the wait of an off-CPU sample was */
+	/* These two are the output of list_waits, not in rings. */
+	SW_RECORD_WAIT_PROGRESS = 8, /* sw_wait_end: how long a sampled wait is so far */
+	SW_RECORD_WAIT_FOUND = 9, /* sw_found_wait: a wait that has no sample */
 };
 
 enum sw_sample_kind {
@@ -202,14 +207,34 @@ enum sw_wait_cause {
 
 #define SW_CERTAIN (1ull << 32) /* the probability 1 */
 
-/* The end of a wait, with the time off the CPU since its sample. */
+/* The end of a wait, with the time off the CPU since its sample; or a wait in progress, likewise. */
 struct sw_wait_end {
 	__u16 type;
-	__u16 reserved;
+	__u8 futex_use; /* sw_futex_use */
+	__u8 is_woken; /* of one in progress: it is over, and the thread's account of runnable time is not complete */
 	__u32 tid; /* of the sample */
-	__u64 start_ns; /* time_ns of the sample */
+	__u64 lock; /* as in sw_wait */
+	__u64 start_ns; /* time_ns of the sample, or of the found wait */
 	__u64 time_ns;
 	__u64 off_cpu_ns;
+};
+
+#define SW_FOUND_KERNEL_FRAMES_MAX 64
+
+/* A thread that waits without a sample: since before the start, or since a switch that was not drawn. */
+struct sw_found_wait {
+	__u16 type;
+	__u16 kernel_frames;
+	__u32 flags; /* as in sw_sample */
+	__u32 pid; /* in the receiver's PID namespace, like `tid` */
+	__u32 tid;
+	__u32 cpu;
+	__u32 reserved;
+	__u64 time_ns; /* when it was found: its sample's time */
+	__u64 timeslices; /* how often the thread was given a CPU: another number later means that it has run meanwhile */
+	__u64 registers[SW_REGISTERS]; /* of user mode; the stack pointer is 0 if they are not known */
+	char comm[SW_COMM_BYTES];
+	__u64 kernel[SW_FOUND_KERNEL_FRAMES_MAX]; /* addresses, leaf first */
 };
 
 /* One interrupt. Its stack was sent in this epoch, unless that record was lost or is late. A sw_context may follow. */
@@ -641,7 +666,18 @@ struct sw_read_batch {
 #define SW_CERTAIN_WAIT_SHIFT 24 /* 16.8 ms */
 #define SW_MEAN_WAIT_SHIFT 3 /* a wait changes the average by an eighth of the difference */
 
-/* The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it. */
+/* What the call by which a thread waits in a futex says of its use (lock.bpf.h). */
+enum sw_futex_use {
+	SW_FUTEX_NONE = 0, /* it is in no such call */
+	SW_FUTEX_OTHER, /* not known: a condition, a parked thread, a semaphore, or a lock that looks like one of these */
+	SW_FUTEX_LOCK, /* the futex is a lock, which is held */
+	SW_FUTEX_PARKED, /* the futex belongs to the thread, which is parked for a lock at another address */
+};
+
+/*
+ * The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it, with the
+ * exception of `found_ns`.
+ */
 struct sw_wait {
 	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */
 	__u64 time_ns;
@@ -649,10 +685,12 @@ struct sw_wait {
 	__u64 runnable_ns; /* waiting for a CPU, since the thread's start */
 	__u64 mean_ns; /* the average time off the CPU of its waits */
 	__u64 probability; /* of the sample of its current wait; 0: there is none */
+	__u64 found_ns; /* when list_waits found it without a sample; of an earlier wait if it is before `time_ns` */
 	__u32 pid; /* in the receiver's PID namespace, like `tid` */
 	__u32 tid;
 	__u32 is_waiting; /* whether it left the CPU to wait, and not because another thread was to run */
-	__u32 reserved;
+	__u32 futex_use; /* sw_futex_use: of its current wait */
+	__u64 lock; /* the address of the lock, or of the futex if that isn't known; 0: it waits in no futex */
 };
 
 /* ---- Optional kernel fields ----------------------------------------------------------------------------- */

@@ -108,12 +108,15 @@ struct sched_entity {
 };
 
 struct sched_info {
+	unsigned long pcount; /* how often it was given a CPU */
 	unsigned long long run_delay; /* time spent waiting for a CPU, in nanoseconds */
 };
 
 struct task_struct {
 	unsigned int flags;
 	unsigned int __state;
+	int on_cpu;
+	int wake_cpu; /* where it last ran, if it waits */
 	struct sched_entity se;
 	struct sched_info sched_info;
 	int pid;
@@ -134,6 +137,13 @@ struct task_struct {
 /* Before Linux 5.14. */
 struct task_struct___state {
 	long state;
+};
+
+struct seq_file;
+
+/* The output of an iterator. */
+struct bpf_iter_meta {
+	struct seq_file *seq;
 };
 
 struct perf_event {
@@ -166,5 +176,7 @@ struct kernel_clone_args {
 #define TASK_INTERRUPTIBLE 0x00000001
 #define TASK_UNINTERRUPTIBLE 0x00000002
 #define TASK_DEAD 0x00000080 /* leaves its CPU for the last time */
+#define TASK_WAKING 0x00000200
+#define TASK_NEW 0x00000800
 
 #endif

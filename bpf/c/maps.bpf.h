@@ -22,6 +22,8 @@ const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
+const volatile __u64 lock_probability; /* the same of a wait in a futex */
+const volatile bool only_locks; /* whether other waits aren't sampled */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 const volatile bool has_several_counters;
 
@@ -320,6 +322,20 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sw_wait);
 } waits SEC(".maps");
+
+/* Where list_waits prepares its output. One thread of the receiver runs it. */
+struct sw_wait_list_scratch {
+	struct sw_found_wait found;
+	struct sw_wait_end progress;
+	__u64 registers[SW_REGISTERS + 8]; /* as the kernel saves them */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sw_wait_list_scratch);
+} wait_list_scratch SEC(".maps");
 
 /* The program that continues a walk, if walks use tail calls. One map for each type of program. */
 struct sw_walks {

@@ -18,6 +18,8 @@
 #ifndef SIDEWINDER_OFF_CPU_BPF_H
 #define SIDEWINDER_OFF_CPU_BPF_H
 
+#include "lock.bpf.h"
+
 static __always_inline __u32 state_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(struct task_struct, __state))
@@ -25,10 +27,9 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return BPF_CORE_READ((struct task_struct___state *)task, state);
 }
 
-/* The state of the thread and what it waits for, as flags of its sample. */
-static __always_inline __u32 wait_flags(__u32 state)
+/* The state of the thread and what it waits for, as flags of its sample, from the number of its system call. */
+static __always_inline __u32 wait_flags(__u32 state, __s64 number)
 {
-	__s64 number = system_call_number();
 	__u32 cause = SW_CAUSE_NO_CALL, wait_state = SW_WAIT_STOPPED;
 
 	if (state & TASK_INTERRUPTIBLE)
@@ -40,8 +41,9 @@ static __always_inline __u32 wait_flags(__u32 state)
 	return wait_state << SW_SAMPLE_WAIT_STATE_SHIFT | cause << SW_SAMPLE_WAIT_CAUSE_SHIFT;
 }
 
-/* Sends the value of the sample that was taken when the thread began to wait. */
-static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wait, __u64 time_ns, __u64 off_cpu_ns)
+/* Sends the value of the sample of a wait, which was taken at `start_ns`. */
+static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wait, __u64 start_ns, __u64 time_ns,
+					  __u64 off_cpu_ns)
 {
 	struct sw_wait_end *end = 0;
 	__u64 wakeup_flags = 0;
@@ -57,38 +59,54 @@ static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wa
 	}
 	*end = (struct sw_wait_end){
 		.type = SW_RECORD_WAIT_END,
+		.futex_use = wait->futex_use,
 		.tid = wait->tid,
-		.start_ns = wait->time_ns,
+		.lock = wait->lock,
+		.start_ns = start_ns,
 		.time_ns = time_ns,
 		.off_cpu_ns = off_cpu_ns,
 	};
 	bpf_ringbuf_submit(end, wakeup_flags);
 }
 
+/* The time off the CPUs since `start_ns`, from which on the thread waited as when it last left a CPU. */
+static __always_inline __u64 off_cpu_since(struct sw_wait *wait, __u64 start_ns, __u64 time_ns, __u64 on_cpu_ns,
+					   __u64 runnable_ns)
+{
+	__u64 wall_ns = time_ns - start_ns;
+	__u64 other_ns = on_cpu_ns - wait->on_cpu_ns + runnable_ns - wait->runnable_ns;
+
+	/* The accounts are by the scheduler's clock, which may be some nanoseconds ahead. */
+	return wall_ns > other_ns ? wall_ns - other_ns : 0;
+}
+
 /* Ends the interval that began when the thread last left a CPU. */
 static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, __u64 time_ns, __u64 on_cpu_ns,
 				     __u64 runnable_ns)
 {
-	__u64 wall_ns = time_ns - wait->time_ns;
-	__u64 other_ns = on_cpu_ns - wait->on_cpu_ns + runnable_ns - wait->runnable_ns;
-	/* The accounts are by the scheduler's clock, which may be some nanoseconds ahead. */
-	__u64 off_cpu_ns = wall_ns > other_ns ? wall_ns - other_ns : 0;
+	__u64 since_ns = READ_ONCE(cpu->waits_since_ns), found_ns = READ_ONCE(wait->found_ns);
+	__u64 off_cpu_ns = off_cpu_since(wait, wait->time_ns, time_ns, on_cpu_ns, runnable_ns);
 
 	if (!wait->is_waiting)
 		return;
+	if (found_ns >= wait->time_ns && found_ns >= since_ns)
+		send_wait_end(cpu, wait, found_ns, time_ns,
+			      off_cpu_since(wait, found_ns, time_ns, on_cpu_ns, runnable_ns));
+	if (wait->time_ns < since_ns)
+		return;
 	if (wait->probability)
-		send_wait_end(cpu, wait, time_ns, off_cpu_ns);
+		send_wait_end(cpu, wait, wait->time_ns, time_ns, off_cpu_ns);
 	wait->mean_ns += (off_cpu_ns >> SW_MEAN_WAIT_SHIFT) - (wait->mean_ns >> SW_MEAN_WAIT_SHIFT);
 }
 
-static __always_inline __u64 probability_of(const struct sw_wait *wait)
+static __always_inline __u64 probability_of(const struct sw_wait *wait, __u64 least)
 {
 	__u64 mean_ns = wait->mean_ns, probability;
 
 	if (mean_ns >= 1ull << SW_CERTAIN_WAIT_SHIFT)
 		return SW_CERTAIN;
 	probability = mean_ns << (32 - SW_CERTAIN_WAIT_SHIFT);
-	return probability > off_cpu_probability ? probability : off_cpu_probability;
+	return probability > least ? probability : least;
 }
 
 /*
@@ -138,7 +156,7 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	if (wait && (wait->thread_start_ns != sw_task(task, start_boottime) || wait->on_cpu_ns > on_cpu_ns ||
 		     wait->runnable_ns > runnable_ns))
 		wait = 0;
-	else if (wait && wait->time_ns >= READ_ONCE(cpu->waits_since_ns))
+	else if (wait)
 		end_wait(cpu, wait, time_ns, on_cpu_ns, runnable_ns);
 	otherwise = SW_OUTCOME_EXITING;
 	if (state & TASK_DEAD) {
@@ -158,7 +176,11 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	otherwise = SW_OUTCOME_STILL_RUNNABLE;
 	if (!state)
 		goto none;
-	probability = probability_of(wait);
+	probability = note_lock(wait) ? lock_probability : off_cpu_probability;
+	otherwise = SW_OUTCOME_NO_LOCK;
+	if (only_locks && !wait->lock)
+		goto none;
+	probability = probability_of(wait, probability);
 	otherwise = SW_OUTCOME_NOT_DRAWN;
 	if (bpf_get_prandom_u32() >= probability)
 		goto none;
@@ -168,7 +190,7 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 		goto none;
 	wait->probability = probability;
 	slot->value = probability;
-	slot->wait_flags = wait_flags(state);
+	slot->wait_flags = wait_flags(state, system_call_number());
 	*walks = enter_interrupted(ctx, slot, task, task_flags);
 	return slot;
 none:

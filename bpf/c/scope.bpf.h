@@ -18,14 +18,21 @@ static __always_inline bool in_pod(void)
  * Whether the process of this id is the one that was listed: a later process with the same id has a different start time.
  * The receiver knows start times only to a clock tick, so they may differ by less than that.
  */
+static __always_inline bool is_in_list(__u32 pid, __u64 start_ns)
+{
+	__u64 *from_ns = bpf_map_lookup_elem(&listed, &pid);
+
+	return from_ns && start_ns - *from_ns < SW_START_TIME_TICK_NS;
+}
+
+/* As is_in_list, for the current task's process. */
 static __always_inline bool is_listed(struct sw_cpu *cpu, struct task_struct *task, __u32 pid)
 {
-	__u64 start_ns = process_start_ns(task), *from_ns;
+	__u64 start_ns = process_start_ns(task);
 
 	if (READ_ONCE(cpu->listed_pid) == pid && READ_ONCE(cpu->listed_start_ns) == start_ns)
 		return true;
-	from_ns = bpf_map_lookup_elem(&listed, &pid);
-	if (!from_ns || start_ns - *from_ns >= SW_START_TIME_TICK_NS)
+	if (!is_in_list(pid, start_ns))
 		return false;
 	/*
 	 * A program that interrupts this one may overwrite half of the pair. The mixed pair still identifies a listed
@@ -53,6 +60,18 @@ static __always_inline __u32 process_in_scope(struct sw_cpu *cpu, struct task_st
 	if (!pid || scope_mode == SW_SCOPE_ALL)
 		return pid;
 	if (is_listed(cpu, task, pid))
+		return scope_mode == SW_SCOPE_LISTED ? pid : 0;
+	return scope_mode == SW_SCOPE_UNLISTED && !may_lack_in_list(task) ? pid : 0;
+}
+
+/* As process_in_scope, for a task that need not be the current one. */
+static __always_inline __u32 task_process_in_scope(struct task_struct *task)
+{
+	__u32 pid = is_task_in_pod(task) ? process_id(task) : 0;
+
+	if (!pid || scope_mode == SW_SCOPE_ALL)
+		return pid;
+	if (is_in_list(pid, process_start_ns(task)))
 		return scope_mode == SW_SCOPE_LISTED ? pid : 0;
 	return scope_mode == SW_SCOPE_UNLISTED && !may_lack_in_list(task) ? pid : 0;
 }

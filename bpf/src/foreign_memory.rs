@@ -8,19 +8,19 @@
 //! kernel could not free sleepable programs, nor remove uprobes, of anyone.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libbpf_rs::ProgramType;
-use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use rustix::io::Errno;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::denial;
 use crate::intf;
+use crate::iterator;
 use crate::load::{LoadError, PodCgroup, Storage, pid_namespace_inode};
 use crate::memory::MappedArray;
 use crate::skeleton::foreign_memory::ForeignMemorySkelBuilder;
@@ -150,13 +150,7 @@ impl ClaimedBatch<'_> {
     /// Runs a program for this batch, and returns what it made of the batch.
     fn run(&self, link: &OwnedFd, batch: &intf::sw_read_batch) -> io::Result<intf::sw_read_batch> {
         self.programs.batches.write(self.number, 0, batch.as_bytes());
-        // SAFETY: the call takes no pointer.
-        let iterator = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
-        if iterator < 0 {
-            return Err(io::Error::from_raw_os_error(-iterator));
-        }
-        // SAFETY: the call above has just created this descriptor, for us alone.
-        let iterator = unsafe { OwnedFd::from_raw_fd(iterator) };
+        let iterator = iterator::create(link.as_fd())?;
         // The programs print nothing, so this ends after the last task or mapping.
         rustix::io::read(&iterator, &mut [0; 1])?;
         let bytes = self.programs.batches.bytes(self.number, 0, size_of::<intf::sw_read_batch>());
@@ -192,7 +186,7 @@ impl ReadableProcess {
     /// # Errors
     /// If the kernel refuses the link.
     pub fn link(programs: &Arc<ForeignMemoryPrograms>, pid: u32, start_ns: u64) -> io::Result<Self> {
-        let link = link_to_task(&programs.read_memory, pid)?;
+        let link = iterator::link(programs.read_memory.as_fd(), Some(pid))?;
         Ok(Self { programs: Arc::clone(programs), link, pid, start_ns })
     }
 
@@ -267,7 +261,7 @@ impl ReadableProcess {
     /// # Errors
     /// `ESRCH` if the process has ended, or is not in our pod.
     pub fn contexts(&self) -> io::Result<Vec<u64>> {
-        let link = link_to_task(&self.programs.find_contexts, self.pid)?;
+        let link = iterator::link(self.programs.find_contexts.as_fd(), Some(self.pid))?;
         let done = self.programs.claim()?.run(&link, &self.new_batch())?;
         Ok(done.contexts.into_iter().take(done.count as usize).collect())
     }
@@ -281,27 +275,6 @@ impl ReadableProcess {
             ..Default::default()
         }
     }
-}
-
-/// Links an iterator to the first thread of a process.
-fn link_to_task(program: &OwnedFd, pid: u32) -> io::Result<OwnedFd> {
-    let mut task = libbpf_sys::bpf_iter_link_info::default();
-    task.task = libbpf_sys::bpf_iter_link_info__bindgen_ty_3 { tid: pid, ..Default::default() };
-    let options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
-        iter_info: &raw mut task,
-        iter_info_len: size_of::<libbpf_sys::bpf_iter_link_info>() as _,
-        ..Default::default()
-    };
-    let program = program.as_raw_fd();
-    // SAFETY: the options and what they point to outlive the call.
-    let link =
-        unsafe { libbpf_sys::bpf_link_create(program, 0, libbpf_sys::BPF_TRACE_ITER, &raw const options) };
-    if link < 0 {
-        return Err(io::Error::from_raw_os_error(-link));
-    }
-    // SAFETY: the call above has just created this descriptor, for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
 #[cfg(test)]

@@ -12,13 +12,12 @@ use std::time::Duration;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::event::epoll;
 use sidewinder_kind::KindSet;
-use zerocopy::FromBytes;
 
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{CpuList, EventError};
 use crate::interrupt_check::Interrupts;
-use crate::intf::{self, sw_cpu, sw_process, sw_scope_gaps, sw_segment, sw_slot_head, sw_wait};
+use crate::intf::{self, sw_cpu, sw_process, sw_scope_gaps, sw_segment, sw_slot_head};
 use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
@@ -33,7 +32,7 @@ use crate::settings::CpuSettings;
 use crate::sideband::SideBand;
 use crate::skeleton::sample::SampleSkel;
 use crate::tables::UnwindTables;
-use crate::wait::WaitEnd;
+use crate::wait_list::{ListedWait, WaitList};
 use crate::walk::WalkMode;
 use crate::watch::{EventScope, EventWatch};
 
@@ -44,6 +43,8 @@ pub struct Profiler<'obj> {
     walk: WalkMode,
     watch: EventWatch,
     _hooks: Vec<Link>,
+    /// If off-CPU time is sampled.
+    wait_list: Option<WaitList>,
     rings: Rings,
     /// Readable when a ring of samples or of the side band needs draining.
     wakeups: rustix::fd::OwnedFd,
@@ -123,11 +124,17 @@ impl<'obj> Profiler<'obj> {
             .map(|(_, program)| program.attach())
             .collect::<Result<_, _>>()
             .map_err(refused("attaching to forks and execs"))?;
+        let wait_list = programs::loaded(&skeleton.progs)
+            .find(|(runs, _)| *runs == ProgramTrigger::InIterator)
+            .map(|(_, program)| WaitList::new(program))
+            .transpose()
+            .map_err(|source| LoadError::Map { map: "the list of waits", source })?;
         let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
             watch: EventWatch::new(cpus, sampled_cpus, opener.clone()),
             _hooks: hooks,
+            wait_list,
             rings,
             wakeups,
             pressure,
@@ -367,16 +374,13 @@ impl<'obj> Profiler<'obj> {
         self.sum_over_cpus(offset_of!(sw_cpu, wait_ends_lost))
     }
 
-    /// The sampled waits that had not ended at the end of sampling, with the time off the CPUs up to then, by the accounts
-    /// that the kernel shows in /proc. A thread that has exited, or that /proc does not show, has none.
-    #[must_use]
-    pub fn waits_in_progress(&self, end_ns: u64) -> Vec<WaitEnd> {
-        let waits = &self.skeleton.maps.waits;
-        let of_key = |key: Vec<u8>| {
-            let wait = sw_wait::read_from_bytes(&waits.lookup(&key, MapFlags::ANY).ok()??).ok()?;
-            WaitEnd::in_progress(&wait, end_ns)
-        };
-        waits.keys().filter_map(of_key).collect()
+    /// The waits in progress of the threads in scope; none if off-CPU time is not sampled. A wait that has no sample gets one
+    /// from now on.
+    ///
+    /// # Errors
+    /// If the kernel refuses the iterator.
+    pub fn list_waits(&self) -> io::Result<Vec<ListedWait>> {
+        self.wait_list.as_ref().map_or_else(|| Ok(Vec::new()), WaitList::list)
     }
 
     /// Walks that started during another walk on the same CPU.

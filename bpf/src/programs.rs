@@ -40,6 +40,8 @@ pub(crate) enum ProgramTrigger {
     WhenCalled,
     /// At a tracepoint: at every fork, exec or exit of the node.
     AtTracepoint,
+    /// For each task, when the receiver reads from an iterator.
+    InIterator,
     /// When a test runs it.
     #[cfg(feature = "test-programs")]
     InTests,
@@ -98,6 +100,7 @@ programs! {
     sample_counter, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::Loop);
     sample_counter_by_calls, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     walk_counter_by_calls in counter_walks, WhenCalled, |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
+    list_waits, InIterator, |it| it.samples(SampleSource::OffCpu, it.walk);
     process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;
@@ -152,9 +155,10 @@ mod tests {
     use crate::events::PerfCounter;
 
     /// A kind for each program that samples.
-    const KINDS: [Kind; 3] = [
+    const KINDS: [Kind; 4] = [
         Kind::Cpu { samples_per_second: 100 },
         Kind::OffCpu,
+        Kind::LockDelay,
         Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
     ];
 

@@ -16,6 +16,8 @@ pub enum SampleKind {
     Counter(u8),
     /// A thread began to wait.
     OffCpu,
+    /// A thread was found waiting, and not by an interrupt.
+    FoundWait,
     /// A test program ran.
     #[cfg(feature = "test-programs")]
     Probe,
@@ -72,14 +74,15 @@ impl SampleKind {
                 let index = kinds.counters().take(Counter::SAMPLED_MAX).position(|other| other == counter)?;
                 u8::try_from(index).ok().map(Self::Counter)
             }
-            Kind::OffCpu => Some(Self::OffCpu),
+            Kind::OffCpu | Kind::LockContentions | Kind::LockDelay => Some(Self::OffCpu),
         }
     }
 
-    /// The kind of profile that these samples belong to; `None` if the run has no such kind.
+    /// The first kind of profile that these samples belong to; `None` if the run has no such kind.
     #[must_use]
     pub fn profile_kind(self, kinds: &KindSet) -> Option<Kind> {
-        kinds.iter().find(|kind| Self::of(*kind, kinds) == Some(self))
+        let interrupted = if self == Self::FoundWait { Self::OffCpu } else { self };
+        kinds.iter().find(|kind| Self::of(*kind, kinds) == Some(interrupted))
     }
 
     /// The index of its counters in arrays by kind; `None` if its outcomes aren't counted.
@@ -88,6 +91,7 @@ impl SampleKind {
             Self::Cpu => sw_sample_kind::SW_SAMPLE_CPU as usize,
             Self::Counter(index) => sw_sample_kind::SW_SAMPLE_COUNTER as usize + usize::from(index),
             Self::OffCpu => sw_sample_kind::SW_SAMPLE_OFF_CPU as usize,
+            Self::FoundWait => return None,
             #[cfg(feature = "test-programs")]
             Self::Probe => return None,
         };
@@ -98,7 +102,7 @@ impl SampleKind {
     pub(crate) const fn source(self) -> SampleSource {
         match self {
             Self::Cpu => SampleSource::Cpu,
-            Self::OffCpu => SampleSource::OffCpu,
+            Self::OffCpu | Self::FoundWait => SampleSource::OffCpu,
             Self::Counter(_) => SampleSource::Counter,
             #[cfg(feature = "test-programs")]
             Self::Probe => SampleSource::Probe,

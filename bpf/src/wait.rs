@@ -1,12 +1,14 @@
 //! The ends of waits: the values of off-CPU samples.
 
-use std::fs;
-
 use zerocopy::{FromBytes, IntoBytes, TryFromBytes};
 
-use crate::intf::{self, sw_wait, sw_wait_cause, sw_wait_end, sw_wait_state};
+use crate::intf::{self, sw_wait_cause, sw_wait_end, sw_wait_state};
+use crate::lock::LockWait;
 
-/// The end of a wait that was sampled when it began.
+/// The probability of a sample that was certain to be taken.
+pub const CERTAIN: u64 = intf::SW_CERTAIN;
+
+/// The end of a wait that was sampled when it began, or when it was found in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitEnd {
     /// The thread of the sample.
@@ -17,6 +19,8 @@ pub struct WaitEnd {
     pub time_ns: u64,
     /// How long it was neither running nor runnable in between.
     pub off_cpu_ns: u64,
+    /// The futex in which it waited, if waits for locks are sampled.
+    pub lock: Option<LockWait>,
 }
 
 /// The state of a thread that waits, and what it waits for.
@@ -71,40 +75,16 @@ pub fn weighted_off_cpu_ns(off_cpu_ns: u64, probability: u64) -> u64 {
 
 impl WaitEnd {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let (sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, .. }, _) =
+        let (sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, lock, futex_use, .. }, _) =
             sw_wait_end::read_from_prefix(bytes).ok()?;
-        Some(Self { tid, start_ns, time_ns, off_cpu_ns })
+        let lock = LockWait::new(futex_use.into(), lock);
+        Some(Self { tid, start_ns, time_ns, off_cpu_ns, lock })
     }
-
-    /// A sampled wait up to `time_ns`; `None` if it isn't sampled, or the thread is gone.
-    pub(crate) fn in_progress(wait: &sw_wait, time_ns: u64) -> Option<Self> {
-        if wait.is_waiting == 0 || wait.probability == 0 {
-            return None;
-        }
-        let path = format!("/proc/{}/task/{}/schedstat", wait.pid, wait.tid);
-        let (on_cpu_ns, runnable_ns) = parse_schedstat(&fs::read_to_string(path).ok()?)?;
-        let wall_ns = time_ns.saturating_sub(wait.time_ns);
-        let other_ns =
-            on_cpu_ns.saturating_sub(wait.on_cpu_ns) + runnable_ns.saturating_sub(wait.runnable_ns);
-        Some(Self {
-            tid: wait.tid,
-            start_ns: wait.time_ns,
-            time_ns,
-            off_cpu_ns: wall_ns.saturating_sub(other_ns),
-        })
-    }
-}
-
-/// The time on CPUs and the time spent waiting for one, in nanoseconds (Documentation/scheduler/sched-stats.rst).
-fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
-    let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
-    Some((fields.next()??, fields.next()??))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::monotonic_ns;
 
     #[test]
     fn a_wait_counts_for_the_inverse_of_its_probability() {
@@ -126,30 +106,5 @@ mod tests {
         assert_eq!(WaitReason::from_flags(futex), Some(reason));
         let none = flags(sw_wait_state::SW_WAIT_NONE, sw_wait_cause::SW_CAUSE_FUTEX);
         assert_eq!([none, 0x0000_ff00, 0x00ff_0100].map(WaitReason::from_flags), [None; 3]);
-    }
-
-    #[test]
-    fn a_thread_that_still_waits_is_charged_up_to_now() {
-        let (tid, pid) = (rustix::thread::gettid().as_raw_nonzero().get() as u32, std::process::id());
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).unwrap();
-        let (on_cpu_ns, runnable_ns) = parse_schedstat(&text).unwrap();
-        let time_ns = monotonic_ns();
-        let wait = sw_wait {
-            time_ns,
-            on_cpu_ns,
-            runnable_ns,
-            pid,
-            tid,
-            probability: intf::SW_CERTAIN,
-            is_waiting: 1,
-            ..sw_wait::default()
-        };
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let end = WaitEnd::in_progress(&wait, monotonic_ns()).unwrap();
-        assert_eq!((end.tid, end.start_ns), (tid, time_ns));
-        assert!(end.off_cpu_ns >= 15_000_000 && end.off_cpu_ns <= end.time_ns - time_ns, "{end:?}");
-        assert_eq!(WaitEnd::in_progress(&sw_wait { is_waiting: 0, ..wait }, time_ns), None);
-        assert_eq!(WaitEnd::in_progress(&sw_wait { tid: u32::MAX, ..wait }, time_ns), None, "it is gone");
-        assert_eq!(parse_schedstat("1\n"), None);
     }
 }

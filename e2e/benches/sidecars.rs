@@ -132,7 +132,7 @@ fn share_in_events() -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("perf.data");
     let mut perf = Command::new("perf");
-    // Of the CPU, not of the program: the clock of a task begins anew with each that is forked.
+    // Of the CPU, not of the program: each forked task has a clock of its own.
     perf.args(["record", "-q", "-a", "-C", "0", "-e", "cpu-clock", "-F", "1997", "-o"]).arg(&data).arg("--");
     run(FORKS_LONG, perf)?;
     let mut script = Command::new("perf");

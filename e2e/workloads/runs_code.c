@@ -1,4 +1,4 @@
-// Runs code of its own making at a known place, and tells of it in its map of code ("perf map") only if it is told to.
+// Runs code of its own making at a known place, and writes its perf map only on request.
 //
 // runs_code [NAME]: the name that the map has for it.
 #define _GNU_SOURCE

@@ -202,8 +202,12 @@ pub(crate) struct RecordArgs {
     #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',')]
     pub(crate) events: Vec<EventArg>,
     /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) off_cpu: Option<f64>,
+    /// Also record waits for locks, their number and their time, of at least this fraction of waits in futexes; in formats
+    /// other than .otlp as files of their own
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
+    pub(crate) locks: Option<f64>,
     /// A process; may be given several times, or as a list with commas
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
     pub(crate) pid: Vec<u32>,
@@ -288,8 +292,11 @@ pub(crate) struct TopArgs {
     #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, conflicts_with = "off_cpu")]
     pub(crate) event: Option<EventArg>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) off_cpu: Option<f64>,
+    /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with_all = ["off_cpu", "event"])]
+    pub(crate) locks: Option<f64>,
     /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) seconds: u32,
@@ -444,7 +451,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a time with its unit, as 10s or 1m30s".to_owned())
 }
 
-fn off_cpu_threshold(text: &str) -> Result<f64, String> {
+fn wait_fraction(text: &str) -> Result<f64, String> {
     let fraction = text.parse().ok().filter(|fraction| (f64::MIN_POSITIVE..=1.0).contains(fraction));
     fraction.ok_or_else(|| "not a fraction above 0, and at most 1".to_owned())
 }

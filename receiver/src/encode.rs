@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::iter;
 use std::time::UNIX_EPOCH;
 
-use sidewinder_kind::{CPU_TIME, Kind, OFF_CPU_TIME, SAMPLES, SampleShape};
+use sidewinder_kind::{CPU_TIME, Kind, LOCK_CONTENTIONS, LOCK_DELAY, OFF_CPU_TIME, SAMPLES, SampleShape};
 use sidewinder_otlp::builder::{
     AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
     ResourceIndex, SampleAttributes, SampleIdentity, StackFrame,
@@ -107,6 +107,8 @@ fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     let has_times = !profile.slice.is_zero() && profile.total_count() <= TIMESTAMPS_MAX;
     match samples_per_second {
         0 if profile.measure.name == OFF_CPU_TIME.name => Ok(Kind::OffCpu),
+        0 if profile.measure.name == LOCK_CONTENTIONS.name => Ok(Kind::LockContentions),
+        0 if profile.measure.name == LOCK_DELAY.name => Ok(Kind::LockDelay),
         0 if profile.measure.name != SAMPLES.name => {
             Err(EncodeError::UnsupportedSampleType(profile.measure.name.clone()))
         }

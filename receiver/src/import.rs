@@ -14,8 +14,9 @@ use sidewinder_render::{
     ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, ThreadIndex,
 };
 
-use crate::collect::{IndexedSet, TimeSlicedCounts};
+use crate::collect::{IndexedSet, TimeSlicedCounts, lock_marker};
 use crate::naming::marker_summary;
+use crate::report::LOCK_ID;
 
 /// Why a file can't be read as a profile.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +103,11 @@ fn measure(profile: &decode::DecodedProfile) -> SampleType {
     SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) }
 }
 
+/// The ID of the lock that the thread of a sample waited for.
+fn lock_of(sample: &decode::DecodedSample) -> Option<&str> {
+    sample.attributes.get(LOCK_ID).and_then(DecodedValue::as_str)
+}
+
 /// Merges all profiles of a sample type into one, whatever their processes.
 fn from_otlp_profiles(
     title: &str,
@@ -126,7 +132,7 @@ fn from_otlp_profiles(
             let key = ImportedEventKey {
                 thread: builder.thread(profile, sample),
                 span: sample.link.map(|link| SpanIndex(builder.spans.intern(link))),
-                stack: builder.stack(&sample.stack),
+                stack: builder.stack(&sample.stack, lock_of(sample)),
             };
             for (at, time_ns) in sample.timestamps_unix_ns.iter().enumerate() {
                 // Events without a value are only counted.
@@ -171,7 +177,9 @@ struct ImportBuilder {
     spans: IndexedSet<Link>,
     binary_indices: HashMap<Arc<str>, BinaryIndex>,
     frame_indices: HashMap<*const decode::DecodedFrame, Vec<FrameIndex>>,
-    stack_indices: HashMap<*const Arc<decode::DecodedFrame>, StackIndex>,
+    /// With the lock that the thread waited for.
+    stack_indices: HashMap<(*const Arc<decode::DecodedFrame>, Option<String>), StackIndex>,
+    lock_frames: HashMap<String, FrameIndex>,
     thread_indices: HashMap<ProfileThread, ThreadIndex>,
 }
 
@@ -198,18 +206,39 @@ impl ImportBuilder {
         })
     }
 
-    fn stack(&mut self, stack: &Arc<[Arc<decode::DecodedFrame>]>) -> StackIndex {
-        if let Some(index) = self.stack_indices.get(&stack.as_ptr()) {
+    /// A lock that the thread waited for becomes the innermost frame.
+    fn stack(&mut self, stack: &Arc<[Arc<decode::DecodedFrame>]>, lock: Option<&str>) -> StackIndex {
+        let key = (stack.as_ptr(), lock.map(str::to_owned));
+        if let Some(index) = self.stack_indices.get(&key) {
             return *index;
         }
-        let frames = stack.iter().flat_map(|frame| self.frames_of(frame)).collect();
+        let lock: Vec<_> = lock.map(|lock| self.lock_frame(lock)).into_iter().collect();
+        let frames = lock.into_iter().chain(stack.iter().flat_map(|frame| self.frames_of(frame))).collect();
         let index = StackIndex(self.stacks.len() as u32);
         self.stacks.push(frames);
         // Empty stacks don't have a unique address.
         if !stack.is_empty() {
-            self.stack_indices.insert(stack.as_ptr(), index);
+            self.stack_indices.insert(key, index);
         }
         index
+    }
+
+    fn lock_frame(&mut self, lock: &str) -> FrameIndex {
+        let frames = &mut self.frames;
+        *self.lock_frames.entry(lock.to_owned()).or_insert_with(|| {
+            frames.push(ProfileFrame {
+                name: lock_marker(lock),
+                is_named: true,
+                system_name: String::new(),
+                binary: None,
+                kind: FrameCategory::Marker,
+                address: 0,
+                path: String::new(),
+                line: 0,
+                is_guessed: false,
+            });
+            FrameIndex(frames.len() as u32 - 1)
+        })
     }
 
     /// One frame for each inlined call, leaf first.

@@ -200,7 +200,7 @@ pub(crate) const MEMORY_ADVICE: &str =
 pub(crate) const ENDED_ADVICE: &str =
     "names are read while the process runs: have it run for longer than a moment";
 /// What to do if a process publishes names, but not those of all its code.
-pub(crate) const INCOMPLETE_ADVICE: &str = "its perf map or jitdump does not contain this code: have it written anew, or from the start of the process";
+pub(crate) const INCOMPLETE_ADVICE: &str = "its perf map or jitdump does not contain this code: have it written again, or from the start of the process";
 
 #[cfg(test)]
 mod tests {

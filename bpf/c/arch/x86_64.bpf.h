@@ -62,21 +62,49 @@ static __always_inline sw_abi registers_by_helper(struct sw_slot *slot)
 	return abi;
 }
 
-/*
- * Reads the registers from the top of the task's kernel stack, using the window as a buffer. For Linux before 5.15, which
- * has a helper.
- */
+/* Where the user registers of a task are while it is in the kernel, before Linux 5.15, which has a helper. */
+static __always_inline struct pt_regs___kernel *registers_at_stack_top(struct task_struct *task)
+{
+	__u64 stack = (__u64)BPF_CORE_READ(task, stack);
+
+	return (void *)(stack + SW_KERNEL_STACK_BYTES - bpf_core_type_size(struct pt_regs___kernel));
+}
+
+/* Likewise, with any kernel, of a task that is not necessarily the current one. */
+static __always_inline struct pt_regs___kernel *registers_address(struct task_struct *task)
+{
+	if (sw_has_helper(task_pt_regs))
+		return (void *)bpf_task_pt_regs(task);
+	return registers_at_stack_top(task);
+}
+
+/* Reads the registers from the top of the task's kernel stack, using the window as a buffer. */
 static __noinline sw_abi registers_on_kernel_stack(struct sw_slot *slot)
 {
 	struct pt_regs___kernel *regs = (void *)slot->window;
-	__u64 stack = (__u64)BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), stack);
+	struct task_struct *task = (void *)bpf_get_current_task();
 	__u32 bytes = bpf_core_type_size(struct pt_regs___kernel);
 
-	if (!stack || bytes > SW_STACK_WINDOW_BYTES ||
-	    bpf_probe_read_kernel(slot->window, bytes, (void *)(stack + SW_KERNEL_STACK_BYTES - bytes)))
+	if (bytes > SW_STACK_WINDOW_BYTES || bpf_probe_read_kernel(slot->window, bytes, registers_at_stack_top(task)))
 		return SW_ABI_NONE;
 	SW_COPY_REGISTERS(slot->registers, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
 	return regs->cs & 0xffff;
+}
+
+/*
+ * The user registers of a task that waits, with `scratch` as a buffer; false if they could not be read, or belong to a
+ * 32-bit program.
+ */
+static __always_inline bool registers_of_waiting(__u64 *to, struct task_struct *task, void *scratch,
+						 __u32 scratch_bytes)
+{
+	struct pt_regs___kernel *regs = scratch;
+	__u32 bytes = bpf_core_type_size(struct pt_regs___kernel);
+
+	if (bytes > scratch_bytes || bpf_probe_read_kernel(scratch, bytes, registers_address(task)))
+		return false;
+	SW_COPY_REGISTERS(to, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
+	return (regs->cs & 0xffff) == SW_ABI_NATIVE;
 }
 
 /* The user registers of the current task, which is in the kernel. */
@@ -101,15 +129,42 @@ static __always_inline __u64 thread_pointer(void)
 static __always_inline __s64 system_call_number(void)
 {
 	struct pt_regs___kernel *regs;
-	__u64 stack;
 
 	if (sw_has_helper(task_pt_regs)) {
 		regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 		return regs->orig_ax;
 	}
-	stack = (__u64)BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), stack);
-	regs = (void *)(stack + SW_KERNEL_STACK_BYTES - bpf_core_type_size(struct pt_regs___kernel));
+	regs = registers_at_stack_top((void *)bpf_get_current_task());
 	return BPF_CORE_READ(regs, orig_ax);
+}
+
+/* As system_call_number, of a task that waits. */
+static __always_inline __s64 system_call_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(registers_address(task), orig_ax);
+}
+
+#define SW_FUTEX_CALL 202
+
+/* Whether the current task is in futex(2); then sets the first three arguments of the call. */
+static __always_inline bool futex_arguments(__u64 *address, __u32 *operation, __u32 *value)
+{
+	struct pt_regs___kernel *regs;
+
+	if (system_call_number() != SW_FUTEX_CALL)
+		return false;
+	if (sw_has_helper(task_pt_regs)) {
+		regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+		*address = regs->di;
+		*operation = regs->si;
+		*value = regs->dx;
+		return true;
+	}
+	regs = registers_at_stack_top((void *)bpf_get_current_task());
+	*address = BPF_CORE_READ(regs, di);
+	*operation = BPF_CORE_READ(regs, si);
+	*value = BPF_CORE_READ(regs, dx);
+	return true;
 }
 
 #define SW_SYSTEM_CALLS 512 /* a power of two; numbers are below it */

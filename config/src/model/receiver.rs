@@ -29,6 +29,8 @@ pub struct ProfilingReceiver {
     pub filter_min_process_age: Duration,
     /// The fraction of context switches that are recorded as off-CPU events; zero records none.
     pub off_cpu_threshold: Fraction,
+    /// The least fraction of waits in futexes that are recorded as waits for locks; zero records none.
+    pub lock_threshold: Fraction,
     /// The duration of one probabilistic decision; 1 to 5 minutes.
     pub probabilistic_interval: Duration,
     /// The percentage of intervals in which this machine is profiled.
@@ -70,6 +72,7 @@ impl Default for ProfilingReceiver {
             monitor_interval: Duration::from_secs(5),
             filter_min_process_age: Duration::ZERO,
             off_cpu_threshold: Fraction::default(),
+            lock_threshold: Fraction::default(),
             probabilistic_interval: Duration::from_secs(60),
             probabilistic_threshold: Percent::default(),
             include_env_vars: Vec::new(),

@@ -25,6 +25,7 @@ impl KeyGroup for ProfilingReceiver {
         fields.duration("monitor_interval", &mut self.monitor_interval, &REPORTS);
         fields.duration("filter_min_process_age", &mut self.filter_min_process_age, &AGES);
         fields.value("off_cpu_threshold", &mut self.off_cpu_threshold);
+        fields.value("lock_threshold", &mut self.lock_threshold);
         fields.duration("probabilistic_interval", &mut self.probabilistic_interval, &(least..=most));
         fields.value("probabilistic_threshold", &mut self.probabilistic_threshold);
         let mut names = VariableNames(std::mem::take(&mut self.include_env_vars));

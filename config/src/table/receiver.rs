@@ -24,6 +24,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::filter_min_process_age", "Samples of processes younger than this are omitted, and counted as `young_process`.").restarts(),
     key("receivers::profiling::off_cpu_threshold", "The least fraction of waits that are sampled for off-CPU time, 0 for none.")
         .deviates("a thread's waits are sampled more often the longer they are, and each counts for the inverse of its probability, where OpenTelemetry's profiler samples all alike and counts them once").restarts(),
+    key("receivers::profiling::lock_threshold", "The least fraction of waits in futexes that are sampled for the number and the time of waits for locks, 0 for none. As with `off_cpu_threshold`, a thread's waits are sampled more often the longer they are, and each counts for the inverse of its probability.").restarts(),
     key("receivers::profiling::probabilistic_interval", "How long it is decided at random whether to profile or to pause.").restarts(),
     key("receivers::profiling::probabilistic_threshold", "The percentage of these intervals in which it profiles. Pauses cost nothing: the clock doesn't interrupt.").unit("%").restarts(),
     key("receivers::profiling::include_env_vars", "Names of environment variables, separated by commas, that are sent with their values as resource attributes `process.environment_variable.NAME`. A process's variables are those it was started with.").restarts(),

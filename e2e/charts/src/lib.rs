@@ -101,7 +101,7 @@ pub fn hold(path: &Path, made: &str) -> Result<()> {
     let number = kept.lines().zip(made.lines()).take_while(|(kept, made)| kept == made).count();
     let line = |text: &str| text.lines().nth(number).unwrap_or("(its end)").to_owned();
     bail!(
-        "{}:{}: is not what it is made from; `make charts CHARTS=accept` makes it anew\n kept: {}\n made: {}",
+        "{}:{}: differs from what it is generated from; `make charts CHARTS=accept` regenerates it\n committed: {}\n generated: {}",
         path.display(),
         number + 1,
         line(&kept),

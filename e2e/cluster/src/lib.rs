@@ -109,7 +109,7 @@ impl Cluster {
         Ok(kubectl.wait_with_output()?)
     }
 
-    /// Creates an object, in which every field must be known, and returns what became of it.
+    /// Creates an object, in which every field must be known, and returns it as the server stored it.
     ///
     /// # Errors
     /// When it is refused; the message says why.

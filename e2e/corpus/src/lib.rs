@@ -1,4 +1,4 @@
-//! Programs of every sort under the profiler, one after the other, and what became of their samples.
+//! Programs of every sort under the profiler, one after the other, and the outcomes of their samples.
 #![forbid(unsafe_code)]
 
 mod programs;

@@ -1,4 +1,4 @@
-//! Runs the programs of the corpus, or those named on the command line, under the profiler and prints what became of
+//! Runs the programs of the corpus, or those named on the command line, under the profiler and prints the outcomes of
 //! their samples: `make corpus`.
 #![forbid(unsafe_code)]
 

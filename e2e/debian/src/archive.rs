@@ -13,7 +13,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// The suites that are looked at.
 const SUITES: [&str; 7] =
     ["bullseye", "bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid", "experimental"];
-/// What the archive has is asked anew after this long.
+/// How long a listing of the archive is used.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// A private configuration of apt.

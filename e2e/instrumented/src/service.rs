@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sidewinder_e2e_support::workload::in_background;
 
 use crate::examples;
 use crate::spans::Stays;
@@ -39,14 +40,14 @@ impl Service {
     /// As [`Service::start`].
     pub fn start_in(threads: u32, microseconds: u32, variables: &[(&str, String)]) -> Result<Self> {
         let log = tempfile::NamedTempFile::new()?.into_temp_path();
-        let mut process = Command::new(examples::build_rust("service", "sidewinder-example-service")?)
+        let mut command = Command::new(examples::build_rust("service", "sidewinder-example-service")?);
+        command
             .arg("127.0.0.1:0")
             .env("TOKIO_WORKER_THREADS", threads.to_string())
             .env("WORK_MICROSECONDS", microseconds.to_string())
             .env("SPAN_LOG", &log)
-            .envs(variables.iter().map(|(name, value)| (*name, value)))
-            .stdout(Stdio::piped())
-            .spawn()?;
+            .envs(variables.iter().map(|(name, value)| (*name, value)));
+        let mut process = in_background(&command).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(process.stdout.take().context("no standard output")?).read_line(&mut line)?;
         let mut service = Self { process, address: String::new(), log };
@@ -116,7 +117,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Ends a service that a failing test left behind.
+        // Ends a service that a failing test left running.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -158,7 +159,7 @@ impl Switches {
     pub fn start(seconds: u32, threads: u32, microseconds: u32) -> Result<Self> {
         let mut command = Command::new(examples::build_rust("service", "switches")?);
         command.args([seconds, threads, microseconds].map(|number| number.to_string()));
-        Ok(Self(command.stdin(Stdio::piped()).spawn()?))
+        Ok(Self(in_background(&command).stdin(Stdio::piped()).spawn()?))
     }
 
     /// Their process id.
@@ -181,7 +182,7 @@ impl Switches {
 
 impl Drop for Switches {
     fn drop(&mut self) {
-        // Ends what a failing test left behind.
+        // Ends what a failing test left running.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -44,7 +44,7 @@ const AFTER_CLONE_BYTES_MAX: u64 = 8;
 const ENTRY_BYTES: u64 = 64;
 
 /// Functions below which a goroutine or a thread of Go's runtime has no caller. `mcall` and `morestack` leave the goroutine
-/// and start anew at the top of the thread's own stack: Go's own tracebacks end there, too. A new thread begins within
+/// and start again at the top of the thread's own stack: Go's own tracebacks end there, too. A new thread begins within
 /// `clone`, and the entry point jumps to `_rt0_amd64`.
 const GO_STARTS: [&str; 13] = [
     "_rt0_amd64",

@@ -1,7 +1,7 @@
 //! Decides from addresses alone whether stacks are right.
 //!
 //! A stack is right when its outermost frame lies where a program or a thread starts and the functions on the
-//! way stand in the order of the known chain. Both are told from the binaries ([`Elf`]), never from a mark or
+//! way stand in the order of the known chain. Both are read from the binaries ([`Elf`]), never from a mark or
 //! a name that the profiler set; those are judged too, against the same binaries.
 
 use std::collections::HashMap;

@@ -32,7 +32,7 @@ const USER_NAMESPACE: (u32, u32) = (1_000_000, 65_536);
 /// A container, as a pod's specification has it.
 #[derive(Clone, Debug)]
 pub struct ContainerSpec {
-    /// The program and what it is told.
+    /// The program and its arguments.
     pub arguments: Vec<String>,
     /// `NAME=value`.
     pub environment: Vec<String>,

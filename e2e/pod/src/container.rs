@@ -98,7 +98,7 @@ impl Container {
             .context("cannot bind a container to a CPU")
     }
 
-    /// The id that a runtime gives to each container anew.
+    /// The id, which a runtime makes for each container.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -183,7 +183,7 @@ impl Drop for Container {
         // It may have ended, and the runtime with it.
         let _ = self.signal(Signal::KILL);
         if let Err(error) = self.wait(KILLED_WITHIN) {
-            eprintln!("container {} is left behind: {error}", self.id);
+            eprintln!("container {} could not be removed: {error}", self.id);
             let _ = self.runtime.kill();
             let _ = self.runtime.wait();
         }

@@ -2,7 +2,7 @@
 //!
 //! What a kubelet and its runtime make of a pod's specification, as far as a process can tell: cgroups of version 2 at
 //! `kubepods/burstable/pod<uid>/<container>`, a first process that only holds the namespaces, and containers that
-//! [`crun`](Container) starts. A container that comes anew has another id and another cgroup.
+//! [`crun`](Container) starts. A container that is started again has another id and another cgroup.
 #![forbid(unsafe_code)]
 
 pub mod application;

@@ -1,6 +1,6 @@
 //! A shop on HTTP whose threads say which span they are in: axum, `tracing` and OpenTelemetry, and two lines of `publish`.
 //!
-//! `sidewinder-example-service [ADDRESS]` listens on 127.0.0.1:8080, or where it is told to.
+//! `sidewinder-example-service [ADDRESS]` listens on 127.0.0.1:8080, or on the address given.
 //!
 //! ```console
 //! $ curl localhost:8080/cart                     # or /search, /checkout

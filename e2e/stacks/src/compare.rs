@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::space::Place;
 
-/// Frames of an unwinder that says where each goes on, leaf first.
+/// Frames of an unwinder that gives the address of each, leaf first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Theirs {
-    /// Where each frame goes on: a caller's place is behind its call.
+    /// The address of each frame: for a caller, the return address.
     pub places: Vec<Place>,
     /// Whether each is the kernel's frame of a signal, whose caller was interrupted.
     pub are_signal_frames: Vec<bool>,
@@ -73,7 +73,7 @@ pub enum Vote {
 pub enum Ground {
     /// The file states a rule.
     Rule,
-    /// It states none: who goes on there guesses, or reads the code.
+    /// It states none: an unwinder that continues there guesses, or reads the code.
     NoRule,
     /// There is no file.
     NoFile,
@@ -97,9 +97,9 @@ pub struct Reason {
 pub enum Shape {
     /// Both go on, elsewhere.
     Elsewhere,
-    /// Theirs ends where ours goes on.
+    /// Theirs ends where ours continues.
     TheirsEnds,
-    /// Ours ends where theirs goes on.
+    /// Ours ends where theirs continues.
     OursEnds,
 }
 
@@ -118,9 +118,9 @@ impl fmt::Display for Reason {
             Ground::NoFile => "in generated code",
         };
         let shape = match self.shape {
-            Shape::Elsewhere => "goes on elsewhere",
+            Shape::Elsewhere => "continues elsewhere",
             Shape::TheirsEnds => "ends there",
-            Shape::OursEnds => "goes on where we end",
+            Shape::OursEnds => "continues where we end",
         };
         write!(f, "{vote}: {ground}, theirs {shape}")?;
         self.cut.iter().try_for_each(|cut| write!(f, " (ours is cut: {cut})"))
@@ -198,7 +198,7 @@ impl Reason {
         stands_alone && !is_honest
     }
 
-    /// Whether ours is complete, and gdb alone goes on beyond it without a rule to go by: whatever framehop makes of the
+    /// Whether ours is complete, and gdb alone continues beyond it without a rule to go by: whatever framehop makes of the
     /// place, it doesn't go where gdb does.
     #[must_use]
     pub fn is_gdbs_guess(&self) -> bool {
@@ -272,7 +272,7 @@ mod tests {
         assert!(!is_guess(beyond(&ended, &[10], Ground::Rule)));
         assert!(!is_guess(beyond(&ended, &[10, 20, 30], Ground::NoRule)), "two go on together");
         assert!(!is_guess(beyond(&cut, &[10], Ground::NoRule)));
-        assert!(!is_guess(beyond(&ours(&[10, 25]), &[10], Ground::NoRule)), "ours goes on elsewhere");
+        assert!(!is_guess(beyond(&ours(&[10, 25]), &[10], Ground::NoRule)), "ours continues elsewhere");
     }
 
     #[test]

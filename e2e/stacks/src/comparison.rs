@@ -80,7 +80,7 @@ impl Comparison {
     }
 
     /// Stops at which gdb went on beyond our proven end where code states no rule: it guesses there, as behind Go's
-    /// `mcall`, which has left the stack that gdb goes on to read. How often a program is stopped there is its scheduler's
+    /// `mcall`, which has left the stack that gdb then reads. How often a program is stopped there is its scheduler's
     /// affair.
     #[must_use]
     pub fn guessed_by_gdb(&self) -> u64 {

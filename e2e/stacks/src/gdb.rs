@@ -30,7 +30,7 @@ pub(crate) struct Look {
     pub(crate) pc: u64,
     pub(crate) sp: u64,
     pub(crate) fp: u64,
-    /// Where each frame goes on, leaf first, and whether it is the kernel's frame of a signal.
+    /// The address of each frame, leaf first, and whether it is the kernel's frame of a signal.
     pub(crate) frames: Vec<(u64, bool)>,
     /// Why there are no more.
     pub(crate) end: String,

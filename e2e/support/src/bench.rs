@@ -1,4 +1,4 @@
-//! What the benches are told on their command lines.
+//! Command-line options of the benches.
 
 /// Whether this is `cargo test --benches`, which only asks whether a bench starts.
 #[must_use]

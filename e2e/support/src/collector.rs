@@ -2,6 +2,7 @@
 
 mod setup;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -10,6 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -134,7 +136,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Starts it again where it was, after [`Self::kill`]; it goes on with the same file.
+    /// Starts it again where it was, after [`Self::kill`]; it continues with the same file.
     ///
     /// # Errors
     /// As [`Collector::start`].
@@ -265,19 +267,26 @@ impl Drop for Collector {
     }
 }
 
-/// `N` ports of the loopback interface that were free a moment ago.
+/// `N` ports of the loopback interface that were free a moment ago, and that no other test of this process was given.
 ///
 /// # Errors
 /// When the system gives none.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    // All are held at once, so that they differ.
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // All are held at once, also those that have been given before: else the next one may be the same.
     let mut listeners = Vec::with_capacity(N);
     let mut ports = [0; N];
     for port in &mut ports {
-        let listener =
-            TcpListener::bind(("127.0.0.1", 0)).context("no free port on the loopback interface")?;
-        *port = listener.local_addr()?.port();
-        listeners.push(listener);
+        loop {
+            let listener =
+                TcpListener::bind(("127.0.0.1", 0)).context("no free port on the loopback interface")?;
+            *port = listener.local_addr()?.port();
+            listeners.push(listener);
+            if given.insert(*port) {
+                break;
+            }
+        }
     }
     Ok(ports)
 }

@@ -70,7 +70,7 @@ impl Summary {
             interrupts_by_witness: number(WITNESS)?,
             outcomes: outcomes.map(|(key, count)| ((*key).to_owned(), *count)).collect(),
             events_exported: number("events_exported")?,
-            // Like every other counter, it is told where it is not 0.
+            // Like every other counter, it is printed only if it is not 0.
             idle_inferred: number("idle_inferred").unwrap_or(0),
         })
     }

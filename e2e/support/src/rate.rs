@@ -47,6 +47,8 @@ pub struct Expected {
     /// Events that may be lacking: interrupts that were due and of which no program heard, as a CPU was held back by a
     /// host that does not call that stolen, so that it is on the program's account.
     pub missed: f64,
+    /// Events that may be lacking or come on top by chance.
+    pub by_chance: f64,
 }
 
 impl Expected {
@@ -54,7 +56,7 @@ impl Expected {
     #[must_use]
     pub fn of(samples_per_second: u32, cpu_ns: u64, stolen_ns: u64) -> Self {
         let at_rate = |ns: u64| f64::from(samples_per_second) * ns as f64 / 1e9;
-        Self { events: at_rate(cpu_ns), stolen: at_rate(stolen_ns), missed: 0.0 }
+        Self { events: at_rate(cpu_ns), stolen: at_rate(stolen_ns), missed: 0.0, by_chance: 0.0 }
     }
 
     /// The same, if the profiler whose log this is has missed interrupts.
@@ -64,12 +66,19 @@ impl Expected {
         Self { missed: missed.min(MAX_MISSED_SHARE * self.events), ..self }
     }
 
+    /// The same of a program that others take turns with: which of its pieces an interrupt finds is chance, and four standard
+    /// deviations of that are admitted. A program that occupies its CPU has its interrupts at equal distances.
+    #[must_use]
+    pub fn beside_others(self) -> Self {
+        Self { by_chance: 4.0 * self.events.sqrt(), ..self }
+    }
+
     /// Whether so many events are right but for a share of `tolerance`.
     #[must_use]
     pub fn admits(&self, events: usize, tolerance: f64) -> bool {
         let events = events as f64;
-        events >= self.events * (1.0 - tolerance) - self.missed
-            && events <= self.events * (1.0 + tolerance) + self.stolen
+        events >= self.events * (1.0 - tolerance) - self.missed - self.by_chance
+            && events <= self.events * (1.0 + tolerance) + self.stolen + self.by_chance
     }
 }
 
@@ -77,8 +86,8 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:.1} expected, up to {:.1} of them missed, and up to {:.1} more of stolen time",
-            self.events, self.missed, self.stolen
+            "{:.1} expected, up to {:.1} of them missed, up to {:.1} more of stolen time, and {:.1} by chance",
+            self.events, self.missed, self.stolen, self.by_chance
         )
     }
 }
@@ -94,6 +103,11 @@ mod tests {
             |expected: Expected| [979, 981, 1_019, 1_021].map(|events| expected.admits(events, 0.02));
         assert_eq!(admitted(alone), [false, true, true, false]);
         assert_eq!(admitted(Expected::of(1_000, 1_000_000_000, 10_000_000)), [false, true, true, true]);
+        let beside = Expected::of(400, 1_000_000_000, 0).beside_others();
+        assert_eq!(
+            [311, 313, 487, 489].map(|events| beside.admits(events, 0.02)),
+            [false, true, true, false]
+        );
         let after = |missed| {
             let log = format!(
                 "profiling ended: complete=9 missed={missed} interrupts_by_witness=9 idle_inferred=0 events_exported=9"

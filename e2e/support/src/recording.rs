@@ -35,6 +35,8 @@ pub struct Said {
     pub outcomes_of_other_kinds: BTreeMap<String, BTreeMap<String, u64>>,
     /// Waits that are missing from off-CPU time, by reason.
     pub off_cpu_waits_missing: BTreeMap<String, u64>,
+    /// Waits that were charged, or found, before they ended.
+    pub off_cpu_waits_in_progress: BTreeMap<String, u64>,
     /// Of unwind tables.
     pub tables: Tables,
     /// Kernel memory that the eBPF maps take.
@@ -57,11 +59,28 @@ pub struct Tables {
 /// # Errors
 /// When it fails, or breaks a rule of conformance.
 pub fn record(options: &[&str], program: &Command) -> Result<Recording> {
+    record_target(options, |command| {
+        command.arg("--").arg(program.get_program()).args(program.get_args());
+    })
+}
+
+/// Records running processes with these further options, which say for how long.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_running(options: &[&str], pids: &[u32]) -> Result<Recording> {
+    let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+    record_target(options, |command| {
+        command.arg("-p").arg(pids.join(","));
+    })
+}
+
+fn record_target(options: &[&str], add_target: impl FnOnce(&mut Command)) -> Result<Recording> {
     let folder = tempfile::tempdir()?;
     let (output, said) = (folder.path().join("out.otlp"), folder.path().join("summary.json"));
     let mut command = sidewinder::command()?;
     command.arg("record").args(options).arg("-o").arg(&output).arg("--summary-json").arg(&said);
-    command.arg("--").arg(program.get_program()).args(program.get_args());
+    add_target(&mut command);
     let ended = Running::start(command)?.wait(TIMEOUT)?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     let said = serde_json::from_str(&fs::read_to_string(&said)?).context("the summary")?;

@@ -212,14 +212,15 @@ pub fn profile(command: Command, samples_per_second: u32) -> Result<Session> {
 }
 
 /// How many times longer than asked for a program is profiled at the most, until it has had its CPU time.
-const LONGER_MAX: u32 = 3;
+const LONGER_MAX: u32 = 10;
 
 /// Waits for `duration`, and until a process has had nine tenths of it in CPU time: beside others it gets a part of a CPU.
 fn wait_for_cpu_time(pid: u32, duration: Duration) {
+    let cpu_time = || observe::cpu_ns(pid).map(Duration::from_nanos);
+    let Ok(before) = cpu_time() else { return };
     let deadline = Instant::now() + LONGER_MAX * duration;
     thread::sleep(duration);
-    let has_run = || observe::cpu_ns(pid).map_or(duration, Duration::from_nanos);
-    while has_run() < duration * 9 / 10 && Instant::now() < deadline {
+    while cpu_time().is_ok_and(|now| now < before + duration * 9 / 10) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(100));
     }
 }
@@ -228,11 +229,25 @@ fn wait_for_cpu_time(pid: u32, duration: Duration) {
 ///
 /// # Errors
 /// When any of the three fails.
-pub fn profile_running(mut command: Command, duration: Duration) -> Result<(u32, Received)> {
+pub fn profile_running(command: Command, duration: Duration) -> Result<(u32, Received)> {
+    profile_running_with(&[], command, duration)
+}
+
+/// As [`profile_running`], with more lines of the receiver's YAML.
+///
+/// # Errors
+/// As [`profile_running`].
+pub fn profile_running_with(
+    more: &[&str],
+    mut command: Command,
+    duration: Duration,
+) -> Result<(u32, Received)> {
     let collector = Collector::start()?;
     let mut program = command.spawn()?;
     let pid = program.id();
-    let sampled = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint()).and_then(|daemon| {
+    let more = more.iter().map(|line| (*line).to_owned()).collect();
+    let settings = Settings { more, ..Settings::of_process(pid) };
+    let sampled = Daemon::start(&settings, &collector.grpc_endpoint()).and_then(|daemon| {
         wait_for_cpu_time(pid, duration);
         daemon.stop()
     });

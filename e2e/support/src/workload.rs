@@ -95,6 +95,10 @@ pub const WORDS_DEBUG: Program = Program {
 pub const READS: Program = c("reads", "reads.c");
 /// Threads that wait, and say for how long.
 pub const WAITS: Program = c("waits", "waits.c");
+/// Threads that wait for three locks, and say for how long.
+pub const CONVOYS: Program = c("convoys", "convoys.c");
+/// Goroutines that wait for three locks.
+pub const CONVOYS_GO: Program = Program { name: "convoys-go", source: "convoys.go", compiler: Compiler::Go };
 /// An eBPF program for perf events that has the kernel walk its own stack, and nothing else.
 pub const GET_STACK: Program =
     Program { name: "get_stack.bpf.o", source: "get_stack.bpf.c", compiler: Compiler::Ebpf };
@@ -376,6 +380,48 @@ pub fn waiting_threads_in(output: &str) -> Result<Vec<WaitingThread>> {
     Ok(serde_json::from_str::<Threads>(line)?.threads)
 }
 
+/// The same command, but for its standard streams, with a tenth of the CPU time that a thread of others has: for programs of many
+/// threads, and for those that only have to be there for as long as a test looks.
+#[must_use]
+pub fn in_background(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    nice
+}
+
+/// A lock of [`CONVOYS`], as the program describes it.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Convoy {
+    /// The function in which threads wait for it.
+    pub function: String,
+    /// How often a thread gave up its CPU there.
+    pub waits: i64,
+    /// For how long threads were neither running nor runnable there, by their own clock.
+    pub waited_ns: i64,
+    /// Its address, in hexadecimal.
+    pub address: String,
+}
+
+/// What [`CONVOYS`] says of its locks.
+///
+/// # Errors
+/// When it says nothing.
+pub fn convoys_in(output: &str) -> Result<Vec<Convoy>> {
+    #[derive(Deserialize)]
+    struct Convoys {
+        locks: Vec<Convoy>,
+    }
+    let line = output.lines().find(|line| line.starts_with("{\"locks\":"));
+    let line = line.with_context(|| format!("the program said nothing of its locks:\n{output}"))?;
+    Ok(serde_json::from_str::<Convoys>(line)?.locks)
+}
+
 /// A workload that runs and waits at its gate.
 #[derive(Debug)]
 pub struct Gated {
@@ -436,7 +482,7 @@ impl Gated {
 
 impl Drop for Gated {
     fn drop(&mut self) {
-        // Ends a workload that a failing test left behind.
+        // Ends a workload that a failing test left running.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

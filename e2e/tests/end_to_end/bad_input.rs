@@ -254,7 +254,8 @@ fn a_collector_that_comes_late_gets_everything() -> Result<()> {
     let expected = Expected::of(997, report.cpu_ns, stolen.elapsed_ns());
     let ended = daemon.stop()?;
     let received = collector.stop()?;
-    let (events, expected) = (received.events_of(pid).count(), expected.but_for_missed(&ended.log));
+    let (events, expected) =
+        (received.events_of(pid).count(), expected.but_for_missed(&ended.log).beside_others());
     assert!(expected.admits(events, 0.03), "{events} events, {expected}:\n{}", ended.log);
     Ok(())
 }
@@ -276,7 +277,7 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     let exporter = log.split_once("exporter ended").map(|(_, rest)| rest);
     let dropped = exporter.and_then(|rest| rest.split_once("dropped=")?.1.split(char::is_whitespace).next());
     let dropped = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
-    let expected = expected.but_for_missed(&log);
+    let expected = expected.but_for_missed(&log).beside_others();
     assert!(expected.admits(dropped, 0.03), "{dropped} dropped, {expected}:\n{log}");
     Ok(())
 }
@@ -299,7 +300,7 @@ fn a_library_with_broken_unwind_data_costs_its_own_frames_alone() -> Result<()> 
     let command = workload::LOADER.command(&["3".to_owned(), library.display().to_string()])?;
     let session = session::profile(command, 997)?;
     let pid = session.report.pid;
-    let (events, expected) = (session.received.events_of(pid).count(), session.expected(997));
+    let (events, expected) = (session.received.events_of(pid).count(), session.expected(997).beside_others());
     assert!(expected.admits(events, 0.03), "{events} events, {expected}");
     // Whatever was found without the data is right; whatever was not is marked.
     let verdict =

@@ -19,7 +19,7 @@ const SECONDS: &str = "2.5";
 const COMPLETE_SHARE: f64 = 0.98;
 /// Where a library takes another one's place 30 times a second: the first samples after each time are cut, visibly.
 const RELOADED_COMPLETE_SHARE: f64 = 0.3;
-const EVENTS_MIN: usize = 100;
+const EVENTS_MIN: usize = 30;
 
 const OWN: &[&str] = &["own_work", "own_burn"];
 const OTHER: &[&str] = &["other_work", "other_burn"];

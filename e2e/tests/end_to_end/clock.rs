@@ -11,7 +11,7 @@ const FUNCTIONS: [&str; 2] = ["turn_left", "turn_right"];
 /// How far two clocks may be apart.
 const TOLERANCE_NS: u64 = 1_000_000;
 /// At 997 Hz, of a second's work and more; fewer on a busy machine.
-const EVENTS_MIN: usize = 200;
+const EVENTS_MIN: usize = 60;
 
 /// A time in which a thread was in one function.
 struct Turn {

@@ -114,7 +114,7 @@ const OTHER_DEFAULTS: [(&str, &str); 4] = [
     ("metrics::readers[0]::pull::exporter::prometheus::host", "localhost"),
 ];
 
-/// In a Collector that is not told of readers, this one is there.
+/// A Collector without configured readers has this one.
 const DEFAULT_READER: &str = "service::telemetry::metrics::readers[0]::pull";
 
 #[test]

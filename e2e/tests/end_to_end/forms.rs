@@ -16,7 +16,7 @@ use sidewinder_e2e_support::{received::Received, requirement};
 use crate::page::{folder, judge, profiles, write_form};
 
 /// Of some 1,000 events that two seconds of CPU time make: on a busy machine programs get a part of it.
-const ENOUGH: u64 = 100;
+const ENOUGH: u64 = 30;
 
 /// Runs the profiler to a good end.
 fn run(arguments: &[&str]) -> Result<String> {
@@ -237,7 +237,7 @@ fn every_command_has_a_manual_page() -> Result<()> {
     let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
     let commands: Vec<_> = commands
         .take_while(|line| !line.is_empty())
-        // What is indented further goes on with the line above.
+        // What is indented further continues the line above.
         .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')))
         .filter_map(|line| line.split_ascii_whitespace().next())
         .filter(|name| *name != "help")

@@ -13,9 +13,9 @@ use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::decode::DecodedFrame;
 
 const SAMPLES_PER_SECOND: u32 = 997;
-const SECONDS: &str = "4";
+const SECONDS: &str = "2";
 /// Of each program, at the innermost function of its chain.
-const EVENTS_MIN: usize = 50;
+const EVENTS_MIN: usize = 20;
 
 /// What was found of the callers of functions whose callers are known.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -16,9 +16,9 @@ use sidewinder_e2e_support::workload::{self, Gated, Program};
 use self::ranges::FramePointerRanges;
 
 /// How many instructions at marked places are looked at.
-const INSTRUCTIONS: usize = 100_000;
+const INSTRUCTIONS: usize = 20_000;
 /// How many are executed for that at the most.
-const INSTRUCTIONS_MAX: usize = 3_000_000;
+const INSTRUCTIONS_MAX: usize = 600_000;
 
 /// What a step to the caller finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,10 +100,10 @@ fn most_of_a_program_built_with_frame_pointers_is_walked_by_them() -> Result<()>
     Ok(())
 }
 
-/// Profiles a program for three seconds with a key of `unwind` set.
+/// Profiles a program for two seconds with a key of `unwind` set.
 fn with_unwind(key: &str, program: Program, arguments: &[&str]) -> Result<(Verdict, Vec<String>)> {
     let collector = Collector::start()?;
-    let mut workload = Gated::start(program.command(&[&["3"], arguments].concat())?)?;
+    let mut workload = Gated::start(program.command(&[&["2"], arguments].concat())?)?;
     let more = vec![format!("unwind: {{ {key} }}")];
     let settings = Settings { more, ..Settings::of_process(workload.pid()) };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;

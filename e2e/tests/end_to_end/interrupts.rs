@@ -13,7 +13,7 @@ use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 /// At 499 Hz, of a third of a second's work and more; fewer on a busy machine.
-const EVENTS_MIN: usize = 50;
+const EVENTS_MIN: usize = 15;
 
 fn recorded<A: ToString>(program: Program, arguments: &[A]) -> Result<Received> {
     Ok(record(&["-F", "499"], &program.command(arguments)?)?.received)

@@ -25,22 +25,11 @@ fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<DecodedFra
     received.events_of(pid).flat_map(|event| event.sample.stack.iter())
 }
 
-/// Profiles a program of ours for a while, with more lines of configuration.
+/// Profiles a program of ours for two seconds, with more lines of configuration.
 fn profiled(more: &[&str]) -> Result<(u32, Received)> {
-    let collector = Collector::start()?;
-    let mut program = workload::WORDS_DEBUG.command(&["60"])?.stdout(Stdio::null()).spawn()?;
-    let settings = Settings {
-        more: more.iter().map(|line| (*line).to_owned()).collect(),
-        ..Settings::of_process(program.id())
-    };
-    let sampled = Daemon::start(&settings, &collector.grpc_endpoint()).and_then(|daemon| {
-        thread::sleep(Duration::from_secs(4));
-        daemon.stop()
-    });
-    program.kill()?;
-    program.wait()?;
-    sampled?;
-    Ok((program.id(), collector.stop()?))
+    let mut command = workload::WORDS_DEBUG.command(&["60"])?;
+    command.stdout(Stdio::null());
+    session::profile_running_with(more, command, Duration::from_secs(2))
 }
 
 #[test]
@@ -82,7 +71,7 @@ fn lines_and_inlined_calls_and_names_can_be_switched_off() -> Result<()> {
     Ok(())
 }
 
-/// A program that runs code of its own making for five seconds.
+/// A program that runs code of its own making.
 struct Jit {
     program: &'static str,
     arguments: &'static [&'static str],
@@ -118,7 +107,7 @@ fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()>
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(jit.program);
         command.args(jit.arguments).current_dir(&folder).stdout(Stdio::null());
-        let (pid, received) = session::profile_running(command, Duration::from_secs(6))?;
+        let (pid, received) = session::profile_running(command, Duration::from_secs(4))?;
         let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
         let made = frames(&received, pid).filter(|frame| frame.mapping.is_none());
         let of_runtime: Vec<_> = made.filter(|frame| frame.frame_type() == Some(jit.frame_type)).collect();
@@ -126,7 +115,7 @@ fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()>
             |frame: &&&Arc<DecodedFrame>| frame.function().is_some_and(|name| name.contains(jit.function));
         let found = of_runtime.iter().filter(is_it).count();
         eprintln!("{title}: {found} of {} frames", of_runtime.len());
-        ensure!(found > 100, "{title}: {found} of {} frames", of_runtime.len());
+        ensure!(found > 30, "{title}: {found} of {} frames", of_runtime.len());
     }
     Ok(())
 }
@@ -144,7 +133,7 @@ fn code_has_its_name_from_its_first_sample() -> Result<()> {
     let source = paths::e2e().join("workloads/makes_code.c").display().to_string();
     traps::run(folder.path(), &["cc", "-O2", "-o", "makes_code", &source])?;
     let (pid, received) =
-        session::profile_running(Command::new(folder.path().join("makes_code")), Duration::from_secs(5))?;
+        session::profile_running(Command::new(folder.path().join("makes_code")), Duration::from_secs(3))?;
     std::fs::remove_file(format!("/tmp/perf-{pid}.map"))?;
     let made: Vec<_> = frames(&received, pid).filter(|frame| MADE.contains(&frame.address)).collect();
     let (mut named, mut wrong) = (0, 0);
@@ -158,7 +147,7 @@ fn code_has_its_name_from_its_first_sample() -> Result<()> {
     }
     eprintln!("{named} of {} frames named, {wrong} wrong", made.len());
     let all = made.len();
-    ensure!(wrong == 0 && all > 1_000 && f64::from(named) >= NAMED_SHARE * all as f64);
+    ensure!(wrong == 0 && all > 300 && f64::from(named) >= NAMED_SHARE * all as f64);
     Ok(())
 }
 
@@ -167,7 +156,7 @@ const JAVA: &str = "public class Burn {
     public static void main(String[] arguments) { while (true) fib(25); }
 }";
 
-/// A virtual machine that writes its map when it is told to, long after its code has been met.
+/// A virtual machine that writes its map on request, long after its code was first sampled.
 #[test]
 fn names_that_are_written_late_are_found() -> Result<()> {
     let title = "names of java";
@@ -189,10 +178,10 @@ fn names_that_are_written_late_are_found() -> Result<()> {
         .spawn()?;
     let pid = java.id();
     let sampled = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint()).and_then(|daemon| {
-        thread::sleep(Duration::from_secs(3));
+        thread::sleep(Duration::from_secs(2));
         let told = Command::new("jcmd").args([&pid.to_string(), "Compiler.perfmap"]).output()?;
         ensure!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
-        thread::sleep(Duration::from_secs(4));
+        thread::sleep(Duration::from_secs(3));
         daemon.stop()
     });
     java.kill()?;
@@ -204,7 +193,7 @@ fn names_that_are_written_late_are_found() -> Result<()> {
     let is_it = |frame: &&Arc<DecodedFrame>| frame.function().is_some_and(|name| name.contains("fib"));
     let found = frames(&received, pid).filter(is_java).filter(is_it).count();
     eprintln!("{title}: {found} frames");
-    ensure!(found > 100, "{found} frames");
+    ensure!(found > 30, "{found} frames");
     Ok(())
 }
 
@@ -240,7 +229,7 @@ fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Res
         }
         let pid = pid.context("no child")?.parse()?;
         let daemon = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint())?;
-        thread::sleep(Duration::from_secs(6));
+        thread::sleep(Duration::from_secs(4));
         daemon.stop()?;
         Ok(pid)
     })();
@@ -251,6 +240,6 @@ fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Res
     let found = frames(&received, pid)
         .filter(|frame| frame.function().is_some_and(|name| name.contains("fib")))
         .count();
-    ensure!(found > 100, "{found} frames");
+    ensure!(found > 30, "{found} frames");
     Ok(())
 }

@@ -47,7 +47,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }
 
-/// A recording of every process until it is told to stop, that is under way.
+/// A running recording of every process, until it is stopped.
 /// Whoever runs the tests may ignore hangups, as `nohup` does, which children inherit.
 fn hangups_not_ignored() -> Command {
     let mut command = Command::new("env");
@@ -85,7 +85,7 @@ fn hanging_up_ends_a_recording_as_an_interrupt_does() -> Result<()> {
         ensure!(is_whole_page(&path)?, "{signal}: {}", ended.log);
         assert_eq!(names(folder.path())?, ["out.html"]);
     }
-    // Under `nohup` it goes on.
+    // Under `nohup` it continues.
     let (_folder, path) = old_file()?;
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(paths::sidewinder()?);
@@ -337,7 +337,7 @@ fn a_command_that_we_end_is_a_success() -> Result<()> {
     Ok(())
 }
 
-/// What can't be written is told before anything is read or recorded: the inputs are none.
+/// An output that can't be written is reported before anything is read or recorded: there are no inputs.
 #[test]
 fn a_wrong_output_is_told_before_the_work() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::conservation::Summary;
+use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated, Report};
 use sidewinder_e2e_support::{requirement, sidewinder};
@@ -16,20 +17,22 @@ use sidewinder_e2e_support::{requirement, sidewinder};
 use crate::telemetry::{page, telemetry, until};
 
 const SAMPLES_PER_SECOND: u32 = 997;
-/// Longer than a read may take, and some.
+/// Where a read waits, longer than it may take, and some.
 const SECONDS: u32 = 12;
-/// Of some 10,000 interrupts of one process, by the CPU time that it took.
-const LEAST_SHARE: f64 = 0.95;
+const SECONDS_WITHOUT_WAITING: u32 = 4;
+const TOLERANCE: f64 = 0.05;
 
 /// Profiles a silent program beside another one.
 fn profile(what: &str) -> Result<()> {
     if !requirement::ebpf(&format!("a silent {what}"))? {
         return Ok(());
     }
+    let waits = !requirement::is_linux((6, 1))?;
+    let seconds = if waits { SECONDS } else { SECONDS_WITHOUT_WAITING }.to_string();
     let [metrics, health] = collector::free_ports()?;
     let collector = Collector::start()?;
-    let mut other = Gated::start(workload::THREADS.command(&[SECONDS.to_string(), 1.to_string()])?)?;
-    let mut silent = Gated::start(workload::SILENT.command(&[&SECONDS.to_string(), what])?)?;
+    let mut other = Gated::start(workload::THREADS.command(&[&*seconds, "1"])?)?;
+    let mut silent = Gated::start(workload::SILENT.command(&[&*seconds, what])?)?;
     let settings = Settings {
         other_pids: vec![other.pid()],
         more: vec!["monitor_interval: 100ms".to_owned()],
@@ -39,10 +42,10 @@ fn profile(what: &str) -> Result<()> {
         ..Settings::of_process(silent.pid())
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let stolen = StolenTime::start();
     other.open()?;
     silent.open()?;
     let daemon_pid = daemon.running().pid().to_string();
-    let waits = !requirement::is_linux((6, 1))?;
     let receiver = || -> Result<Value> {
         let said = sidewinder::run(&["status", "--json", "--pid", &daemon_pid])?;
         let document: Value = serde_json::from_str(&said.log)?;
@@ -57,6 +60,7 @@ fn profile(what: &str) -> Result<()> {
     }
     let pids = [silent.pid(), other.pid()];
     let reports = [silent.finish()?, other.finish()?];
+    let stolen_ns = stolen.elapsed_ns();
     ensure!(page(health, "/")?.contains("Server available"), "it goes on");
     let text = page(metrics, "/metrics")?;
     let counted = text
@@ -69,9 +73,10 @@ fn profile(what: &str) -> Result<()> {
     let ended = daemon.stop()?;
     let received = collector.stop()?;
     for (pid, Report { cpu_ns, .. }) in pids.into_iter().zip(&reports) {
-        let due = *cpu_ns as f64 / 1e9 * f64::from(SAMPLES_PER_SECOND);
+        let expected = Expected::of(SAMPLES_PER_SECOND, *cpu_ns, stolen_ns);
+        let expected = expected.but_for_missed(&ended.log).beside_others();
         let events = received.events_of(pid).count();
-        ensure!(events as f64 >= LEAST_SHARE * due, "{events} events of {due:.0} of process {pid}");
+        ensure!(expected.admits(events, TOLERANCE), "{events} events of process {pid}, {expected}");
     }
     let cpus = std::thread::available_parallelism()?.get() as u64;
     let Some(summary) = Summary::from_log(&ended.log) else { anyhow::bail!("no summary: {}", ended.log) };

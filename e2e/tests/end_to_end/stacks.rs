@@ -13,12 +13,12 @@ use sidewinder_e2e_support::workload::Gated;
 use sidewinder_e2e_support::{paths, received, requirement, workload};
 
 /// At each program of the part.
-const STOPS: u32 = 40;
+const STOPS: u32 = 20;
 const SEED: u64 = 7;
 
 /// Of the stops at which gdb doesn't guess, those at which our stack has to be gdb's.
 const EQUAL_SHARE: f64 = 0.95;
-/// Of all stops, those that have to be such. 17 of 320 were guesses on a busy machine, where Go's scheduler is met often.
+/// Of all stops, those that have to be such. 17 of 320 once were guesses on a busy machine, where Go's scheduler is met often.
 const GROUNDED_SHARE: f64 = 0.8;
 
 fn can_be_stopped(test: &str) -> Result<bool> {
@@ -39,7 +39,7 @@ fn stacks_at_random_instructions_are_those_that_gdb_finds() -> Result<()> {
     }
     assert_eq!(all.wrong(), 0, "{all}");
     assert!(all.compared >= 6 * u64::from(STOPS), "{all}");
-    assert!(all.unsampled * 50 <= all.compared, "{all}");
+    assert!(all.unsampled * 10 <= all.compared, "{all}");
     let grounded = (all.compared - all.guessed_by_gdb()) as f64;
     assert!(all.equal_to_gdb() as f64 >= EQUAL_SHARE * grounded, "{all}");
     assert!(grounded >= GROUNDED_SHARE * all.compared as f64, "{all}");

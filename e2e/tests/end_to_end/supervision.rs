@@ -51,7 +51,7 @@ fn a_thread_hangs(name: &'static str) -> Result<()> {
     }
     let [health] = collector::free_ports()?;
     let collector = Collector::start()?;
-    let mut workload = Gated::start(workload::THREADS.command(&["150", "1"])?)?;
+    let mut workload = Gated::start(workload::in_background(&workload::THREADS.command(&["150", "1"])?))?;
     let settings = Settings {
         service: vec!["extensions: [health_check]".to_owned()],
         top: vec![format!("extensions: {{ health_check: {{ endpoint: 127.0.0.1:{health} }} }}")],

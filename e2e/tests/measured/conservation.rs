@@ -61,7 +61,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
     summary.check(events, cpus)?;
     let with_event = summary.sum() - WITHOUT_EVENT.iter().map(|name| summary.outcome(name)).sum::<u64>();
     assert_eq!(with_event, events, "{summary:?}");
-    assert!(events > 2 * SAMPLES_PER_SECOND, "{summary:?}");
+    assert!(events > SAMPLES_PER_SECOND / 2, "{summary:?}");
 
     // The kernel's count of the program's runs, read from outside just before the end, knows of no other.
     let seen = summary.sum() - summary.outcome("missed") - summary.idle_inferred;
@@ -79,7 +79,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
 }
 
 /// All that goes wrong at once: every CPU busy with processes that are over at once, ten times the usual rate, and a
-/// receiver that stands still for ten seconds while its rings of a few pages fill up.
+/// receiver that stands still for four seconds while its rings of a few pages fill up.
 #[test]
 fn in_a_storm_with_a_receiver_that_stands_still_every_interrupt_is_counted() -> Result<()> {
     if !requirement::ebpf("conservation in a storm")? {
@@ -104,7 +104,7 @@ fn in_a_storm_with_a_receiver_that_stands_still_every_interrupt_is_counted() -> 
     thread::sleep(Duration::from_secs(1));
     let receiver = Pid::from_raw(i32::try_from(running.pid())?);
     signal::kill(receiver, Signal::SIGSTOP)?;
-    thread::sleep(Duration::from_secs(10));
+    thread::sleep(Duration::from_secs(4));
     signal::kill(receiver, Signal::SIGCONT)?;
     thread::sleep(Duration::from_secs(1));
     let ended = running.stop()?;
@@ -142,7 +142,7 @@ fn the_witness_the_outcomes_and_the_collectors_file_agree() -> Result<()> {
     let summary = Summary::from_log(&session.log).context("the daemon has not said how it ended")?;
     let events = session.received.events().count() as u64;
     summary.check(events, cpus)?;
-    assert!(events > 2 * SAMPLES_PER_SECOND, "{summary:?}");
+    assert!(events > SAMPLES_PER_SECOND / 2, "{summary:?}");
     assert_little_is_missed(&summary, session.stolen_ns);
     for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
         assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");

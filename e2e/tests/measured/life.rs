@@ -75,7 +75,7 @@ fn within_two_seconds_of_sigterm_everything_sampled_has_been_delivered() -> Resu
     let summary = Summary::from_log(&sidecar.container().log()).context("it has not said how it ended")?;
     assert_eq!(received.events().count() as u64, summary.events_exported, "{summary:?}");
     let before_ns = told_ns.saturating_sub(last_ns);
-    ensure!(before_ns < 500_000_000, "the last event is of {before_ns} ns before the signal");
+    ensure!(before_ns < 1_000_000_000, "the last event is of {before_ns} ns before the signal");
     Ok(())
 }
 
@@ -164,7 +164,7 @@ fn a_sidecar_that_is_killed_leaves_nothing_behind_and_its_successor_samples() ->
     terminate(&mut second)?;
     let received = collector.stop()?;
     let events = received.events().filter(|event| event.time_unix_ns >= restarted_ns).count();
-    ensure!(events > SAMPLES_PER_SECOND as usize / 4, "{events} events after the restart");
+    ensure!(events > SAMPLES_PER_SECOND as usize / 16, "{events} events after the restart");
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use sidewinder_e2e_support::{requirement, workload};
 const BUDGET_MIB: u64 = 16;
 /// Of the interrupts that find a user stack: about 1,000, fewer on a busy machine.
 const COMPLETE_SHARE: f64 = 0.95;
-const WITH_USER_STACK_MIN: u64 = 100;
+const WITH_USER_STACK_MIN: u64 = 30;
 
 fn assert_complete(mode: &str, count: u32) -> Result<()> {
     if !requirement::ebpf(&format!("{count} {mode}"))? {

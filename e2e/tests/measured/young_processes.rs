@@ -58,7 +58,7 @@ fn a_thousand_processes_of_5_ms_lose_no_interrupt_and_no_stack() -> Result<()> {
     let session = session::profile(spawn(&brief, PROCESSES, None)?, SAMPLES_PER_SECOND)?;
     let events = session.received.events_of_others(session.report.pid).count();
     // The kernel's own account of all children together: user and system.
-    let expected = session.expected(SAMPLES_PER_SECOND);
+    let expected = session.expected(SAMPLES_PER_SECOND).beside_others();
     eprintln!("{PROCESSES} processes: {events} events, {expected}");
     assert!(expected.admits(events, 0.02), "{events} events, {expected}");
     assert_complete("processes of 5 ms", &session, COMPLETE_SHARE);
@@ -125,7 +125,7 @@ fn processes_of_python_that_live_for_50_ms_have_their_frames_and_names() -> Resu
     let share = verdict.judged() as f64 / (verdict.judged() + verdict.unnamed) as f64;
     eprintln!("{name}: {:.2}% named; {verdict}", 100.0 * share);
     assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
-    assert!(verdict.judged() > 25 * u64::from(PYTHON_PROCESSES), "{name}: {verdict}");
+    assert!(verdict.judged() > 5 * u64::from(PYTHON_PROCESSES), "{name}: {verdict}");
     assert!(share >= NAMED_SHARE, "{name}: {:.2}% named; {verdict}", 100.0 * share);
     Ok(())
 }

@@ -29,6 +29,8 @@ impl Root {
             (workload::LADDER.compiled()?, "/ladder"),
             (workload::READS.compiled()?, "/reads"),
             (workload::REC.compiled()?, "/rec"),
+            (workload::CONVOYS.compiled()?, "/convoys"),
+            (workload::FAULTS.compiled()?, "/faults"),
             (python::SYSTEM.into(), python::SYSTEM),
         ];
         let ladder = paths::e2e().join("workloads/python/ladder.py");
@@ -88,7 +90,7 @@ impl Root {
             let lines: Vec<&str> = console.lines().rev().take(25).collect();
             let lines: Vec<&str> = lines.into_iter().rev().collect();
             bail!(
-                "the guest did not come to its end; it told of {:?}; its console ends with\n{}",
+                "the guest did not finish; it reported {:?}; its console ends with\n{}",
                 told.sections.keys(),
                 lines.join("\n")
             );

@@ -17,10 +17,13 @@ pub enum Kind {
     },
     /// Time that a thread spent off the CPUs. The value of an event is that time in nanoseconds.
     OffCpu,
+    /// Waits for locks. The value of an event is the number of waits that it stands for.
+    LockContentions,
+    /// Time that threads waited for locks. The value of an event is that time in nanoseconds.
+    LockDelay,
     /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
     Counter(SampledCounter),
-    /// Samples that were only counted, without the time of each. The value of an event is the number of samples, and no
-    /// two events of a report have the same identity.
+    /// Samples that were only counted, without the time of each. The value of an event is the number of samples.
     Aggregated {
         /// The sampling rate on each CPU, in Hz; 0 if it is unknown too.
         samples_per_second: u32,
@@ -53,12 +56,17 @@ pub const CPU_TIME: ValueType = ValueType { name: "cpu", unit: unit::NANOSECONDS
 /// Time off CPUs.
 pub const OFF_CPU_TIME: ValueType =
     ValueType { name: "off_cpu", unit: unit::NANOSECONDS, display: "off-CPU" };
+/// Waits for locks; this and the next have the names of pprof's profile of mutexes.
+pub const LOCK_CONTENTIONS: ValueType =
+    ValueType { name: "contentions", unit: unit::COUNT, display: "lock contentions" };
+/// Time of waits for locks.
+pub const LOCK_DELAY: ValueType = ValueType { name: "delay", unit: unit::NANOSECONDS, display: "lock wait" };
 
 /// The [`display`](ValueType::display) of the value type with this name; for a name that no kind has, the name itself.
 #[must_use]
 pub fn display_of(name: &str) -> &str {
     let counted = Counter::ALL.iter().map(|counter| &counter.descriptor().value_type);
-    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME].into_iter().chain(counted);
+    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &LOCK_CONTENTIONS, &LOCK_DELAY].into_iter().chain(counted);
     all.into_iter().find(|of| of.name == name).map_or(name, |of| of.display)
 }
 
@@ -80,7 +88,8 @@ pub enum SampleShape {
     Timestamps,
     /// The time of the event, and its value.
     TimestampsAndValues,
-    /// The value of the event.
+    /// The sum of the values of the events that have the same identity, without times. Pyroscope refuses a profile with a period
+    /// whose samples have several values each.
     Values,
 }
 
@@ -134,6 +143,18 @@ impl KindSet {
         self.0.iter().copied()
     }
 
+    /// Whether waits for locks are among them.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        self.iter().any(Kind::is_of_locks)
+    }
+
+    /// The same with the two kinds of waits for locks.
+    #[must_use]
+    pub fn with_locks(self) -> Self {
+        self.with(Kind::LockContentions).with(Kind::LockDelay)
+    }
+
     /// The counters among them.
     pub fn counters(&self) -> impl Iterator<Item = SampledCounter> + '_ {
         self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
@@ -172,6 +193,20 @@ impl Kind {
                 shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,
             },
+            Self::LockContentions => KindDescriptor {
+                value_type: LOCK_CONTENTIONS,
+                hook: Some(Hook::ContextSwitches),
+                period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
+                shape: SampleShape::Values,
+                display_rank: 2,
+            },
+            Self::LockDelay => KindDescriptor {
+                value_type: LOCK_DELAY,
+                hook: Some(Hook::ContextSwitches),
+                period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
+                shape: SampleShape::Values,
+                display_rank: 3,
+            },
             Self::Counter(sampled) => {
                 let value_type = sampled.counter.descriptor().value_type;
                 let amount = match sampled.rate {
@@ -183,11 +218,17 @@ impl Kind {
                     value_type,
                     hook: Some(Hook::Counter(sampled)),
                     period: Some(Period { value_type, amount }),
-                    shape: SampleShape::TimestampsAndValues,
-                    display_rank: 2,
+                    shape: SampleShape::Values,
+                    display_rank: 4,
                 }
             }
         }
+    }
+
+    /// Whether it is of waits for locks.
+    #[must_use]
+    pub const fn is_of_locks(self) -> bool {
+        matches!(self, Self::LockContentions | Self::LockDelay)
     }
 
     /// The requested samples per second and CPU; 0 if no rate was requested.
@@ -196,7 +237,7 @@ impl Kind {
         match self {
             Self::Cpu { samples_per_second } | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
-            Self::OffCpu | Self::Counter(_) => 0,
+            Self::OffCpu | Self::LockContentions | Self::LockDelay | Self::Counter(_) => 0,
         }
     }
 }
@@ -228,14 +269,24 @@ mod tests {
         assert_eq!(kinds.iter().collect::<Vec<_>>(), [cpu, Kind::OffCpu]);
         assert_eq!(kinds.samples_per_second(), 19);
         assert_eq!(KindSet::new(Kind::OffCpu).samples_per_second(), 0);
+        let locks = kinds.with_locks();
+        assert!(locks.has_locks());
+        assert_eq!(
+            locks.iter().collect::<Vec<_>>(),
+            [cpu, Kind::OffCpu, Kind::LockContentions, Kind::LockDelay]
+        );
     }
 
     #[test]
     fn the_name_of_a_value_type_is_displayed_as_its_row_says_and_any_other_name_as_it_is() {
         assert_eq!(["cpu", "off_cpu", "wall"].map(display_of), ["CPU", "off-CPU", "wall"]);
-        for kind in
-            [Kind::Cpu { samples_per_second: 19 }, Kind::OffCpu, Kind::Aggregated { samples_per_second: 19 }]
-        {
+        for kind in [
+            Kind::Cpu { samples_per_second: 19 },
+            Kind::OffCpu,
+            Kind::LockContentions,
+            Kind::LockDelay,
+            Kind::Aggregated { samples_per_second: 19 },
+        ] {
             let KindDescriptor { value_type: values, period, .. } = kind.descriptor();
             for of in [values, period.map_or(values, |period| period.value_type)] {
                 assert_eq!(display_of(of.name), of.display);

@@ -53,12 +53,14 @@ pub struct SampleType {
 }
 
 impl SampleType {
-    /// The measure of Sidewinder's own profiles.
+    /// The measure of Sidewinder's own profiles. An event that stands for the time between two is measured by that time.
     #[must_use]
     pub fn from_kind(kind: Kind) -> Self {
         let row = kind.descriptor();
         let (counted, period_ns, rate_hz) = match row.period {
-            Some(period) if period.value_type != row.value_type => {
+            Some(period)
+                if period.value_type.unit == unit::NANOSECONDS && row.value_type.unit == unit::COUNT =>
+            {
                 (period.value_type, period.amount, kind.samples_per_second())
             }
             _ => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS), 0),

@@ -101,6 +101,7 @@ impl EventSink {
         unnamed: &mut UnnamedSamples,
     ) {
         for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
+            let Some(message) = self.naming_context().namer.sift(message) else { continue };
             unnamed.note(&message);
             if let Some(feeds) = feeds {
                 feeds.tee(&message, self.naming_context());
@@ -240,6 +241,9 @@ fn sampling_options(
             ..TraceContext::default()
         },
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
+        // A command is started after the profiler.
+        lists_first_waits: args.command.is_empty(),
+        lock_threshold: args.locks.unwrap_or_default(),
         ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
     if args.pid.is_empty() { options } else { options.for_running_processes() }
@@ -402,7 +406,8 @@ fn kinds(args: &RecordArgs) -> Result<KindSet, Failure> {
     let kinds = kinds_of_events(&args.events, args.frequency).map_err(|reason| {
         Failure::new(ExitCause::Usage, reason).with_next_step("give each event once, with -e")
     })?;
-    Ok(if args.off_cpu.is_some() { kinds.with(Kind::OffCpu) } else { kinds })
+    let kinds = if args.off_cpu.is_some() { kinds.with(Kind::OffCpu) } else { kinds };
+    Ok(if args.locks.is_some() { kinds.with_locks() } else { kinds })
 }
 
 fn title(args: &RecordArgs) -> String {

@@ -57,10 +57,11 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
-    let kind = match (args.off_cpu, args.event) {
-        (Some(_), _) => Kind::OffCpu,
-        (None, Some(event)) => event.kind(args.frequency),
-        (None, None) => Kind::Cpu { samples_per_second: args.frequency },
+    let kind = match args.event {
+        _ if args.off_cpu.is_some() => Kind::OffCpu,
+        _ if args.locks.is_some() => Kind::LockDelay,
+        Some(event) => event.kind(args.frequency),
+        None => Kind::Cpu { samples_per_second: args.frequency },
     };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
@@ -69,6 +70,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
         off_cpu_threshold: args.off_cpu.unwrap_or_default(),
+        lock_threshold: args.locks.unwrap_or_default(),
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
@@ -149,6 +151,7 @@ impl NameResolver {
 
     fn run(mut self, incoming: Receiver<Vec<Message>>, feeds: &LiveFeeds) {
         for message in incoming.into_iter().flatten() {
+            let Some(message) = self.namer.sift(message) else { continue };
             feeds.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
             self.handle(message);
         }

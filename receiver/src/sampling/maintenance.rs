@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use super::control::Control;
 use super::data::Data;
 use super::message::Message;
+use super::options::SamplingOptions;
 use super::random_pauses::RandomPauses;
 use crate::causes::error_chain;
 use crate::interval_timer::IntervalTimer;
@@ -36,17 +37,19 @@ pub(super) struct Maintenance {
     epoch_started_at: Instant,
     aging_timer: IntervalTimer,
     sweep_timer: IntervalTimer,
+    waits_timer: IntervalTimer,
     pauses: Option<RandomPauses>,
 }
 
 impl Maintenance {
-    pub(super) fn new(stacks_bytes_max: usize, pauses: Option<RandomPauses>) -> Self {
+    pub(super) fn new(options: &SamplingOptions) -> Self {
         Self {
-            stacks_bytes_max,
+            stacks_bytes_max: options.budget.stacks_bytes,
             epoch_started_at: Instant::now(),
             aging_timer: IntervalTimer::new(AGING_INTERVAL),
             sweep_timer: IntervalTimer::new(SWEEP_INTERVAL),
-            pauses,
+            waits_timer: IntervalTimer::new(options.report_interval),
+            pauses: options.pauses.clone(),
         }
     }
 
@@ -64,10 +67,13 @@ impl Maintenance {
             data.stacks.begin_epoch(profiler.next_epoch());
         }
         if let Some(is_paused) = self.pauses.as_mut().and_then(RandomPauses::change) {
-            pause(is_paused, profiler);
+            pause(is_paused, control, data, profiler, messages);
         }
         if self.aging_timer.is_due() {
             profiler.tables.advance_clock();
+        }
+        if self.waits_timer.is_due() && !self.pauses.as_ref().is_some_and(RandomPauses::is_paused) {
+            data.charge_waits(control, profiler, messages);
         }
         if self.sweep_timer.is_due() {
             sweep(control, data, profiler, messages);
@@ -75,10 +81,23 @@ impl Maintenance {
     }
 }
 
-fn pause(is_paused: bool, profiler: &mut Profiler<'_>) {
+fn pause(
+    is_paused: bool,
+    control: &mut Control,
+    data: &mut Data,
+    profiler: &mut Profiler<'_>,
+    messages: &mut Vec<Message>,
+) {
+    if is_paused {
+        let ends = data.waits_so_far(profiler);
+        data.end_waits(ends, control, messages);
+    }
     match profiler.set_paused(is_paused) {
         Ok(()) if is_paused => info!("sampling pauses (probabilistic_threshold)"),
-        Ok(()) => info!("sampling continues"),
+        Ok(()) => {
+            info!("sampling continues");
+            data.charge_waits(control, profiler, messages);
+        }
         Err(error) => warn!("{}", error_chain(&error)),
     }
 }

@@ -33,7 +33,7 @@ pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{build, debug_files};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
-pub(crate) use self::data::{CodeObjectLosses, SamplingTally, WaitCounts};
+pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
 pub(crate) use self::error::SamplingError;
 use self::maintenance::Maintenance;
 use self::message::Message;
@@ -55,6 +55,8 @@ pub(crate) struct Sampler<'obj> {
     maintenance: Maintenance,
     poll_interval: PollInterval,
     jitter: WakeupJitter,
+    /// Whether threads may have begun to wait before the start.
+    lists_first_waits: bool,
     /// Messages from startup, which the first poll returns.
     pending: Vec<Message>,
 }
@@ -72,18 +74,22 @@ impl<'obj> Sampler<'obj> {
         let mut profiler = Profiler::load(storage, &load_options, opener.clone())?;
         options.warn_of_walk(profiler.walk());
         let data = Data::new(&options);
-        let maintenance = Maintenance::new(options.budget.stacks_bytes, options.pauses.clone());
+        let maintenance = Maintenance::new(&options);
+        let lists_first_waits = options.lists_first_waits;
         let poll_interval = PollInterval::new(options.poll_interval(), Instant::now());
         let jitter = WakeupJitter::new(options.kinds.samples_per_second());
         let mut control = Control::new(options, pod, opener, &mut profiler)?;
         let mut pending = Vec::new();
         control.publish_running(&mut profiler, &mut pending)?;
-        Ok(Self { profiler, control, data, maintenance, poll_interval, jitter, pending })
+        Ok(Self { profiler, control, data, maintenance, poll_interval, jitter, lists_first_waits, pending })
     }
 
     /// Starts sampling.
     pub(crate) fn start(&mut self) -> Result<(), SamplingError> {
         self.profiler.start().map_err(LoadError::from)?;
+        if self.lists_first_waits {
+            self.data.charge_waits(&mut self.control, &self.profiler, &mut self.pending);
+        }
         Ok(())
     }
 
@@ -134,6 +140,7 @@ impl<'obj> Sampler<'obj> {
     pub(crate) fn stop(&mut self, walk_until: Option<Instant>, messages: &mut Vec<Message>) -> u64 {
         self.profiler.stop();
         let end_ns = monotonic_ns();
+        let waits_so_far = self.data.waits_so_far(&self.profiler);
         for _ in 0..=data::STACK_TIMEOUT_POLLS {
             self.poll(Duration::ZERO, messages);
         }
@@ -144,7 +151,7 @@ impl<'obj> Sampler<'obj> {
             self.poll(self.poll_interval.average(), messages);
         }
         self.data.abandon_deferred(&mut self.control, messages);
-        self.data.end_waits(end_ns, &mut self.control, &self.profiler, messages);
+        self.data.end_waits(waits_so_far, &mut self.control, messages);
         end_ns
     }
 

@@ -30,6 +30,12 @@ pub(crate) struct SamplingOptions {
     pub(crate) kinds: KindSet,
     /// The least fraction of waits that are sampled, if the kinds include off-CPU time.
     pub(crate) off_cpu_threshold: f64,
+    /// Whether threads in scope may have begun to wait before the start: those of processes that are running then.
+    pub(crate) lists_first_waits: bool,
+    /// How often threads that wait on are charged.
+    pub(crate) report_interval: Duration,
+    /// The least fraction of waits in futexes that are sampled, if the kinds include waits for locks.
+    pub(crate) lock_threshold: f64,
     /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
@@ -58,6 +64,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) threads: ThreadSupervisor,
 }
 
+/// How often interactive commands show new events.
+const INTERACTIVE_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The memory for snapshots in interactive commands, most of which record a program from its start.
 const SNAPSHOTS_BYTES: usize = 64 << 20;
 
@@ -74,6 +82,9 @@ impl SamplingOptions {
             scope,
             kinds,
             off_cpu_threshold: 0.0,
+            lists_first_waits: true,
+            report_interval: INTERACTIVE_REPORT_INTERVAL,
+            lock_threshold: 0.0,
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -123,6 +134,7 @@ impl SamplingOptions {
         Options {
             kinds: self.kinds.clone(),
             off_cpu_threshold: self.off_cpu_threshold,
+            lock_threshold: self.lock_threshold,
             scope: self.scope.mode(),
             pod,
             walk: self.walk,

@@ -27,6 +27,11 @@ impl RandomPauses {
         (sampled_percent < 100).then_some(Self { interval, sampled_percent, timer: None, is_paused: false })
     }
 
+    /// Whether sampling is paused.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Whether to pause or to continue from now on; `None`: neither.
     pub(super) fn change(&mut self) -> Option<bool> {
         self.change_at(Instant::now(), || rand::random_range(0..100))

@@ -150,7 +150,7 @@ fn finish(destinations: &[Arc<Destination>], deadline: Instant) -> bool {
         if !has_ended {
             error!(
                 exporter = destination.name(),
-                "the thread of this exporter has not ended: it is left behind"
+                "the thread of this exporter has not ended in time: it is abandoned"
             );
         }
         all_ended && has_ended

@@ -246,12 +246,12 @@ impl Service {
         if self.cpus.as_ref() == Some(&online) {
             return;
         }
-        info!(cpus = online.iter().count(), "the set of online CPUs has changed: profiling starts anew");
+        info!(cpus = online.iter().count(), "the set of online CPUs has changed: restarting profiling");
         let running: Vec<ComponentId> = self.receivers.keys().cloned().collect();
         self.stop_receivers(&running);
         match self.start_missing_receivers() {
             Ok(()) => self.cpus = Some(online),
-            Err(failure) => error!("profiling can't start anew, trying again: {failure}"),
+            Err(failure) => error!("profiling can't restart, retrying: {failure}"),
         }
     }
 

@@ -293,7 +293,8 @@ impl ReceiverContext {
         let counters = sampled.into_iter().map(|event| Kind::Counter(event.sampled(samples_per_second)));
         let off_cpu = (self.config.off_cpu_threshold.get() > 0.0).then_some(Kind::OffCpu);
         let cpu = KindSet::new(Kind::Cpu { samples_per_second });
-        off_cpu.into_iter().chain(counters).fold(cpu, KindSet::with)
+        let kinds = off_cpu.into_iter().chain(counters).fold(cpu, KindSet::with);
+        if self.config.lock_threshold.get() > 0.0 { kinds.with_locks() } else { kinds }
     }
 
     fn options(&self, kinds: KindSet, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
@@ -302,6 +303,9 @@ impl ReceiverContext {
             scope: SamplingScope::from_config(&receiver.scope),
             kinds,
             off_cpu_threshold: receiver.off_cpu_threshold.get(),
+            lists_first_waits: true,
+            report_interval: receiver.reporter_interval,
+            lock_threshold: receiver.lock_threshold.get(),
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -347,6 +351,7 @@ impl ReceiverContext {
                 if self.stop.is_overdue() {
                     reporter.stop_reading();
                 }
+                let Some(message) = reporter.naming_context().namer.sift(message) else { continue };
                 feeds.tee(&message, reporter.naming_context());
                 reporter.handle(message);
             }

@@ -117,7 +117,9 @@ impl Counter {
 }
 
 const WAITS: &str = "off_cpu_waits_missing";
-const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: begun before the start (unseen), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end).";
+const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: begun before the start, and over before they were listed (unseen), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end).";
+const FOUND_WAITS: &str = "off_cpu_waits_found";
+const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun before the start, or at a context switch that was not drawn. Their stacks are read from the memory of their process; one that is unread lacks its user frames.";
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
 const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
 
@@ -226,6 +228,22 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.ends_lost).labelled("reason", "end_lost"),
     Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.without_end)
         .labelled("reason", "without_end"),
+    Counter::new(FOUND_WAITS, "waits", FOUND_WAITS_DESCRIPTION, |r| {
+        r.counters.long_waits.found
+    })
+    .labelled("stack", "read"),
+    Counter::new(FOUND_WAITS, "waits", FOUND_WAITS_DESCRIPTION, |r| r.counters.long_waits.found_unread)
+        .labelled("stack", "unread"),
+    Counter::new("off_cpu_events_so_far", "events", "Events of waits that went on: a wait has one for each report in which it is charged.", |r| {
+        r.counters.long_waits.events_so_far
+    }),
+    Counter::new("off_cpu_lists_failed", "attempts", "How often the waits in progress could not be listed: threads are then charged when they wake up.", |r| {
+        r.counters.long_waits.lists_failed
+    })
+    .alarm(
+        "waits in progress could not be listed: off-CPU time is missing the threads that have not woken up",
+        "`sidewinder check` says what this kernel lacks",
+    ),
     // Tables.
     Counter::new("tables_evictions", "tables", "Unwind tables that were evicted to make room for others.", |r| {
         r.counters.table_evictions

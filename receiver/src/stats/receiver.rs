@@ -10,7 +10,7 @@ use sidewinder_process::RegistryCounters;
 
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
-use crate::sampling::{CodeObjectLosses, Sampler, SamplingTally, WaitCounts};
+use crate::sampling::{CodeObjectLosses, LongWaitCounts, Sampler, SamplingTally, WaitCounts};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,6 +125,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.
     pub(crate) waits: WaitCounts,
+    /// Waits that were charged, or found, before they ended.
+    pub(crate) long_waits: LongWaitCounts,
     /// Reads of threads' contexts, by result.
     pub(crate) contexts: ContextCounts,
     /// Processes that publish a context which this process has no privilege to read.
@@ -224,6 +226,7 @@ impl ReceiverCounters {
             deferred_walks: tally.deferred_walks,
             snapshots_refused: tally.snapshots_refused,
             waits: tally.waits,
+            long_waits: tally.long_waits,
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
             vm_frames: profiler.vm_frames(),
@@ -275,6 +278,7 @@ impl ReceiverCounters {
             deferred_walks,
             snapshots_refused,
             waits,
+            long_waits,
             contexts,
             contexts_refused,
             vm_frames,
@@ -314,6 +318,7 @@ impl ReceiverCounters {
         self.deferred_walks += deferred_walks;
         self.snapshots_refused += snapshots_refused;
         self.waits += *waits;
+        self.long_waits += *long_waits;
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
         self.vm_frames += *vm_frames;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// Where processors are that bring much with them, as Kubernetes' client: each is built in where it is asked for.
 const PROCESSORS: &str = "github.com/open-telemetry/opentelemetry-collector-contrib/processor/";
 
-/// The file exporter's tests need it, and so the builder asks for it, but its newer releases can't be fetched everywhere.
+/// The file exporter's tests need it, so the builder wants it, but its newer releases can't be fetched everywhere.
 /// No code of it is in the Collector.
 const REPLACED: &str =
     "github.com/open-telemetry/opentelemetry-collector-contrib/extension/encoding/otlpencodingextension";

@@ -1,4 +1,4 @@
-//! What is made, and kept. `make charts CHARTS=accept` writes it anew.
+//! What is generated and committed. `make charts CHARTS=accept` regenerates it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -52,7 +52,7 @@ fn the_flame_graph_fills_while_the_program_runs() -> Result<()> {
     let saved =
         |suffix: &str| folder().map(|folder| folder.join("pictures/live-profile").with_extension(suffix));
     let events = Received::from_otlp_file(&saved("otlp")?)?.events().count() as u64;
-    ensure!(events > 500, "{events} events");
+    ensure!(events > 100, "{events} events");
     let kept = tempfile::tempdir()?;
     for suffix in ["otlp", "pb.gz"] {
         let out = kept.path().join(format!("{suffix}.folded"));

@@ -126,7 +126,7 @@ impl Running {
         }
     }
 
-    /// Waits for it: it is told now and then, and another container's events are tried for a while.
+    /// Waits for it: the status changes after a while, and another container's events are tried first.
     fn assert_events_of(&self, whom: &str) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -193,8 +193,8 @@ fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there()
         }
     }
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
-    let healed = running.iter_mut().find(|running| running.case.security.masked_paths == [BTF]);
-    let sidecar = &mut healed.context("no such case")?.sidecar;
+    let recovered = running.iter_mut().find(|running| running.case.security.masked_paths == [BTF]);
+    let sidecar = &mut recovered.context("no such case")?.sidecar;
     sidecar.wait_until_profiling_within(RETRIED_WITHIN).context("with BTF again")
 }
 

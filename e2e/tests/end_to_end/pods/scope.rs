@@ -24,10 +24,10 @@ const FORKS: &str = "20000";
 /// How long children are looked for that come after these.
 const LATER_SECONDS: &str = "4";
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Processes that may be listed at the end: those that run, and those that the kernel has not freed yet.
-const LISTED_MAX: usize = 100;
-/// Events of later children: a tenth of those that are due if they run for half of the time.
-const LATER_EVENTS_MIN: usize = 200;
+/// Of 20,000, processes that may be listed at the end: those that run, and those that the kernel has not freed yet.
+const LISTED_MAX: usize = 1_000;
+/// Events of later children: of some 2,000 if they run for half of the time.
+const LATER_EVENTS_MIN: usize = 60;
 /// The function that only later children run.
 const LATER: &str = "of_a_late_child";
 
@@ -84,7 +84,7 @@ fn session(scope: &str) -> Result<Brought> {
     ensure!(ended.success(), "{ended}: {}", forking.log());
     // The kernel frees processes some time after their end.
     let list = listed(sidecar.container().pid())?;
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while list.keys().count() > LISTED_MAX && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(100));
     }

@@ -16,7 +16,7 @@ use super::profile_into;
 /// CPU time of each worker.
 const SECONDS: &str = "2";
 const WORKERS: usize = 2;
-const ENOUGH: u64 = 1_000;
+const ENOUGH: u64 = 600;
 /// Of the workers' samples with a known function of Python.
 const RIGHT_SHARE: f64 = 0.99;
 /// Of the samples of their loop, those with known functions.

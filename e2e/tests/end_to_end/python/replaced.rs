@@ -9,10 +9,10 @@ use sidewinder_e2e_support::{requirement, sidewinder};
 
 use super::{profile, runs_long};
 
-/// CPU time. A sample has some six frames, most of which are compared: fewer where many functions had been freed when they were
-/// to be read.
-const SECONDS: &str = "10";
-const FRAMES: u64 = 20_000;
+/// CPU time. A sample has some six frames, most of which are compared: fewer where many functions had been freed when they
+/// were to be read.
+const SECONDS: &str = "4";
+const FRAMES: u64 = 3_000;
 
 /// Names may be missing: when they are read, some functions have been freed.
 fn no_function_has_the_name_of_another(interpreter: &Path) -> Result<()> {

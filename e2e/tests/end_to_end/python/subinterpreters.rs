@@ -13,7 +13,7 @@ use super::{installed, profile_into};
 /// Modules that run source text in a subinterpreter are there since 3.12.
 const MINORS: std::ops::RangeInclusive<u32> = 12..=14;
 const SECONDS: &str = "2";
-const ENOUGH: u64 = 500;
+const ENOUGH: u64 = 200;
 /// Of the samples in the subinterpreter.
 const RIGHT_SHARE: f64 = 0.99;
 const OUTSIDE: &str = "[Python frames missing: no_frames]";

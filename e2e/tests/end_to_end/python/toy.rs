@@ -175,7 +175,7 @@ fn frames_that_no_walk_can_follow_are_said_to_be_missing() -> Result<()> {
     }
     eprintln!("{samples:?}");
     assert_eq!(samples.len(), STATES, "{samples:?}");
-    assert!(samples.values().all(|count| *count >= 20), "{samples:?}");
+    assert!(samples.values().all(|count| *count >= 5), "{samples:?}");
     Ok(())
 }
 
@@ -199,7 +199,7 @@ fn assert_all_whole(burning: &BTreeMap<Burning, u64>, chain: Vec<String>) {
     eprintln!("{equal} of {all} samples have all frames in order");
     let others = burning.keys().find(|stack| **stack != whole);
     assert!(
-        all >= 100 && equal == all,
+        all >= 60 && equal == all,
         "{equal} of {all} samples have all frames in order, but not {others:?}"
     );
 }
@@ -261,7 +261,7 @@ fn missing_frames_are_counted_by_their_reason() -> Result<()> {
         let counts = counted(state)?;
         eprintln!("{state}: {counts:?}");
         let count = |name: &str| counts.get(name).copied().unwrap_or_default();
-        assert!(count(reason) >= 20 * each && count(reason) % each == 0, "{state}: {counts:?}");
+        assert!(count(reason) >= 5 * each && count(reason) % each == 0, "{state}: {counts:?}");
         let others = ["no_state", "other_thread", "unreadable", "no_frames"];
         assert!(others.iter().all(|other| *other == reason || count(other) == 0), "{state}: {counts:?}");
     }

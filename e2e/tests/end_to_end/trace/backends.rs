@@ -18,7 +18,7 @@ use super::documentation;
 use super::{events_once_known, judge, route_of};
 
 const DOCUMENT: &str = "otlp/TRACES.md";
-/// What a service is told of where it runs, as by Kubernetes' downward API.
+/// Where a service runs, as Kubernetes' downward API tells it.
 const SURROUNDINGS: [(&str, &str); 5] = [
     ("container.id", "7ad7c8fbc1a7b5e9e0f8b1c64ab0f4fc3b1d2a90c5e1f0a8d7b6c5e4f3a2b1c0"),
     ("k8s.namespace.name", "shop"),
@@ -53,7 +53,7 @@ fn through(heading: &str, version: Version) -> Result<(Stays, Received)> {
         ..Settings::of_process(service.pid())
     };
     let daemon = Daemon::start(&settings, &gateway.grpc_endpoint())?;
-    service.ask(16, Duration::from_secs(8))?;
+    service.ask(16, Duration::from_secs(5))?;
     let stays = service.finish()?;
     daemon.stop()?;
     // What it has not yet sent on it sends at its end.

@@ -64,6 +64,7 @@ pub(super) fn summary_json(
     profiles: &[Profile],
 ) -> String {
     let (clock, waits) = (recorded.tally.clock_interrupts(), recorded.tally.waits);
+    let long_waits = recorded.tally.long_waits;
     let others = recorded.tally.interrupts_of_other_kinds();
     let other_kinds: serde_json::Map<_, _> = others
         .map(|(kind, interrupts)| (kind.descriptor().value_type.name.to_owned(), outcomes_json(interrupts)))
@@ -87,6 +88,12 @@ pub(super) fn summary_json(
             "unseen": waits.unseen,
             "end_lost": waits.ends_lost,
             "without_end": waits.without_end,
+        },
+        "off_cpu_waits_in_progress": {
+            "found": long_waits.found,
+            "unread": long_waits.found_unread,
+            "events": long_waits.events_so_far,
+            "lists_failed": long_waits.lists_failed,
         },
         "idle_inferred": clock.idle_inferred,
         "events_exported": recorded.tally.events,

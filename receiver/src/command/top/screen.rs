@@ -204,6 +204,8 @@ impl Screen {
         let state = if self.is_paused { "  paused" } else { "" };
         let sampled = match self.kind {
             Kind::OffCpu => "off-CPU time".to_owned(),
+            Kind::LockContentions => "waits for locks".to_owned(),
+            Kind::LockDelay => "time of waits for locks".to_owned(),
             Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }) => {
                 format!("{counter}, period {period}")
             }
@@ -247,6 +249,10 @@ impl Screen {
             Kind::Counter(counter) => {
                 let counted = counter.counter.descriptor().value_type.display;
                 format!("{total} {counted}, {per_second:.0} a second")
+            }
+            Kind::LockContentions => format!("{total} waits for locks, {per_second:.0} a second"),
+            Kind::LockDelay => {
+                format!("{:.3} s of waits for locks, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
             }
             Kind::Cpu { .. } | Kind::Aggregated { .. } => {
                 format!("{total} samples, {per_second:.0} a second")

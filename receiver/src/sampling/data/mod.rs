@@ -6,7 +6,9 @@
 
 mod code_objects;
 mod deferred;
+mod found_waits;
 mod labels;
+mod locks;
 mod pending;
 mod stacks;
 mod stale_mappings;
@@ -17,25 +19,28 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sidewinder_bpf::{
-    Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
-    WaitEnd,
+    ListedWait, Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody,
+    StackEntries, WaitEnd,
 };
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
+use tracing::warn;
 
 pub(crate) use self::code_objects::CodeObjectLosses;
 use self::code_objects::CodeObjects;
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
+use self::found_waits::FoundWaits;
 use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
+use self::locks::WaitEvents;
 use self::pending::PendingSamples;
 pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
-pub(crate) use self::tally::{SamplingTally, WaitCounts};
-use self::waits::Waits;
+pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
+use self::waits::{ChargedWait, Waits};
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -51,6 +56,9 @@ pub(super) struct Data {
     corrections: OutcomeCorrections,
     labels: LabelFilter,
     waits: Waits,
+    found_waits: FoundWaits,
+    lists_failed: u64,
+    wait_events: WaitEvents,
     frame_limit: usize,
     pub(super) kinds: KindSet,
     events: u64,
@@ -69,6 +77,9 @@ impl Data {
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
             waits: Waits::default(),
+            found_waits: FoundWaits::default(),
+            lists_failed: 0,
+            wait_events: WaitEvents::new(&options.kinds),
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.clone(),
             events: 0,
@@ -103,6 +114,10 @@ impl Data {
                     self.pending.push(sample);
                 }
             }
+        }
+        let reader = control.processes.reader();
+        for sample in self.found_waits.update(reader, &mut self.deferred, &mut self.stacks) {
+            self.pending.push(sample);
         }
         self.pending.sort();
     }
@@ -197,9 +212,9 @@ impl Data {
         }
     }
 
-    /// Whether any deferred walk is waiting.
+    /// Whether any deferred walk is waiting, or a stack is being read for one.
     pub(super) fn has_deferred(&self) -> bool {
-        !self.deferred.is_empty()
+        !self.deferred.is_empty() || self.found_waits.is_reading()
     }
 
     /// Gives up the waiting deferred walks, and emits their samples as they are.
@@ -287,35 +302,83 @@ impl Data {
             span,
             labels,
             wait: sample.wait,
+            lock: None,
         };
-        match kind {
-            Kind::OffCpu => {
-                if let Some(event) = self.waits.begin(event) {
-                    self.push(event, messages);
-                }
-            }
-            Kind::Cpu { .. } | Kind::Counter(_) | Kind::Aggregated { .. } => self.push(event, messages),
-        }
-    }
-
-    /// Gives a wait its length, and emits it if it has been sampled already.
-    fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
-        if let Some(event) = self.waits.end(end) {
-            // The process may have exited since it was announced.
-            control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
+        let is_found = sample.kind == SampleKind::FoundWait;
+        if !is_found && sample.kind != SampleKind::OffCpu {
             self.push(event, messages);
+        } else if let Some(charged) = self.waits.begin(event, is_found) {
+            self.push_events(charged, messages);
         }
     }
 
-    /// Emits the waits that are still in progress after the end of sampling, with their length up to it.
-    pub(super) fn end_waits(
+    /// Gives a wait its length, and emits its events if it has been sampled already.
+    fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
+        if let Some(charged) = self.waits.end(end) {
+            self.push_wait(charged, control, messages);
+        }
+    }
+
+    /// Emits the events of a wait, or of a part of it, that is due only now: the process may have exited since it was announced.
+    fn push_wait(&mut self, charged: ChargedWait, control: &mut Control, messages: &mut Vec<Message>) {
+        let event = &charged.event;
+        control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
+        self.push_events(charged, messages);
+    }
+
+    fn push_events(&mut self, charged: ChargedWait, messages: &mut Vec<Message>) {
+        let events: Vec<_> = self.wait_events.of(charged).collect();
+        events.into_iter().for_each(|event| self.push(event, messages));
+    }
+
+    /// Charges the waits in progress up to now. Those without a sample get one from now on.
+    pub(super) fn charge_waits(
         &mut self,
-        end_ns: u64,
         control: &mut Control,
         profiler: &Profiler<'_>,
         messages: &mut Vec<Message>,
     ) {
-        for end in profiler.waits_in_progress(end_ns) {
+        for listed in self.list_waits(profiler) {
+            match listed {
+                ListedWait::Found(found) => self.found_waits.add(found),
+                // Its end, with the exact time, comes when the thread leaves its CPU.
+                ListedWait::Sampled { is_woken: true, .. } => {}
+                ListedWait::Sampled { so_far, .. } => {
+                    if let Some(charged) = self.waits.continue_until(so_far) {
+                        self.push_wait(charged, control, messages);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The ends, as of now, of the sampled waits in progress: for when sampling ends or pauses.
+    pub(super) fn waits_so_far(&mut self, profiler: &Profiler<'_>) -> Vec<WaitEnd> {
+        let sampled = |listed| match listed {
+            ListedWait::Sampled { so_far, .. } => Some(so_far),
+            ListedWait::Found(_) => None,
+        };
+        self.list_waits(profiler).into_iter().filter_map(sampled).collect()
+    }
+
+    fn list_waits(&mut self, profiler: &Profiler<'_>) -> Vec<ListedWait> {
+        profiler.list_waits().unwrap_or_else(|error| {
+            if self.lists_failed == 0 {
+                warn!(%error, "degraded: waits in progress can't be listed, so threads are charged when they wake up");
+            }
+            self.lists_failed += 1;
+            Vec::new()
+        })
+    }
+
+    /// Ends the waits that were in progress when sampling ended.
+    pub(super) fn end_waits(
+        &mut self,
+        ends: Vec<WaitEnd>,
+        control: &mut Control,
+        messages: &mut Vec<Message>,
+    ) {
+        for end in ends {
             self.end_wait(end, control, messages);
         }
         self.waits.close();
@@ -335,6 +398,7 @@ impl Data {
             self.corrections.apply(sample_kind, &mut interrupts);
             Some((kind, interrupts))
         };
+        let (found, found_unread) = self.found_waits.read_and_unread();
         SamplingTally {
             interrupts: self.kinds.iter().filter_map(of_kind).collect(),
             events: self.events,
@@ -345,6 +409,12 @@ impl Data {
                 unseen: profiler.waits_unseen(),
                 ends_lost: profiler.wait_ends_lost(),
                 without_end: self.waits.without_end(),
+            },
+            long_waits: LongWaitCounts {
+                found,
+                found_unread,
+                events_so_far: self.waits.events_so_far(),
+                lists_failed: self.lists_failed,
             },
             code_object_losses: self.code_objects.losses(),
         }

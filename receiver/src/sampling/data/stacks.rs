@@ -15,6 +15,7 @@ pub(crate) struct StackCache {
     bodies: HashMap<StackHash, CachedStack>,
     /// The stacks that user space has made in this epoch.
     interned: HashMap<Box<[RawFrame]>, Arc<Stack>>,
+    epoch: u32,
     last_id: u64,
     frames: usize,
 }
@@ -47,6 +48,11 @@ impl StackCache {
             StackEntries::Chain(chunks) => StackContent::Chain(chunks),
         };
         self.bodies.insert(body.hash, CachedStack { epoch: body.epoch, content });
+    }
+
+    /// Adds a stack of this epoch that no program has sent.
+    pub(crate) fn insert_local(&mut self, hash: StackHash, frames: Box<[RawFrame]>) {
+        self.insert(StackBody { hash, epoch: self.epoch, entries: StackEntries::Frames(frames) });
     }
 
     /// The stack with this hash, if it has arrived completely.
@@ -85,6 +91,7 @@ impl StackCache {
 
     /// Forgets the bodies that were sent neither in `epoch` nor in the previous one.
     pub(crate) fn begin_epoch(&mut self, epoch: u32) {
+        self.epoch = epoch;
         let frames = &mut self.frames;
         *frames -= self.interned.drain().map(|(frames, _)| 2 * frames.len()).sum::<usize>();
         self.bodies.retain(|_, cached| {

@@ -23,6 +23,8 @@ pub(crate) struct SamplingTally {
     pub(crate) snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.
     pub(crate) waits: WaitCounts,
+    /// Waits without an interrupt of their own, and their events.
+    pub(crate) long_waits: LongWaitCounts,
     /// Functions that young processes have sent, and that were dropped.
     pub(crate) code_object_losses: CodeObjectLosses,
 }
@@ -36,6 +38,29 @@ pub(crate) struct WaitCounts {
     pub(crate) ends_lost: u64,
     /// Sampled waits whose end never came: its record was lost, or the thread was gone at the end.
     pub(crate) without_end: u64,
+}
+
+/// Waits that were charged, or found, before they ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LongWaitCounts {
+    /// Waits that were found in progress, since before the start or since a switch that was not drawn, and whose stack was read.
+    pub(crate) found: u64,
+    /// The same of those whose stack could not be read.
+    pub(crate) found_unread: u64,
+    /// Events of waits that went on: a wait has one for each time that it is charged.
+    pub(crate) events_so_far: u64,
+    /// How often the waits in progress could not be listed.
+    pub(crate) lists_failed: u64,
+}
+
+impl AddAssign for LongWaitCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { found, found_unread, events_so_far, lists_failed } = more;
+        self.found += found;
+        self.found_unread += found_unread;
+        self.events_so_far += events_so_far;
+        self.lists_failed += lists_failed;
+    }
 }
 
 impl AddAssign for WaitCounts {
@@ -58,10 +83,15 @@ impl SamplingTally {
         self.find(is_of_clock)
     }
 
-    /// The interrupts for all kinds of profile but CPU time.
+    /// The interrupts for all kinds of profile but CPU time. Those that are for several kinds are there once, for the first
+    /// of these.
     pub(crate) fn interrupts_of_other_kinds(&self) -> impl Iterator<Item = (Kind, &Interrupts)> {
-        let others = self.interrupts.iter().filter(|(kind, _)| !is_of_clock(*kind));
-        others.map(|(kind, interrupts)| (*kind, interrupts))
+        let hook = |kind: Kind| kind.descriptor().hook;
+        let others = self.interrupts.iter().enumerate().filter(move |(at, (kind, _))| {
+            let mut before = self.interrupts.iter().take(*at);
+            !is_of_clock(*kind) && before.all(|(earlier, _)| hook(*earlier) != hook(*kind))
+        });
+        others.map(|(_, (kind, interrupts))| (*kind, interrupts))
     }
 
     fn find(&self, is_wanted: impl Fn(Kind) -> bool) -> Interrupts {

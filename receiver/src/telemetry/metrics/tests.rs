@@ -10,7 +10,7 @@ use super::*;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::refusals::RefusedFiles;
-use crate::sampling::{CodeObjectLosses, WaitCounts};
+use crate::sampling::{CodeObjectLosses, LongWaitCounts, WaitCounts};
 use crate::stats::{EventCoverage, ReceiverCounters};
 use crate::vm::VmNameCounts;
 
@@ -50,6 +50,12 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
             unseen: unique("waits.unseen"),
             ends_lost: unique("waits.ends_lost"),
             without_end: unique("waits.without_end"),
+        },
+        long_waits: LongWaitCounts {
+            found: unique("long_waits.found"),
+            found_unread: unique("long_waits.found_unread"),
+            events_so_far: unique("long_waits.events_so_far"),
+            lists_failed: unique("long_waits.lists_failed"),
         },
         contexts: ContextCounts {
             read: unique("contexts.read"),

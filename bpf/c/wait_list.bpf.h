@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Waits in progress: an iterator over all tasks in the receiver's PID namespace, which the receiver runs when sampling begins,
+ * once per report, and when it ends. So a thread that sleeps for long is charged before it wakes up.
+ *
+ * A wait with a sample is reported with its length so far. One without, because it had begun before sampling or was not
+ * drawn, gets a sample from now on, with certainty: it is reported with the registers and kernel frames for that, and the
+ * program at the thread's next switch sends its end. Both ways together keep sums unbiased: a drawn wait counts for the
+ * inverse of its probability up to here, and every wait counts once from here on.
+ *
+ * The threads run meanwhile. The time of the report is read first: what the thread's own CPU writes later has a later time.
+ */
+#ifndef SIDEWINDER_WAIT_LIST_BPF_H
+#define SIDEWINDER_WAIT_LIST_BPF_H
+
+/* Whether a thread in this state waits, rather than that it runs, begins, ends or is woken up. */
+static __always_inline bool is_waiting(struct task_struct *task, __u32 state)
+{
+	if (!state || state & (TASK_DEAD | TASK_WAKING | TASK_NEW))
+		return false;
+	return !bpf_core_field_exists(struct task_struct, on_cpu) || !sw_task(task, on_cpu);
+}
+
+/* Reports the length of a wait so far. */
+static __always_inline void list_progress(struct sw_iter_task *ctx, struct sw_wait_end *progress, struct sw_wait *wait,
+					  bool is_woken, __u64 start_ns, __u64 time_ns, __u64 on_cpu_ns,
+					  __u64 runnable_ns)
+{
+	*progress = (struct sw_wait_end){
+		.type = SW_RECORD_WAIT_PROGRESS,
+		.futex_use = wait->futex_use,
+		.is_woken = is_woken,
+		.tid = wait->tid,
+		.lock = wait->lock,
+		.start_ns = start_ns,
+		.time_ns = time_ns,
+		.off_cpu_ns = off_cpu_since(wait, start_ns, time_ns, on_cpu_ns, runnable_ns),
+	};
+	bpf_seq_write(ctx->meta->seq, progress, sizeof(*progress));
+}
+
+/* Reports a wait without a sample, with all that can be read of its stack without waiting. Returns whether there was room. */
+static __always_inline bool list_found(struct sw_iter_task *ctx, struct task_struct *task,
+				       struct sw_wait_list_scratch *scratch, __u32 pid, __u32 state, __u64 time_ns)
+{
+	struct sw_found_wait *found = &scratch->found;
+	long bytes = 0;
+
+	found->type = SW_RECORD_WAIT_FOUND;
+	found->flags = SW_SAMPLE_IN_KERNEL | wait_flags(state, system_call_of(task));
+	found->pid = pid;
+	found->tid = thread_id(task);
+	found->cpu = bpf_core_field_exists(struct task_struct, wake_cpu) ? sw_task(task, wake_cpu) : 0;
+	found->time_ns = time_ns;
+	found->timeslices = sw_has_run_delay() ? sw_task(task, sched_info.pcount) : 0;
+	bpf_probe_read_kernel(found->comm, sizeof(found->comm), task->comm);
+	if (is_kernel_thread(sw_task(task, flags)) ||
+	    !registers_of_waiting(found->registers, task, scratch->registers, sizeof(scratch->registers)))
+		found->registers[SW_REG_SP] = 0;
+	if (kernel_frames)
+		bytes = bpf_get_task_stack(task, found->kernel, sizeof(found->kernel), 0);
+	found->kernel_frames = bytes > 0 ? bytes / sizeof(__u64) : 0;
+	return !bpf_seq_write(ctx->meta->seq, found, sizeof(*found));
+}
+
+/* Marks a wait as sampled from `time_ns` on. */
+static __always_inline void note_found(struct sw_wait *wait, struct task_struct *task, __u32 pid, __u64 time_ns,
+				       __u64 on_cpu_ns, __u64 runnable_ns)
+{
+	struct sw_wait new_wait = {
+		.thread_start_ns = sw_task(task, start_boottime),
+		.mean_ns = 1ull << SW_CERTAIN_WAIT_SHIFT,
+		.time_ns = time_ns,
+		.found_ns = time_ns,
+		.on_cpu_ns = on_cpu_ns,
+		.runnable_ns = runnable_ns,
+		.pid = pid,
+		.tid = thread_id(task),
+		.is_waiting = true,
+	};
+	__u32 key = sw_task(task, pid);
+
+	if (wait)
+		WRITE_ONCE(wait->found_ns, time_ns);
+	else
+		/* Its own CPU may just have added it. */
+		bpf_map_update_elem(&waits, &key, &new_wait, BPF_NOEXIST);
+}
+
+SEC("iter/task")
+int list_waits(struct sw_iter_task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	__u64 time_ns = bpf_ktime_get_ns(), since_ns, on_cpu_ns, runnable_ns = 0, start_ns = 0;
+	struct sw_wait_list_scratch *scratch;
+	struct sw_cpu *cpu = this_cpu();
+	__u32 pid, key, state, zero = 0;
+	struct sw_wait *wait;
+	bool waits_now;
+
+	scratch = bpf_map_lookup_elem(&wait_list_scratch, &zero);
+	if (!task || !cpu || !scratch)
+		return 0;
+	key = sw_task(task, pid);
+	state = state_of(task);
+	waits_now = is_waiting(task, state);
+	wait = bpf_map_lookup_elem(&waits, &key);
+	if (!wait && !waits_now)
+		return 0;
+	pid = task_process_in_scope(task);
+	if (!pid || ((sw_task(task, flags) & PF_KTHREAD) && !kernel_threads) || is_too_young(task, time_ns))
+		return 0;
+	on_cpu_ns = sw_task(task, se.sum_exec_runtime);
+	if (sw_has_run_delay())
+		runnable_ns = sw_task(task, sched_info.run_delay);
+	since_ns = READ_ONCE(cpu->waits_since_ns);
+	if (wait) {
+		if (wait->thread_start_ns != sw_task(task, start_boottime) || wait->time_ns > time_ns ||
+		    !wait->is_waiting)
+			return 0;
+		start_ns = READ_ONCE(wait->found_ns);
+		if (start_ns < wait->time_ns || start_ns < since_ns)
+			start_ns = wait->probability && wait->time_ns >= since_ns ? wait->time_ns : 0;
+	}
+	if (wait && start_ns)
+		list_progress(ctx, &scratch->progress, wait, !waits_now, start_ns, time_ns, on_cpu_ns, runnable_ns);
+	/* A thread that has run since then is on its way to another wait. Of one that has not run, the lock is not known. */
+	else if (waits_now && (wait ? wait->on_cpu_ns == on_cpu_ns && (!only_locks || wait->lock) : !only_locks) &&
+		 list_found(ctx, task, scratch, pid, state, time_ns))
+		note_found(wait, task, pid, time_ns, on_cpu_ns, runnable_ns);
+	return 0;
+}
+
+#endif

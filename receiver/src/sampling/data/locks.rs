@@ -1,0 +1,105 @@
+//! The events of a wait: one for each kind of profile that counts it.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+
+use sidewinder_kind::{Kind, KindSet};
+use sidewinder_process::ProcessKey;
+
+use super::waits::ChargedWait;
+use crate::sampling::message::{LockId, LockSample, SampleEvent};
+
+/// Makes the events of waits.
+#[derive(Debug)]
+pub(super) struct WaitEvents {
+    kinds: Vec<Kind>,
+    /// Its key is secret, so that nobody learns the address of a lock from its ID.
+    lock_ids: RandomState,
+}
+
+impl WaitEvents {
+    /// For these kinds, of which some may not be of waits.
+    pub(super) fn new(kinds: &KindSet) -> Self {
+        let of_waits = |kind: &Kind| matches!(kind, Kind::OffCpu) || kind.is_of_locks();
+        Self { kinds: kinds.iter().filter(of_waits).collect(), lock_ids: RandomState::new() }
+    }
+
+    /// The events of a wait. One in a futex may be for a lock, which the names of its callers tell.
+    pub(super) fn of(&self, charged: ChargedWait) -> impl Iterator<Item = SampleEvent> {
+        let ChargedWait { event, waits, lock } = charged;
+        let id_of = |address| LockId(self.lock_id(event.process, address));
+        let lock = lock.map(|lock| LockSample { id: Some(id_of(lock.address)), evidence: lock.evidence });
+        self.kinds.iter().filter_map(move |kind| {
+            let value = match kind {
+                Kind::LockContentions => rounded_at_random(waits, rand::random_range(0.0..1.0)),
+                _ => event.value,
+            };
+            let lock = lock.filter(|_| kind.is_of_locks());
+            let is_counted = match kind {
+                Kind::LockContentions => lock.is_some() && value > 0,
+                _ => lock.is_some() || !kind.is_of_locks(),
+            };
+            is_counted.then(|| SampleEvent { kind: *kind, value, lock, ..event.clone() })
+        })
+    }
+
+    fn lock_id(&self, process: ProcessKey, address: u64) -> u64 {
+        self.lock_ids.hash_one((process, address))
+    }
+}
+
+/// One of the two integers next to `number`, of which `random`, between 0 and 1, chooses the nearer one more often: on average
+/// it is `number`.
+fn rounded_at_random(number: f64, random: f64) -> u64 {
+    (number + random).floor() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_bpf::{LockEvidence, LockWait};
+
+    use super::*;
+    use crate::collect::tests::event;
+    use crate::sampling::message::Message;
+
+    fn charged(pid: u32, address: Option<u64>, waits: f64) -> ChargedWait {
+        let Message::Event(event) = event(1, None) else { panic!("not an event") };
+        let lock = address.map(|address| LockWait { address, evidence: LockEvidence::Held });
+        let process = ProcessKey { pid, instance: 1 };
+        ChargedWait { event: SampleEvent { process, value: 700, ..event }, waits, lock }
+    }
+
+    #[test]
+    fn a_wait_in_a_futex_has_an_event_in_each_kind_and_another_wait_only_in_off_cpu_time() {
+        let events = WaitEvents::new(&KindSet::new(Kind::OffCpu).with_locks());
+        let of = |charged| events.of(charged).map(|event| (event.kind, event.value)).collect::<Vec<_>>();
+        assert_eq!(
+            of(charged(7, Some(0x1000), 4.0)),
+            [(Kind::OffCpu, 700), (Kind::LockContentions, 4), (Kind::LockDelay, 700)]
+        );
+        assert_eq!(
+            of(charged(7, Some(0x1000), 0.0)),
+            [(Kind::OffCpu, 700), (Kind::LockDelay, 700)],
+            "a further part of a wait"
+        );
+        assert_eq!(of(charged(7, None, 4.0)), [(Kind::OffCpu, 700)]);
+    }
+
+    #[test]
+    fn a_lock_has_one_id_and_another_lock_or_the_same_address_elsewhere_has_another() {
+        let events = WaitEvents::new(&KindSet::new(Kind::LockDelay));
+        let id = |pid, address| events.of(charged(pid, Some(address), 1.0)).find_map(|event| event.lock?.id);
+        assert_eq!(id(7, 0x1000), id(7, 0x1000));
+        assert!(id(7, 0x1000) != id(7, 0x1004) && id(7, 0x1000) != id(8, 0x1000));
+        let another_run = WaitEvents::new(&KindSet::new(Kind::LockDelay));
+        let other = another_run.of(charged(7, Some(0x1000), 1.0)).find_map(|event| event.lock?.id);
+        assert!(id(7, 0x1000) != other, "without the key of the run, an ID says nothing");
+    }
+
+    #[test]
+    fn fractions_of_a_wait_add_up() {
+        let sum: u64 = (0..100).map(|random| rounded_at_random(3.3, f64::from(random) / 100.0)).sum();
+        assert!((329..=331).contains(&sum), "{sum}");
+        assert_eq!(rounded_at_random(1.0, 0.999), 1);
+    }
+}
