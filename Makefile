@@ -214,10 +214,9 @@ names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 a
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
 fuzz_target := $(abspath $(target))/fuzz
-fuzzed := receiver/unwind/fuzz receiver/process/fuzz receiver/symbolize/fuzz receiver/vm/fuzz
 
-fuzz: ## Feed every parser of files with malformed input, FUZZ_SECONDS each
-	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS) $(fuzzed)
+fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
+	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS)
 
 lint: ## Check form and lints
 	.ci/architectures

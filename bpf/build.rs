@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .allowlist_item("sw_.*|SW_.*")
         .prepend_enum_name(false)
         // A Rust enum, so that code which doesn't handle a kind fails to compile.
-        .rustified_enum("sw_sample_kind|sw_wait_state|sw_wait_cause")
+        .rustified_enum("sw_sample_kind|sw_wait_state|sw_wait_cause|sw_futex_use")
         .derive_default(true)
         .layout_tests(true)
         .wrap_unsafe_ops(true)

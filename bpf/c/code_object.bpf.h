@@ -5,33 +5,13 @@
 #ifndef SIDEWINDER_CODE_OBJECT_BPF_H
 #define SIDEWINDER_CODE_OBJECT_BPF_H
 
+#include "cookie.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
 
 static __always_inline bool is_young(const struct sw_slot *slot)
 {
 	return slot->time_ns - slot->started_ns < SW_YOUNG_NS;
-}
-
-/* Reads up to `most` bytes of an object, as far as its page goes if the next one can't be read. Returns how many. */
-static __always_inline __u32 read_object(void *to, const __u32 most, __u64 address)
-{
-	__u32 bytes = SW_PAGE_BYTES - (address & (SW_PAGE_BYTES - 1));
-
-	if (!bpf_probe_read_user(to, most, (void *)address))
-		return most;
-	/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
-	barrier_var(bytes);
-	if (bytes >= most || bpf_probe_read_user(to, bytes, (void *)address))
-		return 0;
-	return bytes;
-}
-
-/* A pointer in the identity that was read last. */
-static __always_inline __u64 identity_word(const struct sw_vm_scratch *scratch, const struct sw_cpython *cpython,
-					   __u32 offset)
-{
-	return scratch->identity[((offset - cpython->identity) / sizeof(__u64)) & (SW_VM_IDENTITY_WORDS - 1)];
 }
 
 /* The hash by which a code object of a process counts as sent. */

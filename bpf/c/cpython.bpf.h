@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Frames of CPython 3.8 to 3.14. A thread's state leads to its frames, innermost first, and each frame to its code object,
- * which is a function. A code object may be freed and its memory used for another one, so a frame has a cookie too: a hash
- * of fields by which the receiver recognizes the code object when it reads its name.
+ * which is a function. A code object may be freed and its memory used for another one, so a frame has a cookie too, by which
+ * the receiver recognizes the code object when it reads its name.
  *
  * Frames of an interrupted thread don't change while they are read: the thread doesn't run, and others don't touch them.
  */
@@ -68,35 +68,6 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, struct sw_vm_scr
 		slot->vm_anchor = cframe;
 	slot->vm_frame = frame;
 	return SW_VM_READ;
-}
-
-/*
- * Reads a code object's identity, and returns its hash as the receiver's `cpython::cookie` does. 0: it can't be read. Not
- * static: the verifier checks its loop once.
- */
-__noinline int read_cookie(__u32 number, __u64 code)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
-	struct sw_vm_scratch *scratch = vm_scratch(number);
-	__u32 bytes, words;
-	__u64 hash = 0;
-
-	if (!runtime || !scratch)
-		return 0;
-	bytes = runtime->cpython.identity_bytes;
-	words = bytes / sizeof(__u64);
-	barrier_var(bytes);
-	if (bytes > sizeof(scratch->identity) ||
-	    bpf_probe_read_user(scratch->identity, bytes, (void *)(code + runtime->cpython.identity)))
-		return 0;
-	for (__u32 i = 0; i < SW_CPYTHON_IDENTITY_BYTES / sizeof(__u64); i++) {
-		if (i >= words)
-			break;
-		hash = (hash ^ scratch->identity[i]) * SW_COOKIE_MULTIPLIER;
-		hash ^= hash >> 32;
-	}
-	return (__u32)hash ? (__u32)hash : 1;
 }
 
 /*

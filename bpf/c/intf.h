@@ -49,7 +49,9 @@
 	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
 	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
-	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile")
+	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile") \
+	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled") \
+	X(THINNED, 0, "thinned", "a hit of a probe whose next sampled hit counts for it, too")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,
@@ -153,14 +155,17 @@ enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
 	SW_SAMPLE_OFF_CPU = 2, /* a thread begins to wait. value: the probability of this sample, of SW_CERTAIN */
 	SW_SAMPLE_COUNTER = 4, /* and the next SW_COUNTERS_MAX - 1: one for each counter. Value: counts, the period of the event */
+	SW_SAMPLE_USER_PROBE = 8, /* and the next SW_USER_PROBES_MAX - 1, likewise. Value: hits; or a value of the hit, times hits */
 #ifdef SW_TEST_PROGRAMS
 	SW_SAMPLE_PROBE = 255, /* value: 1 run of a test program */
 #endif
 };
 
-#define SW_SAMPLE_KINDS 8 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
+#define SW_SAMPLE_KINDS 16 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
 #define SW_COUNTERS_MAX 4 /* a power of two */
-_Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_KINDS, "each counter needs a place");
+_Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_USER_PROBE, "each counter needs a place");
+#define SW_USER_PROBES_MAX 8 /* a power of two */
+_Static_assert(SW_SAMPLE_USER_PROBE + SW_USER_PROBES_MAX <= SW_SAMPLE_KINDS, "each probe needs a place");
 
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
@@ -210,8 +215,10 @@ enum sw_wait_cause {
 /* The end of a wait, with the time off the CPU since its sample; or a wait in progress, likewise. */
 struct sw_wait_end {
 	__u16 type;
-	__u16 is_woken; /* of one in progress: it is over, and the thread's account of runnable time is not complete */
+	__u8 futex_use; /* sw_futex_use */
+	__u8 is_woken; /* of one in progress: it is over, and the thread's account of runnable time is not complete */
 	__u32 tid; /* of the sample */
+	__u64 lock; /* as in sw_wait */
 	__u64 start_ns; /* time_ns of the sample, or of the found wait */
 	__u64 time_ns;
 	__u64 off_cpu_ns;
@@ -318,8 +325,7 @@ struct sw_snapshot {
  */
 #define SW_YOUNG_NS 10000000000ull
 #define SW_OBJECTS_PER_SAMPLE 16 /* others are sent with later samples */
-#define SW_OBJECT_NAME_BYTES 128
-#define SW_OBJECT_PATH_BYTES 256
+#define SW_OBJECT_TEXT_BYTES 256 /* of its name, and of its path */
 #define SW_OBJECT_LINES_BYTES 480
 #define SW_CPYTHON_HEAD_BYTES 32 /* the largest `PyObject` */
 #define SW_CPYTHON_IDENTITY_BYTES 96 /* `sw_cpython.identity_bytes` is at most this */
@@ -336,8 +342,8 @@ struct sw_object {
 	__u64 address;
 	__u8 head[SW_CPYTHON_HEAD_BYTES]; /* its start, with its count of references; zeros if it could not be read */
 	__u8 identity[SW_CPYTHON_IDENTITY_BYTES]; /* the first `sw_cpython.identity_bytes` are valid */
-	__u8 name[SW_OBJECT_NAME_BYTES];
-	__u8 path[SW_OBJECT_PATH_BYTES];
+	__u8 name[SW_OBJECT_TEXT_BYTES];
+	__u8 path[SW_OBJECT_TEXT_BYTES];
 	__u8 lines[SW_OBJECT_LINES_BYTES];
 };
 
@@ -531,15 +537,22 @@ struct sw_cpython {
 	__u16 name;
 	__u16 path;
 	__u16 lines;
-	__u16 reserved;
 
 	__u8 groups; /* sw_cpython_groups */
 	__u8 instruction_form; /* sw_cpython_instruction */
+	__u8 identity_has_texts; /* the texts of the name and the path belong to it, too (until 3.11) */
+	__u8 reserved;
 };
 
 #define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
 #define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
 #define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
+
+/* Until 3.11: fields of a string (`PyASCIIObject`), and where its text is if it is compact. */
+#define SW_CPYTHON_TEXT_LENGTH 16 /* in characters */
+#define SW_CPYTHON_TEXT_STATE 32
+#define SW_CPYTHON_TEXT_ASCII 48
+#define SW_CPYTHON_TEXT_COMPACT 72 /* of any text that isn't ASCII */
 
 /* A part of a file, in bytes. */
 struct sw_file_range {
@@ -660,6 +673,14 @@ struct sw_read_batch {
 #define SW_CERTAIN_WAIT_SHIFT 24 /* 16.8 ms */
 #define SW_MEAN_WAIT_SHIFT 3 /* a wait changes the average by an eighth of the difference */
 
+/* What the call by which a thread waits in a futex says of its use (lock.bpf.h). */
+enum sw_futex_use {
+	SW_FUTEX_NONE = 0, /* it is in no such call */
+	SW_FUTEX_OTHER, /* not known: a condition, a parked thread, a semaphore, or a lock that looks like one of these */
+	SW_FUTEX_LOCK, /* the futex is a lock, which is held */
+	SW_FUTEX_PARKED, /* the futex belongs to the thread, which is parked for a lock at another address */
+};
+
 /*
  * The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it, with the
  * exception of `found_ns`.
@@ -676,6 +697,9 @@ struct sw_wait {
 	__u32 tid;
 	__u32 is_sampled; /* whether samples are drawn of such a wait: not of a thread that is still runnable, unless that is sampled */
 	__u32 walk_ns; /* what it took to take the sample of its current wait */
+	__u64 lock; /* the address of the lock, or of the futex if that isn't known; 0: it waits in no futex */
+	__u32 futex_use; /* sw_futex_use: of its current wait */
+	__u32 reserved;
 };
 
 /* ---- Optional kernel fields ----------------------------------------------------------------------------- */
@@ -700,6 +724,8 @@ enum sw_kernel_field {
 #define SW_VM_WINDOW_BYTES 2048
 #define SW_VM_CODES_BITS 7
 #define SW_VM_CODES (1u << SW_VM_CODES_BITS)
+#define SW_VM_PATHS_BITS 3
+#define SW_VM_PATHS (1u << SW_VM_PATHS_BITS)
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */
 #define SW_CALLS_MAX 33 /* consecutive tail calls: MAX_TAIL_CALL_CNT, which before Linux 5.16 was 32 but also allowed 33 */
@@ -709,6 +735,58 @@ enum sw_kernel_field {
  */
 #define SW_FRAMES_PER_ROUND 4
 #define SW_DEPTHS 15 /* enough for the 16,383 frames that fit into a chain */
+
+/* ---- Probes of users ----------------------------------------------------------------------------------- */
+
+#define SW_PROBE_SITES_MAX 256 /* a power of two */
+/* Values above this count as this: sums of them, times hits, fit 63 bits. */
+#define SW_PROBE_VALUE_MAX (1ull << 40)
+#define SW_PROBE_WINDOW_SHIFT 29 /* the time for which a probe's budget is: 537 ms */
+#define SW_PROBE_PERIOD_MAX (1u << 20)
+/* What the receiver takes for a sample, about. The programs measure only their own time. */
+#define SW_PROBE_RECEIVER_NS 4000
+
+/* Where the value of a hit is. */
+enum sw_probe_operand {
+	SW_OPERAND_NONE = 0, /* there is none: hits are counted */
+	SW_OPERAND_CONSTANT, /* it is `offset` */
+	SW_OPERAND_REGISTER,
+	SW_OPERAND_MEMORY, /* at `offset` bytes from the address in a register */
+};
+
+/* A place of a program at which a probe is. Its index is the cookie of the attachment. */
+struct sw_probe_site {
+	__u32 probe; /* index among those of the run */
+	__u8 is_return; /* it is hit when the function has returned */
+	__u8 operand; /* sw_probe_operand */
+	__u8 reg; /* by its DWARF number */
+	__u8 bits; /* of the value: 8, 16, 32 or 64 */
+	__u8 is_signed;
+	__u8 reserved[7];
+	__s64 offset;
+};
+
+/*
+ * The hits of a probe on one CPU. Of a number of hits that is drawn at random, with the period as its mean, the last one is
+ * sampled, and counts for all of them: so the values of samples add up to the number of hits, and a program that repeats
+ * itself is not always sampled in the same place. A sample that is lost leaves its hits to the next one. The period grows
+ * when samples cost more than the budget.
+ */
+struct sw_probe_hits {
+	__u64 hits; /* in scope */
+	__u64 sampled; /* of these, up to the last one that was sampled */
+	__u64 next; /* the number of hits at which the next one is sampled */
+	__u64 lost; /* hits of lost samples */
+	__u64 lost_taken; /* of these, those that a later sample counts for */
+	__u64 samples;
+	__u64 cost_ns; /* of samples, with what the receiver takes */
+	__u64 budget_ns; /* in each window; set by the receiver */
+	__u64 window; /* the time, in units of 2^SW_PROBE_WINDOW_SHIFT ns */
+	__u64 window_cost_ns;
+	__u64 window_limit_ns; /* at which the period grows next */
+	__u32 claims; /* of programs that draw the next hit; 0: none does */
+	__u32 period; /* 0 counts as 1 */
+};
 
 /*
  * The settings and the counters of one CPU, side by side so that an interrupt touches few pages. The receiver writes the
@@ -732,6 +810,9 @@ struct sw_cpu {
 	__u64 wait_ends_lost; /* ends of sampled waits that found no room in the ring */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
+
+	__u64 probes_paused; /* 0: hits are counted */
+	struct sw_probe_hits probes[SW_USER_PROBES_MAX];
 };
 
 /*

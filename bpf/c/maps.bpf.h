@@ -22,6 +22,8 @@ const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
 const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
+const volatile __u64 lock_probability; /* the same of a wait in a futex */
+const volatile bool only_locks; /* whether other waits aren't sampled */
 const volatile bool samples_runnable; /* whether the time is sampled, too, in which threads wait for a CPU */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 const volatile bool has_several_counters;
@@ -52,6 +54,7 @@ struct sw_vm_code {
 };
 
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
+#define SW_VM_TEXT_WORDS 32 /* likewise */
 _Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
 
 /* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
@@ -77,6 +80,7 @@ struct sw_slot {
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
 	__u64 value; /* in the unit of its kind */
+	__u64 weight; /* hits of a probe that it counts for */
 	__u64 started_ns; /* when its process started or, if that was later, ran exec */
 	__u32 pid;
 	__u32 tid;
@@ -194,8 +198,10 @@ struct sw_vm_state_places {
  */
 struct sw_vm_scratch {
 	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	struct sw_vm_code paths[SW_VM_PATHS]; /* likewise, with the hashes of texts */
 	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
+	__u64 text[SW_VM_TEXT_WORDS]; /* the string that was read last */
 	__u8 window[SW_VM_WINDOW_BYTES];
 };
 
@@ -333,6 +339,15 @@ struct {
 	__type(value, struct sw_wait_list_scratch);
 } wait_list_scratch SEC(".maps");
 
+/* Where probes are, by the cookies of their attachments. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* SW_PROBE_SITES_MAX; 1 if there are no probes */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_probe_site);
+} probe_sites SEC(".maps");
+
 /* The program that continues a walk, if walks use tail calls. One map for each type of program. */
 struct sw_walks {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -344,6 +359,7 @@ struct sw_walks {
 struct sw_walks cpu_walks SEC(".maps");
 struct sw_walks counter_walks SEC(".maps");
 struct sw_walks off_cpu_walks SEC(".maps");
+struct sw_walks user_probe_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)
 {

@@ -23,6 +23,8 @@
 #ifndef SIDEWINDER_OFF_CPU_BPF_H
 #define SIDEWINDER_OFF_CPU_BPF_H
 
+#include "lock.bpf.h"
+
 static __always_inline __u32 state_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(struct task_struct, __state))
@@ -64,7 +66,9 @@ static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wa
 	}
 	*end = (struct sw_wait_end){
 		.type = SW_RECORD_WAIT_END,
+		.futex_use = wait->futex_use,
 		.tid = wait->tid,
+		.lock = wait->lock,
 		.start_ns = start_ns,
 		.time_ns = time_ns,
 		.off_cpu_ns = off_cpu_ns,
@@ -110,14 +114,14 @@ static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, _
 	wait->mean_ns += (sampled_ns >> SW_MEAN_WAIT_SHIFT) - (wait->mean_ns >> SW_MEAN_WAIT_SHIFT);
 }
 
-static __always_inline __u64 probability_of(const struct sw_wait *wait)
+static __always_inline __u64 probability_of(const struct sw_wait *wait, __u64 least)
 {
 	__u64 mean_ns = wait->mean_ns, probability;
 
 	if (mean_ns >= 1ull << SW_CERTAIN_WAIT_SHIFT)
 		return SW_CERTAIN;
 	probability = mean_ns << (32 - SW_CERTAIN_WAIT_SHIFT);
-	return probability > off_cpu_probability ? probability : off_cpu_probability;
+	return probability > least ? probability : least;
 }
 
 /*
@@ -188,7 +192,11 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	otherwise = SW_OUTCOME_STILL_RUNNABLE;
 	if (!wait->is_sampled)
 		goto none;
-	probability = probability_of(wait);
+	probability = note_lock(wait, state) ? lock_probability : off_cpu_probability;
+	otherwise = SW_OUTCOME_NO_LOCK;
+	if (only_locks && !wait->lock)
+		goto none;
+	probability = probability_of(wait, probability);
 	otherwise = SW_OUTCOME_NOT_DRAWN;
 	if (bpf_get_prandom_u32() >= probability)
 		goto none;

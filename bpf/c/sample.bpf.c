@@ -18,8 +18,10 @@
  *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
  *   off_cpu.bpf.h  threads that leave their CPU   counter.bpf.h  interrupts of counters
  *   wait_list.bpf.h  waits in progress            code_object.bpf.h  functions of young processes
- *   test.bpf.h     programs that only tests load
+ *   lock.bpf.h     locks that threads wait for
  *   atomic.bpf.h   access to shared memory        current_frame.bpf.h  a frame's registers, and its end
+ *   user_probe.bpf.h  probes that users place in programs
+ *   test.bpf.h     programs that only tests load
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
@@ -336,6 +338,7 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 #include "counter.bpf.h"
 #include "off_cpu.bpf.h"
 #include "wait_list.bpf.h"
+#include "user_probe.bpf.h"
 
 #ifdef SW_TEST_PROGRAMS
 #include "test.bpf.h"

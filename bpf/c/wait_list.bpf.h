@@ -36,8 +36,10 @@ static __always_inline void list_progress(struct sw_iter_task *ctx, struct sw_wa
 {
 	*progress = (struct sw_wait_end){
 		.type = SW_RECORD_WAIT_PROGRESS,
+		.futex_use = wait->futex_use,
 		.is_woken = is_woken,
 		.tid = wait->tid,
+		.lock = wait->lock,
 		.start_ns = start_ns,
 		.time_ns = time_ns,
 		.off_cpu_ns = off_cpu_since(wait, start_ns, time_ns, on_cpu_ns, runnable_ns),
@@ -138,7 +140,8 @@ int list_waits(struct sw_iter_task *ctx)
 	waits_on = wait && wait->on_cpu_ns == on_cpu_ns && is_waiting(task, state);
 	if (wait && start_ns)
 		list_progress(ctx, &scratch->progress, wait, !waits_on, start_ns, time_ns, on_cpu_ns, runnable_ns);
-	else if (is_off && (!wait || waits_on) &&
+	/* Of a thread that has not left its CPU yet, the lock is not known. */
+	else if (is_off && (wait ? waits_on && (!only_locks || wait->lock) : !only_locks) &&
 		 list_found(ctx, task, scratch, pid, state, time_ns))
 		note_found(wait, task, pid, time_ns, on_cpu_ns, runnable_ns);
 	return 0;

@@ -31,10 +31,8 @@ pub struct CodeObject {
 impl CodeObject {
     /// The most bytes that one takes.
     pub const BYTES_MAX: usize = size_of::<Self>()
-        + (intf::SW_CPYTHON_IDENTITY_BYTES
-            + intf::SW_OBJECT_NAME_BYTES
-            + intf::SW_OBJECT_PATH_BYTES
-            + intf::SW_OBJECT_LINES_BYTES) as usize;
+        + (intf::SW_CPYTHON_IDENTITY_BYTES + 2 * intf::SW_OBJECT_TEXT_BYTES + intf::SW_OBJECT_LINES_BYTES)
+            as usize;
 
     /// Parses a record; `None` if it is too short.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {

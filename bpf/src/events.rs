@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libbpf_rs::{Link, ProgramMut};
 use perf_event_open_sys as sys;
@@ -176,6 +176,7 @@ impl PerfCounter {
             Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
             Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
             Hook::Counter(counter) => Some(Self::named(counter)),
+            Hook::Probe => None,
         }
     }
 
@@ -345,9 +346,12 @@ impl CounterEvents {
         for (cpu, event) in cpus.iter().zip(events) {
             let file = File::from(event);
             // Attaching also enables the event, so its counter only counts while the program is attached.
+            let of_link = file.try_clone().map_err(EventError::Opener)?;
             let link = program
-                .attach_perf_event(file.as_raw_fd())
+                .attach_perf_event(of_link.as_raw_fd())
                 .map_err(|source| EventError::Attach { cpu, source })?;
+            // The link closes the descriptor that it was given.
+            let _ = of_link.into_raw_fd();
             self.events.push(CounterEvent { container, cpu, file, _link: link });
         }
         Ok(())

@@ -73,6 +73,11 @@ impl InterruptCheck {
         Ok(Self { period: clock.period(), cpus })
     }
 
+    /// For what nothing but the programs counts.
+    pub(crate) const fn without_counter() -> Self {
+        Self { period: None, cpus: Vec::new() }
+    }
+
     /// Combines this with the counts of the programs, by CPU and outcome.
     pub(crate) fn interrupts(&self, counted: impl Fn(u32, Outcome) -> u64, cpus: &CpuList) -> Interrupts {
         let idle_inferred = |period| self.cpus.iter().map(|cpu| cpu.idle_inferred(&counted, period)).sum();

@@ -23,6 +23,7 @@ mod intf;
 mod iterator;
 mod kernel_names;
 mod load;
+mod lock;
 mod memory;
 mod opener;
 mod outcome;
@@ -45,6 +46,7 @@ mod test_programs;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod user_probe;
 mod verifier_log;
 mod verify;
 mod wait;
@@ -63,6 +65,7 @@ pub use frame::{RawFrame, RawFrameKind, VmFunction};
 pub use heap::limit_heap;
 pub use interrupt_check::Interrupts;
 pub use load::{LoadError, Options, PodCgroup, Storage, TaskFilter, is_in_initial_pid_namespace};
+pub use lock::{LockEvidence, LockWait, waits_of_sample};
 pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
 pub use pod::own_cgroups;
@@ -84,6 +87,9 @@ pub use tables::{SegmentId, UnwindTables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{AttachedProbe, StackMemory};
 pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
+pub use user_probe::{
+    OperandPlace, ProbeOperand, UserProbeError, UserProbeHits, UserProbeSite, probe_user_probes,
+};
 pub use verifier_log::VerifierLog;
 pub use verify::{VerifierStats, verify};
 pub use wait::{CERTAIN, WaitEnd, WaitReason, weighted_off_cpu_ns};

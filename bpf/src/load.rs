@@ -53,6 +53,8 @@ pub struct Options {
     pub kinds: KindSet,
     /// The least probability with which a wait is sampled, from 0 to 1, if off-CPU time is sampled.
     pub off_cpu_threshold: f64,
+    /// The same of a wait in a futex, if waits for locks are sampled.
+    pub lock_threshold: f64,
     /// Whether off-CPU time includes the time in which threads wait for a CPU.
     pub samples_runnable: bool,
     /// The maximum number of threads whose off-CPU time is sampled.
@@ -103,6 +105,7 @@ impl Default for Options {
         Self {
             kinds: KindSet::new(Kind::Cpu { samples_per_second: 97 }),
             off_cpu_threshold: 1.0,
+            lock_threshold: 1.0,
             samples_runnable: false,
             threads_max: 16 << 10,
             scope: TaskFilter::All,
@@ -239,6 +242,7 @@ pub(crate) fn load_object<'obj>(
     };
     programs::select(&mut open.progs, selection);
     let has_waits = SampleKind::OffCpu.profile_kind(&options.kinds).is_some();
+    let has_probes = options.kinds.probes().next().is_some();
     let inner_ring = create_ring(ring_bytes).map_err(refused("creating a ring buffer"))?;
     let maps = &mut open.maps;
     let resized = [
@@ -254,6 +258,7 @@ pub(crate) fn load_object<'obj>(
         maps.listed.set_max_entries(if lists_processes { options.listed_max } else { 1 }),
         maps.exiting.set_max_entries(if keeps_numbers { options.listed_max } else { 1 }),
         maps.waits.set_max_entries(if has_waits { options.threads_max } else { 1 }),
+        maps.probe_sites.set_max_entries(if has_probes { intf::SW_PROBE_SITES_MAX } else { 1 }),
         maps.containers.set_max_entries(if options.pod.is_some() { CONTAINERS_MAX } else { 1 }),
     ];
     resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
@@ -276,8 +281,13 @@ pub(crate) fn load_object<'obj>(
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
         fixed.min_process_age_ns = options.min_process_age.as_nanos().try_into().unwrap_or(u64::MAX / 2);
-        fixed.off_cpu_probability =
-            (options.off_cpu_threshold.clamp(0.0, 1.0) * intf::SW_CERTAIN as f64) as u64;
+        let samples_off_cpu = options.kinds.contains(Kind::OffCpu);
+        let off_cpu_threshold = if samples_off_cpu { options.off_cpu_threshold } else { 0.0 };
+        fixed.off_cpu_probability = probability(off_cpu_threshold);
+        if options.kinds.has_locks() {
+            fixed.lock_probability = probability(options.lock_threshold.max(off_cpu_threshold)).max(1);
+            fixed.only_locks = !samples_off_cpu;
+        }
         fixed.samples_runnable = options.samples_runnable;
         fixed.reads_attributes = options.context_attributes;
         fixed.has_several_counters = options.kinds.counters().nth(1).is_some();
@@ -286,6 +296,11 @@ pub(crate) fn load_object<'obj>(
     let skeleton = options.verifier_log.log(open, OpenSkel::load).map_err(refused("loading"))?;
     programs::populate_tail_calls(&skeleton).map_err(refused("connecting programs"))?;
     Ok(skeleton)
+}
+
+/// A probability from 0 to 1 as the programs compare it with random numbers.
+fn probability(fraction: f64) -> u64 {
+    (fraction.clamp(0.0, 1.0) * intf::SW_CERTAIN as f64) as u64
 }
 
 /// 0 in the initial namespace, where the programs needn't translate ids.

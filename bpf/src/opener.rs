@@ -17,12 +17,14 @@ use crate::events::{CpuList, EventError, EventKind, EventTarget};
 use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::kernel_names::KernelNamesProgram;
 use crate::load::{LoadError, PodCgroup, Storage};
+use crate::user_probe::{PlaceRequest, UserProbeError};
 
 /// A request to the thread.
 enum OpenerRequest {
     Chunk { reply: Sender<io::Result<OwnedFd>> },
     Container { pid: u32, reply: Sender<io::Result<Container>> },
     Events { of: Box<EventRequest>, reply: Sender<Result<Vec<OwnedFd>, EventError>> },
+    UserProbe { place: Box<PlaceRequest>, reply: Sender<Result<OwnedFd, UserProbeError>> },
     Thread { name: String, run: Box<dyn FnOnce() + Send>, reply: Sender<io::Result<JoinHandle<()>>> },
     KernelSymbol { address: u64, reply: Sender<Option<String>> },
     ForeignMemory { pod: Option<PodCgroup>, reply: Sender<Result<Arc<ForeignMemoryPrograms>, LoadError>> },
@@ -107,6 +109,14 @@ impl Opener {
         self.request(|reply| OpenerRequest::Events { of, reply }).map_err(EventError::Opener)?
     }
 
+    /// Creates the link of a probe, or opens its perf event.
+    pub(crate) fn place_user_probe(
+        &self,
+        place: PlaceRequest,
+    ) -> io::Result<Result<OwnedFd, UserProbeError>> {
+        self.request(|reply| OpenerRequest::UserProbe { place: Box::new(place), reply })
+    }
+
     /// The kernel's name for one of its addresses: `name+0xOFFSET/0xSIZE [module]`. `None` if the kernel can't resolve
     /// it: before Linux 5.13, or without the privileges.
     ///
@@ -173,6 +183,7 @@ fn serve(incoming: &Receiver<OpenerRequest>) {
                 };
                 drop(reply.send(of.kind.open(&of.cpus, &target)));
             }
+            OpenerRequest::UserProbe { place, reply } => drop(reply.send(place.open())),
             OpenerRequest::Thread { name, run, reply } => {
                 drop(reply.send(thread::Builder::new().name(name).spawn(run)));
             }

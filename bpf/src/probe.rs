@@ -12,6 +12,7 @@ use crate::events::{CpuList, EventKind, EventTarget, PerfCounter};
 use crate::fields::KernelField;
 use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::ring::{create_ring, whole_pages};
+use crate::user_probe::probe_user_probes;
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
 
 /// Whether a feature works here.
@@ -120,6 +121,20 @@ pub fn probe() -> Vec<Probe> {
             support: support_from(&open_on_every_cpu(EventKind::Overflow(PerfCounter::CONTEXT_SWITCHES))),
             cost: "there is no off-CPU time: off_cpu_threshold and --off-cpu can't be used",
             remedy: obstacle.unwrap_or(EVENTS_REMEDY),
+        },
+        Probe {
+            id: "user_probes",
+            name: "probes in programs (uprobe, uretprobe, usdt)",
+            required: false,
+            support: match &programs {
+                Ok(()) => support_from(&probe_user_probes().map_err(|error| error_chain(&error))),
+                Err(_) => unknown(),
+            },
+            cost: "probes and --probe can't be used",
+            remedy: obstacle.unwrap_or(
+                "use Linux 6.6 or later with CAP_BPF and CAP_PERFMON; before, run as root or with CAP_PERFMON, and where \
+                 perf events of uprobes are denied, with CAP_SYS_ADMIN",
+            ),
         },
         Probe {
             id: "bpf_loop",

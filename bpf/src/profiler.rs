@@ -1,11 +1,13 @@
 //! Loads and attaches the programs, and reads their counters. One thread owns all of it.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::mem::offset_of;
 use std::ops::{AddAssign, Range};
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,8 +18,8 @@ use sidewinder_kind::KindSet;
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{CpuList, EventError};
-use crate::interrupt_check::Interrupts;
-use crate::intf::{self, sw_cpu, sw_process, sw_scope_gaps, sw_segment, sw_slot_head};
+use crate::interrupt_check::{InterruptCheck, Interrupts};
+use crate::intf::{self, sw_cpu, sw_probe_site, sw_process, sw_scope_gaps, sw_segment, sw_slot_head};
 use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
@@ -30,8 +32,9 @@ use crate::runtime::{VmCounts, VmMissing};
 use crate::sample_kind::SampleKind;
 use crate::settings::CpuSettings;
 use crate::sideband::SideBand;
-use crate::skeleton::sample::SampleSkel;
+use crate::skeleton::sample::{OpenSampleSkel, SampleSkel};
 use crate::tables::UnwindTables;
+use crate::user_probe::{AttachWay, UserProbeError, UserProbeHits, UserProbeSite, UserProbes};
 use crate::wait_list::{ListedWait, WaitList};
 use crate::walk::WalkMode;
 use crate::watch::{EventScope, EventWatch};
@@ -55,6 +58,7 @@ pub struct Profiler<'obj> {
     /// Counters of the slots.
     slots: Rc<MappedArray>,
     settings: Rc<CpuSettings>,
+    user_probes: UserProbes,
     /// Whether processes are missing from the list.
     gaps: MappedArray,
     /// How many processes we could not list because the list was full.
@@ -100,7 +104,14 @@ impl<'obj> Profiler<'obj> {
             return Err(EventError::NoCpu.into());
         }
         let walk = options.walk.unwrap_or_else(WalkMode::best_supported);
-        let skeleton = load_object(storage, options, walk, None, |_| {})?;
+        let has_probes = options.kinds.probes().next().is_some();
+        let way = if has_probes { AttachWay::supported() } else { AttachWay::PerfEvent };
+        let prepare = |open: &mut OpenSampleSkel<'obj>| {
+            if way == AttachWay::Link {
+                programs::attach_by_links(&mut open.progs);
+            }
+        };
+        let skeleton = load_object(storage, options, walk, None, prepare)?;
         let map = |what, value_bytes: usize, map: &dyn MapCore| {
             MappedArray::new(map.as_fd(), value_bytes, map.max_entries() as usize)
                 .map_err(|source| LoadError::Map { map: what, source })
@@ -110,6 +121,7 @@ impl<'obj> Profiler<'obj> {
         let shared = Rc::new(map("cpus", size_of::<sw_cpu>(), &maps.cpus)?);
         let settings = Rc::new(CpuSettings::new(Rc::clone(&shared)));
         let gaps = map("gaps of the scope", size_of::<sw_scope_gaps>(), &maps.bss)?;
+        let sites = map("sites of probes", size_of::<sw_probe_site>(), &maps.probe_sites)?;
         let segments = map("segments", size_of::<sw_segment>(), &maps.segments)?;
         let places = map("processes", size_of::<sw_process>(), &maps.processes)?;
 
@@ -133,6 +145,7 @@ impl<'obj> Profiler<'obj> {
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
             watch: EventWatch::new(cpus, sampled_cpus, opener.clone()),
+            user_probes: UserProbes::new(opener.clone(), Rc::clone(&shared), sites, way),
             _hooks: hooks,
             wait_list,
             rings,
@@ -217,11 +230,51 @@ impl<'obj> Profiler<'obj> {
         if !is_paused {
             self.settings.begin_waits();
         }
+        self.user_probes.set_paused(is_paused);
         self.watch.set_paused(is_paused)
+    }
+
+    /// Sets the share of each CPU's time that the samples of a probe may take, from 0 to 1. Beyond it, fewer hits are
+    /// sampled.
+    pub fn set_user_probe_budget(&self, probe: u8, share: f64) {
+        self.user_probes.set_budget(probe, share);
+    }
+
+    /// Attaches a probe, given by its index among those of the run, to a site of a file: for a process, or for every process
+    /// that maps the file. Hits of tasks out of scope are never sampled.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn attach_user_probe(
+        &mut self,
+        probe: u8,
+        file: &Arc<File>,
+        site: UserProbeSite,
+        process: Option<u32>,
+    ) -> Result<(), UserProbeError> {
+        let program = programs::at_probes(&self.skeleton.progs).ok_or(UserProbeError::Attach(None))?;
+        self.user_probes.attach(program, probe, file, site, process)
+    }
+
+    /// Counts hits of the program where others attach it, without a cookie, for a probe. Only before any is attached here.
+    pub fn await_user_probe(&mut self, probe: u8) {
+        self.user_probes.await_others(probe);
+    }
+
+    /// Takes the probes out that were attached for a process.
+    pub fn detach_user_probes(&mut self, process: u32) {
+        self.user_probes.detach_process(process);
+    }
+
+    /// The hits of a probe since the start.
+    #[must_use]
+    pub fn user_probe_hits(&self, probe: u8) -> UserProbeHits {
+        self.user_probes.hits(probe)
     }
 
     /// Ends sampling. The rings can still be drained.
     pub fn stop(&mut self) {
+        self.user_probes.detach();
         self.watch.stop();
     }
 
@@ -304,7 +357,11 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn interrupts(&self, kind: SampleKind) -> Interrupts {
         // The clocks first, so that the programs don't count more interrupts than were due.
-        let (Some(witness), Some(index)) = (self.watch.interrupt_check(kind), kind.index()) else {
+        let witness = match kind {
+            SampleKind::UserProbe(_) => Some(InterruptCheck::without_counter()),
+            _ => self.watch.interrupt_check(kind),
+        };
+        let (Some(witness), Some(index)) = (witness, kind.index()) else {
             return Interrupts::default();
         };
         let counted = |cpu: u32, outcome: Outcome| {
@@ -432,7 +489,7 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let maps = &self.skeleton.maps;
-        let all: [&dyn MapCore; 9] = [
+        let all: [&dyn MapCore; 10] = [
             &maps.slots,
             &maps.vm_scratches,
             &maps.cpus,
@@ -442,6 +499,7 @@ impl<'obj> Profiler<'obj> {
             &maps.listed,
             &maps.exiting,
             &maps.waits,
+            &maps.probe_sites,
         ];
         let arrays: u64 = all.iter().map(|m| u64::from(m.max_entries()) * u64::from(m.value_size())).sum();
         let ring_bytes = self.skeleton.maps.rodata_data.map_or(0, |fixed| u64::from(fixed.ring_bytes));
@@ -535,6 +593,8 @@ mod tests {
             scope_full: _,     // scope_full
             waits_unseen: _,   // waits_unseen
             wait_ends_lost: _, // wait_ends_lost
+            probes_paused: _,  // a setting
+            probes: _,         // user_probe_hits
         } = sw_cpu::default();
     }
 }

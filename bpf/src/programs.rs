@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use libbpf_rs::{MapCore, MapFlags, ProgramMut};
+use libbpf_rs::{MapCore, MapFlags, ProgramAttachType, ProgramMut};
 use sidewinder_kind::KindSet;
 
 use crate::sample_kind::{SampleKind, SampleSource};
@@ -36,6 +36,8 @@ impl ProgramSelection<'_> {
 pub(crate) enum ProgramTrigger {
     /// At overflows of a counter for these samples, for each event that it is attached to.
     AtOverflows(SampleSource),
+    /// When a place in a program is executed, for each place that it is attached to.
+    AtProbes,
     /// When a program that walks by tail calls calls it.
     WhenCalled,
     /// At a tracepoint: at every fork, exec or exit of the node.
@@ -101,6 +103,9 @@ programs! {
     sample_counter_by_calls, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     walk_counter_by_calls in counter_walks, WhenCalled, |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     list_waits, InIterator, |it| it.samples(SampleSource::OffCpu, it.walk);
+    sample_user_probe, AtProbes, |it| it.samples(SampleSource::UserProbe, WalkMode::Loop);
+    sample_user_probe_by_calls, AtProbes, |it| it.samples(SampleSource::UserProbe, WalkMode::TailCalls);
+    walk_user_probe_by_calls in user_probe_walks, WhenCalled, |it| it.samples(SampleSource::UserProbe, WalkMode::TailCalls);
     process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;
@@ -133,6 +138,21 @@ impl<'skeleton> SamplingPrograms<'skeleton> {
     }
 }
 
+/// Prepares the programs of probes for links that place them in other programs.
+pub(crate) fn attach_by_links(programs: &mut OpenSampleProgs<'_>) {
+    programs.sample_user_probe.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+    programs.sample_user_probe_by_calls.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+    // Programs that call each other are of one type.
+    programs.walk_user_probe_by_calls.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+}
+
+/// The loaded program that runs at probes of users.
+pub(crate) fn at_probes<'skeleton>(
+    programs: &'skeleton SampleProgs<'_>,
+) -> Option<&'skeleton ProgramMut<'skeleton>> {
+    loaded(programs).find(|(runs, _)| *runs == ProgramTrigger::AtProbes).map(|(_, program)| program)
+}
+
 /// A program that isn't loaded has no descriptor.
 fn is_loaded(program: &ProgramMut<'_>) -> bool {
     program.as_fd().as_raw_fd() >= 0
@@ -155,9 +175,10 @@ mod tests {
     use crate::events::PerfCounter;
 
     /// A kind for each program that samples.
-    const KINDS: [Kind; 3] = [
+    const KINDS: [Kind; 4] = [
         Kind::Cpu { samples_per_second: 100 },
         Kind::OffCpu,
+        Kind::LockDelay,
         Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
     ];
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
+use sidewinder_unwind_table::Register;
 use zerocopy::FromBytes;
 
 use crate::code_object::CodeObject;
@@ -162,6 +163,16 @@ pub struct StackBody {
 
 /// The general registers by DWARF number, followed by the pc.
 pub type RegisterFile = [u64; intf::SW_REGISTERS as usize];
+
+// The programs and unwind rules mean the same registers.
+const _: () = {
+    assert!(Register::COUNT + 1 == intf::SW_REGISTERS as usize);
+    assert!(Register::PC_DWARF as u32 == intf::SW_REG_PC);
+    assert!(Register::STACK_POINTER.dwarf() as u32 == intf::SW_REG_SP);
+    assert!(Register::FRAME_POINTER.dwarf() as u32 == intf::SW_REG_FP);
+    assert!(Register::CALLEE_SAVED.dwarf() as u32 == intf::SW_REG_CALLEE_SAVED);
+    assert!(Register::SYSCALL_RESULT.dwarf() as u32 == intf::SW_REG_SYSCALL_RESULT);
+};
 
 /// User registers and the top of the stack, for a walk that was missing mappings or tables.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //!
 //! An id without a kind doesn't compile, nor does a kind without a profile.
 
-use sidewinder_kind::{Counter, Kind, KindSet};
+use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::intf::{self, sw_sample_kind};
@@ -18,6 +18,8 @@ pub enum SampleKind {
     OffCpu,
     /// A thread was found waiting, and not by an interrupt.
     FoundWait,
+    /// The probe with this index among those of the run was hit.
+    UserProbe(u8),
     /// A test program ran.
     #[cfg(feature = "test-programs")]
     Probe,
@@ -32,12 +34,15 @@ pub(crate) enum SampleSource {
     OffCpu,
     /// All counters.
     Counter,
+    /// All probes of users.
+    UserProbe,
     /// A test.
     #[cfg(feature = "test-programs")]
     Probe,
 }
 
 const _: () = assert!(Counter::SAMPLED_MAX == intf::SW_COUNTERS_MAX as usize);
+const _: () = assert!(SampledProbe::SAMPLED_MAX == intf::SW_USER_PROBES_MAX as usize);
 
 impl From<sw_sample_kind> for SampleKind {
     fn from(kind: sw_sample_kind) -> Self {
@@ -45,6 +50,7 @@ impl From<sw_sample_kind> for SampleKind {
             sw_sample_kind::SW_SAMPLE_CPU => Self::Cpu,
             sw_sample_kind::SW_SAMPLE_COUNTER => Self::Counter(0),
             sw_sample_kind::SW_SAMPLE_OFF_CPU => Self::OffCpu,
+            sw_sample_kind::SW_SAMPLE_USER_PROBE => Self::UserProbe(0),
             #[cfg(feature = "test-programs")]
             sw_sample_kind::SW_SAMPLE_PROBE => Self::Probe,
         }
@@ -54,8 +60,14 @@ impl From<sw_sample_kind> for SampleKind {
 impl SampleKind {
     /// The kind with this id in records; `None` if it is unknown, from newer programs.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
-        match number.checked_sub(sw_sample_kind::SW_SAMPLE_COUNTER as u8) {
-            Some(index) if usize::from(index) < Counter::SAMPLED_MAX => Some(Self::Counter(index)),
+        let index_after = |first: sw_sample_kind, count: usize| {
+            number.checked_sub(first as u8).filter(|index| usize::from(*index) < count)
+        };
+        let counter = index_after(sw_sample_kind::SW_SAMPLE_COUNTER, Counter::SAMPLED_MAX);
+        let probe = index_after(sw_sample_kind::SW_SAMPLE_USER_PROBE, SampledProbe::SAMPLED_MAX);
+        match (counter, probe) {
+            (Some(index), _) => Some(Self::Counter(index)),
+            (_, Some(index)) => Some(Self::UserProbe(index)),
             _ => sw_sample_kind::try_read_from_bytes(u32::from(number).as_bytes()).ok().map(Self::from),
         }
     }
@@ -74,13 +86,18 @@ impl SampleKind {
                 let index = kinds.counters().take(Counter::SAMPLED_MAX).position(|other| other == counter)?;
                 u8::try_from(index).ok().map(Self::Counter)
             }
-            Kind::OffCpu => Some(Self::OffCpu),
+            Kind::OffCpu | Kind::LockContentions | Kind::LockDelay => Some(Self::OffCpu),
             // Its samples are those of other kinds.
             Kind::Wall { .. } => None,
+            Kind::Probe(probe) => {
+                let index =
+                    kinds.probes().take(SampledProbe::SAMPLED_MAX).position(|other| other == probe)?;
+                u8::try_from(index).ok().map(Self::UserProbe)
+            }
         }
     }
 
-    /// The kind of profile that these samples belong to; `None` if the run has no such kind.
+    /// The first kind of profile that these samples belong to; `None` if the run has no such kind.
     #[must_use]
     pub fn profile_kind(self, kinds: &KindSet) -> Option<Kind> {
         let interrupted = if self == Self::FoundWait { Self::OffCpu } else { self };
@@ -94,6 +111,7 @@ impl SampleKind {
             Self::Counter(index) => sw_sample_kind::SW_SAMPLE_COUNTER as usize + usize::from(index),
             Self::OffCpu => sw_sample_kind::SW_SAMPLE_OFF_CPU as usize,
             Self::FoundWait => return None,
+            Self::UserProbe(index) => sw_sample_kind::SW_SAMPLE_USER_PROBE as usize + usize::from(index),
             #[cfg(feature = "test-programs")]
             Self::Probe => return None,
         };
@@ -106,6 +124,7 @@ impl SampleKind {
             Self::Cpu => SampleSource::Cpu,
             Self::OffCpu | Self::FoundWait => SampleSource::OffCpu,
             Self::Counter(_) => SampleSource::Counter,
+            Self::UserProbe(_) => SampleSource::UserProbe,
             #[cfg(feature = "test-programs")]
             Self::Probe => SampleSource::Probe,
         }

@@ -34,7 +34,7 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let options = Options {
         walk: Some(walk),
         scope: TaskFilter::Listed,
-        kinds: counters.fold(Options::default().kinds.with(Kind::OffCpu), KindSet::with),
+        kinds: counters.fold(Options::default().kinds.with(Kind::OffCpu).with_locks(), KindSet::with),
         context_attributes: true,
         samples_runnable: true,
         min_process_age: Duration::from_secs(1),

@@ -3,6 +3,7 @@
 use zerocopy::{FromBytes, IntoBytes, TryFromBytes};
 
 use crate::intf::{self, sw_wait_cause, sw_wait_end, sw_wait_state};
+use crate::lock::LockWait;
 
 /// The probability of a sample that was certain to be taken.
 pub const CERTAIN: u64 = intf::SW_CERTAIN;
@@ -18,6 +19,8 @@ pub struct WaitEnd {
     pub time_ns: u64,
     /// How long it was neither running nor runnable in between.
     pub off_cpu_ns: u64,
+    /// The futex in which it waited, if waits for locks are sampled.
+    pub lock: Option<LockWait>,
     /// How long it waited for a CPU in between.
     pub runnable_ns: u64,
     /// The part of the time off the CPU that it took to take the sample.
@@ -82,9 +85,12 @@ pub fn weighted_off_cpu_ns(off_cpu_ns: u64, probability: u64) -> u64 {
 
 impl WaitEnd {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let (sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, .. }, _) =
-            sw_wait_end::read_from_prefix(bytes).ok()?;
-        Some(Self { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns })
+        let (
+            sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock, futex_use, .. },
+            _,
+        ) = sw_wait_end::read_from_prefix(bytes).ok()?;
+        let lock = LockWait::new(futex_use.into(), lock);
+        Some(Self { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock })
     }
 }
 

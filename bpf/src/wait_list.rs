@@ -135,6 +135,7 @@ mod tests {
             off_cpu_ns: 5,
             runnable_ns: 2,
             walk_ns: 1,
+            ..Default::default()
         };
         let mut found = sw_found_wait {
             type_: intf::SW_RECORD_WAIT_FOUND as u16,
@@ -155,10 +156,16 @@ mod tests {
         else {
             panic!("{listed:?}")
         };
-        assert_eq!(
-            *so_far,
-            WaitEnd { tid: 7, start_ns: 1, time_ns: 9, off_cpu_ns: 5, runnable_ns: 2, walk_ns: 1 }
-        );
+        let expected = WaitEnd {
+            tid: 7,
+            start_ns: 1,
+            time_ns: 9,
+            off_cpu_ns: 5,
+            runnable_ns: 2,
+            walk_ns: 1,
+            lock: None,
+        };
+        assert_eq!(*so_far, expected);
         let kernel: Vec<_> = found.kernel_frames.iter().map(|frame| frame.address()).collect();
         assert_eq!((found.sample.tid, found.sample.time_ns, found.timeslices), (8, 4, 3));
         assert_eq!(

@@ -106,6 +106,10 @@ impl EventWatch {
         let mut sampled = BTreeMap::new();
         for profile in kinds.iter() {
             let Some(kind) = SampleKind::of(profile, kinds) else { continue };
+            // Off-CPU time and waits for locks come from the same samples.
+            if sampled.contains_key(&kind) {
+                continue;
+            }
             let (Some(program), Some(counter)) = (programs.get(kind), PerfCounter::of(profile)) else {
                 continue;
             };

@@ -8,6 +8,9 @@
 // machine, of which the last calls a native function, which activates the loop again; the innermost one calls `burn`. STATE
 // names one of `STATES` or `EDGES`, or is `all`: then the program goes through all of them in turn. It stays on one CPU.
 //
+// Compiled with TAIL_CALLS it is taken for 3.14, whose loop may consist of functions that jump to each other: the loop's own
+// function calls the first of them, which returns when the activation ends.
+//
 // The report's chain starts below `in_state_STATE`. Functions of the virtual machine are in it as `Toy.NAME:LINE`.
 #define _GNU_SOURCE
 #include "workload.h"
@@ -99,39 +102,48 @@ struct runtime {
     struct key key;
 };
 
+// The version, and where the description of each structure starts, in words.
+#ifdef TAIL_CALLS
+#define VERSION 0x030e00f0
+enum { STATE = 22, FRAME = 31, CODE = 39, BYTES = 74 };
+#else
+#define VERSION 0x030d00f0
+enum { STATE = 19, FRAME = 28, CODE = 34, BYTES = 64 };
+#endif
+
 #define OBJECTS 16 // offset of `length`, in structures that have it
 
 __attribute__((visibility("default"))) struct runtime _PyRuntime = {
     .offsets = {
         [0] = 0x7970677562656478, // "xdebugpy"
-        [1] = 0x030d00f0,
+        [1] = VERSION,
         [2] = 0, // with the global interpreter lock
-        [19] = sizeof(struct state),
-        [23] = offsetof(struct state, current),
-        [24] = offsetof(struct state, thread),
-        [28] = sizeof(struct frame),
-        [29] = offsetof(struct frame, previous),
-        [30] = offsetof(struct frame, code),
-        [31] = offsetof(struct frame, instruction),
-        [33] = offsetof(struct frame, owner),
-        [34] = sizeof(struct code),
-        [35] = offsetof(struct code, path),
-        [36] = offsetof(struct code, name),
-        [37] = offsetof(struct code, qualified_name),
-        [38] = offsetof(struct code, line_table),
-        [39] = offsetof(struct code, first_line),
-        [40] = offsetof(struct code, argument_count),
-        [43] = offsetof(struct code, bytecode),
-        [64] = sizeof(struct bytes),
-        [65] = OBJECTS,
-        [66] = offsetof(struct bytes, content),
-        [67] = sizeof(struct text),
-        [68] = offsetof(struct text, state),
-        [69] = OBJECTS,
-        [70] = offsetof(struct text, ascii),
+        [STATE] = sizeof(struct state),
+        [STATE + 4] = offsetof(struct state, current),
+        [STATE + 5] = offsetof(struct state, thread),
+        [FRAME] = sizeof(struct frame),
+        [FRAME + 1] = offsetof(struct frame, previous),
+        [FRAME + 2] = offsetof(struct frame, code),
+        [FRAME + 3] = offsetof(struct frame, instruction),
+        [FRAME + 5] = offsetof(struct frame, owner),
+        [CODE] = sizeof(struct code),
+        [CODE + 1] = offsetof(struct code, path),
+        [CODE + 2] = offsetof(struct code, name),
+        [CODE + 3] = offsetof(struct code, qualified_name),
+        [CODE + 4] = offsetof(struct code, line_table),
+        [CODE + 5] = offsetof(struct code, first_line),
+        [CODE + 6] = offsetof(struct code, argument_count),
+        [CODE + 9] = offsetof(struct code, bytecode),
+        [BYTES] = sizeof(struct bytes),
+        [BYTES + 1] = OBJECTS,
+        [BYTES + 2] = offsetof(struct bytes, content),
+        [BYTES + 3] = sizeof(struct text),
+        [BYTES + 4] = offsetof(struct text, state),
+        [BYTES + 5] = OBJECTS,
+        [BYTES + 6] = offsetof(struct text, ascii),
     },
 };
-__attribute__((visibility("default"))) const uint32_t Py_Version = 0x030d00f0;
+__attribute__((visibility("default"))) const uint32_t Py_Version = VERSION;
 
 static __thread struct state *current_state;
 
@@ -202,6 +214,17 @@ static struct code *new_code(int function) {
 
 static uint64_t call_native(struct state *state, int left, uint64_t value);
 
+#ifdef TAIL_CALLS
+// It has been jumped to from another one, which the loop's function had called.
+NOINLINE uint64_t _TAIL_CALL_CALL_NATIVE(struct state *state, int left, uint64_t value) {
+    value = call_native(state, left, value);
+    AFTER_CALL(value);
+    return value;
+}
+#else
+#define _TAIL_CALL_CALL_NATIVE call_native
+#endif
+
 static struct frame *push(struct frame *frame, int function, struct frame *caller) {
     struct code *code = functions[function];
     code->counters[0]++;
@@ -236,7 +259,7 @@ NOINLINE uint64_t _PyEval_EvalFrameDefault(struct state *state, int left, struct
             continue;
         case CALL_NATIVE:
             state->unused[0] = (uint64_t)free;
-            value = call_native(state, left, value);
+            value = _TAIL_CALL_CALL_NATIVE(state, left, value);
             break;
         case RETURN:
             frame = frame->previous;
@@ -414,6 +437,9 @@ static void report(int activations) {
             name_of(function, name);
             printf("\"%s:%d\",", name, first_line_of(function) + LINE_OF_CALL);
         }
+#ifdef TAIL_CALLS
+        printf("\"_TAIL_CALL_CALL_NATIVE\",");
+#endif
         printf("\"through_%d\",", left % KINDS);
     }
     printf("\"burn\"");

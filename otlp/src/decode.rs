@@ -189,6 +189,8 @@ pub struct DecodedProfile {
     pub sample_unit: Arc<str>,
     /// The period type, such as `cpu`.
     pub period_type: Arc<str>,
+    /// The unit of the period, such as `nanoseconds`.
+    pub period_unit: Arc<str>,
     /// The period, in the unit of the period type.
     pub period: i64,
     /// The start of the covered time.
@@ -251,20 +253,21 @@ pub struct DecodedEvent<'a> {
     pub sample: &'a DecodedSample,
     /// Its time.
     pub time_unix_ns: u64,
-    /// Its value; 1 if events are only counted.
+    /// Its value; 1 if events are only counted. Of a sample without timestamps: that of all its events.
     pub value: i64,
 }
 
 impl DecodedProfile {
-    /// The events of all samples, except those of samples without timestamps.
+    /// The events of all samples. A sample without timestamps is one event, at the start of the profile.
     pub fn events(&self) -> impl Iterator<Item = DecodedEvent<'_>> {
         self.samples.iter().flat_map(move |sample| {
-            sample.timestamps_unix_ns.iter().enumerate().map(move |(at, &time_unix_ns)| DecodedEvent {
-                profile: self,
-                sample,
-                time_unix_ns,
-                value: sample.values.get(at).copied().unwrap_or(1),
-            })
+            let event = move |time_unix_ns, at| {
+                let value = sample.values.get(at).copied().unwrap_or(1);
+                DecodedEvent { profile: self, sample, time_unix_ns, value }
+            };
+            let times = sample.timestamps_unix_ns.iter().enumerate();
+            let sum = sample.timestamps_unix_ns.is_empty().then(|| event(self.time_unix_ns, 0));
+            times.map(move |(at, &time_unix_ns)| event(time_unix_ns, at)).chain(sum)
         })
     }
 }
@@ -384,6 +387,7 @@ impl DecodedDictionary {
             sample_type: self.type_name(profile.sample_type)?,
             sample_unit: self.string(profile.sample_type.unwrap_or_default().unit_strindex)?,
             period_type: self.type_name(profile.period_type)?,
+            period_unit: self.string(profile.period_type.unwrap_or_default().unit_strindex)?,
             period: profile.period,
             time_unix_ns: profile.time_unix_nano,
             duration_ns: profile.duration_nano,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sidewinder_config::ListenAddress;
+use sidewinder_config::{InvalidProbe, ListenAddress, ProbeSpec};
 
 use crate::event_arg::EventArg;
 use crate::hex;
@@ -50,6 +50,7 @@ pub(crate) enum Command {
         sidewinder record -p 1234 -d 10s -o profile.html\n  \
         sidewinder record -F 997 -a -d 5s -o out.folded\n  \
         sidewinder record -e page-faults -p 1234 -d 10s          who grows the memory, by stack\n  \
+        sidewinder record --probe uprobe:/usr/lib/x86_64-linux-gnu/libc.so.6:malloc,value=arg0,unit=bytes -p 1234 -d 10s\n  \
         sidewinder record -e cpu-clock,page-faults:1 -o out.otlp -- ./server\n  \
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
@@ -90,7 +91,8 @@ pub(crate) enum Command {
     /// Compare two profiles: a table here, and the page in the browser
     #[command(after_help = "Examples:\n  \
         sidewinder diff before.pb.gz after.pb.gz\n  \
-        sidewinder diff -o change.html before.otlp after.otlp\n\n\
+        sidewinder diff -o change.html before.otlp after.otlp\n  \
+        sidewinder diff --sample-type faults before.otlp after.otlp\n\n\
         Shares of all samples are compared, so the profiles may have different lengths.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
@@ -201,12 +203,21 @@ pub(crate) struct RecordArgs {
     /// the counters of this machine
     #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',')]
     pub(crate) events: Vec<EventArg>,
+    /// A place in a program at which to sample instead of CPU time; may be given several times, and each becomes a profile.
+    /// uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME, where PATH is as the program sees
+    /// it; with ,value=arg0 behind it for the sum of an argument instead of the number of hits
+    #[arg(long, value_name = "SPEC", value_parser = probe)]
+    pub(crate) probe: Vec<ProbeSpec>,
     /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) off_cpu: Option<f64>,
+    /// Also record waits for locks, their number and their time, of at least this fraction of waits in futexes; in formats
+    /// other than .otlp as files of their own
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
+    pub(crate) locks: Option<f64>,
     /// Record wall time instead of CPU time: running, runnable and off-CPU time in one profile, of at least this fraction of
     /// context switches
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold, conflicts_with = "off_cpu")]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with = "off_cpu")]
     pub(crate) wall: Option<f64>,
     /// A process; may be given several times, or as a list with commas
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
@@ -291,11 +302,18 @@ pub(crate) struct TopArgs {
     /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
     #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, conflicts_with = "off_cpu")]
     pub(crate) event: Option<EventArg>,
+    /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or
+    /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it
+    #[arg(long, value_name = "SPEC", value_parser = probe, conflicts_with_all = ["off_cpu", "event"])]
+    pub(crate) probe: Option<ProbeSpec>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold)]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) off_cpu: Option<f64>,
+    /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with_all = ["off_cpu", "event"])]
+    pub(crate) locks: Option<f64>,
     /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = off_cpu_threshold, conflicts_with_all = ["off_cpu", "event"])]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with_all = ["off_cpu", "event", "locks"])]
     pub(crate) wall: Option<f64>,
     /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -378,6 +396,9 @@ pub(crate) struct DiffArgs {
     pub(crate) before: PathBuf,
     /// The profile that is compared
     pub(crate) after: PathBuf,
+    /// Which profiles of two .otlp files to compare, by their sample type, as with view
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sample_type: Option<String>,
     /// Write the page here instead of showing it: a name that ends in .html
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -451,9 +472,13 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a time with its unit, as 10s or 1m30s".to_owned())
 }
 
-fn off_cpu_threshold(text: &str) -> Result<f64, String> {
+fn wait_fraction(text: &str) -> Result<f64, String> {
     let fraction = text.parse().ok().filter(|fraction| (f64::MIN_POSITIVE..=1.0).contains(fraction));
     fraction.ok_or_else(|| "not a fraction above 0, and at most 1".to_owned())
+}
+
+fn probe(text: &str) -> Result<ProbeSpec, String> {
+    text.parse().map_err(|error: InvalidProbe| error.to_string())
 }
 
 fn process(text: &str) -> Result<u32, String> {

@@ -20,11 +20,12 @@ use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, ThreadIndex};
 
 pub(crate) use self::counts::TimeSlicedCounts;
+pub(crate) use self::profile_builder::{LOCK_MARKER, lock_marker};
 use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
 use crate::naming::{Namer, NamingContext, STACK_MISSING_SUMMARY};
 use crate::sampling::SamplingTally;
-use crate::sampling::message::{Message, SampleEvent, Stack};
+use crate::sampling::message::{LockId, Message, SampleEvent, Stack};
 use crate::stats::ReceiverCounters;
 
 /// Counts the events of one recording, and names them when it ends.
@@ -46,6 +47,7 @@ struct EventKey {
     span: Option<u32>,
     stack: Option<u64>,
     outcome: Outcome,
+    lock: Option<LockId>,
 }
 
 /// What a profile says about its recording, apart from the events.
@@ -102,6 +104,7 @@ impl ProfileCollector {
             span: event.span.map(|span| self.spans.intern(span)),
             stack: event.stack.as_ref().map(|stack| stack.id),
             outcome: event.outcome,
+            lock: event.lock.and_then(|lock| lock.id),
         };
         if let Some(stack) = event.stack {
             self.namer.read_functions(event.process, &stack);
@@ -125,7 +128,7 @@ impl ProfileCollector {
         let mut rows: Vec<_> = counts.rows_since(recording.start_ns).collect();
         // The same events give the same profile, whatever the order of the hash maps.
         rows.sort_unstable_by_key(|(slice, key, _)| {
-            (*slice, key.thread, key.stack, key.outcome.label(), key.span)
+            (*slice, key.thread, key.stack, key.outcome.label(), key.span, key.lock)
         });
         let mut builder =
             ProfileBuilder::new(Profile::new(recording.title.clone(), SampleType::from_kind(kind)));
@@ -143,7 +146,7 @@ impl ProfileCollector {
                     &mut self.namer,
                     thread.process,
                     stack.map(|stack| &**stack),
-                    key.outcome,
+                    (key.outcome, key.lock),
                     end_ns,
                 ),
                 count,
@@ -293,6 +296,7 @@ pub(crate) mod tests {
             span,
             labels: Labels::default(),
             wait: None,
+            lock: None,
         })
     }
 }

@@ -1,7 +1,9 @@
 //! The events of `record -e`: the CPU clock, and counters by name.
 
 use sidewinder_config::{CounterEvent, InvalidEvent, SamplesPerSecond};
-use sidewinder_kind::{Counter, Kind, KindSet};
+use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
+
+use crate::user_probe::UserProbe;
 
 /// The names of the CPU clock.
 const CPU_CLOCK: [&str; 2] = ["cpu-clock", "cpu"];
@@ -47,12 +49,21 @@ impl EventArg {
     }
 }
 
-/// The kinds of profile that these events lead to, at this rate of those without one; without any, CPU time.
+/// The kinds of profile that these events and probes lead to, at this rate of those without one; without any, CPU time.
 ///
 /// # Errors
 /// If an event is given twice, or there are too many.
-pub(crate) fn kinds_of_events(events: &[EventArg], samples_per_second: u32) -> Result<KindSet, String> {
-    let mut kinds = events.iter().map(|event| event.kind(samples_per_second));
+pub(crate) fn kinds_of_events(
+    events: &[EventArg],
+    probes: &[UserProbe],
+    samples_per_second: u32,
+) -> Result<KindSet, String> {
+    if probes.len() > SampledProbe::SAMPLED_MAX {
+        let (given, most) = (probes.len(), SampledProbe::SAMPLED_MAX);
+        return Err(format!("{given} probes are more than the {most} of one recording"));
+    }
+    let of_probes = probes.iter().map(|probe| Kind::Probe(probe.sampled));
+    let mut kinds = events.iter().map(|event| event.kind(samples_per_second)).chain(of_probes);
     let first = kinds.next().unwrap_or(Kind::Cpu { samples_per_second });
     let kinds = kinds.try_fold(KindSet::new(first), |kinds, kind| {
         let name = kind.descriptor().value_type.name;
@@ -73,7 +84,7 @@ mod tests {
 
     fn kinds(events: &[&str]) -> Result<Vec<Kind>, String> {
         let events = events.iter().map(|event| EventArg::parse(event)).collect::<Result<Vec<_>, _>>()?;
-        Ok(kinds_of_events(&events, 97)?.iter().collect())
+        Ok(kinds_of_events(&events, &[], 97)?.iter().collect())
     }
 
     fn counter(counter: Counter, rate: CounterRate) -> Kind {

@@ -80,6 +80,7 @@ impl From<SamplingError> for Failure {
                     "look it up with `pgrep -a NAME`, in the PID namespace of sidewinder; or use --comm NAME",
                 ),
             ),
+            SamplingError::Probe { source, .. } => (ExitCause::Runtime, Some(source.next_step())),
             SamplingError::Rate { .. } => {
                 (ExitCause::Usage, Some("use a lower rate, or raise the limit with sysctl"))
             }

@@ -10,12 +10,13 @@ use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
     ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, ThreadIndex,
 };
 
-use crate::collect::{IndexedSet, TimeSlicedCounts};
+use crate::collect::{IndexedSet, LOCK_MARKER, TimeSlicedCounts, lock_marker};
 use crate::naming::marker_summary;
+use crate::report::LOCK_ID;
 
 /// Why a file can't be read as a profile.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +91,14 @@ struct ImportedEventKey {
 fn measure(profile: &decode::DecodedProfile) -> SampleType {
     if &*profile.sample_type != SAMPLES.name {
         let is_time = &*profile.sample_unit == unit::NANOSECONDS;
-        return SampleType { name: profile.sample_type.to_string(), rate_hz: 0, period_ns: is_time.into() };
+        let period = u64::try_from(profile.period).ok().filter(|amount| *amount > 0);
+        let period = period.map(|amount| EventPeriod {
+            name: profile.period_type.to_string(),
+            unit: profile.period_unit.to_string(),
+            amount,
+        });
+        let name = profile.sample_type.to_string();
+        return SampleType { name, rate_hz: 0, period_ns: is_time.into(), period };
     }
     let period_ns = u64::try_from(profile.period).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
@@ -100,6 +108,11 @@ fn measure(profile: &decode::DecodedProfile) -> SampleType {
     };
     // The period may not be a whole fraction of a second.
     SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) }
+}
+
+/// The ID of the lock that the thread of a sample waited for.
+fn lock_of(sample: &decode::DecodedSample) -> Option<&str> {
+    sample.attributes.get(LOCK_ID).and_then(DecodedValue::as_str)
 }
 
 /// Merges all profiles of a sample type into one, whatever their processes.
@@ -126,7 +139,7 @@ fn from_otlp_profiles(
             let key = ImportedEventKey {
                 thread: builder.thread(profile, sample),
                 span: sample.link.map(|link| SpanIndex(builder.spans.intern(link))),
-                stack: builder.stack(&sample.stack),
+                stack: builder.stack(&sample.stack, lock_of(sample)),
             };
             for (at, time_ns) in sample.timestamps_unix_ns.iter().enumerate() {
                 // Events without a value are only counted.
@@ -171,7 +184,9 @@ struct ImportBuilder {
     spans: IndexedSet<Link>,
     binary_indices: HashMap<Arc<str>, BinaryIndex>,
     frame_indices: HashMap<*const decode::DecodedFrame, Vec<FrameIndex>>,
-    stack_indices: HashMap<*const Arc<decode::DecodedFrame>, StackIndex>,
+    /// With the lock that the thread waited for.
+    stack_indices: HashMap<(*const Arc<decode::DecodedFrame>, Option<String>), StackIndex>,
+    lock_frames: HashMap<String, FrameIndex>,
     thread_indices: HashMap<ProfileThread, ThreadIndex>,
 }
 
@@ -198,18 +213,39 @@ impl ImportBuilder {
         })
     }
 
-    fn stack(&mut self, stack: &Arc<[Arc<decode::DecodedFrame>]>) -> StackIndex {
-        if let Some(index) = self.stack_indices.get(&stack.as_ptr()) {
+    /// A lock that the thread waited for becomes the innermost frame.
+    fn stack(&mut self, stack: &Arc<[Arc<decode::DecodedFrame>]>, lock: Option<&str>) -> StackIndex {
+        let key = (stack.as_ptr(), lock.map(str::to_owned));
+        if let Some(index) = self.stack_indices.get(&key) {
             return *index;
         }
-        let frames = stack.iter().flat_map(|frame| self.frames_of(frame)).collect();
+        let lock: Vec<_> = lock.map(|lock| self.lock_frame(lock)).into_iter().collect();
+        let frames = lock.into_iter().chain(stack.iter().flat_map(|frame| self.frames_of(frame))).collect();
         let index = StackIndex(self.stacks.len() as u32);
         self.stacks.push(frames);
         // Empty stacks don't have a unique address.
         if !stack.is_empty() {
-            self.stack_indices.insert(stack.as_ptr(), index);
+            self.stack_indices.insert(key, index);
         }
         index
+    }
+
+    fn lock_frame(&mut self, lock: &str) -> FrameIndex {
+        let frames = &mut self.frames;
+        *self.lock_frames.entry(lock.to_owned()).or_insert_with(|| {
+            frames.push(ProfileFrame {
+                name: lock_marker(lock),
+                is_named: true,
+                system_name: String::new(),
+                binary: None,
+                kind: FrameCategory::Lock,
+                address: 0,
+                path: String::new(),
+                line: 0,
+                is_guessed: false,
+            });
+            FrameIndex(frames.len() as u32 - 1)
+        })
     }
 
     /// One frame for each inlined call, leaf first.
@@ -239,6 +275,9 @@ impl ImportBuilder {
             && frame.address == 0
             && frame.function().is_some_and(|name| name.starts_with('['));
         let kind = match frame.frame_type() {
+            _ if is_marker && frame.function().is_some_and(|name| name.starts_with(LOCK_MARKER)) => {
+                FrameCategory::Lock
+            }
             _ if is_marker => FrameCategory::Marker,
             Some(FrameType::Kernel) => FrameCategory::Kernel,
             Some(FrameType::Rust) => FrameCategory::Rust,

@@ -65,6 +65,7 @@ mod telemetry;
 mod terminal;
 mod time_budget;
 mod unnamed;
+mod user_probe;
 mod vm;
 
 use std::process::ExitCode;

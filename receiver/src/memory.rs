@@ -59,16 +59,19 @@ impl RingsBudget {
     const SMALL: Self = Self { samples_bytes: 32 << 10, snapshots_bytes: 1 << 20 };
     const LARGE: Self = Self { samples_bytes: 128 << 10, snapshots_bytes: 4 << 20 };
 
-    /// The sizes for interactive commands: they hold a few ms of events of a counter that may interrupt a million times a
-    /// second.
+    /// The sizes for interactive commands: they hold a few ms of events of a counter, or of a probe, that may interrupt a
+    /// million times a second.
     pub(crate) fn interactive(kinds: &KindSet) -> Self {
         const FREQUENT_PERIOD_MAX: u64 = 63;
         let is_frequent = |counter: SampledCounter| match counter.rate {
             CounterRate::Period(period) => period <= FREQUENT_PERIOD_MAX,
             CounterRate::Frequency(_) => false,
         };
-        let samples_bytes =
-            if kinds.counters().any(is_frequent) { 1 << 20 } else { Self::LARGE.samples_bytes };
+        let samples_bytes = if kinds.counters().any(is_frequent) || kinds.probes().next().is_some() {
+            1 << 20
+        } else {
+            Self::LARGE.samples_bytes
+        };
         Self { samples_bytes, ..Self::LARGE }
     }
 
@@ -106,7 +109,7 @@ impl TableBuildBudget {
         self.total_bytes != u64::MAX
     }
 
-    /// The memory for a table whose build begins now.
+    /// The memory for a table whose build begins now; `u64::MAX`: unlimited.
     pub(crate) fn available_bytes(self) -> u64 {
         // If the resident size can't be read, no memory counts as free.
         self.available_bytes_at(resident_bytes().unwrap_or(u64::MAX))
@@ -114,6 +117,9 @@ impl TableBuildBudget {
 
     /// The memory for a build at this resident size. Twice the share is left free, for growth during the build.
     fn available_bytes_at(self, resident_bytes: u64) -> u64 {
+        if !self.is_limited() {
+            return u64::MAX;
+        }
         let free_bytes = self.total_bytes.saturating_sub(resident_bytes);
         free_bytes.saturating_sub(2 * self.min_bytes).max(self.min_bytes)
     }
@@ -283,6 +289,8 @@ mod tests {
         assert_eq!(building.available_bytes_at(20 << 20), 20 << 20);
         assert_eq!(building.available_bytes_at(44 << 20), 4 << 20);
         assert_eq!(building.available_bytes_at(u64::MAX), 4 << 20);
+        let unlimited = SamplingBudget::with_tables_bytes(64 << 20).table_building;
+        assert_eq!(unlimited.available_bytes_at(20 << 20), u64::MAX);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Owner: the thread of the reporter or command that has the [`Namer`]. Input: frames, and messages about files and
 //! processes. Output: [`NamedFrame`]s.
 
+mod lock_names;
 mod marker;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use sidewinder_symbolize::{
 };
 use sidewinder_vm::Runtime;
 
+use self::lock_names::LockNames;
 pub(crate) use self::marker::{
     STACK_MISSING, STACK_MISSING_SUMMARY, marker_of_summary, marker_summary, truncation_marker,
 };
@@ -156,6 +158,7 @@ pub(crate) struct Namer {
     jit: JitNames,
     vm: VmNames,
     kernel: KernelNameCache,
+    locks: LockNames,
     no_functions: Arc<[CodeFrame]>,
     empty_name: Arc<str>,
 }
@@ -181,6 +184,7 @@ impl Namer {
             ),
             vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE),
             kernel: KernelNameCache::new(options.opener.clone()),
+            locks: LockNames::default(),
             options,
             files: HashMap::new(),
             no_functions: Arc::from([]),
@@ -191,6 +195,7 @@ impl Namer {
     /// Adds a file, or replaces it after its headers were read.
     pub(crate) fn add_file(&mut self, id: FileId, info: Arc<FileInfo>) {
         // A look-up may have failed while the file's headers were unknown.
+        self.locks.clear();
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
         self.files.insert(id, info);
     }

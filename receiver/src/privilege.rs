@@ -10,6 +10,7 @@
 //! | `report` | [`PROCESS_ACCESS`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
 //! | `sample` | [`PROCESS_ACCESS`], [`MAP_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`drop_all_but_while`]) | files of other users' processes |
 //! | `tables`, `large-tables` | [`PROCESS_ACCESS`] | debug files in the roots of processes |
+//! | `probes` | [`PROCESS_ACCESS`] | files of probes in the roots of processes |
 //! | `reader` | [`PROCESS_ACCESS`] | mappings of other users' processes, and before Linux 6.1 their memory ([`crate::foreign`]) |
 //! | every other one | none | |
 //!

@@ -23,7 +23,7 @@ use crate::naming::{
 };
 use crate::processor;
 use crate::resource::resource_attributes;
-use crate::sampling::message::{Labels, Message, SampleEvent, is_process_specific};
+use crate::sampling::message::{Labels, LockId, Message, SampleEvent, is_process_specific};
 
 /// The most events in a report: this keeps it far below the size limit of a Collector, and takes little memory to build.
 /// With more events, reports are made more often.
@@ -32,6 +32,8 @@ const EVENTS_MAX: usize = 100_000;
 /// On a sample of off-CPU time: the state of the thread, and the kind of system call in which it waited.
 const WAIT_STATE: &str = "sidewinder.wait.state";
 const WAIT_CAUSE: &str = "sidewinder.wait.cause";
+/// On a sample of waits for a lock: which lock.
+pub(crate) const LOCK_ID: &str = "sidewinder.lock.id";
 
 /// Builds the reports of one receiver.
 #[derive(Debug)]
@@ -96,6 +98,7 @@ struct EventAttributes {
     outcome: Option<&'static str>,
     labels: Labels,
     wait: Option<WaitReason>,
+    lock: Option<LockId>,
 }
 
 impl Reporter {
@@ -264,6 +267,7 @@ impl PendingReport {
 
     fn attributes(&mut self, event: &SampleEvent, outcome: Option<&'static str>) -> AttributeSetIndex {
         let builder = &mut self.builder;
+        let lock_id = event.lock.and_then(|lock| lock.id).map(|id| id.to_string());
         let key = EventAttributes {
             tid: event.tid,
             comm: event.comm,
@@ -271,6 +275,7 @@ impl PendingReport {
             outcome,
             labels: Labels::clone(&event.labels),
             wait: event.wait,
+            lock: event.lock.and_then(|lock| lock.id),
         };
         *self.interned.attributes.entry(key).or_insert_with(|| {
             let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -279,7 +284,7 @@ impl PendingReport {
                 thread_name: Some(&String::from_utf8_lossy(name)),
                 cpu: Some(event.cpu),
                 outcome,
-                extra: &extra_attributes(event),
+                extra: &extra_attributes(event, lock_id.as_deref()),
             })
         })
     }
@@ -332,11 +337,11 @@ impl PendingReport {
 }
 
 /// What the thread has published, and what it waited for.
-fn extra_attributes(event: &SampleEvent) -> Vec<(&str, Value<'_>)> {
+fn extra_attributes<'a>(event: &'a SampleEvent, lock_id: Option<&'a str>) -> Vec<(&'a str, Value<'a>)> {
     let labels = event.labels.iter().map(|(key, value)| (&**key, Value::Str(value)));
     let state = event.wait.iter().map(|wait| (WAIT_STATE, Value::Str(wait.state)));
     let cause = event.wait.iter().filter_map(|wait| Some((WAIT_CAUSE, Value::Str(wait.cause?))));
-    labels.chain(state).chain(cause).collect()
+    labels.chain(state).chain(cause).chain(lock_id.map(|id| (LOCK_ID, Value::Str(id)))).collect()
 }
 
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
@@ -489,6 +494,7 @@ mod tests {
                 span,
                 labels,
                 wait: None,
+                lock: None,
             }));
         }
         let report = reporter.drain(now_ns..now_ns + 10).remove(0).unwrap();

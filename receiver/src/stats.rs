@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use sidewinder_config::Config;
-use sidewinder_kind::Counter;
+use sidewinder_kind::{Counter, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
 
@@ -145,6 +145,10 @@ impl ServiceStats {
     /// Records which configured counters a receiver goes without.
     pub(crate) fn record_missing_counters(&self, name: &str, missing: Vec<Counter>) {
         self.with_receiver(name, |receiver| receiver.missing_counters = missing);
+    }
+
+    pub(crate) fn record_unattached_probes(&self, name: &str, unattached: Vec<SampledProbe>) {
+        self.with_receiver(name, |receiver| receiver.unattached_probes = unattached);
     }
 
     /// Records the counters of a receiver's current run. Returns the totals of all its runs.
@@ -280,6 +284,13 @@ impl ServiceStats {
             feature: counter.name(),
             cost: "this machine does not have the counter, so it is not sampled",
             reason: "kernel",
+        }));
+        let unattached: BTreeSet<_> =
+            receivers.values().flat_map(|receiver| &receiver.unattached_probes).copied().collect();
+        degraded.extend(unattached.into_iter().map(|probe| DegradedFeature {
+            feature: probe.name(),
+            cost: "no process in scope has a file with the place of this probe, or the kernel refuses it: it counts nothing",
+            reason: "file",
         }));
         if any_receiver(|counters| counters.contexts_refused > 0) {
             degraded.push(DegradedFeature {

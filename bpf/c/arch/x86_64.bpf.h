@@ -144,6 +144,29 @@ static __always_inline __s64 system_call_of(struct task_struct *task)
 	return BPF_CORE_READ(registers_address(task), orig_ax);
 }
 
+#define SW_FUTEX_CALL 202
+
+/* Whether the current task is in futex(2); then sets the first three arguments of the call. */
+static __always_inline bool futex_arguments(__u64 *address, __u32 *operation, __u32 *value)
+{
+	struct pt_regs___kernel *regs;
+
+	if (system_call_number() != SW_FUTEX_CALL)
+		return false;
+	if (sw_has_helper(task_pt_regs)) {
+		regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+		*address = regs->di;
+		*operation = regs->si;
+		*value = regs->dx;
+		return true;
+	}
+	regs = registers_at_stack_top((void *)bpf_get_current_task());
+	*address = BPF_CORE_READ(regs, di);
+	*operation = BPF_CORE_READ(regs, si);
+	*value = BPF_CORE_READ(regs, dx);
+	return true;
+}
+
 #define SW_SYSTEM_CALLS 512 /* a power of two; numbers are below it */
 
 /* By the numbers of arch/x86/entry/syscalls/syscall_64.tbl. */

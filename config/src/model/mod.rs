@@ -11,6 +11,7 @@ mod event;
 mod exporter;
 mod extension;
 mod number;
+mod probe;
 mod processor;
 mod receiver;
 mod secret;
@@ -37,6 +38,7 @@ pub use number::{
     Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, Pid,
     SamplesPerSecond, UiMemoryMib, VerifierLogLevel,
 };
+pub use probe::{InvalidProbe, ProbeInteger, ProbePoint, ProbeSpec, ProbeValue, ProbeValueSource};
 pub use processor::{
     AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };

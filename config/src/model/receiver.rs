@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    BinaryMatch, CounterEvent, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond,
-    VerifierLogLevel,
+    BinaryMatch, CounterEvent, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, ProbeSpec,
+    SamplesPerSecond, VerifierLogLevel,
 };
 
 /// One profiler: its samples, its stack walks, its reports.
@@ -19,6 +19,12 @@ pub struct ProfilingReceiver {
     pub samples_per_second: SamplesPerSecond,
     /// Counters that are sampled besides the clock, each at most once.
     pub events: Vec<CounterEvent>,
+    /// Probes in programs.
+    pub probes: Vec<ProbeSpec>,
+    /// Further ones, in the notation of OpenTelemetry's profiler.
+    pub probe_links: Vec<ProbeSpec>,
+    /// Whether the program of probes is loaded for others to attach it.
+    pub load_probe: bool,
     /// The interval between reports; more than zero.
     pub reporter_interval: Duration,
     /// The fraction of an interval by which each report is randomized, in both directions.
@@ -29,6 +35,8 @@ pub struct ProfilingReceiver {
     pub filter_min_process_age: Duration,
     /// The fraction of context switches that are recorded as off-CPU events; zero records none.
     pub off_cpu_threshold: Fraction,
+    /// The least fraction of waits in futexes that are recorded as waits for locks; zero records none.
+    pub lock_threshold: Fraction,
     /// The fraction of context switches that are recorded for wall time; zero records none.
     pub wall_threshold: Fraction,
     /// The duration of one probabilistic decision; 1 to 5 minutes.
@@ -67,11 +75,15 @@ impl Default for ProfilingReceiver {
         Self {
             samples_per_second: SamplesPerSecond::default(),
             events: Vec::new(),
+            probes: Vec::new(),
+            probe_links: Vec::new(),
+            load_probe: false,
             reporter_interval: Duration::from_secs(5),
             reporter_jitter: Fraction::new(0.2).unwrap_or_default(),
             monitor_interval: Duration::from_secs(5),
             filter_min_process_age: Duration::ZERO,
             off_cpu_threshold: Fraction::default(),
+            lock_threshold: Fraction::default(),
             wall_threshold: Fraction::default(),
             probabilistic_interval: Duration::from_secs(60),
             probabilistic_threshold: Percent::default(),

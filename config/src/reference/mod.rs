@@ -3,12 +3,14 @@
 //! Suggestions for misspelt keys, and the refusal of keys that this version does not support, also use the
 //! [table](crate::table).
 
+use std::path::PathBuf;
+
 use sidewinder_kind::Counter;
 
 use crate::model::{
     AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, CounterEvent, ExporterConfig,
-    Extension, Keepalive, MetricReader, OtlpTelemetry, PeriodicReader, PrometheusReader, ResourceProcessor,
-    ResponseBody, UnwindMode, UnwindOverride,
+    Extension, Keepalive, MetricReader, OtlpTelemetry, PeriodicReader, ProbePoint, ProbeSpec,
+    PrometheusReader, ResourceProcessor, ResponseBody, UnwindMode, UnwindOverride,
 };
 use crate::schema::{WriteContext, WrittenKey, default_exporter, default_extension, write_config};
 use crate::table::{KeySupport, Reload, keys};
@@ -114,6 +116,8 @@ fn written_keys() -> Vec<WrittenKey> {
     for receiver in everything.receivers.values_mut() {
         let binary = BinaryMatch::Name(String::new());
         receiver.events = vec![CounterEvent { counter: Counter::PageFaults, rate: None }];
+        let point = ProbePoint::Function { name: String::new(), offset: 0 };
+        receiver.probes = vec![ProbeSpec::new(PathBuf::new(), point)];
         receiver.unwind.overrides = vec![UnwindOverride { binary, mode: UnwindMode::Auto }];
     }
     let mut written = WriteContext::default();

@@ -9,6 +9,7 @@ mod extension;
 mod fields;
 mod known;
 mod pipelines;
+mod probe;
 mod processor;
 mod receiver;
 mod scalar;

@@ -4,12 +4,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::event;
 use super::fields::{FieldVisitor, KeyGroup};
 use super::scalar::{InvalidScalar, Scalar, ValueShape, as_text, words};
+use super::{event, probe};
 use crate::diagnostics::ConfigProblem;
 use crate::model::*;
 use crate::tree::{ConfigNode, ConfigValue};
+use sidewinder_kind::SampledProbe;
 
 /// Longer intervals need more memory than a sidecar has; shorter ones cost more than they are worth.
 const REPORTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
@@ -20,11 +21,17 @@ impl KeyGroup for ProfilingReceiver {
         let [least, most] = Self::PROBABILISTIC_INTERVALS;
         fields.value("samples_per_second", &mut self.samples_per_second);
         event::read_or_write(fields, &mut self.events);
+        probe::read_or_write(fields, &mut self.probes);
+        fields.list("probe_links", &mut self.probe_links);
+        fields.value("load_probe", &mut self.load_probe);
+        let probes = self.probes.len() + self.probe_links.len() + usize::from(self.load_probe);
+        probe::check_count(fields, probes, SampledProbe::SAMPLED_MAX);
         fields.duration("reporter_interval", &mut self.reporter_interval, &REPORTS);
         fields.value("reporter_jitter", &mut self.reporter_jitter);
         fields.duration("monitor_interval", &mut self.monitor_interval, &REPORTS);
         fields.duration("filter_min_process_age", &mut self.filter_min_process_age, &AGES);
         fields.value("off_cpu_threshold", &mut self.off_cpu_threshold);
+        fields.value("lock_threshold", &mut self.lock_threshold);
         fields.value("wall_threshold", &mut self.wall_threshold);
         fields.duration("probabilistic_interval", &mut self.probabilistic_interval, &(least..=most));
         fields.value("probabilistic_threshold", &mut self.probabilistic_threshold);

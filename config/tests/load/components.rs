@@ -105,15 +105,52 @@ fn a_key_that_is_not_in_this_version_may_have_its_default() {
 
 #[test]
 fn a_key_without_effect_yet_causes_a_warning_unless_it_has_its_default() {
-    let quiet =
-        load_over(&["receivers: {profiling: {interpreters: {perl: {disabled: true}}, probes: []}}"]).unwrap();
+    let quiet = load_over(&["receivers: {profiling: {interpreters: {perl: {disabled: true}}}}"]).unwrap();
     assert_eq!(warnings(&quiet), [""; 0]);
     let loud = load_over(&[
-        "receivers: {profiling: {interpreters: {perl: {disabled: false}}, probes: [{type: kprobe}]}}",
+        "receivers: {profiling: {interpreters: {perl: {disabled: false}, php: {disabled: false}}}}",
     ])
     .unwrap();
     assert_eq!(loud.warnings.len(), 2, "{:?}", loud.warnings);
     assert!(warnings(&loud)[0].contains("does not act on it yet"));
+}
+
+/// `type: kprobe` with a mode, and `probe_links`, are OpenTelemetry's.
+#[test]
+fn probes_of_each_notation_are_read_and_errors_say_what_is_wrong() {
+    let text = "receivers: {profiling: {probes: [
+        {type: kprobe, mode: uprobe, symbol: 'a::b+16', target: /bin/a, value: '%rdi:s32', unit: bytes},
+        {type: usdt, symbol: 'shop:sale', target: /bin/a, max_overhead: 0.5}],
+        probe_links: ['uretprobe:/bin/a:f'], load_probe: true}}";
+    let loaded = load_over(&[text]).unwrap();
+    let receiver = receiver(&loaded);
+    let shown = |probes: &[ProbeSpec]| probes.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        shown(&receiver.probes),
+        ["uprobe:/bin/a:a::b+0x10,value=%rdi:s32,unit=bytes", "usdt:/bin/a:shop:sale,max_overhead=0.5"]
+    );
+    assert_eq!(
+        (shown(&receiver.probe_links), receiver.load_probe),
+        (vec!["uretprobe:/bin/a:f".to_owned()], true)
+    );
+    for (keys, reason) in [
+        ("probes: [{type: uprobe, symbol: f}]", "probes[0]::target: must be given"),
+        ("probes: [{type: kprobe, symbol: f, target: /a}]", "probes in the kernel (kprobe)"),
+        ("probes: [{type: uprobe, symbol: f, target: a}]", "is not absolute"),
+        ("probes: [{type: usdt, symbol: f, target: /a}]", "usdt:PATH:PROVIDER:NAME"),
+        ("probes: [{type: uprobe, symbol: f, target: /a, value: size}]", "expected argN"),
+        ("probes: [{type: uprobe, symbol: f, target: /a, unit: bytes}]", "needs a value"),
+        ("probes: [{type: uprobe, symbol: f, target: /a, max_overhead: 0}]", "above 0"),
+        ("probe_links: ['kprobe:vfs_open']", "probes in the kernel (kprobe)"),
+        ("probe_links: ['uprobe:/a']", "uprobe:PATH:FUNCTION"),
+        (
+            &format!("load_probe: true, probe_links: [{}]", "'uprobe:/a:f',".repeat(8)),
+            "9 are more than the 8 probes",
+        ),
+    ] {
+        let error = error(&format!("receivers: {{profiling: {{{keys}}}}}"));
+        assert!(error.contains(reason), "{keys}: {error}");
+    }
 }
 
 #[test]

@@ -45,6 +45,8 @@ receivers:
   profiling/a:
     scope: {mode: processes, include: {pids: [1, 2], names: [x*]}}
     include_env_vars: A,B
+    probes: [{type: uretprobe, symbol: f, target: /bin/a, value: retval, unit: bytes}, {type: usdt, symbol: 'a:b', target: /c}]
+    probe_links: ['uprobe:/bin/a:a::b(int, char),value=%rax:s8']
     events: [{name: faults, period: 64}, {name: cycles, frequency: 97}, {name: instructions}]
     unwind: {mode: tables, kernel: false, overrides: [{build_id: 00ff, mode: auto}]}
 exporters: {debug: {verbosity: detailed}}

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Seek as _};
+use std::io::{self, Seek as _, Write as _};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
@@ -71,7 +71,7 @@ fn once(built: &Mutex<Option<PathBuf>>, build: impl FnOnce() -> Result<PathBuf>)
 /// What an example says that it has handled: the route of each span, by its ids in hexadecimal digits, separated by a space.
 pub type Handled = HashMap<String, String>;
 
-/// An example that works until its time is over.
+/// An example that works until its time is over, which begins when it is let go.
 #[derive(Debug)]
 pub struct Example {
     process: Child,
@@ -80,13 +80,28 @@ pub struct Example {
 }
 
 impl Example {
-    /// Starts one. All of its threads compute, with what others leave.
+    /// Starts a shell that becomes the example once it is let go. All of its threads compute, so that others come before them.
     ///
     /// # Errors
     /// When it can't be started.
     pub fn start(command: &Command) -> Result<Self> {
         let said = tempfile::tempfile()?;
-        Ok(Self { process: in_background(command).stdout(said.try_clone()?).spawn()?, said })
+        let example = in_background(command);
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "read -r line; exec \"$@\"", "sh"])
+            .arg(example.get_program())
+            .args(example.get_args());
+        let process = shell.stdin(Stdio::piped()).stdout(said.try_clone()?).spawn()?;
+        Ok(Self { process, said })
+    }
+
+    /// Lets it go.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn open(&mut self) -> Result<()> {
+        self.process.stdin.take().context("it runs already")?.write_all(b"\n").context("the example is gone")
     }
 
     /// Its process id.

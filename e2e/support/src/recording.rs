@@ -33,6 +33,8 @@ pub struct Said {
     pub summary: Summary,
     /// How the interrupts for other kinds than CPU time ended, by the name of the kind.
     pub outcomes_of_other_kinds: BTreeMap<String, BTreeMap<String, u64>>,
+    /// What probes counted, by the name of the probe.
+    pub probes: BTreeMap<String, ProbeSaid>,
     /// Waits that are missing from off-CPU time, by reason.
     pub off_cpu_waits_missing: BTreeMap<String, u64>,
     /// Waits that were charged, or found, before they ended.
@@ -41,6 +43,19 @@ pub struct Said {
     pub tables: Tables,
     /// Kernel memory that the eBPF maps take.
     pub map_bytes: u64,
+}
+
+/// What `record --summary-json` says of a probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub struct ProbeSaid {
+    /// Hits in scope.
+    pub hits: u64,
+    /// Hits that were sampled.
+    pub samples: u64,
+    /// Hits that no sample counts for.
+    pub uncounted: u64,
+    /// The time of samples.
+    pub cost_ns: u64,
 }
 
 /// What `record --summary-json` says of the unwind tables.

@@ -95,6 +95,10 @@ pub const WORDS_DEBUG: Program = Program {
 pub const READS: Program = c("reads", "reads.c");
 /// Threads that wait, and say for how long.
 pub const WAITS: Program = c("waits", "waits.c");
+/// Threads that wait for three locks, and say for how long.
+pub const CONVOYS: Program = c("convoys", "convoys.c");
+/// Goroutines that wait for three locks.
+pub const CONVOYS_GO: Program = Program { name: "convoys-go", source: "convoys.go", compiler: Compiler::Go };
 /// Two hundred threads in all states, until it is killed.
 pub const STATES: Program = c("states", "states.c");
 /// An eBPF program for perf events that has the kernel walk its own stack, and nothing else.
@@ -158,6 +162,15 @@ pub const TENANT_FP: Program = Program {
 /// Has many children that end at once, then others.
 pub const FORKS: Program =
     Program { name: "forks", source: "forks.c", compiler: Compiler::C(&["-fomit-frame-pointer", "-static"]) };
+/// Two callers of a method in C++, with a trace point, which counts what probes should count.
+pub const SALES: Program =
+    Program { name: "sales", source: "sales.cc", compiler: Compiler::Cxx(OMIT_FRAME_POINTER) };
+/// The same callers in Rust.
+pub const SALES_RUST: Program = Program { name: "sales-rust", source: "sales.rs", compiler: Compiler::Rust };
+/// The same callers in Go.
+pub const SALES_GO: Program = Program { name: "sales-go", source: "sales.go", compiler: Compiler::Go };
+/// Calls a function as often as it can.
+pub const TICKS: Program = c("ticks", "ticks.c");
 /// Two processes that wait for each other.
 pub const PINGPONG: Program = c("pingpong", "pingpong.c");
 /// The first process of a pod.
@@ -214,6 +227,13 @@ pub const TOY_VM: Program = Program {
     source: "toy_vm.c",
     // Interpreters are found by what they export.
     compiler: Compiler::C(&["-fomit-frame-pointer", "-rdynamic"]),
+};
+
+/// The same, with a loop as that of CPython 3.14 that consists of tail calls.
+pub const TOY_VM_OF_TAIL_CALLS: Program = Program {
+    name: "toy-vm-of-tail-calls",
+    source: TOY_VM.source,
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-rdynamic", "-DTAIL_CALLS"]),
 };
 
 impl Program {
@@ -371,12 +391,12 @@ pub fn waiting_threads_in(output: &str) -> Result<Vec<WaitingThread>> {
     Ok(serde_json::from_str::<Threads>(line)?.threads)
 }
 
-/// The same command with what CPU time others leave, but for its standard streams: for programs of many threads, and for those
-/// that only have to be there for as long as a test looks.
+/// The same command, but for its standard streams, with a tenth of the CPU time that a thread of others has: for programs of many
+/// threads, and for those that only have to be there for as long as a test looks.
 #[must_use]
 pub fn in_background(command: &Command) -> Command {
     let mut nice = Command::new("nice");
-    nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => nice.env(name, value),
@@ -384,6 +404,33 @@ pub fn in_background(command: &Command) -> Command {
         };
     }
     nice
+}
+
+/// A lock of [`CONVOYS`], as the program describes it.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Convoy {
+    /// The function in which threads wait for it.
+    pub function: String,
+    /// How often a thread gave up its CPU there.
+    pub waits: i64,
+    /// For how long threads were neither running nor runnable there, by their own clock.
+    pub waited_ns: i64,
+    /// Its address, in hexadecimal.
+    pub address: String,
+}
+
+/// What [`CONVOYS`] says of its locks.
+///
+/// # Errors
+/// When it says nothing.
+pub fn convoys_in(output: &str) -> Result<Vec<Convoy>> {
+    #[derive(Deserialize)]
+    struct Convoys {
+        locks: Vec<Convoy>,
+    }
+    let line = output.lines().find(|line| line.starts_with("{\"locks\":"));
+    let line = line.with_context(|| format!("the program said nothing of its locks:\n{output}"))?;
+    Ok(serde_json::from_str::<Convoys>(line)?.locks)
 }
 
 /// A workload that runs and waits at its gate.

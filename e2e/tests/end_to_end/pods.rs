@@ -1,5 +1,6 @@
 //! The profiler as a sidecar: it sees all of its pod and nothing of another, with the privileges that the chart asks for.
 
+mod kinds;
 mod memory;
 mod privileges;
 mod scope;

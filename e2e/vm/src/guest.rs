@@ -29,6 +29,8 @@ impl Root {
             (workload::LADDER.compiled()?, "/ladder"),
             (workload::READS.compiled()?, "/reads"),
             (workload::REC.compiled()?, "/rec"),
+            (workload::CONVOYS.compiled()?, "/convoys"),
+            (workload::FAULTS.compiled()?, "/faults"),
             (python::SYSTEM.into(), python::SYSTEM),
         ];
         let ladder = paths::e2e().join("workloads/python/ladder.py");

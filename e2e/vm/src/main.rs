@@ -7,6 +7,7 @@
 mod compilers;
 mod guest;
 mod kernels;
+mod kinds;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use guest::{Root, Told};
 use kernels::{Wanted, image};
+use kinds::Kinds;
 use serde::de::DeserializeOwned;
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::conservation::{Summary, has_user_stack};
@@ -136,6 +138,8 @@ struct Found {
     python: Recording,
     /// Of a recursion deeper than tail calls reach.
     deep: Summary,
+    /// Of all kinds of profile but CPU time.
+    kinds: Kinds,
     map_bytes: u64,
     /// Whether eBPF programs read the memory of processes, rather than a system call.
     reads_memory: bool,
@@ -217,6 +221,7 @@ impl Found {
             kernel: Recording::read(told, "kernel")?,
             python: Recording::read(told, "python")?,
             deep: read_summary(told, "deep")?,
+            kinds: Kinds::read(told)?,
             map_bytes: map_bytes.context("the summary has no map_bytes")?,
             reads_memory: told.section("memory")?.trim().is_empty(),
             cpus_change: (cpus == FEW_CPUS).then(|| CpusChange::read(told)).transpose()?,
@@ -253,6 +258,9 @@ impl Found {
             );
         }
         let _ = writeln!(rows, "  3,000 deep {}", deep.join(", "));
+        for row in self.kinds.rows() {
+            let _ = writeln!(rows, "{row}");
+        }
         let way = if self.reads_memory { "eBPF programs" } else { "process_vm_readv" };
         let _ = writeln!(rows, "  memory of processes is read by {way}");
         rows
@@ -275,6 +283,7 @@ impl Found {
         if share < WHOLE_CHAIN_PERCENT {
             failures.push(format!("{share:.2}% of 3,000 deep are {end}: {:?}", self.deep));
         }
+        failures.extend(self.kinds.failures());
         // Links that name a process are new in Linux 6.1.
         if !self.reads_memory && !self.release.starts_with("5.") {
             failures.push("memory of processes is not read by eBPF programs".to_owned());

@@ -1,18 +1,30 @@
-"""Makes functions from text. Those that call each other are known by the number of their maker's caller."""
+"""Makes functions from text, whose sizes don't depend on the maker's caller: only their names do, or their path."""
 
 from leaf import burn
 
-DEPTH = 24
+# With few, most come to the addresses of others whose objects all are at the addresses of theirs.
+DEPTH = 2
 
-MADE = """def made_{number}_{depth}():
+MADE = """def {name}():
     return {callee}()
 """
 
 
+def name_of(number, depth):
+    """Of a caller's function. Callers with odd numbers have the same names."""
+    return "made_%02d_%02d" % (0 if number % 2 else number, depth)
+
+
+def path_of(number):
+    """Of a caller's functions. Callers with even numbers have the same path."""
+    return "<made %02d>" % (number if number % 2 else 0)
+
+
 def make(number):
-    """Functions in a namespace, which has to be cleared to free them. The first is called `made_NUMBER_0`."""
-    callees = ["made_%d_%d" % (number, depth) for depth in range(1, DEPTH)] + ["burn"]
-    made = [MADE.format(number=number, depth=depth, callee=callee) for depth, callee in enumerate(callees)]
+    """Functions in a namespace, which has to be cleared to free them. The first is also called `made_0`."""
+    names = [name_of(number, depth) for depth in range(DEPTH)]
+    made = [MADE.format(name=name, callee=callee) for name, callee in zip(names, names[1:] + ["burn"])]
     functions = {"burn": burn}
-    exec(compile("\n" * number + "".join(made), "<made>", "exec"), functions)
+    exec(compile("".join(made), path_of(number), "exec"), functions)
+    functions["made_0"] = functions[names[0]]
     return functions

@@ -1,15 +1,15 @@
 """Functions that are made, called once and freed, one after the other: the next ones are at their addresses. Options: those of
 program.py.
 
-Each caller makes its own functions, whose names have its number: it has never called one with another number. In their source
-they are as many lines further down, so that no two differ in nothing but their names.
+Each caller makes its own functions, and has never called another's. No two callers' differ in anything but their texts: half
+of them in their names, half in their paths.
 """
 
 import os
 import time
 
 import leaf
-from maker import make
+from maker import make, path_of
 from program import Program
 
 # As many as there are chains.
@@ -19,11 +19,11 @@ SECONDS = 0.06
 # Of younger processes, functions are sent with their stacks (bpf/c/intf.h).
 OLD_AFTER_SECONDS = 10.1
 
+# Its own functions are those whose names or path have its number.
 CALLER = """
-{blank_lines}
-def caller_{number}():
+def caller_{number:02}():
     functions = make({number})
-    functions["made_{number}_0"]()
+    functions["made_0"]()
     functions.clear()
 """
 
@@ -31,14 +31,15 @@ def caller_{number}():
 def make_callers():
     """Those that are never freed."""
     callers = {"make": make}
-    source = "".join(CALLER.format(number=number, blank_lines="\n" * number) for number in range(CALLERS))
+    source = "".join(CALLER.format(number=number) for number in range(CALLERS))
     exec(compile(source, "<callers>", "exec"), callers)
-    return [callers["caller_%d" % number] for number in range(CALLERS)]
+    return [callers["caller_%02d" % number] for number in range(CALLERS)]
 
 
 def main():
     """Go through what was asked for."""
-    program = Program([os.path.abspath(__file__), "<callers>", "<made>"])
+    paths = {path_of(number) for number in range(CALLERS)}
+    program = Program([os.path.abspath(__file__), "<callers>", *sorted(paths)])
     leaf.seconds = SECONDS
     if program.is_measured:
         time.sleep(OLD_AFTER_SECONDS)

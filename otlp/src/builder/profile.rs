@@ -100,7 +100,7 @@ impl ProfileAccumulator {
         }
     }
 
-    /// The events grouped by sample, in order of time within each.
+    /// The events grouped by sample, in order of time within each, or as their sum.
     pub(super) fn into_columns(self) -> ColumnarSamples {
         let identities = self.identities.into_values();
         // First each sample's number of events, then the position for its next one, and finally its end.
@@ -130,9 +130,17 @@ impl ProfileAccumulator {
         }
         if self.shape == SampleShape::Values {
             times_unix_ns.clear();
+            let mut start = 0;
+            let sum = |end: &usize| values.get(std::mem::replace(&mut start, *end)..*end).map(saturating_sum);
+            values = ends.iter().filter_map(sum).collect();
+            ends = (1..=values.len()).collect();
         }
         ColumnarSamples { identities, ends, times_unix_ns, values }
     }
+}
+
+fn saturating_sum(values: &[i64]) -> i64 {
+    values.iter().fold(0, |sum, value| sum.saturating_add(*value))
 }
 
 /// The events of a profile, grouped by sample.

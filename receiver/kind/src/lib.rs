@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod counter;
+mod probe;
 
 pub use counter::{Counter, CounterDescriptor, CounterRate, CounterSource, SampledCounter};
+pub use probe::SampledProbe;
 
 /// The events of a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +19,10 @@ pub enum Kind {
     },
     /// Time that a thread spent off the CPUs. The value of an event is that time in nanoseconds.
     OffCpu,
+    /// Waits for locks. The value of an event is the number of waits that it stands for.
+    LockContentions,
+    /// Time that threads waited for locks. The value of an event is that time in nanoseconds.
+    LockDelay,
     /// Time that a thread existed: running, runnable and off the CPUs. It consists of the samples of CPU time and of off-CPU
     /// time. The value of an event is that time in nanoseconds.
     Wall {
@@ -25,8 +31,10 @@ pub enum Kind {
     },
     /// Counts of a counter. The value of an event is the number of counts that led to it, its period.
     Counter(SampledCounter),
-    /// Samples that were only counted, without the time of each. The value of an event is the number of samples, and no
-    /// two events of a report have the same identity.
+    /// Hits of a probe that the user placed in programs. The value of an event is the number of hits that it stands for, or
+    /// that number times a value of the hit.
+    Probe(SampledProbe),
+    /// Samples that were only counted, without the time of each. The value of an event is the number of samples.
     Aggregated {
         /// The sampling rate on each CPU, in Hz; 0 if it is unknown too.
         samples_per_second: u32,
@@ -59,6 +67,11 @@ pub const CPU_TIME: ValueType = ValueType { name: "cpu", unit: unit::NANOSECONDS
 /// Time off CPUs.
 pub const OFF_CPU_TIME: ValueType =
     ValueType { name: "off_cpu", unit: unit::NANOSECONDS, display: "off-CPU" };
+/// Waits for locks; this and the next have the names of pprof's profile of mutexes.
+pub const LOCK_CONTENTIONS: ValueType =
+    ValueType { name: "contentions", unit: unit::COUNT, display: "lock contentions" };
+/// Time of waits for locks.
+pub const LOCK_DELAY: ValueType = ValueType { name: "delay", unit: unit::NANOSECONDS, display: "lock wait" };
 
 /// Time on CPUs, waiting for one, and off them.
 pub const WALL_TIME: ValueType = ValueType { name: "wall", unit: unit::NANOSECONDS, display: "wall" };
@@ -67,7 +80,8 @@ pub const WALL_TIME: ValueType = ValueType { name: "wall", unit: unit::NANOSECON
 #[must_use]
 pub fn display_of(name: &str) -> &str {
     let counted = Counter::ALL.iter().map(|counter| &counter.descriptor().value_type);
-    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &WALL_TIME].into_iter().chain(counted);
+    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &WALL_TIME, &LOCK_CONTENTIONS, &LOCK_DELAY];
+    let all = all.into_iter().chain(counted);
     all.into_iter().find(|of| of.name == name).map_or(name, |of| of.display)
 }
 
@@ -80,6 +94,8 @@ pub enum Hook {
     Counter(SampledCounter),
     /// Each context switch, in the task that leaves its CPU.
     ContextSwitches,
+    /// A place in a program, whenever it is executed.
+    Probe,
 }
 
 /// The per-event data in a sample of a profile.
@@ -89,7 +105,8 @@ pub enum SampleShape {
     Timestamps,
     /// The time of the event, and its value.
     TimestampsAndValues,
-    /// The value of the event.
+    /// The sum of the values of the events that have the same identity, without times. Pyroscope refuses a profile with a period
+    /// whose samples have several values each.
     Values,
 }
 
@@ -143,6 +160,18 @@ impl KindSet {
         self.0.iter().copied()
     }
 
+    /// Whether waits for locks are among them.
+    #[must_use]
+    pub fn has_locks(&self) -> bool {
+        self.iter().any(Kind::is_of_locks)
+    }
+
+    /// The same with the two kinds of waits for locks.
+    #[must_use]
+    pub fn with_locks(self) -> Self {
+        self.with(Kind::LockContentions).with(Kind::LockDelay)
+    }
+
     /// The kinds whose samples are taken for these: a wall profile consists of those of two other kinds.
     #[must_use]
     pub fn sampled(&self) -> Self {
@@ -168,6 +197,11 @@ impl KindSet {
     /// The counters among them.
     pub fn counters(&self) -> impl Iterator<Item = SampledCounter> + '_ {
         self.iter().filter_map(|kind| if let Kind::Counter(sampled) = kind { Some(sampled) } else { None })
+    }
+
+    /// The probes among them.
+    pub fn probes(&self) -> impl Iterator<Item = SampledProbe> + '_ {
+        self.iter().filter_map(|kind| if let Kind::Probe(probe) = kind { Some(probe) } else { None })
     }
 
     /// The highest sampling rate of a kind on each CPU, in Hz; 0 if none has a rate.
@@ -210,6 +244,27 @@ impl Kind {
                 shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,
             },
+            Self::LockContentions => KindDescriptor {
+                value_type: LOCK_CONTENTIONS,
+                hook: Some(Hook::ContextSwitches),
+                period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
+                shape: SampleShape::Values,
+                display_rank: 3,
+            },
+            Self::LockDelay => KindDescriptor {
+                value_type: LOCK_DELAY,
+                hook: Some(Hook::ContextSwitches),
+                period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
+                shape: SampleShape::Values,
+                display_rank: 4,
+            },
+            Self::Probe(probe) => KindDescriptor {
+                value_type: probe.value_type(),
+                hook: Some(Hook::Probe),
+                period: None,
+                shape: SampleShape::TimestampsAndValues,
+                display_rank: 6,
+            },
             Self::Counter(sampled) => {
                 let value_type = sampled.counter.descriptor().value_type;
                 let amount = match sampled.rate {
@@ -221,11 +276,17 @@ impl Kind {
                     value_type,
                     hook: Some(Hook::Counter(sampled)),
                     period: Some(Period { value_type, amount }),
-                    shape: SampleShape::TimestampsAndValues,
-                    display_rank: 3,
+                    shape: SampleShape::Values,
+                    display_rank: 5,
                 }
             }
         }
+    }
+
+    /// Whether it is of waits for locks.
+    #[must_use]
+    pub const fn is_of_locks(self) -> bool {
+        matches!(self, Self::LockContentions | Self::LockDelay)
     }
 
     /// The requested samples per second and CPU; 0 if no rate was requested.
@@ -236,7 +297,7 @@ impl Kind {
             | Self::Wall { samples_per_second }
             | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
-            Self::OffCpu | Self::Counter(_) => 0,
+            Self::OffCpu | Self::LockContentions | Self::LockDelay | Self::Counter(_) | Self::Probe(_) => 0,
         }
     }
 }
@@ -268,6 +329,12 @@ mod tests {
         assert_eq!(kinds.iter().collect::<Vec<_>>(), [cpu, Kind::OffCpu]);
         assert_eq!(kinds.samples_per_second(), 19);
         assert_eq!(KindSet::new(Kind::OffCpu).samples_per_second(), 0);
+        let locks = kinds.with_locks();
+        assert!(locks.has_locks());
+        assert_eq!(
+            locks.iter().collect::<Vec<_>>(),
+            [cpu, Kind::OffCpu, Kind::LockContentions, Kind::LockDelay]
+        );
     }
 
     #[test]
@@ -285,9 +352,15 @@ mod tests {
     #[test]
     fn the_name_of_a_value_type_is_displayed_as_its_row_says_and_any_other_name_as_it_is() {
         assert_eq!(["cpu", "off_cpu", "other"].map(display_of), ["CPU", "off-CPU", "other"]);
-        let (samples_per_second, off_cpu) = (19, Kind::OffCpu);
-        let [cpu, wall] = [Kind::Cpu { samples_per_second }, Kind::Wall { samples_per_second }];
-        for kind in [cpu, off_cpu, wall, Kind::Aggregated { samples_per_second }] {
+        let samples_per_second = 19;
+        for kind in [
+            Kind::Cpu { samples_per_second },
+            Kind::OffCpu,
+            Kind::Wall { samples_per_second },
+            Kind::LockContentions,
+            Kind::LockDelay,
+            Kind::Aggregated { samples_per_second },
+        ] {
             let KindDescriptor { value_type: values, period, .. } = kind.descriptor();
             for of in [values, period.map_or(values, |period| period.value_type)] {
                 assert_eq!(display_of(of.name), of.display);

@@ -42,7 +42,8 @@ impl OpenedFile {
     }
 
     /// Content in memory: the vDSO.
-    pub(crate) fn from_memory(image: Arc<[u8]>) -> Self {
+    #[must_use]
+    pub fn from_memory(image: Arc<[u8]>) -> Self {
         Self { content: OpenedContent::Memory(image), confirmation: Confirmation::Exact }
     }
 

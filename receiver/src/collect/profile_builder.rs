@@ -15,7 +15,7 @@ use sidewinder_vm::Runtime;
 use crate::naming::{
     CodeOrigin, FrameLocation, NamedFrame, Namer, STACK_MISSING, marker_summary, truncation_marker,
 };
-use crate::sampling::message::{Stack, is_process_specific};
+use crate::sampling::message::{LockId, Stack, is_process_specific};
 
 /// Identifies a thread by its name too: a thread that changes its name is a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -43,8 +43,9 @@ impl ThreadKey {
     }
 }
 
-/// A stack's ID and the outcome of its walk; with the process if the stack has frames that are valid in one process only.
-type WalkedStackKey = (Option<u64>, Outcome, Option<ProcessKey>);
+/// A stack's ID, the outcome of its walk and the lock that the thread waited for; with the process if the stack has frames that
+/// are valid in one process only.
+type WalkedStackKey = (Option<u64>, Outcome, Option<LockId>, Option<ProcessKey>);
 
 /// A profile under construction, and the indices of what it contains.
 #[derive(Debug)]
@@ -84,21 +85,22 @@ impl ProfileBuilder {
         }
     }
 
-    /// Names a stack that was sampled at a time of `CLOCK_MONOTONIC`. `walked` is `None` if its frames never arrived.
+    /// Names a stack that was sampled at a time of `CLOCK_MONOTONIC`. `walked` is `None` if its frames never arrived. A lock that
+    /// the thread waited for becomes the innermost frame.
     pub(super) fn stack(
         &mut self,
         namer: &mut Namer,
         process: ProcessKey,
         walked: Option<&Stack>,
-        outcome: Outcome,
+        (outcome, lock): (Outcome, Option<LockId>),
         at_ns: u64,
     ) -> StackIndex {
         let process_scope = walked.filter(|stack| stack.is_process_specific()).map(|_| process);
-        let key = (walked.map(|stack| stack.id), outcome, process_scope);
+        let key = (walked.map(|stack| stack.id), outcome, lock, process_scope);
         if let Some(index) = self.stack_indices.get(&key) {
             return *index;
         }
-        let mut frames = Vec::new();
+        let mut frames: Vec<_> = lock.map(|lock| self.lock_frame(lock)).into_iter().collect();
         let mut has_provisional = false;
         match walked {
             Some(stack) => {
@@ -135,7 +137,7 @@ impl ProfileBuilder {
     /// The same for code that processes generate: other code may be at its address now.
     pub(super) fn invalidate_jit_names(&mut self) {
         self.frames_by_location.retain(|(_, process), _| process.is_none());
-        self.stack_indices.retain(|(_, _, process), _| process.is_none());
+        self.stack_indices.retain(|(_, _, _, process), _| process.is_none());
     }
 
     /// The approximate size in bytes.
@@ -236,6 +238,12 @@ impl ProfileBuilder {
         functions.map(|function| self.intern_frame(binary, address, kind, &function)).collect()
     }
 
+    fn lock_frame(&mut self, lock: LockId) -> FrameIndex {
+        let name = lock_marker(lock);
+        let function = ResolvedFunction { name: &name, is_named: true, ..ResolvedFunction::default() };
+        self.intern_frame(None, 0, FrameCategory::Lock, &function)
+    }
+
     /// A frame that is a marker rather than code, with a name in words.
     fn marker_frame(&mut self, text: &str) -> FrameIndex {
         let summary = marker_summary(text);
@@ -271,6 +279,14 @@ impl ProfileBuilder {
             FrameIndex(frames.len() as u32 - 1)
         })
     }
+}
+
+/// How the name of a frame that stands for a lock begins.
+pub(crate) const LOCK_MARKER: &str = "[lock ";
+
+/// The name of the frame that stands for a lock.
+pub(crate) fn lock_marker(lock: impl std::fmt::Display) -> String {
+    format!("{LOCK_MARKER}{lock}]")
 }
 
 /// Tells apart functions of the same name in different files, if they have no address.

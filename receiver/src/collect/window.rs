@@ -140,7 +140,7 @@ impl SlidingWindow {
                 namer,
                 event.process,
                 event.stack.as_deref(),
-                event.outcome,
+                (event.outcome, event.lock.and_then(|lock| lock.id)),
                 event.time_ns,
             ),
             count: 0,

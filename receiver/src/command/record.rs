@@ -49,6 +49,7 @@ use crate::sampling::scope::SamplingScope;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions, SamplingTally};
 use crate::terminal::{print_notice, supports_colour};
 use crate::unnamed::{UnnamedGroup, UnnamedSamples};
+use crate::user_probe::UserProbe;
 
 /// How often the rings are drained, and progress is shown.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -101,6 +102,7 @@ impl EventSink {
         unnamed: &mut UnnamedSamples,
     ) {
         for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
+            let Some(message) = self.naming_context().namer.sift(message) else { continue };
             unnamed.note(&message);
             if let Some(feeds) = feeds {
                 feeds.tee(&message, self.naming_context());
@@ -151,7 +153,8 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         debug_roots: Arc::clone(&debug_roots),
         opener: Some(opener.clone()),
     });
-    let kinds = kinds(args)?;
+    let probes = UserProbe::list(&args.probe, false);
+    let kinds = kinds(args, &probes)?;
     let mut sink = match OutputFormat::from_path(&args.output, args.format)? {
         OutputFormat::Otlp => {
             EventSink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX)))
@@ -172,7 +175,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         Some(launched) => SamplingScope::from_pids([launched.pid()]),
         None => scope_from_args(&args.pid, &args.comm).0,
     };
-    let options = sampling_options(args, scope, kinds, &debug_roots);
+    let options = sampling_options(args, scope, kinds, probes, &debug_roots);
     let filter = SpanFilter { span: args.span, trace: args.trace };
     // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
     let mut unnamed = UnnamedSamples::default();
@@ -226,6 +229,7 @@ fn sampling_options(
     args: &RecordArgs,
     scope: SamplingScope,
     kinds: KindSet,
+    probes: Vec<UserProbe>,
     debug_roots: &Arc<DebugRoots>,
 ) -> SamplingOptions {
     let tables_bytes = u64::from(args.table_budget_mib) << 20;
@@ -242,6 +246,9 @@ fn sampling_options(
         off_cpu_threshold: args.off_cpu.or(args.wall).unwrap_or_default(),
         // A command is started after the profiler.
         lists_first_waits: args.command.is_empty(),
+        lock_threshold: args.locks.unwrap_or_default(),
+        probes,
+        requires_probes: true,
         ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
     if args.pid.is_empty() { options } else { options.for_running_processes() }
@@ -400,17 +407,18 @@ fn print_table(profile: &Profile) -> Result<(), Failure> {
 }
 
 /// The kinds of profile that are recorded.
-fn kinds(args: &RecordArgs) -> Result<KindSet, Failure> {
-    let kinds = kinds_of_events(&args.events, args.frequency).map_err(|reason| {
+fn kinds(args: &RecordArgs, probes: &[UserProbe]) -> Result<KindSet, Failure> {
+    let kinds = kinds_of_events(&args.events, probes, args.frequency).map_err(|reason| {
         Failure::new(ExitCause::Usage, reason).with_next_step("give each event once, with -e")
     })?;
     let wall = args.wall.map(|_| Kind::Wall { samples_per_second: args.frequency });
-    Ok(match (wall, args.off_cpu) {
+    let kinds = match (wall, args.off_cpu) {
         (Some(wall), _) if args.events.is_empty() => KindSet::new(wall),
         (Some(wall), _) => kinds.with(wall),
         (None, Some(_)) => kinds.with(Kind::OffCpu),
         (None, None) => kinds,
-    })
+    };
+    Ok(if args.locks.is_some() { kinds.with_locks() } else { kinds })
 }
 
 fn title(args: &RecordArgs) -> String {

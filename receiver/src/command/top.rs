@@ -35,6 +35,7 @@ use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
 use crate::terminal::print_notice;
+use crate::user_probe::UserProbe;
 
 /// How often the rings are drained.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -57,11 +58,15 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
-    let kind = match (args.off_cpu, args.wall, args.event) {
-        (Some(_), ..) => Kind::OffCpu,
-        (None, Some(_), _) => Kind::Wall { samples_per_second: args.frequency },
-        (None, None, Some(event)) => event.kind(args.frequency),
-        (None, None, None) => Kind::Cpu { samples_per_second: args.frequency },
+    let samples_per_second = args.frequency;
+    let probes = UserProbe::list(&args.probe, false);
+    let kind = match (args.event, probes.first()) {
+        _ if args.off_cpu.is_some() => Kind::OffCpu,
+        _ if args.wall.is_some() => Kind::Wall { samples_per_second },
+        _ if args.locks.is_some() => Kind::LockDelay,
+        (Some(event), _) => event.kind(samples_per_second),
+        (None, Some(probe)) => Kind::Probe(probe.sampled),
+        (None, None) => Kind::Cpu { samples_per_second },
     };
     let kinds = KindSet::new(kind);
     let stop = stop_flag_in_terminal()?;
@@ -70,6 +75,9 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
         off_cpu_threshold: args.off_cpu.or(args.wall).unwrap_or_default(),
+        lock_threshold: args.locks.unwrap_or_default(),
+        probes,
+        requires_probes: true,
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
@@ -150,6 +158,7 @@ impl NameResolver {
 
     fn run(mut self, incoming: Receiver<Vec<Message>>, feeds: &LiveFeeds) {
         for message in incoming.into_iter().flatten() {
+            let Some(message) = self.namer.sift(message) else { continue };
             feeds.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
             self.handle(message);
         }

@@ -4,6 +4,8 @@ use sidewinder_bpf::LoadError;
 use sidewinder_process::{PodBoundsError, ProcfsError};
 use thiserror::Error;
 
+use super::control::ProbeError;
+
 /// Why sampling can't start.
 #[derive(Debug, Error)]
 pub(crate) enum SamplingError {
@@ -21,6 +23,8 @@ pub(crate) enum SamplingError {
     Rate { wanted: u32, allowed: u32 },
     #[error("can't start a thread")]
     Thread(#[source] std::io::Error),
+    #[error("can't place the probe {probe}")]
+    Probe { probe: String, source: ProbeError },
     #[error("a budget of {0} bytes has no room for any unwind table")]
     Budget(u64),
 }

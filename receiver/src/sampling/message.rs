@@ -1,10 +1,11 @@
 //! Messages from sampling to the reporter: events with their stacks, and the files and processes that they refer to. Each
 //! file and process is announced before the first event that refers to it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{CodeObject, Outcome, RawFrame, RawFrameKind, WaitReason};
+use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, WaitReason};
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
@@ -83,6 +84,27 @@ pub(crate) struct SampleEvent {
     pub(crate) labels: Labels,
     /// What the thread waited for, if it did.
     pub(crate) wait: Option<WaitReason>,
+    /// Of an event of waits for locks.
+    pub(crate) lock: Option<LockSample>,
+}
+
+/// The futex in which a thread waited, perhaps for a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LockSample {
+    /// Tells the lock apart from the others of a run, of any process, and does not tell its address. `None`: unknown.
+    pub(crate) id: Option<LockId>,
+    /// What the system call says of it.
+    pub(crate) evidence: LockEvidence,
+}
+
+/// A hash of a lock's process and address, with a secret of this run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct LockId(pub(crate) u64);
+
+impl fmt::Display for LockId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 /// A file that frames refer to.

@@ -41,6 +41,7 @@ pub(crate) use self::options::SamplingOptions;
 use self::poll_interval::PollInterval;
 pub(crate) use self::random_pauses::RandomPauses;
 use self::wakeup_jitter::WakeupJitter;
+use sidewinder_kind::SampledProbe;
 
 /// How long a CPU may take to write an event after timestamping it.
 const EVENT_DELAY_NS: u64 = 1_000_000;
@@ -168,6 +169,11 @@ impl<'obj> Sampler<'obj> {
     /// The processes whose interpreter's state we may not read, so that their stacks have none of its frames.
     pub(crate) fn denied_interpreters(&self) -> Vec<sidewinder_process::ProcessKey> {
         self.control.denied_interpreters()
+    }
+
+    /// The probes that are attached nowhere.
+    pub(crate) fn unattached_probes(&self) -> Vec<SampledProbe> {
+        self.control.probes.unattached().collect()
     }
 
     /// The profiler, for its counters.

@@ -14,6 +14,7 @@ use super::control::tables::debug_files::DebugRoots;
 use super::{RandomPauses, SamplingError};
 use crate::memory::{RingsBudget, SamplingBudget};
 use crate::supervise::ThreadSupervisor;
+use crate::user_probe::UserProbe;
 
 /// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
 /// process comes with a snapshot of its stack; and how many samples of one are taken before its mappings are known, which
@@ -28,12 +29,18 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 pub(crate) struct SamplingOptions {
     pub(crate) scope: SamplingScope,
     pub(crate) kinds: KindSet,
+    /// The probes among the kinds.
+    pub(crate) probes: Vec<UserProbe>,
+    /// Whether it is an error if a probe can't be attached to any file of the processes in scope at the start.
+    pub(crate) requires_probes: bool,
     /// The least fraction of waits that are sampled, if the kinds include off-CPU time.
     pub(crate) off_cpu_threshold: f64,
     /// Whether threads in scope may have begun to wait before the start: those of processes that are running then.
     pub(crate) lists_first_waits: bool,
     /// How often threads that wait on are charged.
     pub(crate) report_interval: Duration,
+    /// The least fraction of waits in futexes that are sampled, if the kinds include waits for locks.
+    pub(crate) lock_threshold: f64,
     /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
@@ -79,9 +86,12 @@ impl SamplingOptions {
         Self {
             scope,
             kinds,
+            probes: Vec::new(),
+            requires_probes: false,
             off_cpu_threshold: 0.0,
             lists_first_waits: true,
             report_interval: INTERACTIVE_REPORT_INTERVAL,
+            lock_threshold: 0.0,
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -132,6 +142,7 @@ impl SamplingOptions {
             kinds: self.kinds.sampled(),
             samples_runnable: self.kinds.wall().is_some(),
             off_cpu_threshold: self.off_cpu_threshold,
+            lock_threshold: self.lock_threshold,
             scope: self.scope.mode(),
             pod,
             walk: self.walk,

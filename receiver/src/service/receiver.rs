@@ -31,6 +31,7 @@ use crate::sampling::scope::SamplingScope;
 use crate::sampling::{RandomPauses, Sampler};
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
+use crate::user_probe::UserProbe;
 
 /// How often the rings are drained while there are few events, and the longest delay before a stop is noticed. Rings that
 /// fill up wake the thread earlier.
@@ -196,6 +197,7 @@ impl ReceiverContext {
         let kinds = self.kinds();
         let options = self.options(kinds.clone(), Arc::clone(&debug_roots));
         let mut sampler = Sampler::new(&mut storage, options, self.opener.clone())?;
+        self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
         let namer = Namer::new(NamingOptions {
             native: symbolize.mode == SymbolMode::Local,
             kernel: symbolize.kernel,
@@ -268,6 +270,7 @@ impl ReceiverContext {
 
     /// Publishes the counters of this run, and returns the totals of all runs of this receiver.
     fn publish_counters(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverStats {
+        self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
         self.stats.record_counters(&self.name, ReceiverCounters::from_sampler(sampler, dropped))
     }
 
@@ -294,7 +297,14 @@ impl ReceiverContext {
         let off_cpu = (self.config.off_cpu_threshold.get() > 0.0).then_some(Kind::OffCpu);
         let cpu = KindSet::new(Kind::Cpu { samples_per_second });
         let wall = (self.config.wall_threshold.get() > 0.0).then_some(Kind::Wall { samples_per_second });
-        off_cpu.into_iter().chain(wall).chain(counters).fold(cpu, KindSet::with)
+        let probes = self.probes().into_iter().map(|probe| Kind::Probe(probe.sampled));
+        let kinds = off_cpu.into_iter().chain(wall).chain(counters).chain(probes).fold(cpu, KindSet::with);
+        if self.config.lock_threshold.get() > 0.0 { kinds.with_locks() } else { kinds }
+    }
+
+    fn probes(&self) -> Vec<UserProbe> {
+        let specs = self.config.probes.iter().chain(&self.config.probe_links);
+        UserProbe::list(specs, self.config.load_probe)
     }
 
     fn options(&self, kinds: KindSet, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
@@ -305,6 +315,9 @@ impl ReceiverContext {
             off_cpu_threshold: receiver.off_cpu_threshold.get().max(receiver.wall_threshold.get()),
             lists_first_waits: true,
             report_interval: receiver.reporter_interval,
+            lock_threshold: receiver.lock_threshold.get(),
+            probes: self.probes(),
+            requires_probes: self.plan.get().error_mode == ErrorMode::Propagate,
             walk: None,
             #[cfg(test)]
             test_programs: false,
@@ -350,6 +363,7 @@ impl ReceiverContext {
                 if self.stop.is_overdue() {
                     reporter.stop_reading();
                 }
+                let Some(message) = reporter.naming_context().namer.sift(message) else { continue };
                 feeds.tee(&message, reporter.naming_context());
                 reporter.handle(message);
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, VmCounts};
-use sidewinder_kind::{Counter, Kind, KindSet};
+use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
@@ -53,6 +53,8 @@ pub(crate) struct ReceiverStats {
     pub(crate) names: NameCounts,
     /// The configured counters that this machine does not have, and that the current run goes without.
     pub(crate) missing_counters: Vec<Counter>,
+    /// The probes of the current run that are attached nowhere.
+    pub(crate) unattached_probes: Vec<SampledProbe>,
     /// The totals of the runs that have ended.
     pub(super) previous_runs: ReceiverCounters,
     pub(super) previous_names: NameCounts,
@@ -67,6 +69,7 @@ impl ReceiverStats {
             accepted: Tally::default(),
             names: NameCounts::default(),
             missing_counters: Vec::new(),
+            unattached_probes: Vec::new(),
             previous_runs: ReceiverCounters::default(),
             previous_names: NameCounts::default(),
         }

@@ -28,8 +28,17 @@ const NAMED_SECTIONS_LIMIT: usize = 64;
 /// The longest name of these sections.
 const SECTION_NAME_LIMIT_BYTES: usize = 32;
 /// The prefixes of the names of sections that are kept.
-const DEBUG_SECTION_PREFIXES: [&str; 7] =
-    [".debug_", ".gnu_debugdata", ".plt", ".gopclntab", ".data.rel.ro.gopclntab", ".go.", ".note.go.buildid"];
+const DEBUG_SECTION_PREFIXES: [&str; 9] = [
+    ".debug_",
+    ".gnu_debugdata",
+    ".plt",
+    ".gopclntab",
+    ".data.rel.ro.gopclntab",
+    ".go.",
+    ".note.go.buildid",
+    ".note.stapsdt",
+    ".stapsdt.base",
+];
 /// The sections written by the Go linker.
 const GO_SECTIONS: [&str; 3] = [".gopclntab", ".data.rel.ro.gopclntab", ".note.go.buildid"];
 /// Records read at once.
@@ -87,6 +96,8 @@ pub(crate) struct CodeSymbol {
     /// In bytes; 0 if the table doesn't state it.
     pub(crate) size: u64,
     pub(crate) binding: Binding,
+    /// Whether it is the function that chooses the real one when the file is loaded (`STT_GNU_IFUNC`).
+    pub(crate) is_resolver: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -346,6 +357,7 @@ fn code_symbol<S: Sym>(symbol: &S, endian: S::Endian) -> Option<CodeSymbol> {
             // GNU_UNIQUE is global in a process; it can be overridden like a weak symbol.
             _ => Binding::Weak,
         },
+        is_resolver: symbol.st_type() == STT_GNU_IFUNC,
     })
 }
 

@@ -12,7 +12,7 @@
 //!
 //! `arch` is architecture-specific. `elf` finds the parts of a file, `native` indexes its symbols, `plt` its stubs,
 //! `alias` chooses among several names, `demangle` and `language` interpret them. `go` reads Go's own table, `dwarf`
-//! debug information. `binary` combines one binary and its companion files ([`BinaryFiles`] finds those), `cache` many
+//! debug information, and `sites` the places at which users probe programs. `binary` combines one binary and its companion files ([`BinaryFiles`] finds those), `cache` many
 //! binaries. `kernel` and `jit` are independent of these files.
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ mod language;
 mod names;
 mod native;
 mod plt;
+mod sites;
 
 pub use cache::{Symbolizer, SymbolizerOptions};
 pub use demangle::demangle;
@@ -44,3 +45,7 @@ pub use kernel::{KernelFunction, KernelName, KernelSymbols, KernelTable};
 pub use language::Language;
 pub use names::{BinaryId, CodeFrame, Lookup, SymbolName, SymbolizerStats, UnnamedReason, unnamed_frame};
 pub use native::{OmittedSymbols, Symbol, SymbolLimits, SymbolTable};
+pub use sites::{
+    Operand, OperandAt, ProbeSite, SiteError, argument, find_function, find_return, find_usdt, register,
+    result,
+};

@@ -9,3 +9,30 @@ pub(crate) mod flow;
 pub(crate) mod piece;
 pub(crate) mod span;
 pub(crate) mod state;
+
+use crate::arch::Instruction;
+
+/// Whether an instruction begins at an index of code, of which the first begins at its start.
+#[must_use]
+pub fn begins_instruction(code: &[u8], index: usize) -> bool {
+    let mut at = 0;
+    while at < index {
+        let decoded = code.get(at..).and_then(|rest| Instruction::decode(rest, 0));
+        let Some(instruction) = decoded else { return false };
+        at += instruction.len() as usize;
+    }
+    at == index && index < code.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_begin_where_others_end() {
+        // push %rbp; mov %rsp,%rbp; sub $0x10,%rsp
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10];
+        let begins: Vec<_> = (0..=8).filter(|index| begins_instruction(&code, *index)).collect();
+        assert_eq!(begins, [0, 1, 4]);
+    }
+}

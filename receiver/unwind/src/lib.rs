@@ -68,6 +68,7 @@ pub mod validate;
 
 pub use arch::{CALL_BYTES, call_before};
 pub use call::Call;
+pub use code::begins_instruction;
 pub use companion::unpack_mini_debug_info;
 pub use go::pclntab::{GoTableHeader, PcValue, PcValues};
 pub use indexed::FileOutline;

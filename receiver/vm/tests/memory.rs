@@ -6,7 +6,7 @@ use std::io;
 use peak_alloc::PeakAlloc;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_vm::cpython::{Function, FunctionCache, Layout, cookie};
+use sidewinder_vm::cpython::{Function, FunctionCache, Layout};
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
@@ -78,10 +78,8 @@ fn lines(rows: u64) -> Vec<u8> {
 fn function(number: u64) -> Function {
     let layout = Layout::of_minor(12).unwrap();
     let at = Avma(number * STRIDE);
-    let (start, bytes) = layout.identity;
-    let mut identity = vec![0; bytes.into()];
-    CodeObjects.read_exact(Avma(at.0 + u64::from(start)), &mut identity).unwrap();
-    layout.read_function(&CodeObjects, at, cookie(&identity)).unwrap()
+    let cookie = layout.read_cookie(&CodeObjects, at).unwrap();
+    layout.read_function(&CodeObjects, at, cookie).unwrap()
 }
 
 fn key(number: u64) -> Key {

@@ -6,15 +6,15 @@ use std::fmt;
 use super::expected::Chain;
 use super::stack::{Frame, FrameKind, Stack};
 
-/// The function that interprets, its cold parts, and what stands in its place where it is built of tail calls.
-const LOOPS: [&str; 2] = ["_PyEval_EvalFrameDefault", "_TAIL_CALL_"];
+/// The function that interprets, and its cold parts.
+const LOOP: &str = "_PyEval_EvalFrameDefault";
 
 impl Frame {
     /// Whether it is one of the interpreter's loop.
     #[must_use]
     pub fn is_loop(&self) -> bool {
         // An entry of the procedure linkage table that leads there isn't part of it.
-        let is_called = LOOPS.iter().any(|name| self.name.starts_with(name)) && !self.name.ends_with("@plt");
+        let is_called = self.name.starts_with(LOOP) && !self.name.ends_with("@plt");
         self.kind == FrameKind::Native && is_called
     }
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::Running;
-use sidewinder_e2e_support::workload::{DISTINCT, Gated, LADDER, in_background};
+use sidewinder_e2e_support::workload::{DISTINCT, Gated, LADDER};
 use sidewinder_e2e_support::{collector, received::Received, requirement, sidewinder};
 
 use super::{folder, judge_with};
@@ -36,7 +36,7 @@ fn the_flame_graph_fills_while_the_program_runs() -> Result<()> {
         return Ok(());
     }
     let [port] = collector::free_ports()?;
-    let mut workload = Gated::start(in_background(&LADDER.command(&[180, 10])?))?;
+    let mut workload = Gated::start(LADDER.command(&[180, 10])?)?;
     let daemon = serve(&workload, port, "", 499)?;
     workload.open()?;
     let is_judged = judge_with(test, "live.test.mjs", &url(port))?;
@@ -77,7 +77,7 @@ fn what_the_page_no_longer_holds_is_said() -> Result<()> {
         return Ok(());
     }
     let [port] = collector::free_ports()?;
-    let mut workload = Gated::start(in_background(&DISTINCT.command(&[120, 100_000])?))?;
+    let mut workload = Gated::start(DISTINCT.command(&[120, 100_000])?)?;
     let daemon = serve(&workload, port, ", memory_limit_mib: 1", 997)?;
     workload.open()?;
     judge_with(test, "forgetful.test.mjs", &url(port))?;
@@ -92,7 +92,7 @@ fn a_recording_can_be_followed_too() -> Result<()> {
         return Ok(());
     }
     let [port] = collector::free_ports()?;
-    let mut workload = Gated::start(in_background(&LADDER.command(&[60, 10])?))?;
+    let mut workload = Gated::start(LADDER.command(&[60, 10])?)?;
     let kept = tempfile::tempdir()?;
     let out = kept.path().join("out.otlp");
     let mut command = sidewinder::command()?;
@@ -138,7 +138,7 @@ fn only_this_machine_and_only_its_own_page_is_answered() -> Result<()> {
         return Ok(());
     }
     let [port] = collector::free_ports()?;
-    let mut workload = Gated::start(in_background(&LADDER.command(&[60, 10])?))?;
+    let mut workload = Gated::start(LADDER.command(&[60, 10])?)?;
     let daemon = serve(&workload, port, "", 97)?;
     workload.open()?;
     let ask = |method, path, host| ask(port, method, path, host);

@@ -13,7 +13,7 @@ use sidewinder_e2e_judge::python::{Frame, FrameKind, Stack, from_otlp};
 use sidewinder_e2e_support::collector;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_e2e_support::workload::{Gated, TOY_VM};
+use sidewinder_e2e_support::workload::{Gated, TOY_VM, TOY_VM_OF_TAIL_CALLS};
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 use super::{is_long, profile_into};
@@ -188,11 +188,33 @@ fn two_thousand_activations_are_in_order() -> Result<()> {
     }
     let Recorded { burning, chain } = record(toy("3", DEEP, "whole")?)?;
     assert_eq!(chain.len(), DEEP + DEEP / 4 + DEEP + 1);
+    assert_all_whole(&burning, chain);
+    Ok(())
+}
+
+fn assert_all_whole(burning: &BTreeMap<Burning, u64>, chain: Vec<String>) {
     let all: u64 = burning.values().sum();
     let whole = Burning { state: Some("whole".to_owned()), frames: chain, is_cut: false };
     let equal = burning.get(&whole).copied().unwrap_or_default();
     eprintln!("{equal} of {all} samples have all frames in order");
-    assert!(all >= 60 && equal == all, "{equal} of {all} samples have all frames in order");
+    let others = burning.keys().find(|stack| **stack != whole);
+    assert!(
+        all >= 60 && equal == all,
+        "{equal} of {all} samples have all frames in order, but not {others:?}"
+    );
+}
+
+/// The function that executes an instruction is called by the loop's, and is no activation of its own.
+#[test]
+fn a_loop_of_tail_calls_has_one_group_for_each_activation() -> Result<()> {
+    if !requirement::ebpf("a virtual machine whose loop consists of tail calls")? {
+        return Ok(());
+    }
+    let activations = ACTIVATIONS.to_string();
+    let program = TOY_VM_OF_TAIL_CALLS.command(&["3", &activations, "whole"])?;
+    let Recorded { burning, chain } = record(program)?;
+    assert_eq!(chain.iter().filter(|name| *name == "_TAIL_CALL_CALL_NATIVE").count(), ACTIVATIONS);
+    assert_all_whole(&burning, chain);
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use sidewinder_bpf::Interrupts;
+use sidewinder_bpf::{Interrupts, UserProbeHits};
+use sidewinder_kind::SampledProbe;
 use sidewinder_render::{Profile, guessed_callers};
 
 use super::{Outputs, RecordingStats};
@@ -35,6 +36,9 @@ pub(super) fn log_summary(
             }
         }
     }
+    for (probe, hits) in &recorded.tally.probes {
+        print_notice(format_args!("{}", probe_line(probe.name(), hits)));
+    }
     print_notice(format_args!("{}", unnamed::lines(unnamed)));
     if !profiles.is_empty() && profiles.iter().all(|profile| profile.samples.is_empty()) {
         print_notice(format_args!("no sample was taken\n  next: {}\n", empty_recording_hint(args)));
@@ -42,6 +46,23 @@ pub(super) fn log_summary(
     for output in outputs.iter() {
         print_notice(format_args!("wrote {}\n", output.path().display()));
     }
+}
+
+/// What was sampled of the hits of a probe, if that was not each one.
+fn probe_line(name: &str, hits: &UserProbeHits) -> String {
+    let UserProbeHits { hits, uncounted, samples, .. } = *hits;
+    let shown = sidewinder_render::group_thousands;
+    if hits == 0 {
+        return format!("{name}: no hit\n");
+    }
+    if samples == hits {
+        return String::new();
+    }
+    let (sampled, all, rest) = (shown(samples), shown(hits), shown(uncounted));
+    format!(
+        "{name}: {sampled} of {all} hits were sampled, and count for the others, but for the last {rest}; max_overhead \
+         allows no more\n"
+    )
 }
 
 /// The next step for a user whose recording is empty.
@@ -80,10 +101,12 @@ pub(super) fn summary_json(
             .map(|guessed| (guessed.binary.to_owned(), json!(guessed.callers)))
             .collect()
     });
+    let probes: serde_json::Map<_, _> = recorded.tally.probes.iter().map(probe_json).collect();
     let summary = json!({
         "interrupts_by_witness": clock.expected,
         "outcomes": outcomes_json(&clock),
         "outcomes_of_other_kinds": other_kinds,
+        "probes": probes,
         "off_cpu_waits_missing": {
             "unseen": waits.unseen,
             "end_lost": waits.ends_lost,
@@ -114,6 +137,18 @@ pub(super) fn summary_json(
         "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
     });
     format!("{summary:#}\n")
+}
+
+fn probe_json((probe, hits): &(SampledProbe, UserProbeHits)) -> (String, serde_json::Value) {
+    let UserProbeHits { hits, samples, uncounted, cost_ns, period } = hits;
+    let value = json!({
+        "hits": hits,
+        "samples": samples,
+        "uncounted": uncounted,
+        "cost_ns": cost_ns,
+        "period": period,
+    });
+    (probe.name().to_owned(), value)
 }
 
 /// The number of interrupts with each outcome, those without a program run included.

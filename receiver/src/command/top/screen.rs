@@ -204,6 +204,8 @@ impl Screen {
         let state = if self.is_paused { "  paused" } else { "" };
         let sampled = match self.kind {
             Kind::OffCpu => "off-CPU time".to_owned(),
+            Kind::LockContentions => "waits for locks".to_owned(),
+            Kind::LockDelay => "time of waits for locks".to_owned(),
             Kind::Wall { samples_per_second } => format!("wall time, {samples_per_second} Hz"),
             Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }) => {
                 format!("{counter}, period {period}")
@@ -211,6 +213,7 @@ impl Screen {
             Kind::Counter(SampledCounter { counter, rate: CounterRate::Frequency(hz) }) => {
                 format!("{counter}, {hz} Hz")
             }
+            Kind::Probe(probe) => probe.name().to_owned(),
             Kind::Cpu { samples_per_second } | Kind::Aggregated { samples_per_second } => {
                 format!("{samples_per_second} Hz")
             }
@@ -248,9 +251,13 @@ impl Screen {
             Kind::Wall { .. } => {
                 format!("{:.3} s of wall time, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
             }
-            Kind::Counter(counter) => {
-                let counted = counter.counter.descriptor().value_type.display;
+            Kind::Counter(_) | Kind::Probe(_) => {
+                let counted = self.kind.descriptor().value_type.display;
                 format!("{total} {counted}, {per_second:.0} a second")
+            }
+            Kind::LockContentions => format!("{total} waits for locks, {per_second:.0} a second"),
+            Kind::LockDelay => {
+                format!("{:.3} s of waits for locks, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
             }
             Kind::Cpu { .. } | Kind::Aggregated { .. } => {
                 format!("{total} samples, {per_second:.0} a second")

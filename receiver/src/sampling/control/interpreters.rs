@@ -284,7 +284,6 @@ fn published_layout(layout: Layout) -> CPythonLayout {
         name,
         path,
         lines,
-        reserved: 0,
         groups: match layout.groups {
             Groups::OneFrame => cpython_groups::ONE_FRAME,
             Groups::LastIsEntry => cpython_groups::LAST_IS_ENTRY,
@@ -295,5 +294,7 @@ fn published_layout(layout: Layout) -> CPythonLayout {
             InstructionForm::UnitIndex => cpython_instruction::INDEX_BY_2,
             InstructionForm::Pointer => cpython_instruction::POINTER,
         } as u8,
+        identity_has_texts: layout.identity_has_texts.into(),
+        reserved: 0,
     }
 }

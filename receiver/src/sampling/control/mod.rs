@@ -10,6 +10,7 @@ mod files;
 mod interpreters;
 mod membership;
 mod pod;
+mod probes;
 mod processes;
 mod publication;
 mod replacements;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Newcomer, Opener, Outcome, Profiler, SampleRecord, monotonic_ns};
+use sidewinder_bpf::{Newcomer, Opener, Outcome, Profiler, SampleRecord, TaskFilter, monotonic_ns};
 use sidewinder_process::{
     Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
 };
@@ -33,6 +34,7 @@ pub(super) use self::files::FileTracker;
 pub(super) use self::interpreters::Interpreters;
 use self::membership::Membership;
 pub(super) use self::pod::Pod;
+pub(super) use self::probes::{ProbeError, Probes};
 pub(super) use self::processes::ProcessTracker;
 use self::publication::Publication;
 use self::tables::binaries::Binaries;
@@ -61,6 +63,8 @@ pub(super) struct Control {
     pub(super) publication: Publication,
     pub(super) descriptions: Descriptions,
     pub(super) interpreters: Interpreters,
+    pub(super) probes: Probes,
+    requires_probes: bool,
 }
 
 /// The counters of the control part.
@@ -98,6 +102,9 @@ impl Control {
         let mut processes = ProcessTracker::new(reader.clone(), options.include_env_vars);
         let mut membership = Membership::new(options.scope, pod, opener);
         membership.open_side_band(&mut processes, profiler);
+        let is_per_process = membership.scope.mode() == TaskFilter::Listed;
+        let probes = Probes::start(&options.probes, is_per_process, &options.threads, profiler)
+            .map_err(SamplingError::Thread)?;
         let building = BuildOptions { trust: options.unwind_trust, finds_interpreters: options.interpreters };
         let builder = TableBuilder::start(building, options.budget.table_building, &options.threads)
             .map_err(SamplingError::Thread)?;
@@ -113,6 +120,8 @@ impl Control {
             publication: Publication::default(),
             descriptions: Descriptions::new(&options.trace_context, reader),
             interpreters: Interpreters::default(),
+            probes,
+            requires_probes: options.requires_probes,
         })
     }
 
@@ -130,7 +139,19 @@ impl Control {
             thread::sleep(Duration::from_millis(1));
             self.load_tables(known_ns, profiler, messages);
         }
-        Ok(())
+        // The mappings of another user's process may be unreadable, and are then known from its next exec.
+        for pid in self.membership.scope.pids() {
+            self.probes.add_unknown_process(Pid(pid));
+        }
+        self.probes.wait_for_found(profiler);
+        match self
+            .probes
+            .take_unattached()
+            .filter(|_| self.requires_probes && !self.membership.scope.has_patterns())
+        {
+            Some((probe, source)) => Err(SamplingError::Probe { probe, source }),
+            None => Ok(()),
+        }
     }
 
     /// Takes the events from the side band. Returns how full its fullest ring was, from 0 to 1; `None`: there is no side
@@ -157,6 +178,7 @@ impl Control {
         }
         self.membership.add_pending_to_list(profiler);
         if is_exec {
+            self.probes.renew_process(pid);
             self.membership.evaluate_exec(pid, &mut self.processes, profiler);
         }
     }
@@ -171,6 +193,7 @@ impl Control {
         self.processes.rescan_stale();
         self.processes.finish_scans();
         self.publish_changes(watermark_ns, profiler);
+        self.probes.attach_found(profiler);
         self.load_tables(watermark_ns, profiler, messages);
         self.publication.confirm(watermark_ns, profiler);
     }
@@ -191,6 +214,7 @@ impl Control {
         let Some(process) = self.processes.registry.process(pid) else { return };
         let variables = self.descriptions.variables(ProcessKey::from(process));
         let reader = self.processes.reader();
+        self.probes.add_process(ProcessKey::from(process));
         let runtime = self.interpreters.runtime(process, &mut self.files.table, reader);
         self.publication.publish(process, variables, runtime, known_ns, &mut self.files, profiler);
     }
@@ -200,6 +224,7 @@ impl Control {
         self.processes.retain_exited(process);
         let is_in_use = self.processes.registry.process(pid).is_some();
         self.publication.unpublish(pid, is_in_use, &mut self.files, profiler);
+        self.probes.remove_process(pid, profiler);
         if !is_in_use {
             self.membership.scope.remove_exited(pid.0);
         }

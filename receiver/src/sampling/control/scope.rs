@@ -129,7 +129,7 @@ impl SamplingScope {
         self.pod_bounds.is_some() || self.has_patterns()
     }
 
-    fn has_patterns(&self) -> bool {
+    pub(crate) fn has_patterns(&self) -> bool {
         self.by_container || self.include.has_patterns() || self.exclude.has_patterns()
     }
 
@@ -304,7 +304,7 @@ impl Matcher {
         self.pids.is_empty() && !self.has_patterns()
     }
 
-    fn has_patterns(&self) -> bool {
+    pub(crate) fn has_patterns(&self) -> bool {
         [&self.names, &self.executables, &self.command_lines, &self.cgroups]
             .iter()
             .any(|patterns| !patterns.is_empty())

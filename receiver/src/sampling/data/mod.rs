@@ -4,6 +4,7 @@
 //! and files as they were when a sample was taken. Output: an event for each sample in scope, requests to the control part
 //! for what walks were missing, and the tally of interrupts by outcome.
 
+mod charging;
 mod code_objects;
 mod deferred;
 mod found_waits;
@@ -38,6 +39,7 @@ use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
 pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
+use self::wait_events::WaitEvents;
 use self::waits::Waits;
 use super::SamplingOptions;
 use super::control::Control;
@@ -56,6 +58,7 @@ pub(super) struct Data {
     waits: Waits,
     found_waits: FoundWaits,
     lists_failed: u64,
+    wait_events: WaitEvents,
     frame_limit: usize,
     /// The kinds of samples that are taken.
     pub(super) kinds: KindSet,
@@ -79,6 +82,7 @@ impl Data {
             waits: Waits::default(),
             found_waits: FoundWaits::default(),
             lists_failed: 0,
+            wait_events: WaitEvents::new(&options.kinds),
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.sampled(),
             profiles: options.kinds.clone(),
@@ -302,14 +306,16 @@ impl Data {
             span,
             labels,
             wait: sample.wait,
+            lock: None,
         };
-        match kind {
-            Kind::OffCpu => {
-                if let Some(charged) = self.waits.begin(event) {
-                    self.push_wait(&charged, messages);
+        match sample.kind {
+            SampleKind::OffCpu | SampleKind::FoundWait => {
+                let is_found = sample.kind == SampleKind::FoundWait;
+                if let Some(charged) = self.waits.begin(event, is_found) {
+                    self.push_wait(charged, messages);
                 }
             }
-            Kind::Cpu { .. } => {
+            SampleKind::Cpu => {
                 let wall = (self.profiles.wall(), kind.descriptor().period);
                 if let (Some(wall), Some(period)) = wall {
                     let wait = Some(WaitReason::RUNNING);
@@ -322,7 +328,7 @@ impl Data {
                     self.push(event, messages);
                 }
             }
-            Kind::Counter(_) | Kind::Aggregated { .. } | Kind::Wall { .. } => self.push(event, messages),
+            _ => self.push(event, messages),
         }
     }
 
@@ -358,6 +364,10 @@ impl Data {
                 events_so_far: self.waits.events_so_far(),
                 lists_failed: self.lists_failed,
             },
+            probes: (0..)
+                .zip(self.kinds.probes())
+                .map(|(index, of)| (of, profiler.user_probe_hits(index)))
+                .collect(),
             code_object_losses: self.code_objects.losses(),
         }
     }

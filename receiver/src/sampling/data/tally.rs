@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
-use sidewinder_kind::{Kind, KindSet};
+use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord, UserProbeHits};
+use sidewinder_kind::{Kind, KindSet, SampledProbe};
 
 use super::code_objects::CodeObjectLosses;
 
@@ -25,6 +25,8 @@ pub(crate) struct SamplingTally {
     pub(crate) waits: WaitCounts,
     /// Waits without an interrupt of their own, and their events.
     pub(crate) long_waits: LongWaitCounts,
+    /// The hits of probes.
+    pub(crate) probes: Vec<(SampledProbe, UserProbeHits)>,
     /// Functions that young processes have sent, and that were dropped.
     pub(crate) code_object_losses: CodeObjectLosses,
 }
@@ -85,10 +87,15 @@ impl SamplingTally {
         self.find(is_of_clock)
     }
 
-    /// The interrupts for all kinds of profile but CPU time.
+    /// The interrupts for all kinds of profile but CPU time. Those that are for several kinds are there once, for the first
+    /// of these.
     pub(crate) fn interrupts_of_other_kinds(&self) -> impl Iterator<Item = (Kind, &Interrupts)> {
-        let others = self.interrupts.iter().filter(|(kind, _)| !is_of_clock(*kind));
-        others.map(|(kind, interrupts)| (*kind, interrupts))
+        let hook = |kind: Kind| kind.descriptor().hook;
+        let others = self.interrupts.iter().enumerate().filter(move |(at, (kind, _))| {
+            let mut before = self.interrupts.iter().take(*at);
+            !is_of_clock(*kind) && before.all(|(earlier, _)| hook(*earlier) != hook(*kind))
+        });
+        others.map(|(_, (kind, interrupts))| (*kind, interrupts))
     }
 
     fn find(&self, is_wanted: impl Fn(Kind) -> bool) -> Interrupts {

@@ -1,99 +1,142 @@
-//! From waits to events: when a wait ends, when it is listed in progress, and when sampling ends.
+//! The events of a wait: one for each kind of profile that counts it.
 
-use sidewinder_bpf::{ListedWait, Profiler, WaitEnd, WaitReason};
-use sidewinder_kind::Kind;
-use tracing::warn;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+
+use sidewinder_bpf::WaitReason;
+use sidewinder_kind::{Kind, KindSet};
+use sidewinder_process::ProcessKey;
 
 use super::waits::ChargedWait;
-use super::{Control, Data, Message, SampleEvent};
+use crate::sampling::message::{LockId, LockSample, SampleEvent};
 
-impl Data {
-    /// Gives a wait its length, and emits it if it has been sampled already.
-    pub(super) fn end_wait(&mut self, end: WaitEnd, control: &mut Control, messages: &mut Vec<Message>) {
-        let charged = self.waits.end(end);
-        self.announce_and_push(charged, control, messages);
+/// Makes the events of waits.
+#[derive(Debug)]
+pub(super) struct WaitEvents {
+    kinds: Vec<Kind>,
+    /// Its key is secret, so that nobody learns the address of a lock from its ID.
+    lock_ids: RandomState,
+}
+
+impl WaitEvents {
+    /// For these kinds of profile, of which some may not be of waits.
+    pub(super) fn new(kinds: &KindSet) -> Self {
+        let of_waits = |kind: &Kind| matches!(kind, Kind::OffCpu | Kind::Wall { .. }) || kind.is_of_locks();
+        Self { kinds: kinds.iter().filter(of_waits).collect(), lock_ids: RandomState::new() }
     }
 
-    fn announce_and_push(
-        &mut self,
-        charged: Option<ChargedWait>,
-        control: &mut Control,
-        messages: &mut Vec<Message>,
-    ) {
-        if let Some(charged) = charged {
-            let ChargedWait { event, .. } = &charged;
-            // The process may have exited since it was announced.
-            control.descriptions.announce(event.process, &event.comm, &mut control.processes, messages);
-            self.push_wait(&charged, messages);
-        }
-    }
-
-    /// Emits the events of a wait in each kind of profile that includes it.
-    pub(super) fn push_wait(&mut self, charged: &ChargedWait, messages: &mut Vec<Message>) {
-        let ChargedWait { event, runnable_ns } = charged;
+    /// The events of a wait. One in a futex may be for a lock, which the names of its callers tell. A thread that lost its CPU to
+    /// another was only runnable.
+    pub(super) fn of(&self, charged: ChargedWait) -> Vec<SampleEvent> {
+        let ChargedWait { event, runnable_ns, waits, lock } = charged;
         let has_waited = event.wait != Some(WaitReason::RUNNABLE);
-        if has_waited && self.profiles.contains(Kind::OffCpu) {
-            self.push(event.clone(), messages);
-        }
-        let Some(kind) = self.profiles.wall() else { return };
-        if has_waited {
-            self.push(SampleEvent { kind, ..event.clone() }, messages);
-        }
-        if *runnable_ns > 0 {
-            let wait = Some(WaitReason::RUNNABLE);
-            self.push(SampleEvent { kind, value: *runnable_ns, wait, ..event.clone() }, messages);
-        }
-    }
-
-    /// Charges the waits in progress up to now. Those without a sample get one from now on.
-    pub(in crate::sampling) fn charge_waits(
-        &mut self,
-        control: &mut Control,
-        profiler: &Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) {
-        for listed in self.list_waits(profiler) {
-            match listed {
-                ListedWait::Found(found) => self.found_waits.add(found),
-                // Its end, with the exact time, comes when the thread leaves its CPU.
-                ListedWait::Sampled { is_woken: true, .. } => {}
-                ListedWait::Sampled { so_far, .. } => {
-                    let charged = self.waits.continue_until(so_far);
-                    self.announce_and_push(charged, control, messages);
+        let lock = lock.map(|lock| {
+            let id = LockId(self.lock_id(event.process, lock.address));
+            LockSample { id: Some(id), evidence: lock.evidence }
+        });
+        let mut events = Vec::new();
+        for kind in self.kinds.iter().copied() {
+            let of_kind = SampleEvent { kind, ..event.clone() };
+            match kind {
+                Kind::LockContentions if lock.is_some() => {
+                    let value = rounded_at_random(waits, rand::random_range(0.0..1.0));
+                    events.extend((value > 0).then_some(SampleEvent { value, lock, ..of_kind }));
                 }
+                Kind::LockDelay if lock.is_some() => events.push(SampleEvent { lock, ..of_kind }),
+                Kind::LockContentions | Kind::LockDelay => {}
+                Kind::Wall { .. } if runnable_ns > 0 => {
+                    let runnable = SampleEvent {
+                        value: runnable_ns,
+                        wait: Some(WaitReason::RUNNABLE),
+                        ..of_kind.clone()
+                    };
+                    events.extend(has_waited.then_some(of_kind).into_iter().chain([runnable]));
+                }
+                _ => events.extend(has_waited.then_some(of_kind)),
             }
         }
+        events
     }
 
-    /// The ends, as of now, of the sampled waits in progress: for when sampling ends or pauses.
-    pub(in crate::sampling) fn waits_so_far(&mut self, profiler: &Profiler<'_>) -> Vec<WaitEnd> {
-        let sampled = |listed| match listed {
-            ListedWait::Sampled { so_far, .. } => Some(so_far),
-            ListedWait::Found(_) => None,
+    fn lock_id(&self, process: ProcessKey, address: u64) -> u64 {
+        self.lock_ids.hash_one((process, address))
+    }
+}
+
+/// One of the two integers next to `number`, of which `random`, between 0 and 1, chooses the nearer one more often: on average
+/// it is `number`.
+fn rounded_at_random(number: f64, random: f64) -> u64 {
+    (number + random).floor() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_bpf::{LockEvidence, LockWait};
+
+    use super::*;
+    use crate::collect::tests::event;
+    use crate::sampling::message::Message;
+
+    fn charged(pid: u32, address: Option<u64>, waits: f64) -> ChargedWait {
+        let Message::Event(event) = event(1, None) else { panic!("not an event") };
+        let lock = address.map(|address| LockWait { address, evidence: LockEvidence::Held });
+        let process = ProcessKey { pid, instance: 1 };
+        ChargedWait { event: SampleEvent { process, value: 700, ..event }, runnable_ns: 30, waits, lock }
+    }
+
+    #[test]
+    fn a_wait_in_a_futex_has_an_event_in_each_kind_and_another_wait_only_in_off_cpu_time() {
+        let events = WaitEvents::new(&KindSet::new(Kind::OffCpu).with_locks());
+        let of = |charged| {
+            events.of(charged).into_iter().map(|event| (event.kind, event.value)).collect::<Vec<_>>()
         };
-        self.list_waits(profiler).into_iter().filter_map(sampled).collect()
+        assert_eq!(
+            of(charged(7, Some(0x1000), 4.0)),
+            [(Kind::OffCpu, 700), (Kind::LockContentions, 4), (Kind::LockDelay, 700)]
+        );
+        assert_eq!(
+            of(charged(7, Some(0x1000), 0.0)),
+            [(Kind::OffCpu, 700), (Kind::LockDelay, 700)],
+            "a further part of a wait"
+        );
+        assert_eq!(of(charged(7, None, 4.0)), [(Kind::OffCpu, 700)]);
     }
 
-    fn list_waits(&mut self, profiler: &Profiler<'_>) -> Vec<ListedWait> {
-        profiler.list_waits().unwrap_or_else(|error| {
-            if self.lists_failed == 0 {
-                warn!(%error, "degraded: waits in progress can't be listed, so threads are charged when they wake up");
-            }
-            self.lists_failed += 1;
-            Vec::new()
-        })
+    #[test]
+    fn wall_time_includes_the_time_in_which_a_thread_was_runnable() {
+        let wall = Kind::Wall { samples_per_second: 19 };
+        let events = WaitEvents::new(&KindSet::new(wall).with(Kind::OffCpu));
+        let of = |charged| {
+            let of_events = |event: SampleEvent| (event.kind, event.value, event.wait);
+            events.of(charged).into_iter().map(of_events).collect::<Vec<_>>()
+        };
+        let runnable = Some(WaitReason::RUNNABLE);
+        let waited = charged(7, None, 4.0);
+        let wait = waited.event.wait;
+        assert_eq!(of(waited), [(wall, 700, wait), (wall, 30, runnable), (Kind::OffCpu, 700, wait)]);
+        let mut preempted = charged(7, None, 4.0);
+        preempted.event.wait = runnable;
+        assert_eq!(of(preempted), [(wall, 30, runnable)]);
     }
 
-    /// Ends the waits that were in progress when sampling ended.
-    pub(in crate::sampling) fn end_waits(
-        &mut self,
-        ends: Vec<WaitEnd>,
-        control: &mut Control,
-        messages: &mut Vec<Message>,
-    ) {
-        for end in ends {
-            self.end_wait(end, control, messages);
-        }
-        self.waits.close();
+    #[test]
+    fn a_lock_has_one_id_and_another_lock_or_the_same_address_elsewhere_has_another() {
+        let events = WaitEvents::new(&KindSet::new(Kind::LockDelay));
+        let id = |pid, address| {
+            events.of(charged(pid, Some(address), 1.0)).into_iter().find_map(|event| event.lock?.id)
+        };
+        assert_eq!(id(7, 0x1000), id(7, 0x1000));
+        assert!(id(7, 0x1000) != id(7, 0x1004) && id(7, 0x1000) != id(8, 0x1000));
+        let another_run = WaitEvents::new(&KindSet::new(Kind::LockDelay));
+        let other =
+            another_run.of(charged(7, Some(0x1000), 1.0)).into_iter().find_map(|event| event.lock?.id);
+        assert!(id(7, 0x1000) != other, "without the key of the run, an ID says nothing");
+    }
+
+    #[test]
+    fn fractions_of_a_wait_add_up() {
+        let sum: u64 = (0..100).map(|random| rounded_at_random(3.3, f64::from(random) / 100.0)).sum();
+        assert!((329..=331).contains(&sum), "{sum}");
+        assert_eq!(rounded_at_random(1.0, 0.999), 1);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{CERTAIN, WaitEnd, WaitReason, weighted_off_cpu_ns};
+use sidewinder_bpf::{CERTAIN, LockWait, WaitEnd, WaitReason, waits_of_sample, weighted_off_cpu_ns};
 
 use crate::sampling::message::SampleEvent;
 
@@ -40,6 +40,8 @@ struct BegunWait {
     /// The time off the CPU that has been charged, and the time waiting for one.
     charged_ns: u64,
     charged_runnable_ns: u64,
+    /// The number of waits that are still to be charged with it.
+    waits: f64,
 }
 
 /// The time that is charged to a wait, or to a part of it.
@@ -50,6 +52,11 @@ pub(super) struct ChargedWait {
     pub(super) event: SampleEvent,
     /// The time waiting for a CPU, with the same weight.
     pub(super) runnable_ns: u64,
+    /// The number of waits that it stands for: 0 if another part of the wait has been charged before, or if the wait was found
+    /// in progress.
+    pub(super) waits: f64,
+    /// The futex in which the thread waited, if waits for locks are sampled.
+    pub(super) lock: Option<LockWait>,
 }
 
 impl ChargedWait {
@@ -59,13 +66,16 @@ impl ChargedWait {
         Self {
             event: SampleEvent { value, ..next.event },
             runnable_ns: self.runnable_ns.saturating_add(next.runnable_ns),
+            waits: self.waits + next.waits,
+            lock: next.lock,
         }
     }
 }
 
 impl BegunWait {
-    fn new(event: SampleEvent) -> Self {
-        Self { event, charged_ns: 0, charged_runnable_ns: 0 }
+    fn new(event: SampleEvent, is_found: bool) -> Self {
+        let waits = if is_found { 0.0 } else { waits_of_sample(event.value) };
+        Self { event, charged_ns: 0, charged_runnable_ns: 0, waits }
     }
 
     /// Charges the time that has not been charged.
@@ -86,16 +96,16 @@ impl BegunWait {
         }
         self.event.value = CERTAIN;
         let event = SampleEvent { value, time_ns: end.time_ns, ..self.event.clone() };
-        ChargedWait { event, runnable_ns }
+        ChargedWait { event, runnable_ns, waits: std::mem::take(&mut self.waits), lock: end.lock }
     }
 }
 
 impl Waits {
-    /// Adds the sample of a wait, whose value is its probability. Returns what has to be charged if the wait has already ended, or
-    /// was listed.
-    pub(super) fn begin(&mut self, event: SampleEvent) -> Option<ChargedWait> {
+    /// Adds the sample of a wait, whose value is its probability, or of one that was found in progress. Returns what has to be
+    /// charged if the wait has already ended, or was listed.
+    pub(super) fn begin(&mut self, event: SampleEvent, is_found: bool) -> Option<ChargedWait> {
         let key = (event.tid, event.time_ns);
-        let mut wait = BegunWait::new(event);
+        let mut wait = BegunWait::new(event, is_found);
         let so_far = self.listed.remove(&key).map(|(so_far, _)| wait.charge(so_far));
         if let Some((end, _)) = self.ended.remove(&key) {
             let rest = wait.charge(end);
@@ -124,7 +134,7 @@ impl Waits {
         so_far
     }
 
-    /// Adds the end of a wait. Returns the event, if its sample is already here.
+    /// Adds the end of a wait. Returns the wait, if its sample is already here.
     pub(super) fn end(&mut self, end: WaitEnd) -> Option<ChargedWait> {
         match self.begun.remove(&end.tid) {
             Some(mut wait) if wait.event.time_ns == end.start_ns => return Some(wait.charge(end)),
@@ -138,7 +148,7 @@ impl Waits {
         None
     }
 
-    /// Charges a wait that goes on. Returns the event, if its sample is already here, and if there is something to charge.
+    /// Charges a wait that goes on. Returns the part, if its sample is already here, and if there is something to charge.
     pub(super) fn continue_until(&mut self, so_far: WaitEnd) -> Option<ChargedWait> {
         let is_its_sample = |wait: &&mut BegunWait| wait.event.time_ns == so_far.start_ns;
         let Some(wait) = self.begun.get_mut(&so_far.tid).filter(is_its_sample) else {
@@ -199,7 +209,15 @@ mod tests {
     }
 
     fn end(tid: u32, start_ns: u64, off_cpu_ns: u64) -> WaitEnd {
-        WaitEnd { tid, start_ns, time_ns: start_ns + 2 * off_cpu_ns, off_cpu_ns, runnable_ns: 0, walk_ns: 0 }
+        WaitEnd {
+            tid,
+            start_ns,
+            time_ns: start_ns + 2 * off_cpu_ns,
+            off_cpu_ns,
+            runnable_ns: 0,
+            walk_ns: 0,
+            lock: None,
+        }
     }
 
     #[test]
@@ -208,12 +226,12 @@ mod tests {
         let summary = |charged: Option<ChargedWait>| {
             charged.map(|ChargedWait { event, .. }| (event.tid, event.time_ns, event.value))
         };
-        assert_eq!(summary(waits.begin(begun(1, 100, CERTAIN))), None);
+        assert_eq!(summary(waits.begin(begun(1, 100, CERTAIN), false)), None);
         assert_eq!(summary(waits.end(end(1, 100, 30))), Some((1, 160, 30)));
         assert_eq!(summary(waits.end(end(2, 100, 30))), None);
-        assert_eq!(summary(waits.begin(begun(2, 100, CERTAIN / 4))), Some((2, 160, 120)));
+        assert_eq!(summary(waits.begin(begun(2, 100, CERTAIN / 4), false)), Some((2, 160, 120)));
         let end = WaitEnd { walk_ns: 6, ..end(3, 100, 30) };
-        assert!(waits.begin(begun(3, 100, CERTAIN / 4)).is_none());
+        assert!(waits.begin(begun(3, 100, CERTAIN / 4), false).is_none());
         assert_eq!(summary(waits.end(end)), Some((3, 160, 4 * 24 + 6)), "taking the sample counts once");
         assert_eq!(waits.without_end(), 0);
     }
@@ -221,11 +239,13 @@ mod tests {
     #[test]
     fn a_wait_that_goes_on_is_charged_once_for_each_part_and_certain_after_the_first() {
         let mut waits = Waits::default();
-        assert!(waits.begin(begun(1, 100, CERTAIN / 4)).is_none());
-        let mut value =
-            |so_far| waits.continue_until(so_far).map(|charged| (charged.event.time_ns, charged.event.value));
-        assert_eq!(value(end(1, 100, 30)), Some((160, 120)));
-        assert_eq!(value(end(1, 100, 50)), Some((200, 20)));
+        assert!(waits.begin(begun(1, 100, CERTAIN / 4), false).is_none());
+        let mut value = |so_far| {
+            let charged = waits.continue_until(so_far)?;
+            Some((charged.event.time_ns, charged.event.value, charged.waits))
+        };
+        assert_eq!(value(end(1, 100, 30)), Some((160, 120, 4.0)));
+        assert_eq!(value(end(1, 100, 50)), Some((200, 20, 0.0)));
         assert_eq!(value(end(1, 100, 50)), None, "nothing is left to charge");
         assert_eq!(value(end(1, 90, 70)), None, "another wait");
         assert_eq!(value(end(2, 100, 70)), None, "its sample is not here");
@@ -234,35 +254,35 @@ mod tests {
         assert_eq!((waits.events_so_far(), waits.without_end()), (2, 0));
         // These samples come after the waits were listed, and one of them after its end, too.
         let value = |charged: Option<ChargedWait>| charged.map(|charged| charged.event.value);
-        assert_eq!(value(waits.begin(begun(2, 100, CERTAIN / 4))), Some(280));
+        assert_eq!(value(waits.begin(begun(2, 100, CERTAIN / 4), false)), Some(280));
         assert_eq!(value(waits.end(end(2, 100, 80))), Some(10));
         assert_eq!(value(waits.end(end(3, 100, 40))), None);
-        assert_eq!(value(waits.begin(begun(3, 100, CERTAIN / 4))), Some(130));
+        assert_eq!(value(waits.begin(begun(3, 100, CERTAIN / 4), false)), Some(130));
     }
 
     #[test]
     fn the_time_waiting_for_a_cpu_has_the_weight_of_the_wait() {
         let mut waits = Waits::default();
         let runnable = |wait: Option<ChargedWait>| wait.map(|charged| charged.runnable_ns);
-        assert!(waits.begin(begun(1, 100, CERTAIN / 4)).is_none());
+        assert!(waits.begin(begun(1, 100, CERTAIN / 4), false).is_none());
         assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 100, 30) })), Some(20));
         // A thread that left its CPU to another one is charged for nothing else.
         let preempted = SampleEvent { wait: Some(WaitReason::RUNNABLE), ..begun(1, 200, CERTAIN) };
-        assert!(waits.begin(preempted).is_none());
+        assert!(waits.begin(preempted, false).is_none());
         assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 200, 30) })), Some(35));
     }
 
     #[test]
     fn a_wait_whose_end_is_lost_is_counted_when_the_thread_waits_again() {
         let mut waits = Waits::default();
-        assert!(waits.begin(begun(1, 100, CERTAIN)).is_none());
-        assert!(waits.begin(begun(1, 200, CERTAIN)).is_none());
+        assert!(waits.begin(begun(1, 100, CERTAIN), false).is_none());
+        assert!(waits.begin(begun(1, 200, CERTAIN), false).is_none());
         assert_eq!(waits.without_end(), 1);
         // The sample of an earlier wait, late, doesn't replace the one in progress.
-        assert!(waits.begin(begun(1, 150, CERTAIN)).is_none());
+        assert!(waits.begin(begun(1, 150, CERTAIN), false).is_none());
         assert_eq!(waits.without_end(), 2);
         assert_eq!(waits.end(end(1, 200, 5)).map(|charged| charged.event.value), Some(5));
-        assert!(waits.begin(begun(3, 300, CERTAIN)).is_none());
+        assert!(waits.begin(begun(3, 300, CERTAIN), false).is_none());
         waits.close();
         assert_eq!(waits.without_end(), 3);
     }
@@ -271,9 +291,9 @@ mod tests {
     fn waits_of_threads_that_are_gone_make_room() {
         let mut waits = Waits::default();
         for tid in 0..WAITS_MAX as u32 {
-            assert!(waits.begin(begun(tid + (1 << 30), 1, CERTAIN)).is_none());
+            assert!(waits.begin(begun(tid + (1 << 30), 1, CERTAIN), false).is_none());
         }
-        assert!(waits.begin(begun(1, 1, CERTAIN)).is_none());
+        assert!(waits.begin(begun(1, 1, CERTAIN), false).is_none());
         assert_eq!((waits.begun.len(), waits.without_end()), (1, WAITS_MAX as u64));
     }
 }

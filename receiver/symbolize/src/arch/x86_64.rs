@@ -1,9 +1,18 @@
 //! x86-64. Source: System V ABI for AMD64, "Procedure Linkage Table".
 
+mod operand;
+
+pub(crate) use operand::parse_operand;
+
 pub(crate) use object::elf::{
     EM_X86_64 as MACHINE, R_X86_64_GLOB_DAT as GLOB_DAT, R_X86_64_JUMP_SLOT as JUMP_SLOT,
     R_X86_64_RELATIVE as RELATIVE,
 };
+
+/// The registers of the first arguments of a C function, by DWARF number: rdi, rsi, rdx, rcx, r8, r9 (section 3.2.3).
+pub(crate) const ARGUMENT_REGISTERS: [u8; 6] = [5, 4, 1, 2, 8, 9];
+/// rax: that of what a C function returns.
+pub(crate) const RESULT_REGISTER: u8 = 0;
 
 /// Bytes of a stub, if the section doesn't state it.
 pub(crate) const STUB_BYTES: u64 = 16;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sidewinder_vm::cpython::{CodeCopy, Layout, cookie};
+use sidewinder_vm::cpython::{CodeCopy, Layout};
 
 /// As the eBPF programs copy.
 const HEAD_BYTES: usize = 32;
@@ -17,10 +17,9 @@ fuzz_target!(|input: &[u8]| {
     let [name_bytes, path_bytes] = ends.map(usize::from);
     let (name, rest) = rest.split_at(name_bytes.min(rest.len()));
     let (path, lines) = rest.split_at(path_bytes.min(rest.len()));
-    let cookie = cookie(&identity[..layout.identity.1.into()]);
-    let Ok(function) = layout.copied_function(CodeCopy { head, identity, name, path, lines }, cookie) else {
-        return;
-    };
+    let copy = CodeCopy { head, identity, name, path, lines };
+    let Some(cookie) = layout.copied_cookie(copy) else { return };
+    let Ok(function) = layout.copied_function(copy, cookie) else { return };
     assert!(function.name.len() <= 1 << 10);
     assert!(function.path.len() <= 4 << 10);
     let _ = function.line_at(u32::from(*version));

@@ -6,7 +6,7 @@ use std::io;
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_vm::cpython::{Layout, cookie};
+use sidewinder_vm::cpython::{Layout};
 
 struct Bytes<'bytes>(&'bytes [u8]);
 
@@ -24,11 +24,9 @@ fuzz_target!(|input: &[u8]| {
     let Some((version, memory)) = input.split_first() else { return };
     let layout = Layout::of_minor(8 + version % 5).expect("a version that has a layout");
     let (start, bytes) = layout.identity;
-    let Some(identity) = memory.get(usize::from(start)..).and_then(|rest| rest.get(..usize::from(bytes)))
-    else {
+    if memory.len() < usize::from(start) + usize::from(bytes) {
         return;
-    };
-    let identity = cookie(identity);
+    }
     let mut memory = memory.to_vec();
     // One reference: it has not been freed. Its type is that of code objects.
     let code_type = memory.len();
@@ -37,7 +35,8 @@ fuzz_target!(|input: &[u8]| {
     memory.extend([0; 24]);
     memory.extend((code_type as u64 + 32).to_le_bytes());
     memory.extend(b"code\0");
-    let Ok(function) = layout.read_function(&Bytes(&memory), Avma(0), identity) else { return };
+    let Ok(cookie) = layout.read_cookie(&Bytes(&memory), Avma(0)) else { return };
+    let Ok(function) = layout.read_function(&Bytes(&memory), Avma(0), cookie) else { return };
     assert!(function.name.len() <= 1 << 10);
     assert!(function.path.len() <= 4 << 10);
     assert!(function.heap_bytes() <= (1 << 10) + (4 << 10) + (128 << 10));

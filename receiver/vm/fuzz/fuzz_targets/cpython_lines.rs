@@ -6,7 +6,7 @@ use std::io;
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_vm::cpython::{Layout, cookie};
+use sidewinder_vm::cpython::{Layout};
 
 /// A code object at 0, with its type behind it, and what it refers to: its name and path are one string.
 struct Memory {
@@ -51,9 +51,8 @@ fuzz_target!(|input: &[u8]| {
     name[32] = 1 << 2 | 1 << 5 | 1 << 6;
     let table = [&[0; 16][..], &(lines.len() as u64).to_le_bytes(), &[0; 8], lines, &[0; 256]].concat();
     let memory = Memory { code, name, table };
-    let (start, bytes) = layout.identity;
-    let identity = &memory.code[usize::from(start)..][..usize::from(bytes)];
-    let function = layout.read_function(&memory, Avma(0), cookie(identity)).expect("a function");
+    let cookie = layout.read_cookie(&memory, Avma(0)).expect("a code object");
+    let function = layout.read_function(&memory, Avma(0), cookie).expect("a function");
     // A line is found for a place or not, whatever the place is.
     for place in (0..1 << 12).chain([u32::MAX, i32::MAX as u32]) {
         let _ = function.line_at(place);

@@ -69,6 +69,7 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
         instruction_form: InstructionForm::Pointer,
         bytecode: offset(code + 9)?,
         identity: (identity_start, identity_bytes),
+        identity_has_texts: false,
         names: NameLayout {
             path,
             name,

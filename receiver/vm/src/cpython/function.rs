@@ -6,10 +6,10 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 use thiserror::Error;
 
-use super::cookie::cookie;
+use super::cookie::hash_identity;
 use super::layout::{Layout, NameLayout, ObjectHead};
 use super::lines::Lines;
-use super::text::{field, read_bytes, read_text};
+use super::text::{field, hash_of_copy, hash_of_text, read_bytes, read_text};
 
 /// The longest name that is kept, in bytes.
 const NAME_BYTES_MAX: usize = 1 << 10;
@@ -96,6 +96,35 @@ impl Layout {
         if is_code(memory, &object, self.names.head) { function } else { Err(FunctionError::Replaced) }
     }
 
+    /// The cookie of a code object: a hash of its identity, never 0.
+    ///
+    /// # Errors
+    /// See [`FunctionError`].
+    pub fn read_cookie(&self, memory: &impl ForeignMemory, code: Avma) -> Result<u32, FunctionError> {
+        self.cookie_of(memory, &self.read_object(memory, code)?)
+    }
+
+    /// The cookie of a copy; `None` if that ends before what is hashed.
+    #[must_use]
+    pub fn copied_cookie(&self, copy: CodeCopy<'_>) -> Option<u32> {
+        let identity = copy.identity.get(..self.identity.1.into())?;
+        let text = |object| hash_of_copy(object, &self.names);
+        let texts = match self.identity_has_texts {
+            true => Some([text(copy.name)?, text(copy.path)?]),
+            false => None,
+        };
+        Some(hash_identity(identity, texts))
+    }
+
+    fn cookie_of(&self, memory: &impl ForeignMemory, object: &[u8]) -> Result<u32, FunctionError> {
+        let text = |at| hash_of_text(memory, pointer(object, at), &self.names);
+        let texts = match self.identity_has_texts {
+            true => Some([text(self.names.name)?, text(self.names.path)?]),
+            false => None,
+        };
+        Ok(hash_identity(object.get(usize::from(self.identity.0)..).unwrap_or_default(), texts))
+    }
+
     /// Reads a function from a copy of its code object, if that has the given cookie. Names and paths that are longer than
     /// the copy are cut; a longer table of lines is not used.
     ///
@@ -104,7 +133,7 @@ impl Layout {
     pub fn copied_function(&self, copy: CodeCopy<'_>, cookie: u32) -> Result<Function, FunctionError> {
         let (start, bytes) = self.identity;
         let identity = copy.identity.get(..bytes.into()).ok_or(FunctionError::Replaced)?;
-        if self::cookie(identity) != cookie || !self.names.head.is_live(copy.head) {
+        if self.copied_cookie(copy) != Some(cookie) || !self.names.head.is_live(copy.head) {
             return Err(FunctionError::Replaced);
         }
         let object = [&vec![0; start.into()], identity].concat();
@@ -137,13 +166,18 @@ impl Layout {
         code: Avma,
         cookie: u32,
     ) -> Result<Vec<u8>, FunctionError> {
+        let object = self.read_object(memory, code)?;
+        let is_same = self.names.head.is_live(&object)
+            && self.cookie_of(memory, &object).is_ok_and(|current| current == cookie);
+        if is_same { Ok(object) } else { Err(FunctionError::Replaced) }
+    }
+
+    fn read_object(&self, memory: &impl ForeignMemory, code: Avma) -> Result<Vec<u8>, FunctionError> {
         let (start, bytes) = self.identity;
         let mut object = vec![0; usize::from(start) + usize::from(bytes)];
         code.checked_add(object.len() as u64).ok_or(FunctionError::Malformed("not an address"))?;
         memory.read_exact(code, &mut object)?;
-        let identity = object.get(usize::from(start)..).unwrap_or_default();
-        let is_same = self::cookie(identity) == cookie && self.names.head.is_live(&object);
-        if is_same { Ok(object) } else { Err(FunctionError::Replaced) }
+        Ok(object)
     }
 
     /// Reads what a code object refers to.

@@ -18,8 +18,6 @@ const RUNTIME: &[u8] = b"_PyRuntime";
 const LOOP: &[u8] = b"_PyEval_EvalFrameDefault";
 /// What compilers name the parts into which they split the loop.
 const LOOP_PARTS: &[u8] = b"_PyEval_EvalFrameDefault.";
-/// The handlers of instructions, if the loop consists of tail calls.
-const LOOP_HANDLERS: &[u8] = b"_TAIL_CALL_";
 /// Bytes of each part of the loop that are decoded. It has up to 90 KiB.
 const LOOP_BYTES_MAX: u64 = 1 << 20;
 /// Ranges that are kept of one loop.
@@ -116,9 +114,8 @@ impl Interpreter {
         };
         let mut parts = vec![main];
         parts.extend(elf.functions_with_prefix(file, LOOP_PARTS)?);
-        if minor >= 14 {
-            parts.extend(elf.functions_with_prefix(file, LOOP_HANDLERS)?);
-        }
+        // If the loop consists of tail calls (3.14), its function keeps a frame while that which it has called executes
+        // instructions: the handlers, `_TAIL_CALL_*`, are no activations.
         parts.extend(split::other_parts(file, &elf, &parts)?);
         let loops = join(file_ranges(&elf, &parts));
         let unlinked = if layout.groups == Groups::OneFrame || layout.cframe.is_some() {

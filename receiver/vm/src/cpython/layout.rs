@@ -34,8 +34,11 @@ pub struct Layout {
     /// In a code object: its bytecode (3.11+), else 0.
     pub bytecode: u16,
     /// In a code object: the offset and the length (a multiple of 8, at most 96) of fields that never change, by which two
-    /// code objects at the same address can be told apart. See [`cookie`](super::cookie).
+    /// code objects at the same address can be told apart.
     pub identity: (u16, u16),
+    /// Whether the texts of its name and its path belong to its identity: until 3.11, it has no number of its own, and a later
+    /// one may have its objects at the same addresses.
+    pub identity_has_texts: bool,
     pub(super) names: NameLayout,
 }
 
@@ -176,6 +179,7 @@ impl Layout {
                 bytecode: 184,
                 // From co_argcount to co_linetable: before these is a counter.
                 identity: (56, 88),
+                identity_has_texts: true,
                 names: NameLayout {
                     path: 112,
                     name: 128,
@@ -199,8 +203,9 @@ impl Layout {
                 frame_bytes: 72,
                 instruction_form: InstructionForm::Pointer,
                 bytecode: 192,
-                // From co_flags to co_linetable.
+                // From co_flags to co_linetable, with co_version.
                 identity: (48, 96),
+                identity_has_texts: false,
                 names: NameLayout {
                     path: 112,
                     name: 128,
@@ -232,6 +237,7 @@ impl Layout {
             bytecode: 0,
             // From co_stacksize to co_lnotab or co_linetable.
             identity: (32, 96),
+            identity_has_texts: true,
             names: NameLayout {
                 path: 104,
                 name: 112,

@@ -19,7 +19,6 @@ mod thread_list;
 mod thread_state;
 
 pub use cache::FunctionCache;
-pub use cookie::cookie;
 pub use function::{CodeCopy, Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};
 pub use layout::{Groups, InstructionForm, Layout};

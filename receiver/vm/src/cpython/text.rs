@@ -1,17 +1,75 @@
 //! Strings: compact `str` objects of any kind, read with as few calls as possible.
 
 use std::io;
+use std::ops::Range;
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
+use super::cookie::hash_text;
 use super::function::FunctionError;
 use super::layout::{NameLayout, ObjectHead};
 
 /// Bytes that are read of an object before its size is known.
 const FIRST_BYTES: usize = 256;
+/// Bytes of a string's object of which the hash consists, as the eBPF programs read them.
+const HASHED_BYTES: usize = 256;
 /// Longer objects are not plausible: an address where something else is.
 const SIZE_MAX: u64 = 1 << 31;
+
+/// Where a string has its text.
+struct TextExtent {
+    /// Its length.
+    characters: u64,
+    is_compact: bool,
+    is_ascii: bool,
+    /// Bytes of a character.
+    unit: usize,
+    /// Where its text starts in the object, in bytes, if it is compact.
+    start: usize,
+}
+
+impl TextExtent {
+    /// That of a string of which so many bytes are known: [`NameLayout::ascii_bytes`] at least.
+    fn parse(object: &[u8], layout: &NameLayout) -> Option<Self> {
+        let state = u32::from_le_bytes(field(object, layout.head.text_state())?);
+        let is_ascii = state & 1 << 6 != 0;
+        Some(Self {
+            characters: u64::from_le_bytes(field(object, layout.head.size())?),
+            is_compact: state & 1 << 5 != 0,
+            is_ascii,
+            unit: (state >> 2 & 7) as usize,
+            start: if is_ascii { layout.ascii_bytes } else { layout.compact_bytes }.into(),
+        })
+    }
+
+    /// The bytes of the object whose content is hashed.
+    fn hashed(&self) -> Range<usize> {
+        let characters = usize::try_from(self.characters).unwrap_or(usize::MAX).min(HASHED_BYTES);
+        let bytes = if self.is_compact { characters * self.unit } else { 0 };
+        self.start..(self.start + bytes).min(HASHED_BYTES)
+    }
+}
+
+/// Hashes the text of a string; `None` if its object is cut before the end of what is hashed.
+pub(super) fn hash_of_copy(object: &[u8], layout: &NameLayout) -> Option<u32> {
+    let extent = TextExtent::parse(object, layout)?;
+    Some(hash_text(extent.characters, object.get(extent.hashed())?))
+}
+
+/// Reads the text of a string, and hashes it.
+pub(super) fn hash_of_text(
+    memory: &impl ForeignMemory,
+    at: Avma,
+    layout: &NameLayout,
+) -> Result<u32, FunctionError> {
+    let (head, first) = read_first(memory, at, layout.ascii_bytes.into())?;
+    let extent =
+        TextExtent::parse(&head, layout).ok_or(FunctionError::Malformed("a string that ends early"))?;
+    let hashed = extent.hashed();
+    let text = read_rest(memory, at, head, first, hashed.start, hashed.len())?;
+    Ok(hash_text(extent.characters, &text))
+}
 
 /// Reads a `str` that is a name or a path, at most `bytes_max` bytes of it, as UTF-8. Characters that are none are replaced.
 /// The compiler accepts no NUL in names and paths: where one is, something else was read.
@@ -22,15 +80,15 @@ pub(super) fn read_text(
     bytes_max: usize,
 ) -> Result<Box<str>, FunctionError> {
     let (head, first) = read_first(memory, at, layout.ascii_bytes.into())?;
-    let state = field::<4>(&head, layout.head.text_state()).map_or(0, u32::from_le_bytes);
-    let (kind, is_compact, is_ascii) = (state >> 2 & 7, state & 1 << 5 != 0, state & 1 << 6 != 0);
-    if !is_compact || !matches!(kind, 1 | 2 | 4) || is_ascii && kind != 1 {
-        return Err(FunctionError::Malformed("not a compact string"));
+    let other = FunctionError::Malformed("not a compact string");
+    let Some(TextExtent { is_compact, is_ascii, unit, start, .. }) = TextExtent::parse(&head, layout) else {
+        return Err(other);
+    };
+    if !is_compact || !matches!(unit, 1 | 2 | 4) || is_ascii && unit != 1 {
+        return Err(other);
     }
-    let start = if is_ascii { layout.ascii_bytes } else { layout.compact_bytes };
-    let unit = kind as usize;
     let characters = size(&head, layout.head)?.min(bytes_max / unit);
-    let data = read_rest(memory, at, head, first, start.into(), characters * unit)?;
+    let data = read_rest(memory, at, head, first, start, characters * unit)?;
     let mut text = String::with_capacity(data.len());
     for unit in data.chunks_exact(unit) {
         let mut word = [0; 4];

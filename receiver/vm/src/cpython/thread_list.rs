@@ -9,7 +9,6 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 use sidewinder_process::tls::TlsLocation;
 
-use super::cookie::cookie;
 use super::function::{Function, FunctionError};
 use super::interpreter::Interpreter;
 use super::layout::{Groups, Layout};
@@ -106,10 +105,7 @@ impl Layout {
             if self.groups != Groups::EndsAtShim || owner < 3 {
                 // The low bits are tags since 3.14.
                 let code = Avma(word(frame, self.code)? & !7);
-                let (start, bytes) = self.identity;
-                let mut identity = vec![0; bytes.into()];
-                memory.read_exact(Avma(code.0.wrapping_add(start.into())), &mut identity)?;
-                return self.read_function(memory, code, cookie(&identity)).map(Some);
+                return self.read_function(memory, code, self.read_cookie(memory, code)?).map(Some);
             }
             frame = word(frame, self.previous)?;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsLocation;
 use sidewinder_process::{ForeignMemory, Pid, ProcRoot, ProcessDir, ProcessMemory, read_executable_mappings};
-use sidewinder_vm::cpython::{Groups, InstructionForm, Interpreter, cookie};
+use sidewinder_vm::cpython::{Groups, InstructionForm, Interpreter};
 
 /// Frames that are walked at most.
 const FRAMES_MAX: usize = 100;
@@ -164,10 +164,7 @@ impl Python {
 
     /// The cookie of what is at an address.
     pub(crate) fn cookie(&self, code: Avma) -> u32 {
-        let (start, bytes) = self.interpreter.layout.identity;
-        let mut identity = vec![0; bytes.into()];
-        self.read(code.0 + u64::from(start), &mut identity);
-        cookie(&identity)
+        self.interpreter.layout.read_cookie(&self.memory, code).unwrap()
     }
 
     /// A thread's pointer to its state.

@@ -83,7 +83,7 @@ pub(crate) struct SegmentRequest {
 pub(crate) struct BuiltTable {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
-    /// Parts of a large file that are not built yet, because memory is limited. Only the functions that walks encounter are
+    /// Parts of a large file that are not built yet, because it may not fit into the memory. Only the functions that walks encounter are
     /// built.
     pub(crate) unbuilt: Vec<TextRange>,
     /// Speeds up building segments again.
@@ -126,17 +126,17 @@ pub(crate) struct BuildSource<'a> {
 
 impl BuildSource<'_> {
     /// Reads a file's table and packs it. Parts are passed to `deliver` as soon as they are built, those that walks miss
-    /// first; the last part is returned. If memory is limited, a large file is only divided into parts, and nothing is built
-    /// yet.
+    /// first; the last part is returned. If a large file may not fit into the memory, it is only divided into parts, and
+    /// nothing is built yet.
     pub(crate) fn build(
         &self,
         trust: TrustedSide,
         wanted: &Receiver<FileOffset>,
         deliver: impl FnMut(BuiltTable),
     ) -> Result<BuiltTable, BuildError> {
-        // A file doesn't have more code than bytes, so small files need not be parsed twice.
-        if self.budget_bytes != u64::MAX
-            && self.content.size_bytes() > WHOLE_CODE_BYTES_MAX
+        // A file doesn't have more code than bytes, so small files need not be parsed twice. No more is read than the file has.
+        let whole_bytes_max = WHOLE_CODE_BYTES_MAX.max(self.budget_bytes / READ_BUDGET_SHARE);
+        if self.content.size_bytes() > whole_bytes_max
             && trust == TrustedSide::Rows
             && let Ok(Some(divided)) = self.divide()
         {
@@ -473,5 +473,31 @@ mod tests {
         let pages = page_range(&code);
         assert_eq!(parts.iter().map(|part| part.text_bytes).sum::<u64>(), pages.end.0 - pages.start.0);
         assert!(!delivered[0].from_machine_code.is_empty(), "a linkage table, or start files");
+    }
+
+    /// This program has more code than is built as a whole.
+    #[test]
+    fn a_large_file_is_built_at_once_unless_it_may_not_fit_into_the_memory() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let size_bytes = program.len() as u64;
+        let content = OpenedFile::from_memory(program.into());
+        let build = |budget_bytes| {
+            let debug_file = &DebugFile::Searched(Companions::default());
+            let source = BuildSource {
+                content: &content,
+                packing: Packing::Auto,
+                debug_file,
+                outline: None,
+                budget_bytes,
+            };
+            let (mut segments, (_sender, wanted)) = (0, mpsc::channel());
+            let deliver = |built: BuiltTable| segments += built.segments.len();
+            let last = source.build(TrustedSide::Rows, &wanted, deliver).unwrap();
+            (segments + last.segments.len(), last.unbuilt.len())
+        };
+        let (segments, unbuilt) = build(size_bytes * READ_BUDGET_SHARE);
+        assert!(segments > 8 && unbuilt == 0, "{segments}, {unbuilt}");
+        let (segments, unbuilt) = build(size_bytes);
+        assert!(segments == 0 && unbuilt > 8, "{segments}, {unbuilt}");
     }
 }

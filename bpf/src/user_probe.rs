@@ -1,0 +1,301 @@
+//! Probes that users place in programs: their events, their sites, and their hits.
+//!
+//! The kernel opens a probe's file by a path, which is that of a descriptor of ours: so it is the file that was found in the
+//! target's root and checked, whatever its path leads to later.
+
+mod attach;
+
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use libbpf_rs::{Link, PerfEventOpts, ProgramMut};
+use sidewinder_address::FileOffset;
+use thiserror::Error;
+use zerocopy::IntoBytes;
+
+pub use self::attach::probe_user_probes;
+pub(crate) use self::attach::{AttachWay, PlaceRequest};
+use self::attach::{UPROBE_EVENTS, duplicate};
+use crate::intf::{self, sw_cpu, sw_probe_hits, sw_probe_site};
+use crate::memory::MappedArray;
+use crate::opener::Opener;
+
+/// Of `enum bpf_func_id`: since Linux 5.15.
+const BPF_GET_ATTACH_COOKIE: u32 = 174;
+
+/// Why a probe could not be attached.
+#[derive(Debug, Error)]
+pub enum UserProbeError {
+    /// The kernel has no such events.
+    #[error("this kernel can't place probes in programs: {UPROBE_EVENTS} is missing (CONFIG_UPROBE_EVENTS)")]
+    Unsupported(#[source] io::Error),
+    /// The kernel refused the link or the perf event.
+    #[error("the kernel refused the probe")]
+    Refused(#[source] io::Error),
+    /// The thread that keeps the privileges has ended.
+    #[error("can't reach the thread that opens events")]
+    Opener(#[source] io::Error),
+    /// The program was not loaded, or could not be attached.
+    #[error("the kernel refused to attach the program of the probe")]
+    Attach(#[source] Option<libbpf_rs::Error>),
+    /// All sites are in use.
+    #[error("{} places in programs are all that one run has probes at", intf::SW_PROBE_SITES_MAX)]
+    TooManySites,
+    /// Programs can't tell probes apart.
+    #[error(
+        "this kernel can have one probe, at one place: programs can tell probes apart from Linux 5.15 on"
+    )]
+    NoCookies,
+}
+
+impl UserProbeError {
+    /// Whether a privilege is missing.
+    #[must_use]
+    pub fn is_permission_denied(&self) -> bool {
+        match self {
+            Self::Refused(source) => source.kind() == io::ErrorKind::PermissionDenied,
+            Self::Attach(Some(source)) => source.kind() == libbpf_rs::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+}
+
+/// The value of a hit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProbeOperand {
+    /// Where it is.
+    pub place: OperandPlace,
+    /// Its width: 8, 16, 32 or 64.
+    pub bits: u8,
+    /// Whether its highest bit is its sign. Negative values count as 0.
+    pub is_signed: bool,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperandPlace {
+    /// Nowhere: it is always the same.
+    Constant(i64),
+    /// In a register, by its DWARF number.
+    Register(u8),
+    /// In memory, at an offset from the address in a register.
+    Memory {
+        /// By its DWARF number.
+        register: u8,
+        /// In bytes.
+        offset: i64,
+    },
+}
+
+/// A place in a file at which a probe is hit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UserProbeSite {
+    /// The instruction.
+    pub offset: FileOffset,
+    /// The counter of probes that are attached, which a program checks before it goes there (USDT).
+    pub semaphore: Option<FileOffset>,
+    /// Whether the hit is when the function that starts there returns.
+    pub is_return: bool,
+    /// The value of a hit; `None`: hits are counted.
+    pub operand: Option<ProbeOperand>,
+}
+
+impl UserProbeSite {
+    fn in_map(self, probe: u8) -> sw_probe_site {
+        let (operand, reg, offset) = match self.operand.map(|operand| operand.place) {
+            None => (intf::SW_OPERAND_NONE, 0, 0),
+            Some(OperandPlace::Constant(value)) => (intf::SW_OPERAND_CONSTANT, 0, value),
+            Some(OperandPlace::Register(register)) => (intf::SW_OPERAND_REGISTER, register, 0),
+            Some(OperandPlace::Memory { register, offset }) => (intf::SW_OPERAND_MEMORY, register, offset),
+        };
+        sw_probe_site {
+            probe: probe.into(),
+            is_return: self.is_return.into(),
+            operand: operand as u8,
+            reg,
+            bits: self.operand.map_or(64, |operand| operand.bits),
+            is_signed: self.operand.is_some_and(|operand| operand.is_signed).into(),
+            reserved: [0; 7],
+            offset,
+        }
+    }
+}
+
+/// The hits of a probe since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct UserProbeHits {
+    /// Hits of tasks in scope.
+    pub hits: u64,
+    /// Of these, those that were sampled.
+    pub samples: u64,
+    /// Hits for which no sample counts yet.
+    pub uncounted: u64,
+    /// The time that samples took, with what they take in the receiver, in nanoseconds.
+    pub cost_ns: u64,
+    /// The longest average distance between two sampled hits on any CPU, at the moment; 1 if each is sampled.
+    pub period: u64,
+}
+
+/// The sites of all probes, and their hits.
+#[derive(Debug)]
+pub(crate) struct UserProbes {
+    opener: Opener,
+    /// Settings and counters of each CPU.
+    cpus: Rc<MappedArray>,
+    sites: MappedArray,
+    /// What the sites are, by their index.
+    used_sites: Vec<(u8, UserProbeSite)>,
+    has_cookies: bool,
+    way: AttachWay,
+    attachments: Vec<Attachment>,
+}
+
+/// The program at a site of a file.
+#[derive(Debug)]
+struct Attachment {
+    /// `None`: every process that maps the file.
+    process: Option<u32>,
+    _hold: AttachmentHold,
+}
+
+/// What ends an attachment when it is dropped.
+#[derive(Debug)]
+enum AttachmentHold {
+    /// A link that places the program itself.
+    Link(#[expect(dead_code, reason = "dropping it detaches")] OwnedFd),
+    /// A link to a perf event.
+    PerfEvent(#[expect(dead_code, reason = "dropping it detaches")] Link),
+}
+
+impl UserProbes {
+    /// With the way for which the program was loaded.
+    pub(crate) fn new(opener: Opener, cpus: Rc<MappedArray>, sites: MappedArray, way: AttachWay) -> Self {
+        let has_cookies = sites.entries() > 1
+            && libbpf_rs::ProgramType::Kprobe.is_helper_supported(BPF_GET_ATTACH_COOKIE).unwrap_or(false);
+        Self { opener, cpus, sites, used_sites: Vec::new(), has_cookies, way, attachments: Vec::new() }
+    }
+
+    /// Sets the share of each CPU's time that the samples of a probe may take, from 0 to 1.
+    pub(crate) fn set_budget(&self, probe: u8, share: f64) {
+        let budget_ns = ((1_u64 << intf::SW_PROBE_WINDOW_SHIFT) as f64 * share.clamp(0.0, 1.0)) as u64;
+        for cpu in 0..self.cpus.entries() {
+            self.word(cpu, probe, offset_of!(sw_probe_hits, budget_ns)).store(budget_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Attaches the program to a site of a file, for a process or for all.
+    pub(crate) fn attach(
+        &mut self,
+        program: &ProgramMut<'_>,
+        probe: u8,
+        file: &Arc<File>,
+        site: UserProbeSite,
+        process: Option<u32>,
+    ) -> Result<(), UserProbeError> {
+        // Files differ only in where the kernel attaches the program.
+        let same = UserProbeSite { offset: FileOffset(0), semaphore: None, ..site };
+        let known = self.used_sites.iter().position(|used| *used == (probe, same));
+        let index = known.unwrap_or(self.used_sites.len());
+        if index >= self.sites.entries() {
+            return Err(UserProbeError::TooManySites);
+        }
+        if index > 0 && !self.has_cookies {
+            return Err(UserProbeError::NoCookies);
+        }
+        if known.is_none() {
+            // No program reads a site that has no attachment.
+            self.sites.write(index, 0, site.in_map(probe).as_bytes());
+        }
+        let cookie = index as u64;
+        let link = match self.way {
+            AttachWay::Link => Some((duplicate(program.as_fd())?, cookie)),
+            AttachWay::PerfEvent => None,
+        };
+        let request = PlaceRequest { file: Arc::clone(file), site, process, link };
+        let opened = self.opener.place_user_probe(request).map_err(UserProbeError::Opener)??;
+        let hold = match self.way {
+            AttachWay::Link => AttachmentHold::Link(opened),
+            AttachWay::PerfEvent => AttachmentHold::PerfEvent(self.attach_to_event(program, opened, cookie)?),
+        };
+        if known.is_none() {
+            self.used_sites.push((probe, same));
+        }
+        self.attachments.push(Attachment { process, _hold: hold });
+        Ok(())
+    }
+
+    fn attach_to_event(
+        &self,
+        program: &ProgramMut<'_>,
+        event: OwnedFd,
+        cookie: u64,
+    ) -> Result<Link, UserProbeError> {
+        let attached = match self.has_cookies {
+            true => {
+                let options = PerfEventOpts { cookie, ..PerfEventOpts::default() };
+                program.attach_perf_event_with_opts(event.as_raw_fd(), options)
+            }
+            false => program.attach_perf_event(event.as_raw_fd()),
+        };
+        let link = attached.map_err(|source| UserProbeError::Attach(Some(source)))?;
+        // The link closes the descriptor that it was given.
+        let _ = event.into_raw_fd();
+        Ok(link)
+    }
+
+    /// Reserves the first site, which hits without a cookie have, for a probe that others attach.
+    pub(crate) fn await_others(&mut self, probe: u8) {
+        let site = UserProbeSite { offset: FileOffset(0), semaphore: None, is_return: false, operand: None };
+        self.sites.write(self.used_sites.len(), 0, site.in_map(probe).as_bytes());
+        self.used_sites.push((probe, site));
+    }
+
+    /// Takes the probes of a process out.
+    pub(crate) fn detach_process(&mut self, process: u32) {
+        self.attachments.retain(|attachment| attachment.process != Some(process));
+    }
+
+    /// Counts hits, or not.
+    pub(crate) fn set_paused(&self, is_paused: bool) {
+        for cpu in 0..self.cpus.entries() {
+            let paused = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, probes_paused));
+            paused.store(is_paused.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes all probes out of the programs.
+    pub(crate) fn detach(&mut self) {
+        self.attachments.clear();
+    }
+
+    pub(crate) fn hits(&self, probe: u8) -> UserProbeHits {
+        let mut all = UserProbeHits { period: 1, ..UserProbeHits::default() };
+        for cpu in 0..self.cpus.entries() {
+            let read = |offset| self.word(cpu, probe, offset).load(Ordering::Relaxed);
+            // The smaller ones first, since they grow meanwhile.
+            let sampled = read(offset_of!(sw_probe_hits, sampled));
+            let lost_taken = read(offset_of!(sw_probe_hits, lost_taken));
+            let (hits, lost) = (read(offset_of!(sw_probe_hits, hits)), read(offset_of!(sw_probe_hits, lost)));
+            all.hits += hits;
+            all.uncounted += hits.saturating_sub(sampled) + lost.saturating_sub(lost_taken);
+            all.samples += read(offset_of!(sw_probe_hits, samples));
+            all.cost_ns += read(offset_of!(sw_probe_hits, cost_ns));
+            let period = offset_in_cpu(probe, offset_of!(sw_probe_hits, period));
+            all.period = all.period.max(self.cpus.atomic_u32(cpu, period).load(Ordering::Relaxed).into());
+        }
+        all
+    }
+
+    fn word(&self, cpu: usize, probe: u8, offset: usize) -> &std::sync::atomic::AtomicU64 {
+        self.cpus.atomic_u64(cpu, offset_in_cpu(probe, offset))
+    }
+}
+
+fn offset_in_cpu(probe: u8, offset: usize) -> usize {
+    offset_of!(sw_cpu, probes) + usize::from(probe) * size_of::<sw_probe_hits>() + offset
+}

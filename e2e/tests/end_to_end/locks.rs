@@ -1,0 +1,160 @@
+//! Waits for locks: three convoys in programs that measure them themselves, by pthread, by Rust's std and by parking_lot.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::recording::{Recording, record};
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::workload::{CONVOYS, CONVOYS_GO, Convoy, convoys_in};
+use sidewinder_otlp::decode::DecodedEvent;
+
+/// The profiles of waits for locks.
+const CONTENTIONS: &str = "contentions";
+const DELAY: &str = "delay";
+/// The longest of the programs' runs, in seconds.
+const SECONDS: u32 = 4;
+
+fn events_of<'a>(recording: &'a Recording, sample_type: &'a str) -> impl Iterator<Item = DecodedEvent<'a>> {
+    recording.received.events().filter(move |event| &*event.profile.sample_type == sample_type)
+}
+
+fn is_in(event: &DecodedEvent<'_>, function: &str) -> bool {
+    // Rust's names have the crate in front.
+    let is_function = |name: &str| name.rsplit("::").next() == Some(function);
+    event.sample.stack.iter().any(|frame| frame.function().is_some_and(is_function))
+}
+
+fn sum<'a>(events: impl Iterator<Item = DecodedEvent<'a>>) -> i64 {
+    events.map(|event| event.value).sum()
+}
+
+fn lock_id<'a>(event: &DecodedEvent<'a>) -> Option<&'a str> {
+    event.sample.attributes.get("sidewinder.lock.id").and_then(|value| value.as_str())
+}
+
+/// Checks that the waits in each function are those that the program has counted, up to a fraction of the largest, that each
+/// has a lock of its own, and that there are no others.
+fn ensure_convoys(recorded: &Recording, most: f64) -> Result<()> {
+    let convoys = convoys_in(&recorded.log)?;
+    ensure!(convoys.len() == 3);
+    let largest = |of: fn(&Convoy) -> i64| convoys.iter().map(of).max().unwrap_or(1) as f64;
+    let (most_waits, most_ns) = (largest(|convoy| convoy.waits), largest(|convoy| convoy.waited_ns));
+    let mut ids = BTreeSet::new();
+    let mut delays = Vec::new();
+    for convoy in &convoys {
+        let of_function = |kind| events_of(recorded, kind).filter(|event| is_in(event, &convoy.function));
+        let (waits, delay_ns) = (sum(of_function(CONTENTIONS)), sum(of_function(DELAY)));
+        let waits_error = (waits - convoy.waits) as f64 / most_waits;
+        let delay_error = (delay_ns - convoy.waited_ns) as f64 / most_ns;
+        eprintln!("{convoy:?}: {waits} waits ({waits_error:+.4}), {delay_ns} ns ({delay_error:+.4})");
+        ensure!(convoy.waits > 0 && waits_error.abs() <= most, "{waits} waits of {convoy:?}");
+        ensure!(delay_error.abs() <= most, "{delay_ns} ns of {convoy:?}");
+        let mut of_lock: BTreeSet<_> =
+            of_function(DELAY).chain(of_function(CONTENTIONS)).map(|event| lock_id(&event)).collect();
+        let id = of_lock.pop_first().flatten().context("no lock")?;
+        ensure!(of_lock.is_empty(), "{id} and {of_lock:?} in {}", convoy.function);
+        ensure!(!id.contains(&*convoy.address), "{id} tells the address {}", convoy.address);
+        ensure!(ids.insert(id), "{id} twice");
+        delays.push((delay_ns, &convoy.function));
+    }
+    delays.sort_unstable();
+    let order: Vec<_> = delays.into_iter().rev().map(|(_, function)| &**function).collect();
+    ensure!(order == ["wait_for_red", "wait_for_green", "wait_for_blue"], "{order:?}");
+    let elsewhere = |event: &DecodedEvent<'_>| !convoys.iter().any(|convoy| is_in(event, &convoy.function));
+    let others = sum(events_of(recorded, DELAY).filter(elsewhere)) as f64 / most_ns;
+    ensure!(others < 0.001, "{others} of the time in other functions");
+    Ok(())
+}
+
+fn record_locks(fraction: &str, program: &Command) -> Result<Recording> {
+    record(&[&format!("--locks={fraction}")], program)
+}
+
+fn rust_convoys(library: &str, seconds: u32) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_convoys"));
+    command.args([library, &seconds.to_string()]);
+    command
+}
+
+#[test]
+fn waits_for_mutexes_of_pthread_are_those_that_a_program_counts() -> Result<()> {
+    if !requirement::ebpf("waits for locks")? {
+        return Ok(());
+    }
+    for form in ["mutex", "pi"] {
+        let recorded = record_locks("1", &CONVOYS.command(&[form, "4"])?)?;
+        ensure_convoys(&recorded, 0.02).with_context(|| form.to_owned())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn waits_for_reader_writer_locks_of_pthread_have_their_time_by_function() -> Result<()> {
+    if !requirement::ebpf("waits for reader-writer locks")? {
+        return Ok(());
+    }
+    let recorded = record_locks("1", &CONVOYS.command(&["rwlock", "4"])?)?;
+    for convoy in convoys_in(&recorded.log)? {
+        let delay_ns = sum(events_of(&recorded, DELAY).filter(|event| is_in(event, &convoy.function)));
+        let error = (delay_ns - convoy.waited_ns) as f64 / convoy.waited_ns as f64;
+        eprintln!("{convoy:?}: {delay_ns} ns ({error:+.4})");
+        ensure!(error.abs() <= 0.05, "{delay_ns} ns of {convoy:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn waits_for_mutexes_of_rust_are_those_that_a_program_counts() -> Result<()> {
+    if !requirement::ebpf("waits for locks of Rust")? {
+        return Ok(());
+    }
+    for library in ["std", "parking_lot"] {
+        let recorded = record_locks("1", &rust_convoys(library, SECONDS))?;
+        ensure_convoys(&recorded, 0.02).with_context(|| library.to_owned())?;
+    }
+    Ok(())
+}
+
+/// Of waits shorter than 17 ms on average a part is sampled, in proportion to their length: in each function of the program
+/// some hundred of them. The standard error of a sum of that many is up to a tenth.
+#[test]
+fn a_sample_of_the_waits_has_the_same_sums() -> Result<()> {
+    if !requirement::ebpf("a sample of waits for locks")? {
+        return Ok(());
+    }
+    let recorded = record_locks("0.05", &CONVOYS.command(&["mutex", "8"])?)?;
+    let waits: i64 = convoys_in(&recorded.log)?.iter().map(|convoy| convoy.waits).sum();
+    // Of all waits in futexes, those in conditions and semaphores included.
+    let samples = recorded.said.outcomes_of_other_kinds[CONTENTIONS]["complete"];
+    let not_drawn = recorded.said.outcomes_of_other_kinds[CONTENTIONS]["not_drawn"];
+    eprintln!("{waits} waits; {samples} samples, {not_drawn} waits not drawn");
+    ensure!(samples > 100 && not_drawn > 1_000, "{samples} samples, {not_drawn} waits not drawn");
+    ensure_convoys(&recorded, 0.35)
+}
+
+/// A goroutine that waits for a mutex leaves its thread to others, which then wait for work: in futexes that are no locks.
+#[test]
+fn goroutines_that_wait_for_a_mutex_do_not_wait_in_a_futex() -> Result<()> {
+    if !requirement::ebpf("locks of Go")? {
+        return Ok(());
+    }
+    let recorded = record(&["--locks=1", "--off-cpu=1"], &CONVOYS_GO.command(&["2"])?)?;
+    let is_waiting = |event: &DecodedEvent<'_>| {
+        event
+            .sample
+            .stack
+            .iter()
+            .any(|frame| frame.function().is_some_and(|name| name.starts_with("main.waitFor")))
+    };
+    ensure!(
+        !events_of(&recorded, "off_cpu").any(|event| is_waiting(&event)),
+        "a thread waits for a sync.Mutex"
+    );
+    let off_cpu_ns = sum(events_of(&recorded, "off_cpu"));
+    let delay_ns = sum(events_of(&recorded, DELAY));
+    eprintln!("{off_cpu_ns} ns off the CPUs, {delay_ns} ns for locks of the runtime");
+    // The threads of the runtime wait in futexes for most of the time, and for its own locks for little of it.
+    ensure!(off_cpu_ns > 1_000_000_000 && delay_ns < off_cpu_ns / 50, "{delay_ns} of {off_cpu_ns} ns");
+    Ok(())
+}
