@@ -4,6 +4,7 @@
 //! and files as they were when a sample was taken. Output: an event for each sample in scope, requests to the control part
 //! for what walks were missing, and the tally of interrupts by outcome.
 
+mod charging;
 mod code_objects;
 mod deferred;
 mod found_waits;
