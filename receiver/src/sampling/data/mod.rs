@@ -13,7 +13,6 @@ mod pending;
 mod stacks;
 mod stale_mappings;
 mod tally;
-mod wait_charges;
 mod wait_events;
 mod waits;
 
