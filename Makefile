@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: told release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
+.PHONY: summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -53,13 +53,13 @@ unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
 	@rm -f $(skipped) $(again)
-	@$(MAKE) --no-print-directory --jobs=1 release workspace-tests end-to-end-tests measured-tests told
+	@$(MAKE) --no-print-directory --jobs=1 release workspace-tests end-to-end-tests measured-tests summary
 
 # Tests that could not run here, and those that passed only when nothing ran beside them.
 skipped := $(compiled)/skipped.txt
 again := $(compiled)/again.txt
 
-told:
+summary:
 	@if [ -s $(skipped) ]; then echo; echo "Not run here:"; cat $(skipped); fi
 	@if [ -s $(again) ]; then echo; echo "Passed only when run again, alone:"; cat $(again); fi
 

@@ -35,13 +35,13 @@ const LINKED_SHARE: f64 = 0.999;
 /// From the first event of a process until its spans are known: a fifth of it, on a machine that is not busy.
 const KNOWN_WITHIN_NS: u64 = 3_000_000_000;
 /// Threads of the service that are to handle requests where there are many of them.
-const THREADS: usize = 36;
-/// How many there are then, for half of them may only ever wait for the network or for a CPU; and connections.
+const THREADS: usize = 64;
+/// How many there are then, for one or another may only ever wait for the network; and connections.
 const WORKERS: u32 = 72;
 /// Of the spans of tasks that wait, so many go on on another thread.
 const MOVED_SHARE: f64 = 0.05;
-/// The least number of spans that the service is to begin in a second: 1,000 and more on two CPUs of its own.
-const SPANS_PER_SECOND: f64 = 100.0;
+/// The least number of spans that the service is to begin in a second.
+const SPANS_PER_SECOND: f64 = 1_000.0;
 /// What entering and leaving a span takes at most that the log counts as another's.
 const SPAN_COST_NS: u64 = 3_000;
 
@@ -151,11 +151,11 @@ fn judge(events: &[DecodedEvent<'_>], stays: Option<&Stays>) -> Result<()> {
 }
 
 #[test]
-fn threads_of_a_busy_service() -> Result<()> {
+fn sixty_four_threads_and_a_thousand_spans_a_second() -> Result<()> {
     if !requirement::ebpf("spans of threads")? {
         return Ok(());
     }
-    let (stays, received, log) = profile_service(Service::start(WORKERS, 400)?, WORKERS, 8)?;
+    let (stays, received, log) = profile_service(Service::start(WORKERS, 400)?, WORKERS, 12)?;
     let (spans, threads) = (stays.spans(), stays.threads());
     let a_second = spans as f64 / stays.lasted().as_secs_f64();
     eprintln!("{spans} spans on {threads} threads, {a_second:.0} a second; {}", counted(&log));
