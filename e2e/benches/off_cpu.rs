@@ -15,8 +15,8 @@ use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{PINGPONG, report_in};
 use sidewinder_e2e_support::{bench, observe, requirement};
 
-const TURNS: usize = 7;
-const SECONDS: u32 = 3;
+const TURNS: usize = 5;
+const SECONDS: u32 = 2;
 
 /// Whom `record` profiles.
 #[derive(Clone, Copy, PartialEq, Eq)]

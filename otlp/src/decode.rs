@@ -189,6 +189,8 @@ pub struct DecodedProfile {
     pub sample_unit: Arc<str>,
     /// The period type, such as `cpu`.
     pub period_type: Arc<str>,
+    /// The unit of the period, such as `nanoseconds`.
+    pub period_unit: Arc<str>,
     /// The period, in the unit of the period type.
     pub period: i64,
     /// The start of the covered time.
@@ -385,6 +387,7 @@ impl DecodedDictionary {
             sample_type: self.type_name(profile.sample_type)?,
             sample_unit: self.string(profile.sample_type.unwrap_or_default().unit_strindex)?,
             period_type: self.type_name(profile.period_type)?,
+            period_unit: self.string(profile.period_type.unwrap_or_default().unit_strindex)?,
             period: profile.period,
             time_unix_ns: profile.time_unix_nano,
             duration_ns: profile.duration_nano,

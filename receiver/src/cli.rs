@@ -91,7 +91,8 @@ pub(crate) enum Command {
     /// Compare two profiles: a table here, and the page in the browser
     #[command(after_help = "Examples:\n  \
         sidewinder diff before.pb.gz after.pb.gz\n  \
-        sidewinder diff -o change.html before.otlp after.otlp\n\n\
+        sidewinder diff -o change.html before.otlp after.otlp\n  \
+        sidewinder diff --sample-type faults before.otlp after.otlp\n\n\
         Shares of all samples are compared, so the profiles may have different lengths.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
@@ -395,6 +396,9 @@ pub(crate) struct DiffArgs {
     pub(crate) before: PathBuf,
     /// The profile that is compared
     pub(crate) after: PathBuf,
+    /// Which profiles of two .otlp files to compare, by their sample type, as with view
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sample_type: Option<String>,
     /// Write the page here instead of showing it: a name that ends in .html
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

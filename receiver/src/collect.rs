@@ -20,7 +20,7 @@ use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, ThreadIndex};
 
 pub(crate) use self::counts::TimeSlicedCounts;
-pub(crate) use self::profile_builder::lock_marker;
+pub(crate) use self::profile_builder::{LOCK_MARKER, lock_marker};
 use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
 use crate::naming::{Namer, NamingContext, STACK_MISSING_SUMMARY};

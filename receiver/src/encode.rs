@@ -5,7 +5,8 @@ use std::iter;
 use std::time::UNIX_EPOCH;
 
 use sidewinder_kind::{
-    CPU_TIME, Kind, LOCK_CONTENTIONS, LOCK_DELAY, OFF_CPU_TIME, SAMPLES, SampleShape, WALL_TIME,
+    CPU_TIME, Counter, CounterRate, Kind, LOCK_CONTENTIONS, LOCK_DELAY, OFF_CPU_TIME, SAMPLES, SampleShape,
+    SampledCounter, WALL_TIME,
 };
 use sidewinder_otlp::builder::{
     AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
@@ -107,6 +108,12 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
 fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
     let has_times = !profile.slice.is_zero() && profile.total_count() <= TIMESTAMPS_MAX;
+    let is_of = |counter: &&Counter| counter.descriptor().value_type.name == profile.measure.name;
+    let counter = Counter::ALL.iter().find(is_of).filter(|_| samples_per_second == 0);
+    if let Some(&counter) = counter {
+        let period = profile.measure.period.as_ref().map_or(1, |period| period.amount);
+        return Ok(Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }));
+    }
     match samples_per_second {
         0 if profile.measure.name == OFF_CPU_TIME.name => Ok(Kind::OffCpu),
         0 if profile.measure.name == LOCK_CONTENTIONS.name => Ok(Kind::LockContentions),
@@ -200,7 +207,9 @@ fn frame_type(kind: FrameCategory) -> FrameType {
         FrameCategory::Python => FrameType::CPython,
         FrameCategory::Kernel => FrameType::Kernel,
         // A profile does not say which runtime generated the code.
-        FrameCategory::Native | FrameCategory::Jit | FrameCategory::Marker => FrameType::Native,
+        FrameCategory::Native | FrameCategory::Jit | FrameCategory::Lock | FrameCategory::Marker => {
+            FrameType::Native
+        }
     }
 }
 
@@ -336,7 +345,7 @@ mod tests {
     fn a_profile_that_cant_be_encoded_is_an_error() {
         let empty = report(&Profile { samples: Vec::new(), ..profile() });
         assert!(matches!(empty, Err(EncodeError::Empty)));
-        let measure = SampleType { name: "inuse_space".to_owned(), rate_hz: 0, period_ns: 0 };
+        let measure = SampleType { name: "inuse_space".to_owned(), rate_hz: 0, period_ns: 0, period: None };
         let bytes_report = report(&Profile { measure, ..profile() });
         assert!(
             matches!(bytes_report, Err(EncodeError::UnsupportedSampleType(name)) if name == "inuse_space")

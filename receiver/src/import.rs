@@ -10,11 +10,11 @@ use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
     ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, ThreadIndex,
 };
 
-use crate::collect::{IndexedSet, TimeSlicedCounts, lock_marker};
+use crate::collect::{IndexedSet, LOCK_MARKER, TimeSlicedCounts, lock_marker};
 use crate::naming::marker_summary;
 use crate::report::LOCK_ID;
 
@@ -91,7 +91,14 @@ struct ImportedEventKey {
 fn measure(profile: &decode::DecodedProfile) -> SampleType {
     if &*profile.sample_type != SAMPLES.name {
         let is_time = &*profile.sample_unit == unit::NANOSECONDS;
-        return SampleType { name: profile.sample_type.to_string(), rate_hz: 0, period_ns: is_time.into() };
+        let period = u64::try_from(profile.period).ok().filter(|amount| *amount > 0);
+        let period = period.map(|amount| EventPeriod {
+            name: profile.period_type.to_string(),
+            unit: profile.period_unit.to_string(),
+            amount,
+        });
+        let name = profile.sample_type.to_string();
+        return SampleType { name, rate_hz: 0, period_ns: is_time.into(), period };
     }
     let period_ns = u64::try_from(profile.period).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
@@ -231,7 +238,7 @@ impl ImportBuilder {
                 is_named: true,
                 system_name: String::new(),
                 binary: None,
-                kind: FrameCategory::Marker,
+                kind: FrameCategory::Lock,
                 address: 0,
                 path: String::new(),
                 line: 0,
@@ -268,6 +275,9 @@ impl ImportBuilder {
             && frame.address == 0
             && frame.function().is_some_and(|name| name.starts_with('['));
         let kind = match frame.frame_type() {
+            _ if is_marker && frame.function().is_some_and(|name| name.starts_with(LOCK_MARKER)) => {
+                FrameCategory::Lock
+            }
             _ if is_marker => FrameCategory::Marker,
             Some(FrameType::Kernel) => FrameCategory::Kernel,
             Some(FrameType::Rust) => FrameCategory::Rust,

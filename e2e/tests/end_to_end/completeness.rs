@@ -18,7 +18,7 @@ fn assert_complete(name: &str, verdict: &Verdict) {
     eprintln!("{name}: {verdict}");
     assert!(verdict.right_share() >= RIGHT_SHARE, "{name}: {verdict}");
     assert!(verdict.whole_chain_share() >= WHOLE_CHAIN_SHARE, "{name}: {verdict}");
-    assert_eq!(verdict.misnamed_frames, 0, "{name}: {verdict}");
+    assert_eq!(verdict.misnamed_frames, 0, "never a wrong name: {name}: {verdict}");
 }
 
 /// Profiles one of our own programs, whose chain is known in full.

@@ -111,7 +111,7 @@ impl Subject {
     fn verdict(&self, session: &Session, chain: &[String]) -> Verdict {
         let verdict = self.judge(&session.received, session.report.pid, chain);
         eprintln!("{}: {verdict:?}", self.path.display());
-        assert_eq!(verdict.wrong, 0, "{}: {verdict:#?}", self.path.display());
+        assert_eq!(verdict.wrong, 0, "never a wrong caller: {}: {verdict:#?}", self.path.display());
         assert!(verdict.events >= EVENTS_MIN, "{}: {verdict:?}", self.path.display());
         verdict
     }

@@ -25,11 +25,11 @@ fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<DecodedFra
     received.events_of(pid).flat_map(|event| event.sample.stack.iter())
 }
 
-/// Profiles a program of ours for two seconds, with more lines of configuration.
+/// Profiles a program of ours, with more lines of configuration. Lines and inlined calls are read with a share of the time.
 fn profiled(more: &[&str]) -> Result<(u32, Received)> {
     let mut command = workload::WORDS_DEBUG.command(&["60"])?;
     command.stdout(Stdio::null());
-    session::profile_running_with(more, command, Duration::from_secs(2))
+    session::profile_running_with(more, command, Duration::from_secs(4))
 }
 
 #[test]
@@ -147,7 +147,8 @@ fn code_has_its_name_from_its_first_sample() -> Result<()> {
     }
     eprintln!("{named} of {} frames named, {wrong} wrong", made.len());
     let all = made.len();
-    ensure!(wrong == 0 && all > 300 && f64::from(named) >= NAMED_SHARE * all as f64);
+    ensure!(wrong == 0, "never a wrong name: {wrong} of {all}");
+    ensure!(all > 300 && f64::from(named) >= NAMED_SHARE * all as f64);
     Ok(())
 }
 

@@ -59,6 +59,15 @@ fn people_can_use_it() -> Result<()> {
     judge("people_can_use_it", "page.test.mjs").map(drop)
 }
 
+#[test]
+fn it_shows_each_kind_of_profile_in_its_unit() -> Result<()> {
+    write_form("faults.html", &profiles::faults())?;
+    write_form("off_cpu.html", &profiles::off_cpu())?;
+    write_form("delay.html", &profiles::lock_delay())?;
+    write_form("contentions.html", &profiles::lock_contentions())?;
+    judge("it_shows_each_kind_of_profile_in_its_unit", "kinds.test.mjs").map(drop)
+}
+
 /// What is in the repository is what its sources make, byte by byte.
 #[test]
 fn it_is_as_built() -> Result<()> {

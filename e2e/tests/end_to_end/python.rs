@@ -120,6 +120,6 @@ fn assert_right(name: &str, verdict: &Verdict) {
     eprintln!("{name}: {verdict}");
     assert!(verdict.samples() >= ENOUGH, "{name}: {verdict}");
     assert!(verdict.equal_share() >= EQUAL_SHARE, "{name}: {verdict}");
-    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert_eq!(verdict.wrong_names, 0, "never a wrong name: {name}: {verdict}");
     assert!(verdict.right_line_share() >= RIGHT_LINE_SHARE, "{name}: {verdict}");
 }

@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use sidewinder_e2e_support::load::Load;
-use sidewinder_e2e_support::workload::{Gated, LADDER, WAITS};
+use sidewinder_e2e_support::workload::{CONVOYS, FAULTS, Gated, LADDER, WAITS};
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 const ROWS: u16 = 30;
@@ -169,6 +169,12 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
     Ok(())
 }
 
+fn keep(name: &str, screen: &str) -> Result<()> {
+    let folder = paths::compiled()?.join("top");
+    fs::create_dir_all(&folder)?;
+    Ok(fs::write(folder.join(name), screen)?)
+}
+
 /// What waits comes first in off-CPU time, and wall time has what runs beside it.
 #[test]
 fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
@@ -177,28 +183,80 @@ fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
     }
     let load = Load::start(WAITS.command(&[120])?)?;
     let pid = load.pid().to_string();
-    let kept = paths::compiled()?.join("top");
-    fs::create_dir_all(&kept)?;
     for (option, file) in [("--off-cpu", "off_cpu.txt"), ("--wall", "wall.txt")] {
         let mut terminal = Terminal::run(&["top", "-p", &pid, option])?;
         let is_wall = option == "--wall";
         let title = if is_wall { "wall time, 97 Hz" } else { "off-CPU time" };
-        terminal.press("t")?;
-        // Eight threads: a thread that waits for the whole time is an eighth of it.
+        terminal.press("t/wait_")?;
+        let total = |screen: &str, function| shares(screen, function).map_or(0.0, |[_, total]| total);
+        // Eight threads: one that waits for the whole time is an eighth of it.
         let screen = terminal.until("those that wait", |screen| {
-            let total = |function| shares(screen, function).map_or(0.0, |[_, total]| total);
-            let is_computing = (5.0..20.0).contains(&total("compute"));
             screen.contains(title)
-                && (9.0..18.0).contains(&total("wait_until_the_end"))
-                && (7.0..18.0).contains(&total("wait_in_futex"))
-                && is_computing == is_wall
+                && (9.0..18.0).contains(&total(screen, "wait_until_the_end"))
+                && (7.0..18.0).contains(&total(screen, "wait_in_futex"))
         })?;
-        fs::write(kept.join(file), &screen)?;
+        keep(file, &screen)?;
         let unit = if is_wall { "s of wall time" } else { "s off the CPUs" };
         ensure!(screen.contains(unit) && screen.contains("s a second"), "{screen}");
-        terminal.press("q")?;
+        // The one that computes waits for nothing, or for a CPU at most.
+        terminal.press("\r\u{1b}")?;
+        terminal.until("no filter", |screen| !screen.contains("filter: "))?;
+        terminal.press("/compute")?;
+        terminal.until("the one that computes", |screen| {
+            let share = total(screen, "compute");
+            screen.contains("filter: compute")
+                && if is_wall { (5.0..20.0).contains(&share) } else { share < 2.0 }
+        })?;
+        terminal.press("\rq")?;
         ensure!(terminal.ended()?.success());
     }
+    Ok(())
+}
+
+/// The workload touches three times as much memory in one function as in the other.
+#[test]
+fn page_faults_are_shown_by_function_while_they_happen() -> Result<()> {
+    if !requirement::ebpf("top of page faults")? {
+        return Ok(());
+    }
+    let program = Load::start(FAULTS.command(&[100_000, 500, 1_000])?)?;
+    let mut terminal = Terminal::run(&["top", "-e", "page-faults:16", "-p", &program.pid().to_string()])?;
+    let screen = terminal.until("both functions", |screen| {
+        let is_share =
+            |name, expected: f64| shares(screen, name).is_some_and(|[own, _]| (own - expected).abs() < 5.0);
+        is_share("grow_large", 75.0) && is_share("grow_small", 25.0)
+    })?;
+    keep("page-faults.txt", &screen)?;
+    ensure!(screen.contains("page-faults, period 16, the last 10 s"), "{screen}");
+    ensure!(screen.contains(" page faults, ") && screen.contains(" a second; "), "{screen}");
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.success());
+    Ok(())
+}
+
+#[test]
+fn waits_for_locks_are_shown_by_lock_and_by_function_while_they_happen() -> Result<()> {
+    if !requirement::ebpf("top of locks")? {
+        return Ok(());
+    }
+    let program = Load::start(CONVOYS.command(&["mutex", "120"])?)?;
+    let mut terminal = Terminal::run(&["top", "--locks=1", "-p", &program.pid().to_string()])?;
+    let screen = terminal.until("three locks", |screen| screen.matches("[lock ").count() == 3)?;
+    keep("locks.txt", &screen)?;
+    let first = screen.lines().nth(3).context("no row")?;
+    ensure!(first.contains("[lock "), "what is waited for comes first:\n{screen}");
+    ensure!(screen.contains("time of waits for locks, the last 10 s"), "{screen}");
+    ensure!(screen.contains(" s of waits for locks, ") && screen.contains(" s a second; "), "{screen}");
+    terminal.press("t")?;
+    let total = |screen: &str, function| shares(screen, function).map(|[_, total]| total);
+    let screen = terminal.until("the convoys", |screen| {
+        screen.contains("total↓")
+            && total(screen, "wait_for_red") > total(screen, "wait_for_green")
+            && total(screen, "wait_for_green") > Some(5.0)
+    })?;
+    ensure!(total(&screen, "wait_for_red") > Some(60.0), "{screen}");
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.success());
     Ok(())
 }
 

@@ -115,7 +115,9 @@ fn judge(events: &[DecodedEvent<'_>], stays: Option<&Stays>) -> Result<()> {
         let shown = function_of(event);
         if let (Some(span), Some(stays)) = (span, stays) {
             let stay = stays.of(thread, event.time_unix_ns, span);
-            let stay = stay.with_context(|| format!("{thread} was not in {span:02x?}: {truth:?}"))?;
+            let stay = stay.with_context(|| {
+                format!("never a span of others: {thread} was not in {span:02x?}: {truth:?}")
+            })?;
             ensure!(route_of(event) == Some(&stay.route), "{:?} in {stay:?}", route_of(event));
         }
         if let (Some(span), Some((function, byte))) = (span, shown) {

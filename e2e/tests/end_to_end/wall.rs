@@ -147,6 +147,17 @@ impl Remainders {
     }
 }
 
+/// Records without losses, which a busy machine may have: then it is done again.
+fn record_all_states(turn: Duration, threshold: &str) -> Result<(Recording, Remainders)> {
+    for _ in 0..3 {
+        let (recorded, remainders) = record_states(turn, threshold)?;
+        if recorded.said.off_cpu_waits_missing["end_lost"] == 0 {
+            return Ok((recorded, remainders));
+        }
+    }
+    anyhow::bail!("the ring buffers were full three times")
+}
+
 /// Records for the configured time.
 fn record_states(turn: Duration, threshold: &str) -> Result<(Recording, Remainders)> {
     let seconds = std::env::var(SECONDS).unwrap_or_else(|_| SECONDS_BY_DEFAULT.to_owned());
@@ -185,8 +196,7 @@ fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
     if !requirement::ebpf("wall time")? {
         return Ok(());
     }
-    let (recorded, remainders) = record_states(Duration::from_millis(2), "--wall=1")?;
-    assert_eq!(recorded.said.off_cpu_waits_missing["end_lost"], 0);
+    let (recorded, remainders) = record_all_states(Duration::from_millis(2), "--wall=1")?;
     let counts = GROUPS.map(|group| remainders.of(group).len());
     assert_eq!(counts, [80, 88, 4, 12, 6, 4, 2, 4], "threads of {GROUPS:?}");
     let error_max = ERROR_MAX + TICK_NS / remainders.wall_ns;

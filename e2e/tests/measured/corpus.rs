@@ -32,7 +32,7 @@ fn stacks_of_every_sort_of_program_are_complete_and_none_was_never_there() -> Re
         table.push(subject.name, subject.group, samples);
     }
     eprintln!("{table}");
-    assert_eq!(table.wrong(), 0, "{table}");
+    assert_eq!(table.wrong(), 0, "never a wrong stack: {table}");
     assert!(table.settled().complete_share() >= SETTLED_SHARE, "{table}");
     assert!(table.native().complete_share() >= COMPLETE_SHARE, "{table}");
     Ok(())

@@ -183,7 +183,11 @@ impl Brought {
         let is_of_others =
             |event: &DecodedEvent<'_>| container_of(event).is_some_and(|id| !self.own_ids.contains(id));
         let of_others = self.sidecar.events().filter(is_of_others).count();
-        assert_eq!((foreign.len(), of_others), (0, 0), "by their function, by their container");
+        assert_eq!(
+            (foreign.len(), of_others),
+            (0, 0),
+            "never a foreign event, by its function or its container"
+        );
         // The same minute without a scope: there was something to see.
         let is_theirs =
             |event: &DecodedEvent<'_>| container_of(event).is_some_and(|id| self.foreign_ids.contains(id));

@@ -124,7 +124,7 @@ fn processes_of_python_that_live_for_50_ms_have_their_frames_and_names() -> Resu
     let verdict = Verdict::of(&expected, stacks.iter().filter(is_walkable));
     let share = verdict.judged() as f64 / (verdict.judged() + verdict.unnamed) as f64;
     eprintln!("{name}: {:.2}% named; {verdict}", 100.0 * share);
-    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert_eq!(verdict.wrong_names, 0, "never a wrong name: {name}: {verdict}");
     assert!(verdict.judged() > 5 * u64::from(PYTHON_PROCESSES), "{name}: {verdict}");
     assert!(share >= NAMED_SHARE, "{name}: {:.2}% named; {verdict}", 100.0 * share);
     Ok(())

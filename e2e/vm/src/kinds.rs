@@ -41,12 +41,13 @@ impl Kinds {
         let mut rows = Vec::new();
         for convoy in &convoys {
             let (waits, waited_ns) = (convoy.waits as f64, convoy.waited_ns as f64);
-            for (sample_type, counted, most) in [
-                ("contentions", waits, most_waits),
-                ("delay", waited_ns, most_ns),
-                ("off_cpu", waited_ns, most_ns),
+            // The first kind has the name of the file.
+            for (sample_type, file, counted, most) in [
+                ("contentions", "convoys.contentions.folded", waits, most_waits),
+                ("delay", "convoys.delay.folded", waited_ns, most_ns),
+                ("off_cpu", "convoys.folded", waited_ns, most_ns),
             ] {
-                let folded = told.section(&format!("convoys.{sample_type}.folded"))?;
+                let folded = told.section(file)?;
                 let found = sum(folded, &convoy.function);
                 rows.push(Row { sample_type, function: convoy.function.clone(), found, counted, most });
             }
@@ -55,8 +56,7 @@ impl Kinds {
         for line in said.lines().filter(|line| line.starts_with("grow_")) {
             let (function, numbers) = line.split_once(' ').context("no function")?;
             let counted: f64 = numbers.split(' ').filter_map(|number| number.parse::<f64>().ok()).sum();
-            // The first kind has the name of the file.
-            let found = sum(told.section("faults.folded")?, function);
+            let found = sum(told.section("faults.faults.folded")?, function);
             let most = FAULTS_MOST * counted;
             rows.push(Row { sample_type: "faults", function: function.to_owned(), found, counted, most });
         }

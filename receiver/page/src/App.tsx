@@ -90,10 +90,10 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
         <p class="faint">
           {recording.isTime
             ? <><b>{recording.time(events)}</b> of {measure} time</>
-            : <><b>{whole(events)}</b> samples{recording.periodNs > 0 && <> · {recording.time(events)} of {measure} time</>}</>}
+            : <><b>{whole(events)}</b> {recording.counted}{recording.periodNs > 0 && <> · {recording.time(events)} of {measure} time</>}</>}
           {base && <> · compared with <b>{recording.amount(base.events)}</b></>}
           {rateHz > 0 && <> · {whole(rateHz)} Hz</>}
-          {durationMs > 0 && <> for {seconds(durationMs / 1e3)}</>}
+          {durationMs > 0 && <> {recording.isOfCpus ? "for" : "in"} {seconds(durationMs / 1e3)}</>}
           {start.getTime() > 0 && <> · <time dateTime={start.toISOString()}>{start.toLocaleString()}</time></>}
         </p>
       </div>

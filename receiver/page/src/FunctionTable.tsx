@@ -92,7 +92,7 @@ function Line({ row, number }: { row: Row; number: number }) {
   const { events, base } = view.value;
   const name = nameOf(row.label);
   const cell = (count: number) => (
-    <td class="number" style={{ "--part": 100 * share(count, events) }} title={recording.value.isTime ? recording.value.time(count) : `${whole(count)} samples ${recording.value.time(count)}`}>
+    <td class="number" style={{ "--part": 100 * share(count, events) }} title={`${recording.value.amount(count)}${recording.value.isOfCpus ? ` ${recording.value.time(count)}` : ""}`}>
       {percent(share(count, events))}
     </td>
   );

@@ -11,18 +11,18 @@ const FEW = 8;
 
 const heat = computed(() => heatOf(recording.value));
 
-/** CPU of each thread over time, to brush. */
+/** What each thread did over time, to brush. */
 export function Timeline() {
-  const { slices, sliceMs, durationMs } = recording.value;
+  const { slices, sliceMs, durationMs, isOfCpus, subject } = recording.value;
   const areAllShown = useSignal(false);
-  const { threads: sorted, most } = heat.value;
+  const { threads: sorted, most, columns } = heat.value;
   const shown = areAllShown.value ? sorted : sorted.slice(0, FEW);
   const spanMs = Math.max(durationMs, slices * sliceMs);
   return (
-    <section class="card timeline" aria-label="CPU over time">
+    <section class="card timeline" aria-label={`${subject} over time`}>
       <div class="strip">
         <div class="names">
-          <div class="sum" style={{ height: `${SUM_PX}px` }}>all threads{sliceMs > 0 && <small>up to {most.toFixed(1)} CPUs</small>}</div>
+          <div class="sum" style={{ height: `${SUM_PX}px` }} title={isOfCpus ? undefined : `in ${seconds(spanMs / columns / 1e3)}`}>all threads{sliceMs > 0 && <small>up to {isOfCpus ? `${most.toFixed(1)} CPUs` : recording.value.amount(most)}</small>}</div>
           {shown.map((thread) => <ThreadName key={thread} thread={thread} />)}
         </div>
         <Strip shown={shown} spanMs={spanMs} />
@@ -137,7 +137,7 @@ function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
         began.current = null;
       }}
     >
-      <canvas ref={canvas} style={{ width: "100%", height: `${heightPx}px` }} role="img" aria-label="CPU of each thread over time: darker is busier. The fields below set the range of time." />
+      <canvas ref={canvas} style={{ width: "100%", height: `${heightPx}px` }} role="img" aria-label={`${recording.value.subject} of each thread over time: darker is more. The fields below set the range of time.`} />
       {parts.map((part) => <span key={part.name} class="part" style={{ left: `${(100 * part.from) / slices}%` }}>{cut(part.name, 60)}</span>)}
       {range.value && <Shade limits={range.value} kind="range" />}
       {base.value && <Shade limits={base.value} kind="base" />}

@@ -37,6 +37,7 @@ export function Tip() {
   }, [tip]);
   if (!tip) return null;
   const { view, node } = tip;
+  const { periodNs, isTime, counted } = recording.value;
   const label = view.label[node];
   return (
     <div class="tip" role="tooltip" ref={element}>
@@ -44,7 +45,7 @@ export function Tip() {
       {node > 0 && <Where view={view} node={node} label={label} />}
       <table>
         <thead>
-          <tr><td />{view.base ? <><th>before</th><th>now</th><th>change</th></> : <><th>share</th><th>time</th><th>samples</th></>}</tr>
+          <tr><td />{view.base ? <><th>before</th><th>now</th><th>change</th></> : <><th>share</th>{periodNs > 0 && <th>time</th>}{!isTime && <th>{counted}</th>}</>}</tr>
         </thead>
         <tbody>
           <Numbers name="total" events={view.total[node]} base={view.base?.total[node]} view={view} />
@@ -84,5 +85,12 @@ function Numbers({ name, events, base, view }: { name: string; events: number; b
     const before = share(base, view.base.events);
     return <tr><th>{name}</th><td>{percent(before)}</td><td>{percent(now)}</td><td>{points(now - before)}</td></tr>;
   }
-  return <tr><th>{name}</th><td>{percent(now)}</td><td>{recording.value.time(events)}</td><td>{whole(events)}</td></tr>;
+  const { periodNs, isTime } = recording.value;
+  return (
+    <tr>
+      <th>{name}</th><td>{percent(now)}</td>
+      {periodNs > 0 && <td>{recording.value.time(events)}</td>}
+      {!isTime && <td>{whole(events)}</td>}
+    </tr>
+  );
 }

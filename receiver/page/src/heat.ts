@@ -1,13 +1,13 @@
 import type { Recording } from "./recording";
 
-/** CPU time of each thread over time, in as many columns as there is room for. Where no times are known: shares of samples. */
+/** What each thread did over time, in as many columns as there is room for. Where no times are known: shares of samples. */
 export interface Heat {
   columns: number;
   /** Threads, the busiest first. */
   threads: number[];
-  /** For each of them, the share of one CPU in each column. */
+  /** For each of them, the share of one CPU in each column; of what is no time on CPUs, the share of the most in a column. */
   rows: Float64Array[];
-  /** The same of all threads together: CPUs. */
+  /** All threads together: CPUs; of what is no time on CPUs, the value. */
   all: Float64Array;
   /** The most of `all`. */
   most: number;
@@ -28,21 +28,25 @@ export function heatOf(recording: Recording): Heat {
     of[column] += samples.events[row];
     all[column] += samples.events[row];
   }
-  // Events that one CPU makes in a column, which may hold a slice more than its neighbour.
+  const mostOf = (of: Float64Array) => of.reduce((most, one) => Math.max(most, one), 0);
+  const mostOfThread = [...events.values()].reduce((most, of) => Math.max(most, mostOf(of)), 0) || 1;
+  // Events that one CPU makes in a column, which may hold a slice more than its neighbour. A wait is an event at its end, so that
+  // its time may be longer than its column.
   const perColumn = Float64Array.from({ length: columns }, (_, column) => {
     const first = Math.ceil((column * slices) / columns);
     const after = Math.ceil(((column + 1) * slices) / columns);
-    return sliceMs > 0 ? ((after - first) * sliceMs * 1e6) / recording.periodNs : all[column] || 1;
+    if (sliceMs === 0) return all[column] || 1;
+    return recording.isOfCpus ? ((after - first) * sliceMs * 1e6) / recording.periodNs : mostOfThread;
   });
   const shares = (of: Float64Array) => of.map((count, column) => count / perColumn[column]);
   const sum = (of: Float64Array) => of.reduce((whole, part) => whole + part, 0);
   const sorted = [...events].map(([thread, of]) => ({ thread, of, sum: sum(of) })).sort((a, b) => b.sum - a.sum);
-  const cpus = shares(all);
+  const together = sliceMs > 0 && !recording.isOfCpus ? all : shares(all);
   return {
     columns,
     threads: sorted.map(({ thread }) => thread),
     rows: sorted.map(({ of }) => shares(of)),
-    all: cpus,
-    most: cpus.reduce((most, one) => Math.max(most, one), 0),
+    all: together,
+    most: mostOf(together),
   };
 }

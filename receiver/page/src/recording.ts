@@ -109,9 +109,24 @@ export class Recording {
     return this.rateHz === 0 && this.periodNs === 1;
   }
 
-  /** A value in words: so many samples, or a time. */
+  /** Whether events are samples of the CPUs' time: each stands for the time between two. */
+  get isOfCpus(): boolean {
+    return this.periodNs > 0 && !this.isTime;
+  }
+
+  /** What is counted, in words: samples, or whatever a counter counts. */
+  get counted(): string {
+    return this.isOfCpus || this.isTime ? "samples" : this.measure;
+  }
+
+  /** What the recording is of, in words. */
+  get subject(): string {
+    return this.isOfCpus ? "CPU" : this.isTime ? `${this.measure} time` : this.measure;
+  }
+
+  /** A value in words: so many samples or counts, or a time. */
   amount(events: number): string {
-    return this.isTime ? this.time(events) : `${whole(events)} samples`;
+    return this.isTime ? this.time(events) : `${whole(events)} ${this.counted}`;
   }
 
   /** What to call a thread beside others. */

@@ -101,6 +101,7 @@ const fn colour(kind: FrameCategory) -> CategoryColor {
         FrameCategory::Python => CategoryColor::Brown,
         FrameCategory::Jit => CategoryColor::Green,
         FrameCategory::Kernel => CategoryColor::Purple,
+        FrameCategory::Lock => CategoryColor::Magenta,
         FrameCategory::Marker => CategoryColor::Gray,
     }
 }

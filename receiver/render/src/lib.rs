@@ -34,9 +34,9 @@ pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;
 pub use page::live_page;
 pub use profile::{
-    BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
-    ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
-    ThreadIndex,
+    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
+    ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
+    StackIndex, ThreadIndex,
 };
 pub use read::{ReadError, read};
 pub use summary::{group_thousands, summary};

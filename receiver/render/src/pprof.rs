@@ -30,10 +30,16 @@ fn to_message(profile: &Profile) -> proto::Profile {
     let counted = if has_times { SAMPLES.name } else { &profile.measure.name };
     let counted = (!is_duration).then(|| strings.value_type(counted, unit::COUNT));
     let time = has_times.then(|| strings.value_type(&profile.measure.name, unit::NANOSECONDS));
+    let period = profile.measure.period.as_ref();
+    let between_events = period.map(|period| strings.value_type(&period.name, &period.unit));
     let mut message = proto::Profile {
         sample_type: counted.into_iter().chain(time).collect(),
-        period_type: time.filter(|_| !is_duration),
-        period: if is_duration { 0 } else { saturating_i64(profile.measure.period_ns) },
+        period_type: between_events.or(time.filter(|_| !is_duration)),
+        period: match period {
+            Some(period) => saturating_i64(period.amount),
+            None if is_duration => 0,
+            None => saturating_i64(profile.measure.period_ns),
+        },
         time_nanos: profile
             .start
             .duration_since(UNIX_EPOCH)

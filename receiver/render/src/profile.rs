@@ -50,6 +50,19 @@ pub struct SampleType {
     pub rate_hz: u64,
     /// The time that one event represents, in nanoseconds of `name`; 0 if it is not a time.
     pub period_ns: u64,
+    /// How far apart events are, if they are not samples at a rate.
+    pub period: Option<EventPeriod>,
+}
+
+/// The distance between two events of a counter, or of waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventPeriod {
+    /// The name of the value type.
+    pub name: String,
+    /// Its unit, as in [`unit`].
+    pub unit: String,
+    /// The amount; more than 0.
+    pub amount: u64,
 }
 
 impl SampleType {
@@ -65,7 +78,12 @@ impl SampleType {
             }
             _ => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS), 0),
         };
-        Self { name: counted.name.to_owned(), rate_hz: rate_hz.into(), period_ns }
+        let period = row.period.filter(|_| rate_hz == 0).map(|period| EventPeriod {
+            name: period.value_type.name.to_owned(),
+            unit: period.value_type.unit.to_owned(),
+            amount: period.amount,
+        });
+        Self { name: counted.name.to_owned(), rate_hz: rate_hz.into(), period_ns, period }
     }
 
     /// Whether the values of samples are nanoseconds, and not numbers of samples.
@@ -154,14 +172,16 @@ pub enum FrameCategory {
     Jit,
     /// The kernel, its modules and BPF programs.
     Kernel,
+    /// Not code: the lock that a thread waits for, as `[lock ID]`.
+    Lock,
     /// Not code: a marker of the profiler, as `[truncated: REASON]`.
     Marker,
 }
 
 impl FrameCategory {
     /// All categories, in the order of legends.
-    pub const ALL: [Self; 7] =
-        [Self::Native, Self::Rust, Self::Go, Self::Python, Self::Jit, Self::Kernel, Self::Marker];
+    pub const ALL: [Self; 8] =
+        [Self::Native, Self::Rust, Self::Go, Self::Python, Self::Jit, Self::Kernel, Self::Lock, Self::Marker];
 
     /// The label in legends.
     #[must_use]
@@ -173,6 +193,7 @@ impl FrameCategory {
             Self::Python => "Python",
             Self::Jit => "JIT",
             Self::Kernel => "kernel",
+            Self::Lock => "lock",
             Self::Marker => "truncated or missing",
         }
     }

@@ -100,7 +100,7 @@ impl ProfileBuilder {
         if let Some(index) = self.stack_indices.get(&key) {
             return *index;
         }
-        let mut frames: Vec<_> = lock.map(|lock| self.marker_frame(&lock_marker(lock))).into_iter().collect();
+        let mut frames: Vec<_> = lock.map(|lock| self.lock_frame(lock)).into_iter().collect();
         let mut has_provisional = false;
         match walked {
             Some(stack) => {
@@ -238,6 +238,12 @@ impl ProfileBuilder {
         functions.map(|function| self.intern_frame(binary, address, kind, &function)).collect()
     }
 
+    fn lock_frame(&mut self, lock: LockId) -> FrameIndex {
+        let name = lock_marker(lock);
+        let function = ResolvedFunction { name: &name, is_named: true, ..ResolvedFunction::default() };
+        self.intern_frame(None, 0, FrameCategory::Lock, &function)
+    }
+
     /// A frame that is a marker rather than code, with a name in words.
     fn marker_frame(&mut self, text: &str) -> FrameIndex {
         let summary = marker_summary(text);
@@ -275,9 +281,12 @@ impl ProfileBuilder {
     }
 }
 
+/// How the name of a frame that stands for a lock begins.
+pub(crate) const LOCK_MARKER: &str = "[lock ";
+
 /// The name of the frame that stands for a lock.
 pub(crate) fn lock_marker(lock: impl std::fmt::Display) -> String {
-    format!("[lock {lock}]")
+    format!("{LOCK_MARKER}{lock}]")
 }
 
 /// Tells apart functions of the same name in different files, if they have no address.

@@ -37,7 +37,8 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
 pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     log_to_stderr("warn");
     let output = args.output.as_deref().map(page_output).transpose()?;
-    let (before, after) = (load_profile(&args.before, None)?, load_profile(&args.after, None)?);
+    let load = |path| load_profile(path, args.sample_type.as_deref());
+    let (before, after) = (load(&args.before)?, load(&args.after)?);
     let options = TableOptions {
         rows: args.rows,
         columns: terminal_columns(),

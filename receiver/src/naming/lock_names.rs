@@ -72,7 +72,7 @@ fn waited_in(name: &str) -> Option<Waited> {
         Some(whole) => name == whole,
         None => name.starts_with(part) || name.strip_prefix('<').is_some_and(|name| name.starts_with(part)),
     };
-    let of_name = NAMES.iter().filter(|(_, parts)| parts.iter().any(|part| matches(&part)));
+    let of_name = NAMES.iter().filter(|(_, parts)| parts.iter().any(|part| matches(part)));
     of_name.map(|(waited, _)| *waited).max()
 }
 

@@ -117,7 +117,7 @@ impl Counter {
 }
 
 const WAITS: &str = "off_cpu_waits_missing";
-const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: begun before the start, and over before they were listed (unseen), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end).";
+const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: possibly begun before the start and over before they were listed (unseen: an upper bound, with threads that ran then), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end).";
 const FOUND_WAITS: &str = "off_cpu_waits_found";
 const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun before the start, or at a context switch that was not drawn. Their stacks are read from the memory of their process; one that is unread lacks its user frames.";
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";

@@ -210,7 +210,7 @@ fn a_map_of_code_is_read_only_where_its_process_could_have_written_and_read_it()
         let (made, by_root) = (named(MADE), named(BY_ROOT));
         let foreign = named(SECRET) + named(FORGED);
         eprintln!("{:?}: {made} {by_root} {foreign}", target.laid);
-        ensure!(foreign == 0, "{:?}: {foreign} frames have a foreign name", target.laid);
+        ensure!(foreign == 0, "never a foreign name: {:?}: {foreign} frames", target.laid);
         match target.laid {
             Laid::Own => ensure!(made > 3, "{made} frames have the name that their process wrote"),
             Laid::OfRoot => ensure!(by_root > 3, "{by_root} frames have the name that root wrote"),

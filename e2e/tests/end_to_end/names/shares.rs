@@ -81,7 +81,7 @@ pub(super) fn in_files_with_symbols(
 /// Profiles a program that ends by itself, and looks at its native frames.
 fn native(title: &str, mut command: Command) -> Result<()> {
     command.stdout(Stdio::null());
-    let (pid, received) = session::profile_running(command, Duration::from_secs(2))?;
+    let (pid, received) = session::profile_running(command, Duration::from_secs(3))?;
     Share::of(in_files_with_symbols(&received, pid)).must_be_named(title)
 }
 

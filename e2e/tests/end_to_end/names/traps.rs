@@ -196,7 +196,7 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
         );
         ensure!(events > 20, "{kind}: {events} events");
         let secret = count(&received, pid, |name| name.contains(SECRET));
-        ensure!(secret == 0, "{kind}: {secret} frames are named by a file outside");
+        ensure!(secret == 0, "never a name by a file outside: {kind}: {secret} frames");
         let longest = frames(&received, pid).filter_map(|frame| Some(frame.function()?.len())).max();
         ensure!(longest.unwrap_or(0) <= 4096, "{kind}: a name of {longest:?} bytes");
         match *kind {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
 use sidewinder_render::{
     BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
     ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
@@ -102,6 +102,54 @@ pub(crate) fn two() -> Profile {
     let part = |name: &str, slice| MergedRecording { name: name.to_owned(), slices: slice..slice + 1 };
     profile.recordings = vec![part("before.pb.gz", 0), part("after.pb.gz", 1)];
     profile.slice = Duration::ZERO;
+    profile
+}
+
+/// The server's samples as values of another kind, each `value` times as much, and its stacks with the name of a lock in front
+/// where there are locks.
+fn of_kind(kind: Kind, value: u64, locks: &[&str]) -> Profile {
+    let mut profile = Profile { measure: SampleType::from_kind(kind), outcomes: Vec::new(), ..server() };
+    for sample in &mut profile.samples {
+        sample.count = value;
+    }
+    for (stack, lock) in profile.stacks.iter_mut().zip(locks) {
+        let name = format!("[lock {lock}]");
+        let known = profile.frames.iter().position(|frame| frame.name == name);
+        let at = known.unwrap_or(profile.frames.len());
+        if known.is_none() {
+            profile.frames.push(ProfileFrame { binary: None, ..frame(&name, FrameCategory::Lock, "", 0) });
+        }
+        stack.insert(0, FrameIndex(at as u32));
+    }
+    profile
+}
+
+/// Page faults: 64 in each place of a sample of the server, 64,000 in all.
+pub(crate) fn faults() -> Profile {
+    let faults = SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(64) };
+    of_kind(Kind::Counter(faults), 64, &[])
+}
+
+/// Off-CPU time: 250 ms in each place, 250 s in all. That is more than the recording took: waits are as long as they are, and
+/// threads wait at the same time.
+pub(crate) fn off_cpu() -> Profile {
+    of_kind(Kind::OffCpu, 250_000_000, &[])
+}
+
+/// Waits for two locks, 20 ms in each place, 20 s in all: 10 s of the parsers for one, 8 s of the writers for the other, 2 s of
+/// the ticks for the second, too.
+pub(crate) fn lock_delay() -> Profile {
+    const LOCKS: [&str; 4] = ["1111111111111111", "1111111111111111", "2222222222222222", "2222222222222222"];
+    of_kind(Kind::LockDelay, 20_000_000, &LOCKS)
+}
+
+/// The same waits, one in each place: 1,000 in all.
+pub(crate) fn lock_contentions() -> Profile {
+    Profile { measure: SampleType::from_kind(Kind::LockContentions), ..of_counts(lock_delay()) }
+}
+
+fn of_counts(mut profile: Profile) -> Profile {
+    profile.samples.iter_mut().for_each(|sample| sample.count = 1);
     profile
 }
 

@@ -127,7 +127,7 @@ fn after_twenty_thousand_forks_new_children_of_an_included_program_are_seen() ->
     let (all, others) = (brought.received.events().count(), brought.events_of(&brought.other).count());
     eprintln!("{later} of {all} events are of later children");
     assert!(later >= LATER_EVENTS_MIN, "{later} of {all} events are of later children");
-    assert_eq!(others, 0, "of a program that is not included");
+    assert_eq!(others, 0, "never a program that is not included");
     brought.assert_list_is_small();
     Ok(())
 }
@@ -145,7 +145,7 @@ fn after_twenty_thousand_forks_no_child_of_an_excluded_program_is_seen() -> Resu
     let excluded = brought.received.events().filter(|event| excluded(event, &mut judge)).count();
     let others = brought.events_of(&brought.other).count();
     eprintln!("{others} events of the other program, {excluded} of the excluded one");
-    assert_eq!(excluded, 0, "of a program that is excluded");
+    assert_eq!(excluded, 0, "never a program that is excluded");
     assert!(others >= LATER_EVENTS_MIN, "{others} events of a program that is not excluded");
     brought.assert_list_is_small();
     Ok(())

@@ -27,7 +27,7 @@ fn assert_right(name: &str, verdict: &Verdict) {
 
 fn assert_names_right(name: &str, verdict: &Verdict) {
     eprintln!("{name}: {verdict}");
-    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert_eq!(verdict.wrong_names, 0, "never a wrong name: {name}: {verdict}");
     assert!(verdict.right_line_share() >= RIGHT_LINE_SHARE, "{name}: {verdict}");
 }
 

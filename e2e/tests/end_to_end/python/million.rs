@@ -39,7 +39,7 @@ fn a_million_frames(interpreter: &Path, is_loop_named: bool) -> Result<()> {
     for (kind, examples) in &verdict.others {
         examples.iter().for_each(|example| eprintln!("  {kind}, {example}"));
     }
-    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert_eq!(verdict.wrong_names, 0, "never a wrong name: {name}: {verdict}");
     assert!(verdict.possible_share() >= POSSIBLE_SHARE, "{name}: {verdict}");
     assert!(verdict.right_line_share() >= RIGHT_LINE_SHARE, "{name}: {verdict}");
     let is_matched = verdict.activations.matched_share() >= MATCHED_SHARE;

@@ -26,7 +26,8 @@ fn no_function_has_the_name_of_another(interpreter: &Path) -> Result<()> {
     let verdict = Verdict::of(&expected, &stacks);
     eprintln!("{name}: {verdict}");
     assert!(verdict.frames >= FRAMES, "{name}: {verdict}");
-    assert_eq!((verdict.wrong, verdict.wrong_names, verdict.wrong_lines), (0, 0, 0), "{name}: {verdict}");
+    let wrong = (verdict.wrong, verdict.wrong_names, verdict.wrong_lines);
+    assert_eq!(wrong, (0, 0, 0), "never a wrong name: {name}: {verdict}");
     Ok(())
 }
 

@@ -52,7 +52,7 @@ fn a_user_with_the_capabilities_of_a_sidecar_records_another_user() -> Result<()
     eprintln!("{name}: {verdict}");
     assert!(verdict.judged() >= ENOUGH, "{name}: {verdict}");
     assert!(verdict.wrong as f64 <= WRONG_SHARE * verdict.judged() as f64, "{name}: {verdict}");
-    assert_eq!(verdict.wrong_names, 0, "{name}: {verdict}");
+    assert_eq!(verdict.wrong_names, 0, "never a wrong name: {name}: {verdict}");
     assert!(verdict.right_line_share() >= RIGHT_LINE_SHARE, "{name}: {verdict}");
     Ok(())
 }

@@ -76,7 +76,8 @@ pub(super) fn judge(handled: &Handled, events: Vec<DecodedEvent<'_>>, labels: La
         let ids = ids_of(&event);
         if let Some(ids) = &ids {
             // What was not yet handled at the end was not printed either.
-            let route = handled.get(ids).with_context(|| format!("{ids} was never handled"))?;
+            let route =
+                handled.get(ids).with_context(|| format!("never a span that was not handled: {ids}"))?;
             let is_between = labels == Labels::OneByOne && shown.is_none();
             ensure!(is_between || route_of(&event) == Some(route), "{:?} in {route}", route_of(&event));
             ensure!(shown.is_none_or(|(_, of)| of == Some(route)), "{route} in {shown:?}");

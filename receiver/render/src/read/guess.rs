@@ -19,6 +19,7 @@ pub(super) fn guess_category(hints: FrameHints<'_>) -> FrameCategory {
     let is = |suffix: &str| hints.source.ends_with(suffix);
     match hints.name {
         name if name.starts_with("[truncated: ") => FrameCategory::Marker,
+        name if name.starts_with("[lock ") => FrameCategory::Lock,
         _ if hints.binary.starts_with("[kernel") || hints.binary == "vmlinux" => FrameCategory::Kernel,
         _ if is(".rs") => FrameCategory::Rust,
         _ if is(".go") => FrameCategory::Go,

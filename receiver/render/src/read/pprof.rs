@@ -10,8 +10,8 @@ use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
 use crate::pprof::proto;
 use crate::profile::{
-    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread,
-    SampleType, SpanIndex, StackIndex, ThreadIndex,
+    BinaryIndex, EventPeriod, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan,
+    ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex,
 };
 use crate::tree::ValueInterner;
 
@@ -70,12 +70,18 @@ fn select_sample_type(message: &proto::Profile, texts: PprofStrings<'_>) -> Opti
     let find = |wanted: &str| message.sample_type.iter().position(|kind| is_in(kind, wanted));
     if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find(unit::COUNT)) {
         let rate_hz = 1_000_000_000 / period_ns;
-        return Some((column, SampleType { name: texts.get(kind.r#type).to_owned(), rate_hz, period_ns }));
+        let name = texts.get(kind.r#type).to_owned();
+        return Some((column, SampleType { name, rate_hz, period_ns, period: None }));
     }
     let times = find(unit::NANOSECONDS);
     let column = times.or_else(|| message.sample_type.len().checked_sub(1))?;
     let name = texts.get(message.sample_type.get(column)?.r#type).to_owned();
-    Some((column, SampleType { name, rate_hz: 0, period_ns: u64::from(times.is_some()) }))
+    let period = Option::zip(message.period_type.as_ref(), period_ns).map(|(kind, amount)| EventPeriod {
+        name: texts.get(kind.r#type).to_owned(),
+        unit: texts.get(kind.unit).to_owned(),
+        amount,
+    });
+    Some((column, SampleType { name, rate_hz: 0, period_ns: u64::from(times.is_some()), period }))
 }
 
 /// The frames of each location, leaf first: inlined ones first, as in the format.
