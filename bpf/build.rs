@@ -77,8 +77,11 @@ impl ParseCallbacks for Derives {
             return vec!["zerocopy::TryFromBytes".to_owned()];
         }
         // Rules and layouts are compared by value.
-        let compared =
-            if matches!(info.name, "sw_rule" | "sw_cpython") { ", PartialEq, Eq, Hash" } else { "" };
+        let compared = if matches!(info.name, "sw_rule" | "sw_cpython" | "sw_hotspot" | "sw_code_heap") {
+            ", PartialEq, Eq, Hash"
+        } else {
+            ""
+        };
         vec![format!("{PLAIN}{compared}")]
     }
 }

@@ -71,6 +71,11 @@ enum sw_frame_kind {
 	SW_FRAME_ANONYMOUS = 3, /* id: 0; address: in the process's address space, backed by no file */
 	/* A function that CPython interprets. id: address of its code object; address: instruction << 32 | cookie of the code */
 	SW_FRAME_CPYTHON = 4,
+	/*
+	 * A function of Java, or other code of HotSpot's. id: address of the Method if it is interpreted, otherwise of the blob of
+	 * machine code; address: offset of the bytecode or of the pc << 32 | cookie
+	 */
+	SW_FRAME_HOTSPOT = 5,
 };
 
 enum sw_frame_flag {
@@ -394,6 +399,9 @@ enum sw_fixed_rule {
 	SW_RULE_NONE = 0, /* no information */
 	SW_RULE_FRAME_POINTER = 1, /* CFA = frame pointer + 16, caller's frame pointer at CFA-16, return address at CFA-8 */
 	SW_RULE_FIRST_FREE = 2,
+	/* Rules of HotSpot's code. No table has these numbers. */
+	SW_RULE_HOTSPOT = SW_RULES_MAX, /* the rule and the frame depend on the code address only */
+	SW_RULE_HOTSPOT_DEPENDS, /* they depend on the stack too */
 };
 
 struct sw_segment_header {
@@ -544,6 +552,55 @@ struct sw_cpython {
 	__u8 reserved;
 };
 
+/* A part of HotSpot's code cache, over the addresses that it has reserved. */
+struct sw_code_heap {
+	__u64 start;
+	__u64 bytes;
+	/*
+	 * The segment map: a byte for each segment of the heap. The first segment of a block has 0, and others how many segments
+	 * to go back, towards it.
+	 */
+	__u64 segments;
+};
+
+#define SW_CODE_HEAPS 4
+
+/* Where HotSpot keeps its code: addresses in the process, and offsets of fields, in bytes. */
+struct sw_hotspot {
+	struct sw_code_heap heaps[SW_CODE_HEAPS]; /* unused ones are empty */
+	__u64 code_start; /* a range that contains all heaps */
+	__u64 code_bytes;
+	__u64 call_stub_return; /* where methods return to that native code has called */
+	__u64 interpreter; /* the interpreter's code */
+	__u32 interpreter_bytes;
+
+	/* In a CodeBlob, which follows the header of its block. Sizes are 4 bytes, pointers 8. */
+	__u16 name; /* pointer */
+	__u16 size;
+	__u16 frame_size; /* in words */
+	__u16 frame_complete; /* offset in the code */
+	__u16 code; /* where the code begins */
+
+	/* In an nmethod, which is a CodeBlob. */
+	__u16 method; /* pointer */
+	__u16 compile_id;
+	/* Two handlers to which deoptimized functions are returned to. */
+	__u16 deopt_handlers[2];
+
+	/* In a Method, and in the ConstMethod to which it points. */
+	__u16 const_method;
+	__u16 bytecodes;
+
+	__u8 segment_shift;
+	__u8 block_header_bytes;
+	__u8 has_offsets; /* `code` and the handlers are offsets from the blob of 4 bytes (since 23), not pointers */
+	__u8 frame_complete_is_short; /* 2 bytes (since 24) */
+	__u16 reserved;
+};
+
+#define SW_BLOB_BYTES 384 /* of a blob are read, at most: all fields are in these */
+#define SW_SEGMENT_HOPS 64 /* a block of a MiB takes about as many */
+
 #define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
 #define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
 #define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
@@ -572,7 +629,9 @@ struct sw_runtime {
 	struct sw_file_range unlinked[SW_VM_UNLINKED_RANGES];
 	/* Where a thread has the address of its state; if the first is null, the second counts. A model of 0 is none. */
 	struct sw_tls_variable state[2];
+	/* Of these two, one is used, by `kind`. */
 	struct sw_cpython cpython;
+	struct sw_hotspot hotspot;
 };
 
 /*

@@ -192,6 +192,20 @@ struct sw_vm_state_places {
 
 #define SW_VM_THREADS 4 /* a power of two */
 
+/* A blob of HotSpot's machine code. */
+struct sw_blob {
+	__u64 address;
+	__u64 code; /* address of its first instruction */
+	__u64 handlers[2]; /* to which deoptimized functions are returned to; 0: none */
+	__s32 frame_words; /* from the stack pointer to the end of its frame, at calls; not above 0: it has no frame of one size */
+	__s32 frame_complete; /* offset in the code from which on it has its frame; negative: 0 */
+	__u32 cookie;
+	__u32 reserved;
+};
+
+#define SW_HOTSPOT_CODE_BEFORE 64
+#define SW_HOTSPOT_CODE_AFTER 8
+
 /*
  * Scratch memory for frames of virtual machines, of one CPU. It belongs to the CPU's first slot. The others are for samples
  * taken while a program takes one: too few to have memory for this in each.
@@ -201,6 +215,8 @@ struct sw_vm_scratch {
 	struct sw_vm_code paths[SW_VM_PATHS]; /* likewise, with the hashes of texts */
 	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
+	struct sw_blob blob; /* that was read last */
+	__u8 code[SW_HOTSPOT_CODE_BEFORE + SW_HOTSPOT_CODE_AFTER]; /* around the interrupted pc */
 	__u64 text[SW_VM_TEXT_WORDS]; /* the string that was read last */
 	__u8 window[SW_VM_WINDOW_BYTES];
 };

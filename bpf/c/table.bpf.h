@@ -271,6 +271,15 @@ static __always_inline bool is_remembered(const struct sw_slot *slot, const stru
 	       found->is_return_address == slot->is_return_address;
 }
 
+/* Whether an address is in code that HotSpot has generated. */
+static __always_inline bool is_hotspot_code(const struct sw_slot *slot, __u64 address)
+{
+	const struct sw_runtime *runtime = slot->runtime_offset ? process_runtime(slot) : 0;
+
+	return runtime && runtime->kind == SW_FRAME_HOTSPOT &&
+	       address - runtime->hotspot.code_start < runtime->hotspot.code_bytes;
+}
+
 /* Looks up the current frame and its rule, and caches both. False: it is in no executable mapping. */
 static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 {
@@ -289,7 +298,9 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 		found->number = SW_RULE_NONE;
 		found->head = frame_head(SW_FRAME_ANONYMOUS, flags, 0);
 		found->address = slot->pc;
-		found->clock = slot->clock;
+		/* HotSpot's frames have rules, and are looked up elsewhere (find_hotspot_frame). */
+		if (!vm_frames || !is_hotspot_code(slot, address))
+			found->clock = slot->clock;
 		return 1;
 	}
 	file_offset = address - slot->range_start + slot->range_file_offset;

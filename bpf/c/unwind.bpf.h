@@ -9,6 +9,7 @@
 #include "arch.bpf.h"
 #include "call.bpf.h"
 #include "current_frame.bpf.h"
+#include "hotspot.bpf.h"
 #include "stack.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
@@ -256,6 +257,21 @@ static __always_inline bool is_base(const struct sw_slot *slot)
 	return !slot->pc && slot->is_return_address && !slot->guesses && slot->sp % SW_STACK_ALIGNMENT_BYTES == 0;
 }
 
+/*
+ * Looks up the current frame, which is not cached, and its rule. Returns 0 if it is in no executable mapping. Not static, like
+ * step_in_slot: the verifier checks it once, and not for each step of a round.
+ */
+__noinline int find_current_frame(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+
+	if (!slot)
+		return 0;
+	if (vm_frames && is_hotspot_code(slot, slot->pc - slot->is_return_address))
+		return find_hotspot_frame(number);
+	return find_frame(slot, place_of_frame(slot));
+}
+
 /* Appends the current frame and steps to its caller. False: the walk is over; slot->outcome says how it ended. */
 static __always_inline bool step(struct sw_slot *slot)
 {
@@ -263,7 +279,7 @@ static __always_inline bool step(struct sw_slot *slot)
 	__u32 is_generated;
 	int in_group;
 
-	if (!is_remembered(slot, found) && !find_frame(slot, found)) {
+	if (!is_remembered(slot, found) && !find_current_frame(slot->number)) {
 		if (is_base(slot))
 			return stop(slot, SW_OUTCOME_COMPLETE);
 		/* An interrupted pc is certain, wherever it is; a return address may be a misread word. */
@@ -278,6 +294,11 @@ static __always_inline bool step(struct sw_slot *slot)
 		if (in_group != SW_VM_GROUP_ENDED)
 			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
 	}
+	if (vm_frames && found->number >= SW_RULE_HOTSPOT) {
+		if (found->number == SW_RULE_HOTSPOT_DEPENDS)
+			settle_hotspot_frame(slot->number);
+		slot->head.vm_frames++;
+	}
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
 	if (found->number == SW_RULE_FRAME_POINTER) {
@@ -290,7 +311,7 @@ static __always_inline bool step(struct sw_slot *slot)
 	}
 	if (found->rule.cfa_base == SW_CFA_NONE)
 		return stop(slot, found->rule.cfa_offset);
-	slot->head.frames_by_table++;
+	slot->head.frames_by_table += found->number < SW_RULE_HOTSPOT;
 	return step_by_rule(slot, &found->rule);
 }
 

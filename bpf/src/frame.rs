@@ -26,6 +26,8 @@ pub enum RawFrameKind {
     Anonymous,
     /// A function that CPython interprets. The frame has no address.
     CPython(VmFunction),
+    /// A method of Java, or other code of HotSpot's. The frame has no address.
+    HotSpot(VmFunction),
     /// Frames of a virtual machine that could not be read. The frame has no address.
     Missing(VmMissing),
 }
@@ -49,7 +51,11 @@ impl RawFrame {
             RawFrameKind::Native { file } => (intf::SW_FRAME_NATIVE, file),
             RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
             RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
-            RawFrameKind::CPython(function) => return Self::from_cpython(function),
+            RawFrameKind::CPython(function) => return Self::from_function(intf::SW_FRAME_CPYTHON, function),
+            RawFrameKind::HotSpot(function) => {
+                return Self::from_function(intf::SW_FRAME_HOTSPOT, function)
+                    .with_return_address(is_return_address);
+            }
             RawFrameKind::Missing(reason) => return Self::from_missing(reason),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
@@ -61,10 +67,15 @@ impl RawFrame {
         Self { head, address }
     }
 
-    fn from_cpython(VmFunction { object, cookie, place }: VmFunction) -> Self {
+    fn with_return_address(self, is_return_address: bool) -> Self {
+        let flag = if is_return_address { intf::SW_FRAME_RETURN_ADDRESS } else { 0 };
+        Self { head: self.head | u64::from(flag) << intf::SW_FRAME_FLAGS_SHIFT, ..self }
+    }
+
+    fn from_function(kind: u32, VmFunction { object, cookie, place }: VmFunction) -> Self {
         let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
         Self {
-            head: u64::from(intf::SW_FRAME_CPYTHON) | object.0 << intf::SW_FRAME_ID_SHIFT,
+            head: u64::from(kind) | object.0 << intf::SW_FRAME_ID_SHIFT,
             address: place | u64::from(cookie),
         }
     }
@@ -92,12 +103,18 @@ impl RawFrame {
             }
             intf::SW_FRAME_KERNEL => Some(RawFrameKind::Kernel),
             intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
-            intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(VmFunction {
-                object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
-                cookie: self.address as u32,
-                place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
-            })),
+            intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(self.function())),
+            intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::HotSpot(self.function())),
             _ => None,
+        }
+    }
+
+    /// The function of a frame of a virtual machine.
+    fn function(self) -> VmFunction {
+        VmFunction {
+            object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
+            cookie: self.address as u32,
+            place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
         }
     }
 
@@ -149,8 +166,9 @@ mod tests {
     #[test]
     fn frames_of_virtual_machines_are_read_as_they_were_made() {
         let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2 };
-        for kind in
-            [RawFrameKind::CPython(function)].into_iter().chain(VmMissing::ALL.map(RawFrameKind::Missing))
+        for kind in [RawFrameKind::CPython(function), RawFrameKind::HotSpot(function)]
+            .into_iter()
+            .chain(VmMissing::ALL.map(RawFrameKind::Missing))
         {
             let frame = RawFrame::new(kind, 0, false, false);
             assert_eq!(

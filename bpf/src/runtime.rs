@@ -5,8 +5,12 @@ use sidewinder_address::FileOffset;
 use crate::intf::{self, sw_file_range, sw_runtime, sw_tls_variable};
 use crate::tls::TlsLocation;
 
+/// A part of HotSpot's code cache.
+pub use crate::intf::sw_code_heap as CodeHeap;
 /// Where CPython keeps its frames: offsets of fields, as `c/intf.h` describes them.
 pub use crate::intf::sw_cpython as CPythonLayout;
+/// Where HotSpot keeps its code: addresses in a process, and offsets of fields, as `c/intf.h` describes them.
+pub use crate::intf::sw_hotspot as HotSpotLayout;
 
 /// Values of [`CPythonLayout::groups`]: where the frames of one activation of the evaluation loop end.
 pub mod cpython_groups {
@@ -23,9 +27,34 @@ pub mod cpython_instruction {
     };
 }
 
+/// The most parts of HotSpot's code cache that walks look up.
+pub const CODE_HEAPS_MAX: usize = intf::SW_CODE_HEAPS as usize;
+/// The bytes that walks read of a blob of HotSpot's code: all fields are in these.
+pub const BLOB_BYTES_MAX: usize = intf::SW_BLOB_BYTES as usize;
+
 /// A virtual machine that a process runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PublishedRuntime {
+pub enum PublishedRuntime {
+    /// CPython.
+    CPython(PublishedCPython),
+    /// HotSpot. All that walks need is in its code cache and on the stack.
+    HotSpot(HotSpotLayout),
+}
+
+impl PublishedRuntime {
+    pub(crate) fn encode(&self) -> sw_runtime {
+        match self {
+            Self::CPython(cpython) => cpython.encode(),
+            Self::HotSpot(hotspot) => {
+                sw_runtime { kind: intf::SW_FRAME_HOTSPOT, hotspot: *hotspot, ..sw_runtime::default() }
+            }
+        }
+    }
+}
+
+/// The CPython that a process runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishedCPython {
     /// The id of the file that contains its loop.
     pub file: u32,
     /// The code of the loop: offsets in the file, and lengths in bytes. Only those that [`Self::can_have_loop`] are all used.
@@ -38,7 +67,7 @@ pub struct PublishedRuntime {
     pub cpython: CPythonLayout,
 }
 
-impl PublishedRuntime {
+impl PublishedCPython {
     /// Whether walks can look up all of a loop: it has at most four ranges, below 4 GiB.
     #[must_use]
     pub fn can_have_loop(ranges: &[(FileOffset, u64)]) -> bool {
@@ -46,7 +75,7 @@ impl PublishedRuntime {
             && ranges.iter().all(|range| encode_range(range).is_some())
     }
 
-    pub(crate) fn encode(&self) -> sw_runtime {
+    fn encode(&self) -> sw_runtime {
         sw_runtime {
             file: self.file,
             kind: intf::SW_FRAME_CPYTHON,
@@ -54,6 +83,7 @@ impl PublishedRuntime {
             unlinked: encode_ranges(&self.unlinked_ranges),
             state: self.state.map(|at| at.map_or_else(sw_tls_variable::default, TlsLocation::encode)),
             cpython: self.cpython,
+            ..sw_runtime::default()
         }
     }
 }
@@ -147,9 +177,9 @@ mod tests {
     fn a_loop_that_is_too_scattered_is_refused() {
         let range = |start| (FileOffset(start), 0x1000);
         let ranges: Vec<_> = (0..5).map(|number| range(number * 0x10_000)).collect();
-        assert!(PublishedRuntime::can_have_loop(&ranges[..4]));
-        assert!(!PublishedRuntime::can_have_loop(&ranges));
-        assert!(!PublishedRuntime::can_have_loop(&[range(1 << 32)]));
-        assert!(!PublishedRuntime::can_have_loop(&[(FileOffset(0), 1 << 32)]));
+        assert!(PublishedCPython::can_have_loop(&ranges[..4]));
+        assert!(!PublishedCPython::can_have_loop(&ranges));
+        assert!(!PublishedCPython::can_have_loop(&[range(1 << 32)]));
+        assert!(!PublishedCPython::can_have_loop(&[(FileOffset(0), 1 << 32)]));
     }
 }

@@ -262,7 +262,7 @@ pub(crate) struct RecordArgs {
     /// Leave kernel frames out
     #[arg(long, overrides_with = "kernel")]
     pub(crate) no_kernel: bool,
-    /// Leave out the functions of Python programs: show those of the interpreter alone
+    /// Leave out the functions of Python and Java programs: show native code alone
     #[arg(long)]
     pub(crate) no_interpreters: bool,
     /// Also show the loops of interpreters, which the functions of Python programs stand for

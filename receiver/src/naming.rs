@@ -263,10 +263,12 @@ impl Namer {
                 let is_generated = self.files.get(&FileId(file)).is_some_and(|info| info.is_memory_file());
                 is_generated.then(|| self.unnamed_code(process))
             }
-            RawFrameKind::CPython(function) => match self.vm.lookup(process, function) {
-                Some(_) => None,
-                None => self.vm.obstacle(process).map(UnnamedCause::Memory),
-            },
+            RawFrameKind::CPython(function) | RawFrameKind::HotSpot(function) => {
+                match self.vm.lookup(process, function) {
+                    Some(_) => None,
+                    None => self.vm.obstacle(process).map(UnnamedCause::Memory),
+                }
+            }
             RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Missing(_) => None,
         })
     }
@@ -293,8 +295,14 @@ impl Namer {
         let named = match frame.kind() {
             Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
-            Some(RawFrameKind::CPython(function)) => self.resolve_cpython(process, function)?,
-            Some(RawFrameKind::Missing(reason)) => self.vm_frame(missing_frames(reason)),
+            Some(RawFrameKind::CPython(function)) => {
+                self.resolve_function(process, function, Runtime::CPython, true)?
+            }
+            // Code of the virtual machine's own is shown where it was interrupted.
+            Some(RawFrameKind::HotSpot(function)) => {
+                self.resolve_function(process, function, Runtime::Jvm, frame.is_return_address())?
+            }
+            Some(RawFrameKind::Missing(reason)) => self.vm_frame(Runtime::CPython, missing_frames(reason)),
             Some(RawFrameKind::Anonymous) | None => self.resolve_anonymous(process, address, at_ns),
         };
         Some(NamedFrame { is_guessed: frame.is_unproven(), ..named })
@@ -373,14 +381,20 @@ impl Namer {
         }
     }
 
-    /// `None` if the function is omitted. Names are looked up whatever the mode: no backend has the symbols of these
-    /// functions.
-    fn resolve_cpython(&mut self, process: ProcessKey, function: VmFunction) -> Option<NamedFrame> {
+    /// `None` if the function is omitted, as one of the runtime's own if these are. Names are looked up whatever the mode: no
+    /// backend has the symbols of these functions.
+    fn resolve_function(
+        &mut self,
+        process: ProcessKey,
+        function: VmFunction,
+        runtime: Runtime,
+        hides_internal: bool,
+    ) -> Option<NamedFrame> {
         let Some(known) = self.vm.lookup(process, function) else {
             let is_provisional = self.vm.is_pending(process, function);
-            return Some(NamedFrame { is_provisional, ..self.vm_frame(UNNAMED_FUNCTION.to_owned()) });
+            return Some(NamedFrame { is_provisional, ..self.vm_frame(runtime, unnamed_function(runtime)) });
         };
-        if known.is_internal() && self.options.hides_vm_internals {
+        if known.is_internal() && self.options.hides_vm_internals && hides_internal {
             return None;
         }
         let line = known.line_at(function.place.cast_unsigned());
@@ -390,14 +404,14 @@ impl Namer {
             line: if self.options.lines { line.unwrap_or(known.first_line) } else { 0 },
             column: 0,
         };
-        Some(NamedFrame { functions: Arc::from([code]), ..self.vm_frame(String::new()) })
+        Some(NamedFrame { functions: Arc::from([code]), ..self.vm_frame(runtime, String::new()) })
     }
 
     /// A frame of a virtual machine that has no function.
-    fn vm_frame(&self, name: String) -> NamedFrame {
+    fn vm_frame(&self, runtime: Runtime, name: String) -> NamedFrame {
         NamedFrame {
             location: FrameLocation::Vm,
-            origin: CodeOrigin::Interpreted(Runtime::CPython),
+            origin: CodeOrigin::Interpreted(runtime),
             ..self.unknown_frame(name, 0)
         }
     }
@@ -414,8 +428,11 @@ impl Namer {
     }
 }
 
-/// The name of a function of CPython that could not be read.
-const UNNAMED_FUNCTION: &str = "[unknown Python function]";
+/// The name of a function that could not be read.
+fn unnamed_function(runtime: Runtime) -> String {
+    let language = if runtime == Runtime::Jvm { "Java method" } else { "Python function" };
+    format!("[unknown {language}]")
+}
 
 /// The name of the frame that stands for missing ones.
 fn missing_frames(reason: VmMissing) -> String {

@@ -100,13 +100,11 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         runtime: Some(Runtime::Jvm),
         id: "jvm",
         label: "Java virtual machine",
-        name: "Java virtual machines",
-        frames: "generated code, if the JVM runs with -XX:+PreserveFramePointer",
-        names: PUBLISHED,
-        frames_advice: Some("run it with -XX:+PreserveFramePointer"),
-        advice: Some(
-            "run `jcmd PID Compiler.perfmap` during the recording (JDK 17 and later), or run it with -XX:+DumpPerfMapAtExit",
-        ),
+        name: "Java: HotSpot of OpenJDK 17 to 25",
+        frames: "each compiled or interpreted method, in order with the native frames; not yet inlined ones",
+        names: "read from the process's memory: class, method, types of parameters, file; lines of interpreted methods",
+        frames_advice: None,
+        advice: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::Dotnet),
@@ -237,8 +235,8 @@ mod tests {
             assert_eq!(ALL.iter().position(same), Some(number), "{}", row.id);
             assert_eq!(RuntimeSupport::of(row.runtime).id, row.id);
         }
-        let advice = RuntimeSupport::advice_for(Some(Runtime::Jvm), 12);
-        assert!(advice.contains("`jcmd 12 Compiler.perfmap`"), "{advice}");
+        let advice = RuntimeSupport::advice_for(Some(Runtime::LuaJit), 12);
+        assert!(advice.contains("LUAJIT_USE_PERFTOOLS"), "{advice}");
         // A library in a program whose language doesn't generate code.
         let advice = RuntimeSupport::advice_for(Some(Runtime::Perl), 12);
         assert!(advice.contains("/tmp/perf-12.map"), "{advice}");

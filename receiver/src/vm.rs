@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
-use sidewinder_process::{Process, ProcessKey};
-use sidewinder_vm::cpython::{CodeCopy, Function, FunctionCache, FunctionError, Interpreter};
+use sidewinder_process::{ForeignMemory, ProcessKey};
+use sidewinder_vm::cpython::{CodeCopy, Function, FunctionCache, FunctionError, Layout};
+use sidewinder_vm::hotspot::VirtualMachine;
 use tracing::debug;
 
-use crate::foreign::{ForeignProcess, ForeignReader, PendingRead, ReadFailure, ReadProgress};
+use crate::foreign::{ForeignProcess, PendingRead, ReadFailure, ReadProgress};
 use crate::time_budget::TimeBudget;
 
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
@@ -34,22 +35,36 @@ const BATCH_MAX: usize = 1024;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
 
+/// Where the functions of a process are described.
+#[derive(Clone, Debug)]
+pub(crate) enum FunctionLayout {
+    CPython(Layout),
+    HotSpot(Arc<VirtualMachine>),
+}
+
+impl FunctionLayout {
+    fn read_function(
+        &self,
+        memory: &impl ForeignMemory,
+        wanted: VmFunction,
+    ) -> Result<Function, FunctionError> {
+        match self {
+            Self::CPython(layout) => layout.read_function(memory, wanted.object, wanted.cookie),
+            Self::HotSpot(machine) => machine.read_function(memory, wanted.object, wanted.cookie),
+        }
+    }
+}
+
 /// The interpreter that a process runs, and the memory in which its functions are.
 #[derive(Debug)]
 pub(crate) struct InterpreterSource {
-    interpreter: Arc<Interpreter>,
+    layout: FunctionLayout,
     memory: ForeignProcess,
 }
 
 impl InterpreterSource {
-    /// The source of a running process; `None` if it has exited.
-    pub(crate) fn from_process(
-        process: &Process,
-        interpreter: Arc<Interpreter>,
-        reader: &ForeignReader,
-    ) -> Option<Self> {
-        let memory = ForeignProcess::from_pid(process.pid(), reader.clone()).ok()?;
-        Some(Self { interpreter, memory })
+    pub(crate) fn new(layout: FunctionLayout, memory: ForeignProcess) -> Self {
+        Self { layout, memory }
     }
 
     fn start_read(
@@ -57,12 +72,9 @@ impl InterpreterSource {
         timeout: Duration,
         wanted: Vec<VmFunction>,
     ) -> Result<ReadProgress<FunctionsRead>, ReadFailure> {
-        let layout = self.interpreter.layout;
+        let layout = self.layout.clone();
         self.memory.start_read(timeout, move |memory| {
-            wanted
-                .into_iter()
-                .map(|wanted| (wanted, layout.read_function(memory, wanted.object, wanted.cookie)))
-                .collect()
+            wanted.into_iter().map(|wanted| (wanted, layout.read_function(memory, wanted))).collect()
         })
     }
 }
@@ -202,7 +214,9 @@ impl VmNames {
         };
         let CodeObject { head, identity, name, path, lines, .. } = object;
         let copy = CodeCopy { head, identity, name, path, lines };
-        match state.source.interpreter.layout.copied_function(copy, key.2) {
+        // Only CPython's functions are sent.
+        let FunctionLayout::CPython(layout) = &state.source.layout else { return false };
+        match layout.copied_function(copy, key.2) {
             Ok(function) => {
                 if !function.has_lines() {
                     self.incomplete.insert(key);
@@ -225,7 +239,7 @@ impl VmNames {
         self.take_pending(process);
         let mut wanted = HashMap::new();
         for frame in frames {
-            if let Some(RawFrameKind::CPython(function)) = frame.kind()
+            if let Some(RawFrameKind::CPython(function) | RawFrameKind::HotSpot(function)) = frame.kind()
                 && wanted.len() < BATCH_MAX
                 && is_wanted(&mut self.functions, &self.incomplete, &key(process, function))
             {

@@ -16,6 +16,11 @@
 #define SW_STACK_ALIGNMENT_BYTES 16 /* of the stack pointer before a call, section 3.2.2 */
 #define SW_LINKAGE_ENTRY_BYTES 16 /* an entry of a lazily bound procedure linkage table, section 5.2 */
 
+/* HotSpot's interpreter: where the bytecode is in the interrupted function, and the caller's stack pointer at its entry. */
+#define SW_REG_BYTECODE 13 /* r13 */
+#define SW_REG_SENDER_SP 13 /* r13 */
+#define SW_REG_RETURN_ADDRESS 0 /* rax, at the entries of interpreted methods and in adapters */
+
 #define SW_PAGE_SHIFT 12 /* of the smallest page; larger ones are multiples of it */
 
 /* TLS variant II: the thread pointer is fsbase, and the second word there points to the dynamic thread vector. */

@@ -264,6 +264,8 @@ impl Default for Symbolize {
 pub struct Interpreters {
     /// CPython.
     pub python: Interpreter,
+    /// HotSpot, the Java virtual machine of OpenJDK.
+    pub hotspot: Interpreter,
 }
 
 /// Whether the frames of an interpreter are read.

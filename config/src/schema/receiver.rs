@@ -213,6 +213,7 @@ impl KeyGroup for OverrideForm {
 impl KeyGroup for Interpreters {
     fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.group("python", &mut self.python);
+        fields.group("hotspot", &mut self.hotspot);
     }
 }
 

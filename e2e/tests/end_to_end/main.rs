@@ -20,6 +20,7 @@ mod help;
 mod hybrid;
 mod image;
 mod interrupts;
+mod java;
 mod locks;
 mod names;
 mod off_cpu;

@@ -2,6 +2,7 @@
 //! each language runtime, and of given processes.
 
 mod counters;
+mod java;
 mod process;
 mod python;
 mod runtimes;

@@ -22,6 +22,7 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
 use sidewinder_render::{Profile, ProfileFormat, SampleType, TableOptions};
+use sidewinder_vm::InterpreterSet;
 use tracing::warn;
 
 use self::page::LivePage;
@@ -236,7 +237,7 @@ fn sampling_options(
     let options = SamplingOptions {
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
-        interpreters: !args.no_interpreters,
+        interpreters: if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL },
         unwind_mode: args.unwind.into(),
         trace_context: TraceContext {
             custom_labels: args.custom_labels,

@@ -31,8 +31,14 @@ pub(crate) struct Stack {
 impl Stack {
     pub(crate) fn new(id: u64, frames: Box<[RawFrame]>) -> Self {
         let has_anonymous_code = frames.iter().any(|frame| frame.kind() == Some(RawFrameKind::Anonymous));
-        let has_vm_frames = frames.iter().any(|frame| matches!(frame.kind(), Some(RawFrameKind::CPython(_))));
+        let has_vm_frames = frames.iter().any(|frame| frame.kind().is_some_and(is_of_vm));
         Self { id, frames, has_anonymous_code, has_vm_frames }
+    }
+
+    /// Whether a frame is of code that HotSpot has generated.
+    pub(crate) fn has_hotspot_frames(&self) -> bool {
+        self.has_vm_frames
+            && self.frames.iter().any(|frame| matches!(frame.kind(), Some(RawFrameKind::HotSpot(_))))
     }
 
     /// Whether the stack has a meaning only within one process, because one of its frames has.
@@ -43,7 +49,11 @@ impl Stack {
 
 /// Whether a frame has a meaning only within one process: it is in memory that no file backs, or of a virtual machine.
 pub(crate) fn is_process_specific(frame: &RawFrame) -> bool {
-    matches!(frame.kind(), Some(RawFrameKind::Anonymous | RawFrameKind::CPython(_)))
+    frame.kind().is_some_and(|kind| kind == RawFrameKind::Anonymous || is_of_vm(kind))
+}
+
+fn is_of_vm(kind: RawFrameKind) -> bool {
+    matches!(kind, RawFrameKind::CPython(_) | RawFrameKind::HotSpot(_))
 }
 
 /// The file and file offset of a frame's instruction; `None` if no file backs it. A return address is moved back by one,
@@ -56,6 +66,7 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
         RawFrameKind::Kernel
         | RawFrameKind::Anonymous
         | RawFrameKind::CPython(_)
+        | RawFrameKind::HotSpot(_)
         | RawFrameKind::Missing(_) => None,
     }
 }

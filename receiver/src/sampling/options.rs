@@ -7,6 +7,7 @@ use sidewinder_bpf::{Options, Packing, PodCgroup, VerifierLog, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_kind::KindSet;
 use sidewinder_unwind::validate::TrustedSide;
+use sidewinder_vm::InterpreterSet;
 use tracing::warn;
 
 use super::control::scope::SamplingScope;
@@ -47,8 +48,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) test_programs: bool,
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
-    /// Whether stacks have the frames of interpreters.
-    pub(crate) interpreters: bool,
+    /// The interpreters whose frames stacks have.
+    pub(crate) interpreters: InterpreterSet,
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: TrustedSide,
@@ -97,7 +98,7 @@ impl SamplingOptions {
             test_programs: false,
             frame_limit: MaxFrames::default().get(),
             kernel_frames: true,
-            interpreters: true,
+            interpreters: InterpreterSet::ALL,
             unwind_mode: UnwindMode::Auto,
             unwind_overrides: Vec::new(),
             unwind_trust: TrustedSide::Rows,
@@ -148,7 +149,7 @@ impl SamplingOptions {
             walk: self.walk,
             frame_limit: self.frame_limit,
             kernel_frames: self.kernel_frames,
-            vm_frames: self.interpreters,
+            vm_frames: !self.interpreters.is_empty(),
             sampled_cpus: self.sampled_cpus.clone(),
             verifier_log: self.verifier_log,
             min_process_age: self.min_process_age,

@@ -14,6 +14,7 @@ use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, 
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::TrustedSide;
+use sidewinder_vm::InterpreterSet;
 use tracing::{debug, error, info, warn};
 
 use super::plan::{CurrentPlan, ReceiverPlan};
@@ -323,7 +324,10 @@ impl ReceiverContext {
             test_programs: false,
             frame_limit: receiver.unwind.max_frames.get(),
             kernel_frames: receiver.unwind.kernel,
-            interpreters: !receiver.interpreters.python.disabled,
+            interpreters: InterpreterSet {
+                cpython: !receiver.interpreters.python.disabled,
+                hotspot: !receiver.interpreters.hotspot.disabled,
+            },
             unwind_mode: receiver.unwind.mode,
             unwind_overrides: receiver.unwind.overrides.clone(),
             unwind_trust: match receiver.unwind.trust {

@@ -36,9 +36,9 @@ fn a_line_names_the_program_and_what_would_name_its_frames() {
         "  node (pid 123): 1,234 of 2,000 samples have frames without a name: run it with --perf-basic-prof (Node.js: \
          NODE_OPTIONS=--perf-basic-prof)\n"
     );
-    let java = UnnamedCause::GeneratedCode { generator: Some(Runtime::Jvm), has_names: false };
-    let text = lines(&[group("java", &[5, 6], java)]);
-    assert!(text.contains("java (pids 5, 6): ") && text.contains("`jcmd 5 Compiler.perfmap`"), "{text}");
+    let jit = UnnamedCause::GeneratedCode { generator: None, has_names: false };
+    let text = lines(&[group("jit", &[5, 6], jit)]);
+    assert!(text.contains("jit (pids 5, 6): ") && text.contains("/tmp/perf-5.map"), "{text}");
     let denied = UnnamedCause::Memory(VmObstacle::Denied);
     let text = lines(&[group("py\u{1b}thon", &[1, 2, 3, 4, 5], denied)]);
     assert!(

@@ -5,7 +5,7 @@ use sidewinder_bpf::Opener;
 use sidewinder_process::Pid;
 
 use super::*;
-use crate::foreign::ReadTarget;
+use crate::foreign::{ForeignReader, ReadTarget};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -44,13 +44,13 @@ fn stack(functions: std::ops::Range<u64>) -> Vec<RawFrame> {
 /// Names with a process, and the reader that reads its memory; `None` if there is no CPython here.
 fn names_of(target: &Target, budget_bytes: usize) -> Option<(VmNames, ForeignReader)> {
     let file = File::open(PYTHON).ok()?;
-    let Some(interpreter) = Interpreter::read(&file).unwrap() else {
+    let Some(interpreter) = sidewinder_vm::cpython::Interpreter::read(&file).unwrap() else {
         eprintln!("SKIPPED: {PYTHON} does not contain its interpreter");
         return None;
     };
     let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
     let memory = ForeignProcess::from_pid(Pid(target.0.id()), reader.clone()).unwrap();
-    let source = InterpreterSource { interpreter: Arc::new(interpreter), memory };
+    let source = InterpreterSource::new(FunctionLayout::CPython(interpreter.layout), memory);
     let mut names = VmNames::new(budget_bytes);
     names.add_process(target.key(), Arc::new(source));
     Some((names, reader))

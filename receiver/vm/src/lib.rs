@@ -8,7 +8,10 @@
 
 mod arch;
 pub mod cpython;
+pub mod hotspot;
+mod interpreter;
 mod runtime;
 mod split;
 
+pub use interpreter::{Interpreter, InterpreterSet};
 pub use runtime::{Runtime, find_runtimes};

@@ -14,7 +14,7 @@ use sidewinder_process::{
 };
 use sidewinder_vm::{Runtime, find_runtimes};
 
-use super::python;
+use super::{java, python};
 use crate::causes::error_chain;
 use crate::exit::Failure;
 use crate::foreign::{ForeignReader, ReadFailure, ReadProgress, ReadTarget};
@@ -172,6 +172,7 @@ impl InspectedProcess<'_> {
         let support = RuntimeSupport::of(Some(runtime));
         match runtime {
             Runtime::CPython => python::inspect(self, version, path, file, mapping),
+            Runtime::Jvm => java::inspect(self, version, path, file, mapping),
             Runtime::Go => RuntimeReport {
                 support,
                 version,

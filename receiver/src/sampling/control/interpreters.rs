@@ -10,39 +10,79 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
-use sidewinder_bpf::{CPythonLayout, PublishedRuntime, TlsLocation, cpython_groups, cpython_instruction};
+use sidewinder_bpf::{
+    CODE_HEAPS_MAX, CPythonLayout, CodeHeap, HotSpotLayout, PublishedCPython, PublishedRuntime, TlsLocation,
+    cpython_groups, cpython_instruction,
+};
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Pid, Process, ProcessKey};
-use sidewinder_vm::cpython::{FileRange, Groups, InstructionForm, Interpreter, Layout};
+use sidewinder_vm::Interpreter;
+use sidewinder_vm::cpython::{self, FileRange, Groups, InstructionForm, Layout};
+use sidewinder_vm::hotspot::{MachineError, VirtualMachine};
+use thiserror::Error;
 use tracing::debug;
 
 use super::contexts::take_completed_read;
 use super::processes::ProcessTracker;
 use super::variables::{published_location, thread_vector};
-use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
-use crate::vm::InterpreterSource;
+use crate::foreign::{ForeignProcess, ForeignReader, PendingRead, ReadProgress, ReadTarget};
+use crate::vm::{FunctionLayout, InterpreterSource};
 
 /// The first time between two attempts to locate an interpreter's state, which it creates a few milliseconds after it has
 /// started. It doubles with each attempt.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(30);
 
-/// Where the threads of a process have the state of its interpreter.
-type LocatedState = Result<[Option<TlsLocation>; 2], TlsVariableError>;
+/// What was found of a process's interpreter.
+#[derive(Debug)]
+enum Located {
+    /// Where its threads have the state of CPython.
+    CPython([Option<TlsLocation>; 2]),
+    /// HotSpot, which needs no state of threads.
+    HotSpot(Arc<VirtualMachine>),
+}
+
+/// Why an interpreter was not found.
+#[derive(Debug, Error)]
+enum LocateError {
+    #[error(transparent)]
+    CPython(#[from] TlsVariableError),
+    #[error(transparent)]
+    HotSpot(#[from] MachineError),
+}
+
+impl LocateError {
+    fn unreadable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::HotSpot(MachineError::Unreadable(io::Error::other(error)))
+    }
+
+    /// Whether we may not read the process's memory.
+    fn is_denied(&self) -> bool {
+        match self {
+            Self::CPython(TlsVariableError::Unreadable(error))
+            | Self::HotSpot(MachineError::Unreadable(error)) => {
+                error.kind() == io::ErrorKind::PermissionDenied
+            }
+            _ => false,
+        }
+    }
+}
+
+type LocateResult = Result<Located, LocateError>;
 
 /// The interpreters of files and processes.
 #[derive(Debug, Default)]
 pub(crate) struct Interpreters {
     by_file: HashMap<FileId, FileInterpreter>,
     processes: HashMap<ProcessKey, ProcessInterpreter>,
-    reads: Vec<(ProcessKey, PendingRead<LocatedState>)>,
+    reads: Vec<(ProcessKey, PendingRead<LocateResult>)>,
     refused: u64,
 }
 
 #[derive(Debug)]
 struct FileInterpreter {
     interpreter: Arc<Interpreter>,
-    /// Where threads had the state in the process that was located last.
+    /// Where threads had CPython's state in the process that was located last.
     usual_state: Option<[Option<TlsLocation>; 2]>,
 }
 
@@ -54,6 +94,8 @@ struct ProcessInterpreter {
     /// With the state where it usually is, until that has been located. Walks check which thread's state they have found, so
     /// they notice if it isn't there.
     runtime: Option<PublishedRuntime>,
+    /// Until there is a source.
+    memory: Option<ForeignProcess>,
     source: Option<Arc<InterpreterSource>>,
     is_announced: bool,
     /// Whether the state could not be located because we may not read the process's memory.
@@ -66,7 +108,12 @@ struct ProcessInterpreter {
 impl Interpreters {
     /// Adds the interpreter that a file contains. Returns whether walks can find its frames.
     pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) -> bool {
-        let is_supported = PublishedRuntime::can_have_loop(&published_ranges(&interpreter.loops));
+        let is_supported = match &*interpreter {
+            Interpreter::CPython(cpython) => {
+                PublishedCPython::can_have_loop(&published_ranges(&cpython.loops))
+            }
+            Interpreter::HotSpot(_) => true,
+        };
         if is_supported {
             self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
         } else {
@@ -87,8 +134,9 @@ impl Interpreters {
 
     /// Whether a location is in the loop of a file's interpreter.
     pub(crate) fn is_loop(&self, file: FileId, offset: FileOffset) -> bool {
-        let ranges = self.by_file.get(&file).into_iter().flat_map(|known| &known.interpreter.loops);
-        ranges.into_iter().any(|range| offset.0.wrapping_sub(range.start.0) < range.bytes)
+        let Some(known) = self.by_file.get(&file) else { return false };
+        let Interpreter::CPython(cpython) = &*known.interpreter else { return false };
+        cpython.loops.iter().any(|range| offset.0.wrapping_sub(range.start.0) < range.bytes)
     }
 
     /// What walks need to find the frames of a process's interpreter, once that is known. Locates the interpreter's state
@@ -107,9 +155,16 @@ impl Interpreters {
         let is_known = self.processes.get(&key).is_some_and(|known| known.file == file && known.bias == bias);
         if !is_known {
             let FileInterpreter { interpreter, usual_state } = self.by_file.get(&file)?;
-            let runtime = usual_state.map(|state| published_runtime(file, interpreter, state));
+            let memory = ForeignProcess::from_pid(process.pid(), reader.clone()).ok();
+            let (runtime, memory, source) = match &**interpreter {
+                Interpreter::CPython(cpython) => {
+                    let layout = FunctionLayout::CPython(cpython.layout);
+                    let source = memory.map(|memory| InterpreterSource::new(layout, memory));
+                    (usual_state.map(|state| published_cpython(file, cpython, state)), None, source)
+                }
+                Interpreter::HotSpot(_) => (None, memory, None),
+            };
             let interpreter = Arc::clone(interpreter);
-            let source = InterpreterSource::from_process(process, Arc::clone(&interpreter), reader);
             self.processes.insert(
                 key,
                 ProcessInterpreter {
@@ -117,6 +172,7 @@ impl Interpreters {
                     bias,
                     interpreter,
                     runtime,
+                    memory,
                     source: source.map(Arc::new),
                     is_announced: false,
                     is_denied: false,
@@ -149,13 +205,18 @@ impl Interpreters {
         let Ok(target) = ReadTarget::from_pid(Pid(key.pid)) else { return false };
         let memory = reader.memory().clone();
         let read = move || {
-            let memory =
-                memory.open(target).map_err(|error| TlsVariableError::Unreadable(io::Error::other(error)))?;
+            let memory = memory.open(target).map_err(LocateError::unreadable)?;
+            let interpreter = match &*interpreter {
+                Interpreter::CPython(cpython) => cpython,
+                Interpreter::HotSpot(library) => {
+                    return Ok(Located::HotSpot(Arc::new(library.locate(bias, &memory)?)));
+                }
+            };
             // The first is right in subinterpreters too, and null while the thread doesn't hold the interpreter's lock.
             let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
             let any = interpreter.locate_thread_state(bias, &memory)?;
             let published = |at| published_location(at, vector);
-            Ok([attached.and_then(published), published(any)])
+            Ok(Located::CPython([attached.and_then(published), published(any)]))
         };
         match reader.submit_and_wait(target, read) {
             Ok(ReadProgress::Done(located)) => return self.set_located(key, located),
@@ -200,22 +261,34 @@ impl Interpreters {
     }
 
     /// Records where the state is. Returns whether the runtime has changed.
-    fn set_located(&mut self, key: ProcessKey, located: LocatedState) -> bool {
+    fn set_located(&mut self, key: ProcessKey, located: LocateResult) -> bool {
         let Some(known) = self.processes.get_mut(&key) else { return false };
         match located {
-            Ok(state) => {
-                if let Some(file) = self.by_file.get_mut(&known.file) {
-                    file.usual_state = Some(state);
-                }
-                let located = Some(published_runtime(known.file, &known.interpreter, state));
+            Ok(located) => {
+                let located = match (located, &*known.interpreter) {
+                    (Located::CPython(state), Interpreter::CPython(cpython)) => {
+                        if let Some(file) = self.by_file.get_mut(&known.file) {
+                            file.usual_state = Some(state);
+                        }
+                        Some(published_cpython(known.file, cpython, state))
+                    }
+                    (Located::HotSpot(machine), _) => {
+                        let published = published_hotspot(&machine);
+                        if let Some(memory) = known.memory.take() {
+                            let layout = FunctionLayout::HotSpot(machine);
+                            known.source = Some(Arc::new(InterpreterSource::new(layout, memory)));
+                        }
+                        Some(published)
+                    }
+                    (Located::CPython(_), Interpreter::HotSpot(_)) => None,
+                };
                 let has_changed = known.runtime != located;
                 known.runtime = located;
                 known.is_denied = false;
                 has_changed
             }
             Err(error) => {
-                known.is_denied = matches!(&error, TlsVariableError::Unreadable(reason)
-                    if reason.kind() == io::ErrorKind::PermissionDenied);
+                known.is_denied = error.is_denied();
                 self.retry_later(key, &error);
                 false
             }
@@ -233,8 +306,9 @@ impl Interpreters {
     /// What the reporter needs to name a process's functions, when called for the first time.
     pub(super) fn take_unannounced(&mut self, key: ProcessKey) -> Option<Arc<InterpreterSource>> {
         let known = self.processes.get_mut(&key).filter(|known| !known.is_announced)?;
+        let source = known.source.clone()?;
         known.is_announced = true;
-        known.source.clone()
+        Some(source)
     }
 
     /// The processes whose state could not be located because we may not read their memory.
@@ -252,18 +326,52 @@ fn published_ranges(ranges: &[FileRange]) -> Vec<(FileOffset, u64)> {
     ranges.iter().map(|range| (range.start, range.bytes)).collect()
 }
 
-fn published_runtime(
+fn published_cpython(
     file: FileId,
-    interpreter: &Interpreter,
+    interpreter: &cpython::Interpreter,
     state: [Option<TlsLocation>; 2],
 ) -> PublishedRuntime {
-    PublishedRuntime {
+    PublishedRuntime::CPython(PublishedCPython {
         file: file.0,
         loop_ranges: published_ranges(&interpreter.loops),
         unlinked_ranges: published_ranges(&interpreter.unlinked),
         state,
         cpython: published_layout(interpreter.layout),
+    })
+}
+
+fn published_hotspot(machine: &VirtualMachine) -> PublishedRuntime {
+    let mut heaps = [CodeHeap::default(); CODE_HEAPS_MAX];
+    for (to, heap) in heaps.iter_mut().zip(&machine.heaps) {
+        *to = CodeHeap { start: heap.start.0, bytes: heap.bytes, segments: heap.segments.0 };
     }
+    let code_start = machine.heaps.iter().map(|heap| heap.start.0).min().unwrap_or(0);
+    let code_end =
+        machine.heaps.iter().map(|heap| heap.start.0.saturating_add(heap.bytes)).max().unwrap_or(0);
+    let blob = machine.blob;
+    PublishedRuntime::HotSpot(HotSpotLayout {
+        heaps,
+        code_start,
+        code_bytes: code_end - code_start,
+        call_stub_return: machine.call_stub_return.0,
+        interpreter: machine.interpreter.0.0,
+        interpreter_bytes: machine.interpreter.1,
+        name: blob.name,
+        size: blob.size,
+        frame_size: blob.frame_size,
+        frame_complete: blob.frame_complete,
+        code: blob.code,
+        method: blob.method,
+        compile_id: blob.compile_id,
+        deopt_handlers: blob.deopt_handlers,
+        const_method: machine.method.const_method,
+        bytecodes: machine.method.const_method_bytes,
+        segment_shift: machine.segment_shift,
+        block_header_bytes: blob.header_bytes,
+        has_offsets: blob.has_offsets.into(),
+        frame_complete_is_short: blob.frame_complete_is_short.into(),
+        reserved: 0,
+    })
 }
 
 fn published_layout(layout: Layout) -> CPythonLayout {

@@ -105,7 +105,7 @@ impl Control {
         let is_per_process = membership.scope.mode() == TaskFilter::Listed;
         let probes = Probes::start(&options.probes, is_per_process, &options.threads, profiler)
             .map_err(SamplingError::Thread)?;
-        let building = BuildOptions { trust: options.unwind_trust, finds_interpreters: options.interpreters };
+        let building = BuildOptions { trust: options.unwind_trust, interpreters: options.interpreters };
         let builder = TableBuilder::start(building, options.budget.table_building, &options.threads)
             .map_err(SamplingError::Thread)?;
         let (rules, debug_roots) =

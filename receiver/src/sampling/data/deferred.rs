@@ -85,10 +85,16 @@ impl DeferredWalks {
         }
     }
 
-    /// Defers the walk of a sample that has a snapshot, and returns any other sample. `process` is as of the sample's time.
-    pub(super) fn defer(&mut self, sample: SampleRecord, process: Option<&Process>) -> Option<SampleRecord> {
+    /// Defers the walk of a sample that has a snapshot, if that can be walked, and returns any other sample. `process` is as of
+    /// the sample's time.
+    pub(super) fn defer(
+        &mut self,
+        sample: SampleRecord,
+        process: Option<&Process>,
+        can_walk: bool,
+    ) -> Option<SampleRecord> {
         let found = sample.has_snapshot.then(|| self.snapshots.remove(&(sample.tid, sample.time_ns)));
-        match found.flatten() {
+        match found.flatten().filter(|_| can_walk) {
             Some((snapshot, since)) => {
                 let mut deferred = DeferredWalk { sample, snapshot, process: None, missing: None, since };
                 deferred.set_process(process);
@@ -194,11 +200,11 @@ mod tests {
         deferred.add_snapshot(Box::new(StackSnapshot { tid: 3, ..snapshot }), &mut 10);
         assert_eq!(free_bytes, deferred.free_bytes(), "there was no room for it");
         assert!(
-            deferred.defer(SampleRecord { tid: 2, ..sample.clone() }, None).is_some(),
+            deferred.defer(SampleRecord { tid: 2, ..sample.clone() }, None, true).is_some(),
             "another thread's"
         );
-        assert!(deferred.defer(SampleRecord { has_snapshot: false, ..sample.clone() }, None).is_some());
-        assert!(deferred.defer(sample, None).is_none());
+        assert!(deferred.defer(SampleRecord { has_snapshot: false, ..sample.clone() }, None, true).is_some());
+        assert!(deferred.defer(sample, None, true).is_none());
         assert!(deferred.take_ready(|_, _| true).is_empty(), "its process is unknown");
         let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
         let kind = ProcessEventKind::Exec { comm: Box::default() };

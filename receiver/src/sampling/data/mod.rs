@@ -158,7 +158,9 @@ impl Data {
         }
         let process = control.processes.process_of(&sample);
         let key = process.map(ProcessKey::from);
-        let Some(sample) = self.deferred.defer(sample, process) else { return };
+        // A walk of a snapshot can't follow code that HotSpot has generated.
+        let can_walk = stack.as_ref().is_none_or(|stack| !stack.has_hotspot_frames());
+        let Some(sample) = self.deferred.defer(sample, process, can_walk) else { return };
         let (sample, stack) = self.truncate_stale_frames(sample, stack, control);
         control.request_missing(&sample, stack.as_deref());
         self.emit(key, &sample, stack, control, messages);

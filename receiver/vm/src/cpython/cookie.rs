@@ -21,7 +21,8 @@ pub(super) fn hash_text(characters: u64, text: &[u8]) -> u32 {
     hash(std::iter::once(characters).chain(words))
 }
 
-fn hash(words: impl Iterator<Item = u64>) -> u32 {
+/// The hash of words; never 0.
+pub(crate) fn hash(words: impl Iterator<Item = u64>) -> u32 {
     let hash = words.fold(0_u64, |hash, word| {
         let product = (hash ^ word).wrapping_mul(MULTIPLIER);
         product ^ product >> 32

@@ -215,6 +215,11 @@ fn is_code(memory: &impl ForeignMemory, object: &[u8], head: ObjectHead) -> bool
 }
 
 impl Function {
+    /// A function with lines that were read by other means.
+    pub(crate) fn new(name: Box<str>, path: Box<str>, first_line: u32, lines: Option<Lines>) -> Self {
+        Self { name, path, first_line, lines }
+    }
+
     /// Whether this is no function of the program, but code with which the interpreter calls `__init__` when it makes an
     /// object (`_Py_InitCleanup`, 3.12+).
     #[must_use]

@@ -11,7 +11,7 @@ const UNIT_BYTES: u32 = 2;
 
 /// The line of each instruction of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Lines(Box<[Row]>);
+pub(crate) struct Lines(Box<[Row]>);
 
 /// From `place`, an offset in bytes in the bytecode, the line is `line`; 0 if there is none. Sorted, each place once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,13 @@ impl Lines {
             LineForm::Locations => locations(table, first, &mut rows),
         }
         Self(rows.0.into())
+    }
+
+    /// Lines of ranges that begin at a place, sorted by that; a line of 0 is none.
+    pub(crate) fn from_rows(rows: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        let mut kept = Rows(Vec::new());
+        let _is_complete = rows.into_iter().all(|(place, line)| kept.push(place, Some(line.into())));
+        Self(kept.0.into())
     }
 
     /// The line at a place.

@@ -19,6 +19,8 @@ mod thread_list;
 mod thread_state;
 
 pub use cache::FunctionCache;
+pub(crate) use cookie::hash;
 pub use function::{CodeCopy, Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};
 pub use layout::{Groups, InstructionForm, Layout};
+pub(crate) use lines::Lines;

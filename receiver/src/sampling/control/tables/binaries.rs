@@ -13,7 +13,7 @@ use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, Packing, SegmentId, UnwindTables};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::{FileOutline, Rule};
-use sidewinder_vm::cpython::Interpreter;
+use sidewinder_vm::Interpreter;
 
 use super::build::{BuildError, BuiltTable, SegmentRequest, TextRange};
 use super::debug_files::{Companions, DebugFile, DebugRoots};

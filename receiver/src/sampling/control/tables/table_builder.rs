@@ -15,7 +15,7 @@ use sidewinder_bpf::Packing;
 use sidewinder_process::{FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
-use sidewinder_vm::cpython::Interpreter;
+use sidewinder_vm::{Interpreter, InterpreterSet};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;
@@ -45,8 +45,8 @@ pub(crate) struct TableBuilder {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BuildOptions {
     pub(crate) trust: TrustedSide,
-    /// Whether to look for the interpreters that files contain.
-    pub(crate) finds_interpreters: bool,
+    /// Which interpreters to look for in files.
+    pub(crate) interpreters: InterpreterSet,
 }
 
 /// A request to build a file's table, or segments of it.
@@ -84,9 +84,9 @@ pub(crate) struct Delivery {
 impl BuildRequest {
     /// Builds the table and sends the deliveries. Returns false once sampling has ended.
     fn build_and_send(&self, options: BuildOptions, budget_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
-        let BuildOptions { trust, finds_interpreters } = options;
+        let BuildOptions { trust, interpreters } = options;
         let start = thread_cpu_time();
-        let interpreter = if finds_interpreters { self.find_interpreter() } else { None };
+        let interpreter = self.find_interpreter(interpreters);
         let send = |built, cpu_time| {
             let interpreter = interpreter.clone();
             outgoing.send(Delivery { file: self.file, built, interpreter, cpu_time, budget_bytes }).is_ok()
@@ -109,10 +109,10 @@ impl BuildRequest {
     }
 
     /// The interpreter that the file contains, if the whole file is requested.
-    fn find_interpreter(&self) -> Option<Arc<Interpreter>> {
+    fn find_interpreter(&self, wanted: InterpreterSet) -> Option<Arc<Interpreter>> {
         match self.scope {
             BuildScope::WholeFile { .. } => {
-                let read = catch_unwind(AssertUnwindSafe(|| Interpreter::read(&self.content)));
+                let read = catch_unwind(AssertUnwindSafe(|| Interpreter::read(&self.content, wanted)));
                 read.ok()?.ok()?.map(Arc::new)
             }
             BuildScope::Segments { .. } => None,

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* x86-64: frames of HotSpot's interpreter, and what its compilers generate at the start and the end of methods. */
+#ifndef SIDEWINDER_ARCH_X86_64_HOTSPOT_BPF_H
+#define SIDEWINDER_ARCH_X86_64_HOTSPOT_BPF_H
+
+#include "../maps.bpf.h"
+
+/*
+ * Words of an interpreted method's frame, as offsets from its frame pointer (frame_x86.hpp, 9 to 26): the caller's frame
+ * pointer is at 0.
+ */
+#define SW_INTERPRETED_RETURN_ADDRESS 8
+#define SW_INTERPRETED_SENDER_SP (-8)
+#define SW_INTERPRETED_METHOD (-24)
+#define SW_INTERPRETED_BYTECODE (-64)
+
+/* The byte at an offset from the interrupted pc. */
+static __always_inline __u8 code_byte(const struct sw_vm_scratch *scratch, int offset)
+{
+	return scratch->code[SW_HOTSPOT_CODE_BEFORE + offset];
+}
+
+/*
+ * Whether `sub rsp, imm8` or `sub rsp, imm32` (48 83 EC ib, 48 81 EC id) is among the `bytes` bytes of code before the pc. Not
+ * static: the verifier checks it once.
+ */
+__noinline int has_made_frame(__u32 number, __u32 bytes)
+{
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+
+	barrier_var(bytes);
+	if (!scratch)
+		return 0;
+	for (__u32 at = 0; at + 4 <= SW_HOTSPOT_CODE_BEFORE; at++) {
+		const __u8 *code = scratch->code + at;
+
+		if (at + bytes < SW_HOTSPOT_CODE_BEFORE || code[0] != 0x48 || code[2] != 0xec)
+			continue;
+		if (code[1] == 0x83 || (code[1] == 0x81 && at + 7 <= SW_HOTSPOT_CODE_BEFORE))
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * The words from the stack pointer to the end of the frame in a method that has not made its frame yet: its return address,
+ * and the frame pointer after `push rbp` (55), and `mov rbp, rsp` (48 8B EC or 48 89 E5). 0: it has made it.
+ */
+static __always_inline __u32 words_in_prologue(__u32 number, const struct sw_vm_scratch *scratch, __u64 bytes)
+{
+	if (has_made_frame(number, bytes < SW_HOTSPOT_CODE_BEFORE ? bytes : SW_HOTSPOT_CODE_BEFORE))
+		return 0;
+	if (bytes >= 1 && code_byte(scratch, -1) == 0x55)
+		return 2;
+	if (bytes >= 4 && code_byte(scratch, -4) == 0x55 && code_byte(scratch, -3) == 0x48 &&
+	    ((code_byte(scratch, -2) == 0x8b && code_byte(scratch, -1) == 0xec) ||
+	     (code_byte(scratch, -2) == 0x89 && code_byte(scratch, -1) == 0xe5)))
+		return 2;
+	return 1;
+}
+
+/* Whether `cmp rsp, [r15 + disp]` (49 3B 67 ib, 49 3B A7 id) is at an offset from the pc: the poll before a return. */
+static __always_inline bool is_return_poll(const struct sw_vm_scratch *scratch, int offset, __u8 modrm)
+{
+	return code_byte(scratch, offset) == 0x49 && code_byte(scratch, offset + 1) == 0x3b &&
+	       code_byte(scratch, offset + 2) == modrm;
+}
+
+/*
+ * The words from the stack pointer to the end of the frame in a method that is about to return, and has removed its frame up
+ * to these. 0: it isn't. After `add rsp, imm` follow `pop rbp` (5D), since 16 the poll and `ja` (0F 87), and `ret` (C3).
+ */
+static __always_inline __u32 words_in_epilogue(const struct sw_vm_scratch *scratch)
+{
+	if (code_byte(scratch, 0) == 0x5d)
+		return 2;
+	if (code_byte(scratch, 0) == 0xc3)
+		return 1;
+	if (code_byte(scratch, -1) == 0x5d && (is_return_poll(scratch, 0, 0x67) || is_return_poll(scratch, 0, 0xa7)))
+		return 1;
+	if (code_byte(scratch, 0) == 0x0f && code_byte(scratch, 1) == 0x87 &&
+	    (is_return_poll(scratch, -4, 0x67) || is_return_poll(scratch, -7, 0xa7)))
+		return 1;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,118 @@
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.regex.Pattern;
+import java.util.stream.IntStream;
+
+/** Chains of calls whose order is known: MODE SECONDS. */
+public class Chains {
+    interface Shape {
+        double area(double size);
+    }
+
+    static final Shape[] SHAPES = {size -> size * size, size -> 3.14 * size * size, size -> size * 0.5, size -> size + 1};
+    static volatile double sink;
+    static final Object LOCK = new Object();
+
+    static void first(String mode) throws Exception {
+        second(mode);
+    }
+
+    static void second(String mode) throws Exception {
+        third(mode);
+    }
+
+    static void third(String mode) throws Exception {
+        switch (mode) {
+            case "recursion" -> sink += recurse(30);
+            case "mixed" -> sink += mixed();
+            default -> throw new IllegalArgumentException(mode);
+        }
+    }
+
+    static long recurse(int left) {
+        return left == 0 ? work() : recurse(left - 1) + 1;
+    }
+
+    static long work() {
+        long sum = 0;
+        for (int i = 0; i < 2_000; i++) {
+            sum += i * 31L ^ sum;
+        }
+        return sum;
+    }
+
+    static double mixed() throws Exception {
+        double sum = 0;
+        for (int i = 0; i < 200; i++) {
+            sum += SHAPES[i % SHAPES.length].area(i);
+            sum += guarded(i);
+            sum += caught(i);
+        }
+        sum += IntStream.range(0, 500).mapToObj(Integer::toString).filter(text -> text.endsWith("7")).count();
+        sum += Pattern.compile("(a+)+b").matcher("aaaaaaaaaaac").find() ? 1 : 0;
+        List<String> list = new ArrayList<>();
+        for (int i = 0; i < 300; i++) {
+            list.add("item " + i * 7919 % 1000);
+        }
+        list.sort(String::compareTo);
+        sum += list.hashCode() + System.nanoTime() % 3 + new int[1000].clone().length;
+        sum += (double) Chains.class.getDeclaredMethod("reflected", int.class).invoke(null, 3);
+        return sum;
+    }
+
+    static double reflected(int i) {
+        return Math.sin(i) + Math.pow(i, 1.5);
+    }
+
+    static double guarded(int i) {
+        synchronized (LOCK) {
+            return i;
+        }
+    }
+
+    static double caught(int i) {
+        try {
+            if (i % 50 == 0) {
+                throw new IllegalStateException("expected");
+            }
+            return i;
+        } catch (IllegalStateException expected) {
+            return 0;
+        }
+    }
+
+    static void run(String mode, long end) {
+        try {
+            while (System.nanoTime() < end) {
+                first(mode);
+            }
+        } catch (Exception error) {
+            throw new RuntimeException(error);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
+        String mode = arguments[0];
+        if (!mode.startsWith("virtual-")) {
+            run(mode, end);
+            return;
+        }
+        // By reflection, since 17 has no virtual threads.
+        ExecutorService threads =
+                (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+        for (int i = 0; i < 4; i++) {
+            threads.submit(() -> {
+                while (System.nanoTime() < end) {
+                    run(mode.substring(8), System.nanoTime() + 5_000_000);
+                    Thread.sleep(1);
+                }
+                return 0;
+            });
+        }
+        threads.shutdown();
+        threads.awaitTermination(1, java.util.concurrent.TimeUnit.DAYS);
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether the methods of a process's Java virtual machine can be read now: its tables are read.
+
+use std::io;
+use std::time::Duration;
+
+use sidewinder_process::{ExecutableMapping, OpenedFile};
+use sidewinder_vm::Runtime;
+use sidewinder_vm::hotspot::{Library, MachineError};
+
+use super::process::{Finding, InspectedProcess, RuntimeReport};
+use crate::causes::error_chain;
+use crate::foreign::ForeignProcess;
+use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
+
+/// How long to wait for memory of the process.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) fn inspect(
+    process: &InspectedProcess<'_>,
+    version: Option<String>,
+    path: String,
+    file: &OpenedFile,
+    mapping: &ExecutableMapping,
+) -> RuntimeReport {
+    let report = |version, frames, names, next: Option<&str>| RuntimeReport {
+        support: RuntimeSupport::of(Some(Runtime::Jvm)),
+        version,
+        file: path.clone(),
+        frames,
+        names,
+        next: next.map(str::to_owned),
+    };
+    let limited = |text: String, next| {
+        report(version.clone(), Finding::limited(text.clone()), Finding::limited(text), Some(next))
+    };
+    let library = Library::read(file).ok().flatten();
+    let Some((library, bias)) =
+        library.and_then(|library| Some((library.clone(), library.bias_of(mapping)?)))
+    else {
+        return limited("this virtual machine does not describe itself".to_owned(), "use HotSpot of OpenJDK");
+    };
+    let memory = ForeignProcess::from_pid(process.pid, process.reader.clone());
+    let read = memory.map_err(|error| error_chain(&error)).and_then(|memory| {
+        memory
+            .read_within(TIMEOUT, move |memory| library.locate(bias, memory))
+            .map_err(|failure| failure.to_string())
+    });
+    match read {
+        Ok(Ok(machine)) => {
+            let (version, update) = machine.version;
+            let bytes: u64 = machine.heaps.iter().map(|heap| heap.bytes).sum();
+            let frames = Finding::ok(format!("found its code cache of {} MiB", bytes >> 20));
+            let names = Finding::ok("its memory can be read");
+            report(Some(format!("{version}.0.{update}")), frames, names, None)
+        }
+        Ok(Err(MachineError::NotYet)) => {
+            limited(MachineError::NotYet.to_string(), "try it again while Java code runs")
+        }
+        Ok(Err(error @ MachineError::Missing(_))) => {
+            limited(error.to_string(), "use a JDK from 17 to 25, or report this one as a bug")
+        }
+        Ok(Err(MachineError::Unreadable(error))) => {
+            let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+            let next = if is_denied { MEMORY_ADVICE } else { "try it again" };
+            limited(format!("its memory can't be read: {}", error_chain(&error)), next)
+        }
+        Err(why) => limited(format!("its memory can't be read: {why}"), "try it again"),
+    }
+}

@@ -1,0 +1,67 @@
+//! Virtual machines whose frames can be walked.
+
+use std::io;
+
+use sidewinder_process::{ExecutableMapping, ReadAt};
+
+use crate::{cpython, hotspot};
+
+/// The virtual machine that an ELF file contains.
+#[derive(Clone, Debug)]
+pub enum Interpreter {
+    /// CPython.
+    CPython(Box<cpython::Interpreter>),
+    /// HotSpot.
+    HotSpot(hotspot::Library),
+}
+
+/// Which virtual machines to look for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InterpreterSet {
+    /// CPython.
+    pub cpython: bool,
+    /// HotSpot.
+    pub hotspot: bool,
+}
+
+impl InterpreterSet {
+    /// All.
+    pub const ALL: Self = Self { cpython: true, hotspot: true };
+    /// None.
+    pub const NONE: Self = Self { cpython: false, hotspot: false };
+
+    /// Whether it contains none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+}
+
+impl Interpreter {
+    /// Reads a file; `None` if it contains none of the set, or one that is not supported.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn read(file: &impl ReadAt, wanted: InterpreterSet) -> io::Result<Option<Self>> {
+        if wanted.cpython
+            && let Some(found) = cpython::Interpreter::read(file)?
+        {
+            return Ok(Some(Self::CPython(Box::new(found))));
+        }
+        if wanted.hotspot
+            && let Some(found) = hotspot::Library::read(file)?
+        {
+            return Ok(Some(Self::HotSpot(found)));
+        }
+        Ok(None)
+    }
+
+    /// The load bias of its file, given one of the file's mappings: the difference to the addresses in the file.
+    #[must_use]
+    pub fn bias_of(&self, mapping: &ExecutableMapping) -> Option<u64> {
+        match self {
+            Self::CPython(interpreter) => interpreter.bias_of(mapping),
+            Self::HotSpot(library) => library.bias_of(mapping),
+        }
+    }
+}
