@@ -99,7 +99,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
     RuntimeSupport {
         runtime: Some(Runtime::Jvm),
         id: "jvm",
-        label: "Java virtual machine",
+        label: "Java",
         name: "Java: HotSpot of OpenJDK 17 to 25",
         frames: "each compiled or interpreted method, in order with the native frames; not yet inlined ones",
         names: "read from the process's memory: class, method, types of parameters, file; lines of interpreted methods",
