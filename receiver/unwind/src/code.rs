@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn instructions_begin_where_others_end() {
-        // push %rbp; mov %rsp,%rbp; sub $0x10,%rsp
+        // A prologue: instructions of one, three and four bytes.
         let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10];
         let begins: Vec<_> = (0..=8).filter(|index| begins_instruction(&code, *index)).collect();
         assert_eq!(begins, [0, 1, 4]);
