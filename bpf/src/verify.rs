@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
-use sidewinder_kind::{Counter, Kind, KindSet, SampledCounter};
+use sidewinder_kind::{Counter, Kind, KindSet, SampledCounter, SampledProbe};
 
 use crate::load::{LoadError, Options, Storage, TaskFilter, load_object};
 use crate::verifier_log::LOG_STATISTICS;
@@ -30,11 +30,13 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let mut storage = Storage::uninit();
     let counters = [Counter::PageFaults, Counter::Cycles].into_iter();
     let counters = counters.map(|counter| Kind::Counter(SampledCounter::by_default(counter, 1)));
+    let probe = Kind::Probe(SampledProbe::new("probe", None));
+    let kinds = Options::default().kinds.with(Kind::OffCpu).with_locks().with(probe);
     // With all optional features.
     let options = Options {
         walk: Some(walk),
         scope: TaskFilter::Listed,
-        kinds: counters.fold(Options::default().kinds.with(Kind::OffCpu).with_locks(), KindSet::with),
+        kinds: counters.fold(kinds, KindSet::with),
         context_attributes: true,
         samples_runnable: true,
         min_process_age: Duration::from_secs(1),
