@@ -115,8 +115,8 @@ struct sched_info {
 struct task_struct {
 	unsigned int flags;
 	unsigned int __state;
-	int on_cpu;
-	int wake_cpu; /* where it last ran, if it waits */
+	unsigned int on_cpu; /* unsigned: a smaller integer in newer kernels */
+	unsigned int wake_cpu; /* where it last ran, if it waits */
 	struct sched_entity se;
 	struct sched_info sched_info;
 	int pid;
