@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
-use libbpf_rs::{Link, ProgramMut};
+use libbpf_rs::{Link, PerfEventOpts, ProgramMut};
 use perf_event_open_sys as sys;
 use sidewinder_kind::{Counter, CounterRate, Hook, Kind, SampledCounter};
 use sys::bindings as perf;
@@ -176,7 +176,7 @@ impl PerfCounter {
             Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
             Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
             Hook::Counter(counter) => Some(Self::named(counter)),
-            Hook::Probe => None,
+            Hook::Probe(_) => None,
         }
     }
 
@@ -345,13 +345,10 @@ impl CounterEvents {
     ) -> Result<(), EventError> {
         for (cpu, event) in cpus.iter().zip(events) {
             let file = File::from(event);
-            // Attaching also enables the event, so its counter only counts while the program is attached.
+            // Its counter only counts while the program is attached.
             let of_link = file.try_clone().map_err(EventError::Opener)?;
-            let link = program
-                .attach_perf_event(of_link.as_raw_fd())
+            let link = attach_to_event(program, of_link.into(), None)
                 .map_err(|source| EventError::Attach { cpu, source })?;
-            // The link closes the descriptor that it was given.
-            let _ = of_link.into_raw_fd();
             self.events.push(CounterEvent { container, cpu, file, _link: link });
         }
         Ok(())
@@ -391,6 +388,24 @@ impl CounterEvents {
         }
         Ok(due)
     }
+}
+
+/// Attaches a program to an event, which also enables it, with a cookie if the kernel has these (Linux 5.15). The link closes the
+/// event's descriptor when it is dropped.
+pub(crate) fn attach_to_event(
+    program: &ProgramMut<'_>,
+    event: OwnedFd,
+    cookie: Option<u64>,
+) -> libbpf_rs::Result<Link> {
+    let link = match cookie {
+        Some(cookie) => {
+            let options = PerfEventOpts { cookie, ..PerfEventOpts::default() };
+            program.attach_perf_event_with_opts(event.as_raw_fd(), options)
+        }
+        None => program.attach_perf_event(event.as_raw_fd()),
+    }?;
+    let _ = event.into_raw_fd();
+    Ok(link)
 }
 
 impl CounterEvent {

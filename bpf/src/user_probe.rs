@@ -8,12 +8,12 @@ mod attach;
 use std::fs::File;
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use libbpf_rs::{Link, PerfEventOpts, ProgramMut};
+use libbpf_rs::{Link, ProgramMut};
 use sidewinder_address::FileOffset;
 use thiserror::Error;
 use zerocopy::IntoBytes;
@@ -21,6 +21,7 @@ use zerocopy::IntoBytes;
 pub use self::attach::probe_user_probes;
 pub(crate) use self::attach::{AttachWay, PlaceRequest};
 use self::attach::{UPROBE_EVENTS, duplicate};
+use crate::events::attach_to_event;
 use crate::intf::{self, sw_cpu, sw_probe_hits, sw_probe_site};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
@@ -220,32 +221,17 @@ impl UserProbes {
         let opened = self.opener.place_user_probe(request).map_err(UserProbeError::Opener)??;
         let hold = match self.way {
             AttachWay::Link => AttachmentHold::Link(opened),
-            AttachWay::PerfEvent => AttachmentHold::PerfEvent(self.attach_to_event(program, opened, cookie)?),
+            AttachWay::PerfEvent => {
+                let cookie = self.has_cookies.then_some(cookie);
+                let link = attach_to_event(program, opened, cookie);
+                AttachmentHold::PerfEvent(link.map_err(|source| UserProbeError::Attach(Some(source)))?)
+            }
         };
         if known.is_none() {
             self.used_sites.push((probe, same));
         }
         self.attachments.push(Attachment { process, _hold: hold });
         Ok(())
-    }
-
-    fn attach_to_event(
-        &self,
-        program: &ProgramMut<'_>,
-        event: OwnedFd,
-        cookie: u64,
-    ) -> Result<Link, UserProbeError> {
-        let attached = match self.has_cookies {
-            true => {
-                let options = PerfEventOpts { cookie, ..PerfEventOpts::default() };
-                program.attach_perf_event_with_opts(event.as_raw_fd(), options)
-            }
-            false => program.attach_perf_event(event.as_raw_fd()),
-        };
-        let link = attached.map_err(|source| UserProbeError::Attach(Some(source)))?;
-        // The link closes the descriptor that it was given.
-        let _ = event.into_raw_fd();
-        Ok(link)
     }
 
     /// Reserves the first site, which hits without a cookie have, for a probe that others attach.

@@ -300,20 +300,20 @@ pub(crate) struct TopArgs {
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
     /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
-    #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, conflicts_with = "off_cpu")]
+    #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, group = "shown")]
     pub(crate) event: Option<EventArg>,
     /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or
     /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it
-    #[arg(long, value_name = "SPEC", value_parser = probe, conflicts_with_all = ["off_cpu", "event"])]
+    #[arg(long, value_name = "SPEC", value_parser = probe, group = "shown")]
     pub(crate) probe: Option<ProbeSpec>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) off_cpu: Option<f64>,
     /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with_all = ["off_cpu", "event"])]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) locks: Option<f64>,
     /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with_all = ["off_cpu", "event", "locks"])]
+    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) wall: Option<f64>,
     /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -536,6 +536,20 @@ mod tests {
         assert!(parse(&["--comm", "a", "-p", "1"]).is_err());
         assert!(parse(&["-a", "--no-kernel", "--kernel"]).is_ok());
         assert!(parse(&["-a", "-d", "0s"]).is_err());
+    }
+
+    #[test]
+    fn top_shows_one_kind_of_profile() {
+        let kinds: [&[&str]; 5] =
+            [&["--off-cpu"], &["--wall"], &["--locks"], &["-e", "faults"], &["--probe", "uprobe:/bin/a:f"]];
+        let parse =
+            |words: &[&[&str]]| Cli::try_parse_from([&["sidewinder", "top"][..], &words.concat()].concat());
+        for (index, kind) in kinds.iter().enumerate() {
+            assert!(parse(&[kind]).is_ok(), "{kind:?}");
+            for other in kinds.iter().skip(index + 1) {
+                assert!(parse(&[kind, other]).is_err(), "{kind:?} {other:?}");
+            }
+        }
     }
 
     #[test]

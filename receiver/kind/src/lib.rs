@@ -94,8 +94,8 @@ pub enum Hook {
     Counter(SampledCounter),
     /// Each context switch, in the task that leaves its CPU.
     ContextSwitches,
-    /// A place in a program, whenever it is executed.
-    Probe,
+    /// The places of a probe in programs, whenever they are executed.
+    Probe(SampledProbe),
 }
 
 /// The per-event data in a sample of a profile.
@@ -260,7 +260,7 @@ impl Kind {
             },
             Self::Probe(probe) => KindDescriptor {
                 value_type: probe.value_type(),
-                hook: Some(Hook::Probe),
+                hook: Some(Hook::Probe(probe)),
                 period: None,
                 shape: SampleShape::TimestampsAndValues,
                 display_rank: 6,

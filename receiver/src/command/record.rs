@@ -414,7 +414,7 @@ fn kinds(args: &RecordArgs, probes: &[UserProbe]) -> Result<KindSet, Failure> {
     })?;
     let wall = args.wall.map(|_| Kind::Wall { samples_per_second: args.frequency });
     let kinds = match (wall, args.off_cpu) {
-        (Some(wall), _) if args.events.is_empty() => KindSet::new(wall),
+        (Some(wall), _) if args.events.is_empty() && probes.is_empty() => KindSet::new(wall),
         (Some(wall), _) => kinds.with(wall),
         (None, Some(_)) => kinds.with(Kind::OffCpu),
         (None, None) => kinds,
@@ -468,5 +468,30 @@ impl Progress {
         if self.is_shown {
             print_notice(format_args!("\r\u{1b}[2K"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn wall_time_replaces_cpu_time_and_nothing_else_that_is_asked_for() {
+        let names = |options: &[&str]| {
+            let line = [&["sidewinder", "record", "-a"], options].concat();
+            let Some(Command::Record(args)) = Cli::parse_from(line).command else {
+                panic!("not a recording")
+            };
+            let kinds = kinds(&args, &UserProbe::list(&args.probe, false)).unwrap();
+            kinds.iter().map(|kind| kind.descriptor().value_type.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["--wall"]), ["wall"]);
+        assert_eq!(names(&["--wall", "--locks"]), ["wall", "contentions", "delay"]);
+        assert_eq!(names(&["--wall", "-e", "page-faults"]), ["wall", "faults"]);
+        assert_eq!(names(&["--wall", "--probe", "uprobe:/bin/a:f"]), ["wall", "uprobe_f"]);
+        assert_eq!(names(&["--off-cpu"]), ["samples", "off_cpu"]);
     }
 }

@@ -136,3 +136,19 @@ impl OutcomeCorrections {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_share_their_interrupts_are_there_once_and_each_probe_for_itself() {
+        let probes = ["first", "second"].map(|name| Kind::Probe(SampledProbe::new(name, None)));
+        let kinds = KindSet::new(Kind::Cpu { samples_per_second: 19 }).with(Kind::OffCpu).with_locks();
+        let kinds = probes.into_iter().fold(kinds, KindSet::with);
+        let interrupts = kinds.iter().map(|kind| (kind, Interrupts::default())).collect();
+        let tally = SamplingTally { interrupts, ..SamplingTally::default() };
+        let others: Vec<_> = tally.interrupts_of_other_kinds().map(|(kind, _)| kind).collect();
+        assert_eq!(others, [Kind::OffCpu, probes[0], probes[1]]);
+    }
+}
