@@ -128,9 +128,9 @@ enum sw_hotspot_caller {
 };
 
 /*
- * Whether code may return to an address, as an sw_hotspot_caller: after a call, into the interpreter, which pushes return addresses itself, or to a
- * handler with which HotSpot has replaced the return address of a deoptimized function. The blob in the scratch memory may be
- * another one afterwards. Not static: the verifier checks it once.
+ * Whether code may return to an address, as an sw_hotspot_caller: after a call, into the interpreter, which pushes return
+ * addresses itself, or to a handler with which HotSpot has replaced the return address of a deoptimized function. The blob in
+ * the scratch memory may be another one afterwards. Not static: the verifier checks it once.
  */
 __noinline int may_return_to(__u32 number, __u64 address)
 {

@@ -72,11 +72,6 @@ fn measure(case: Option<(&str, Target)>) -> Result<(f64, usize)> {
     Ok((report_in(&printed)?.rounds as f64 / f64::from(SECONDS), programs))
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 fn main() -> Result<()> {
     if bench::is_to_start_only() {
         return Ok(());
@@ -92,7 +87,7 @@ fn main() -> Result<()> {
             *loaded = programs;
         }
     }
-    let figures = figures.map(|(name, _, figures, programs)| (name, median(figures), programs));
+    let figures = figures.map(|(name, _, figures, programs)| (name, bench::median(figures), programs));
     let without = figures.first().map_or(f64::NAN, |(_, rate, _)| *rate);
     println!("{:<22} {:>12} {:>10} {:>7} {:>9}", "", "switches/s", "ns/switch", "loss", "programs");
     for (name, rate, programs) in figures {

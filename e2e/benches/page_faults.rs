@@ -49,11 +49,6 @@ fn ns_per_fault(events: Option<&str>) -> Result<f64> {
     Ok(cpu_ns / (faults("grow_small ")? + faults("grow_large ")?))
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 fn main() -> Result<()> {
     if bench::is_to_start_only() {
         return Ok(());
@@ -67,7 +62,7 @@ fn main() -> Result<()> {
             figures.push(ns_per_fault(*events)?);
         }
     }
-    let figures = figures.map(|(events, figures)| (events.unwrap_or("none"), median(figures)));
+    let figures = figures.map(|(events, figures)| (events.unwrap_or("none"), bench::median(figures)));
     let without = figures.iter().find(|(events, _)| *events == "none").map_or(f64::NAN, |(_, ns)| *ns);
     println!("{:<18} {:>9} {:>7}", "events", "ns/fault", "ratio");
     for (events, ns) in figures {

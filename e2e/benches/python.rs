@@ -52,11 +52,6 @@ fn ns_per_sample(command: Command, options: &[&str]) -> Result<f64> {
     Ok((after.0 - before.0) as f64 / samples)
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
 /// What the program says of its one chain: its frames, and the calls of them from C.
 fn frames_and_calls_from_c(program: &PythonProgram) -> Result<(usize, usize)> {
     let chain = Expected::of_program(program, &[])?.chains.pop().context("no chain")?;
@@ -72,7 +67,7 @@ fn measure(name: &str, interpreter: &Path) -> Result<()> {
         off.push(ns_per_sample(program.command(&[SECONDS]), &[WITHOUT_INTERPRETERS])?);
         native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[])?);
     }
-    let (on, off, native) = (median(on), median(off), median(native));
+    let (on, off, native) = (bench::median(on), bench::median(off), bench::median(native));
     let per_frame = (on - off) / frames as f64;
     println!(
         "{name:<10} {frames:>6} {:>6} {on:>9.0} {off:>9.0} {per_frame:>9.1} {native:>9.0}",

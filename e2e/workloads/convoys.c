@@ -69,17 +69,6 @@ static struct convoy convoys[CONVOYS] = {
 static uint64_t now_ns(void) { return workload_clock_ns(CLOCK_MONOTONIC); }
 static uint64_t on_cpu_ns(void) { return workload_clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
-// The second number of a thread's schedstat: for how long it has waited for a CPU.
-static uint64_t runnable_ns(int schedstat) {
-    char text[96];
-    unsigned long long on_cpu, runnable;
-    ssize_t bytes = pread(schedstat, text, sizeof text - 1, 0);
-    if (bytes <= 0) exit(1);
-    text[bytes] = 0;
-    if (sscanf(text, "%llu %llu", &on_cpu, &runnable) != 2) exit(1);
-    return runnable;
-}
-
 static uint64_t voluntary_switches(void) {
     struct rusage usage;
     if (getrusage(RUSAGE_THREAD, &usage)) exit(1);
@@ -90,14 +79,14 @@ static void *run(void *which) {
     struct convoy *convoy = which;
     int schedstat = open("/proc/thread-self/schedstat", O_RDONLY);
     while (now_ns() < deadline_ns) {
-        uint64_t switches = voluntary_switches(), runnable = runnable_ns(schedstat);
+        uint64_t switches = voluntary_switches(), runnable = workload_runnable_ns(schedstat);
         uint64_t start_ns = now_ns(), on_cpu = on_cpu_ns();
         convoy->wait(convoy);
         on_cpu = on_cpu_ns() - on_cpu;
         uint64_t took_ns = now_ns() - start_ns;
         switches = voluntary_switches() - switches;
         convoy->waits += switches;
-        if (switches) convoy->waited_ns += took_ns - on_cpu - (runnable_ns(schedstat) - runnable);
+        if (switches) convoy->waited_ns += took_ns - on_cpu - (workload_runnable_ns(schedstat) - runnable);
         usleep((useconds_t)convoy->hold_us);
         leave(convoy);
         usleep((useconds_t)convoy->think_us);

@@ -72,17 +72,6 @@ static struct waiter waiters[] = {
 };
 #define WAITERS (int)(sizeof waiters / sizeof waiters[0])
 
-// The second number of a thread's schedstat: for how long it has waited for a CPU.
-static uint64_t runnable_ns(int schedstat) {
-    char text[96];
-    unsigned long long on_cpu, runnable;
-    ssize_t bytes = pread(schedstat, text, sizeof text - 1, 0);
-    if (bytes <= 0) exit(1);
-    text[bytes] = 0;
-    if (sscanf(text, "%llu %llu", &on_cpu, &runnable) != 2) exit(1);
-    return runnable;
-}
-
 static uint64_t now_ns(void) { return workload_clock_ns(CLOCK_MONOTONIC); }
 static uint64_t on_cpu_ns(void) { return workload_clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
@@ -105,18 +94,18 @@ static void *run(void *which) {
     waiter->tid = (int)syscall(SYS_gettid);
     snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", waiter->tid);
     int schedstat = open(path, O_RDONLY);
-    uint64_t runnable_before_ns = runnable_ns(schedstat);
+    uint64_t runnable_before_ns = workload_runnable_ns(schedstat);
     while (now_ns() < deadline_ns) {
         uint64_t ns = waiter->least_ns + (uint64_t)rand_r(&seed) % waiter->spread_ns;
         if (waiter->wait == wait_until_the_end) ns = deadline_ns - now_ns();
-        uint64_t runnable = runnable_ns(schedstat), start_ns = now_ns(), on_cpu = on_cpu_ns();
+        uint64_t runnable = workload_runnable_ns(schedstat), start_ns = now_ns(), on_cpu = on_cpu_ns();
         waiter->wait(ns);
         on_cpu = on_cpu_ns() - on_cpu;
         uint64_t took_ns = now_ns() - start_ns;
-        waiter->waited_ns += took_ns - on_cpu - (runnable_ns(schedstat) - runnable);
+        waiter->waited_ns += took_ns - on_cpu - (workload_runnable_ns(schedstat) - runnable);
         waiter->waits++;
     }
-    waiter->runnable_ns = runnable_ns(schedstat) - runnable_before_ns;
+    waiter->runnable_ns = workload_runnable_ns(schedstat) - runnable_before_ns;
     waiter->on_cpu_ns = on_cpu_ns() - on_cpu_before_ns;
     waiter->wall_ns = now_ns() - began_ns;
     return 0;

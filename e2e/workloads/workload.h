@@ -26,6 +26,17 @@ static inline uint64_t workload_clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+// The second number of a thread's schedstat: for how long it has waited for a CPU.
+static inline uint64_t workload_runnable_ns(int schedstat) {
+    char text[96];
+    unsigned long long on_cpu, runnable;
+    ssize_t bytes = pread(schedstat, text, sizeof text - 1, 0);
+    if (bytes <= 0) exit(1);
+    text[bytes] = 0;
+    if (sscanf(text, "%llu %llu", &on_cpu, &runnable) != 2) exit(1);
+    return runnable;
+}
+
 static inline void workload_begin(void) {
     printf("{\"ready\":%d}\n", (int)getpid());
     fflush(stdout);

@@ -1,19 +1,15 @@
 //! Whether the methods of a process's Java virtual machine can be read now: its tables are read.
 
 use std::io;
-use std::time::Duration;
 
 use sidewinder_process::{ExecutableMapping, OpenedFile};
 use sidewinder_vm::Runtime;
 use sidewinder_vm::hotspot::{Library, MachineError};
 
-use super::process::{Finding, InspectedProcess, RuntimeReport};
+use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
 use crate::foreign::ForeignProcess;
 use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
-
-/// How long to wait for memory of the process.
-const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn inspect(
     process: &InspectedProcess<'_>,

@@ -21,8 +21,8 @@ use crate::foreign::{ForeignReader, ReadFailure, ReadProgress, ReadTarget};
 use crate::jit::{JitSource, PublishedNames};
 use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport, for_process};
 
-/// How long to wait for the mappings of a process.
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait for the mappings or for memory of a process.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// The most mappings that are read.
 const MAPPINGS_MAX: usize = 64 << 10;
 

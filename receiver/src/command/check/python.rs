@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::io;
-use std::time::Duration;
 
 use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsVariableError;
@@ -10,13 +9,11 @@ use sidewinder_process::{ExecutableMapping, ForeignMemory, OpenedFile};
 use sidewinder_vm::Runtime;
 use sidewinder_vm::cpython::{Function, Interpreter};
 
-use super::process::{Finding, InspectedProcess, RuntimeReport};
+use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
 use crate::foreign::ForeignProcess;
 use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
 
-/// How long to wait for memory of the process.
-const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a name is tried to be read: a thread that runs may leave its function meanwhile.
 const ATTEMPTS: u32 = 8;
 /// The next step if the process runs another build than those that are supported.

@@ -83,8 +83,8 @@ pub(crate) struct SegmentRequest {
 pub(crate) struct BuiltTable {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
-    /// Parts of a large file that are not built yet, because it may not fit into the memory. Only the functions that walks encounter are
-    /// built.
+    /// Parts of a large file that are not built yet, because it may not fit into the memory. Only the functions that walks
+    /// encounter are built.
     pub(crate) unbuilt: Vec<TextRange>,
     /// Speeds up building segments again.
     pub(crate) outline: Option<Arc<FileOutline>>,
