@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .generate()?;
     fs::write(out.join("intf.rs"), with_plain_helpers(view.to_string()))?;
 
-    fs::write(out.join("outcome.rs"), outcomes(&fs::read_to_string("c/intf.h")?)?)?;
+    fs::write(out.join("outcome.rs"), outcomes(&fs::read_to_string("c/intf/outcomes.h")?)?)?;
     Ok(())
 }
 
@@ -99,7 +99,7 @@ fn with_plain_helpers(code: String) -> String {
 fn outcomes(header: &str) -> Result<String, String> {
     let mut rows = Vec::new();
     let mut lines = header.lines().skip_while(|line| !line.starts_with("#define SW_OUTCOMES(X)"));
-    lines.next().ok_or("no SW_OUTCOMES in intf.h")?;
+    lines.next().ok_or("no SW_OUTCOMES in the header")?;
     for line in lines {
         let row = line.trim().trim_end_matches('\\').trim();
         let parts = row.strip_prefix("X(").and_then(|row| row.strip_suffix(')'));
@@ -119,7 +119,7 @@ fn outcomes(header: &str) -> Result<String, String> {
         name.split('_').map(word).collect()
     };
     let mut code = String::from(
-        "/// How an interrupt ended. Generated from `c/intf.h`, which holds the closed list.\n\
+        "/// How an interrupt ended. Generated from `c/intf/outcomes.h`, which holds the closed list.\n\
          #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]\n#[repr(u8)]\npub enum Outcome {\n",
     );
     for (name, .., meaning) in &rows {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Checks for fields of the kernel's types that may be missing. Each check is a constant when the verifier runs, so it
- * removes code that depends on a missing field. `sw_kernel_field` in intf.h lists the fields; src/fields.rs says what is
+ * removes code that depends on a missing field. `sw_kernel_field` in intf/cpu.h lists the fields; src/fields.rs says what is
  * lost without each. The field that sw_has_thread_pointer checks depends on the architecture.
  */
 #ifndef SIDEWINDER_FIELDS_BPF_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* Lookup of an address's mapping, its file's table, and its unwind rule: the only reader of intf.h's table format. */
+/* Lookup of an address's mapping, its file's table, and its unwind rule: the only reader of the format in intf/tables.h. */
 #ifndef SIDEWINDER_TABLE_BPF_H
 #define SIDEWINDER_TABLE_BPF_H
 

@@ -15,7 +15,7 @@ use crate::skeleton::fields::FieldsSkelBuilder;
 /// A field that the programs can do without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KernelField {
-    /// Its index in `c/intf.h`.
+    /// Its index in `c/intf/cpu.h`.
     number: u32,
     /// Its names.
     pub(crate) names: FieldNames,

@@ -7,9 +7,9 @@ use crate::tls::TlsLocation;
 
 /// A part of HotSpot's code cache.
 pub use crate::intf::sw_code_heap as CodeHeap;
-/// Where CPython keeps its frames: offsets of fields, as `c/intf.h` describes them.
+/// Where CPython keeps its frames: offsets of fields, as `c/intf/runtimes.h` describes them.
 pub use crate::intf::sw_cpython as CPythonLayout;
-/// Where HotSpot keeps its code: addresses in a process, and offsets of fields, as `c/intf.h` describes them.
+/// Where HotSpot keeps its code: addresses in a process, and offsets of fields, as `c/intf/runtimes.h` describes them.
 pub use crate::intf::sw_hotspot as HotSpotLayout;
 
 /// Values of [`CPythonLayout::groups`]: where the frames of one activation of the evaluation loop end.

@@ -1,4 +1,4 @@
-//! The kinds of sample: their ids in `c/intf.h`, and the kind of profile that each belongs to.
+//! The kinds of sample: their ids in `c/intf/records.h`, and the kind of profile that each belongs to.
 //!
 //! An id without a kind doesn't compile, nor does a kind without a profile.
 

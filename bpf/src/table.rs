@@ -1,6 +1,6 @@
 //! The format of unwind tables that walks read: packing them, and reading packed tables.
 //!
-//! `c/intf.h` describes the format, `c/table.bpf.h` reads it in the kernel. A file becomes one or more segments of whole
+//! `c/intf/tables.h` describes the format, `c/table.bpf.h` reads it in the kernel. A file becomes one or more segments of whole
 //! pages, each with its own distinct rules, so that a row takes two bytes, and a huge file is loaded and evicted in
 //! parts. `segment` builds a segment's bytes from `rule`s and `runs` of rows, and `lookup` reads them.
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* Frames of stacks, and limits of walks. */
+#ifndef SIDEWINDER_INTF_FRAMES_H
+#define SIDEWINDER_INTF_FRAMES_H
+
+#include "../arch.h"
+#include <linux/types.h>
+
+enum sw_frame_kind {
+	SW_FRAME_NATIVE = 1, /* id: file id; address: offset in that file */
+	SW_FRAME_KERNEL = 2, /* id: 0; address: in the kernel's address space */
+	SW_FRAME_ANONYMOUS = 3, /* id: 0; address: in the process's address space, backed by no file */
+	/* A function that CPython interprets. id: address of its code object; address: instruction << 32 | cookie of the code */
+	SW_FRAME_CPYTHON = 4,
+	/*
+	 * A function of Java, or other code of HotSpot's. id: address of the Method if it is interpreted, otherwise of the blob of
+	 * machine code; address: offset of the bytecode or of the pc << 32 | cookie
+	 */
+	SW_FRAME_HOTSPOT = 5,
+};
+
+enum sw_frame_flag {
+	/* The address is a return address; otherwise it is that of the next instruction to execute. */
+	SW_FRAME_RETURN_ADDRESS = 1,
+	/* Found by guessing: only sanity checks support it, no unwind rule or proven frame pointer. */
+	SW_FRAME_UNPROVEN = 2,
+	/* Of a native frame: it is an activation of a virtual machine's loop, whose frames are those before it. */
+	SW_FRAME_VM_LOOP = 4,
+	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
+	SW_FRAME_MISSING = 8,
+};
+
+/* One frame of any kind, native, kernel or interpreted. */
+struct sw_frame {
+	__u64 head; /* bits 0-7 kind, 8-15 flags, 16-63 file or runtime id */
+	__u64 address;
+};
+
+/* Why frames of a virtual machine are missing. Append only, as outcomes. */
+enum sw_vm_missing {
+	SW_VM_NO_STATE = 0, /* the thread has no state of the virtual machine, or it could not be read */
+	SW_VM_OTHER_THREAD, /* the state is that of another thread */
+	SW_VM_UNREADABLE, /* a frame, or the function in it, could not be read */
+	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
+	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */
+	SW_VM_BUSY, /* the sample interrupted a program that was taking another one */
+	SW_VM_MISSING_COUNT
+};
+
+#define SW_VM_MISSING_PLACES 8 /* length of arrays by sw_vm_missing; a power of two */
+
+#define SW_FRAME_FLAGS_SHIFT 8
+#define SW_FRAME_ID_SHIFT 16
+#define SW_VM_PLACE_SHIFT 32 /* in the address of a frame of a virtual machine */
+
+/* The number of registers that a rule can encode. No architecture needs more. */
+#define SW_RULE_REGISTERS 32
+_Static_assert(SW_REGISTERS <= SW_RULE_REGISTERS + 1, "all but the pc have a number in rules");
+
+/*
+ * A caller's frame is above its callee's, unless the code switched stacks: signal handlers, Go's system stack, coroutines.
+ * A stack has few of these switches. The limit keeps walks of stack memory that forms a loop short.
+ */
+#define SW_STACK_SWITCHES_MAX 8
+
+/* The largest frame that is accepted from a frame pointer without an unwind rule. */
+#define SW_UNPROVEN_FRAME_BYTES_MAX (1u << 20)
+
+/* Functions are shorter than this: a call target that is lower than an instruction by more belongs to another function. */
+#define SW_FUNCTION_BYTES_MAX (1u << 18)
+/* An arbitrary word of a stack counts as a return address if it follows a call of a function that starts this near. */
+#define SW_NEAR_BYTES_MAX (1u << 14)
+
+/* How many words above the stack pointer of generated code are searched for a return address. */
+#define SW_SEARCH_WORDS 128
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* Thread-local variables, and virtual machines whose frames are read. */
+#ifndef SIDEWINDER_INTF_RUNTIMES_H
+#define SIDEWINDER_INTF_RUNTIMES_H
+
+#include <linux/types.h>
+
+/* How to find a thread's copy of a thread-local variable (ELF Handling For Thread-Local Storage). */
+enum sw_tls_model {
+	SW_TLS_STATIC = 1, /* at an offset from the thread pointer */
+	/* at an offset in the block of its module, which is found through the thread's dynamic thread vector: */
+	SW_TLS_GLIBC = 2, /* entries of 16 bytes, the length in the two words before them */
+	SW_TLS_MUSL = 3, /* entries of 8 bytes, the length in the first word */
+	/*
+	 * Not a variable, but the path to the labels of the running goroutine: `offset` is that of the thread's g, and
+	 * `module` holds the offset of `curg` in an m, divided by 8, and in the upper 8 bits that of `labels` in a g,
+	 * likewise. Labels are a slice since Go 1.24.
+	 */
+	SW_TLS_GO_SLICE = 4,
+	SW_TLS_GO_MAP = 5,
+	/* at an offset from where a word of the thread points to; `module`, signed, is the word's offset from the thread pointer */
+	SW_TLS_INDIRECT = 6,
+	/* With any but those of goroutines: the variable points to a set of labels, not to a record (custom-labels, ABI 1). */
+	SW_TLS_LABEL_SET = 8,
+};
+
+struct sw_tls_variable {
+	__s32 offset;
+	__u16 module;
+	__u16 model;
+};
+
+#define SW_TLS_VARIABLES_MAX 4 /* of a process: several libraries may each have one of the same name */
+#define SW_TLS_MODULE_MAX 126 /* vectors are read into the window */
+
+/* Where the frames of one activation of CPython's evaluation loop end. */
+enum sw_cpython_groups {
+	SW_CPYTHON_ONE_FRAME = 0, /* each activation has one frame (until 3.10) */
+	SW_CPYTHON_LAST_IS_ENTRY = 1, /* the frame whose `is_entry` is set is the last (3.11) */
+	/* a frame that the loop keeps on the C stack, and that isn't shown, follows the last (since 3.12) */
+	SW_CPYTHON_ENDS_AT_SHIM = 2,
+};
+
+/* Since 3.12, frames with this owner or a higher one are on the C stack. */
+#define SW_CPYTHON_OWNED_BY_C_STACK 3
+
+enum sw_cpython_instruction {
+	SW_CPYTHON_INDEX = 0, /* an `int`: offset in the code object's bytecode, in bytes (until 3.9) */
+	SW_CPYTHON_INDEX_BY_2 = 1, /* likewise, in units of 2 bytes (3.10) */
+	SW_CPYTHON_POINTER = 2, /* into the bytecode at the end of the code object */
+};
+
+/*
+ * Where CPython keeps its frames: offsets of fields, in bytes. The first group is in a PyThreadState, the second in a frame,
+ * the third in a code object.
+ */
+struct sw_cpython {
+	__u16 thread_id; /* equals the thread pointer */
+	__u16 cframe; /* 0: `current_frame` is in the state; otherwise in the structure that this points to (3.11, 3.12) */
+	__u16 current_frame;
+
+	__u16 previous;
+	__u16 code;
+	__u16 instruction;
+	__u16 owner; /* one byte: what ends a group */
+	__u16 frame_bytes; /* to read of a frame, for all of these */
+
+	__u16 bytecode;
+	__u16 identity; /* fields that don't change, and that tell apart code objects which have one address in turn */
+	__u16 identity_bytes; /* a multiple of 8 */
+	/* In the identity: pointers to the name, the path, and the table of lines. */
+	__u16 name;
+	__u16 path;
+	__u16 lines;
+
+	__u8 groups; /* sw_cpython_groups */
+	__u8 instruction_form; /* sw_cpython_instruction */
+	__u8 identity_has_texts; /* the texts of the name and the path belong to it, too (until 3.11) */
+	__u8 reserved;
+};
+
+/* A part of HotSpot's code cache, over the addresses that it has reserved. */
+struct sw_code_heap {
+	__u64 start;
+	__u64 bytes;
+	/*
+	 * The segment map: a byte for each segment of the heap. The first segment of a block has 0, and others how many segments
+	 * to go back, towards it.
+	 */
+	__u64 segments;
+};
+
+#define SW_CODE_HEAPS 4
+
+/* Where HotSpot keeps its code: addresses in the process, and offsets of fields, in bytes. */
+struct sw_hotspot {
+	struct sw_code_heap heaps[SW_CODE_HEAPS]; /* unused ones are empty */
+	__u64 code_start; /* a range that contains all heaps */
+	__u64 code_bytes;
+	__u64 call_stub_return; /* where methods return to that native code has called */
+	__u64 interpreter; /* the interpreter's code */
+	__u32 interpreter_bytes;
+
+	/* In a CodeBlob, which follows the header of its block. Sizes are 4 bytes, pointers 8. */
+	__u16 name; /* pointer */
+	__u16 size;
+	__u16 frame_size; /* in words */
+	__u16 frame_complete; /* offset in the code */
+	__u16 code; /* where the code begins */
+
+	/* In an nmethod, which is a CodeBlob. */
+	__u16 method; /* pointer */
+	__u16 compile_id;
+	/* Two handlers to which deoptimized functions are returned to. */
+	__u16 deopt_handlers[2];
+
+	/* In a Method, and in the ConstMethod to which it points. */
+	__u16 const_method;
+	__u16 bytecodes;
+
+	__u8 segment_shift;
+	__u8 block_header_bytes;
+	__u8 has_offsets; /* `code` and the handlers are offsets from the blob of 4 bytes (since 23), not pointers */
+	__u8 frame_complete_is_short; /* 2 bytes (since 24) */
+	__u16 reserved;
+};
+
+#define SW_BLOB_BYTES 384 /* of a blob are read, at most: all fields are in these */
+#define SW_SEGMENT_HOPS 64 /* a block of a MiB takes about as many */
+
+#define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
+#define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
+#define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
+
+/* Until 3.11: fields of a string (`PyASCIIObject`), and where its text is if it is compact. */
+#define SW_CPYTHON_TEXT_LENGTH 16 /* in characters */
+#define SW_CPYTHON_TEXT_STATE 32
+#define SW_CPYTHON_TEXT_ASCII 48
+#define SW_CPYTHON_TEXT_COMPACT 72 /* of any text that isn't ASCII */
+
+/* A part of a file, in bytes. */
+struct sw_file_range {
+	__u32 start;
+	__u32 bytes;
+};
+
+#define SW_VM_LOOP_RANGES 4
+#define SW_VM_UNLINKED_RANGES 4
+
+/* A virtual machine that a process runs. */
+struct sw_runtime {
+	__u32 file; /* that contains its loop */
+	__u32 kind; /* sw_frame_kind of its frames */
+	struct sw_file_range loop[SW_VM_LOOP_RANGES]; /* the code of the loop */
+	/* Of these, where an activation's frame isn't the thread's current one: not yet (until 3.12), or no more (until 3.10). */
+	struct sw_file_range unlinked[SW_VM_UNLINKED_RANGES];
+	/* Where a thread has the address of its state; if the first is null, the second counts. A model of 0 is none. */
+	struct sw_tls_variable state[2];
+	/* Of these two, one is used, by `kind`. */
+	struct sw_cpython cpython;
+	struct sw_hotspot hotspot;
+};
+
+#endif

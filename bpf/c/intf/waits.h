@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* Waits of threads. */
+#ifndef SIDEWINDER_INTF_WAITS_H
+#define SIDEWINDER_INTF_WAITS_H
+
+#include <linux/types.h>
+
+/*
+ * A wait whose thread is off the CPUs for this long on average is always sampled, whatever the threshold: probabilities are
+ * proportional to that average. So threads that sleep long and seldom are measured without an error of sampling.
+ */
+#define SW_CERTAIN_WAIT_SHIFT 24 /* 16.8 ms */
+#define SW_MEAN_WAIT_SHIFT 3 /* a wait changes the average by an eighth of the difference */
+
+/* What the call by which a thread waits in a futex says of its use (lock.bpf.h). */
+enum sw_futex_use {
+	SW_FUTEX_NONE = 0, /* it is in no such call */
+	SW_FUTEX_OTHER, /* not known: a condition, a parked thread, a semaphore, or a lock that looks like one of these */
+	SW_FUTEX_LOCK, /* the futex is a lock, which is held */
+	SW_FUTEX_PARKED, /* the futex belongs to the thread, which is parked for a lock at another address */
+};
+
+/*
+ * The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it, with the
+ * exception of `found_ns`.
+ */
+struct sw_wait {
+	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */
+	__u64 time_ns;
+	__u64 on_cpu_ns; /* since the thread's start */
+	__u64 runnable_ns; /* waiting for a CPU, since the thread's start */
+	__u64 mean_ns; /* the average time of its waits that is sampled */
+	__u64 probability; /* of the sample of its current wait; 0: there is none */
+	__u64 found_ns; /* when list_waits found it without a sample; of an earlier wait if it is before `time_ns` */
+	__u32 pid; /* in the receiver's PID namespace, like `tid` */
+	__u32 tid;
+	__u32 is_sampled; /* whether samples are drawn of such a wait: not of a thread that is still runnable, unless that is sampled */
+	__u32 walk_ns; /* what it took to take the sample of its current wait */
+	__u64 lock; /* the address of the lock, or of the futex if that isn't known; 0: it waits in no futex */
+	__u32 futex_use; /* sw_futex_use: of its current wait */
+	__u32 reserved;
+};
+
+#endif
