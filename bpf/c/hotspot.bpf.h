@@ -196,8 +196,12 @@ static __always_inline int settle_sized(__u32 number, struct sw_slot *slot, stru
 		set_rule_of_words(found, frame_words, true);
 		return 1;
 	}
-	for (__u32 i = 0; i <= SW_PUSHED_WORDS_MAX; i++) {
-		words = frame_words - 1 + i;
+	/*
+	 * Intrinsics push words for as long as they run. One word less comes last: below the end of its frame, a method may have
+	 * return addresses of calls that are over.
+	 */
+	for (__u32 i = 0; i < SW_PUSHED_WORDS_MAX; i++) {
+		words = i < SW_PUSHED_WORDS_MAX - 1 ? frame_words + 1 + i : frame_words - 1;
 		if (may_return_from(number, words) == SW_CALLER_GENERATED) {
 			set_rule_of_words(found, words, words > 1);
 			return 1;

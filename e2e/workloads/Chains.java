@@ -5,7 +5,7 @@ import java.util.concurrent.Executors;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
-/** Chains of calls whose order is known: MODE SECONDS. */
+/** Chains of calls whose order is known: MODES SECONDS. Each further mode has a thread of its own. */
 public class Chains {
     interface Shape {
         double area(double size);
@@ -156,9 +156,28 @@ public class Chains {
         }
     }
 
+    static class Worker extends Thread {
+        final String mode;
+        final long end;
+
+        Worker(String mode, long end) {
+            this.mode = mode;
+            this.end = end;
+        }
+
+        @Override
+        public void run() {
+            Chains.run(mode, end);
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
-        String mode = arguments[0];
+        String[] modes = arguments[0].split(",");
+        for (int i = 1; i < modes.length; i++) {
+            new Worker(modes[i], end).start();
+        }
+        String mode = modes[0];
         if (!mode.startsWith("virtual-")) {
             run(mode, end);
             return;
