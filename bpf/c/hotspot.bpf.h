@@ -10,13 +10,14 @@
  * - Where the code is interrupted, the frame may be incomplete. So there, and where a method has called native code, each
  *   candidate has to lead to an address to which code may return.
  *
- * If none does, the walk ends there, and says so.
+ * If none does, the walk ends there, and says so (`vm_missing`).
  */
 #ifndef SIDEWINDER_HOTSPOT_BPF_H
 #define SIDEWINDER_HOTSPOT_BPF_H
 
 #include "arch.bpf.h"
 #include "hotspot_code.bpf.h"
+#include "hotspot_method.bpf.h"
 #include "stack_window.bpf.h"
 
 /* Words that code may have pushed below its frame, and candidates for frames without a known size. */
@@ -102,18 +103,25 @@ __noinline int find_hotspot_frame(__u32 number)
 	found->number = SW_RULE_NONE;
 	found->head = frame_head(SW_FRAME_ANONYMOUS, slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0, 0);
 	found->address = slot->pc;
-	if (!runtime || !scratch)
+	slot->vm_has_blob = 0;
+	if (!runtime || !scratch) {
+		slot->head.vm_missing[SW_VM_BUSY]++;
 		return 1;
+	}
 	hotspot = &runtime->hotspot;
 	if (!is_in_interpreter(hotspot, slot->pc)) {
-		if (!find_blob(number, slot->pc - slot->is_return_address))
+		if (!find_blob(number, slot->pc - slot->is_return_address)) {
+			slot->head.vm_missing[SW_VM_UNREADABLE]++;
 			return 1;
+		}
 		set_blob(found, &scratch->blob, original_pc(slot, &scratch->blob));
 	}
 	found->number = SW_RULE_HOTSPOT_DEPENDS;
 	found->clock = slot->clock;
-	if (!slot->is_return_address || is_in_interpreter(hotspot, slot->pc))
+	if (!slot->is_return_address || is_in_interpreter(hotspot, slot->pc)) {
+		slot->vm_has_blob = !is_in_interpreter(hotspot, slot->pc);
 		return 1;
+	}
 	if (slot->pc == hotspot->call_stub_return) {
 		found->number = SW_RULE_HOTSPOT;
 		set_rule_of_frame_pointer(found);
@@ -122,6 +130,8 @@ __noinline int find_hotspot_frame(__u32 number)
 		/* A call of native code may have been made with more on the stack. */
 		found->number = SW_RULE_HOTSPOT;
 		set_rule_of_words(found, scratch->blob.frame_words, true);
+	} else {
+		slot->vm_has_blob = 1;
 	}
 	return 1;
 }
@@ -247,16 +257,6 @@ static __always_inline int settle_unsized(__u32 number, struct sw_slot *slot, st
 	return 0;
 }
 
-/* Reads a method's ConstMethod, and returns the method's cookie; 0: it can't be read. */
-static __always_inline __u32 method_cookie(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					   const struct sw_hotspot *hotspot, __u64 method, __u64 *const_method)
-{
-	if (bpf_probe_read_user(const_method, sizeof(*const_method), (void *)(method + hotspot->const_method)) ||
-	    !*const_method || *const_method & 7)
-		return 0;
-	return finished_cookie(add_to_cookie(0, *const_method));
-}
-
 /* Where an interpreted method's frame has the address of the bytecode, as an offset from its frame pointer. */
 static __always_inline __s64 interpreted_bytecode(const struct sw_hotspot *hotspot)
 {
@@ -291,9 +291,10 @@ __noinline int settle_interpreted(__u32 number)
 		return 0;
 	if (!slot->is_return_address && !may_return_to(number, address))
 		return 0;
-	cookie = method_cookie(slot, scratch, &runtime->hotspot, method, &const_method);
-	if (!cookie)
+	if (bpf_probe_read_user(&const_method, sizeof(const_method), (void *)(method + runtime->hotspot.const_method)) ||
+	    !const_method || const_method & 7)
 		return 0;
+	cookie = method_cookie(number, const_method);
 	first = const_method + runtime->hotspot.bytecodes;
 	if (slot->is_interrupted && slot->registers[SW_REG_BYTECODE] - first < SW_BYTECODE_BYTES_MAX)
 		bytecode = slot->registers[SW_REG_BYTECODE];
@@ -341,8 +342,13 @@ __noinline int settle_hotspot_frame(__u32 number)
 		found->address = (slot->pc - runtime->hotspot.interpreter) << SW_VM_PLACE_SHIFT | 1;
 		return settle_unsized(number, slot, found);
 	}
-	if (!find_blob(number, slot->pc - slot->is_return_address))
-		return 0;
+	/* A frame that is remembered may be that of code which was freed since. */
+	if (!slot->vm_has_blob) {
+		if (!find_blob(number, slot->pc - slot->is_return_address))
+			return 0;
+		set_blob(found, &scratch->blob, original_pc(slot, &scratch->blob));
+	}
+	slot->vm_has_blob = 0;
 	frame_words = scratch->blob.frame_words;
 	if (frame_words > 1 && frame_words < SW_FRAME_WORDS_MAX)
 		return settle_sized(number, slot, scratch, found, frame_words);

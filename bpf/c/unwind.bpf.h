@@ -295,8 +295,8 @@ static __always_inline bool step(struct sw_slot *slot)
 			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
 	}
 	if (vm_frames && found->number >= SW_RULE_HOTSPOT) {
-		if (found->number == SW_RULE_HOTSPOT_DEPENDS)
-			settle_hotspot_frame(slot->number);
+		if (found->number == SW_RULE_HOTSPOT_DEPENDS && !settle_hotspot_frame(slot->number))
+			slot->head.vm_missing[SW_VM_NO_CALLER]++;
 		slot->head.vm_frames++;
 	}
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))

@@ -26,6 +26,7 @@ static __always_inline void start_vm_frames(struct sw_slot *slot)
 	slot->vm_has_no_group = 0;
 	slot->vm_is_lost = 0;
 	slot->vm_frames_met = 0;
+	slot->vm_has_blob = 0;
 	slot->vm_frame_before = 0;
 	slot->vm_anchor = 0;
 	slot->vm_cframe = 0;

@@ -116,12 +116,21 @@ pub enum VmMissing {
     TooEarly,
     /// The sample interrupted a program that was taking another one, and scratch memory for this is there once for each CPU.
     Busy,
+    /// Code may return to no address that could be that of the frame's caller. The stack is cut there.
+    NoCaller,
 }
 
 impl VmMissing {
     /// All reasons, in numeric order.
-    pub const ALL: [Self; intf::SW_VM_MISSING_COUNT as usize] =
-        [Self::NoState, Self::OtherThread, Self::Unreadable, Self::NoFrames, Self::TooEarly, Self::Busy];
+    pub const ALL: [Self; intf::SW_VM_MISSING_COUNT as usize] = [
+        Self::NoState,
+        Self::OtherThread,
+        Self::Unreadable,
+        Self::NoFrames,
+        Self::TooEarly,
+        Self::Busy,
+        Self::NoCaller,
+    ];
 
     /// The name in metrics and marker frames.
     #[must_use]
@@ -133,6 +142,7 @@ impl VmMissing {
             Self::NoFrames => "no_frames",
             Self::TooEarly => "too_early",
             Self::Busy => "busy",
+            Self::NoCaller => "no_caller",
         }
     }
 
@@ -148,7 +158,7 @@ pub struct VmCounts {
     pub frames: u64,
     /// Activations of loops whose frames were found.
     pub groups: u64,
-    /// Frames that stand for missing ones, by the index in [`VmMissing::ALL`].
+    /// Frames that could not be found, most of which have another one in their place, by the index in [`VmMissing::ALL`].
     pub missing: [u64; VmMissing::ALL.len()],
     /// Functions of young processes that were sent, so that their names don't depend on the process.
     pub objects_sent: u64,

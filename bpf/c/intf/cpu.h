@@ -87,7 +87,7 @@ struct sw_slot_head {
 	__u64 contexts_unreadable; /* the thread's variable or record could not be read */
 	__u64 vm_frames; /* frames of virtual machines in stacks */
 	__u64 vm_groups; /* activations of their loops whose frames were found */
-	__u64 vm_missing[SW_VM_MISSING_PLACES]; /* frames that stand for missing ones, by sw_vm_missing */
+	__u64 vm_missing[SW_VM_MISSING_PLACES]; /* frames that could not be found, by sw_vm_missing */
 	__u64 vm_objects_sent; /* functions of young processes */
 	__u64 vm_objects_dropped; /* of these, not sent now: the ring was half full */
 };

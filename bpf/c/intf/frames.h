@@ -46,6 +46,7 @@ enum sw_vm_missing {
 	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
 	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */
 	SW_VM_BUSY, /* the sample interrupted a program that was taking another one */
+	SW_VM_NO_CALLER, /* of a frame that is on the native stack: code may return to no address that could be its caller's */
 	SW_VM_MISSING_COUNT
 };
 

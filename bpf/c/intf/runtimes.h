@@ -118,13 +118,20 @@ struct sw_hotspot {
 	/* In a Method, and in the ConstMethod to which it points. */
 	__u16 const_method;
 	__u16 bytecodes;
+	__u16 constants; /* pointer to its ConstantPool */
+
+	__u16 pool_holder; /* in a ConstantPool: pointer to the class */
+	__u16 class_name; /* in a class: pointer to its name, a Symbol */
+	/* In a Symbol: the length of its text, in 2 bytes, and the text. */
+	__u16 symbol_length;
+	__u16 symbol_body;
 
 	__u8 segment_shift;
 	__u8 block_header_bytes;
 	__u8 has_offsets; /* `code` and the handlers are offsets from the blob of 4 bytes (since 23), not pointers */
 	__u8 frame_complete_is_short; /* 2 bytes (since 24) */
 	__u8 frames_have_mirror; /* frames of the interpreter have a word for the class's mirror (since 9) */
-	__u8 reserved[7];
+	__u8 reserved[5];
 };
 
 #define SW_BLOB_BYTES 384 /* of a blob are read, at most: all fields are in these */

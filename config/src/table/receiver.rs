@@ -50,7 +50,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::interpreters", "The interpreters whose frames are read.").restarts(),
     key("receivers::profiling::interpreters::python", "CPython 3.8 to 3.14.").restarts(),
     key("receivers::profiling::interpreters::python::disabled", "Whether stacks have only the native frames of Python programs.").restarts(),
-    key("receivers::profiling::interpreters::hotspot", "HotSpot, the Java virtual machine of OpenJDK 17 to 25.").restarts(),
+    key("receivers::profiling::interpreters::hotspot", "HotSpot, the Java virtual machine of OpenJDK 8 to 26.").restarts(),
     key("receivers::profiling::interpreters::hotspot::disabled", "Whether stacks of Java programs end where methods of Java begin.").restarts(),
     key("receivers::profiling::interpreters::perl", "Perl; not read yet.").not_yet("{disabled: true}"),
     key("receivers::profiling::interpreters::php", "PHP; not read yet.").not_yet("{disabled: true}"),

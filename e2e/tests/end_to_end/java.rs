@@ -3,6 +3,9 @@
 //!
 //! `make java-test` does it for longer, and with each version from 8 on.
 
+mod churn;
+mod users;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,12 +41,8 @@ const UNKNOWN: &str = "[unknown Java method]";
 /// What runs at once, each in a thread of its own.
 const MODES: &str = "mixed,recursion,inlined";
 /// The start of all chains.
-const START_OF_CHAIN: [&str; 4] = [
-    "Chains.run(String, long)",
-    "Chains.first(String)",
-    "Chains.second(String)",
-    "Chains.third(String)",
-];
+const START_OF_CHAIN: [&str; 4] =
+    ["Chains.run(String, long)", "Chains.first(String)", "Chains.second(String)", "Chains.third(String)"];
 const MAIN: &str = "Chains.main(String[])";
 const RECURSE: &str = "Chains.recurse(int)";
 /// What `third` calls it with, and the call at 0.
@@ -130,23 +129,23 @@ fn sample_of(event: &DecodedEvent<'_>) -> Sample {
     }
 }
 
-/// The program, compiled by a JDK of this machine for any version.
-fn compiled(test: &str) -> Result<Option<tempfile::TempDir>> {
+/// A program, compiled by a JDK of this machine for any version.
+fn compiled(test: &str, sources: &[&str]) -> Result<Option<tempfile::TempDir>> {
     let Some(home) = homes(None).into_iter().next() else {
         requirement::absent(test, "no JDK in /usr/lib/jvm")?;
         return Ok(None);
     };
     let folder = tempfile::tempdir()?;
-    let source = paths::e2e().join("workloads/Chains.java");
+    let sources = sources.iter().map(|source| paths::e2e().join("workloads").join(source));
     let mut compiler = Command::new(home.join("bin/javac"));
-    run(compiler.args(["-nowarn", "--release", "8", "-d"]).arg(folder.path()).arg(source))?;
+    run(compiler.args(["-nowarn", "--release", "8", "-d"]).arg(folder.path()).args(sources))?;
     Ok(Some(folder))
 }
 
-/// The samples of the threads that run Java, once the profiler knows the program.
-fn profile(origin: &Origin, classes: &Path, options: &[&str], modes: &str) -> Result<Vec<Sample>> {
+/// The samples of a program that has run for a moment.
+fn profile(origin: &Origin, classes: &Path, options: &[&str], program: &[&str]) -> Result<Vec<Sample>> {
     let mut command = origin.java(classes);
-    command.args(options).args(["Chains", modes, SECONDS]).stdout(Stdio::null());
+    command.args(options).args(program).arg(SECONDS).stdout(Stdio::null());
     let java = Java(command.spawn().context("cannot start java")?);
     sleep(START);
     let folder = tempfile::tempdir()?;
@@ -156,16 +155,22 @@ fn profile(origin: &Origin, classes: &Path, options: &[&str], modes: &str) -> Re
     recorder.args(["-p", &java.0.id().to_string(), "-o"]).arg(&output);
     let ended = Running::start(recorder)?.wait(Duration::from_secs(120))?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    let received = Received::from_otlp_file(&output)?;
-    let events: Vec<DecodedEvent<'_>> = received.events_of(java.0.id()).collect();
+    samples_in(&output, java.0.id())
+}
+
+/// The samples of a process's threads that run Java, in the order of time, from a moment after the first complete stack on.
+fn samples_in(output: &Path, pid: u32) -> Result<Vec<Sample>> {
+    let received = Received::from_otlp_file(output)?;
+    let events: Vec<DecodedEvent<'_>> = received.events_of(pid).collect();
     let is_known = |event: &&DecodedEvent<'_>| {
         let sample = sample_of(event);
         sample.is_complete && !sample.frames.is_empty()
     };
     let known = events.iter().filter(is_known).map(|event| event.time_unix_ns).min();
     let start = known.context("no complete stack")?;
-    let warm = events.iter().filter(|event| event.time_unix_ns >= start + WARM_UP_NS);
-    let mut samples: Vec<Sample> = warm.map(sample_of).collect();
+    let mut warm: Vec<_> = events.iter().filter(|event| event.time_unix_ns >= start + WARM_UP_NS).collect();
+    warm.sort_by_key(|event| event.time_unix_ns);
+    let mut samples: Vec<Sample> = warm.into_iter().map(sample_of).collect();
     let of_java: BTreeSet<i64> =
         samples.iter().filter(|sample| !sample.frames.is_empty()).map(|sample| sample.tid).collect();
     samples.retain(|sample| of_java.contains(&sample.tid));
@@ -233,7 +238,7 @@ fn assert_lines(what: &str, chains: &[Vec<&JavaFrame>], calls: &[(&str, &str)]) 
 fn judge(origin: &Origin, version: u32, classes: &Path, sets: &[&[&str]]) -> Result<()> {
     for options in sets {
         let what = format!("{version} {options:?}");
-        let samples = profile(origin, classes, options, MODES)?;
+        let samples = profile(origin, classes, options, &["Chains", MODES])?;
         assert_complete(&what, &samples);
         let has = |sample: &&Sample, name| sample.frames.iter().any(|frame: &JavaFrame| frame.name == name);
         let of_main = samples.iter().filter(|sample| has(sample, "Chains.mixed()")).count();
@@ -253,8 +258,19 @@ fn judge(origin: &Origin, version: u32, classes: &Path, sets: &[&[&str]]) -> Res
         assert_lines(&what, &chains, &[(START_OF_CHAIN[1], "        second(mode);")])?;
     }
     if version >= 21 {
-        let samples = profile(origin, classes, &[], "virtual-mixed")?;
+        let samples = profile(origin, classes, &[], &["Chains", "virtual-mixed"])?;
         assert_complete(&format!("{version}, virtual threads"), &samples);
+        let names =
+            |sample: &Sample| sample.frames.iter().map(|frame| frame.name.clone()).collect::<Vec<_>>();
+        let mounted = samples.iter().filter(|sample| sample.is_complete).map(names);
+        let mounted: Vec<_> =
+            mounted.filter(|names| names.iter().any(|name| *name == START_OF_CHAIN[0])).collect();
+        let marked = mounted.iter().filter(|names| {
+            let place = |wanted: &str| names.iter().position(|name| name == wanted);
+            place("[continuation]").is_some_and(|marker| Some(marker) < place(START_OF_CHAIN[0]))
+        });
+        let marked = marked.count();
+        assert!(is_share(marked, mounted.len()), "{version}: {marked} of {} marked", mounted.len());
     }
     Ok(())
 }
@@ -271,7 +287,7 @@ fn judge_installed(version: u32, sets: &[&[&str]], test: &str) -> Result<()> {
     let Some(home) = homes(Some(version)).into_iter().next() else {
         return requirement::absent(test, &format!("no JDK {version} in /usr/lib/jvm"));
     };
-    let Some(classes) = compiled(test)? else { return Ok(()) };
+    let Some(classes) = compiled(test, &["Chains.java"])? else { return Ok(()) };
     let sets = if is_long() { &[C2, C1, INTERPRETED, ZGC] } else { sets };
     judge(&Origin::Home(home), version, classes.path(), sets)
 }
@@ -296,7 +312,7 @@ fn stacks_of_each_other_version_of_java_reach_the_root() -> Result<()> {
     if !requirement::ebpf(test)? {
         return Ok(());
     }
-    let Some(classes) = compiled(test)? else { return Ok(()) };
+    let Some(classes) = compiled(test, &["Chains.java"])? else { return Ok(()) };
     for (version, suite) in [(8, "sid"), (11, "bullseye"), (21, "trixie"), (26, "sid")] {
         let origin = Origin::Debian(Runtime::open(suite, version)?);
         let sets = [C2, C1, INTERPRETED, ZGC];

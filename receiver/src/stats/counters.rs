@@ -310,6 +310,8 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("state", VmMissing::ALL[4].label()),
     Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[5])
         .labelled("state", VmMissing::ALL[5].label()),
+    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[6])
+        .labelled("state", VmMissing::ALL[6].label()),
     // A count above 0 is shown as a degraded feature.
     Counter::new(
         "interpreters_refused",
@@ -462,7 +464,7 @@ const CONTEXTS: &str = "thread_contexts";
 const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
 const VM_FRAMES: &str = "vm_frames";
 const VM_FRAMES_DESCRIPTION: &str = "Frames of virtual machines (CPython, HotSpot) in sampled stacks; activations of an interpreter's loop whose frames were found \
-     (groups); and frames that stand for missing ones, by reason.";
+     (groups); and frames that could not be found, by reason.";
 const VM_COPIES: &str = "vm_function_copies";
 const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than ten seconds that were sent with their stacks, because the process may end, or the \
      function be freed, before it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of \

@@ -53,7 +53,7 @@ pub(super) fn inspect(
             limited(MachineError::NotYet.to_string(), "try it again while Java code runs")
         }
         Ok(Err(error @ MachineError::Missing(_))) => {
-            limited(error.to_string(), "use a JDK from 17 to 25, or report this one as a bug")
+            limited(error.to_string(), "use a JDK from 8 to 26, or report this one as a bug")
         }
         Ok(Err(MachineError::Unreadable(error))) => {
             let is_denied = error.kind() == io::ErrorKind::PermissionDenied;

@@ -367,12 +367,17 @@ fn published_hotspot(machine: &VirtualMachine) -> PublishedRuntime {
         original_pc: blob.original_pc,
         const_method: machine.method.const_method,
         bytecodes: machine.method.const_method_bytes,
+        constants: machine.method.constants,
+        pool_holder: machine.method.pool_holder,
+        class_name: machine.method.class_name,
+        symbol_length: machine.method.symbol_length,
+        symbol_body: machine.method.symbol_body,
         segment_shift: machine.segment_shift,
         block_header_bytes: blob.header_bytes,
         has_offsets: blob.has_offsets.into(),
         frame_complete_is_short: blob.frame_complete_is_short.into(),
         frames_have_mirror: (machine.version.0 >= 9).into(),
-        reserved: [0; 7],
+        reserved: [0; 5],
     })
 }
 

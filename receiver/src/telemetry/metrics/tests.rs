@@ -73,6 +73,7 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
                 unique("vm_frames.no_frames"),
                 unique("vm_frames.too_early"),
                 unique("vm_frames.busy"),
+                unique("vm_frames.no_caller"),
             ],
             objects_sent: unique("vm_function_copies.sent"),
             objects_dropped: unique("vm_function_copies.dropped"),

@@ -18,6 +18,10 @@ const STUB_NAME_BYTES_MAX: usize = 64;
 /// The names of blobs that are methods: compiled ones, and wrappers of those in other languages.
 const COMPILED_BLOB: &str = "nmethod";
 const NATIVE_BLOB: &str = "native nmethod";
+/// The method that a virtual thread's first one seems to be called by: the carrier's frames follow it.
+const ENTER_CONTINUATION: &str = "jdk.internal.vm.Continuation.enterSpecial(";
+/// What its frame is shown as.
+const CONTINUATION: &str = "[continuation]";
 /// The cookie of the interpreter's own code.
 const INTERPRETER_COOKIE: u32 = 1;
 
@@ -71,7 +75,13 @@ impl VirtualMachine {
         let code = self.read_nmethod(&Chunks::new(memory), blob, &header, place, name == NATIVE_BLOB);
         // Code is freed before the methods in it are: what was read is its own if it is still there.
         self.read_live_blob(memory, blob, cookie)?;
-        code.map(|calls| Code::Compiled(calls.into()))
+        let calls = code?;
+        let is_continuation = name == NATIVE_BLOB
+            && calls.first().is_some_and(|call| call.function.name.starts_with(ENTER_CONTINUATION));
+        if is_continuation {
+            return Ok(Code::Function(Function::new(CONTINUATION.into(), "".into(), 0, None)));
+        }
+        Ok(Code::Compiled(calls.into()))
     }
 
     fn read_nmethod(
@@ -126,13 +136,26 @@ impl VirtualMachine {
         let mut header = read_object(memory, Avma(block), block_bytes + BLOB_BYTES_MAX)?;
         let is_used = header.get(usize::from(layout.used)).is_some_and(|used| *used != 0);
         header.drain(..usize::from(block_bytes).min(header.len()));
-        let size = u32_field(&header, layout.size)?;
-        let mut words = vec![pointer(&header, layout.name)?.0, size.into()];
-        if size >= layout.nmethod_bytes() {
-            words.push(u32_field(&header, layout.compile_id)?.into());
-            words.push(pointer(&header, layout.method)?.0);
+        if is_used && self.blob_cookie(&header)? == cookie {
+            Ok(header)
+        } else {
+            Err(FunctionError::Replaced)
         }
-        if is_used && hash(words.into_iter()) == cookie { Ok(header) } else { Err(FunctionError::Replaced) }
+    }
+
+    /// The cookie of a blob of machine code, as walks compute it, by its first bytes.
+    ///
+    /// # Errors
+    /// If they are too few.
+    pub fn blob_cookie(&self, header: &[u8]) -> Result<u32, FunctionError> {
+        let layout = &self.blob;
+        let size = u32_field(header, layout.size)?;
+        let mut words = vec![pointer(header, layout.name)?.0, size.into()];
+        if size >= layout.nmethod_bytes() {
+            words.push(u32_field(header, layout.compile_id)?.into());
+            words.push(pointer(header, layout.method)?.0);
+        }
+        Ok(hash(words.into_iter()))
     }
 }
 

@@ -11,18 +11,33 @@ use crate::cpython::{Function, FunctionError, Lines, hash};
 
 /// The longest name of a class, of a method, or of its parameters that is read, in bytes.
 const SYMBOL_BYTES_MAX: usize = 1 << 10;
+/// The bytes of a class's name that belong to the identity of its methods: the last ones.
+const CLASS_NAME_BYTES: u16 = 64;
 /// The longest table of lines that is read, in bytes. Lines behind it are unknown.
 const LINE_TABLE_BYTES_MAX: usize = 64 << 10;
 
 impl VirtualMachine {
-    /// The cookie of a method that is interpreted.
-    pub(super) fn method_cookie(
-        &self,
-        memory: &impl ForeignMemory,
-        method: Avma,
-    ) -> Result<u32, FunctionError> {
-        let const_method = memory.word(at(method, self.method.const_method)?)?;
-        Ok(hash(std::iter::once(const_method)))
+    /// The cookie of a method that is interpreted, as walks compute it: when classes are unloaded and others loaded, methods are
+    /// often at the addresses of former ones, and only the name of the class is another one.
+    ///
+    /// # Errors
+    /// See [`FunctionError`].
+    pub fn method_cookie(&self, memory: &impl ForeignMemory, method: Avma) -> Result<u32, FunctionError> {
+        let layout = &self.method;
+        let word = |object, offset| Ok::<u64, FunctionError>(memory.word(at(object, offset)?)?);
+        let const_method = word(method, layout.const_method)?;
+        let pool = Avma(word(Avma(const_method), layout.constants)?);
+        let name = Avma(word(Avma(word(pool, layout.pool_holder)?), layout.class_name)?);
+        let mut length = [0; 2];
+        memory.read_exact(at(name, layout.symbol_length)?, &mut length)?;
+        let length = u16::from_le_bytes(length);
+        let mut text = [0; CLASS_NAME_BYTES as usize];
+        let bytes = length.min(CLASS_NAME_BYTES);
+        let end = at(at(name, layout.symbol_body)?, length - bytes)?;
+        memory.read_exact(end, text.get_mut(..bytes.into()).unwrap_or_default())?;
+        let (words, _) = text.as_chunks();
+        let words = words.iter().map(|word| u64::from_le_bytes(*word));
+        Ok(hash([const_method, length.into()].into_iter().chain(words)))
     }
 
     pub(super) fn read_method(
@@ -203,6 +218,18 @@ mod tests {
         bytes
     }
 
+    #[test]
+    fn a_method_of_another_class_at_the_same_address_has_another_cookie() {
+        let machine = machine(17);
+        let mut memory = memory();
+        let cookie = machine.method_cookie(&Bytes(memory.clone()), Avma(0x1000)).unwrap();
+        // a/Main becomes a/Mail.
+        memory[0x1400 + 6 + 5] = b'l';
+        assert_ne!(machine.method_cookie(&Bytes(memory.clone()), Avma(0x1000)).unwrap(), cookie);
+        let read = machine.read_interpreted(&Bytes(memory), Avma(0x1000), cookie);
+        assert!(matches!(read, Err(FunctionError::Replaced)));
+    }
+
     /// Adds an `nmethod` at 0x100: what its compiler has put into the method at 0x1000 is that method again, called at 3.
     /// Returns its cookie.
     fn add_compiled(bytes: &mut [u8], version: u8) -> u32 {
@@ -270,8 +297,8 @@ mod tests {
 
     #[test]
     fn a_method_is_read_with_its_lines() {
-        let cookie = hash(std::iter::once(0x1100));
         let memory = Bytes(memory());
+        let cookie = machine(17).method_cookie(&memory, Avma(0x1000)).unwrap();
         let Code::Function(function) = machine(17).read_interpreted(&memory, Avma(0x1000), cookie).unwrap()
         else {
             panic!("not a function")
@@ -306,8 +333,9 @@ mod tests {
                 Ok(Code::Compiled(calls)) => prop_assert!((1..=64).contains(&calls.len())),
                 other => prop_assert!(!matches!(other, Err(FunctionError::Replaced)), "{:?}", other),
             }
-            let cookie = machine.method_cookie(&memory, Avma(0x1000)).unwrap();
-            if let Ok(Code::Function(function)) = machine.read_interpreted(&memory, Avma(0x1000), cookie) {
+            if let Ok(cookie) = machine.method_cookie(&memory, Avma(0x1000))
+                && let Ok(Code::Function(function)) = machine.read_interpreted(&memory, Avma(0x1000), cookie)
+            {
                 prop_assert!(function.heap_bytes() <= 1 << 18);
             }
         }

@@ -86,7 +86,7 @@ pub struct BlobLayout {
     /// The bytes of the header before each blob.
     pub header_bytes: u8,
     /// In that header, one byte: whether the blob is in use.
-    pub(super) used: u8,
+    pub used: u8,
     /// Pointer to its name.
     pub name: u16,
     /// Its size in bytes.
@@ -122,21 +122,24 @@ impl BlobLayout {
 /// Offsets of the fields of an `nmethod` that lead to its debug information, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DebugLayout {
-    pub(super) place: DebugPlace,
+    /// Where it is.
+    pub place: DebugPlace,
     /// Four bytes: where the table of `PcDesc`s begins.
-    pub(super) pcs: u16,
+    pub pcs: u16,
 }
 
 /// Where the debug information is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DebugPlace {
+pub enum DebugPlace {
     /// In the blob: offsets from its start, of four bytes, unless stated otherwise.
     Blob {
         /// What follows the `PcDesc`s.
         pcs_end: u16,
+        /// Where scopes begin.
         scopes: u16,
         /// Since 9, `scopes` is a pointer.
         scopes_is_pointer: bool,
+        /// Pointers to methods.
         metadata: u16,
     },
     /// In memory of its own (since 23): offsets from its start.
@@ -147,8 +150,9 @@ pub(super) enum DebugPlace {
         bytes: u16,
         /// Scopes follow the `PcDesc`s.
         scopes: u16,
-        /// Pointer to memory that begins with the relocations, whose size is next, and which the metadata follow (since 24).
+        /// Pointer to memory that begins with the relocations, which the metadata follow (since 24).
         mutable: u16,
+        /// The size of the relocations, four bytes.
         relocation_bytes: u16,
     },
 }
@@ -160,22 +164,36 @@ pub struct MethodLayout {
     pub const_method: u16,
     /// The size of a `ConstMethod`, which the bytecode follows.
     pub const_method_bytes: u16,
-    pub(super) constants: u16,
-    pub(super) const_method_words: u16,
-    pub(super) flags: u16,
-    pub(super) has_lines: u16,
-    pub(super) code_bytes: u16,
-    pub(super) name: u16,
-    pub(super) signature: u16,
-    pub(super) pool_bytes: u16,
-    pub(super) pool_holder: u16,
-    pub(super) pool_length: u16,
+    /// In a `ConstMethod`: pointer to its `ConstantPool`.
+    pub constants: u16,
+    /// In a `ConstMethod`: its size in words, four bytes.
+    pub const_method_words: u16,
+    /// In a `ConstMethod`: flags, two bytes.
+    pub flags: u16,
+    /// Of these, the one that says that it has a table of lines.
+    pub has_lines: u16,
+    /// In a `ConstMethod`: the length of the bytecode, two bytes.
+    pub code_bytes: u16,
+    /// In a `ConstMethod`: the number of its name in the pool, two bytes.
+    pub name: u16,
+    /// In a `ConstMethod`: the number of its descriptor in the pool, two bytes.
+    pub signature: u16,
+    /// The size of a `ConstantPool`, which its entries follow.
+    pub pool_bytes: u16,
+    /// In a `ConstantPool`: pointer to its class.
+    pub pool_holder: u16,
+    /// In a `ConstantPool`: the number of entries, four bytes.
+    pub pool_length: u16,
     /// In the pool, or before 9 in the class (`InstanceKlass`).
-    pub(super) source_file: u16,
-    pub(super) class_has_source_file: bool,
-    pub(super) class_name: u16,
-    pub(super) symbol_length: u16,
-    pub(super) symbol_body: u16,
+    pub source_file: u16,
+    /// Whether it is in the class.
+    pub class_has_source_file: bool,
+    /// In a class: pointer to its name, a `Symbol`.
+    pub class_name: u16,
+    /// In a `Symbol`: the length of its text, two bytes.
+    pub symbol_length: u16,
+    /// In a `Symbol`: its text.
+    pub symbol_body: u16,
 }
 
 impl Fields<'_> {

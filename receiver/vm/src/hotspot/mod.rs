@@ -21,5 +21,5 @@ mod structs;
 mod text;
 
 pub use code::CodePlace;
-pub use layout::{BlobLayout, DebugLayout, MethodLayout};
+pub use layout::{BlobLayout, DebugLayout, DebugPlace, MethodLayout};
 pub use machine::{CodeHeap, Library, MachineError, VirtualMachine};
