@@ -20,7 +20,10 @@ const COMPILED_BLOB: &str = "nmethod";
 const NATIVE_BLOB: &str = "native nmethod";
 /// The method that a virtual thread's first one seems to be called by: the carrier's frames follow it.
 const ENTER_CONTINUATION: &str = "jdk.internal.vm.Continuation.enterSpecial(";
-/// What its frame is shown as.
+/// The blob that such a thread's frames return to if those of their callers are still in the heap, where a yield has put them: they
+/// are brought back one by one.
+const CONTINUATION_STUBS: &str = "StubRoutines (continuation";
+/// What the frames of both are shown as.
 const CONTINUATION: &str = "[continuation]";
 /// The cookie of the interpreter's own code.
 const INTERPRETER_COOKIE: u32 = 1;
@@ -69,6 +72,9 @@ impl VirtualMachine {
     ) -> Result<Code, FunctionError> {
         let header = self.read_live_blob(memory, blob, cookie)?;
         let name = read_c_string(memory, pointer(&header, self.blob.name)?)?;
+        if name.starts_with(CONTINUATION_STUBS) && place.is_return_address {
+            return Ok(continuation());
+        }
         if name != COMPILED_BLOB && name != NATIVE_BLOB {
             return Ok(Code::Function(stub(&name)));
         }
@@ -79,7 +85,7 @@ impl VirtualMachine {
         let is_continuation = name == NATIVE_BLOB
             && calls.first().is_some_and(|call| call.function.name.starts_with(ENTER_CONTINUATION));
         if is_continuation {
-            return Ok(Code::Function(Function::new(CONTINUATION.into(), "".into(), 0, None)));
+            return Ok(continuation());
         }
         Ok(Code::Compiled(calls.into()))
     }
@@ -157,6 +163,11 @@ impl VirtualMachine {
         }
         Ok(hash(words.into_iter()))
     }
+}
+
+/// The frame between those of a virtual thread and those of its carrier.
+fn continuation() -> Code {
+    Code::Function(Function::new(CONTINUATION.into(), "".into(), 0, None))
 }
 
 /// Code of the virtual machine that is no method.
