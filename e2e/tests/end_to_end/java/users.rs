@@ -10,7 +10,7 @@ use sidewinder_e2e_support::user::{can_read_others, record};
 
 use super::{INLINED, Origin, assert_chain, assert_complete, assert_lines, compiled, homes, samples_in};
 
-const RUNS_FOR: Duration = Duration::from_secs(7);
+const RUNS_FOR: Duration = Duration::from_secs(10);
 
 #[test]
 fn java_of_another_user_has_names() -> Result<()> {
