@@ -76,7 +76,7 @@ const KEYS = [
   ["c", "compare two ranges of time, or stop comparing"],
   ["p", "pause or resume a live page"],
   ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
-  ["Esc", "back, step by step: the search, the function, the zoom, the range of time, the thread"],
+  ["Esc", "back, step by step: the search, the function, the zoom, the range of time, the state, the thread"],
 ];
 
 function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>; onHelp(): void }) {

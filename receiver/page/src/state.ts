@@ -17,6 +17,8 @@ export const base = signal<Range | null>(null);
 /** Which of the two brushing sets, where ranges are compared. */
 export const brushes = signal<"range" | "base">("range");
 export const threads = signal<ReadonlySet<number> | null>(null);
+/** Of states of threads, counted from 1; `null`: all. */
+export const states = signal<ReadonlySet<number> | null>(null);
 export const grouping = signal<Grouping>("none");
 export const isIcicle = signal(true);
 /** The path to the node that is zoomed to, by labels. */
@@ -29,6 +31,7 @@ export const selection = computed<Selection>(() => ({
   range: range.value,
   base: base.value,
   threads: threads.value,
+  states: states.value,
   grouping: grouping.value,
 }));
 export const view = computed(() => select(recording.value, selection.value));
@@ -60,6 +63,7 @@ export function escape() {
   else if (zoomPath.value.length > 0) zoomPath.value = [];
   else if (base.value) base.value = null;
   else if (range.value) range.value = null;
+  else if (states.value) states.value = null;
   else if (threads.value) threads.value = null;
 }
 
@@ -104,6 +108,7 @@ function remember(): string {
   set("time", range.value && rangeText(range.value));
   set("base", base.value && rangeText(base.value));
   set("threads", threads.value && [...threads.value].join("."));
+  set("states", states.value && [...states.value].join("."));
   set("by", grouping.value !== "none" && grouping.value);
   set("root", !isIcicle.value && "bottom");
   set("zoom", zoomPath.value.join("."));
@@ -114,12 +119,14 @@ function remember(): string {
 /** Shows what a link asks for. */
 function recall() {
   const state = new URLSearchParams(location.hash.slice(1));
-  const { functions, threads: known } = recording.value;
+  const { functions, threads: known, states: ofThreads } = recording.value;
   query.value = state.get("search") ?? "";
   range.value = parseRange(state.get("time"));
   base.value = parseRange(state.get("base"));
   const wanted = numbers(state.get("threads"), ".").filter((thread) => thread < known.tid.length);
   threads.value = wanted.length > 0 ? new Set(wanted) : null;
+  const waits = numbers(state.get("states"), ".").filter((one) => one >= 1 && one <= ofThreads.state.length);
+  states.value = waits.length > 0 ? new Set(waits) : null;
   grouping.value = GROUPINGS.find((one) => one === state.get("by")) ?? "none";
   isIcicle.value = state.get("root") !== "bottom";
   zoomPath.value = numbers(state.get("zoom"), ".");

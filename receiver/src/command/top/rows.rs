@@ -127,6 +127,7 @@ mod tests {
             slice: 0,
             thread: ThreadIndex(thread),
             span: None,
+            state: None,
             stack: StackIndex(stack),
             count,
         };
