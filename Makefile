@@ -179,7 +179,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page_faults
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench off_cpu
 
-conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for ten seconds
+conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for six seconds
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 cargo test -p sidewinder-e2e --test end_to_end wall:: -- --test-threads=1 --nocapture
 
