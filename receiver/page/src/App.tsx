@@ -32,6 +32,7 @@ export function App() {
         "/": () => search.current?.select(),
         i: () => (state.isIcicle.value = !state.isIcicle.value),
         c: () => (state.base.value ? (state.base.value = null) : state.compare()),
+        n: toggleNames,
         p: pause,
         "?": () => help.current?.showModal(),
       };
@@ -73,11 +74,16 @@ const KEYS = [
   ["Backspace", "zoom out by one"],
   ["s, Shift + click", "callers and callees of a function"],
   ["i", "root at the top or at the bottom"],
+  ["n", "short or full names of functions"],
   ["c", "compare two ranges of time, or stop comparing"],
   ["p", "pause or resume a live page"],
   ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
   ["Esc", "back, step by step: the search, the function, the zoom, the range of time, the thread"],
 ];
+
+function toggleNames() {
+  state.wantsFullNames.value = !state.hasFullNames.value;
+}
 
 function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>; onHelp(): void }) {
   const recording = state.recording.value;
@@ -116,6 +122,7 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
           <option value="light">light</option>
           <option value="dark">dark</option>
         </select>
+        <button type="button" aria-pressed={state.hasFullNames.value} title="With template arguments, parameters and packages ( n )" onClick={toggleNames}>Full names</button>
         <button type="button" onClick={() => download("profile.folded", "text/plain", folded())}>Save .folded</button>
         <button type="button" onClick={() => download("profile.svg", "image/svg+xml", svg(state.zoomed.value))}>Save .svg</button>
         <button type="button" aria-label="Keys" title="Keys ( ? )" onClick={onHelp}>?</button>

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as flame from "./flame";
 import { change, differenceColour } from "./palette";
-import { colourOf, found, isDark, nameOf, recording } from "./state";
+import { colourOf, found, hasFullNames, isDark, nameOf, recording } from "./state";
 import { hideTip, renewTip, showTip } from "./Tip";
 import { nodeAt, pathTo, share, type View } from "./tree";
 import { cut, percent } from "./words";
@@ -85,7 +85,7 @@ export function FlameGraph(props: Props) {
     canvas.current.style.height = `${heightPx}px`;
     scrollFromRoot(fromRootPx.current);
     draw();
-  }, [view, zoomed, isIcicle, found.value, isDark.value, size.value, colourOf]);
+  }, [view, zoomed, isIcicle, found.value, isDark.value, size.value, colourOf, hasFullNames.value]);
 
   // Another view has other nodes. Of one that is only newer, what was looked at is still looked at.
   const before = useRef({ recording: recording.value, view, zoomed, isIcicle });

@@ -1,7 +1,7 @@
 import { computed, signal, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import type { Row } from "./functions";
-import { colourOf, focused, found, nameOf, recording, rows, view } from "./state";
+import { colourOf, focused, found, fullNameOf, nameOf, recording, rows, view } from "./state";
 import { share } from "./tree";
 import { cut, percent, points, whole } from "./words";
 
@@ -104,7 +104,7 @@ function Line({ row, number }: { row: Row; number: number }) {
       {base && <td class={`number change ${difference > 0 ? "more" : "less"}`}>{points(difference)}</td>}
       <td class="name">
         <i class="swatch" style={{ background: colourOf(row.label) }} title={kinds[functions.kind[row.label]].label} />
-        <button type="button" title={cut(name, 1000)} aria-pressed={focused.value === row.label} onClick={() => (focused.value = row.label)}>{cut(name, 1000)}</button>
+        <button type="button" title={cut(fullNameOf(row.label), 1000)} aria-pressed={focused.value === row.label} onClick={() => (focused.value = row.label)}>{cut(name, 1000)}</button>
       </td>
       <td class="binary" title={cut(functions.path[row.label])}>{functions.binary[row.label]}</td>
     </tr>

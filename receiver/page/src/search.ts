@@ -7,7 +7,7 @@ import { share, type View } from "./tree";
  */
 export function search(recording: Recording, view: View, query: string): Uint8Array | null {
   if (query === "") return null;
-  const { name, binary, kind } = recording.functions;
+  const { name, short, binary, kind } = recording.functions;
   const found = new Uint8Array(name.length + view.groups.length);
   const [, field, rest] = /^(kind|binary):(.*)$/i.exec(query) ?? [];
   const isMatch = matcher(rest ?? query);
@@ -18,7 +18,7 @@ export function search(recording: Recording, view: View, query: string): Uint8Ar
       default: return name[label];
     }
   };
-  for (let label = 0; label < name.length; label++) if (isMatch(textOf(label))) found[label] = 1;
+  for (let label = 0; label < name.length; label++) if (isMatch(textOf(label)) || (!field && isMatch(short[label]))) found[label] = 1;
   if (!field) view.groups.forEach((group, number) => (found[name.length + number] = isMatch(group) ? 1 : 0));
   return found;
 }

@@ -23,6 +23,8 @@ export const isIcicle = signal(true);
 export const zoomPath = signal<number[]>([]);
 /** The function whose callers and callees are shown; `null`: the whole flame graph is. */
 export const focused = signal<number | null>(null);
+/** Whether functions are named in full; `null`: as the document says. */
+export const wantsFullNames = signal<boolean | null>(null);
 export const theme = signal<"system" | "light" | "dark">("system");
 
 export const selection = computed<Selection>(() => ({
@@ -39,8 +41,16 @@ export const matched = computed(() => found.value && matchedShare(view.value, fo
 export const sides = computed(() => (focused.value === null ? null : sandwich(view.value, focused.value)));
 const shadeOf = computed(() => shades(recording.value));
 
-/** The name of a function or a group. */
+export const hasFullNames = computed(() => wantsFullNames.value ?? recording.value.hasFullNames);
+
+/** The name of a function or a group, as it is shown. */
 export function nameOf(label: number): string {
+  const { name, short } = recording.value.functions;
+  return label < name.length && !hasFullNames.value ? short[label] : fullNameOf(label);
+}
+
+/** The whole name of a function or a group. */
+export function fullNameOf(label: number): string {
   const { name } = recording.value.functions;
   return label < name.length ? name[label] : view.value.groups[label - name.length];
 }
@@ -106,6 +116,7 @@ function remember(): string {
   set("threads", threads.value && [...threads.value].join("."));
   set("by", grouping.value !== "none" && grouping.value);
   set("root", !isIcicle.value && "bottom");
+  set("names", wantsFullNames.value !== null && (wantsFullNames.value ? "full" : "short"));
   set("zoom", zoomPath.value.join("."));
   set("function", focused.value !== null && String(focused.value));
   return state.toString();
@@ -122,6 +133,8 @@ function recall() {
   threads.value = wanted.length > 0 ? new Set(wanted) : null;
   grouping.value = GROUPINGS.find((one) => one === state.get("by")) ?? "none";
   isIcicle.value = state.get("root") !== "bottom";
+  const names = state.get("names");
+  wantsFullNames.value = names === "full" || names === "short" ? names === "full" : null;
   zoomPath.value = numbers(state.get("zoom"), ".");
   const [label] = numbers(state.get("function"), ".");
   focused.value = label < functions.name.length ? label : null;

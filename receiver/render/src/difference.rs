@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::escape::escaped;
 use crate::functions::functions;
+use crate::names::DisplayNames;
 use crate::profile::Profile;
 use crate::summary::percent;
 use crate::table::{TableOptions, name_columns, pad};
@@ -12,12 +12,12 @@ use crate::table::{TableOptions, name_columns, pad};
 /// The functions whose own share changed the most, one per line: the share before, the share after, the difference in
 /// percentage points, the function's name.
 #[must_use]
-pub fn difference(before: &Profile, after: &Profile, options: TableOptions) -> String {
+pub fn difference(before: &Profile, after: &Profile, names: &DisplayNames, options: TableOptions) -> String {
     let mut shares = HashMap::<(String, String), [f64; 2]>::new();
     for (part, profile) in [before, after].into_iter().enumerate() {
         let total = profile.total_count();
         for row in functions(profile) {
-            let key = (escaped(&row.name).into_owned(), row.binary.to_owned());
+            let key = (names.shown(&row.name).into_owned(), row.binary.to_owned());
             let share = shares.entry(key).or_default();
             if let Some(share) = share.get_mut(part) {
                 *share += percent(row.self_count, total);
@@ -57,7 +57,7 @@ mod tests {
         after.samples.remove(0);
         let options = TableOptions { columns: 60, ..TableOptions::default() };
         assert_eq!(
-            difference(&sample(), &after, options),
+            difference(&sample(), &after, &DisplayNames::default(), options),
             " BEFORE    AFTER    CHANGE  FUNCTION\n \
              21.43%    0.00%    -21.43  main\n \
              28.57%   50.00%    +21.43  vfs_write\n"

@@ -14,6 +14,7 @@ mod format;
 mod functions;
 mod guessed_callers;
 mod merge;
+mod names;
 mod page;
 mod palette;
 mod pprof;
@@ -32,6 +33,7 @@ pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use functions::{FunctionTotals, functions};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;
+pub use names::{DisplayNames, NameStyle};
 pub use page::live_page;
 pub use profile::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
