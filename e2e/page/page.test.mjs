@@ -395,6 +395,18 @@ shows("100,000 stacks are searched, zoomed, brushed and scrolled", "large.html",
   const count = +(await page.locator("table[aria-rowcount]").getAttribute("aria-rowcount"));
   assert.ok(count > 4000 && rows.at(-1) === count && rows.length < 60, `${rows.length} rows to ${rows.at(-1)} of ${count}`);
   await picture(page, "large");
+  await busy("call tree", () => page.getByRole("button", { name: "Call tree" }).click());
+  await busy("bottom-up", () => page.getByRole("button", { name: "Bottom-up" }).click());
+  await busy("open a function's callers", async () => {
+    await page.getByRole("group", { name: /^Call tree/ }).focus();
+    await page.keyboard.press("ArrowRight");
+  });
+  assert.ok(await page.locator(".calls tr[aria-level='2']").count() > 0);
+  await busy("merge", async () => {
+    await page.locator(".calls tr[aria-level='1']").first().click({ button: "right" });
+    await page.getByRole("menuitem", { name: /^Merge function/ }).click();
+  });
+  assert.equal(await page.locator(".transforms li").count(), 1);
 });
 
 for (const colorScheme of ["light", "dark"]) {

@@ -1,7 +1,9 @@
 import { computed, signal, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
+import { CallTree } from "./CallTree";
 import type { Row } from "./functions";
-import { colourOf, focused, found, fullNameOf, nameOf, recording, rows, view } from "./state";
+import { openMenu } from "./Menu";
+import { colourOf, focused, found, fullNameOf, type List, list, nameOf, recording, rows, view } from "./state";
 import { share } from "./tree";
 import { cut, percent, points, whole } from "./words";
 
@@ -29,8 +31,34 @@ const sorted = computed(() => {
   return wanted.sort(sorting.value.isDescending ? (a, b) => order(b, a) : order);
 });
 
+const LISTS: [List, string][] = [["functions", "Functions"], ["tree", "Call tree"], ["inverted", "Bottom-up"]];
+
+/** What is below the flame graph: all functions, or the call tree. */
+export function Lists() {
+  const count = sorted.value.length;
+  return (
+    <section class="card" aria-label={LISTS.find(([one]) => one === list.value)![1]}>
+      <div class="tools">
+        <div class="tabs" role="group" aria-label="List">
+          {LISTS.map(([one, text]) => (
+            <button key={one} type="button" aria-pressed={list.value === one} onClick={() => (list.value = one)}>{text}</button>
+          ))}
+        </div>
+        {list.value === "functions" && (
+          <span class="faint" role="status">{whole(count)} {count === 1 ? "function" : "functions"}{found.value ? " found" : ""}</span>
+        )}
+        <span class="space" />
+        <span class="faint hint">
+          {list.value === "functions" ? "A function's name shows who calls it and what it calls." : "Arrows open and close; * opens the heaviest way."} A right click changes the tree.
+        </span>
+      </div>
+      {list.value === "functions" ? <FunctionTable /> : <CallTree />}
+    </section>
+  );
+}
+
 /** Every function; of a long list, what is scrolled to. */
-export function FunctionTable() {
+function FunctionTable() {
   const first = useSignal(0);
   const scroll = useRef<HTMLDivElement>(null);
   const all = sorted.value;
@@ -39,13 +67,6 @@ export function FunctionTable() {
   const shown = all.slice(top, top + 34);
   const pad = (count: number) => count > 0 && <tr aria-hidden="true"><td colSpan={isCompared ? 5 : 4} style={{ height: `${count * ROW_PX}px`, padding: 0 }} /></tr>;
   return (
-    <section class="card" aria-label="Functions">
-      <div class="tools">
-        <h2>Functions</h2>
-        <span class="faint" role="status">{whole(all.length)} {all.length === 1 ? "function" : "functions"}{found.value ? " found" : ""}</span>
-        <span class="space" />
-        <span class="faint">A function's name shows who calls it and what it calls.</span>
-      </div>
       <div
         class="list"
         ref={scroll}
@@ -72,7 +93,6 @@ export function FunctionTable() {
           </tbody>
         </table>
       </div>
-    </section>
   );
 }
 
@@ -97,8 +117,12 @@ function Line({ row, number }: { row: Row; number: number }) {
     </td>
   );
   const difference = changeOf(row);
+  const ask = (event: MouseEvent & { currentTarget: HTMLElement }) => {
+    event.preventDefault();
+    openMenu({ label: row.label, path: null, x: event.clientX, y: event.clientY, from: event.currentTarget.querySelector("button") });
+  };
   return (
-    <tr aria-rowindex={number} class={found.value ? "match" : ""}>
+    <tr aria-rowindex={number} class={found.value ? "match" : ""} onContextMenu={ask}>
       {cell(row.own)}
       {cell(row.total)}
       {base && <td class={`number change ${difference > 0 ? "more" : "less"}`}>{points(difference)}</td>}
