@@ -109,9 +109,12 @@ shows("a thread can be looked at alone", "server.html", async (page) => {
 shows("two halves are compared", "server.html", async (page) => {
   await page.getByRole("button", { name: "Compare" }).click();
   assert.deepEqual(await texts(page, ".legend li"), ["less", "same", "more"]);
-  const row = (name) => page.locator("tr", { hasText: name }).locator("td.change").innerText();
+  const row = (name) => page.locator("tr", { hasText: name }).locator("td.change").first().innerText();
   assert.match(await row("parse_value"), /^−/);
   assert.match(await row("vfs_write"), /^\+/);
+  // 50 samples in either half.
+  assert.match(await row("tick"), /~$/);
+  assert.match(await page.locator("tr", { hasText: "tick" }).locator("td.noise").first().getAttribute("title"), /50 samples against 50/);
   await graph(page).hover({ position: { x: 100, y: 70 } });
   assert.match(await page.getByRole("tooltip").innerText(), /before\s+now\s+change/);
   const colours = async (x) => pixel(page, "canvas.graph", x, 65);

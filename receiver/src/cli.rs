@@ -93,8 +93,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder diff before.pb.gz after.pb.gz\n  \
         sidewinder diff -o change.html before.otlp after.otlp\n  \
+        sidewinder diff --requests 1200,1500 before.otlp after.otlp     CPU time of a request\n  \
         sidewinder diff --sample-type faults before.otlp after.otlp\n\n\
-        Shares of all samples are compared, so the profiles may have different lengths.")]
+        By default shares of all samples are compared, so the profiles may have different lengths. A change that chance \
+        explains is marked with ~: it is noise.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
     #[command(after_help = "Examples:\n  \
@@ -435,6 +437,13 @@ pub(crate) struct DiffArgs {
     /// The most functions in the table
     #[arg(long, value_name = "ROWS", default_value_t = 20)]
     pub(crate) rows: usize,
+    /// Compare values per second of each recording, instead of their shares of all samples
+    #[arg(long, conflicts_with = "requests")]
+    pub(crate) per_second: bool,
+    /// Compare values per request: the numbers of requests, or of other units of work, that the program has completed in each
+    /// recording
+    #[arg(long, value_name = "BEFORE,AFTER", value_parser = request_counts)]
+    pub(crate) requests: Option<[u64; 2]>,
     /// How functions are named
     #[arg(long, value_name = "STYLE", default_value = "short")]
     pub(crate) names: NamesArg,
@@ -503,6 +512,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     sidewinder_config::parse_duration(text)
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| "not a time with its unit, as 10s or 1m30s".to_owned())
+}
+
+fn request_counts(text: &str) -> Result<[u64; 2], String> {
+    let counts =
+        text.split_once(',').and_then(|(before, after)| Some([before.parse().ok()?, after.parse().ok()?]));
+    counts
+        .filter(|counts| !counts.contains(&0))
+        .ok_or_else(|| "not two numbers above 0, as 1200,1500".to_owned())
 }
 
 fn wait_fraction(text: &str) -> Result<f64, String> {

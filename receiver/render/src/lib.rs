@@ -20,13 +20,14 @@ mod palette;
 mod pprof;
 mod profile;
 mod read;
+mod significance;
 mod speedscope;
 mod summary;
 mod svg;
 mod table;
 mod tree;
 
-pub use difference::difference;
+pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};

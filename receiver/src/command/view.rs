@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use sidewinder_render::{
-    DisplayNames, NameStyle, Profile, ProfileFormat, TableOptions, difference, merge, write,
+    DifferenceBasis, DisplayNames, NameStyle, Profile, ProfileFormat, TableOptions, difference, merge, write,
 };
 
 use super::{CommandResult, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
@@ -48,7 +48,17 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     };
     let style = NameStyle::from(args.names);
     let names = DisplayNames::new([&before, &after], style);
-    print_all(&difference(&before, &after, &names, options))?;
+    let basis = match args.requests {
+        Some(requests) => DifferenceBasis::Requests(requests),
+        None if args.per_second => DifferenceBasis::Duration,
+        None => DifferenceBasis::Total,
+    };
+    let table = difference(&before, &after, &names, basis, options).map_err(|error| {
+        Failure::new(ExitCause::Usage, "can't compare the profiles").with_source(error).with_next_step(
+            "compare profiles of the same type: --sample-type selects one; --per-second takes recordings",
+        )
+    })?;
+    print_all(&table)?;
     let both = merge(&before, &after);
     match output {
         Some(output) => write_file(&both, OutputFormat::Rendered(ProfileFormat::Html), Some(style), &output),
