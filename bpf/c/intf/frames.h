@@ -28,6 +28,8 @@ enum sw_frame_flag {
 	SW_FRAME_VM_LOOP = 4,
 	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
 	SW_FRAME_MISSING = 8,
+	/* Of a virtual machine's frame: the id is that of machine code, and the place is an offset in it. */
+	SW_FRAME_COMPILED = 16,
 };
 
 /* One frame of any kind, native, kernel or interpreted. */
