@@ -12,6 +12,7 @@ pub mod hotspot;
 mod interpreter;
 mod runtime;
 mod split;
+pub mod v8;
 
 pub use interpreter::{Interpreter, InterpreterSet};
 pub use runtime::{Runtime, find_runtimes};
