@@ -28,6 +28,8 @@ pub enum RawFrameKind {
     CPython(VmFunction),
     /// A method of Java, or other code of HotSpot's. The frame has no address.
     HotSpot(VmFunction),
+    /// A function of JavaScript that V8 runs. The frame has no address.
+    V8(VmFunction),
     /// Frames of a virtual machine that could not be read. The frame has no address.
     Missing(VmMissing),
 }
@@ -39,7 +41,8 @@ pub struct VmFunction {
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one.
     pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one.
+    /// The instruction, as an offset in the function's code; negative before the first one. Of a [compiled](RawFrame::is_compiled)
+    /// function of V8's: the low half of its address.
     pub place: i32,
 }
 
@@ -54,6 +57,10 @@ impl RawFrame {
             RawFrameKind::CPython(function) => return Self::from_function(intf::SW_FRAME_CPYTHON, function),
             RawFrameKind::HotSpot(function) => {
                 return Self::from_function(intf::SW_FRAME_HOTSPOT, function)
+                    .with_return_address(is_return_address);
+            }
+            RawFrameKind::V8(function) => {
+                return Self::from_function(intf::SW_FRAME_V8, function)
                     .with_return_address(is_return_address);
             }
             RawFrameKind::Missing(reason) => return Self::from_missing(reason),
@@ -105,6 +112,7 @@ impl RawFrame {
             intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
             intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(self.function())),
             intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::HotSpot(self.function())),
+            intf::SW_FRAME_V8 => Some(RawFrameKind::V8(self.function())),
             _ => None,
         }
     }
@@ -134,6 +142,18 @@ impl RawFrame {
     #[must_use]
     pub fn is_vm_loop(self) -> bool {
         self.has(intf::SW_FRAME_VM_LOOP)
+    }
+
+    /// Whether a frame of V8 is of a compiled function, rather than of an interpreted one.
+    #[must_use]
+    pub fn is_compiled(self) -> bool {
+        self.has(intf::SW_FRAME_COMPILED)
+    }
+
+    /// Whether the frame belongs to V8: it is a function of JavaScript, or stands for missing ones.
+    #[must_use]
+    pub fn is_of_v8(self) -> bool {
+        (self.head & 0xff) as u32 == intf::SW_FRAME_V8
     }
 
     /// Whether the frame was found by guessing: only sanity checks support it.
@@ -166,9 +186,10 @@ mod tests {
     #[test]
     fn frames_of_virtual_machines_are_read_as_they_were_made() {
         let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2 };
-        for kind in [RawFrameKind::CPython(function), RawFrameKind::HotSpot(function)]
-            .into_iter()
-            .chain(VmMissing::ALL.map(RawFrameKind::Missing))
+        for kind in
+            [RawFrameKind::CPython(function), RawFrameKind::HotSpot(function), RawFrameKind::V8(function)]
+                .into_iter()
+                .chain(VmMissing::ALL.map(RawFrameKind::Missing))
         {
             let frame = RawFrame::new(kind, 0, false, false);
             assert_eq!(
