@@ -16,6 +16,7 @@ use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
 use sidewinder_process::{ForeignMemory, ProcessKey};
 use sidewinder_vm::cpython::{CodeCopy, Function, FunctionCache, FunctionError, Layout};
 use sidewinder_vm::hotspot::VirtualMachine;
+use sidewinder_vm::v8;
 use tracing::debug;
 
 use crate::foreign::{ForeignProcess, PendingRead, ReadFailure, ReadProgress};
@@ -40,6 +41,7 @@ const KNOWN_STACKS_MAX: usize = 16 << 10;
 pub(crate) enum FunctionLayout {
     CPython(Layout),
     HotSpot(Arc<VirtualMachine>),
+    V8(Arc<v8::Engine>),
 }
 
 impl FunctionLayout {
@@ -51,6 +53,7 @@ impl FunctionLayout {
         match self {
             Self::CPython(layout) => layout.read_function(memory, wanted.object, wanted.cookie),
             Self::HotSpot(machine) => machine.read_function(memory, wanted.object, wanted.cookie),
+            Self::V8(engine) => engine.read_function(memory, wanted.object, wanted.cookie),
         }
     }
 }
@@ -239,7 +242,11 @@ impl VmNames {
         self.take_pending(process);
         let mut wanted = HashMap::new();
         for frame in frames {
-            if let Some(RawFrameKind::CPython(function) | RawFrameKind::HotSpot(function)) = frame.kind()
+            if let Some(
+                RawFrameKind::CPython(function)
+                | RawFrameKind::HotSpot(function)
+                | RawFrameKind::V8(function),
+            ) = frame.kind()
                 && wanted.len() < BATCH_MAX
                 && is_wanted(&mut self.functions, &self.incomplete, &key(process, function))
             {
