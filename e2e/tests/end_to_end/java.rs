@@ -38,12 +38,8 @@ const UNKNOWN: &str = "[unknown Java method]";
 /// What runs at once, each in a thread of its own.
 const MODES: &str = "mixed,recursion,inlined";
 /// The start of all chains.
-const START_OF_CHAIN: [&str; 4] = [
-    "Chains.run(String, long)",
-    "Chains.first(String)",
-    "Chains.second(String)",
-    "Chains.third(String)",
-];
+const START_OF_CHAIN: [&str; 4] =
+    ["Chains.run(String, long)", "Chains.first(String)", "Chains.second(String)", "Chains.third(String)"];
 const MAIN: &str = "Chains.main(String[])";
 const RECURSE: &str = "Chains.recurse(int)";
 /// What `third` calls it with, and the call at 0.
