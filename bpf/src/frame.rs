@@ -28,6 +28,8 @@ pub enum RawFrameKind {
     CPython(VmFunction),
     /// A method of Java, or other code of HotSpot's. The frame has no address.
     HotSpot(VmFunction),
+    /// A function of JavaScript that V8 runs. The frame has no address.
+    V8(VmFunction),
     /// Frames of a virtual machine that could not be read. The frame has no address.
     Missing(VmMissing),
 }
@@ -39,7 +41,8 @@ pub struct VmFunction {
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one.
     pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one.
+    /// The instruction, as an offset in the function's code; negative before the first one. Of a
+    /// [compiled function](VmForm::CompiledFunction): the low half of its address.
     pub place: i32,
     /// In which code that is.
     pub form: VmForm,
@@ -55,6 +58,8 @@ pub enum VmForm {
         /// Whether that instruction is the one behind a call that is being made.
         is_return_address: bool,
     },
+    /// It is compiled, and the object is the function.
+    CompiledFunction,
 }
 
 impl RawFrame {
@@ -67,6 +72,7 @@ impl RawFrame {
             RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
             RawFrameKind::CPython(function) => return Self::from_function(intf::SW_FRAME_CPYTHON, function),
             RawFrameKind::HotSpot(function) => return Self::from_function(intf::SW_FRAME_HOTSPOT, function),
+            RawFrameKind::V8(function) => return Self::from_function(intf::SW_FRAME_V8, function),
             RawFrameKind::Missing(reason) => return Self::from_missing(reason),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
@@ -86,6 +92,7 @@ impl RawFrame {
             VmForm::Compiled { is_return_address: true } => {
                 intf::SW_FRAME_COMPILED | intf::SW_FRAME_RETURN_ADDRESS
             }
+            VmForm::CompiledFunction => intf::SW_FRAME_COMPILED,
         };
         let flags = u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT;
         Self {
@@ -119,6 +126,7 @@ impl RawFrame {
             intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
             intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(self.function())),
             intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::HotSpot(self.function())),
+            intf::SW_FRAME_V8 => Some(RawFrameKind::V8(self.function())),
             _ => None,
         }
     }
@@ -129,10 +137,10 @@ impl RawFrame {
             object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
             cookie: self.address as u32,
             place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
-            form: if self.has(intf::SW_FRAME_COMPILED) {
-                VmForm::Compiled { is_return_address: self.is_return_address() }
-            } else {
-                VmForm::Interpreted
+            form: match (self.has(intf::SW_FRAME_COMPILED), self.is_of_v8()) {
+                (false, _) => VmForm::Interpreted,
+                (true, false) => VmForm::Compiled { is_return_address: self.is_return_address() },
+                (true, true) => VmForm::CompiledFunction,
             },
         }
     }
@@ -153,6 +161,12 @@ impl RawFrame {
     #[must_use]
     pub fn is_vm_loop(self) -> bool {
         self.has(intf::SW_FRAME_VM_LOOP)
+    }
+
+    /// Whether the frame belongs to V8: it is a function of JavaScript, or stands for missing ones.
+    #[must_use]
+    pub fn is_of_v8(self) -> bool {
+        (self.head & 0xff) as u32 == intf::SW_FRAME_V8
     }
 
     /// Whether the frame was found by guessing: only sanity checks support it.
@@ -188,9 +202,11 @@ mod tests {
         let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2, form };
         let compiled = [true, false]
             .map(|is_return_address| VmFunction { form: VmForm::Compiled { is_return_address }, ..function });
-        let functions = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
+        let of_hotspot = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
+        let of_v8 =
+            [form, VmForm::CompiledFunction].map(|form| RawFrameKind::V8(VmFunction { form, ..function }));
         let missing = VmMissing::ALL.map(RawFrameKind::Missing);
-        for kind in functions.chain([RawFrameKind::CPython(function)]).chain(missing) {
+        for kind in of_hotspot.chain(of_v8).chain([RawFrameKind::CPython(function)]).chain(missing) {
             let frame = RawFrame::new(kind, 0, false, false);
             assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));
             let is_call = matches!(kind, RawFrameKind::HotSpot(function) if function == compiled[0]);

@@ -78,8 +78,8 @@ pub use ring::{
 };
 pub use run_time::measure_run_time;
 pub use runtime::{
-    BLOB_BYTES_MAX, CODE_HEAPS_MAX, CPythonLayout, CodeHeap, HotSpotLayout, PublishedCPython,
-    PublishedRuntime, VmCounts, VmMissing, cpython_groups, cpython_instruction,
+    BLOB_BYTES_MAX, CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange, HotSpotLayout, PublishedCPython,
+    PublishedRuntime, PublishedV8, V8Layout, VmCounts, VmMissing, cpython_groups, cpython_instruction,
 };
 pub use sample_kind::SampleKind;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

@@ -11,7 +11,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing};
+use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMissing};
 use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
 use sidewinder_symbolize::{
     BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
@@ -264,12 +264,12 @@ impl Namer {
                 let is_generated = self.files.get(&FileId(file)).is_some_and(|info| info.is_memory_file());
                 is_generated.then(|| self.unnamed_code(process))
             }
-            RawFrameKind::CPython(function) | RawFrameKind::HotSpot(function) => {
-                match self.vm.lookup(process, function) {
-                    Some(_) => None,
-                    None => self.vm.obstacle(process).map(UnnamedCause::Memory),
-                }
-            }
+            RawFrameKind::CPython(function)
+            | RawFrameKind::HotSpot(function)
+            | RawFrameKind::V8(function) => match self.vm.lookup(process, function) {
+                Some(_) => None,
+                None => self.vm.obstacle(process).map(UnnamedCause::Memory),
+            },
             RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Missing(_) => None,
         })
     }
@@ -303,7 +303,16 @@ impl Namer {
             Some(RawFrameKind::HotSpot(function)) => {
                 self.resolve_function(process, function, Runtime::Jvm, frame.is_return_address())?
             }
-            Some(RawFrameKind::Missing(reason)) => self.vm_frame(Runtime::CPython, missing_frames(reason)),
+            Some(RawFrameKind::V8(function)) => {
+                // Which instruction of a compiled function belongs to which line is in the compiler's own tables.
+                let is_compiled = function.form == VmForm::CompiledFunction;
+                let place = if is_compiled { -1 } else { function.place };
+                self.resolve_function(process, VmFunction { place, ..function }, Runtime::V8, true)?
+            }
+            Some(RawFrameKind::Missing(reason)) => {
+                let runtime = if frame.is_of_v8() { Runtime::V8 } else { Runtime::CPython };
+                self.vm_frame(runtime, missing_frames(runtime, reason))
+            }
             Some(RawFrameKind::Anonymous) | None => self.resolve_anonymous(process, address, at_ns),
         };
         Some(NamedFrame { is_guessed: frame.is_unproven(), ..named })
@@ -441,13 +450,18 @@ impl Namer {
 
 /// The name of a function that could not be read.
 fn unnamed_function(runtime: Runtime) -> String {
-    let language = if runtime == Runtime::Jvm { "Java method" } else { "Python function" };
-    format!("[unknown {language}]")
+    let function = match runtime {
+        Runtime::Jvm => "Java method",
+        Runtime::V8 => "JavaScript function",
+        _ => "Python function",
+    };
+    format!("[unknown {function}]")
 }
 
 /// The name of the frame that stands for missing ones.
-fn missing_frames(reason: VmMissing) -> String {
-    format!("[Python frames missing: {}]", reason.label())
+fn missing_frames(runtime: Runtime, reason: VmMissing) -> String {
+    let language = if runtime == Runtime::V8 { "JavaScript" } else { "Python" };
+    format!("[{language} frames missing: {}]", reason.label())
 }
 
 fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {

@@ -15,7 +15,7 @@ use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction};
 use sidewinder_process::{ForeignMemory, ProcessKey};
 use sidewinder_vm::cpython::{CodeCopy, FunctionCache, FunctionError, Layout};
 use sidewinder_vm::hotspot::{CodePlace, VirtualMachine};
-use sidewinder_vm::{Code, SharedFunctions};
+use sidewinder_vm::{Code, SharedFunctions, v8};
 use tracing::debug;
 
 use crate::foreign::{ForeignProcess, PendingRead, ReadFailure, ReadProgress};
@@ -42,6 +42,7 @@ const KNOWN_STACKS_MAX: usize = 16 << 10;
 pub(crate) enum FunctionLayout {
     CPython(Layout),
     HotSpot(Arc<VirtualMachine>),
+    V8(Arc<v8::Engine>),
 }
 
 impl FunctionLayout {
@@ -49,11 +50,12 @@ impl FunctionLayout {
         let VmFunction { object, cookie, place, form } = wanted;
         match (self, form) {
             (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
-            (Self::HotSpot(machine), VmForm::Interpreted) => machine.read_interpreted(memory, object, cookie),
+            (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
             (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
                 let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
                 machine.read_blob(memory, object, cookie, place)
             }
+            (Self::HotSpot(machine), _) => machine.read_interpreted(memory, object, cookie),
         }
     }
 }
@@ -249,7 +251,11 @@ impl VmNames {
         self.take_pending(process);
         let mut wanted = HashMap::new();
         for frame in frames {
-            if let Some(RawFrameKind::CPython(function) | RawFrameKind::HotSpot(function)) = frame.kind()
+            if let Some(
+                RawFrameKind::CPython(function)
+                | RawFrameKind::HotSpot(function)
+                | RawFrameKind::V8(function),
+            ) = frame.kind()
                 && wanted.len() < BATCH_MAX
                 && is_wanted(&mut self.functions, &self.incomplete, &key(process, function))
             {
@@ -423,9 +429,14 @@ fn is_wanted(
     functions.get(key).is_none() || incomplete.contains(key)
 }
 
+/// An object that is a function is the same one at each of its instructions, however it is executed.
 fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
-    let place = if function.form == VmForm::Interpreted { 0 } else { function.place };
-    (process, VmFunction { place, ..function })
+    match function.form {
+        VmForm::Compiled { .. } => (process, function),
+        VmForm::Interpreted | VmForm::CompiledFunction => {
+            (process, VmFunction { place: 0, form: VmForm::Interpreted, ..function })
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod hotspot;
 mod interpreter;
 mod runtime;
 mod split;
+pub mod v8;
 
 pub use code::{Code, CompiledCall, SharedFunctions};
 pub use interpreter::{Interpreter, InterpreterSet};
