@@ -200,7 +200,7 @@ struct sw_blob {
 	__s32 frame_words; /* from the stack pointer to the end of its frame, at calls; not above 0: it has no frame of one size */
 	__s32 frame_complete; /* offset in the code from which on it has its frame; negative: 0 */
 	__u32 cookie;
-	__u32 reserved;
+	__u32 original_pc; /* offset from the stack pointer */
 };
 
 /* A function of JavaScript. */

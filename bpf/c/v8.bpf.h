@@ -20,6 +20,7 @@
 #define SW_V8_IS_OBJECT 1ull
 #define SW_V8_POSITIONS_MASK ((1ull << 48) - 1)
 #define SW_V8_SMI_SHIFT 32
+#define SW_V8_COMPILED (~0u) /* in the place of an offset: those of machine code aren't sent, as nothing is known of them */
 
 static __always_inline bool is_v8_object(__u64 word)
 {
@@ -159,13 +160,13 @@ __noinline int read_v8_frame(__u32 number, __u64 fp)
 	return is_v8_object(context) && read_v8_function(number, function);
 }
 
-static __always_inline int push_v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, __u32 flags,
-					 __u32 place)
+/* `place`: the offset of the bytecode, or SW_V8_COMPILED. */
+static __always_inline int push_v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, __u32 place)
 {
 	__u64 id = (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
 
 	slot->head.vm_frames++;
-	return push_frame(slot, frame_head(SW_FRAME_V8, flags, id),
+	return push_frame(slot, frame_head(SW_FRAME_V8, 0, id),
 			  (__u64)place << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie);
 }
 
@@ -200,7 +201,7 @@ static __always_inline int step_in_v8_builtin(struct sw_slot *slot, struct sw_vm
 	    !scratch->v8_function.has_script)
 		return SW_VM_GROUP_ENDED;
 	if (!push_frame(slot, found->head, found->address) ||
-	    !push_v8_frame(slot, scratch, SW_FRAME_COMPILED | SW_FRAME_RETURN_ADDRESS, 0))
+	    !push_v8_frame(slot, scratch, SW_V8_COMPILED))
 		return SW_VM_NO_ROOM;
 	return leave_v8_frame(slot);
 }
@@ -217,7 +218,7 @@ static __always_inline int step_without_v8_frame(struct sw_slot *slot, struct sw
 		is_function = read_v8_frame(slot->number, slot->sp - sizeof(__u64));
 	else
 		is_function = read_v8_function(slot->number, slot->registers[SW_REG_V8_FUNCTION]);
-	if (is_function ? !push_v8_frame(slot, scratch, SW_FRAME_COMPILED, (__u32)slot->pc) :
+	if (is_function ? !push_v8_frame(slot, scratch, SW_V8_COMPILED) :
 			  !push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->pc))
 		return SW_VM_NO_ROOM;
 	enter_caller(slot, pc, ra_at + sizeof(__u64), slot->fp);
@@ -228,7 +229,6 @@ static __always_inline int step_without_v8_frame(struct sw_slot *slot, struct sw
 static __always_inline int step_in_v8_compiled(struct sw_slot *slot, struct sw_vm_scratch *scratch,
 					       const struct sw_found *found)
 {
-	__u32 flags = SW_FRAME_COMPILED | (slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0);
 	__u32 state = SW_V8_FRAME_MADE;
 	int is_function;
 
@@ -245,7 +245,7 @@ static __always_inline int step_in_v8_compiled(struct sw_slot *slot, struct sw_v
 		is_function = read_v8_frame(slot->number, slot->fp);
 	if (!is_function)
 		return SW_VM_GROUP_ENDED;
-	if (!push_v8_frame(slot, scratch, flags, (__u32)slot->pc))
+	if (!push_v8_frame(slot, scratch, SW_V8_COMPILED))
 		return SW_VM_NO_ROOM;
 	return leave_v8_frame(slot);
 }
@@ -282,7 +282,7 @@ __noinline int step_in_v8(__u32 number)
 		return SW_VM_GROUP_ENDED;
 	if (scratch && read_v8_frame(number, slot->fp)) {
 		place = v8_bytecode_offset(slot);
-		if (!push_v8_frame(slot, scratch, 0, place))
+		if (!push_v8_frame(slot, scratch, place))
 			return SW_VM_NO_ROOM;
 	} else if (push_missing(slot, SW_FRAME_V8, scratch ? SW_VM_UNREADABLE : SW_VM_BUSY) == SW_VM_NO_ROOM) {
 		return SW_VM_NO_ROOM;

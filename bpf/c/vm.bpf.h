@@ -2,7 +2,7 @@
 /*
  * Frames of virtual machines. Each activation of a machine's loop has a native frame, whose code the receiver has marked,
  * and executes a group of the machine's own frames, which are on another stack. The walk pushes a group before the native
- * frame that executes it, one frame in each step: so a stack has all frames in the order in which they called each other.
+ * frame that executes it, a few frames in each step: so a stack has all frames in the order in which they called each other.
  *
  * A group that can't be read is one frame that says why, and the walk goes on.
  */
@@ -140,7 +140,29 @@ static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scra
 					 const struct sw_runtime *runtime)
 {
 	struct sw_vm_frame frame = {};
-	int result;
+	int result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
+
+	if (result == SW_VM_UNREADABLE_FRAME) {
+		slot->vm_is_lost = 1;
+		return end_with_missing(slot, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
+	}
+	if (result == SW_VM_GROUP_ENDED)
+		return result;
+	slot->vm_group_frames++;
+	if (result == SW_VM_UNREADABLE_CODE)
+		return push_missing(slot, SW_FRAME_CPYTHON, SW_VM_UNREADABLE);
+	slot->head.vm_frames++;
+	return push_frame(slot, frame.head, frame.address) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
+}
+
+/*
+ * Pushes frames of the current activation's group: several, because what it takes to begin a step costs as much as a frame.
+ * Returns an sw_vm_step.
+ */
+static __always_inline int push_vm_frames(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					  const struct sw_runtime *runtime)
+{
+	int result = SW_VM_GROUP_ENDED;
 
 	if (slot->vm_state == SW_VM_UNREAD)
 		open_vm(slot, scratch, runtime);
@@ -154,19 +176,12 @@ static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scra
 		slot->vm_is_lost = slot->vm_cframe != 0;
 		return end_with_missing(slot, SW_VM_NO_FRAMES);
 	}
-
-	result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
-	if (result == SW_VM_UNREADABLE_FRAME) {
-		slot->vm_is_lost = 1;
-		return end_with_missing(slot, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
+	for (__u32 i = 0; i < SW_VM_FRAMES_PER_STEP; i++) {
+		result = push_vm_frame(slot, scratch, runtime);
+		if (result != SW_VM_PUSHED || slot->vm_group != SW_VM_OPEN || slot->depth >= frame_limit)
+			break;
 	}
-	if (result == SW_VM_GROUP_ENDED)
-		return result;
-	slot->vm_group_frames++;
-	if (result == SW_VM_UNREADABLE_CODE)
-		return push_missing(slot, SW_FRAME_CPYTHON, SW_VM_UNREADABLE);
-	slot->head.vm_frames++;
-	return push_frame(slot, frame.head, frame.address) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
+	return result;
 }
 
 /*
@@ -189,7 +204,7 @@ __noinline int step_in_vm(__u32 number)
 	if (!scratch)
 		return end_with_missing(slot, SW_VM_BUSY);
 	if (slot->vm_group == SW_VM_OPEN && !slot->vm_is_lost)
-		result = push_vm_frame(slot, scratch, runtime);
+		result = push_vm_frames(slot, scratch, runtime);
 	if (result == SW_VM_GROUP_ENDED)
 		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
 	return result;

@@ -41,9 +41,23 @@ pub struct VmFunction {
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one.
     pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one. Of a [compiled](RawFrame::is_compiled)
-    /// function of V8's: the low half of its address.
+    /// The instruction, as an offset in the function's code; negative before the first one, and in a
+    /// function that V8 has compiled.
     pub place: i32,
+    /// In which code that is.
+    pub form: VmForm,
+}
+
+/// How a function of a virtual machine is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum VmForm {
+    /// It is interpreted: the object is the function.
+    Interpreted,
+    /// The object is machine code, in which the place is an instruction.
+    Compiled {
+        /// Whether that instruction is the one behind a call that is being made.
+        is_return_address: bool,
+    },
 }
 
 impl RawFrame {
@@ -55,14 +69,8 @@ impl RawFrame {
             RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
             RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
             RawFrameKind::CPython(function) => return Self::from_function(intf::SW_FRAME_CPYTHON, function),
-            RawFrameKind::HotSpot(function) => {
-                return Self::from_function(intf::SW_FRAME_HOTSPOT, function)
-                    .with_return_address(is_return_address);
-            }
-            RawFrameKind::V8(function) => {
-                return Self::from_function(intf::SW_FRAME_V8, function)
-                    .with_return_address(is_return_address);
-            }
+            RawFrameKind::HotSpot(function) => return Self::from_function(intf::SW_FRAME_HOTSPOT, function),
+            RawFrameKind::V8(function) => return Self::from_function(intf::SW_FRAME_V8, function),
             RawFrameKind::Missing(reason) => return Self::from_missing(reason),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
@@ -74,15 +82,18 @@ impl RawFrame {
         Self { head, address }
     }
 
-    fn with_return_address(self, is_return_address: bool) -> Self {
-        let flag = if is_return_address { intf::SW_FRAME_RETURN_ADDRESS } else { 0 };
-        Self { head: self.head | u64::from(flag) << intf::SW_FRAME_FLAGS_SHIFT, ..self }
-    }
-
-    fn from_function(kind: u32, VmFunction { object, cookie, place }: VmFunction) -> Self {
+    fn from_function(kind: u32, VmFunction { object, cookie, place, form }: VmFunction) -> Self {
         let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
+        let flags = match form {
+            VmForm::Interpreted => 0,
+            VmForm::Compiled { is_return_address: false } => intf::SW_FRAME_COMPILED,
+            VmForm::Compiled { is_return_address: true } => {
+                intf::SW_FRAME_COMPILED | intf::SW_FRAME_RETURN_ADDRESS
+            }
+        };
+        let flags = u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT;
         Self {
-            head: u64::from(kind) | object.0 << intf::SW_FRAME_ID_SHIFT,
+            head: u64::from(kind) | flags | object.0 << intf::SW_FRAME_ID_SHIFT,
             address: place | u64::from(cookie),
         }
     }
@@ -123,6 +134,11 @@ impl RawFrame {
             object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
             cookie: self.address as u32,
             place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
+            form: if self.has(intf::SW_FRAME_COMPILED) {
+                VmForm::Compiled { is_return_address: self.is_return_address() }
+            } else {
+                VmForm::Interpreted
+            },
         }
     }
 
@@ -142,12 +158,6 @@ impl RawFrame {
     #[must_use]
     pub fn is_vm_loop(self) -> bool {
         self.has(intf::SW_FRAME_VM_LOOP)
-    }
-
-    /// Whether a frame of V8 is of a compiled function, rather than of an interpreted one.
-    #[must_use]
-    pub fn is_compiled(self) -> bool {
-        self.has(intf::SW_FRAME_COMPILED)
     }
 
     /// Whether the frame belongs to V8: it is a function of JavaScript, or stands for missing ones.
@@ -185,17 +195,18 @@ mod tests {
 
     #[test]
     fn frames_of_virtual_machines_are_read_as_they_were_made() {
-        let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2 };
-        for kind in
-            [RawFrameKind::CPython(function), RawFrameKind::HotSpot(function), RawFrameKind::V8(function)]
-                .into_iter()
-                .chain(VmMissing::ALL.map(RawFrameKind::Missing))
-        {
+        let form = VmForm::Interpreted;
+        let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2, form };
+        let compiled = [true, false]
+            .map(|is_return_address| VmFunction { form: VmForm::Compiled { is_return_address }, ..function });
+        let functions = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
+        let missing = VmMissing::ALL.map(RawFrameKind::Missing);
+        let others = [RawFrameKind::CPython(function), RawFrameKind::V8(function)];
+        for kind in functions.chain(others).chain(missing) {
             let frame = RawFrame::new(kind, 0, false, false);
-            assert_eq!(
-                (frame.kind(), frame.is_return_address(), frame.is_vm_loop()),
-                (Some(kind), false, false)
-            );
+            assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));
+            let is_call = matches!(kind, RawFrameKind::HotSpot(function) if function == compiled[0]);
+            assert_eq!(frame.is_return_address(), is_call);
         }
         let native = RawFrame::new(RawFrameKind::Native { file: 7 }, 0x1234, true, false);
         assert_eq!(native.in_vm_loop().kind(), native.kind());

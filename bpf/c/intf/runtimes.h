@@ -113,6 +113,7 @@ struct sw_hotspot {
 	__u16 compile_id;
 	/* Two handlers to which deoptimized functions are returned to. */
 	__u16 deopt_handlers[2];
+	__u16 original_pc; /* offset from the stack pointer, at which such a function's frame has the address that it had */
 
 	/* In a Method, and in the ConstMethod to which it points. */
 	__u16 const_method;
@@ -122,7 +123,8 @@ struct sw_hotspot {
 	__u8 block_header_bytes;
 	__u8 has_offsets; /* `code` and the handlers are offsets from the blob of 4 bytes (since 23), not pointers */
 	__u8 frame_complete_is_short; /* 2 bytes (since 24) */
-	__u16 reserved;
+	__u8 frames_have_mirror; /* frames of the interpreter have a word for the class's mirror (since 9) */
+	__u8 reserved[7];
 };
 
 /* A part of a file, in bytes. */

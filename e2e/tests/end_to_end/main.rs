@@ -26,6 +26,7 @@ mod names;
 mod node;
 mod off_cpu;
 mod output;
+mod packages;
 mod page;
 mod pods;
 mod privileges;

@@ -10,16 +10,23 @@ export interface Document {
   /** How long a slice of time is; 0 where no times are known. */
   slice_ms: number;
   kinds: { label: string; colour: [number, number, number] }[];
+  /** Whether names are shown in full at first. */
+  full_names: boolean;
   strings: string[];
-  functions: { name: number[]; binary: number[]; path: number[]; kind: number[] };
+  /** `short` is what tells the name apart from all others. */
+  functions: { name: number[]; short: number[]; binary: number[]; path: number[]; kind: number[] };
+  /** Functions that the page has already, and what their short names are now. */
+  renamed: { function: number[]; short: number[] };
   places: { function: number[]; line: number[] };
   /** `parent_before`: how many nodes before this one its caller is; 0: it has none. */
   nodes: { parent_before: number[]; place: number[] };
   /** `container` is 0 where there is none. */
   threads: { process: number[]; pid: number[]; name: number[]; tid: number[]; container: number[] };
   spans: { trace: string[]; span: string[] };
-  /** In the order of slices, but for what came late to a page that follows; `span` is one more than the index of the span, 0: none. */
-  samples: { slice: number[]; thread: number[]; span: number[]; node: number[]; count: number[] };
+  /** What threads do or wait for; `cause` is 0 where there is none. */
+  states: { state: number[]; cause: number[] };
+  /** In the order of slices, but for what came late to a page that follows; `span` and `state` are one more than an index, 0: none. */
+  samples: { slice: number[]; thread: number[]; span: number[]; state: number[]; node: number[]; count: number[] };
   outcomes: Outcome[];
   /** The recordings that this one was put together of, as ranges of slices. */
   parts: { name: string; from: number; to: number }[];
@@ -45,7 +52,7 @@ export interface Outcome {
   help: string;
 }
 
-const TABLES = ["functions", "places", "nodes", "threads", "spans", "samples"] as const;
+const TABLES = ["functions", "places", "nodes", "threads", "spans", "states", "samples"] as const;
 
 /** Puts what is new at the end of what is there. */
 export function append(document: Document, more: Document): Document {
@@ -55,8 +62,9 @@ export function append(document: Document, more: Document): Document {
     const from: Record<string, unknown[]> = more[table];
     for (const column in to) for (const value of from[column]) to[column].push(value);
   }
-  const { strings, functions, places, nodes, threads, spans, samples } = document;
-  return { ...more, strings, functions, places, nodes, threads, spans, samples };
+  more.renamed.function.forEach((number, at) => (document.functions.short[number] = more.renamed.short[at]));
+  const { strings, functions, places, nodes, threads, spans, states, samples } = document;
+  return { ...more, strings, functions, places, nodes, threads, spans, states, samples };
 }
 
 /** Lets go of samples before a slice. */

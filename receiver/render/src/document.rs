@@ -11,16 +11,19 @@ use std::time::UNIX_EPOCH;
 use serde::Serialize;
 
 use crate::escape::{escaped, escaped_or_empty, hex};
-use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread};
+use crate::names::NameStyle;
+use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread, ThreadState};
 use crate::tree::CallTree;
 
-/// Writes a whole profile.
-pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+/// Writes a whole profile, for a page that names functions like this at first.
+pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -> io::Result<()> {
     let mut growth = DocumentBuilder::default();
     growth.update(profile);
     let mut samples = profile.samples.clone();
     samples.sort_unstable();
-    growth.write_since(TableLengths::default(), profile, samples, None, out)
+    let mut document = growth.document(TableLengths::default(), profile, samples, None);
+    document.full_names = names == NameStyle::Full;
+    serde_json::to_writer(out, &document).map_err(io::Error::from)
 }
 
 /// The tables of a document, which grow with its profile.
@@ -30,6 +33,7 @@ pub struct DocumentBuilder {
     /// Indices in `strings`.
     threads: Vec<ThreadStrings>,
     spans: usize,
+    states: Vec<StateStrings>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,20 +43,26 @@ struct ThreadStrings {
     container: u32,
 }
 
-/// The lengths of a document's tables that a reader has: `1.2.3.4.5.6` as text.
+#[derive(Clone, Copy, Debug)]
+struct StateStrings {
+    state: u32,
+    cause: u32,
+}
+
+/// The lengths of a document's tables that a reader has: `1.2.3.4.5.6.7` as text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct TableLengths([usize; 6]);
+pub struct TableLengths([usize; 7]);
 
 impl fmt::Display for TableLengths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [texts, functions, places, nodes, threads, spans] = self.0;
-        write!(f, "{texts}.{functions}.{places}.{nodes}.{threads}.{spans}")
+        let [texts, functions, places, nodes, threads, spans, states] = self.0;
+        write!(f, "{texts}.{functions}.{places}.{nodes}.{threads}.{spans}.{states}")
     }
 }
 
 /// Why a text is not a valid [`TableLengths`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is not six numbers separated by dots")]
+#[error("it is not seven numbers separated by dots")]
 pub struct TableLengthsError;
 
 impl FromStr for TableLengths {
@@ -93,13 +103,20 @@ impl DocumentBuilder {
         });
         let new: Vec<_> = new.collect();
         self.threads.extend(new);
+        let new_states = profile.states.iter().skip(self.states.len());
+        let new_states: Vec<_> = new_states
+            .map(|ThreadState { state, cause }| StateStrings { state: text(state), cause: text(cause) })
+            .collect();
+        self.states.extend(new_states);
         self.spans = profile.spans.len();
     }
 
     /// The approximate memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.tree.bytes() + self.threads.len() * size_of::<ThreadStrings>()
+        self.tree.bytes()
+            + self.threads.len() * size_of::<ThreadStrings>()
+            + self.states.len() * size_of::<StateStrings>()
     }
 
     /// The current lengths of the tables.
@@ -108,7 +125,7 @@ impl DocumentBuilder {
         let CallTree { strings: texts, functions, function_lines: places, nodes, .. } = &self.tree;
         let lengths = [texts.all().len(), functions.len(), places.values.len(), nodes.values.len()];
         let [texts, functions, places, nodes] = lengths;
-        TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans])
+        TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans, self.states.len()])
     }
 
     /// Whether the tables are at least this long, so that the reader may have a prefix of them.
@@ -142,7 +159,7 @@ impl DocumentBuilder {
         samples: impl IntoIterator<Item = ProfileSample>,
         live: Option<LiveUpdate>,
     ) -> Document<'a> {
-        let TableLengths([texts, functions, places, nodes, threads, spans]) = since;
+        let TableLengths([texts, functions, places, nodes, threads, spans, states]) = since;
         let tree = &self.tree;
         Document {
             title: escaped(&profile.title).into_owned(),
@@ -159,8 +176,10 @@ impl DocumentBuilder {
                 .iter()
                 .map(|kind| CategoryStyle { label: kind.label(), colour: kind.colour() })
                 .collect(),
+            full_names: false,
             strings: tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             functions: functions_since(tree, functions),
+            renamed: renamed_since(tree, functions),
             places: DocumentLines {
                 function: tree
                     .function_lines
@@ -183,6 +202,10 @@ impl DocumentBuilder {
             spans: DocumentSpans {
                 trace: profile.spans.iter().skip(spans).map(|span| hex(&span.trace_id)).collect(),
                 span: profile.spans.iter().skip(spans).map(|span| hex(&span.span_id)).collect(),
+            },
+            states: DocumentStates {
+                state: self.states.iter().skip(states).map(|state| state.state).collect(),
+                cause: self.states.iter().skip(states).map(|state| state.cause).collect(),
             },
             samples: self.samples(samples),
             outcomes: outcome_entries(profile),
@@ -210,6 +233,7 @@ impl DocumentBuilder {
             samples.slice.push(sample.slice);
             samples.thread.push(sample.thread.0);
             samples.span.push(sample.span.map_or(0, |span| span.0 + 1));
+            samples.state.push(sample.state.map_or(0, |state| state.0 + 1));
             samples.node.push(node);
             samples.count.push(sample.count);
         }
@@ -221,12 +245,25 @@ fn functions_since(tree: &CallTree, since: usize) -> DocumentFunctions {
     let mut functions = DocumentFunctions::default();
     for function in tree.functions.iter().skip(since) {
         functions.name.push(function.name);
+        functions.short.push(function.short);
         functions.binary.push(function.binary);
         functions.path.push(function.path);
         let kind = FrameCategory::ALL.iter().position(|kind| *kind == function.kind);
         functions.kind.push(kind.unwrap_or_default() as u8);
     }
     functions
+}
+
+/// The functions that a reader of this many has, and that others which came later gave another short name.
+fn renamed_since(tree: &CallTree, since: usize) -> DocumentRenamings {
+    let mut renamed = DocumentRenamings::default();
+    for (number, function) in (0..).zip(tree.functions.iter().take(since)) {
+        if function.short_since as usize > since {
+            renamed.function.push(number);
+            renamed.short.push(function.short);
+        }
+    }
+    renamed
 }
 
 fn threads_since(of: &[ProfileThread], texts: &[ThreadStrings], since: usize) -> DocumentThreads {
@@ -251,12 +288,16 @@ struct Document<'a> {
     duration_ms: u64,
     slice_ms: f64,
     kinds: Vec<CategoryStyle>,
+    /// Whether names are shown in full at first.
+    full_names: bool,
     strings: Vec<&'a str>,
     functions: DocumentFunctions,
+    renamed: DocumentRenamings,
     places: DocumentLines,
     nodes: DocumentNodes,
     threads: DocumentThreads,
     spans: DocumentSpans,
+    states: DocumentStates,
     samples: DocumentSamples,
     outcomes: Vec<DocumentOutcome>,
     parts: Vec<DocumentRecording>,
@@ -273,10 +314,19 @@ struct CategoryStyle {
 #[derive(Default, Serialize)]
 struct DocumentFunctions {
     name: Vec<u32>,
+    /// The short form of the name.
+    short: Vec<u32>,
     binary: Vec<u32>,
     path: Vec<u32>,
     /// Index in the list of categories.
     kind: Vec<u8>,
+}
+
+/// New short names of functions that the reader has.
+#[derive(Default, Serialize)]
+struct DocumentRenamings {
+    function: Vec<u32>,
+    short: Vec<u32>,
 }
 
 #[derive(Default, Serialize)]
@@ -308,6 +358,13 @@ struct DocumentSpans {
     span: Vec<String>,
 }
 
+#[derive(Default, Serialize)]
+struct DocumentStates {
+    state: Vec<u32>,
+    /// Empty if there is none.
+    cause: Vec<u32>,
+}
+
 /// In order of slices, except for late samples of a live profile.
 #[derive(Default, Serialize)]
 struct DocumentSamples {
@@ -315,6 +372,8 @@ struct DocumentSamples {
     thread: Vec<u32>,
     /// The index of the span plus one; 0 if there is none.
     span: Vec<u32>,
+    /// The index of the state plus one; 0 if it is unknown.
+    state: Vec<u32>,
     node: Vec<u32>,
     count: Vec<u64>,
 }
@@ -366,7 +425,9 @@ mod tests {
         match (to, more) {
             (Value::Array(to), Value::Array(more)) => to.extend(more.iter().cloned()),
             (Value::Object(to), Value::Object(more)) => {
-                for table in ["strings", "functions", "places", "nodes", "threads", "spans", "samples"] {
+                for table in
+                    ["strings", "functions", "places", "nodes", "threads", "spans", "states", "samples"]
+                {
                     let (Some(to), Some(more)) = (to.get_mut(table), more.get(table)) else { continue };
                     match (to, more) {
                         (Value::Object(to), Value::Object(more)) => {
@@ -380,9 +441,22 @@ mod tests {
         }
     }
 
+    /// Gives functions their new short names.
+    fn rename(to: &mut Value, more: &Value) {
+        let renamed = |column: &str| more["renamed"][column].as_array().unwrap().clone();
+        for (function, short) in renamed("function").iter().zip(renamed("short")) {
+            to["functions"]["short"][function.as_u64().unwrap() as usize] = short;
+        }
+    }
+
     #[test]
     fn instalments_put_together_are_the_whole() {
-        let profile = sample();
+        let mut profile = sample();
+        // Each has the short form of the one before at first.
+        for (frame, scope) in profile.frames.iter_mut().zip(["a", "b", "b", "c", "d"]) {
+            frame.name = format!("{scope}::shape::Shape::draw(int)");
+            frame.kind = FrameCategory::Native;
+        }
         let (mut growth, mut together) = (DocumentBuilder::default(), None);
         for stacks in 1..=profile.stacks.len() {
             let mut so_far = profile.clone();
@@ -393,10 +467,29 @@ mod tests {
             let more = written(&growth, since, &so_far, &profile.samples[stacks - 1..stacks]);
             match &mut together {
                 None => together = Some(more),
-                Some(together) => append(together, &more),
+                Some(together) => {
+                    append(together, &more);
+                    rename(together, &more);
+                }
             }
         }
-        assert_eq!(together.unwrap(), written(&growth, TableLengths::default(), &profile, &profile.samples));
+        let (together, whole) =
+            (together.unwrap(), written(&growth, TableLengths::default(), &profile, &profile.samples));
+        let shorts = |document: &Value| -> Vec<String> {
+            let numbers = document["functions"]["short"].as_array().unwrap();
+            let text = |number: &Value| &document["strings"][number.as_u64().unwrap() as usize];
+            numbers.iter().map(|number| text(number).as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(
+            shorts(&whole),
+            [
+                "a::shape::Shape::draw",
+                "b::shape::Shape::draw",
+                "c::shape::Shape::draw",
+                "d::shape::Shape::draw"
+            ]
+        );
+        assert_eq!(together, whole);
     }
 
     #[test]
@@ -405,7 +498,7 @@ mod tests {
         let mut growth = DocumentBuilder::default();
         growth.update(&profile);
         let nothing = written(&growth, growth.lengths(), &profile, &[]);
-        for table in ["functions", "places", "nodes", "threads", "spans", "samples"] {
+        for table in ["functions", "places", "nodes", "threads", "spans", "states", "samples"] {
             let columns = nothing[table].as_object().unwrap();
             assert!(columns.values().all(|column| *column == json!([])), "{table}: {columns:?}");
         }
@@ -419,8 +512,8 @@ mod tests {
         let mark = growth.lengths();
         assert_eq!(mark.to_string().parse(), Ok(mark));
         assert!(growth.covers(mark) && growth.covers(TableLengths::default()));
-        assert!(!growth.covers(TableLengths([usize::MAX; 6])));
-        for text in ["", "1.2.3.4.5", "1.2.3.4.5.6.7", "1.2.3.4.5.-6", "1.2.3.4.5.x"] {
+        assert!(!growth.covers(TableLengths([usize::MAX; 7])));
+        for text in ["", "1.2.3.4.5.6", "1.2.3.4.5.6.7.8", "1.2.3.4.5.6.-7", "1.2.3.4.5.6.x"] {
             assert_eq!(text.parse::<TableLengths>(), Err(TableLengthsError), "{text}");
         }
     }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod code;
 pub mod cpython;
 pub mod hotspot;
 mod interpreter;
@@ -14,5 +15,6 @@ mod runtime;
 mod split;
 pub mod v8;
 
+pub use code::{Code, CompiledCall, SharedFunctions};
 pub use interpreter::{Interpreter, InterpreterSet};
 pub use runtime::{Runtime, find_runtimes};

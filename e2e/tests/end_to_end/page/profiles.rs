@@ -6,7 +6,7 @@ use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
 use sidewinder_render::{
     BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
     ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
-    ThreadIndex,
+    StateIndex, ThreadIndex, ThreadState,
 };
 
 fn frame(name: &str, kind: FrameCategory, path: &str, line: u32) -> ProfileFrame {
@@ -39,6 +39,7 @@ pub(crate) fn server() -> Profile {
         slice,
         thread: ThreadIndex(thread),
         span: span.map(SpanIndex),
+        state: None,
         stack: StackIndex(stack),
         count: 1,
     };
@@ -153,6 +154,48 @@ fn of_counts(mut profile: Profile) -> Profile {
     profile
 }
 
+/// Wall time of the server's three threads, 30 s in ten seconds. The worker runs for 5 s and waits in a futex for the rest; the writer
+/// reads for 2 s, waits for a CPU for 1 s and polls for 7 s, which came in two parts; the main thread sleeps for 9 s and is then stopped.
+/// Waits are events at their ends.
+pub(crate) fn wall() -> Profile {
+    const STATES: [(&str, &str); 7] = [
+        ("running", ""),
+        ("sleeping", "futex"),
+        ("uninterruptible", "read"),
+        ("runnable", ""),
+        ("sleeping", "poll"),
+        ("sleeping", "sleep"),
+        ("stopped", "none"),
+    ];
+    let sample = |slice, thread, stack, state, ms: u64| ProfileSample {
+        slice,
+        thread: ThreadIndex(thread),
+        span: None,
+        state: Some(StateIndex(state)),
+        stack: StackIndex(stack),
+        count: ms * 1_000_000,
+    };
+    let waits = [
+        sample(99, 1, 0, 1, 5_000),
+        sample(19, 2, 2, 2, 2_000),
+        sample(29, 2, 2, 3, 1_000),
+        sample(64, 2, 2, 4, 3_500),
+        sample(99, 2, 2, 4, 3_500),
+        sample(89, 0, 3, 5, 9_000),
+        sample(99, 0, 3, 6, 1_000),
+    ];
+    let runs = (0..50).map(|slice| sample(slice, 1, slice % 2, 0, 100));
+    Profile {
+        measure: SampleType::from_kind(Kind::Wall { samples_per_second: 100 }),
+        states: STATES
+            .map(|(state, cause)| ThreadState { state: state.into(), cause: cause.into() })
+            .to_vec(),
+        samples: runs.chain(waits).collect(),
+        outcomes: Vec::new(),
+        ..server()
+    }
+}
+
 /// One stack of 120 functions, `level_0` at its root, sampled all the while.
 pub(crate) fn deep() -> Profile {
     const DEPTH: u32 = 120;
@@ -163,6 +206,44 @@ pub(crate) fn deep() -> Profile {
     for sample in &mut profile.samples {
         sample.stack = StackIndex(0);
     }
+    profile
+}
+
+/// The server in C++, Rust and Go: `regex_match` is a template that is instantiated twice, and `visit` calls itself.
+pub(crate) fn languages() -> Profile {
+    const NAMES: [(&str, FrameCategory, u32); 9] = [
+        ("main", FrameCategory::Native, 0),
+        ("app::Server::serve(app::Request const&)", FrameCategory::Native, 0),
+        (
+            "bool std::regex_match<char, true>(char const*, std::basic_regex<char> const&)",
+            FrameCategory::Native,
+            2,
+        ),
+        (
+            "bool std::regex_match<wchar_t, true>(wchar_t const*, std::basic_regex<wchar_t> const&)",
+            FrameCategory::Native,
+            2,
+        ),
+        ("<alloc::vec::Vec<json::Value> as json::Visit>::visit", FrameCategory::Rust, 3),
+        ("<json::Value as json::Visit>::visit", FrameCategory::Rust, 3),
+        ("github.com/example/shop/cart.(*Cart[go.shape.int]).Add", FrameCategory::Go, 4),
+        ("runtime.mallocgc", FrameCategory::Go, 4),
+        ("vfs_write", FrameCategory::Kernel, 1),
+    ];
+    const PATHS: [&str; 5] =
+        ["/srv/server", "[kernel]", "/usr/lib/libregex.so.1", "/usr/lib/libjson.so", "/srv/cart"];
+    let mut profile = server();
+    profile.binaries =
+        PATHS.map(|path| ProfileBinary { path: path.to_owned(), build_id: None, htlhash: None }).to_vec();
+    profile.frames = NAMES
+        .map(|(name, kind, binary)| ProfileFrame {
+            binary: Some(BinaryIndex(binary)),
+            ..frame(name, kind, "", 0)
+        })
+        .to_vec();
+    // 400 in one instance, 100 in the other, 400 where `visit` is four levels deep, 100 of allocating.
+    profile.stacks =
+        vec![stack(&[2, 1, 0]), stack(&[3, 1, 0]), stack(&[8, 5, 4, 5, 4, 1, 0]), stack(&[7, 6, 0])];
     profile
 }
 
@@ -250,6 +331,7 @@ pub(crate) fn large() -> Profile {
                 slice: random(100) as u32,
                 thread: ThreadIndex(random(64) as u32),
                 span: None,
+                state: None,
                 stack: StackIndex(number),
                 count: 1 + random(20) as u64,
             });

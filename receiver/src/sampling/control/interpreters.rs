@@ -378,13 +378,15 @@ fn published_hotspot(machine: &VirtualMachine) -> PublishedRuntime {
         method: blob.method,
         compile_id: blob.compile_id,
         deopt_handlers: blob.deopt_handlers,
+        original_pc: blob.original_pc,
         const_method: machine.method.const_method,
         bytecodes: machine.method.const_method_bytes,
         segment_shift: machine.segment_shift,
         block_header_bytes: blob.header_bytes,
         has_offsets: blob.has_offsets.into(),
         frame_complete_is_short: blob.frame_complete_is_short.into(),
-        reserved: 0,
+        frames_have_mirror: (machine.version.0 >= 9).into(),
+        reserved: [0; 7],
     })
 }
 
