@@ -163,7 +163,8 @@ static __always_inline __u32 v8_bytecode_offset(struct sw_slot *slot)
 enum sw_v8_code {
 	SW_V8_OTHER = 0, /* the native frame is all that there is */
 	SW_V8_INTERPRETER, /* that runs the function whose frame is at the frame pointer */
-	SW_V8_LEAF, /* a builtin without a frame of its own, if the frame at the frame pointer is that of a function of the program */
+	/* a builtin, which has no frame of its own if that at the frame pointer is of a function of the program */
+	SW_V8_BUILTIN,
 	SW_V8_FUNCTION_CODE, /* a compiled function, with its frame at the frame pointer */
 	SW_V8_BEGINNING, /* a compiled function that is in its register, with a frame without it */
 	/* Compiled functions without a frame, as sw_v8_frame_state. */
@@ -214,11 +215,11 @@ __noinline int classify_v8_code(__u32 number)
 	if (slot->fp - slot->sp < -SW_V8_FUNCTION)
 		return SW_V8_OTHER;
 	if (!(found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT))
-		return SW_V8_LEAF;
+		return SW_V8_BUILTIN;
 	/* The interpreter's entry makes the frame of the function that it is going to run. */
 	if (slot->is_interrupted && found->address - runtime->loop[0].start < runtime->loop[0].bytes &&
 	    (!try_read_word(slot, slot->fp + SW_V8_BYTECODE, &word) || slot->registers[SW_REG_V8_BYTECODE] != word))
-		return SW_V8_LEAF;
+		return SW_V8_BUILTIN;
 	/* A handler that calls something else than a function makes a frame of its own, above that of the function. */
 	if (!try_read_word(slot, slot->fp + SW_V8_CONTEXT, &word) || !is_v8_object(word))
 		return SW_V8_OTHER;
@@ -235,15 +236,29 @@ static __always_inline bool find_v8_caller(struct sw_slot *slot, int code, __u64
 }
 
 /* The frame of the function that was read last. */
-static __always_inline struct sw_vm_frame v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, int code)
+static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, int code)
 {
 	__u32 place = code == SW_V8_INTERPRETER ? v8_bytecode_offset(slot) : SW_V8_COMPILED;
 
 	slot->head.vm_frames++;
-	return (struct sw_vm_frame){
+	return (struct sw_frame){
 		.head = frame_head(SW_FRAME_V8, 0, (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1)),
 		.address = (__u64)place << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie,
 	};
+}
+
+/*
+ * Pushes the frames in the scratch memory. Returns 0 if there is no room. Not static: the verifier checks it once, and not for
+ * each kind of code.
+ */
+__noinline int push_v8_frames(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+
+	if (!slot || !scratch || !push_frame(slot, scratch->v8_frames[0].head, scratch->v8_frames[0].address))
+		return 0;
+	return scratch->v8_frame_count < 2 || push_frame(slot, scratch->v8_frames[1].head, scratch->v8_frames[1].address);
 }
 
 /*
@@ -255,9 +270,9 @@ __noinline int step_in_v8(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	struct sw_vm_scratch *scratch = vm_scratch(number);
-	struct sw_vm_frame native, first;
 	int code = classify_v8_code(number);
 	__u64 function, pc = 0, sp = 0;
+	struct sw_frame native, first;
 	struct sw_found *found;
 
 	if (!slot || !scratch || code == SW_V8_OTHER)
@@ -269,25 +284,30 @@ __noinline int step_in_v8(__u32 number)
 	else
 		function = function_in_v8_frame(slot, code == SW_V8_LEFT ? slot->sp - sizeof(__u64) : slot->fp);
 	found = place_of_frame(slot);
-	native = (struct sw_vm_frame){ .head = found->head, .address = found->address };
+	native = (struct sw_frame){ .head = found->head, .address = found->address };
 	if (read_v8_function(number, function)) {
-		if (code == SW_V8_LEAF && !scratch->v8_function.has_script)
+		/* The frame of a builtin may have a function of V8's own, which is the builtin. */
+		if (code == SW_V8_BUILTIN && !scratch->v8_function.has_script)
 			return SW_VM_GROUP_ENDED;
 		first = v8_frame(slot, scratch, code);
 	} else if (code == SW_V8_INTERPRETER) {
 		slot->head.vm_missing[SW_VM_UNREADABLE]++;
-		first = (struct sw_vm_frame){ .head = frame_head(SW_FRAME_V8, SW_FRAME_MISSING, 0), .address = SW_VM_UNREADABLE };
+		first = (struct sw_frame){ .head = frame_head(SW_FRAME_V8, SW_FRAME_MISSING, 0), .address = SW_VM_UNREADABLE };
 	} else if (code >= SW_V8_NOT_YET) {
 		first = native;
 	} else {
 		return SW_VM_GROUP_ENDED;
 	}
-	/* The builtin was called by the function, and the interpreter runs it. */
-	if (code == SW_V8_LEAF && !push_frame(slot, native.head, native.address))
-		return SW_VM_NO_ROOM;
-	if (!push_frame(slot, first.head, first.address))
-		return SW_VM_NO_ROOM;
-	if (code == SW_V8_INTERPRETER && !push_frame(slot, native.head, native.address))
+	/* A builtin was called by the function, and the interpreter runs it. */
+	scratch->v8_frame_count = code == SW_V8_BUILTIN || code == SW_V8_INTERPRETER ? 2 : 1;
+	if (code == SW_V8_BUILTIN) {
+		scratch->v8_frames[0] = native;
+		scratch->v8_frames[1] = first;
+	} else {
+		scratch->v8_frames[0] = first;
+		scratch->v8_frames[1] = native;
+	}
+	if (!push_v8_frames(number))
 		return SW_VM_NO_ROOM;
 	if (code >= SW_V8_NOT_YET) {
 		enter_caller(slot, pc, sp, slot->fp);

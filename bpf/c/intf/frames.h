@@ -35,7 +35,7 @@ enum sw_frame_flag {
 	SW_FRAME_MISSING = 8,
 	/* Of a virtual machine's frame: the id is that of machine code, and the place is an offset in it. */
 	SW_FRAME_COMPILED = 16,
-	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's, and has none of its frames. */
+	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's. */
 	SW_FRAME_V8_CODE = 32,
 };
 
