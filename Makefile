@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test cluster-test fresh-test
+.PHONY: packages packages-test summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -136,6 +136,12 @@ python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a millio
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
 		cargo test -p sidewinder-e2e --test end_to_end python:: -- --test-threads=1 --nocapture
+
+node-test: ## Functions of Node.js 18 to 26, which are fetched from npm, beside V8's own map of their names
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_NODE=1 \
+		cargo test -p sidewinder-e2e --test end_to_end node:: -- --test-threads=1 --nocapture
 
 java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the interpreter and ZGC; fetches those that are not installed
 	@e2e/setup.sh --tests

@@ -232,6 +232,8 @@ struct sw_vm_scratch {
 	__u8 code[SW_HOTSPOT_CODE_BEFORE + SW_HOTSPOT_CODE_AFTER]; /* around the interrupted pc */
 	struct sw_v8_function v8_function; /* that was read last */
 	__u64 v8_object[SW_V8_OBJECT_BYTES / sizeof(__u64)]; /* the start of the object that was read last */
+	struct sw_frame v8_frames[2]; /* to push, the leaf's first */
+	__u64 v8_frame_count;
 	__u8 v8_code[SW_V8_CODE_BEFORE + SW_V8_CODE_AFTER];
 	__u64 text[SW_VM_TEXT_WORDS]; /* the string that was read last */
 	__u8 window[SW_VM_WINDOW_BYTES];

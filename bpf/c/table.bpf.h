@@ -261,10 +261,7 @@ static __always_inline bool runs_v8(const struct sw_slot *slot)
 	return runtime && runtime->kind == SW_FRAME_V8;
 }
 
-/*
- * Whether an offset of the slot's file is in V8's builtins. Those of them that are no loop and that have called something have
- * a frame of their own, without a function of JavaScript.
- */
+/* Whether an offset of the slot's file is in V8's builtins. */
 static __always_inline bool is_v8_builtin(const struct sw_slot *slot, __u64 file_offset)
 {
 	const struct sw_runtime *runtime = process_runtime(slot);
@@ -328,7 +325,7 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	file_offset = address - slot->range_start + slot->range_file_offset;
 	if (slot->runtime_offset && is_vm_loop(slot, file_offset))
 		flags |= SW_FRAME_VM_LOOP;
-	else if (slot->runtime_offset && !slot->is_return_address && is_v8_builtin(slot, file_offset))
+	else if (slot->runtime_offset && is_v8_builtin(slot, file_offset))
 		flags |= SW_FRAME_V8_CODE;
 	found->head = frame_head(SW_FRAME_NATIVE, flags, slot->file);
 	found->address = file_offset + slot->is_return_address;

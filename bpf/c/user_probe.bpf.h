@@ -161,8 +161,8 @@ none:
 	return 0;
 }
 
-/* Ends the sample of a hit. */
-static __always_inline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u32 probe)
+/* Ends the sample of a hit. Not inlined: the kernel counts what it keeps on the stack for the walk, too. */
+static __noinline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u32 probe)
 {
 	__u64 began_ns = slot->time_ns, weight = slot->weight;
 	__u32 outcome = end_interrupt(slot, cpu, SW_SAMPLE_USER_PROBE + probe);

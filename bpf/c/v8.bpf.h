@@ -20,6 +20,7 @@
 #define SW_V8_IS_OBJECT 1ull
 #define SW_V8_POSITIONS_MASK ((1ull << 48) - 1)
 #define SW_V8_SMI_SHIFT 32
+#define SW_V8_COMPILED (~0u) /* in the place of an offset: those of machine code aren't sent, as nothing is known of them */
 
 static __always_inline bool is_v8_object(__u64 word)
 {
@@ -57,21 +58,16 @@ static __always_inline struct sw_vm_code *remembered_object(struct sw_vm_scratch
 	return &scratch->codes[(__u32)(object >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_CODES_BITS)];
 }
 
-/* The type of the objects of a map; 0 if it can't be read. Not static: the verifier checks it once. */
-__noinline int v8_type(__u32 number, __u64 map)
+/* The type of the objects of a map; 0 if it can't be read. */
+static __always_inline __u32 v8_type(struct sw_slot *slot, struct sw_vm_scratch *scratch, const struct sw_v8 *v8,
+				     __u64 map)
 {
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
-	struct sw_vm_scratch *scratch = vm_scratch(number);
-	struct sw_vm_code *known;
+	struct sw_vm_code *known = remembered_object(scratch, map);
 	__u16 type;
 
-	if (!runtime || !scratch || !is_v8_object(map))
-		return 0;
-	known = remembered_object(scratch, map);
 	if (known->address == map && known->sample == (__u32)slot->time_ns)
 		return known->cookie;
-	if (bpf_probe_read_user(&type, sizeof(type), (void *)(map - SW_V8_IS_OBJECT + runtime->v8.map_type)))
+	if (bpf_probe_read_user(&type, sizeof(type), (void *)(map - SW_V8_IS_OBJECT + v8->map_type)))
 		return 0;
 	*known = (struct sw_vm_code){ .address = map, .sample = (__u32)slot->time_ns, .cookie = type };
 	return type;
@@ -79,40 +75,33 @@ __noinline int v8_type(__u32 number, __u64 map)
 
 /*
  * Reads the SharedFunctionInfo at an address into the scratch memory, with its cookie. Scripts have numbers, and so have the
- * functions of a script: these and the position in the source tell a function from any other. Returns 0 if it can't be read. Not
- * static: the verifier checks it once.
+ * functions of a script: these and the position in the source tell a function from any other. False: it can't be read.
  */
-__noinline int read_v8_shared(__u32 number, __u64 address)
+static __always_inline bool read_v8_shared(struct sw_slot *slot, struct sw_vm_scratch *scratch, const struct sw_v8 *v8,
+					   __u64 address)
 {
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
-	struct sw_vm_scratch *scratch = vm_scratch(number);
-	struct sw_v8_function *function;
+	struct sw_v8_function *function = &scratch->v8_function;
+	struct sw_vm_code *known = remembered_object(scratch, address);
 	__u64 hash, positions, script, id = 0;
-	struct sw_vm_code *known;
 	__u32 literal;
 
-	if (!runtime || !scratch)
-		return 0;
-	function = &scratch->v8_function;
-	known = remembered_object(scratch, address);
 	if ((known->address | SW_V8_IS_OBJECT) == address && known->sample == (__u32)slot->time_ns) {
 		function->shared = address;
 		function->cookie = known->cookie;
 		function->has_script = is_v8_object(known->address);
-		return 1;
+		return true;
 	}
-	function->shared = read_v8_object(scratch, address, runtime->v8.literal);
+	function->shared = read_v8_object(scratch, address, v8->literal);
 	if (!function->shared)
-		return 0;
-	script = v8_field(scratch, runtime->v8.script);
-	positions = v8_field(scratch, runtime->v8.positions) & SW_V8_POSITIONS_MASK;
-	literal = v8_field(scratch, runtime->v8.literal) >> (runtime->v8.literal % sizeof(__u64) * 8 & 63);
-	if (!read_v8_object(scratch, script, runtime->v8.script_id))
-		return 0;
-	function->has_script = v8_type(number, scratch->v8_object[0]) == runtime->v8.script_type;
+		return false;
+	script = v8_field(scratch, v8->script);
+	positions = v8_field(scratch, v8->positions) & SW_V8_POSITIONS_MASK;
+	literal = v8_field(scratch, v8->literal) >> (v8->literal % sizeof(__u64) * 8 & 63);
+	if (!read_v8_object(scratch, script, v8->script_id))
+		return false;
+	function->has_script = v8_type(slot, scratch, v8, scratch->v8_object[0]) == v8->script_type;
 	if (function->has_script)
-		id = v8_field(scratch, runtime->v8.script_id);
+		id = v8_field(scratch, v8->script_id);
 	hash = add_to_cookie(0, id);
 	hash = add_to_cookie(hash, positions);
 	function->cookie = finished_cookie(add_to_cookie(hash, literal));
@@ -122,7 +111,7 @@ __noinline int read_v8_shared(__u32 number, __u64 address)
 			.sample = (__u32)slot->time_ns,
 			.cookie = function->cookie,
 		};
-	return 1;
+	return true;
 }
 
 /* Reads the function of a JSFunction into the scratch memory. Returns 0 if it is none. Not static: the verifier checks it once. */
@@ -137,42 +126,23 @@ __noinline int read_v8_function(__u32 number, __u64 object)
 	if (!runtime || !scratch || !read_v8_object(scratch, object, runtime->v8.shared))
 		return 0;
 	shared = v8_field(scratch, runtime->v8.shared);
-	type = v8_type(number, scratch->v8_object[0]);
+	type = v8_type(slot, scratch, &runtime->v8, scratch->v8_object[0]);
 	if (type < runtime->v8.first_function_type || type > runtime->v8.last_function_type)
 		return 0;
-	return read_v8_shared(number, shared);
+	return read_v8_shared(slot, scratch, &runtime->v8, shared);
 }
 
-/*
- * Reads the function whose frame has this frame pointer into the scratch memory. Returns 0 if it is no function's. Not static:
- * the verifier checks it once.
- */
-__noinline int read_v8_frame(__u32 number, __u64 fp)
+/* The JSFunction in the frame with this frame pointer; 0 if it is no function's. */
+static __always_inline __u64 function_in_v8_frame(struct sw_slot *slot, __u64 fp)
 {
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	__u64 context, function;
 
-	if (!slot || fp & 7 || fp - slot->sp + 64 > SW_UNPROVEN_FRAME_BYTES_MAX)
+	/* Below the stack pointer is what is left of a frame that was removed just now. */
+	if (fp & 7 || fp - slot->sp + 8 > SW_UNPROVEN_FRAME_BYTES_MAX)
 		return 0;
 	if (!try_read_word(slot, fp + SW_V8_CONTEXT, &context) || !try_read_word(slot, fp + SW_V8_FUNCTION, &function))
 		return 0;
-	return is_v8_object(context) && read_v8_function(number, function);
-}
-
-static __always_inline int push_v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, __u32 flags,
-					 __u32 place)
-{
-	__u64 id = (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
-
-	slot->head.vm_frames++;
-	return push_frame(slot, frame_head(SW_FRAME_V8, flags, id),
-			  (__u64)place << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie);
-}
-
-static __always_inline int leave_v8_frame(struct sw_slot *slot)
-{
-	slot->head.frames_by_frame_pointer++;
-	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
+	return is_v8_object(context) ? function : 0;
 }
 
 /* Where the interpreted function whose frame is the current one is in its bytecode. */
@@ -189,65 +159,106 @@ static __always_inline __u32 v8_bytecode_offset(struct sw_slot *slot)
 	return is_v8_object(offset) ? 0 : offset >> SW_V8_SMI_SHIFT;
 }
 
-/*
- * Pushes the interrupted builtin, if it has no frame of its own: then the frame at the frame pointer is that of a function of the
- * program, which follows. Other builtins' frames have a function of V8's own, or none.
- */
-static __always_inline int step_in_v8_builtin(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					      const struct sw_found *found)
+/* What V8's code in the current frame is. */
+enum sw_v8_code {
+	SW_V8_OTHER = 0, /* the native frame is all that there is */
+	SW_V8_INTERPRETER, /* that runs the function whose frame is at the frame pointer */
+	/* a builtin, which has no frame of its own if that at the frame pointer is of a function of the program */
+	SW_V8_BUILTIN,
+	SW_V8_FUNCTION_CODE, /* a compiled function, with its frame at the frame pointer */
+	SW_V8_BEGINNING, /* a compiled function that is in its register, with a frame without it */
+	/* Compiled functions without a frame, as sw_v8_frame_state. */
+	SW_V8_NOT_YET,
+	SW_V8_PUSHED,
+	SW_V8_LEFT,
+};
+
+/* An sw_v8_code, of generated code. */
+static __always_inline int classify_v8_generated(struct sw_slot *slot, struct sw_vm_scratch *scratch)
 {
-	if (slot->fp - slot->sp < -SW_V8_FUNCTION || !read_v8_frame(slot->number, slot->fp) ||
-	    !scratch->v8_function.has_script)
-		return SW_VM_GROUP_ENDED;
-	if (!push_frame(slot, found->head, found->address) ||
-	    !push_v8_frame(slot, scratch, SW_FRAME_COMPILED | SW_FRAME_RETURN_ADDRESS, 0))
-		return SW_VM_NO_ROOM;
-	return leave_v8_frame(slot);
-}
+	int state = SW_V8_FRAME_MADE;
 
-/* Pushes the interrupted function, which has no frame yet, or no more, and steps to its caller. */
-static __always_inline int step_without_v8_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u32 state)
-{
-	__u64 ra_at = slot->sp + (state == SW_V8_FRAME_PUSHED ? sizeof(__u64) : 0), pc;
-	bool is_function;
-
-	if (!try_read_word(slot, ra_at, &pc) || !is_after_call_of(pc, 0))
-		return SW_VM_GROUP_ENDED;
-	if (state == SW_V8_FRAME_LEFT)
-		is_function = read_v8_frame(slot->number, slot->sp - sizeof(__u64));
-	else
-		is_function = read_v8_function(slot->number, slot->registers[SW_REG_V8_FUNCTION]);
-	if (is_function ? !push_v8_frame(slot, scratch, SW_FRAME_COMPILED, (__u32)slot->pc) :
-			  !push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->pc))
-		return SW_VM_NO_ROOM;
-	enter_caller(slot, pc, ra_at + sizeof(__u64), slot->fp);
-	return SW_VM_STEPPED;
-}
-
-/* One step in code that V8 has generated. */
-static __always_inline int step_in_v8_compiled(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					       const struct sw_found *found)
-{
-	__u32 flags = SW_FRAME_COMPILED | (slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0);
-	__u32 state = SW_V8_FRAME_MADE;
-	int is_function;
-
-	if (slot->is_interrupted && !bpf_probe_read_user(scratch->v8_code, sizeof(scratch->v8_code),
-							 (void *)(slot->pc - SW_V8_CODE_BEFORE)))
+	if (!slot->is_interrupted)
+		return SW_V8_FUNCTION_CODE;
+	if (!bpf_probe_read_user(scratch->v8_code, sizeof(scratch->v8_code), (void *)(slot->pc - SW_V8_CODE_BEFORE)))
 		state = v8_frame_state(slot->number);
-	if (state == SW_V8_FRAME_NOT_YET || state == SW_V8_FRAME_PUSHED || state == SW_V8_FRAME_LEFT)
-		return step_without_v8_frame(slot, scratch, state);
-	if (state == SW_V8_FRAME_EMPTY)
-		is_function = read_v8_function(slot->number, slot->registers[SW_REG_V8_FUNCTION]);
-	else if (state == SW_V8_FRAME_MADE && slot->fp - slot->sp < -SW_V8_FUNCTION)
-		is_function = 0;
-	else
-		is_function = read_v8_frame(slot->number, slot->fp);
-	if (!is_function)
-		return SW_VM_GROUP_ENDED;
-	if (!push_v8_frame(slot, scratch, flags, (__u32)slot->pc))
-		return SW_VM_NO_ROOM;
-	return leave_v8_frame(slot);
+	switch (state) {
+	case SW_V8_FRAME_NOT_YET:
+		return SW_V8_NOT_YET;
+	case SW_V8_FRAME_PUSHED:
+		return SW_V8_PUSHED;
+	case SW_V8_FRAME_LEFT:
+		return SW_V8_LEFT;
+	case SW_V8_FRAME_EMPTY:
+		return SW_V8_BEGINNING;
+	case SW_V8_FRAME_ENDING:
+		return SW_V8_FUNCTION_CODE;
+	default:
+		return slot->fp - slot->sp < -SW_V8_FUNCTION ? SW_V8_OTHER : SW_V8_FUNCTION_CODE;
+	}
+}
+
+/* The same of any code of V8's. Not static: the verifier checks it once. */
+__noinline int classify_v8_code(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+	struct sw_found *found;
+	__u64 word;
+
+	if (!runtime || !scratch)
+		return SW_V8_OTHER;
+	found = place_of_frame(slot);
+	if ((__u8)found->head == SW_FRAME_ANONYMOUS)
+		return classify_v8_generated(slot, scratch);
+	if (slot->fp - slot->sp < -SW_V8_FUNCTION)
+		return SW_V8_OTHER;
+	if (!(found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT))
+		return SW_V8_BUILTIN;
+	/* The interpreter's entry makes the frame of the function that it is going to run. */
+	if (slot->is_interrupted && found->address - runtime->loop[0].start < runtime->loop[0].bytes &&
+	    (!try_read_word(slot, slot->fp + SW_V8_BYTECODE, &word) || slot->registers[SW_REG_V8_BYTECODE] != word))
+		return SW_V8_BUILTIN;
+	/* A handler that calls something else than a function makes a frame of its own, above that of the function. */
+	if (!try_read_word(slot, slot->fp + SW_V8_CONTEXT, &word) || !is_v8_object(word))
+		return SW_V8_OTHER;
+	return SW_V8_INTERPRETER;
+}
+
+/* Whether the return address of a function without a frame is where its state says; if so, the walk goes on there. */
+static __always_inline bool find_v8_caller(struct sw_slot *slot, int code, __u64 *pc, __u64 *sp)
+{
+	__u64 at = slot->sp + (code == SW_V8_PUSHED ? sizeof(__u64) : 0);
+
+	*sp = at + sizeof(__u64);
+	return try_read_word(slot, at, pc) && is_after_call_of(*pc, 0);
+}
+
+/* The frame of the function that was read last. */
+static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, int code)
+{
+	__u32 place = code == SW_V8_INTERPRETER ? v8_bytecode_offset(slot) : SW_V8_COMPILED;
+
+	slot->head.vm_frames++;
+	return (struct sw_frame){
+		.head = frame_head(SW_FRAME_V8, 0, (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1)),
+		.address = (__u64)place << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie,
+	};
+}
+
+/*
+ * Pushes the frames in the scratch memory. Returns 0 if there is no room. Not static: the verifier checks it once, and not for
+ * each kind of code.
+ */
+__noinline int push_v8_frames(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+
+	if (!slot || !scratch || !push_frame(slot, scratch->v8_frames[0].head, scratch->v8_frames[0].address))
+		return 0;
+	return scratch->v8_frame_count < 2 || push_frame(slot, scratch->v8_frames[1].head, scratch->v8_frames[1].address);
 }
 
 /*
@@ -258,38 +269,52 @@ static __always_inline int step_in_v8_compiled(struct sw_slot *slot, struct sw_v
 __noinline int step_in_v8(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
+	int code = classify_v8_code(number);
+	__u64 function, pc = 0, sp = 0;
+	struct sw_frame native, first;
 	struct sw_found *found;
-	__u64 context, bytecode;
-	__u32 place;
 
-	if (!runtime)
+	if (!slot || !scratch || code == SW_V8_OTHER)
 		return SW_VM_GROUP_ENDED;
+	if (code >= SW_V8_NOT_YET && !find_v8_caller(slot, code, &pc, &sp))
+		return SW_VM_GROUP_ENDED;
+	if (code == SW_V8_BEGINNING || code == SW_V8_NOT_YET || code == SW_V8_PUSHED)
+		function = slot->registers[SW_REG_V8_FUNCTION];
+	else
+		function = function_in_v8_frame(slot, code == SW_V8_LEFT ? slot->sp - sizeof(__u64) : slot->fp);
 	found = place_of_frame(slot);
-	if ((__u8)found->head == SW_FRAME_ANONYMOUS)
-		return scratch ? step_in_v8_compiled(slot, scratch, found) : SW_VM_GROUP_ENDED;
-	if (!(found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT))
-		return scratch ? step_in_v8_builtin(slot, scratch, found) : SW_VM_GROUP_ENDED;
-	/* The interpreter's entry makes the frame of the function that it is going to run. */
-	if (scratch && slot->is_interrupted && found->address - runtime->loop[0].start < runtime->loop[0].bytes &&
-	    (!try_read_word(slot, slot->fp + SW_V8_BYTECODE, &bytecode) ||
-	     slot->registers[SW_REG_V8_BYTECODE] != bytecode))
-		return step_in_v8_builtin(slot, scratch, found);
-	/* A handler that calls something else than a function makes a frame of its own, above that of the function. */
-	if (slot->fp - slot->sp < -SW_V8_FUNCTION ||
-	    !try_read_word(slot, slot->fp + SW_V8_CONTEXT, &context) || !is_v8_object(context))
+	native = (struct sw_frame){ .head = found->head, .address = found->address };
+	if (read_v8_function(number, function)) {
+		/* The frame of a builtin may have a function of V8's own, which is the builtin. */
+		if (code == SW_V8_BUILTIN && !scratch->v8_function.has_script)
+			return SW_VM_GROUP_ENDED;
+		first = v8_frame(slot, scratch, code);
+	} else if (code == SW_V8_INTERPRETER) {
+		slot->head.vm_missing[SW_VM_UNREADABLE]++;
+		first = (struct sw_frame){ .head = frame_head(SW_FRAME_V8, SW_FRAME_MISSING, 0), .address = SW_VM_UNREADABLE };
+	} else if (code >= SW_V8_NOT_YET) {
+		first = native;
+	} else {
 		return SW_VM_GROUP_ENDED;
-	if (scratch && read_v8_frame(number, slot->fp)) {
-		place = v8_bytecode_offset(slot);
-		if (!push_v8_frame(slot, scratch, 0, place))
-			return SW_VM_NO_ROOM;
-	} else if (push_missing(slot, SW_FRAME_V8, scratch ? SW_VM_UNREADABLE : SW_VM_BUSY) == SW_VM_NO_ROOM) {
-		return SW_VM_NO_ROOM;
 	}
-	if (!push_frame(slot, found->head, found->address))
+	/* A builtin was called by the function, and the interpreter runs it. */
+	scratch->v8_frame_count = code == SW_V8_BUILTIN || code == SW_V8_INTERPRETER ? 2 : 1;
+	if (code == SW_V8_BUILTIN) {
+		scratch->v8_frames[0] = native;
+		scratch->v8_frames[1] = first;
+	} else {
+		scratch->v8_frames[0] = first;
+		scratch->v8_frames[1] = native;
+	}
+	if (!push_v8_frames(number))
 		return SW_VM_NO_ROOM;
-	return leave_v8_frame(slot);
+	if (code >= SW_V8_NOT_YET) {
+		enter_caller(slot, pc, sp, slot->fp);
+		return SW_VM_STEPPED;
+	}
+	slot->head.frames_by_frame_pointer++;
+	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
 }
 
 #endif

@@ -41,8 +41,8 @@ pub struct VmFunction {
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one.
     pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one. Of a
-    /// [compiled function](VmForm::CompiledFunction): the low half of its address.
+    /// The instruction, as an offset in the function's code; negative before the first one, and in a
+    /// function that V8 has compiled.
     pub place: i32,
     /// In which code that is.
     pub form: VmForm,
@@ -58,8 +58,6 @@ pub enum VmForm {
         /// Whether that instruction is the one behind a call that is being made.
         is_return_address: bool,
     },
-    /// It is compiled, and the object is the function.
-    CompiledFunction,
 }
 
 impl RawFrame {
@@ -92,7 +90,6 @@ impl RawFrame {
             VmForm::Compiled { is_return_address: true } => {
                 intf::SW_FRAME_COMPILED | intf::SW_FRAME_RETURN_ADDRESS
             }
-            VmForm::CompiledFunction => intf::SW_FRAME_COMPILED,
         };
         let flags = u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT;
         Self {
@@ -137,10 +134,10 @@ impl RawFrame {
             object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
             cookie: self.address as u32,
             place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
-            form: match (self.has(intf::SW_FRAME_COMPILED), self.is_of_v8()) {
-                (false, _) => VmForm::Interpreted,
-                (true, false) => VmForm::Compiled { is_return_address: self.is_return_address() },
-                (true, true) => VmForm::CompiledFunction,
+            form: if self.has(intf::SW_FRAME_COMPILED) {
+                VmForm::Compiled { is_return_address: self.is_return_address() }
+            } else {
+                VmForm::Interpreted
             },
         }
     }
@@ -202,11 +199,10 @@ mod tests {
         let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2, form };
         let compiled = [true, false]
             .map(|is_return_address| VmFunction { form: VmForm::Compiled { is_return_address }, ..function });
-        let of_hotspot = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
-        let of_v8 =
-            [form, VmForm::CompiledFunction].map(|form| RawFrameKind::V8(VmFunction { form, ..function }));
+        let functions = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
         let missing = VmMissing::ALL.map(RawFrameKind::Missing);
-        for kind in of_hotspot.chain(of_v8).chain([RawFrameKind::CPython(function)]).chain(missing) {
+        let others = [RawFrameKind::CPython(function), RawFrameKind::V8(function)];
+        for kind in functions.chain(others).chain(missing) {
             let frame = RawFrame::new(kind, 0, false, false);
             assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));
             let is_call = matches!(kind, RawFrameKind::HotSpot(function) if function == compiled[0]);

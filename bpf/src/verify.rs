@@ -6,12 +6,15 @@ use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
 use sidewinder_kind::{Counter, Kind, KindSet, SampledCounter, SampledProbe};
+use tracing::warn;
 
 use crate::load::{LoadError, Options, Storage, TaskFilter, load_object};
 use crate::verifier_log::LOG_STATISTICS;
 use crate::walk::WalkMode;
 
 const LOG_BYTES: usize = 16 << 10;
+/// The end of lines that are no reason for a refusal, and are many.
+const ASSUMED: &str = "is global and assumed valid.";
 
 /// The programs of one walk mode, as the verifier saw them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,13 +57,22 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
             unsafe { libbpf_sys::bpf_program__set_log_buf(raw, log.as_mut_ptr().cast(), LOG_BYTES as u64) };
             logs.push((program.name().to_string_lossy().into_owned(), log));
         }
-    })?;
+    });
+    let loaded = loaded.inspect_err(|_| log_refusal(&logs))?;
     let load_time = began.elapsed();
     drop(loaded);
     let programs = logs
         .into_iter()
         .map(|(name, log)| (name, instructions(&String::from_utf8_lossy(&*log)).unwrap_or(0)));
     Ok(VerifierStats { programs: programs.collect(), load_time })
+}
+
+/// Logs why a program was refused. Programs are loaded in order, up to that one.
+fn log_refusal(logs: &[(String, Box<[u8; LOG_BYTES]>)]) {
+    let Some((name, log)) = logs.iter().rev().find(|(_, log)| log[0] != 0) else { return };
+    let log = String::from_utf8_lossy(&**log);
+    let reasons = log.trim_matches('\0').lines().filter(|line| !line.ends_with(ASSUMED));
+    warn!("the kernel's verifier refused {name}:\n{}", reasons.collect::<Vec<_>>().join("\n"));
 }
 
 /// The number in `processed 123 insns (limit 1000000) ...`.

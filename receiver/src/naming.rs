@@ -11,7 +11,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMissing};
+use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing};
 use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
 use sidewinder_symbolize::{
     BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
@@ -304,10 +304,7 @@ impl Namer {
                 self.resolve_function(process, function, Runtime::Jvm, frame.is_return_address())?
             }
             Some(RawFrameKind::V8(function)) => {
-                // Which instruction of a compiled function belongs to which line is in the compiler's own tables.
-                let is_compiled = function.form == VmForm::CompiledFunction;
-                let place = if is_compiled { -1 } else { function.place };
-                self.resolve_function(process, VmFunction { place, ..function }, Runtime::V8, true)?
+                self.resolve_function(process, function, Runtime::V8, true)?
             }
             Some(RawFrameKind::Missing(reason)) => {
                 let runtime = if frame.is_of_v8() { Runtime::V8 } else { Runtime::CPython };

@@ -55,7 +55,7 @@ impl FunctionLayout {
                 let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
                 machine.read_blob(memory, object, cookie, place)
             }
-            (Self::HotSpot(machine), _) => machine.read_interpreted(memory, object, cookie),
+            (Self::HotSpot(machine), VmForm::Interpreted) => machine.read_interpreted(memory, object, cookie),
         }
     }
 }
@@ -429,14 +429,9 @@ fn is_wanted(
     functions.get(key).is_none() || incomplete.contains(key)
 }
 
-/// An object that is a function is the same one at each of its instructions, however it is executed.
 fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
-    match function.form {
-        VmForm::Compiled { .. } => (process, function),
-        VmForm::Interpreted | VmForm::CompiledFunction => {
-            (process, VmFunction { place: 0, form: VmForm::Interpreted, ..function })
-        }
-    }
+    let place = if function.form == VmForm::Interpreted { 0 } else { function.place };
+    (process, VmFunction { place, ..function })
 }
 
 #[cfg(test)]

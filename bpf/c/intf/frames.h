@@ -18,8 +18,8 @@ enum sw_frame_kind {
 	 */
 	SW_FRAME_HOTSPOT = 5,
 	/*
-	 * A JavaScript function that V8 runs. id: address of its SharedFunctionInfo; address: if it is compiled, the low half of the
-	 * pc, otherwise offset of the bytecode, << 32 | cookie
+	 * A JavaScript function that V8 runs. id: address of its SharedFunctionInfo; address: offset of the bytecode, or -1 if it is
+	 * compiled, << 32 | cookie
 	 */
 	SW_FRAME_V8 = 6,
 };
@@ -33,12 +33,9 @@ enum sw_frame_flag {
 	SW_FRAME_VM_LOOP = 4,
 	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
 	SW_FRAME_MISSING = 8,
-	/*
-	 * Of a virtual machine's frame: it runs machine code. HotSpot's: the id is that of the code, and the place is an offset in
-	 * it. V8's: the id is that of the function.
-	 */
+	/* Of a virtual machine's frame: the id is that of machine code, and the place is an offset in it. */
 	SW_FRAME_COMPILED = 16,
-	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's, and has none of its frames. */
+	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's. */
 	SW_FRAME_V8_CODE = 32,
 };
 

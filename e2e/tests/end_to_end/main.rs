@@ -23,6 +23,7 @@ mod interrupts;
 mod java;
 mod locks;
 mod names;
+mod node;
 mod off_cpu;
 mod output;
 mod packages;

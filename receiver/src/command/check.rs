@@ -3,6 +3,7 @@
 
 mod counters;
 mod java;
+mod javascript;
 mod process;
 mod python;
 mod runtimes;

@@ -463,7 +463,7 @@ const FRAMES_DESCRIPTION: &str = "Callers that walks found, by method: by a tabl
 const CONTEXTS: &str = "thread_contexts";
 const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
 const VM_FRAMES: &str = "vm_frames";
-const VM_FRAMES_DESCRIPTION: &str = "Frames of virtual machines (CPython, HotSpot) in sampled stacks; activations of an interpreter's loop whose frames were found \
+const VM_FRAMES_DESCRIPTION: &str = "Frames of virtual machines (CPython, HotSpot, V8) in sampled stacks; activations of an interpreter's loop whose frames were found \
      (groups); and frames that could not be found, by reason.";
 const VM_COPIES: &str = "vm_function_copies";
 const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than ten seconds that were sent with their stacks, because the process may end, or the \

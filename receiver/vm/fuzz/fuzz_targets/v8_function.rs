@@ -1,0 +1,75 @@
+//! Any bytes as memory with a function of JavaScript at its start, whose references lead anywhere in it.
+#![no_main]
+
+use std::io;
+
+use libfuzzer_sys::fuzz_target;
+use sidewinder_address::Avma;
+use sidewinder_process::ForeignMemory;
+use sidewinder_vm::v8::{Engine, Layout};
+
+struct Bytes(Vec<u8>);
+
+impl ForeignMemory for Bytes {
+    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+        // Small addresses, so that many references lead somewhere.
+        let from = usize::from(at.0 as u16);
+        let bytes = self.0.get(from..).and_then(|rest| rest.get(..to.len()));
+        to.copy_from_slice(bytes.ok_or(io::ErrorKind::NotFound)?);
+        Ok(())
+    }
+}
+
+/// As Node.js 22 has it, with types that are small numbers.
+fn layout(has_fixed_positions: bool) -> Layout {
+    Layout {
+        map_type: 12,
+        shared: 32,
+        script: 32,
+        positions: 40,
+        literal: 52,
+        script_id: 64,
+        script_type: 0x81,
+        function_types: (0x82, 0x83),
+        shared_type: 0x84,
+        scope_type: 0x85,
+        bytecode_type: 0x86,
+        array_type: 0x87,
+        byte_array_types: [0x88, 0x89],
+        data: 8,
+        name: 16,
+        source: 8,
+        source_name: 16,
+        line_offset: 24,
+        line_ends: 56,
+        scope_variables: if has_fixed_positions { 48 } else { 32 },
+        has_fixed_positions,
+        bytecodes: 64,
+        bytecode_positions: 24,
+    }
+}
+
+/// Where the maps of all types begin, 16 bytes each. The function is behind them.
+const MAPS: usize = 0x10;
+const FUNCTION: usize = MAPS + 16 * 0x100;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((version, objects)) = input.split_first() else { return };
+    let mut memory = vec![0; FUNCTION];
+    for kind in 0..0x100 {
+        let map = MAPS + 16 * kind;
+        // The map of maps is that of type 0x90.
+        memory[map..map + 8].copy_from_slice(&((MAPS + 16 * 0x90) as u64 | 1).to_le_bytes());
+        memory[map + 12..map + 14].copy_from_slice(&(kind as u16).to_le_bytes());
+    }
+    memory.extend_from_slice(objects);
+    memory.resize(memory.len().max(FUNCTION + 64), 0);
+    memory[FUNCTION..FUNCTION + 8].copy_from_slice(&((MAPS + 16 * 0x84) as u64 | 1).to_le_bytes());
+    let (engine, memory) = (Engine::new(layout(version % 2 == 1)), Bytes(memory));
+    let Ok(cookie) = engine.read_cookie(&memory, Avma(FUNCTION as u64)) else { return };
+    let Ok(function) = engine.read_function(&memory, Avma(FUNCTION as u64), cookie) else { return };
+    assert!(function.name.len() <= 1 << 10);
+    assert!(function.path.len() <= 4 << 10);
+    assert!(function.heap_bytes() <= (1 << 10) + (4 << 10) + (128 << 10));
+    let _ = function.line_at(u32::from(*version));
+});

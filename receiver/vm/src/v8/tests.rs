@@ -1,0 +1,250 @@
+use std::io;
+
+use proptest::prelude::*;
+use sidewinder_address::Avma;
+use sidewinder_process::ForeignMemory;
+
+use super::{Engine, Layout};
+use crate::cpython::FunctionError;
+
+/// The memory at the lowest addresses; higher ones are the same again.
+struct Bytes(Vec<u8>);
+
+impl ForeignMemory for Bytes {
+    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+        let from = usize::from(at.0 as u16);
+        let bytes = self.0.get(from..).and_then(|rest| rest.get(..to.len()));
+        to.copy_from_slice(bytes.ok_or(io::ErrorKind::NotFound)?);
+        Ok(())
+    }
+}
+
+/// That of Node.js 22 or 24.
+fn layout(has_fixed_positions: bool) -> Layout {
+    Layout {
+        map_type: 12,
+        shared: 32,
+        script: 32,
+        positions: 40,
+        literal: 52,
+        script_id: 64,
+        script_type: 167,
+        function_types: (2066, 2082),
+        shared_type: 274,
+        scope_type: 272,
+        bytecode_type: 205,
+        array_type: 174,
+        byte_array_types: [186, 212],
+        data: 8,
+        name: 16,
+        source: 8,
+        source_name: 16,
+        line_offset: 24,
+        line_ends: 56,
+        scope_variables: if has_fixed_positions { 48 } else { 32 },
+        has_fixed_positions,
+        bytecodes: 64,
+        bytecode_positions: 24,
+    }
+}
+
+/// Where the function is; all that it refers to is behind it.
+const SHARED: u64 = 0x800;
+const SCRIPT: u64 = 0x900;
+const SCOPE: u64 = 0xa00;
+const BYTECODE: u64 = 0xb00;
+const POSITIONS: u64 = 0xb80;
+const NAME: u64 = 0xc00;
+const CONS: u64 = 0xc40;
+const PATH: u64 = 0xc80;
+const SOURCE: u64 = 0xd00;
+const SLICE: u64 = 0xd80;
+const END: usize = 0xe00;
+
+const TEXT: &str = "let a;\n\nfunction größe(x) {\n  return x;\n}\n";
+
+struct Heap(Vec<u8>);
+
+impl Heap {
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        self.0[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn word(&mut self, at: u64, word: u64) {
+        self.put(at, &word.to_le_bytes());
+    }
+
+    fn number(&mut self, at: u64, number: i32) {
+        self.word(at, u64::from(number.cast_unsigned()) << 32);
+    }
+
+    fn reference(&mut self, at: u64, object: u64) {
+        self.word(at, object | 1);
+    }
+
+    /// Maps are below 0x800: 16 bytes for each type.
+    fn object(&mut self, at: u64, kind: u16) {
+        let map = 0x40 + 16 * u64::from(kind % 64);
+        self.reference(map, 0x40 + 16 * 63);
+        self.put(map + 12, &kind.to_le_bytes());
+        self.reference(at, map);
+    }
+
+    fn string(&mut self, at: u64, kind: u16, length: usize) {
+        self.object(at, kind);
+        self.put(at + 12, &(length as u32).to_le_bytes());
+    }
+}
+
+/// A function with the source [`TEXT`], of which each string is of another kind.
+fn heap(has_fixed_positions: bool) -> Vec<u8> {
+    let layout = layout(has_fixed_positions);
+    let mut heap = Heap(vec![0; END]);
+    // The map of maps, which is its own.
+    heap.object(0x40 + 16 * 63, 63);
+
+    heap.object(SHARED, layout.shared_type);
+    heap.reference(SHARED + 8, BYTECODE);
+    heap.reference(SHARED + 16, SCOPE);
+    heap.reference(SHARED + 32, SCRIPT);
+    heap.word(SHARED + 40, 0xffff_0005_0002_0001);
+    heap.word(SHARED + 48, 7 << 32 | 0xabc);
+
+    heap.object(SCRIPT, layout.script_type);
+    heap.reference(SCRIPT + 8, SLICE);
+    heap.reference(SCRIPT + 16, PATH);
+    heap.number(SCRIPT + 24, 10);
+    heap.number(SCRIPT + 56, 0);
+    heap.number(SCRIPT + 64, 88);
+
+    heap.object(SCOPE, layout.scope_type);
+    let flags: u32 = 0x71e2;
+    if has_fixed_positions {
+        heap.word(SCOPE + 8, flags.into());
+        heap.number(SCOPE + 32, 22);
+    } else {
+        heap.number(SCOPE + 8, flags.cast_signed());
+    }
+    heap.number(SCOPE + 24, 1);
+    let name_at = SCOPE + u64::from(layout.scope_variables) + 16;
+    heap.reference(name_at, CONS);
+    heap.number(name_at + 8, -1);
+    heap.reference(name_at + 16, 0x40 + 16 * 63);
+    if !has_fixed_positions {
+        heap.number(name_at + 24, 22);
+    }
+
+    // The statement is at the second bytecode, in the line after the function's.
+    heap.object(BYTECODE, layout.bytecode_type);
+    heap.reference(BYTECODE + 24, POSITIONS);
+    heap.object(POSITIONS, layout.byte_array_types[1]);
+    heap.number(POSITIONS + 8, 3);
+    // Offset 2, and position 32, which counts from 1 and has a bit below it: 66, twice, in groups of 7 bits.
+    heap.put(POSITIONS + 16, &[4, 0x84, 1]);
+
+    // "grö", as UTF-16, and "ße" in Latin 1.
+    heap.string(CONS, 0x21, 5);
+    heap.reference(CONS + 16, NAME);
+    heap.reference(CONS + 24, NAME + 0x20);
+    heap.string(NAME, 0x20, 3);
+    let units: Vec<u8> = "grö".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    heap.put(NAME + 16, &units);
+    heap.string(NAME + 0x20, 0x28, 2);
+    heap.put(NAME + 0x30, &[0xdf, b'e']);
+
+    let path = b"/srv/app.js";
+    heap.string(PATH, 0x2d, path.len());
+    heap.reference(PATH + 16, PATH + 0x20);
+    heap.string(PATH + 0x20, 8, path.len());
+    heap.put(PATH + 0x30, path);
+
+    // The source is a part of a longer string.
+    let text: Vec<u8> = TEXT.chars().map(|character| u32::from(character) as u8).collect();
+    heap.string(SLICE, 0x2b, text.len());
+    heap.reference(SLICE + 16, SOURCE);
+    heap.number(SLICE + 24, 2);
+    heap.string(SOURCE, 0x28, text.len() + 2);
+    heap.put(SOURCE + 18, &text);
+    heap.0
+}
+
+#[test]
+fn a_function_is_read_with_its_line() {
+    for has_fixed_positions in [false, true] {
+        let engine = Engine::new(layout(has_fixed_positions));
+        let memory = Bytes(heap(has_fixed_positions));
+        let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
+        let function = engine.read_function(&memory, Avma(SHARED), cookie).unwrap();
+        assert_eq!((&*function.name, &*function.path, function.first_line), ("größe", "/srv/app.js", 13));
+        // Before its first instruction it is in its first line.
+        assert_eq!(
+            [-1, 63 + 2].map(|place: i32| function.line_at(place.cast_unsigned())),
+            [Some(13), Some(14)]
+        );
+        let other = engine.read_function(&memory, Avma(SHARED), cookie ^ 1);
+        assert!(matches!(other, Err(FunctionError::Replaced)));
+    }
+}
+
+#[test]
+fn another_function_at_the_address_has_another_cookie() {
+    let engine = Engine::new(layout(false));
+    let cookie_of = |change: &dyn Fn(&mut Heap)| {
+        let mut heap = Heap(heap(false));
+        change(&mut heap);
+        engine.read_cookie(&Bytes(heap.0), Avma(SHARED)).unwrap()
+    };
+    let own = cookie_of(&|_| {});
+    // What changes while a function is in use does not belong to it.
+    assert_eq!(cookie_of(&|heap| heap.put(SHARED + 46, &[1, 2])), own);
+    assert_eq!(cookie_of(&|heap| heap.put(SHARED + 48, &[1, 2])), own);
+    for (at, what) in [(SCRIPT + 68, "script"), (SHARED + 52, "literal"), (SHARED + 44, "position")] {
+        assert_ne!(cookie_of(&|heap| heap.put(at, &[99])), own, "{what}");
+    }
+}
+
+#[test]
+fn objects_of_another_layout_are_not_read() {
+    let mut changed = Heap(heap(false));
+    // The map of the map of functions is not its own.
+    changed.reference(0x40 + 16 * 63, SCOPE);
+    let engine = Engine::new(layout(false));
+    let result = engine.read_cookie(&Bytes(changed.0), Avma(SHARED));
+    assert!(matches!(result, Err(FunctionError::Malformed(_))), "{result:?}");
+    let mut moved = Heap(heap(false));
+    // The garbage collector has left its new address there.
+    moved.word(SHARED, 0x9000);
+    assert!(matches!(engine.read_cookie(&Bytes(moved.0), Avma(SHARED)), Err(FunctionError::Replaced)));
+}
+
+proptest! {
+    #[test]
+    fn any_memory_has_a_result(
+        changes in prop::collection::vec((SHARED as usize..END, any::<u8>()), 0..12),
+        has_fixed_positions: bool,
+    ) {
+        let mut memory = heap(has_fixed_positions);
+        changes.into_iter().for_each(|(at, byte)| memory[at] = byte);
+        let (engine, memory) = (Engine::new(layout(has_fixed_positions)), Bytes(memory));
+        if let Ok(cookie) = engine.read_cookie(&memory, Avma(SHARED))
+            && let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie)
+        {
+            prop_assert!(function.name.len() <= 1 << 10 && function.path.len() <= 4 << 10);
+            prop_assert!(function.heap_bytes() <= 1 << 18);
+        }
+    }
+
+    /// Strings may contain themselves.
+    #[test]
+    fn a_cycle_of_strings_has_an_end(first in prop::sample::select(vec![CONS, NAME, PATH, SLICE]), kind in prop::sample::select(vec![0x20, 0x21, 0x22, 0x23, 0x25, 0x29, 0x2b, 0x2d])) {
+        let mut changed = Heap(heap(false));
+        changed.string(NAME, kind, 1 << 20);
+        changed.reference(NAME + 16, first);
+        changed.reference(NAME + 24, NAME);
+        let (engine, memory) = (Engine::new(layout(false)), Bytes(changed.0));
+        let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
+        if let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie) {
+            prop_assert!(function.name.len() <= 1 << 10);
+        }
+    }
+}
