@@ -419,7 +419,11 @@ fn kinds(args: &RecordArgs, probes: &[UserProbe]) -> Result<KindSet, Failure> {
         (None, Some(_)) => kinds.with(Kind::OffCpu),
         (None, None) => kinds,
     };
-    Ok(if args.locks.is_some() { kinds.with_locks() } else { kinds })
+    Ok(match (args.locks, args.lock_wakers) {
+        (Some(_), true) => kinds.with_lock_wakers(),
+        (Some(_), false) => kinds.with_locks(),
+        (None, _) => kinds,
+    })
 }
 
 fn title(args: &RecordArgs) -> String {
@@ -490,6 +494,7 @@ mod tests {
         };
         assert_eq!(names(&["--wall"]), ["wall"]);
         assert_eq!(names(&["--wall", "--locks"]), ["wall", "contentions", "delay"]);
+        assert_eq!(names(&["--locks", "--lock-wakers"]), ["samples", "contentions", "delay", "waker_delay"]);
         assert_eq!(names(&["--wall", "-e", "page-faults"]), ["wall", "faults"]);
         assert_eq!(names(&["--wall", "--probe", "uprobe:/bin/a:f"]), ["wall", "uprobe_f"]);
         assert_eq!(names(&["--off-cpu"]), ["samples", "off_cpu"]);

@@ -111,6 +111,7 @@ pub(super) fn summary_json(
             "unseen": waits.unseen,
             "end_lost": waits.ends_lost,
             "without_end": waits.without_end,
+            "waker_unmatched": waits.wakers_unmatched,
         },
         "off_cpu_waits_in_progress": {
             "found": long_waits.found,
