@@ -33,6 +33,7 @@ pub use functions::{FunctionTotals, functions};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;
 pub use page::live_page;
+pub use pprof::write_pprof_pair;
 pub use profile::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
     ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,

@@ -7,7 +7,8 @@ use sidewinder_bpf::{Interrupts, UserProbeHits};
 use sidewinder_kind::SampledProbe;
 use sidewinder_render::{Profile, guessed_callers};
 
-use super::{Outputs, RecordingStats};
+use super::RecordingStats;
+use super::outputs::Outputs;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::refusals::RefusedFiles;
