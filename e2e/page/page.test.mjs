@@ -109,9 +109,12 @@ shows("a thread can be looked at alone", "server.html", async (page) => {
 shows("two halves are compared", "server.html", async (page) => {
   await page.getByRole("button", { name: "Compare" }).click();
   assert.deepEqual(await texts(page, ".legend li"), ["less", "same", "more"]);
-  const row = (name) => page.locator("tr", { hasText: name }).locator("td.change").innerText();
+  const row = (name) => page.locator("tr", { hasText: name }).locator("td.change").first().innerText();
   assert.match(await row("parse_value"), /^−/);
   assert.match(await row("vfs_write"), /^\+/);
+  // 50 samples in either half.
+  assert.match(await row("tick"), /~$/);
+  assert.match(await page.locator("tr", { hasText: "tick" }).locator("td.noise").first().getAttribute("title"), /50 samples against 50/);
   await graph(page).hover({ position: { x: 100, y: 70 } });
   assert.match(await page.getByRole("tooltip").innerText(), /before\s+now\s+change/);
   const colours = async (x) => pixel(page, "canvas.graph", x, 65);
@@ -136,26 +139,27 @@ shows("a function stands between its callers and its callees", "server.html", as
   assert.equal(await graph(page).count(), 1);
 });
 
-for (const [grouping, outermost] of [
-  ["process", ["server 100"]],
-  ["thread", ["worker 101", "writer 102", "main 100"]],
-  ["container", [`container ${"c0ffee".repeat(11).slice(0, 64)}`, "outside of any container"]],
-  ["trace", ["outside of any span", "trace abababababababababababababababab"]],
-  ["span", ["outside of any span", "span cdcdcdcdcdcdcdcd"]],
-]) {
-  shows(`boxes are grouped by ${grouping}`, "server.html", async (page) => {
+shows("boxes are grouped by process, thread, container, trace and span", "server.html", async (page) => {
+  for (const [grouping, outermost] of [
+    ["process", ["server 100"]],
+    ["thread", ["worker 101", "writer 102", "main 100"]],
+    ["container", [`container ${"c0ffee".repeat(11).slice(0, 64)}`, "outside of any container"]],
+    ["trace", ["outside of any span", "trace abababababababababababababababab"]],
+    ["span", ["outside of any span", "span cdcdcdcdcdcdcdcd"]],
+  ]) {
     await page.getByLabel("group by").selectOption(grouping);
     await graph(page).focus();
+    await page.keyboard.press("Escape");
     const seen = [];
     await page.keyboard.press("ArrowDown");
     for (const _ of outermost) {
       seen.push((await graph(page).getAttribute("aria-label")).replace(/^Flame graph\. (.*): .*$/, "$1"));
       await page.keyboard.press("ArrowRight");
     }
-    assert.deepEqual(seen, outermost);
+    assert.deepEqual(seen, outermost, grouping);
     await picture(page, `by-${grouping}`);
-  });
-}
+  }
+});
 
 shows("everything works by keyboard", "server.html", async (page) => {
   const spoken = async () => (await graph(page).getAttribute("aria-label")).replace("Flame graph. ", "");
@@ -213,7 +217,7 @@ shows("what is selected can be saved", "server.html", async (page) => {
   ]);
 });
 
-const SCREENS = [[1440, 900], [1440, 700], [1280, 600], [1024, 768], [390, 844]];
+const SCREENS = [[1440, 900], [1280, 600], [390, 844]];
 for (const [width, height] of SCREENS) {
   /** What is said of the box in a row of the part of a graph that is seen; negative rows are counted from the bottom. */
   const seen = async (page, label, row) => {
@@ -395,6 +399,18 @@ shows("100,000 stacks are searched, zoomed, brushed and scrolled", "large.html",
   const count = +(await page.locator("table[aria-rowcount]").getAttribute("aria-rowcount"));
   assert.ok(count > 4000 && rows.at(-1) === count && rows.length < 60, `${rows.length} rows to ${rows.at(-1)} of ${count}`);
   await picture(page, "large");
+  await busy("call tree", () => page.getByRole("button", { name: "Call tree" }).click());
+  await busy("bottom-up", () => page.getByRole("button", { name: "Bottom-up" }).click());
+  await busy("open a function's callers", async () => {
+    await page.getByRole("group", { name: /^Call tree/ }).focus();
+    await page.keyboard.press("ArrowRight");
+  });
+  assert.ok(await page.locator(".calls tr[aria-level='2']").count() > 0);
+  await busy("merge", async () => {
+    await page.locator(".calls tr[aria-level='1']").first().click({ button: "right" });
+    await page.getByRole("menuitem", { name: /^Merge function/ }).click();
+  });
+  assert.equal(await page.locator(".transforms li").count(), 1);
 });
 
 for (const colorScheme of ["light", "dark"]) {

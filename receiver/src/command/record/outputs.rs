@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_render::{Profile, ProfileFormat, RenderError};
+use sidewinder_render::{NameStyle, Profile, ProfileFormat, RenderError};
 
 use crate::exit::Failure;
 use crate::output::{Output, OutputFormat};
@@ -46,14 +46,14 @@ impl Outputs {
         iter::once(&self.first).chain(&self.others)
     }
 
-    /// Writes the profile of each kind, in the order of the kinds.
+    /// Writes the profile of each kind, in the order of the kinds, with such names.
     ///
     /// # Errors
     /// If a file can't be written.
     pub(super) fn write(
         &self,
         profiles: &[Profile],
-        format: ProfileFormat,
+        (format, names): (ProfileFormat, NameStyle),
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
         let mut rest = profiles;
@@ -64,7 +64,7 @@ impl Outputs {
                 [first, second] => {
                     sidewinder_render::write_pprof_pair(first, second, out).map_err(RenderError::from)
                 }
-                in_file => in_file.iter().try_for_each(|of| sidewinder_render::write(of, format, out)),
+                in_file => in_file.iter().try_for_each(|of| sidewinder_render::write(of, format, names, out)),
             })?;
         }
         Ok(())
