@@ -8,7 +8,9 @@
  *   registers_of_waiting         copies the user registers of a task that waits; false: they could not be read
  *   system_call_number           that of the system call that the current task is in; negative: it is in none
  *   system_call_of               likewise, of any task that waits
+ *   is_futex_wake_call           whether the system call with this number wakes waiters of a futex, and is not futex(2)
  *   futex_arguments              the address, the operation and the value of the futex call that the current task is in
+ *   futex_arguments_of           likewise, of any task that waits
  *   wait_causes                  what a thread in a system call waits for, by the number of the call
  *   thread_pointer               the address of the current thread's control block
  *   is_after_call                whether a call instruction ends at an address, and the call's target

@@ -32,6 +32,13 @@
 #define SW_PARKED_LOCK_BYTES 32
 #define SW_PARKED_BITS 3 /* of the lock's first byte: threads are parked for it */
 
+/* Whether an operation waits: the others wake threads. */
+static __always_inline bool is_futex_wait(__u32 operation)
+{
+	return operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI ||
+	       operation == FUTEX_LOCK_PI2 || operation == FUTEX_WAIT_REQUEUE_PI;
+}
+
 /* The address of the lock for which parking_lot has parked the current thread; 0 if it hasn't. */
 static __always_inline __u64 parked_lock(__u64 futex)
 {
@@ -45,6 +52,22 @@ static __always_inline __u64 parked_lock(__u64 futex)
 	return lock;
 }
 
+/* Sets what the arguments of a futex call say of a lock, but for parked threads. Returns whether it waits. */
+static __always_inline bool note_futex(struct sw_wait *wait, __u64 futex, __u32 operation, __u32 value)
+{
+	if (!is_futex_wait(operation))
+		return false;
+	wait->lock = futex;
+	wait->futex_use = SW_FUTEX_OTHER;
+	if (operation == FUTEX_LOCK_PI || operation == FUTEX_LOCK_PI2)
+		wait->futex_use = SW_FUTEX_LOCK;
+	if (operation != FUTEX_WAIT && operation != FUTEX_WAIT_BITSET)
+		return true;
+	if (value == SW_FUTEX_HELD_WITH_WAITERS || ((value & SW_FUTEX_FLAGS) && value != SW_FUTEX_PARKED_THREAD))
+		wait->futex_use = SW_FUTEX_LOCK;
+	return true;
+}
+
 /* Sets what the wait that begins says of a lock. Returns whether the thread, in this state, waits in a futex. */
 static __always_inline bool note_lock(struct sw_wait *wait, __u32 state)
 {
@@ -56,17 +79,8 @@ static __always_inline bool note_lock(struct sw_wait *wait, __u32 state)
 	if (!state || !lock_probability || !futex_arguments(&futex, &operation, &value))
 		return false;
 	operation = FUTEX_OPERATION(operation);
-	if (operation != FUTEX_WAIT && operation != FUTEX_WAIT_BITSET && operation != FUTEX_LOCK_PI &&
-	    operation != FUTEX_LOCK_PI2 && operation != FUTEX_WAIT_REQUEUE_PI)
+	if (!note_futex(wait, futex, operation, value))
 		return false;
-	wait->lock = futex;
-	wait->futex_use = SW_FUTEX_OTHER;
-	if (operation == FUTEX_LOCK_PI || operation == FUTEX_LOCK_PI2)
-		wait->futex_use = SW_FUTEX_LOCK;
-	if (operation != FUTEX_WAIT && operation != FUTEX_WAIT_BITSET)
-		return true;
-	if (value == SW_FUTEX_HELD_WITH_WAITERS || ((value & SW_FUTEX_FLAGS) && value != SW_FUTEX_PARKED_THREAD))
-		wait->futex_use = SW_FUTEX_LOCK;
 	if (operation != FUTEX_WAIT || value != SW_FUTEX_PARKED_ONCE)
 		return true;
 	lock = parked_lock(futex);
@@ -75,6 +89,16 @@ static __always_inline bool note_lock(struct sw_wait *wait, __u32 state)
 		wait->futex_use = SW_FUTEX_PARKED;
 	}
 	return true;
+}
+
+/* Likewise of a wait in progress, whose process's memory is not read: a thread that parking_lot has parked has no lock. */
+static __always_inline void note_lock_of(struct sw_wait *wait, struct task_struct *task, __u32 state)
+{
+	__u32 operation, value;
+	__u64 futex;
+
+	if (state && lock_probability && futex_arguments_of(task, &futex, &operation, &value))
+		note_futex(wait, futex, FUTEX_OPERATION(operation), value);
 }
 
 #endif

@@ -74,6 +74,8 @@ static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wa
 		.off_cpu_ns = off_cpu_ns,
 		.runnable_ns = runnable_ns,
 		.walk_ns = wait->walk_ns,
+		.waker_ns = READ_ONCE(wait->waker_ns),
+		.waker_tid = READ_ONCE(wait->waker_tid),
 	};
 	bpf_ringbuf_submit(end, wakeup_flags);
 }
@@ -189,6 +191,7 @@ static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ct
 	wait->is_sampled = state || samples_runnable;
 	wait->probability = 0;
 	wait->walk_ns = 0;
+	WRITE_ONCE(wait->waker_ns, 0);
 	otherwise = SW_OUTCOME_STILL_RUNNABLE;
 	if (!wait->is_sampled)
 		goto none;

@@ -21,6 +21,7 @@
  *   lock.bpf.h     locks that threads wait for    hotspot.bpf.h  frames of the Java virtual machine
  *   atomic.bpf.h   access to shared memory        current_frame.bpf.h  a frame's registers, and its end
  *   user_probe.bpf.h  probes that users place in programs
+ *   waker.bpf.h    threads that end waits of others
  *   test.bpf.h     programs that only tests load
  *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
@@ -37,12 +38,12 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /*
- * Walks the kernel part of the stack, using the kernel's own unwinder, which knows its unwind formats. These are the first
- * frames, and fewer than a chunk holds.
+ * Walks the kernel part of the stack without its innermost `skipped` frames, using the kernel's own unwinder, which knows its
+ * unwind formats. These are the first frames, and fewer than a chunk holds.
  */
-static __always_inline void walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
+static __always_inline void walk_kernel_stack(void *ctx, struct sw_slot *slot, __u64 skipped)
 {
-	long bytes = bpf_get_stack(ctx, slot->window, SW_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
+	long bytes = bpf_get_stack(ctx, slot->window, SW_KERNEL_FRAMES_MAX * sizeof(__u64), skipped);
 	struct sw_hash hash = slot->hash;
 	__u32 count;
 
@@ -116,7 +117,7 @@ static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, s
 	sw_abi abi;
 
 	if (slot->in_kernel && kernel_frames)
-		walk_kernel_stack(ctx, slot);
+		walk_kernel_stack(ctx, slot, 0);
 	if (is_kernel_thread(task_flags))
 		return stop(slot, SW_OUTCOME_KERNEL_THREAD);
 	if (!sw_task(task, mm))
@@ -339,6 +340,7 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 #include "off_cpu.bpf.h"
 #include "wait_list.bpf.h"
 #include "user_probe.bpf.h"
+#include "waker.bpf.h"
 
 #ifdef SW_TEST_PROGRAMS
 #include "test.bpf.h"

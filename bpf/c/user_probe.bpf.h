@@ -183,7 +183,7 @@ int sample_user_probe(struct pt_regs *ctx)
 	struct sw_slot *slot;
 	bool walks;
 
-	if (!cpu || !site || READ_ONCE(cpu->probes_paused))
+	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
 		return 0;
 	slot = begin_hit(ctx, cpu, site, &walks);
 	if (!slot)
@@ -201,7 +201,7 @@ int sample_user_probe_by_calls(struct pt_regs *ctx)
 	struct sw_slot *slot;
 	bool walks;
 
-	if (!cpu || !site || READ_ONCE(cpu->probes_paused))
+	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
 		return 0;
 	slot = begin_hit(ctx, cpu, site, &walks);
 	if (!slot)

@@ -45,6 +45,8 @@ static __always_inline void list_progress(struct sw_iter_task *ctx, struct sw_wa
 		.off_cpu_ns = off_cpu_since(wait, start_ns, time_ns, on_cpu_ns, runnable_ns),
 		.runnable_ns = runnable_ns - wait->runnable_ns,
 		.walk_ns = wait->walk_ns,
+		.waker_ns = READ_ONCE(wait->waker_ns),
+		.waker_tid = READ_ONCE(wait->waker_tid),
 	};
 	bpf_seq_write(ctx->meta->seq, progress, sizeof(*progress));
 }
@@ -73,39 +75,38 @@ static __always_inline bool list_found(struct sw_iter_task *ctx, struct task_str
 	return !bpf_seq_write(ctx->meta->seq, found, sizeof(*found));
 }
 
-/* Marks a wait as sampled from `time_ns` on. */
-static __always_inline void note_found(struct sw_wait *wait, struct task_struct *task, __u32 pid, __u64 time_ns,
-				       __u64 on_cpu_ns, __u64 runnable_ns)
+/* Marks a wait as sampled from `time_ns` on; `new_wait` is used if the thread has not left its CPU since the start. */
+static __always_inline void note_found(struct sw_wait *wait, struct sw_wait *new_wait, struct task_struct *task,
+				       __u32 pid, __u64 time_ns, __u64 on_cpu_ns, __u64 runnable_ns)
 {
-	struct sw_wait new_wait = {
-		.thread_start_ns = sw_task(task, start_boottime),
-		.mean_ns = 1ull << SW_CERTAIN_WAIT_SHIFT,
-		.time_ns = time_ns,
-		.found_ns = time_ns,
-		.on_cpu_ns = on_cpu_ns,
-		.runnable_ns = runnable_ns,
-		.pid = pid,
-		.tid = thread_id(task),
-		.is_sampled = true,
-	};
 	__u32 key = sw_task(task, pid);
 
-	if (wait)
+	if (wait) {
 		WRITE_ONCE(wait->found_ns, time_ns);
-	else
-		/* Its own CPU may just have added it. */
-		bpf_map_update_elem(&waits, &key, &new_wait, BPF_NOEXIST);
+		return;
+	}
+	new_wait->thread_start_ns = sw_task(task, start_boottime);
+	new_wait->mean_ns = 1ull << SW_CERTAIN_WAIT_SHIFT;
+	new_wait->time_ns = time_ns;
+	new_wait->found_ns = time_ns;
+	new_wait->on_cpu_ns = on_cpu_ns;
+	new_wait->runnable_ns = runnable_ns;
+	new_wait->pid = pid;
+	new_wait->tid = thread_id(task);
+	new_wait->is_sampled = true;
+	/* Its own CPU may just have added it. */
+	bpf_map_update_elem(&waits, &key, new_wait, BPF_NOEXIST);
 }
 
 SEC("iter/task")
 int list_waits(struct sw_iter_task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	__u64 time_ns = bpf_ktime_get_ns(), since_ns, on_cpu_ns, runnable_ns = 0, start_ns = 0;
+	__u64 time_ns = bpf_ktime_get_ns(), since_ns, on_cpu_ns, runnable_ns = 0, start_ns = 0, lock;
+	struct sw_wait new_wait = {}, *wait;
 	struct sw_wait_list_scratch *scratch;
 	struct sw_cpu *cpu = this_cpu();
 	__u32 pid, key, state, zero = 0;
-	struct sw_wait *wait;
 	bool is_off, waits_on;
 
 	scratch = bpf_map_lookup_elem(&wait_list_scratch, &zero);
@@ -125,13 +126,19 @@ int list_waits(struct sw_iter_task *ctx)
 		runnable_ns = sw_task(task, sched_info.run_delay);
 	since_ns = READ_ONCE(cpu->waits_since_ns);
 	if (wait) {
+		lock = wait->lock;
 		if (wait->thread_start_ns != sw_task(task, start_boottime) || wait->time_ns > time_ns ||
 		    !wait->is_sampled)
 			return 0;
 		start_ns = READ_ONCE(wait->found_ns);
 		if (start_ns < wait->time_ns || start_ns < since_ns)
 			start_ns = wait->probability && wait->time_ns >= since_ns ? wait->time_ns : 0;
+	} else {
+		note_lock_of(&new_wait, task, state);
+		lock = new_wait.lock;
 	}
+	/* A load through a pointer to either would be refused. */
+	barrier_var(lock);
 	/*
 	 * Whether a thread that has left its CPU before still waits as then: one that has run since then is on its way to another
 	 * wait. Whether it does so decides for drawn waits and for others alike whether they count once from here on, or as
@@ -140,10 +147,9 @@ int list_waits(struct sw_iter_task *ctx)
 	waits_on = wait && wait->on_cpu_ns == on_cpu_ns && is_waiting(task, state);
 	if (wait && start_ns)
 		list_progress(ctx, &scratch->progress, wait, !waits_on, start_ns, time_ns, on_cpu_ns, runnable_ns);
-	/* Of a thread that has not left its CPU yet, the lock is not known. */
-	else if (is_off && (wait ? waits_on && (!only_locks || wait->lock) : !only_locks) &&
+	else if (is_off && (!wait || waits_on) && (!only_locks || lock) &&
 		 list_found(ctx, task, scratch, pid, state, time_ns))
-		note_found(wait, task, pid, time_ns, on_cpu_ns, runnable_ns);
+		note_found(wait, &new_wait, task, pid, time_ns, on_cpu_ns, runnable_ns);
 	return 0;
 }
 

@@ -176,7 +176,7 @@ impl PerfCounter {
             Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
             Hook::ContextSwitches => Some(Self::CONTEXT_SWITCHES),
             Hook::Counter(counter) => Some(Self::named(counter)),
-            Hook::Probe(_) => None,
+            Hook::Wakeups | Hook::Probe(_) => None,
         }
     }
 

@@ -93,7 +93,7 @@ pub use user_probe::{
 };
 pub use verifier_log::VerifierLog;
 pub use verify::{VerifierStats, verify};
-pub use wait::{CERTAIN, WaitEnd, WaitReason, weighted_off_cpu_ns};
+pub use wait::{CERTAIN, WaitEnd, WaitReason, WakerSample, weighted_off_cpu_ns};
 pub use wait_list::{FoundWait, ListedWait};
 pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, WalkMode};
 pub use watch::EventScope;

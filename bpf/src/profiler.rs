@@ -132,10 +132,10 @@ impl<'obj> Profiler<'obj> {
         let rings = Rings::create(&rings_map, snapshots, &cpus, whole_pages(options.ring_bytes))
             .map_err(refused("creating ring buffers"))?;
         let hooks = programs::loaded(&skeleton.progs)
-            .filter(|(runs, _)| *runs == ProgramTrigger::AtTracepoint)
+            .filter(|(runs, _)| matches!(runs, ProgramTrigger::AtTracepoint | ProgramTrigger::AtWakeups))
             .map(|(_, program)| program.attach())
             .collect::<Result<_, _>>()
-            .map_err(refused("attaching to forks and execs"))?;
+            .map_err(refused("attaching to forks, execs and wake-ups"))?;
         let wait_list = programs::loaded(&skeleton.progs)
             .find(|(runs, _)| *runs == ProgramTrigger::InIterator)
             .map(|(_, program)| WaitList::new(program))
@@ -230,7 +230,7 @@ impl<'obj> Profiler<'obj> {
         if !is_paused {
             self.settings.begin_waits();
         }
-        self.user_probes.set_paused(is_paused);
+        self.settings.pause_hooks(is_paused);
         self.watch.set_paused(is_paused)
     }
 
@@ -274,6 +274,7 @@ impl<'obj> Profiler<'obj> {
 
     /// Ends sampling. The rings can still be drained.
     pub fn stop(&mut self) {
+        self.settings.pause_hooks(true);
         self.user_probes.detach();
         self.watch.stop();
     }
@@ -358,7 +359,7 @@ impl<'obj> Profiler<'obj> {
     pub fn interrupts(&self, kind: SampleKind) -> Interrupts {
         // The clocks first, so that the programs don't count more interrupts than were due.
         let witness = match kind {
-            SampleKind::UserProbe(_) => Some(InterruptCheck::without_counter()),
+            SampleKind::UserProbe(_) | SampleKind::Waker => Some(InterruptCheck::without_counter()),
             _ => self.watch.interrupt_check(kind),
         };
         let (Some(witness), Some(index)) = (witness, kind.index()) else {
@@ -593,7 +594,7 @@ mod tests {
             scope_full: _,     // scope_full
             waits_unseen: _,   // waits_unseen
             wait_ends_lost: _, // wait_ends_lost
-            probes_paused: _,  // a setting
+            hooks_paused: _,   // a setting
             probes: _,         // user_probe_hits
         } = sw_cpu::default();
     }

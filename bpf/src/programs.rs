@@ -38,6 +38,8 @@ pub(crate) enum ProgramTrigger {
     AtOverflows(SampleSource),
     /// When a place in a program is executed, for each place that it is attached to.
     AtProbes,
+    /// At every wake-up of a task of the node.
+    AtWakeups,
     /// When a program that walks by tail calls calls it.
     WhenCalled,
     /// At a tracepoint: at every fork, exec or exit of the node.
@@ -106,6 +108,7 @@ programs! {
     sample_user_probe, AtProbes, |it| it.samples(SampleSource::UserProbe, WalkMode::Loop);
     sample_user_probe_by_calls, AtProbes, |it| it.samples(SampleSource::UserProbe, WalkMode::TailCalls);
     walk_user_probe_by_calls in user_probe_walks, WhenCalled, |it| it.samples(SampleSource::UserProbe, WalkMode::TailCalls);
+    sample_waker, AtWakeups, |it| it.samples(SampleSource::Waker, WalkMode::Loop);
     process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;

@@ -16,6 +16,8 @@ pub enum SampleKind {
     Counter(u8),
     /// A thread began to wait.
     OffCpu,
+    /// A thread ended the sampled wait of another one in a futex.
+    Waker,
     /// A thread was found waiting, and not by an interrupt.
     FoundWait,
     /// The probe with this index among those of the run was hit.
@@ -32,6 +34,8 @@ pub(crate) enum SampleSource {
     Cpu,
     /// Threads that begin to wait.
     OffCpu,
+    /// Threads that end waits of others.
+    Waker,
     /// All counters.
     Counter,
     /// All probes of users.
@@ -50,6 +54,7 @@ impl From<sw_sample_kind> for SampleKind {
             sw_sample_kind::SW_SAMPLE_CPU => Self::Cpu,
             sw_sample_kind::SW_SAMPLE_COUNTER => Self::Counter(0),
             sw_sample_kind::SW_SAMPLE_OFF_CPU => Self::OffCpu,
+            sw_sample_kind::SW_SAMPLE_WAKER => Self::Waker,
             sw_sample_kind::SW_SAMPLE_USER_PROBE => Self::UserProbe(0),
             #[cfg(feature = "test-programs")]
             sw_sample_kind::SW_SAMPLE_PROBE => Self::Probe,
@@ -87,6 +92,7 @@ impl SampleKind {
                 u8::try_from(index).ok().map(Self::Counter)
             }
             Kind::OffCpu | Kind::LockContentions | Kind::LockDelay => Some(Self::OffCpu),
+            Kind::LockWakers => Some(Self::Waker),
             // Its samples are those of other kinds.
             Kind::Wall { .. } => None,
             Kind::Probe(probe) => {
@@ -110,6 +116,7 @@ impl SampleKind {
             Self::Cpu => sw_sample_kind::SW_SAMPLE_CPU as usize,
             Self::Counter(index) => sw_sample_kind::SW_SAMPLE_COUNTER as usize + usize::from(index),
             Self::OffCpu => sw_sample_kind::SW_SAMPLE_OFF_CPU as usize,
+            Self::Waker => sw_sample_kind::SW_SAMPLE_WAKER as usize,
             Self::FoundWait => return None,
             Self::UserProbe(index) => sw_sample_kind::SW_SAMPLE_USER_PROBE as usize + usize::from(index),
             #[cfg(feature = "test-programs")]
@@ -123,6 +130,7 @@ impl SampleKind {
         match self {
             Self::Cpu => SampleSource::Cpu,
             Self::OffCpu | Self::FoundWait => SampleSource::OffCpu,
+            Self::Waker => SampleSource::Waker,
             Self::Counter(_) => SampleSource::Counter,
             Self::UserProbe(_) => SampleSource::UserProbe,
             #[cfg(feature = "test-programs")]

@@ -54,6 +54,14 @@ impl CpuSettings {
         }
     }
 
+    /// Sets whether hits of probes, and the wakers of waits, are left out.
+    pub(crate) fn pause_hooks(&self, is_paused: bool) {
+        for cpu in 0..self.cpus.entries() {
+            let paused = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, hooks_paused));
+            paused.store(is_paused.into(), Ordering::Relaxed);
+        }
+    }
+
     /// Clears the programs' cache of the last listed process, so that they look up the next one.
     pub(crate) fn forget_listed(&self) {
         self.write_u32(offset_of!(sw_cpu, listed_pid), 0);

@@ -246,14 +246,6 @@ impl UserProbes {
         self.attachments.retain(|attachment| attachment.process != Some(process));
     }
 
-    /// Counts hits, or not.
-    pub(crate) fn set_paused(&self, is_paused: bool) {
-        for cpu in 0..self.cpus.entries() {
-            let paused = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, probes_paused));
-            paused.store(is_paused.into(), Ordering::Relaxed);
-        }
-    }
-
     /// Takes all probes out of the programs.
     pub(crate) fn detach(&mut self) {
         self.attachments.clear();

@@ -34,7 +34,7 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let counters = [Counter::PageFaults, Counter::Cycles].into_iter();
     let counters = counters.map(|counter| Kind::Counter(SampledCounter::by_default(counter, 1)));
     let probe = Kind::Probe(SampledProbe::new("probe", None));
-    let kinds = Options::default().kinds.with(Kind::OffCpu).with_locks().with(probe);
+    let kinds = Options::default().kinds.with(Kind::OffCpu).with_lock_wakers().with(probe);
     // With all optional features.
     let options = Options {
         walk: Some(walk),

@@ -25,6 +25,17 @@ pub struct WaitEnd {
     pub runnable_ns: u64,
     /// The part of the time off the CPU that it took to take the sample.
     pub walk_ns: u64,
+    /// The sample of the thread that ended it, if those are taken.
+    pub waker: Option<WakerSample>,
+}
+
+/// Identifies the sample of a thread that ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WakerSample {
+    /// The thread of the sample.
+    pub tid: u32,
+    /// Its time.
+    pub time_ns: u64,
 }
 
 /// The state of a thread, and what it waits for.
@@ -85,12 +96,13 @@ pub fn weighted_off_cpu_ns(off_cpu_ns: u64, probability: u64) -> u64 {
 
 impl WaitEnd {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let (
-            sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock, futex_use, .. },
-            _,
-        ) = sw_wait_end::read_from_prefix(bytes).ok()?;
+        let (end, _) = sw_wait_end::read_from_prefix(bytes).ok()?;
+        let sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock, futex_use, .. } =
+            end;
         let lock = LockWait::new(futex_use.into(), lock);
-        Some(Self { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock })
+        let waker = WakerSample { tid: end.waker_tid, time_ns: end.waker_ns };
+        let waker = Some(waker).filter(|waker| waker.time_ns > 0);
+        Some(Self { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock, waker })
     }
 }
 

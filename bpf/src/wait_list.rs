@@ -164,6 +164,7 @@ mod tests {
             runnable_ns: 2,
             walk_ns: 1,
             lock: None,
+            waker: None,
         };
         assert_eq!(*so_far, expected);
         let kernel: Vec<_> = found.kernel_frames.iter().map(|frame| frame.address()).collect();

@@ -30,6 +30,12 @@ pub enum WalkMode {
 }
 
 impl WalkMode {
+    /// Whether this kernel can sample the threads that end waits of others: only programs with loops do.
+    #[must_use]
+    pub fn any_samples_wakers() -> bool {
+        Self::supported().contains(&Self::Loop)
+    }
+
     /// The modes that this kernel supports, the best one first. If the kernel doesn't say, loading will show.
     #[must_use]
     pub fn supported() -> &'static [Self] {

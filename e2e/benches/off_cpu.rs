@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -36,6 +37,16 @@ const CASES: [(&str, Option<(&str, Target)>); 7] = [
     ("--wall", Some(("--wall", Target::Themselves))),
 ];
 
+/// The most programs that a process has loaded at a time, until it has ended.
+fn most_programs(pid: u32, has_ended: &AtomicBool) -> usize {
+    let mut most = 0;
+    while !has_ended.load(Ordering::Relaxed) {
+        most = most.max(observe::program_count(pid));
+        thread::sleep(Duration::from_millis(100));
+    }
+    most
+}
+
 /// Round trips a second, each of which is two switches, and the number of programs that the profiler has loaded.
 fn measure(case: Option<(&str, Target)>) -> Result<(f64, usize)> {
     let folder = tempfile::tempdir()?;
@@ -64,9 +75,17 @@ fn measure(case: Option<(&str, Target)>) -> Result<(f64, usize)> {
         Some((option, Target::Themselves)) => {
             let mut command = recorder(option)?;
             command.arg("--").arg(program.get_program()).args(program.get_args());
-            let ended = Running::start(command)?.wait(Duration::from_secs(60))?;
+            let mut running = Running::start(command)?;
+            let (pid, has_ended) = (running.pid(), AtomicBool::new(false));
+            let (ended, programs) = thread::scope(|threads| {
+                let programs = threads.spawn(|| most_programs(pid, &has_ended));
+                let ended = running.wait(Duration::from_secs(60));
+                has_ended.store(true, Ordering::Relaxed);
+                (ended, programs.join())
+            });
+            let (ended, programs) = (ended?, programs.ok().context("counting programs has panicked")?);
             ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-            (ended.log, 0)
+            (ended.log, programs)
         }
     };
     Ok((report_in(&printed)?.rounds as f64 / f64::from(SECONDS), programs))

@@ -2,6 +2,7 @@
 // threads that wait in conditions and semaphores, which are futexes too. In the end each function says how often and for how
 // long its threads have waited.
 // Usage: convoys mutex|rwlock|pi SECONDS
+//        convoys held SECONDS: one lock is held for that time, and a thread waits for it for all of it
 //
 // Prints, before the report: {"locks":[{"function":"wait_for_red","waits":9,"waited_ns":1,"address":"7f00"},...]}.
 // `waits` is the number of times that a thread gave up its CPU while it waited, by getrusage(2); `waited_ns` is the time of the
@@ -39,7 +40,7 @@ static NOINLINE void wait_for(struct convoy *convoy) {
     AFTER_CALL(convoy);
 }
 
-static void leave(struct convoy *convoy) {
+static NOINLINE void leave(struct convoy *convoy) {
     int error = form == RWLOCK ? pthread_rwlock_unlock(&convoy->rwlock) : pthread_mutex_unlock(&convoy->mutex);
     if (error) exit(1);
 }
@@ -121,11 +122,30 @@ static NOINLINE void *wait_for_a_semaphore(void *nothing) {
     return nothing;
 }
 
+static void *wait_for_held(void *convoy) {
+    wait_for_red(convoy);
+    leave(convoy);
+    return 0;
+}
+
+static int hold(double seconds) {
+    struct convoy *convoy = &convoys[0];
+    pthread_t waiting;
+    workload_begin();
+    if (pthread_mutex_lock(&convoy->mutex) || pthread_create(&waiting, 0, wait_for_held, convoy)) return 1;
+    usleep((useconds_t)(seconds * 1e6));
+    leave(convoy);
+    pthread_join(waiting, 0);
+    workload_report("\"wait_for_held\"");
+    return 0;
+}
+
 int main(int argc, char **argv) {
     pthread_t threads[CONVOYS * THREADS_MAX], idle[2];
     pthread_mutexattr_t attributes;
     int started = 0;
     if (argc != 3) return 2;
+    if (!strcmp(argv[1], "held")) return hold(atof(argv[2]));
     form = !strcmp(argv[1], "rwlock") ? RWLOCK : !strcmp(argv[1], "pi") ? PI : MUTEX;
     workload_begin();
     deadline_ns = workload_deadline_ns(atof(argv[2]));

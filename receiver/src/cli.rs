@@ -218,6 +218,10 @@ pub(crate) struct RecordArgs {
     /// other than .otlp as files of their own
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
     pub(crate) locks: Option<f64>,
+    /// With --locks also record who ends these waits: the time of each, by the stack of the thread that releases the lock. Each
+    /// wake-up of the machine takes some 0.1 us more
+    #[arg(long, requires = "locks")]
+    pub(crate) lock_wakers: bool,
     /// Record wall time instead of CPU time: running, runnable and off-CPU time in one profile, of at least this fraction of
     /// context switches
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with = "off_cpu")]

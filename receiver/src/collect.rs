@@ -311,6 +311,7 @@ pub(crate) mod tests {
             labels: Labels::default(),
             wait: None,
             lock: None,
+            ended: None,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use sidewinder_kind::{
     CPU_TIME, Counter, CounterRate, Kind, LOCK_CONTENTIONS, LOCK_DELAY, OFF_CPU_TIME, SAMPLES, SampleShape,
-    SampledCounter, WALL_TIME,
+    SampledCounter, WAKER_DELAY, WALL_TIME,
 };
 use sidewinder_otlp::builder::{
     AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
@@ -121,6 +121,7 @@ fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
         0 if profile.measure.name == OFF_CPU_TIME.name => Ok(Kind::OffCpu),
         0 if profile.measure.name == LOCK_CONTENTIONS.name => Ok(Kind::LockContentions),
         0 if profile.measure.name == LOCK_DELAY.name => Ok(Kind::LockDelay),
+        0 if profile.measure.name == WAKER_DELAY.name => Ok(Kind::LockWakers),
         0 if profile.measure.name == WALL_TIME.name => Ok(Kind::Wall { samples_per_second }),
         0 if profile.measure.name != SAMPLES.name => {
             Err(EncodeError::UnsupportedSampleType(profile.measure.name.clone()))

@@ -17,7 +17,6 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, linkat, open};
 use rustix::io::Errno;
 
-use sidewinder_kind::Kind;
 use sidewinder_render::ProfileFormat;
 
 use crate::cli::FormatArg;
@@ -108,11 +107,11 @@ impl Output {
         Ok(Self { path: path.to_owned(), target })
     }
 
-    /// The output of a further kind of profile: a file beside this one, with the kind's name before the suffix.
+    /// The output of a further kind of profile: a file beside this one, with this name of it before the suffix.
     ///
     /// # Errors
     /// If it can't be written, or if this output isn't a file: a pipe or a device takes one profile.
-    pub(crate) fn of_kind(&self, kind: Kind) -> Result<Self, Failure> {
+    pub(crate) fn of_kind(&self, kind: &str) -> Result<Self, Failure> {
         if !matches!(self.target, OutputTarget::File(_)) {
             let failure = Failure::new(
                 ExitCause::Usage,
@@ -194,9 +193,8 @@ impl Output {
 }
 
 /// `profile.off_cpu.pb.gz` for `profile.pb.gz`.
-fn path_of_kind(path: &Path, kind: Kind) -> PathBuf {
+fn path_of_kind(path: &Path, kind: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let kind = kind.descriptor().value_type.name;
     let suffixes = ProfileFormat::ALL.map(ProfileFormat::suffix);
     let suffix =
         suffixes.into_iter().filter(|suffix| name.ends_with(suffix)).max_by_key(|suffix| suffix.len());
@@ -426,11 +424,11 @@ mod tests {
 
     #[test]
     fn a_further_kind_is_written_beside_the_first_and_never_into_a_device() {
-        let beside = |name: &str| path_of_kind(Path::new(name), Kind::OffCpu);
+        let beside = |name: &str| path_of_kind(Path::new(name), "off_cpu");
         assert_eq!(beside("a/profile.pb.gz"), Path::new("a/profile.off_cpu.pb.gz"));
         assert_eq!(beside("x.speedscope.json"), Path::new("x.off_cpu.speedscope.json"));
         assert_eq!((beside("x.out"), beside("x")), ("x.off_cpu.out".into(), "x.off_cpu".into()));
-        let refused = Output::new(Path::new("/dev/null")).unwrap().of_kind(Kind::OffCpu).unwrap_err();
+        let refused = Output::new(Path::new("/dev/null")).unwrap().of_kind("off_cpu").unwrap_err();
         assert_eq!(refused.cause, ExitCause::Usage, "{refused}");
     }
 

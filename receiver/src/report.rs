@@ -493,6 +493,7 @@ mod tests {
                 labels,
                 wait: None,
                 lock: None,
+                ended: None,
             }));
         }
         let report = reporter.drain(now_ns..now_ns + 10).remove(0).unwrap();

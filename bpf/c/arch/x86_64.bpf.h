@@ -146,6 +146,12 @@ static __always_inline __s64 system_call_of(struct task_struct *task)
 
 #define SW_FUTEX_CALL 202
 
+/* futex_wake and futex_requeue, since Linux 6.7. */
+static __always_inline bool is_futex_wake_call(__s64 number)
+{
+	return number == 454 || number == 456;
+}
+
 /* Whether the current task is in futex(2); then sets the first three arguments of the call. */
 static __always_inline bool futex_arguments(__u64 *address, __u32 *operation, __u32 *value)
 {
@@ -161,6 +167,20 @@ static __always_inline bool futex_arguments(__u64 *address, __u32 *operation, __
 		return true;
 	}
 	regs = registers_at_stack_top((void *)bpf_get_current_task());
+	*address = BPF_CORE_READ(regs, di);
+	*operation = BPF_CORE_READ(regs, si);
+	*value = BPF_CORE_READ(regs, dx);
+	return true;
+}
+
+/* As futex_arguments, of a task that waits. */
+static __always_inline bool futex_arguments_of(struct task_struct *task, __u64 *address, __u32 *operation,
+					       __u32 *value)
+{
+	struct pt_regs___kernel *regs = registers_address(task);
+
+	if (BPF_CORE_READ(regs, orig_ax) != SW_FUTEX_CALL)
+		return false;
 	*address = BPF_CORE_READ(regs, di);
 	*operation = BPF_CORE_READ(regs, si);
 	*value = BPF_CORE_READ(regs, dx);

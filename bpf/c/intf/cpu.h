@@ -63,7 +63,7 @@ struct sw_cpu {
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
 
-	__u64 probes_paused; /* 0: hits are counted */
+	__u64 hooks_paused; /* 0: hits of probes, and wakers, are sampled */
 	struct sw_probe_hits probes[SW_USER_PROBES_MAX];
 };
 

@@ -41,7 +41,8 @@
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
 	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile") \
 	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled") \
-	X(THINNED, 0, "thinned", "a hit of a probe whose next sampled hit counts for it, too")
+	X(THINNED, 0, "thinned", "a hit of a probe whose next sampled hit counts for it, too") \
+	X(NO_RELEASE, 0, "not released", "a timeout, a signal or the end of a thread ended the wait, and not a call that wakes waiters of a futex")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,

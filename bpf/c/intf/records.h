@@ -28,6 +28,7 @@ enum sw_record_type {
 enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
 	SW_SAMPLE_OFF_CPU = 2, /* a thread begins to wait. value: the probability of this sample, of SW_CERTAIN */
+	SW_SAMPLE_WAKER = 3, /* a thread ends the sampled wait of another one in a futex. Value: 1 wait */
 	SW_SAMPLE_COUNTER = 4, /* and the next SW_COUNTERS_MAX - 1: one for each counter. Value: counts, the period of the event */
 	SW_SAMPLE_USER_PROBE = 8, /* and the next SW_USER_PROBES_MAX - 1, likewise. Value: hits; or a value of the hit, times hits */
 #ifdef SW_TEST_PROGRAMS
@@ -98,6 +99,9 @@ struct sw_wait_end {
 	__u64 off_cpu_ns;
 	__u64 runnable_ns; /* waiting for a CPU */
 	__u64 walk_ns; /* what it took to take the sample, as a part of `off_cpu_ns`: other waits have no such part */
+	__u64 waker_ns; /* of the sample of the thread that ended the wait, with `waker_tid`: its time; 0: there is none */
+	__u32 waker_tid;
+	__u32 reserved;
 };
 
 #define SW_FOUND_KERNEL_FRAMES_MAX 64

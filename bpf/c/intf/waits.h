@@ -22,7 +22,7 @@ enum sw_futex_use {
 
 /*
  * The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it, with the
- * exception of `found_ns`.
+ * exceptions of `found_ns`, and of the waker, which the thread that ends the wait writes before the thread runs again.
  */
 struct sw_wait {
 	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */
@@ -38,7 +38,8 @@ struct sw_wait {
 	__u32 walk_ns; /* what it took to take the sample of its current wait */
 	__u64 lock; /* the address of the lock, or of the futex if that isn't known; 0: it waits in no futex */
 	__u32 futex_use; /* sw_futex_use: of its current wait */
-	__u32 reserved;
+	__u32 waker_tid; /* the thread that ended its current wait, and whose sample has the time `waker_ns` */
+	__u64 waker_ns; /* 0: there is no such sample */
 };
 
 #endif

@@ -37,6 +37,8 @@ pub struct ProfilingReceiver {
     pub off_cpu_threshold: Fraction,
     /// The least fraction of waits in futexes that are recorded as waits for locks; zero records none.
     pub lock_threshold: Fraction,
+    /// Whether the threads that end these waits are sampled, too.
+    pub lock_wakers: bool,
     /// The fraction of context switches that are recorded for wall time; zero records none.
     pub wall_threshold: Fraction,
     /// The duration of one probabilistic decision; 1 to 5 minutes.
@@ -84,6 +86,7 @@ impl Default for ProfilingReceiver {
             filter_min_process_age: Duration::ZERO,
             off_cpu_threshold: Fraction::default(),
             lock_threshold: Fraction::default(),
+            lock_wakers: false,
             wall_threshold: Fraction::default(),
             probabilistic_interval: Duration::from_secs(60),
             probabilistic_threshold: Percent::default(),

@@ -32,6 +32,12 @@ impl KeyGroup for ProfilingReceiver {
         fields.duration("filter_min_process_age", &mut self.filter_min_process_age, &AGES);
         fields.value("off_cpu_threshold", &mut self.off_cpu_threshold);
         fields.value("lock_threshold", &mut self.lock_threshold);
+        fields.value("lock_wakers", &mut self.lock_wakers);
+        if self.lock_wakers && self.lock_threshold.get() == 0.0 {
+            let reason =
+                "without lock_threshold, no waits for locks are sampled that threads could end".to_owned();
+            fields.error("lock_wakers", ConfigProblem::Contradiction(reason));
+        }
         fields.value("wall_threshold", &mut self.wall_threshold);
         fields.duration("probabilistic_interval", &mut self.probabilistic_interval, &(least..=most));
         fields.value("probabilistic_threshold", &mut self.probabilistic_threshold);

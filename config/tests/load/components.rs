@@ -142,6 +142,7 @@ fn probes_of_each_notation_are_read_and_errors_say_what_is_wrong() {
         ("probes: [{type: uprobe, symbol: f, target: /a, unit: bytes}]", "needs a value"),
         ("probes: [{type: uprobe, symbol: f, target: /a, max_overhead: 0}]", "above 0"),
         ("probe_links: ['kprobe:vfs_open']", "probes in the kernel (kprobe)"),
+        ("lock_wakers: true", "without lock_threshold"),
         ("probe_links: ['uprobe:/a']", "uprobe:PATH:FUNCTION"),
         (
             &format!("load_probe: true, probe_links: [{}]", "'uprobe:/a:f',".repeat(8)),

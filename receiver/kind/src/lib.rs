@@ -23,6 +23,9 @@ pub enum Kind {
     LockContentions,
     /// Time that threads waited for locks. The value of an event is that time in nanoseconds.
     LockDelay,
+    /// Ends of waits for locks, at the stack of the thread that ended each: the one that released the lock. The value of an event is
+    /// the time of the wait in nanoseconds.
+    LockWakers,
     /// Time that a thread existed: running, runnable and off the CPUs. It consists of the samples of CPU time and of off-CPU
     /// time. The value of an event is that time in nanoseconds.
     Wall {
@@ -73,6 +76,10 @@ pub const LOCK_CONTENTIONS: ValueType =
 /// Time of waits for locks.
 pub const LOCK_DELAY: ValueType = ValueType { name: "delay", unit: unit::NANOSECONDS, display: "lock wait" };
 
+/// Time of waits for locks that a thread ended.
+pub const WAKER_DELAY: ValueType =
+    ValueType { name: "waker_delay", unit: unit::NANOSECONDS, display: "ended lock wait" };
+
 /// Time on CPUs, waiting for one, and off them.
 pub const WALL_TIME: ValueType = ValueType { name: "wall", unit: unit::NANOSECONDS, display: "wall" };
 
@@ -80,7 +87,7 @@ pub const WALL_TIME: ValueType = ValueType { name: "wall", unit: unit::NANOSECON
 #[must_use]
 pub fn display_of(name: &str) -> &str {
     let counted = Counter::ALL.iter().map(|counter| &counter.descriptor().value_type);
-    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &WALL_TIME, &LOCK_CONTENTIONS, &LOCK_DELAY];
+    let all = [&SAMPLES, &CPU_TIME, &OFF_CPU_TIME, &WALL_TIME, &LOCK_CONTENTIONS, &LOCK_DELAY, &WAKER_DELAY];
     let all = all.into_iter().chain(counted);
     all.into_iter().find(|of| of.name == name).map_or(name, |of| of.display)
 }
@@ -94,6 +101,8 @@ pub enum Hook {
     Counter(SampledCounter),
     /// Each context switch, in the task that leaves its CPU.
     ContextSwitches,
+    /// Each wake-up of a thread, in the task that wakes it.
+    Wakeups,
     /// The places of a probe in programs, whenever they are executed.
     Probe(SampledProbe),
 }
@@ -170,6 +179,12 @@ impl KindSet {
     #[must_use]
     pub fn with_locks(self) -> Self {
         self.with(Kind::LockContentions).with(Kind::LockDelay)
+    }
+
+    /// The same with the stacks of the threads that end these waits.
+    #[must_use]
+    pub fn with_lock_wakers(self) -> Self {
+        self.with_locks().with(Kind::LockWakers)
     }
 
     /// The kinds whose samples are taken for these: a wall profile consists of those of two other kinds.
@@ -258,12 +273,19 @@ impl Kind {
                 shape: SampleShape::Values,
                 display_rank: 4,
             },
+            Self::LockWakers => KindDescriptor {
+                value_type: WAKER_DELAY,
+                hook: Some(Hook::Wakeups),
+                period: Some(Period { value_type: LOCK_CONTENTIONS, amount: 1 }),
+                shape: SampleShape::Values,
+                display_rank: 5,
+            },
             Self::Probe(probe) => KindDescriptor {
                 value_type: probe.value_type(),
                 hook: Some(Hook::Probe(probe)),
                 period: None,
                 shape: SampleShape::TimestampsAndValues,
-                display_rank: 6,
+                display_rank: 7,
             },
             Self::Counter(sampled) => {
                 let value_type = sampled.counter.descriptor().value_type;
@@ -277,13 +299,13 @@ impl Kind {
                     hook: Some(Hook::Counter(sampled)),
                     period: Some(Period { value_type, amount }),
                     shape: SampleShape::Values,
-                    display_rank: 5,
+                    display_rank: 6,
                 }
             }
         }
     }
 
-    /// Whether it is of waits for locks.
+    /// Whether it is of the waits of threads for locks.
     #[must_use]
     pub const fn is_of_locks(self) -> bool {
         matches!(self, Self::LockContentions | Self::LockDelay)
@@ -297,7 +319,12 @@ impl Kind {
             | Self::Wall { samples_per_second }
             | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::Counter(SampledCounter { rate: CounterRate::Frequency(hz), .. }) => hz,
-            Self::OffCpu | Self::LockContentions | Self::LockDelay | Self::Counter(_) | Self::Probe(_) => 0,
+            Self::OffCpu
+            | Self::LockContentions
+            | Self::LockDelay
+            | Self::LockWakers
+            | Self::Counter(_)
+            | Self::Probe(_) => 0,
         }
     }
 }
@@ -359,6 +386,7 @@ mod tests {
             Kind::Wall { samples_per_second },
             Kind::LockContentions,
             Kind::LockDelay,
+            Kind::LockWakers,
             Kind::Aggregated { samples_per_second },
         ] {
             let KindDescriptor { value_type: values, period, .. } = kind.descriptor();

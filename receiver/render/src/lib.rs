@@ -36,6 +36,7 @@ pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
 pub use page::live_page;
+pub use pprof::write_pprof_pair;
 pub use profile::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
     ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,

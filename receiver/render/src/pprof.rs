@@ -2,6 +2,8 @@
 //!
 //! Source: `proto/profile.proto` of github.com/google/pprof; the messages here only have the fields that are used.
 
+mod pair;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -12,17 +14,33 @@ use flate2::write::GzEncoder;
 use prost::Message;
 use sidewinder_kind::{SAMPLES, unit};
 
+pub use self::pair::write_pprof_pair;
 use crate::escape::{escaped, escaped_or_empty, hex};
-use crate::profile::{Profile, ProfileBinary, ThreadState};
+use crate::profile::{Profile, ProfileBinary, ProfileSample, ThreadState};
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    write_message(&to_message(profile), out)
+}
+
+fn write_message(message: &proto::Profile, out: &mut impl Write) -> io::Result<()> {
     let mut gzip = GzEncoder::new(out, Compression::default());
-    gzip.write_all(&to_message(profile).encode_to_vec())?;
+    gzip.write_all(&message.encode_to_vec())?;
     gzip.finish()?.flush()
 }
 
 fn to_message(profile: &Profile) -> proto::Profile {
+    let values = |count: u64| match profile.measure.period_ns {
+        _ if profile.measure.is_duration() => vec![saturating_i64(count)],
+        0 => vec![saturating_i64(count)],
+        period_ns => vec![saturating_i64(count), saturating_i64(count.saturating_mul(period_ns))],
+    };
+    let samples = profile.samples_without_time().into_iter().map(|sample| (sample, values(sample.count)));
+    to_message_with(profile, samples.collect())
+}
+
+/// With these samples and their values instead of the profile's own.
+fn to_message_with(profile: &Profile, samples: Vec<(ProfileSample, Vec<i64>)>) -> proto::Profile {
     let mut strings = StringTableBuilder::default();
     // Samples that are only counts, as in folded stacks, have no time.
     let is_duration = profile.measure.is_duration();
@@ -49,7 +67,7 @@ fn to_message(profile: &Profile) -> proto::Profile {
     };
     add_binaries(profile, &mut strings, &mut message);
     add_frames(profile, &mut strings, &mut message);
-    add_samples(profile, &mut strings, &mut message);
+    add_samples(profile, samples, &mut strings, &mut message);
     for outcome in &profile.outcomes {
         message.comment.push(strings.index(&format!("{}: {}", escaped(&outcome.name), outcome.count)));
     }
@@ -147,13 +165,18 @@ fn add_frames(profile: &Profile, strings: &mut StringTableBuilder, message: &mut
     }
 }
 
-fn add_samples(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
+fn add_samples(
+    profile: &Profile,
+    samples: Vec<(ProfileSample, Vec<i64>)>,
+    strings: &mut StringTableBuilder,
+    message: &mut proto::Profile,
+) {
     let keys = ["process", "thread", "container.id", "trace_id", "span_id"]
         .into_iter()
         .chain([ThreadState::STATE_KEY, ThreadState::CAUSE_KEY]);
     let keys: Vec<_> = keys.map(|key| strings.index(key)).collect();
     let number_keys = ["pid", "thread_id"].map(|key| strings.index(key));
-    for sample in profile.samples_without_time() {
+    for (sample, value) in samples {
         let thread = profile.thread_of(&sample);
         let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
@@ -181,13 +204,7 @@ fn add_samples(profile: &Profile, strings: &mut StringTableBuilder, message: &mu
                 .filter(|index| (index.0 as usize) < profile.frames.len())
                 .map(|index| u64::from(index.0) + 1)
                 .collect(),
-            value: match profile.measure.period_ns {
-                _ if profile.measure.is_duration() => vec![saturating_i64(sample.count)],
-                0 => vec![saturating_i64(sample.count)],
-                period_ns => {
-                    vec![saturating_i64(sample.count), saturating_i64(sample.count.saturating_mul(period_ns))]
-                }
-            },
+            value,
             label,
         });
     }
@@ -211,6 +228,11 @@ impl Default for StringTableBuilder {
 }
 
 impl StringTableBuilder {
+    fn from_table(table: Vec<String>) -> Self {
+        let indices = table.iter().cloned().zip(0..).collect();
+        Self { table, indices }
+    }
+
     fn index(&mut self, string: &str) -> i64 {
         if let Some(index) = self.indices.get(string) {
             return *index;
@@ -334,7 +356,7 @@ pub(crate) mod proto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{BinaryIndex, FrameIndex, ProfileSample, ProfileThread, StackIndex, ThreadIndex};
+    use crate::profile::{BinaryIndex, FrameIndex, ProfileThread, StackIndex, ThreadIndex};
 
     /// A profile of processes: the name of each, the binaries on its one stack, and its number of samples.
     fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {

@@ -2,11 +2,11 @@
 //!
 //! The main thread samples, and owns the sampler; a second one names events and collects them.
 
+mod outputs;
 mod page;
 mod summary;
 
 use std::io::{self, IsTerminal, Write as _};
-use std::iter;
 use std::mem;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +25,7 @@ use sidewinder_render::{DisplayNames, NameStyle, Profile, ProfileFormat, SampleT
 use sidewinder_vm::InterpreterSet;
 use tracing::warn;
 
+use self::outputs::Outputs;
 use self::page::LivePage;
 use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
@@ -156,7 +157,8 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     });
     let probes = UserProbe::list(&args.probe, false);
     let kinds = kinds(args, &probes)?;
-    let mut sink = match OutputFormat::from_path(&args.output, args.format)? {
+    let format = OutputFormat::from_path(&args.output, args.format)?;
+    let mut sink = match format {
         OutputFormat::Otlp => {
             EventSink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX)))
         }
@@ -164,7 +166,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
         }
     };
-    let outputs = Outputs::new(args, &kinds, matches!(sink, EventSink::Report(_)))?;
+    let outputs = Outputs::new(&args.output, &kinds, format)?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
     let stop = stop_flag_in_terminal()?;
     let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title(args), &kinds));
@@ -321,26 +323,6 @@ fn sample(
     })
 }
 
-/// Where the profiles go: OTLP has all kinds in one file, other formats have a file for each.
-struct Outputs {
-    first: Output,
-    /// Those of the second kind, and of the following ones.
-    others: Vec<Output>,
-}
-
-impl Outputs {
-    fn new(args: &RecordArgs, kinds: &KindSet, is_otlp: bool) -> Result<Self, Failure> {
-        let first = Output::new(&args.output)?;
-        let others = kinds.iter().skip(1).filter(|_| !is_otlp);
-        let others = others.map(|kind| first.of_kind(kind)).collect::<Result<_, _>>()?;
-        Ok(Self { first, others })
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Output> {
-        iter::once(&self.first).chain(&self.others)
-    }
-}
-
 /// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested.
 fn write(
     args: &RecordArgs,
@@ -358,7 +340,7 @@ fn write(
                 Failure::new(ExitCause::Runtime, "no event was recorded, so nothing was written")
                     .with_next_step(empty_recording_hint(args))
             })?;
-            outputs.first.write(stop, |out| out.write_all(report.as_bytes()))?;
+            outputs.first().write(stop, |out| out.write_all(report.as_bytes()))?;
             let kinds = recorded.tally.interrupts.iter().map(|(kind, _)| *kind).filter(|_| args.table);
             kinds.map(|kind| profile_from_report(&report, kind, args, recorded)).collect::<Result<_, _>>()?
         }
@@ -374,9 +356,7 @@ fn write(
             });
             progress.end();
             let names = args.names.map_or(format.default_names(), NameStyle::from);
-            for (profile, output) in profiles.iter().zip(outputs.iter()) {
-                output.write(stop, |out| sidewinder_render::write(profile, format, names, out))?;
-            }
+            outputs.write(&profiles, (format, names), stop)?;
             profiles
         }
     };
@@ -421,7 +401,11 @@ fn kinds(args: &RecordArgs, probes: &[UserProbe]) -> Result<KindSet, Failure> {
         (None, Some(_)) => kinds.with(Kind::OffCpu),
         (None, None) => kinds,
     };
-    Ok(if args.locks.is_some() { kinds.with_locks() } else { kinds })
+    Ok(match (args.locks, args.lock_wakers) {
+        (Some(_), true) => kinds.with_lock_wakers(),
+        (Some(_), false) => kinds.with_locks(),
+        (None, _) => kinds,
+    })
 }
 
 fn title(args: &RecordArgs) -> String {
@@ -492,6 +476,7 @@ mod tests {
         };
         assert_eq!(names(&["--wall"]), ["wall"]);
         assert_eq!(names(&["--wall", "--locks"]), ["wall", "contentions", "delay"]);
+        assert_eq!(names(&["--locks", "--lock-wakers"]), ["samples", "contentions", "delay", "waker_delay"]);
         assert_eq!(names(&["--wall", "-e", "page-faults"]), ["wall", "faults"]);
         assert_eq!(names(&["--wall", "--probe", "uprobe:/bin/a:f"]), ["wall", "uprobe_f"]);
         assert_eq!(names(&["--off-cpu"]), ["samples", "off_cpu"]);

@@ -110,9 +110,13 @@ impl Namer {
         Some(Message::Event(SampleEvent { lock: Some(LockSample { id, evidence }), ..event }))
     }
 
-    /// What the names of the functions in the event's stack say.
+    /// What the names of the functions in the stack say of the thread that waited: that of the event, or the one whose wait it
+    /// ended.
     fn waited(&mut self, event: &SampleEvent) -> Option<Waited> {
-        let stack = event.stack.as_ref()?;
+        let (process, stack) = match &event.ended {
+            Some(ended) => (ended.process, ended.stack.as_ref()?),
+            None => (event.process, event.stack.as_ref()?),
+        };
         if let Some(known) = self.locks.by_stack.get(&stack.id) {
             return *known;
         }
@@ -121,7 +125,7 @@ impl Namer {
         let mut waited = None;
         let mut is_provisional = false;
         for frame in native.take(FUNCTIONS_MAX) {
-            let Some(named) = self.resolve(event.process, *frame, event.time_ns) else { continue };
+            let Some(named) = self.resolve(process, *frame, event.time_ns) else { continue };
             is_provisional |= named.is_provisional;
             let functions = named.functions.iter().map(|function| &*function.name.demangled);
             // A lock that is made of a condition is a lock.

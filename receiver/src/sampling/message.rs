@@ -98,6 +98,17 @@ pub(crate) struct SampleEvent {
     pub(crate) wait: Option<WaitReason>,
     /// Of an event of waits for locks.
     pub(crate) lock: Option<LockSample>,
+    /// Of an event of a thread that ended the wait of another one.
+    pub(crate) ended: Option<EndedWait>,
+}
+
+/// The wait of another thread that the thread of an event ended.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedWait {
+    /// The process of the thread that waited.
+    pub(crate) process: ProcessKey,
+    /// The stack with which it waited, which tells whether it waited for a lock.
+    pub(crate) stack: Option<Arc<Stack>>,
 }
 
 /// The futex in which a thread waited, perhaps for a lock.

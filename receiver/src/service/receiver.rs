@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, monotonic_ns};
+use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, WalkMode, monotonic_ns};
 use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
@@ -300,7 +300,17 @@ impl ReceiverContext {
         let wall = (self.config.wall_threshold.get() > 0.0).then_some(Kind::Wall { samples_per_second });
         let probes = self.probes().into_iter().map(|probe| Kind::Probe(probe.sampled));
         let kinds = off_cpu.into_iter().chain(wall).chain(counters).chain(probes).fold(cpu, KindSet::with);
-        if self.config.lock_threshold.get() > 0.0 { kinds.with_locks() } else { kinds }
+        if self.config.lock_threshold.get() == 0.0 {
+            return kinds;
+        }
+        if self.config.lock_wakers && ignores_errors && !WalkMode::any_samples_wakers() {
+            warn!(
+                receiver = self.name,
+                "degraded: the stacks of threads that end waits for locks need Linux 5.17, so they are not sampled"
+            );
+            return kinds.with_locks();
+        }
+        if self.config.lock_wakers { kinds.with_lock_wakers() } else { kinds.with_locks() }
     }
 
     fn probes(&self) -> Vec<UserProbe> {

@@ -117,7 +117,7 @@ impl Counter {
 }
 
 const WAITS: &str = "off_cpu_waits_missing";
-const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: possibly begun before the start and over before they were listed (unseen: an upper bound, with threads that ran then), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end).";
+const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: possibly begun before the start and over before they were listed (unseen: an upper bound, with threads that ran then), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end). For `lock_wakers`: waits without the sample of their waker, and such samples without their wait (waker_unmatched).";
 const FOUND_WAITS: &str = "off_cpu_waits_found";
 const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun before the start, or at a context switch that was not drawn. Their stacks are read from the memory of their process; one that is unread lacks its user frames.";
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
@@ -228,6 +228,8 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.ends_lost).labelled("reason", "end_lost"),
     Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.without_end)
         .labelled("reason", "without_end"),
+    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.wakers_unmatched)
+        .labelled("reason", "waker_unmatched"),
     Counter::new(FOUND_WAITS, "waits", FOUND_WAITS_DESCRIPTION, |r| {
         r.counters.long_waits.found
     })

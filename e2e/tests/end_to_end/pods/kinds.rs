@@ -1,4 +1,4 @@
-//! Off-CPU time, page faults and waits for locks in a pod, with the privileges of a sidecar: its own pod's, and no other's.
+//! Off-CPU time, page faults, waits for locks and their wakers in a pod, with the privileges of a sidecar: its own pod's, and no other's.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -20,17 +20,18 @@ use super::{AS_THE_SAME_USER, NOWHERE, app, configuration, container_of, securit
 const USER: u32 = 65_532;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A function that the profiles of each of these types show, and the least sum of their values there.
-const EXPECTED: [(&str, &str, i64); 4] = [
+const EXPECTED: [(&str, &str, i64); 5] = [
     ("off_cpu", "wait_for_a_condition", 1_000_000_000),
     ("faults", "grow_large", 1_000),
     ("contentions", "wait_for_red", 50),
     ("delay", "wait_for_red", 1_000_000_000),
+    ("waker_delay", "leave", 1_000_000_000),
 ];
 
 /// The configuration with all kinds of profile.
 fn with_all_kinds(error_mode: &str, endpoint: &str) -> Result<String> {
     let configuration = configuration(19, error_mode, endpoint);
-    let keys = "scope: { mode: pod }\n    off_cpu_threshold: 1\n    lock_threshold: 1\n    \
+    let keys = "scope: { mode: pod }\n    off_cpu_threshold: 1\n    lock_threshold: 1\n    lock_wakers: true\n    \
                 events: [{ name: page-faults, period: 64 }]";
     let changed = configuration.replace("scope: { mode: pod }", keys);
     ensure!(changed != configuration, "the configuration has another form");

@@ -7,7 +7,8 @@ use sidewinder_bpf::{Interrupts, UserProbeHits};
 use sidewinder_kind::SampledProbe;
 use sidewinder_render::{Profile, guessed_callers};
 
-use super::{Outputs, RecordingStats};
+use super::RecordingStats;
+use super::outputs::Outputs;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::refusals::RefusedFiles;
@@ -111,6 +112,7 @@ pub(super) fn summary_json(
             "unseen": waits.unseen,
             "end_lost": waits.ends_lost,
             "without_end": waits.without_end,
+            "waker_unmatched": waits.wakers_unmatched,
         },
         "off_cpu_waits_in_progress": {
             "found": long_waits.found,

@@ -211,6 +211,7 @@ impl Screen {
             Kind::OffCpu => "off-CPU time".to_owned(),
             Kind::LockContentions => "waits for locks".to_owned(),
             Kind::LockDelay => "time of waits for locks".to_owned(),
+            Kind::LockWakers => "time of waits for locks, by waker".to_owned(),
             Kind::Wall { samples_per_second } => format!("wall time, {samples_per_second} Hz"),
             Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }) => {
                 format!("{counter}, period {period}")
@@ -261,7 +262,7 @@ impl Screen {
                 format!("{total} {counted}, {per_second:.0} a second")
             }
             Kind::LockContentions => format!("{total} waits for locks, {per_second:.0} a second"),
-            Kind::LockDelay => {
+            Kind::LockDelay | Kind::LockWakers => {
                 format!("{:.3} s of waits for locks, {:.2} s a second", total as f64 / 1e9, per_second / 1e9)
             }
             Kind::Cpu { .. } | Kind::Aggregated { .. } => {

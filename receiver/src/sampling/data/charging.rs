@@ -29,6 +29,10 @@ impl Data {
 
     /// Emits the events of a wait in each kind of profile that includes it.
     pub(super) fn push_wait(&mut self, charged: ChargedWait, messages: &mut Vec<Message>) {
+        let release = self.wait_events.release_of(&charged);
+        if let Some(of_waker) = release.and_then(|release| self.wakers.add_release(release)) {
+            self.push(of_waker, messages);
+        }
         for event in self.wait_events.of(charged) {
             self.push(event, messages);
         }
@@ -84,5 +88,6 @@ impl Data {
             self.end_wait(end, control, messages);
         }
         self.waits.close();
+        self.wakers.close();
     }
 }

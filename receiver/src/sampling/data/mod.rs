@@ -15,6 +15,7 @@ mod stale_mappings;
 mod tally;
 mod wait_events;
 mod waits;
+mod wakers;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -41,6 +42,7 @@ use self::tally::OutcomeCorrections;
 pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
 use self::wait_events::WaitEvents;
 use self::waits::Waits;
+use self::wakers::Wakers;
 use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
@@ -56,6 +58,7 @@ pub(super) struct Data {
     corrections: OutcomeCorrections,
     labels: LabelFilter,
     waits: Waits,
+    wakers: Wakers,
     found_waits: FoundWaits,
     lists_failed: u64,
     wait_events: WaitEvents,
@@ -80,6 +83,7 @@ impl Data {
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
             waits: Waits::default(),
+            wakers: Wakers::default(),
             found_waits: FoundWaits::default(),
             lists_failed: 0,
             wait_events: WaitEvents::new(&options.kinds),
@@ -105,6 +109,7 @@ impl Data {
         let now = Instant::now();
         self.code_objects.forget_old(now);
         self.waits.forget_old(now);
+        self.wakers.forget_old(now);
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
@@ -309,12 +314,18 @@ impl Data {
             labels,
             wait: sample.wait,
             lock: None,
+            ended: None,
         };
         match sample.kind {
             SampleKind::OffCpu | SampleKind::FoundWait => {
                 let is_found = sample.kind == SampleKind::FoundWait;
                 if let Some(charged) = self.waits.begin(event, is_found) {
                     self.push_wait(charged, messages);
+                }
+            }
+            SampleKind::Waker => {
+                if let Some(of_waker) = self.wakers.add_sample(event) {
+                    self.push(of_waker, messages);
                 }
             }
             SampleKind::Cpu => {
@@ -359,6 +370,7 @@ impl Data {
                 unseen: profiler.waits_unseen(),
                 ends_lost: profiler.wait_ends_lost(),
                 without_end: self.waits.without_end(),
+                wakers_unmatched: self.wakers.unmatched(),
             },
             long_waits: LongWaitCounts {
                 found,

@@ -40,6 +40,8 @@ pub(crate) struct WaitCounts {
     pub(crate) ends_lost: u64,
     /// Sampled waits whose end never came: its record was lost, or the thread was gone at the end.
     pub(crate) without_end: u64,
+    /// Wakers that are missing: their samples without the wait that they ended, and waits without the sample of their waker.
+    pub(crate) wakers_unmatched: u64,
 }
 
 /// Waits that were charged, or found, before they ended.
@@ -67,10 +69,11 @@ impl AddAssign for LongWaitCounts {
 
 impl AddAssign for WaitCounts {
     fn add_assign(&mut self, more: Self) {
-        let Self { unseen, ends_lost, without_end } = more;
+        let Self { unseen, ends_lost, without_end, wakers_unmatched } = more;
         self.unseen += unseen;
         self.ends_lost += ends_lost;
         self.without_end += without_end;
+        self.wakers_unmatched += wakers_unmatched;
     }
 }
 

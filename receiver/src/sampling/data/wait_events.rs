@@ -8,12 +8,15 @@ use sidewinder_kind::{Kind, KindSet};
 use sidewinder_process::ProcessKey;
 
 use super::waits::ChargedWait;
-use crate::sampling::message::{LockId, LockSample, SampleEvent};
+use super::wakers::Release;
+use crate::sampling::message::{EndedWait, LockId, LockSample, SampleEvent};
 
 /// Makes the events of waits.
 #[derive(Debug)]
 pub(super) struct WaitEvents {
     kinds: Vec<Kind>,
+    /// Whether there is a profile of the threads that end waits for locks.
+    has_wakers: bool,
     /// Its key is secret, so that nobody learns the address of a lock from its ID.
     lock_ids: RandomState,
 }
@@ -22,18 +25,19 @@ impl WaitEvents {
     /// For these kinds of profile, of which some may not be of waits.
     pub(super) fn new(kinds: &KindSet) -> Self {
         let of_waits = |kind: &Kind| matches!(kind, Kind::OffCpu | Kind::Wall { .. }) || kind.is_of_locks();
-        Self { kinds: kinds.iter().filter(of_waits).collect(), lock_ids: RandomState::new() }
+        Self {
+            kinds: kinds.iter().filter(of_waits).collect(),
+            has_wakers: kinds.contains(Kind::LockWakers),
+            lock_ids: RandomState::new(),
+        }
     }
 
     /// The events of a wait. One in a futex may be for a lock, which the names of its callers tell. A thread that lost its CPU to
     /// another was only runnable.
     pub(super) fn of(&self, charged: ChargedWait) -> Vec<SampleEvent> {
-        let ChargedWait { event, runnable_ns, waits, lock } = charged;
+        let lock = self.lock_of(&charged);
+        let ChargedWait { event, runnable_ns, waits, .. } = charged;
         let has_waited = event.wait != Some(WaitReason::RUNNABLE);
-        let lock = lock.map(|lock| {
-            let id = LockId(self.lock_id(event.process, lock.address));
-            LockSample { id: Some(id), evidence: lock.evidence }
-        });
         let mut events = Vec::new();
         for kind in self.kinds.iter().copied() {
             let of_kind = SampleEvent { kind, ..event.clone() };
@@ -56,6 +60,20 @@ impl WaitEvents {
             }
         }
         events
+    }
+
+    /// What its waker's event says of a wait in a futex that has ended; `None` if its waker was not sampled.
+    pub(super) fn release_of(&self, charged: &ChargedWait) -> Option<Release> {
+        let (waker, delay_ns) = charged.waker.filter(|_| self.has_wakers)?;
+        let ended = EndedWait { process: charged.event.process, stack: charged.event.stack.clone() };
+        Some(Release { waker, delay_ns, lock: self.lock_of(charged)?, ended })
+    }
+
+    fn lock_of(&self, charged: &ChargedWait) -> Option<LockSample> {
+        charged.lock.map(|lock| {
+            let id = LockId(self.lock_id(charged.event.process, lock.address));
+            LockSample { id: Some(id), evidence: lock.evidence }
+        })
     }
 
     fn lock_id(&self, process: ProcessKey, address: u64) -> u64 {
@@ -81,7 +99,13 @@ mod tests {
         let Message::Event(event) = event(1, None) else { panic!("not an event") };
         let lock = address.map(|address| LockWait { address, evidence: LockEvidence::Held });
         let process = ProcessKey { pid, instance: 1 };
-        ChargedWait { event: SampleEvent { process, value: 700, ..event }, runnable_ns: 30, waits, lock }
+        ChargedWait {
+            event: SampleEvent { process, value: 700, ..event },
+            runnable_ns: 30,
+            waits,
+            lock,
+            waker: None,
+        }
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{CERTAIN, LockWait, WaitEnd, WaitReason, waits_of_sample, weighted_off_cpu_ns};
+use sidewinder_bpf::{
+    CERTAIN, LockWait, WaitEnd, WaitReason, WakerSample, waits_of_sample, weighted_off_cpu_ns,
+};
 
 use crate::sampling::message::SampleEvent;
 
@@ -40,6 +42,8 @@ struct BegunWait {
     /// The time off the CPU that has been charged, and the time waiting for one.
     charged_ns: u64,
     charged_runnable_ns: u64,
+    /// The values of all its events so far.
+    weighted_ns: u64,
     /// The number of waits that are still to be charged with it.
     waits: f64,
 }
@@ -57,6 +61,8 @@ pub(super) struct ChargedWait {
     pub(super) waits: f64,
     /// The futex in which the thread waited, if waits for locks are sampled.
     pub(super) lock: Option<LockWait>,
+    /// Of its last part: who ended it, if that was sampled, and the value of all parts.
+    pub(super) waker: Option<(WakerSample, u64)>,
 }
 
 impl ChargedWait {
@@ -68,6 +74,7 @@ impl ChargedWait {
             runnable_ns: self.runnable_ns.saturating_add(next.runnable_ns),
             waits: self.waits + next.waits,
             lock: next.lock,
+            waker: next.waker,
         }
     }
 }
@@ -75,7 +82,7 @@ impl ChargedWait {
 impl BegunWait {
     fn new(event: SampleEvent, is_found: bool) -> Self {
         let waits = if is_found { 0.0 } else { waits_of_sample(event.value) };
-        Self { event, charged_ns: 0, charged_runnable_ns: 0, waits }
+        Self { event, charged_ns: 0, charged_runnable_ns: 0, weighted_ns: 0, waits }
     }
 
     /// Charges the time that has not been charged.
@@ -90,13 +97,15 @@ impl BegunWait {
         let weighted = |ns| weighted_off_cpu_ns(ns, self.event.value);
         let value = weighted(off_cpu_ns - walk_ns).saturating_add(walk_ns);
         let mut runnable_ns = weighted(runnable_ns);
+        self.weighted_ns = self.weighted_ns.saturating_add(value);
         if self.event.wait == Some(WaitReason::RUNNABLE) {
             // Of a thread that still waits for a CPU, the account does not have this time yet.
             runnable_ns = runnable_ns.saturating_add(value);
         }
         self.event.value = CERTAIN;
         let event = SampleEvent { value, time_ns: end.time_ns, ..self.event.clone() };
-        ChargedWait { event, runnable_ns, waits: std::mem::take(&mut self.waits), lock: end.lock }
+        let waker = end.waker.map(|waker| (waker, self.weighted_ns));
+        ChargedWait { event, runnable_ns, waits: std::mem::take(&mut self.waits), lock: end.lock, waker }
     }
 }
 
@@ -217,6 +226,7 @@ mod tests {
             runnable_ns: 0,
             walk_ns: 0,
             lock: None,
+            waker: None,
         }
     }
 

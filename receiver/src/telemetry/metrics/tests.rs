@@ -50,6 +50,7 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
             unseen: unique("waits.unseen"),
             ends_lost: unique("waits.ends_lost"),
             without_end: unique("waits.without_end"),
+            wakers_unmatched: unique("waits.wakers_unmatched"),
         },
         long_waits: LongWaitCounts {
             found: unique("long_waits.found"),
