@@ -20,11 +20,11 @@ const SAMPLES_PER_SECOND: &str = "997";
 /// For how long a program runs, unless it is ended before.
 const SECONDS: &str = "300";
 /// While the virtual machine starts.
-const START: Duration = Duration::from_secs(4);
-const RECORDING: &str = "15s";
+const START: Duration = Duration::from_secs(2);
+const RECORDING: &str = "5s";
 /// After the first complete stack: until then the unwind table of its library is built, which a busy machine takes seconds for.
 const WARM_UP_NS: u64 = 1_000_000_000;
-/// Of up to 7,000.
+/// Of up to 4,000.
 const ENOUGH: usize = 300;
 const COMPLETE_SHARE: f64 = 0.99;
 const RIGHT_SHARE: f64 = 0.99;
