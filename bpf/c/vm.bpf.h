@@ -13,6 +13,7 @@
 #include "current_frame.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
+#include "v8.bpf.h"
 #include "vm_memory.bpf.h"
 
 static __always_inline void start_vm_frames(struct sw_slot *slot)
@@ -31,14 +32,7 @@ static __always_inline void start_vm_frames(struct sw_slot *slot)
 	slot->vm_cframe = 0;
 }
 
-/* Pushes the frame that stands for one of a group, or for the rest of it. */
-static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 reason)
-{
-	slot->head.vm_missing[reason & (SW_VM_MISSING_PLACES - 1)]++;
-	return push_frame(slot, frame_head(kind, SW_FRAME_MISSING, 0), reason) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
-}
-
-/* The same for the rest of the current activation's group. */
+/* Pushes a frame that stands for the rest of the current activation's group. */
 static __always_inline int end_with_missing(struct sw_slot *slot, __u32 reason)
 {
 	end_group(slot);
@@ -201,7 +195,11 @@ __noinline int step_in_vm(__u32 number)
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	int result = SW_VM_GROUP_ENDED;
 
-	if (!runtime || runtime->kind != SW_FRAME_CPYTHON)
+	if (!runtime)
+		return SW_VM_GROUP_ENDED;
+	if (runtime->kind == SW_FRAME_V8)
+		return step_in_v8(number);
+	if (runtime->kind != SW_FRAME_CPYTHON)
 		return SW_VM_GROUP_ENDED;
 	if (!scratch)
 		return end_with_missing(slot, SW_VM_BUSY);

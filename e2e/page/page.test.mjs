@@ -109,9 +109,12 @@ shows("a thread can be looked at alone", "server.html", async (page) => {
 shows("two halves are compared", "server.html", async (page) => {
   await page.getByRole("button", { name: "Compare" }).click();
   assert.deepEqual(await texts(page, ".legend li"), ["less", "same", "more"]);
-  const row = (name) => page.locator("tr", { hasText: name }).locator("td.change").innerText();
+  const row = (name) => page.locator("tr", { hasText: name }).locator("td.change").first().innerText();
   assert.match(await row("parse_value"), /^−/);
   assert.match(await row("vfs_write"), /^\+/);
+  // 50 samples in either half.
+  assert.match(await row("tick"), /~$/);
+  assert.match(await page.locator("tr", { hasText: "tick" }).locator("td.noise").first().getAttribute("title"), /50 samples against 50/);
   await graph(page).hover({ position: { x: 100, y: 70 } });
   assert.match(await page.getByRole("tooltip").innerText(), /before\s+now\s+change/);
   const colours = async (x) => pixel(page, "canvas.graph", x, 65);
@@ -396,6 +399,18 @@ shows("100,000 stacks are searched, zoomed, brushed and scrolled", "large.html",
   const count = +(await page.locator("table[aria-rowcount]").getAttribute("aria-rowcount"));
   assert.ok(count > 4000 && rows.at(-1) === count && rows.length < 60, `${rows.length} rows to ${rows.at(-1)} of ${count}`);
   await picture(page, "large");
+  await busy("call tree", () => page.getByRole("button", { name: "Call tree" }).click());
+  await busy("bottom-up", () => page.getByRole("button", { name: "Bottom-up" }).click());
+  await busy("open a function's callers", async () => {
+    await page.getByRole("group", { name: /^Call tree/ }).focus();
+    await page.keyboard.press("ArrowRight");
+  });
+  assert.ok(await page.locator(".calls tr[aria-level='2']").count() > 0);
+  await busy("merge", async () => {
+    await page.locator(".calls tr[aria-level='1']").first().click({ button: "right" });
+    await page.getByRole("menuitem", { name: /^Merge function/ }).click();
+  });
+  assert.equal(await page.locator(".transforms li").count(), 1);
 });
 
 for (const colorScheme of ["light", "dark"]) {

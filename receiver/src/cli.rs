@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sidewinder_config::{InvalidProbe, ListenAddress, ProbeSpec};
+use sidewinder_render::NameStyle;
 
 use crate::event_arg::EventArg;
 use crate::hex;
@@ -76,8 +77,8 @@ pub(crate) enum Command {
         sidewinder top                     every process\n  \
         sidewinder top -p 1234 -F 997\n  \
         sidewinder top --comm 'nginx*'\n\n\
-        Keys: q quits, Tab shows processes, s, t and n sort by self, total and name, / filters, + and - change the \
-        time that is shown, p pauses, the arrows scroll.")]
+        Keys: q quits, Tab shows processes, s, t and n sort by self, total and name, / filters, f switches between short and \
+        full names, + and - change the time that is shown, p pauses, the arrows scroll.")]
     Top(TopArgs),
     /// Show a profile in the browser, or write it in another format
     #[command(after_help = "Examples:\n  \
@@ -92,8 +93,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder diff before.pb.gz after.pb.gz\n  \
         sidewinder diff -o change.html before.otlp after.otlp\n  \
+        sidewinder diff --requests 1200,1500 before.otlp after.otlp     CPU time of a request\n  \
         sidewinder diff --sample-type faults before.otlp after.otlp\n\n\
-        Shares of all samples are compared, so the profiles may have different lengths.")]
+        By default shares of all samples are compared, so the profiles may have different lengths. A change that chance \
+        explains is marked with ~: it is noise.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
     #[command(after_help = "Examples:\n  \
@@ -250,6 +253,10 @@ pub(crate) struct RecordArgs {
     /// The format, whatever the suffix of the file, for example for -o /dev/stdout
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<FormatArg>,
+    /// How functions are named: in full in folded stacks by default, and short in pages, pictures and tables. Formats of other
+    /// tools always have full names
+    #[arg(long, value_name = "STYLE")]
+    pub(crate) names: Option<NamesArg>,
     /// How stacks are unwound
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) unwind: UnwindArg,
@@ -321,6 +328,9 @@ pub(crate) struct TopArgs {
     /// Leave kernel frames out
     #[arg(long)]
     pub(crate) no_kernel: bool,
+    /// How functions are named
+    #[arg(long, value_name = "STYLE", default_value = "short")]
+    pub(crate) names: NamesArg,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -331,6 +341,24 @@ pub(crate) enum UnwindArg {
     FramePointers,
     /// By tables only
     Tables,
+}
+
+/// How functions are named in output for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum NamesArg {
+    /// By what tells them apart from the others of the profile, as `_Executor<…>::_M_dfs`
+    Short,
+    /// With namespaces, template arguments, parameters and packages
+    Full,
+}
+
+impl From<NamesArg> for NameStyle {
+    fn from(names: NamesArg) -> Self {
+        match names {
+            NamesArg::Short => Self::Short,
+            NamesArg::Full => Self::Full,
+        }
+    }
 }
 
 /// The format in which a profile is written.
@@ -388,6 +416,10 @@ pub(crate) struct ViewArgs {
     /// The format, whatever the suffix of the file, for example for -o /dev/stdout
     #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<FormatArg>,
+    /// How functions are named: in full in folded stacks by default, and short in pages, pictures and tables. Formats of other
+    /// tools always have full names
+    #[arg(long, value_name = "STYLE")]
+    pub(crate) names: Option<NamesArg>,
 }
 
 #[derive(Debug, Args)]
@@ -405,6 +437,16 @@ pub(crate) struct DiffArgs {
     /// The most functions in the table
     #[arg(long, value_name = "ROWS", default_value_t = 20)]
     pub(crate) rows: usize,
+    /// Compare values per second of each recording, instead of their shares of all samples
+    #[arg(long, conflicts_with = "requests")]
+    pub(crate) per_second: bool,
+    /// Compare values per request: the numbers of requests, or of other units of work, that the program has completed in each
+    /// recording
+    #[arg(long, value_name = "BEFORE,AFTER", value_parser = request_counts)]
+    pub(crate) requests: Option<[u64; 2]>,
+    /// How functions are named
+    #[arg(long, value_name = "STYLE", default_value = "short")]
+    pub(crate) names: NamesArg,
 }
 
 #[derive(Debug, Args)]
@@ -470,6 +512,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     sidewinder_config::parse_duration(text)
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| "not a time with its unit, as 10s or 1m30s".to_owned())
+}
+
+fn request_counts(text: &str) -> Result<[u64; 2], String> {
+    let counts =
+        text.split_once(',').and_then(|(before, after)| Some([before.parse().ok()?, after.parse().ok()?]));
+    counts
+        .filter(|counts| !counts.contains(&0))
+        .ok_or_else(|| "not two numbers above 0, as 1200,1500".to_owned())
 }
 
 fn wait_fraction(text: &str) -> Result<f64, String> {

@@ -251,8 +251,8 @@ mod tests {
 
     use sidewinder_otlp::{conformance, decode};
     use sidewinder_render::{
-        BinaryIndex, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, SampleType, SpanIndex,
-        StackIndex, StateIndex, ThreadIndex,
+        BinaryIndex, NameStyle, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, SampleType,
+        SpanIndex, StackIndex, StateIndex, ThreadIndex,
     };
 
     use super::*;
@@ -343,7 +343,8 @@ mod tests {
         let read = import::read_profile(file.path(), None).unwrap();
         let mut out = [Vec::new(), Vec::new()];
         for (profile, out) in [&profile(), &read].into_iter().zip(&mut out) {
-            sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, out).unwrap();
+            sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, NameStyle::Full, out)
+                .unwrap();
         }
         assert_eq!(out[0], out[1]);
         let text = String::from_utf8(out[0].clone()).unwrap();
@@ -370,13 +371,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folded = |profile: &Profile| {
             let mut out = Vec::new();
-            sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, &mut out).unwrap();
+            sidewinder_render::write(
+                profile,
+                sidewinder_render::ProfileFormat::Folded,
+                NameStyle::Full,
+                &mut out,
+            )
+            .unwrap();
             String::from_utf8(out).unwrap()
         };
         for format in [sidewinder_render::ProfileFormat::Folded, sidewinder_render::ProfileFormat::Pprof] {
             let other = folder.path().join(format!("other{}", format.suffix()));
             let mut file = std::fs::File::create(&other).unwrap();
-            sidewinder_render::write(&profile(), format, &mut file).unwrap();
+            sidewinder_render::write(&profile(), format, NameStyle::Full, &mut file).unwrap();
             let read = import::read_profile(&other, None).unwrap();
             let report = report(&read).unwrap();
             assert_eq!(conformance::check(report.as_bytes()), [], "{format:?}");

@@ -103,7 +103,7 @@ impl LiveView {
         let rendered = match ProfileFormat::ALL.into_iter().find(|format| format.suffix() == suffix) {
             Some(format) => {
                 let mut out = Vec::new();
-                sidewinder_render::write(&profile, format, &mut out)
+                sidewinder_render::write(&profile, format, format.default_names(), &mut out)
                     .map(|()| (content_type(format), out))
                     .ok()
             }

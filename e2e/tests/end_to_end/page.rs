@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::{paths, requirement};
-use sidewinder_render::{Profile, ProfileFormat, write};
+use sidewinder_render::{NameStyle, Profile, ProfileFormat, write};
 
 /// Where the pages are written.
 pub(crate) fn folder() -> Result<PathBuf> {
@@ -23,7 +23,7 @@ pub(crate) fn folder() -> Result<PathBuf> {
 pub(crate) fn write_form(name: &str, profile: &Profile) -> Result<()> {
     let path = folder()?.join(name);
     let mut out = BufWriter::new(File::create(&path).with_context(|| format!("{}", path.display()))?);
-    write(profile, ProfileFormat::from_path(&path, &[])?, &mut out)?;
+    write(profile, ProfileFormat::from_path(&path, &[])?, NameStyle::Short, &mut out)?;
     Ok(())
 }
 
@@ -57,6 +57,13 @@ fn people_can_use_it() -> Result<()> {
     write_form("hostile.html", &profiles::hostile())?;
     write_form("large.html", &profiles::large())?;
     judge("people_can_use_it", "page.test.mjs").map(drop)
+}
+
+/// Short names, the call tree, and what can be done to it.
+#[test]
+fn names_are_short_and_trees_can_be_changed() -> Result<()> {
+    write_form("languages.html", &profiles::languages())?;
+    judge("names_are_short_and_trees_can_be_changed", "tree.test.mjs").map(drop)
 }
 
 #[test]

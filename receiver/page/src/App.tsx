@@ -2,15 +2,18 @@ import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { download, folded, svg } from "./download";
 import { FlameGraph } from "./FlameGraph";
-import { FunctionTable } from "./FunctionTable";
+import { Lists } from "./FunctionTable";
 import { pause } from "./live";
 import { LiveBar } from "./LiveBar";
+import { closeMenu, isMenuOpen, Menu } from "./Menu";
 import { Outcomes } from "./Outcomes";
 import { differenceColour } from "./palette";
+import type { Colouring } from "./packages";
 import type { Grouping } from "./select";
 import * as state from "./state";
 import { Timeline } from "./Timeline";
 import { hideTip, Tip } from "./Tip";
+import { Transforms } from "./Transforms";
 import { cut, percent, seconds, whole } from "./words";
 
 /** The whole page. */
@@ -23,6 +26,7 @@ export function App() {
       // An open dialog closes by itself.
       if (event.key === "Escape" && !help.current?.open) {
         hideTip();
+        if (isMenuOpen()) return closeMenu();
         const isSearching = event.target === search.current && state.query.value !== "";
         if (isTyping && !isSearching) (event.target as HTMLElement).blur();
         else state.escape();
@@ -32,6 +36,7 @@ export function App() {
         "/": () => search.current?.select(),
         i: () => (state.isIcicle.value = !state.isIcicle.value),
         c: () => (state.base.value ? (state.base.value = null) : state.compare()),
+        n: toggleNames,
         p: pause,
         "?": () => help.current?.showModal(),
       };
@@ -51,7 +56,8 @@ export function App() {
         <Outcomes />
         {slices > 1 && <Timeline />}
         <Graph />
-        <FunctionTable />
+        <Lists />
+        <Menu />
       </main>
       <Tip />
       <dialog ref={help} aria-labelledby="keys">
@@ -59,7 +65,7 @@ export function App() {
         <dl>
           {KEYS.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}
         </dl>
-        <p>The search takes a part of a name, a <code>/regular expression/</code>, <code>kind:kernel</code> or <code>binary:libc</code>.</p>
+        <p>The search takes a part of a name, a <code>/regular expression/</code>, <code>kind:kernel</code>, <code>binary:libc</code> or <code>package:std</code>.</p>
         <form method="dialog"><button type="submit">Close</button></form>
       </dialog>
     </>
@@ -72,12 +78,25 @@ const KEYS = [
   ["Enter, click", "zoom"],
   ["Backspace", "zoom out by one"],
   ["s, Shift + click", "callers and callees of a function"],
+  ["m, right click", "what can be done with a function: focus, hide, merge, collapse, copy its name"],
   ["i", "root at the top or at the bottom"],
+  ["n", "short or full names of functions"],
   ["c", "compare two ranges of time, or stop comparing"],
   ["p", "pause or resume a live page"],
   ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
-  ["Esc", "back, step by step: the search, the function, the zoom, the range of time, the state, the thread"],
+  ["Esc", "back, step by step: the search, the function, the zoom, the last change of the tree, the range of time, the state, the thread"],
 ];
+
+/** Leaves out what was found. */
+function dropMatches() {
+  const { value: query } = state.query;
+  state.query.value = "";
+  state.addTransform({ kind: "drop", query });
+}
+
+function toggleNames() {
+  state.wantsFullNames.value = !state.hasFullNames.value;
+}
 
 function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>; onHelp(): void }) {
   const recording = state.recording.value;
@@ -109,6 +128,7 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
           onInput={(event) => (state.query.value = event.currentTarget.value)}
         />
         <output class="matched">{state.matched.value !== null && `${percent(state.matched.value)} match`}</output>
+        {state.query.value !== "" && <button type="button" class="drop" title="Leave out all samples that have a match on their stack" onClick={dropMatches}>Drop matches</button>}
       </search>
       <div class="menu">
         <select aria-label="Colours of the page" value={state.theme.value} onChange={(event) => (state.theme.value = event.currentTarget.value as typeof state.theme.value)}>
@@ -116,6 +136,7 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
           <option value="light">light</option>
           <option value="dark">dark</option>
         </select>
+        <button type="button" aria-pressed={state.hasFullNames.value} title="With template arguments, parameters and packages ( n )" onClick={toggleNames}>Full names</button>
         <button type="button" onClick={() => download("profile.folded", "text/plain", folded())}>Save .folded</button>
         <button type="button" onClick={() => download("profile.svg", "image/svg+xml", svg(state.zoomed.value))}>Save .svg</button>
         <button type="button" aria-label="Keys" title="Keys ( ? )" onClick={onHelp}>?</button>
@@ -134,6 +155,7 @@ function Graph() {
         {focused.value === null ? <Path /> : <FocusedPath label={focused.value} />}
         <span class="space" />
         <Legend />
+        {!state.view.value.base && <label>colour by <Colourings /></label>}
         <label>group by <Groupings /></label>
         {focused.value === null && (
           <button type="button" aria-pressed={!isIcicle.value} title="Root at the top or at the bottom ( i )" onClick={() => (isIcicle.value = !isIcicle.value)}>
@@ -141,6 +163,7 @@ function Graph() {
           </button>
         )}
       </div>
+      <Transforms />
       {sides.value && focused.value !== null ? (
         <>
           <h2 class="side">Callers</h2>
@@ -149,9 +172,17 @@ function Graph() {
           <FlameGraph key="callees" label="Callees" view={sides.value.callees} zoomed={sides.value.callees.count > 1 ? 1 : 0} isIcicle heightShare={0.32} onZoom={(node) => node > 1 && refocus(sides.value!.callees.label[node])} onFocus={focus} />
         </>
       ) : (
-        <FlameGraph key="all" label="Flame graph" view={view.value} zoomed={zoomed.value} isIcicle={isIcicle.value} heightShare={0.62} onZoom={state.zoomTo} onFocus={focus} />
+        <FlameGraph key="all" label="Flame graph" isWhole view={view.value} zoomed={zoomed.value} isIcicle={isIcicle.value} heightShare={0.62} onZoom={state.zoomTo} onFocus={focus} />
       )}
     </section>
+  );
+}
+
+function Colourings() {
+  return (
+    <select value={state.colouring.value} onChange={(event) => (state.colouring.value = event.currentTarget.value as Colouring)}>
+      {(["kind", "binary", "package"] as const).map((one) => <option key={one} value={one}>{one}</option>)}
+    </select>
   );
 }
 
@@ -211,14 +242,17 @@ function Legend() {
       </ul>
     );
   }
+  const groups = state.colourGroups.value;
   const occurring = new Set(functions.kind);
-  const search = (label: string) => (state.query.value = state.query.value === `kind:${label}` ? "" : `kind:${label}`);
+  const shown = groups?.legend ?? kinds.filter((_, kind) => occurring.has(kind)).map(({ label, colour }) => ({ label, colour: `rgb(${colour.join(",")})` }));
+  const query = (label: string) => `${state.colouring.value}:${label}`;
+  const search = (label: string) => (state.query.value = state.query.value === query(label) ? "" : query(label));
   return (
     <ul class="legend" aria-label="Colours">
-      {kinds.map(({ label, colour }, kind) => occurring.has(kind) && (
+      {shown.map(({ label, colour }) => (
         <li key={label}>
-          <button type="button" aria-pressed={state.query.value === `kind:${label}`} title="Show where it is" onClick={() => search(label)}>
-            <i class="swatch" style={{ background: `rgb(${colour.join(",")})` }} />{label}
+          <button type="button" aria-pressed={state.query.value === query(label)} disabled={groups !== null && label === "others"} title="Show where it is" onClick={() => search(label)}>
+            <i class="swatch" style={{ background: colour }} />{cut(label, 30)}
           </button>
         </li>
       ))}

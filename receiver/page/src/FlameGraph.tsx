@@ -2,7 +2,8 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as flame from "./flame";
 import { change, differenceColour } from "./palette";
-import { colourOf, found, isDark, nameOf, recording } from "./state";
+import { colourOf, found, hasFullNames, isDark, nameOf, recording } from "./state";
+import { openMenu } from "./Menu";
 import { hideTip, renewTip, showTip } from "./Tip";
 import { nodeAt, pathTo, share, type View } from "./tree";
 import { cut, percent } from "./words";
@@ -12,6 +13,8 @@ interface Props {
   view: View;
   zoomed: number;
   isIcicle: boolean;
+  /** Whether it is of the whole tree, and not of a part around one function. */
+  isWhole?: boolean;
   /** Of the window's height, what it takes at most. */
   heightShare: number;
   onZoom(node: number): void;
@@ -85,7 +88,7 @@ export function FlameGraph(props: Props) {
     canvas.current.style.height = `${heightPx}px`;
     scrollFromRoot(fromRootPx.current);
     draw();
-  }, [view, zoomed, isIcicle, found.value, isDark.value, size.value, colourOf]);
+  }, [view, zoomed, isIcicle, found.value, isDark.value, size.value, colourOf, hasFullNames.value]);
 
   // Another view has other nodes. Of one that is only newer, what was looked at is still looked at.
   const before = useRef({ recording: recording.value, view, zoomed, isIcicle });
@@ -153,6 +156,7 @@ export function FlameGraph(props: Props) {
       Enter: () => props.onZoom(node),
       Backspace: () => props.onZoom(Math.max(0, view.parent[zoomed])),
       s: () => focus(node),
+      m: () => ask(node),
     };
     const action = event.ctrlKey || event.metaKey || event.altKey ? undefined : actions[event.key];
     if (!action) return;
@@ -163,6 +167,15 @@ export function FlameGraph(props: Props) {
   function focus(node: number) {
     const label = view.label[node];
     if (node > 0 && label < recording.value.functions.name.length) props.onFocus(label);
+  }
+
+  /** The menu of a node, beside it. */
+  function ask(node: number) {
+    const box = canvas.current!.getBoundingClientRect();
+    const now = look();
+    const [left] = flame.span(now, node);
+    const y = box.top + flame.rowTop(now, view.depth[node]) - now.topPx + flame.ROW_PX;
+    openMenu({ label: view.label[node], path: props.isWhole ? pathTo(view, node) : null, x: box.left + left + 20, y, from: canvas.current });
   }
 
   function nodeUnder(event: MouseEvent) {
@@ -202,6 +215,13 @@ export function FlameGraph(props: Props) {
               if (node < 0) return;
               if (event.shiftKey) focus(node);
               else props.onZoom(node);
+            }}
+            onContextMenu={(event) => {
+              event.preventDefault();
+              const node = nodeUnder(event);
+              if (node <= 0) return;
+              const path = props.isWhole ? pathTo(view, node) : null;
+              openMenu({ label: view.label[node], path, x: event.clientX, y: event.clientY, from: canvas.current });
             }}
             onKeyDown={press}
             onFocus={draw}

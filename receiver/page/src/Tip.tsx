@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { linesOf } from "./select";
-import { nameOf, recording, selection } from "./state";
+import { fullNameOf, recording, selection } from "./state";
 import { nodeAt, pathTo, share, type View } from "./tree";
 import { cut, percent, points, whole } from "./words";
 
@@ -41,7 +41,7 @@ export function Tip() {
   const label = view.label[node];
   return (
     <div class="tip" role="tooltip" ref={element}>
-      <b>{node === 0 ? "all" : nameOf(label)}</b>
+      <b>{node === 0 ? "all" : fullNameOf(label)}</b>
       {node > 0 && <Where view={view} node={node} label={label} />}
       <table>
         <thead>

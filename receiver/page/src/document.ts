@@ -10,8 +10,13 @@ export interface Document {
   /** How long a slice of time is; 0 where no times are known. */
   slice_ms: number;
   kinds: { label: string; colour: [number, number, number] }[];
+  /** Whether names are shown in full at first. */
+  full_names: boolean;
   strings: string[];
-  functions: { name: number[]; binary: number[]; path: number[]; kind: number[] };
+  /** `short` is what tells the name apart from all others. */
+  functions: { name: number[]; short: number[]; binary: number[]; path: number[]; kind: number[] };
+  /** Functions that the page has already, and what their short names are now. */
+  renamed: { function: number[]; short: number[] };
   places: { function: number[]; line: number[] };
   /** `parent_before`: how many nodes before this one its caller is; 0: it has none. */
   nodes: { parent_before: number[]; place: number[] };
@@ -57,6 +62,7 @@ export function append(document: Document, more: Document): Document {
     const from: Record<string, unknown[]> = more[table];
     for (const column in to) for (const value of from[column]) to[column].push(value);
   }
+  more.renamed.function.forEach((number, at) => (document.functions.short[number] = more.renamed.short[at]));
   const { strings, functions, places, nodes, threads, spans, states, samples } = document;
   return { ...more, strings, functions, places, nodes, threads, spans, states, samples };
 }

@@ -1,5 +1,5 @@
 import { change, differenceColour } from "./palette";
-import { colourOf, nameOf, recording, view } from "./state";
+import { colourOf, fullNameOf, nameOf, recording, view } from "./state";
 import { share, type View } from "./tree";
 import { cut, percent, whole } from "./words";
 
@@ -16,7 +16,7 @@ export function download(name: string, type: string, text: string) {
 /** A name that ends neither its field nor its line. */
 const field = (name: string) => name.replaceAll(";", ":").replace(/ ([\d.]*)$/, "_$1");
 
-/** What is selected as folded stacks: root first, parted by `;`, then the events. */
+/** What is selected as folded stacks: root first, parted by `;`, then the events. Names are full: other tools read them. */
 export function folded(): string {
   const { value: shown } = view;
   const path: string[] = [];
@@ -26,7 +26,7 @@ export function folded(): string {
     const label = shown.label[node];
     const { kind } = recording.value.functions;
     const isKernel = label < kind.length && recording.value.kinds[kind[label]].label === "kernel";
-    path.push(field(nameOf(label)) + (isKernel ? "_[k]" : ""));
+    path.push(field(fullNameOf(label)) + (isKernel ? "_[k]" : ""));
     if (shown.own[node] > 0) lines.push(`${path.join(";")} ${shown.own[node]}\n`);
   }
   return lines.join("");
@@ -68,7 +68,8 @@ function box(shown: View, node: number, left: number, top: number, width: number
   const colour = shown.base ? differenceColour(change(shown, node)) : colourOf(shown.label[node]);
   const room = Math.floor((width - 6) / 6.7);
   const text = room > 2 ? `<text x="${(left + 3).toFixed(1)}" y="${top + 12}">${escape(cut(name, room - 1))}</text>` : "";
-  const title = `${cut(name, 1000)} (${whole(shown.total[node])} samples, ${percent(share(shown.total[node], shown.events))})`;
+  const fullName = node === 0 ? name : fullNameOf(shown.label[node]);
+  const title = `${cut(fullName, 1000)} (${whole(shown.total[node])} samples, ${percent(share(shown.total[node], shown.events))})`;
   const rect = `<rect x="${left.toFixed(1)}" y="${top}" width="${Math.max(width - 0.5, 0.2).toFixed(1)}" height="${ROW - 1}" fill="${colour}"/>`;
   return `<g><title>${escape(title)}</title>${rect}${text}</g>`;
 }

@@ -24,7 +24,9 @@ export class Recording {
   readonly outcomes: Outcome[];
   readonly parts: Document["parts"];
 
-  readonly functions: { name: string[]; binary: string[]; path: string[]; kind: Uint8Array };
+  readonly hasFullNames: boolean;
+  /** `short` tells a function apart from the others: no two have the same. */
+  readonly functions: { name: string[]; short: string[]; binary: string[]; path: string[]; kind: Uint8Array };
   readonly threads: { process: string[]; pid: number[]; name: string[]; tid: number[]; container: string[] };
   readonly spans: Document["spans"];
   /** What threads do or wait for: a state, and the kind of system call in it, empty where there is none. */
@@ -65,9 +67,11 @@ export class Recording {
     this.outcomes = document.outcomes;
     this.parts = document.parts;
     this.spans = document.spans;
+    this.hasFullNames = document.full_names;
     const { functions, threads, nodes, places, samples } = document;
     this.functions = {
       name: functions.name.map(text),
+      short: functions.short.map(text),
       binary: functions.binary.map(text),
       path: functions.path.map(text),
       kind: Uint8Array.from(functions.kind),

@@ -1,24 +1,27 @@
+import { packagesOf } from "./packages";
 import type { Recording } from "./recording";
 import { share, type View } from "./tree";
 
 /**
- * Which labels a query finds: a part of a name; `/pattern/`, a regular expression; `kind:` or `binary:` with a part
- * of those. `null`: there is no query.
+ * Which labels a query finds: a part of a name; `/pattern/`, a regular expression; `kind:`, `binary:` or
+ * `package:` with a part of those. `null`: there is no query.
  */
 export function search(recording: Recording, view: View, query: string): Uint8Array | null {
   if (query === "") return null;
-  const { name, binary, kind } = recording.functions;
+  const { name, short, binary, kind } = recording.functions;
   const found = new Uint8Array(name.length + view.groups.length);
-  const [, field, rest] = /^(kind|binary):(.*)$/i.exec(query) ?? [];
+  const [, field, rest] = /^(kind|binary|package):(.*)$/i.exec(query) ?? [];
   const isMatch = matcher(rest ?? query);
+  const packages = field?.toLowerCase() === "package" ? packagesOf(recording) : [];
   const textOf = (label: number) => {
     switch (field?.toLowerCase()) {
       case "kind": return recording.kinds[kind[label]].label;
       case "binary": return binary[label];
+      case "package": return packages[label];
       default: return name[label];
     }
   };
-  for (let label = 0; label < name.length; label++) if (isMatch(textOf(label))) found[label] = 1;
+  for (let label = 0; label < name.length; label++) if (isMatch(textOf(label)) || (!field && isMatch(short[label]))) found[label] = 1;
   if (!field) view.groups.forEach((group, number) => (found[name.length + number] = isMatch(group) ? 1 : 0));
   return found;
 }

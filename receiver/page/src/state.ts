@@ -5,6 +5,8 @@ import type { Recording } from "./recording";
 import { sandwich } from "./sandwich";
 import { matchedShare, search } from "./search";
 import { type Grouping, groupNames, type Range, type Selection, select } from "./select";
+import { type Colouring, groupsBy } from "./packages";
+import { parseTransform, relabelled, type Transform, transformed, transformText } from "./transform";
 import { nodeAt, pathTo } from "./tree";
 
 export const GROUPINGS: Grouping[] = ["none", "process", "thread", "container", "trace", "span"];
@@ -21,10 +23,22 @@ export const threads = signal<ReadonlySet<number> | null>(null);
 export const states = signal<ReadonlySet<number> | null>(null);
 export const grouping = signal<Grouping>("none");
 export const isIcicle = signal(true);
+/** What is done to the tree, one after the other. */
+export const transforms = signal<Transform[]>([]);
+/** What is listed below the flame graph. */
+export type List = "functions" | "tree" | "inverted";
+export const list = signal<List>("functions");
+/** The row of the call tree that is selected, by labels. */
+export const selectedRow = signal<number[]>([]);
+/** The rows of the call tree that were opened or closed, by their paths. */
+export const openRows = signal<ReadonlyMap<string, boolean>>(new Map());
+export const colouring = signal<Colouring>("kind");
 /** The path to the node that is zoomed to, by labels. */
 export const zoomPath = signal<number[]>([]);
 /** The function whose callers and callees are shown; `null`: the whole flame graph is. */
 export const focused = signal<number | null>(null);
+/** Whether functions are named in full; `null`: as the document says. */
+export const wantsFullNames = signal<boolean | null>(null);
 export const theme = signal<"system" | "light" | "dark">("system");
 
 export const selection = computed<Selection>(() => ({
@@ -34,16 +48,28 @@ export const selection = computed<Selection>(() => ({
   states: states.value,
   grouping: grouping.value,
 }));
-export const view = computed(() => select(recording.value, selection.value));
+const selectedView = computed(() => select(recording.value, selection.value));
+export const view = computed(() =>
+  transforms.value.reduce((view, transform) => transformed(recording.value, view, transform), selectedView.value));
 export const zoomed = computed(() => nodeAt(view.value, zoomPath.value));
 export const rows = computed(() => functionsOf(view.value, recording.value.functions.name.length));
 export const found = computed(() => search(recording.value, view.value, query.value));
 export const matched = computed(() => found.value && matchedShare(view.value, found.value));
 export const sides = computed(() => (focused.value === null ? null : sandwich(view.value, focused.value)));
-const shadeOf = computed(() => shades(recording.value));
+/** Binaries or packages with their colours; `null` where the kind of a function decides. */
+export const colourGroups = computed(() => (colouring.value === "kind" ? null : groupsBy(recording.value, colouring.value)));
+const shadeOf = computed(() => colourGroups.value?.colours ?? shades(recording.value));
 
-/** The name of a function or a group. */
+export const hasFullNames = computed(() => wantsFullNames.value ?? recording.value.hasFullNames);
+
+/** The name of a function or a group, as it is shown. */
 export function nameOf(label: number): string {
+  const { name, short } = recording.value.functions;
+  return label < name.length && !hasFullNames.value ? short[label] : fullNameOf(label);
+}
+
+/** The whole name of a function or a group. */
+export function fullNameOf(label: number): string {
   const { name } = recording.value.functions;
   return label < name.length ? name[label] : view.value.groups[label - name.length];
 }
@@ -56,11 +82,37 @@ export function zoomTo(node: number) {
   zoomPath.value = pathTo(view.value, node);
 }
 
+/** Changes the tree. What is zoomed to may not be there afterwards. */
+export function addTransform(transform: Transform) {
+  batch(() => {
+    transforms.value = [...transforms.value, transform];
+    zoomPath.value = [];
+    focused.value = null;
+  });
+}
+
+/** Undoes one of the changes of the tree. */
+export function removeTransform(at: number) {
+  batch(() => {
+    transforms.value = transforms.value.filter((_, other) => other !== at);
+    zoomPath.value = [];
+  });
+}
+
+/** Whether a row of the call tree was opened or closed, or leads to the one that is selected. */
+export function isOpen(path: number[]): boolean | undefined {
+  const chosen = openRows.value.get(path.join("."));
+  if (chosen !== undefined) return chosen;
+  const selected = selectedRow.value;
+  return path.length < selected.length && path.every((label, at) => label === selected[at]) ? true : undefined;
+}
+
 /** Undoes one choice: the search first, then from what narrows the graph most to what narrows it least. */
 export function escape() {
   if (query.value !== "") query.value = "";
   else if (focused.value !== null) focused.value = null;
   else if (zoomPath.value.length > 0) zoomPath.value = [];
+  else if (transforms.value.length > 0) removeTransform(transforms.value.length - 1);
   else if (base.value) base.value = null;
   else if (range.value) range.value = null;
   else if (states.value) states.value = null;
@@ -111,6 +163,11 @@ function remember(): string {
   set("states", states.value && [...states.value].join("."));
   set("by", grouping.value !== "none" && grouping.value);
   set("root", !isIcicle.value && "bottom");
+  set("names", wantsFullNames.value !== null && (wantsFullNames.value ? "full" : "short"));
+  for (const transform of transforms.value) state.append("do", transformText(transform));
+  set("list", list.value !== "functions" && list.value);
+  set("row", list.value !== "functions" && selectedRow.value.join("."));
+  set("colour", colouring.value !== "kind" && colouring.value);
   set("zoom", zoomPath.value.join("."));
   set("function", focused.value !== null && String(focused.value));
   return state.toString();
@@ -129,6 +186,13 @@ function recall() {
   states.value = waits.length > 0 ? new Set(waits) : null;
   grouping.value = GROUPINGS.find((one) => one === state.get("by")) ?? "none";
   isIcicle.value = state.get("root") !== "bottom";
+  const asked = state.getAll("do").map((text) => parseTransform(text, functions.name.length));
+  transforms.value = asked.filter((transform) => transform !== null);
+  list.value = (["tree", "inverted"] as const).find((one) => one === state.get("list")) ?? "functions";
+  selectedRow.value = numbers(state.get("row"), ".");
+  colouring.value = (["binary", "package"] as const).find((one) => one === state.get("colour")) ?? "kind";
+  const names = state.get("names");
+  wantsFullNames.value = names === "full" || names === "short" ? names === "full" : null;
   zoomPath.value = numbers(state.get("zoom"), ".");
   const [label] = numbers(state.get("function"), ".");
   focused.value = label < functions.name.length ? label : null;
@@ -151,6 +215,10 @@ export function renew(next: Recording) {
     const threadAt = sameIn(next, before, threadKey, next.threads.tid.length);
     const kept = threads.value && [...threads.value].map(threadAt).filter((thread) => thread >= 0);
     recording.value = next;
+    transforms.value = transforms.value.map((transform) => relabelled(transform, label)).filter((transform) => transform !== null);
+    selectedRow.value = selectedRow.value.map(label);
+    const paths = [...openRows.value].map(([path, isOpen]) => [path.split(".").map((one) => label(+one)).join("."), isOpen] as const);
+    openRows.value = new Map(paths);
     zoomPath.value = lost < 0 ? moved : moved.slice(0, lost);
     if (focused.value !== null) focused.value = label(focused.value) < 0 ? null : label(focused.value);
     threads.value = kept && kept.length > 0 ? new Set(kept) : null;

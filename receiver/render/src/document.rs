@@ -11,16 +11,19 @@ use std::time::UNIX_EPOCH;
 use serde::Serialize;
 
 use crate::escape::{escaped, escaped_or_empty, hex};
+use crate::names::NameStyle;
 use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread, ThreadState};
 use crate::tree::CallTree;
 
-/// Writes a whole profile.
-pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+/// Writes a whole profile, for a page that names functions like this at first.
+pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -> io::Result<()> {
     let mut growth = DocumentBuilder::default();
     growth.update(profile);
     let mut samples = profile.samples.clone();
     samples.sort_unstable();
-    growth.write_since(TableLengths::default(), profile, samples, None, out)
+    let mut document = growth.document(TableLengths::default(), profile, samples, None);
+    document.full_names = names == NameStyle::Full;
+    serde_json::to_writer(out, &document).map_err(io::Error::from)
 }
 
 /// The tables of a document, which grow with its profile.
@@ -173,8 +176,10 @@ impl DocumentBuilder {
                 .iter()
                 .map(|kind| CategoryStyle { label: kind.label(), colour: kind.colour() })
                 .collect(),
+            full_names: false,
             strings: tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             functions: functions_since(tree, functions),
+            renamed: renamed_since(tree, functions),
             places: DocumentLines {
                 function: tree
                     .function_lines
@@ -240,12 +245,25 @@ fn functions_since(tree: &CallTree, since: usize) -> DocumentFunctions {
     let mut functions = DocumentFunctions::default();
     for function in tree.functions.iter().skip(since) {
         functions.name.push(function.name);
+        functions.short.push(function.short);
         functions.binary.push(function.binary);
         functions.path.push(function.path);
         let kind = FrameCategory::ALL.iter().position(|kind| *kind == function.kind);
         functions.kind.push(kind.unwrap_or_default() as u8);
     }
     functions
+}
+
+/// The functions that a reader of this many has, and that others which came later gave another short name.
+fn renamed_since(tree: &CallTree, since: usize) -> DocumentRenamings {
+    let mut renamed = DocumentRenamings::default();
+    for (number, function) in (0..).zip(tree.functions.iter().take(since)) {
+        if function.short_since as usize > since {
+            renamed.function.push(number);
+            renamed.short.push(function.short);
+        }
+    }
+    renamed
 }
 
 fn threads_since(of: &[ProfileThread], texts: &[ThreadStrings], since: usize) -> DocumentThreads {
@@ -270,8 +288,11 @@ struct Document<'a> {
     duration_ms: u64,
     slice_ms: f64,
     kinds: Vec<CategoryStyle>,
+    /// Whether names are shown in full at first.
+    full_names: bool,
     strings: Vec<&'a str>,
     functions: DocumentFunctions,
+    renamed: DocumentRenamings,
     places: DocumentLines,
     nodes: DocumentNodes,
     threads: DocumentThreads,
@@ -293,10 +314,19 @@ struct CategoryStyle {
 #[derive(Default, Serialize)]
 struct DocumentFunctions {
     name: Vec<u32>,
+    /// The short form of the name.
+    short: Vec<u32>,
     binary: Vec<u32>,
     path: Vec<u32>,
     /// Index in the list of categories.
     kind: Vec<u8>,
+}
+
+/// New short names of functions that the reader has.
+#[derive(Default, Serialize)]
+struct DocumentRenamings {
+    function: Vec<u32>,
+    short: Vec<u32>,
 }
 
 #[derive(Default, Serialize)]
@@ -411,9 +441,22 @@ mod tests {
         }
     }
 
+    /// Gives functions their new short names.
+    fn rename(to: &mut Value, more: &Value) {
+        let renamed = |column: &str| more["renamed"][column].as_array().unwrap().clone();
+        for (function, short) in renamed("function").iter().zip(renamed("short")) {
+            to["functions"]["short"][function.as_u64().unwrap() as usize] = short;
+        }
+    }
+
     #[test]
     fn instalments_put_together_are_the_whole() {
-        let profile = sample();
+        let mut profile = sample();
+        // Each has the short form of the one before at first.
+        for (frame, scope) in profile.frames.iter_mut().zip(["a", "b", "b", "c", "d"]) {
+            frame.name = format!("{scope}::shape::Shape::draw(int)");
+            frame.kind = FrameCategory::Native;
+        }
         let (mut growth, mut together) = (DocumentBuilder::default(), None);
         for stacks in 1..=profile.stacks.len() {
             let mut so_far = profile.clone();
@@ -424,10 +467,29 @@ mod tests {
             let more = written(&growth, since, &so_far, &profile.samples[stacks - 1..stacks]);
             match &mut together {
                 None => together = Some(more),
-                Some(together) => append(together, &more),
+                Some(together) => {
+                    append(together, &more);
+                    rename(together, &more);
+                }
             }
         }
-        assert_eq!(together.unwrap(), written(&growth, TableLengths::default(), &profile, &profile.samples));
+        let (together, whole) =
+            (together.unwrap(), written(&growth, TableLengths::default(), &profile, &profile.samples));
+        let shorts = |document: &Value| -> Vec<String> {
+            let numbers = document["functions"]["short"].as_array().unwrap();
+            let text = |number: &Value| &document["strings"][number.as_u64().unwrap() as usize];
+            numbers.iter().map(|number| text(number).as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(
+            shorts(&whole),
+            [
+                "a::shape::Shape::draw",
+                "b::shape::Shape::draw",
+                "c::shape::Shape::draw",
+                "d::shape::Shape::draw"
+            ]
+        );
+        assert_eq!(together, whole);
     }
 
     #[test]

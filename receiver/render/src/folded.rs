@@ -7,37 +7,41 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::escape::escaped;
+use crate::names::DisplayNames;
 use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample};
 
 /// Writes the stacks in alphabetical order, with equal ones merged.
-pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    for line in lines(profile) {
+pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Write) -> io::Result<()> {
+    for line in lines(profile, names) {
         writeln!(out, "{line}")?;
     }
     Ok(())
 }
 
 /// The lines, without line terminators.
-pub(crate) fn lines(profile: &Profile) -> impl Iterator<Item = String> {
+pub(crate) fn lines(profile: &Profile, names: &DisplayNames) -> impl Iterator<Item = String> + use<> {
+    let frames: Vec<_> = profile.frames.iter().map(|frame| frame_name(frame, names)).collect();
     let mut merged = BTreeMap::<String, u64>::new();
     for sample in profile.samples_without_time() {
-        let count = merged.entry(line(profile, &sample)).or_default();
+        let count = merged.entry(line(profile, &frames, &sample)).or_default();
         *count = count.saturating_add(sample.count);
     }
     merged.into_iter().map(|(stack, count)| format!("{stack} {count}"))
 }
 
-fn line(profile: &Profile, sample: &ProfileSample) -> String {
+/// A sample's line, with these names of frames.
+fn line(profile: &Profile, frames: &[String], sample: &ProfileSample) -> String {
     let process = profile.thread_of(sample).map(|thread| &*thread.process).filter(|name| !name.is_empty());
-    let frames = profile.frames_of(sample.stack).rev().map(frame_name);
-    let frames: Vec<_> =
-        process.map(|name| escape_field(name).into_owned()).into_iter().chain(frames).collect();
+    let process = process.map(escape_field);
+    let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
+    let frames = stack.iter().rev().filter_map(|index| frames.get(index.0 as usize)).map(String::as_str);
+    let frames: Vec<_> = process.as_deref().into_iter().chain(frames).collect();
     if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
 }
 
 /// A frame's name in this format.
-pub(crate) fn frame_name(frame: &ProfileFrame) -> String {
-    let label = frame.label();
+pub(crate) fn frame_name(frame: &ProfileFrame, names: &DisplayNames) -> String {
+    let label = names.of_frame(frame);
     let name = escape_field(&label);
     let suffix = if frame.kind == FrameCategory::Kernel { "_[k]" } else { "" };
     format!("{name}{suffix}")
@@ -59,12 +63,25 @@ pub(crate) fn escape_field(name: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::NameStyle;
     use crate::profile::tests::{guessed_sample, one_stack, sample};
     use proptest::prelude::*;
 
+    fn full_lines(profile: &Profile) -> impl Iterator<Item = String> {
+        lines(profile, &DisplayNames::default())
+    }
+
+    #[test]
+    fn names_are_short_if_requested() {
+        let profile = one_stack(&["a::b::c(int)", "main"]);
+        let names = DisplayNames::new([&profile], NameStyle::Short);
+        assert_eq!(lines(&profile, &names).collect::<Vec<_>>(), ["p;main;b::c 1"]);
+        assert_eq!(full_lines(&profile).collect::<Vec<_>>(), ["p;main;a::b::c(int) 1"]);
+    }
+
     #[test]
     fn stacks_are_root_first_and_merged() {
-        let lines: Vec<_> = lines(&sample()).collect();
+        let lines: Vec<_> = full_lines(&sample()).collect();
         assert_eq!(
             lines,
             ["app;main 3", "app;main;work 5", "app;main;work;work 2", "app;main;write_it;vfs_write_[k] 4"]
@@ -73,14 +90,14 @@ mod tests {
 
     #[test]
     fn guesses_are_distinguished_from_known_callers() {
-        let lines: Vec<_> = lines(&guessed_sample()).collect();
+        let lines: Vec<_> = full_lines(&guessed_sample()).collect();
         assert_eq!(lines[0], "app;[guessed] main;write_it;vfs_write_[k] 4");
         assert_eq!(lines[1], "app;main 3");
     }
 
     #[test]
     fn a_name_cannot_pose_as_structure() {
-        let line = lines(&one_stack(&["a;b\nc 7", "x 3"])).next().unwrap();
+        let line = full_lines(&one_stack(&["a;b\nc 7", "x 3"])).next().unwrap();
         assert_eq!(line, "p;x_3;a:b\\u{a}c_7 1");
     }
 
@@ -88,7 +105,7 @@ mod tests {
         #[test]
         fn any_names_give_one_line_with_as_many_fields(names in prop::collection::vec(any::<String>(), 1..6)) {
             let names: Vec<_> = names.iter().map(String::as_str).collect();
-            let lines: Vec<_> = lines(&one_stack(&names)).collect();
+            let lines: Vec<_> = full_lines(&one_stack(&names)).collect();
             prop_assert_eq!(lines.len(), 1);
             let (stack, count) = lines[0].rsplit_once(' ').unwrap();
             prop_assert_eq!(count, "1");
@@ -99,7 +116,7 @@ mod tests {
         #[test]
         fn inferno_reads_what_is_written(names in prop::collection::vec(any::<String>(), 1..6)) {
             let names: Vec<_> = names.iter().map(String::as_str).collect();
-            let lines: Vec<_> = lines(&one_stack(&names)).collect();
+            let lines: Vec<_> = full_lines(&one_stack(&names)).collect();
             let mut svg = Vec::new();
             let mut options = inferno::flamegraph::Options::default();
             inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg).unwrap();

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::names::{DisplayNames, NameStyle};
 use crate::profile::Profile;
 use crate::{firefox, folded, page, pprof, speedscope, svg};
 
@@ -38,6 +39,15 @@ impl ProfileFormat {
             Self::Html => ".html",
             Self::Firefox => ".firefox.json",
             Self::Speedscope => ".speedscope.json",
+        }
+    }
+
+    /// How functions are named in this format by default: in full where the output is for other tools.
+    #[must_use]
+    pub const fn default_names(self) -> NameStyle {
+        match self {
+            Self::Svg | Self::Html => NameStyle::Short,
+            Self::Pprof | Self::Folded | Self::Firefox | Self::Speedscope => NameStyle::Full,
         }
     }
 
@@ -77,18 +87,25 @@ pub enum RenderError {
     Empty,
 }
 
-/// Writes a profile in a format.
+/// Writes a profile in a format. `names` says how functions are named, in folded stacks, in pictures, and at first in a page;
+/// other formats always have full names.
 ///
 /// # Errors
 ///
 /// [`RenderError`]; an image of no samples is refused, the other formats can be empty.
-pub fn write(profile: &Profile, form: ProfileFormat, out: &mut impl Write) -> Result<(), RenderError> {
+pub fn write(
+    profile: &Profile,
+    form: ProfileFormat,
+    names: NameStyle,
+    out: &mut impl Write,
+) -> Result<(), RenderError> {
+    let display_names = || DisplayNames::new([profile], names);
     match form {
         ProfileFormat::Pprof => pprof::write(profile, out)?,
-        ProfileFormat::Folded => folded::write(profile, out)?,
+        ProfileFormat::Folded => folded::write(profile, &display_names(), out)?,
         ProfileFormat::Svg if profile.total_count() == 0 => return Err(RenderError::Empty),
-        ProfileFormat::Svg => svg::write(profile, out)?,
-        ProfileFormat::Html => page::write(profile, out)?,
+        ProfileFormat::Svg => svg::write(profile, &display_names(), out)?,
+        ProfileFormat::Html => page::write(profile, names, out)?,
         ProfileFormat::Firefox => firefox::write(profile, out)?,
         ProfileFormat::Speedscope => speedscope::write(profile, out)?,
     }

@@ -14,24 +14,27 @@ mod format;
 mod functions;
 mod guessed_callers;
 mod merge;
+mod names;
 mod page;
 mod palette;
 mod pprof;
 mod profile;
 mod read;
+mod significance;
 mod speedscope;
 mod summary;
 mod svg;
 mod table;
 mod tree;
 
-pub use difference::difference;
+pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use functions::{FunctionTotals, functions};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;
+pub use names::{DisplayNames, NameStyle};
 pub use page::live_page;
 pub use profile::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,

@@ -11,6 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::document;
+use crate::names::NameStyle;
 use crate::profile::Profile;
 
 /// The built page, with a placeholder for the document.
@@ -23,15 +24,15 @@ pub fn live_page() -> String {
     PAGE.replacen(PLACEHOLDER, "", 1)
 }
 
-/// Writes the page.
-pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+/// Writes the page, which names functions like this at first.
+pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -> io::Result<()> {
     let (before, after) = PAGE.split_once(PLACEHOLDER).unwrap_or((PAGE, ""));
     out.write_all(before.as_bytes())?;
     let mut base64 = EncoderWriter::new(&mut *out, &STANDARD);
     let gzip = GzEncoder::new(&mut base64, Compression::default());
     // The serializer writes in small pieces.
     let mut json = BufWriter::new(gzip);
-    document::write(profile, &mut json)?;
+    document::write(profile, names, &mut json)?;
     json.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
     base64.finish()?;
     drop(base64);
@@ -51,7 +52,7 @@ pub(crate) mod tests {
 
     fn page(profile: &Profile) -> String {
         let mut out = Vec::new();
-        write(profile, &mut out).unwrap();
+        write(profile, NameStyle::Short, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

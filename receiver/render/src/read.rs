@@ -46,26 +46,26 @@ fn read_to_end(from: impl Read) -> Result<Vec<u8>, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ProfileFormat;
     use crate::profile::tests::{guessed_sample, sample};
     use crate::profile::{FrameCategory, FrameIndex, ProfileFrame};
+    use crate::{NameStyle, ProfileFormat};
     use proptest::prelude::*;
 
     fn read_back(form: ProfileFormat) -> Profile {
         let file = tempfile::NamedTempFile::new().unwrap();
-        crate::write(&sample(), form, &mut file.as_file()).unwrap();
+        crate::write(&sample(), form, NameStyle::Full, &mut file.as_file()).unwrap();
         read(file.path()).unwrap()
     }
 
     fn folded(profile: &Profile) -> Vec<String> {
-        crate::folded::lines(profile).collect()
+        crate::folded::lines(profile, &crate::DisplayNames::default()).collect()
     }
 
     #[test]
     fn a_guess_is_read_back_as_one() {
         for form in [ProfileFormat::Folded, ProfileFormat::Pprof] {
             let file = tempfile::NamedTempFile::new().unwrap();
-            crate::write(&guessed_sample(), form, &mut file.as_file()).unwrap();
+            crate::write(&guessed_sample(), form, NameStyle::Full, &mut file.as_file()).unwrap();
             let back = read(file.path()).unwrap();
             assert_eq!(folded(&back), folded(&guessed_sample()));
             let guessed: Vec<_> = back.frames.iter().filter(|frame| frame.is_guessed).collect();
@@ -78,7 +78,7 @@ mod tests {
     fn every_format_marks_guesses() {
         for form in ProfileFormat::ALL {
             let mut out = Vec::new();
-            crate::write(&guessed_sample(), form, &mut out).unwrap();
+            crate::write(&guessed_sample(), form, NameStyle::Full, &mut out).unwrap();
             let mut text = out.clone();
             if form == ProfileFormat::Pprof {
                 text.clear();
@@ -126,7 +126,7 @@ mod tests {
         profile.frames.extend(frames.map(|(name, path)| python(name, path)));
         profile.stacks[0] = (0..profile.frames.len() as u32).map(FrameIndex).collect();
         let file = tempfile::NamedTempFile::new().unwrap();
-        crate::write(&profile, ProfileFormat::Pprof, &mut file.as_file()).unwrap();
+        crate::write(&profile, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
         let back = read(file.path()).unwrap();
         let kinds = |profile: &Profile| profile.frames.iter().map(|frame| frame.kind).collect::<Vec<_>>();
         assert_eq!(kinds(&back)[sample().frames.len()..], [FrameCategory::Python; 5]);
@@ -139,7 +139,7 @@ mod tests {
         std::fs::write(file.path(), "main;work 3\n").unwrap();
         let counted = read(file.path()).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        crate::write(&counted, ProfileFormat::Pprof, &mut file.as_file()).unwrap();
+        crate::write(&counted, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
         let again = read(file.path()).unwrap();
         assert_eq!((folded(&again), &again.measure), (folded(&counted), &counted.measure));
         assert_eq!(again.total_count(), 3);

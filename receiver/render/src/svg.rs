@@ -7,11 +7,12 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 use crate::escape::escaped;
 use crate::folded;
+use crate::names::DisplayNames;
 use crate::palette::{NEUTRAL, Rgb, function_colour};
 use crate::profile::Profile;
 
 /// Draws the stacks. There must be at least one event.
-pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Write) -> io::Result<()> {
     let mut palette = PaletteMap::default();
     let mut paint = |name: &str, [r, g, b]: Rgb| palette.insert(name, Color { r, g, b });
     for place in profile.threads.iter().map(|thread| folded::escape_field(&thread.process)).chain(["".into()])
@@ -19,7 +20,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
         paint(&place, NEUTRAL);
     }
     for frame in &profile.frames {
-        paint(&folded::frame_name(frame), function_colour(frame.kind, &frame.name));
+        paint(&folded::frame_name(frame, names), function_colour(frame.kind, &frame.name));
     }
     let mut options = Options::default();
     options.title = escaped(&profile.title).into_owned();
@@ -32,7 +33,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     } else if profile.measure.rate_hz == 0 {
         options.count_name = escaped(sidewinder_kind::display_of(&profile.measure.name)).into_owned();
     }
-    let lines: Vec<_> = folded::lines(profile).collect();
+    let lines: Vec<_> = folded::lines(profile, names).collect();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
 }
 
@@ -44,7 +45,7 @@ mod tests {
 
     fn svg(profile: &Profile) -> String {
         let mut out = Vec::new();
-        write(profile, &mut out).unwrap();
+        write(profile, &DisplayNames::default(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -7,6 +7,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::escape::escaped;
 use crate::functions::{FunctionTotals, functions};
+use crate::names::DisplayNames;
 use crate::palette::function_colour;
 use crate::profile::Profile;
 use crate::summary::percent;
@@ -35,7 +36,7 @@ const BINARY_COLUMNS_LIMIT: usize = 24;
 /// The functions with the most self events, one per line: the share in which each was the leaf, the share in which it was on
 /// the stack, its name, its binary.
 #[must_use]
-pub fn table(profile: &Profile, options: TableOptions) -> String {
+pub fn table(profile: &Profile, names: &DisplayNames, options: TableOptions) -> String {
     let functions = functions(profile);
     let shown = functions.get(..options.rows).unwrap_or(&functions);
     let total = profile.total_count();
@@ -47,7 +48,7 @@ pub fn table(profile: &Profile, options: TableOptions) -> String {
     for row in shown {
         let own = percent(row.self_count, total);
         let whole = percent(row.total_count, total);
-        let name = colour_name(pad(&escaped(&row.name), name_columns), row, options.is_coloured);
+        let name = colour_name(pad(&names.shown(&row.name), name_columns), row, options.is_coloured);
         let binary = if row.binary.is_empty() { Cow::Borrowed("") } else { escaped(row.binary) };
         // Writing to a string cannot fail.
         let _ =
@@ -107,9 +108,13 @@ mod tests {
     use crate::profile::tests::{one_stack, sample};
     use proptest::prelude::*;
 
+    fn full_table(profile: &Profile, options: TableOptions) -> String {
+        table(profile, &DisplayNames::default(), options)
+    }
+
     #[test]
     fn functions_are_ordered_by_what_they_did_themselves() {
-        let table = table(&sample(), TableOptions { rows: 3, columns: 60, is_coloured: false });
+        let table = full_table(&sample(), TableOptions { rows: 3, columns: 60, is_coloured: false });
         assert_eq!(
             table,
             "   SELF    TOTAL  FUNCTION                          BINARY\n \
@@ -123,22 +128,22 @@ mod tests {
     #[test]
     fn a_long_name_keeps_both_of_its_ends() {
         let name = format!("begin{}end", "x".repeat(10_000));
-        let table = table(&one_stack(&[&name]), TableOptions::default());
+        let table = full_table(&one_stack(&[&name]), TableOptions::default());
         let row = table.lines().nth(1).unwrap();
         assert!(row.contains("begin") && row.contains("…") && row.contains("end  app"), "{row}");
     }
 
     #[test]
     fn colour_appears_only_where_asked_for() {
-        assert!(!table(&sample(), TableOptions::default()).contains('\u{1b}'));
-        let coloured = table(&sample(), TableOptions { is_coloured: true, ..TableOptions::default() });
+        assert!(!full_table(&sample(), TableOptions::default()).contains('\u{1b}'));
+        let coloured = full_table(&sample(), TableOptions { is_coloured: true, ..TableOptions::default() });
         assert_eq!(coloured.matches("\u{1b}[38;2;").count(), coloured.matches("\u{1b}[0m").count());
     }
 
     proptest! {
         #[test]
         fn any_name_stays_in_its_line_and_within_the_columns(name: String, columns in 0_usize..200) {
-            let table = table(&one_stack(&[&name]), TableOptions { rows: 5, columns, is_coloured: false });
+            let table = full_table(&one_stack(&[&name]), TableOptions { rows: 5, columns, is_coloured: false });
             prop_assert_eq!(table.lines().count(), 2);
             prop_assert!(table.lines().all(|line| line.width() <= columns.max(44)), "{table}");
             prop_assert!(!table.chars().any(|character| character.is_control() && character != '\n'));

@@ -1,17 +1,22 @@
 //! All stacks as one call tree: stacks with common callers share nodes. It grows with its profile, and its indices don't
 //! change.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
+use crate::names::ShortNames;
 use crate::profile::{FrameCategory, Profile};
 
 /// A function: frames with the same name in the same binary. Strings are indices in [`CallTree::strings`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TreeFunction {
     pub(crate) name: u32,
+    /// The short form of the name.
+    pub(crate) short: u32,
+    /// The number of functions when it became that.
+    pub(crate) short_since: u32,
     pub(crate) binary: u32,
     pub(crate) kind: FrameCategory,
     /// The source file; empty if unknown.
@@ -47,7 +52,13 @@ pub(crate) struct CallTree {
     pub(crate) nodes: ValueInterner<CallNode>,
     /// The leaf of each stack of the profile, as index in `nodes`.
     pub(crate) leaves: Vec<u32>,
+    /// By name and binary.
     function_indices: HashMap<(u32, u32), u32>,
+    short_names: ShortNames,
+    /// The functions of each name, in different binaries.
+    functions_of_name: HashMap<u32, Vec<u32>>,
+    /// Names whose short form is to be made, or made again.
+    outdated_names: BTreeSet<u32>,
     line_of_frame: Vec<u32>,
 }
 
@@ -62,6 +73,9 @@ impl Default for CallTree {
             nodes: ValueInterner::default(),
             leaves: Vec::new(),
             function_indices: HashMap::new(),
+            short_names: ShortNames::default(),
+            functions_of_name: HashMap::new(),
+            outdated_names: BTreeSet::new(),
             line_of_frame: Vec::new(),
         }
     }
@@ -83,12 +97,15 @@ impl CallTree {
             let leaf = reached.unwrap_or_else(|| self.empty_stack_node());
             self.leaves.push(leaf);
         }
+        self.renew_short_names();
     }
 
     /// The approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.strings.bytes()
             + self.functions.len() * (size_of::<TreeFunction>() + 2 * size_of::<(u32, u32, u32)>())
+            + self.functions_of_name.len() * 2 * size_of::<(u32, Vec<u32>, u32)>()
+            + self.short_names.bytes()
             + self.function_lines.bytes()
             + self.nodes.bytes()
             + (self.leaves.len() + self.line_of_frame.len()) * size_of::<u32>()
@@ -97,16 +114,47 @@ impl CallTree {
     fn function(&mut self, name: &str, binary: &str, kind: FrameCategory, path: &str) -> u32 {
         let name = self.strings.intern(&escaped(name));
         let [binary, path] = [binary, path].map(|text| self.strings.intern(&escaped_or_empty(text)));
-        let functions = &mut self.functions;
-        let number = *self.function_indices.entry((name, binary)).or_insert_with(|| {
-            functions.push(TreeFunction { name, binary, kind, path });
-            functions.len() as u32 - 1
-        });
+        let number = match self.function_indices.get(&(name, binary)) {
+            Some(number) => *number,
+            None => self.add_function(name, binary, kind, path),
+        };
         // Not every line of a function has a file.
         if let Some(known) = self.functions.get_mut(number as usize).filter(|known| known.path == 0) {
             known.path = path;
         }
         number
+    }
+
+    fn add_function(&mut self, name: u32, binary: u32, kind: FrameCategory, path: u32) -> u32 {
+        let number = self.functions.len() as u32;
+        self.functions.push(TreeFunction { name, short: name, short_since: 0, binary, kind, path });
+        self.function_indices.insert((name, binary), number);
+        let same_name = self.functions_of_name.entry(name).or_default();
+        same_name.push(number);
+        if same_name.len() == 1 {
+            let label = self.strings.get(name);
+            self.outdated_names.extend(self.short_names.add(name, &label, kind));
+        }
+        self.outdated_names.insert(name);
+        number
+    }
+
+    fn renew_short_names(&mut self) {
+        let function_count = self.functions.len() as u32;
+        for name in std::mem::take(&mut self.outdated_names) {
+            let same_name = self.functions_of_name.get(&name).map_or(&[][..], Vec::as_slice);
+            let first = same_name.first().and_then(|number| self.functions.get(*number as usize));
+            let Some(kind) = first.map(|function| function.kind) else { continue };
+            let label = self.strings.get(name);
+            let short = self.strings.intern(&self.short_names.get(&label, kind));
+            for number in same_name {
+                if let Some(function) = self.functions.get_mut(*number as usize)
+                    && function.short != short
+                {
+                    (function.short, function.short_since) = (short, function_count);
+                }
+            }
+        }
     }
 
     /// The node for empty stacks.
@@ -162,6 +210,10 @@ impl StringTable {
 
     pub(crate) fn all(&self) -> &[Arc<str>] {
         &self.table.values
+    }
+
+    fn get(&self, number: u32) -> Arc<str> {
+        self.table.values.get(number as usize).cloned().unwrap_or_default()
     }
 
     fn bytes(&self) -> usize {

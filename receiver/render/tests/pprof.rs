@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFormat, ProfileFrame,
+    BinaryIndex, FrameCategory, FrameIndex, NameStyle, Profile, ProfileBinary, ProfileFormat, ProfileFrame,
     ProfileSample, ProfileSpan, ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex, write,
 };
 
@@ -75,7 +75,7 @@ fn go_tool_pprof_shows_the_functions_with_their_shares() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pb.gz");
     let form = ProfileFormat::from_path(&path, &[]).unwrap();
-    write(&profile(), form, &mut std::fs::File::create(&path).unwrap()).unwrap();
+    write(&profile(), form, NameStyle::Full, &mut std::fs::File::create(&path).unwrap()).unwrap();
     let pprof = |arguments: &[&str]| {
         Command::new("go")
             .args(["tool", "pprof", "-symbolize=none"])

@@ -21,7 +21,7 @@ use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
-use sidewinder_render::{Profile, ProfileFormat, SampleType, TableOptions};
+use sidewinder_render::{DisplayNames, NameStyle, Profile, ProfileFormat, SampleType, TableOptions};
 use sidewinder_vm::InterpreterSet;
 use tracing::warn;
 
@@ -373,15 +373,16 @@ fn write(
                 tally: &recorded.tally,
             });
             progress.end();
+            let names = args.names.map_or(format.default_names(), NameStyle::from);
             for (profile, output) in profiles.iter().zip(outputs.iter()) {
-                output.write(stop, |out| sidewinder_render::write(profile, format, out))?;
+                output.write(stop, |out| sidewinder_render::write(profile, format, names, out))?;
             }
             profiles
         }
     };
     log_summary(args, &profiles, recorded, unnamed, outputs);
     for profile in profiles.iter().filter(|_| args.table) {
-        print_table(profile)?;
+        print_table(profile, args)?;
     }
     Ok(profiles)
 }
@@ -401,10 +402,11 @@ fn profile_from_report(
     Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })
 }
 
-fn print_table(profile: &Profile) -> Result<(), Failure> {
+fn print_table(profile: &Profile, args: &RecordArgs) -> Result<(), Failure> {
     let is_coloured = supports_colour(&io::stdout());
     let options = TableOptions { is_coloured, columns: terminal_columns(), ..TableOptions::default() };
-    print_all(&sidewinder_render::table(profile, options)).map(drop)
+    let names = DisplayNames::new([profile], args.names.map(NameStyle::from).unwrap_or_default());
+    print_all(&sidewinder_render::table(profile, &names, options)).map(drop)
 }
 
 /// The kinds of profile that are recorded.

@@ -90,7 +90,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
     let feeds = live.add_receiver("top", &title, &kinds);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
-    let mut screen = Screen::new(title, kind, args.seconds);
+    let mut screen = Screen::new(title, kind, args.seconds, args.names.into());
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();

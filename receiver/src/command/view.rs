@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sidewinder_render::{Profile, ProfileFormat, TableOptions, difference, merge, write};
+use sidewinder_render::{
+    DifferenceBasis, DisplayNames, NameStyle, Profile, ProfileFormat, TableOptions, difference, merge, write,
+};
 
 use super::{CommandResult, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
 use crate::cli::{DiffArgs, ViewArgs};
@@ -29,8 +31,8 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
     };
     let profile = load_profile(&args.file, args.sample_type.as_deref())?;
     match target {
-        Some((format, output)) => write_file(&profile, format, &output),
-        None => serve(&profile),
+        Some((format, output)) => write_file(&profile, format, args.names.map(NameStyle::from), &output),
+        None => serve(&profile, args.names.map(NameStyle::from).unwrap_or_default()),
     }
 }
 
@@ -44,11 +46,23 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
         columns: terminal_columns(),
         is_coloured: supports_colour(&std::io::stdout()),
     };
-    print_all(&difference(&before, &after, options))?;
+    let style = NameStyle::from(args.names);
+    let names = DisplayNames::new([&before, &after], style);
+    let basis = match args.requests {
+        Some(requests) => DifferenceBasis::Requests(requests),
+        None if args.per_second => DifferenceBasis::Duration,
+        None => DifferenceBasis::Total,
+    };
+    let table = difference(&before, &after, &names, basis, options).map_err(|error| {
+        Failure::new(ExitCause::Usage, "can't compare the profiles").with_source(error).with_next_step(
+            "compare profiles of the same type: --sample-type selects one; --per-second takes recordings",
+        )
+    })?;
+    print_all(&table)?;
     let both = merge(&before, &after);
     match output {
-        Some(output) => write_file(&both, OutputFormat::Rendered(ProfileFormat::Html), &output),
-        None => serve(&both),
+        Some(output) => write_file(&both, OutputFormat::Rendered(ProfileFormat::Html), Some(style), &output),
+        None => serve(&both, style),
     }
 }
 
@@ -74,7 +88,13 @@ fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failu
     Ok(profile)
 }
 
-fn write_file(profile: &Profile, format: OutputFormat, output: &Output) -> CommandResult {
+/// Writes a profile, with the names that its format has by default if `names` is `None`.
+fn write_file(
+    profile: &Profile,
+    format: OutputFormat,
+    names: Option<NameStyle>,
+    output: &Output,
+) -> CommandResult {
     // Never set: an interrupt ends the process at once, and leaves an existing file unchanged.
     let never_stop = AtomicBool::new(false);
     match format {
@@ -86,18 +106,21 @@ fn write_file(profile: &Profile, format: OutputFormat, output: &Output) -> Comma
             })?;
             output.write(&never_stop, |out| out.write_all(report.as_bytes()))?;
         }
-        OutputFormat::Rendered(format) => output.write(&never_stop, |out| write(profile, format, out))?,
+        OutputFormat::Rendered(format) => {
+            let names = names.unwrap_or(format.default_names());
+            output.write(&never_stop, |out| write(profile, format, names, out))?;
+        }
     }
     print_notice(format_args!("wrote {}\n", output.path().display()));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Serves the page on the loopback interface until interrupted. Its random path keeps it from other users of the machine.
-fn serve(profile: &Profile) -> CommandResult {
+fn serve(profile: &Profile, names: NameStyle) -> CommandResult {
     let stop = stop_flag_in_terminal()?;
     let failed = |error: std::io::Error| Failure::runtime("can't serve the page", error);
     let mut page = Vec::new();
-    write(profile, ProfileFormat::Html, &mut page)
+    write(profile, ProfileFormat::Html, names, &mut page)
         .map_err(|error| Failure::runtime("can't make the page", error))?;
     let page = String::from_utf8(page).map_err(|error| Failure::runtime("can't make the page", error))?;
     let path = format!("/{:016x}{:016x}/", rand::random::<u64>(), rand::random::<u64>());

@@ -209,6 +209,44 @@ pub(crate) fn deep() -> Profile {
     profile
 }
 
+/// The server in C++, Rust and Go: `regex_match` is a template that is instantiated twice, and `visit` calls itself.
+pub(crate) fn languages() -> Profile {
+    const NAMES: [(&str, FrameCategory, u32); 9] = [
+        ("main", FrameCategory::Native, 0),
+        ("app::Server::serve(app::Request const&)", FrameCategory::Native, 0),
+        (
+            "bool std::regex_match<char, true>(char const*, std::basic_regex<char> const&)",
+            FrameCategory::Native,
+            2,
+        ),
+        (
+            "bool std::regex_match<wchar_t, true>(wchar_t const*, std::basic_regex<wchar_t> const&)",
+            FrameCategory::Native,
+            2,
+        ),
+        ("<alloc::vec::Vec<json::Value> as json::Visit>::visit", FrameCategory::Rust, 3),
+        ("<json::Value as json::Visit>::visit", FrameCategory::Rust, 3),
+        ("github.com/example/shop/cart.(*Cart[go.shape.int]).Add", FrameCategory::Go, 4),
+        ("runtime.mallocgc", FrameCategory::Go, 4),
+        ("vfs_write", FrameCategory::Kernel, 1),
+    ];
+    const PATHS: [&str; 5] =
+        ["/srv/server", "[kernel]", "/usr/lib/libregex.so.1", "/usr/lib/libjson.so", "/srv/cart"];
+    let mut profile = server();
+    profile.binaries =
+        PATHS.map(|path| ProfileBinary { path: path.to_owned(), build_id: None, htlhash: None }).to_vec();
+    profile.frames = NAMES
+        .map(|(name, kind, binary)| ProfileFrame {
+            binary: Some(BinaryIndex(binary)),
+            ..frame(name, kind, "", 0)
+        })
+        .to_vec();
+    // 400 in one instance, 100 in the other, 400 where `visit` is four levels deep, 100 of allocating.
+    profile.stacks =
+        vec![stack(&[2, 1, 0]), stack(&[3, 1, 0]), stack(&[8, 5, 4, 5, 4, 1, 0]), stack(&[7, 6, 0])];
+    profile
+}
+
 /// The same as the server, with names that nobody should be harmed by.
 pub(crate) fn hostile() -> Profile {
     const NAMES: [&str; 5] = [

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sidewinder_render::{OutcomeCount, Profile, Severity, escaped, functions};
+use sidewinder_render::{DisplayNames, NameStyle, OutcomeCount, Profile, Severity, escaped, functions};
 
 /// What each row stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,9 +32,15 @@ pub(super) struct TopRow {
 }
 
 /// The rows of a profile whose name or owner contains the filter, whatever its case.
-pub(super) fn rows(profile: &Profile, tab: Tab, order: SortOrder, filter: &str) -> Vec<TopRow> {
+pub(super) fn rows(
+    profile: &Profile,
+    tab: Tab,
+    order: SortOrder,
+    filter: &str,
+    names: NameStyle,
+) -> Vec<TopRow> {
     let mut rows = match tab {
-        Tab::Functions => function_rows(profile),
+        Tab::Functions => function_rows(profile, names),
         Tab::Processes => process_rows(profile),
     };
     let filter = filter.to_lowercase();
@@ -54,9 +60,10 @@ pub(super) fn rows(profile: &Profile, tab: Tab, order: SortOrder, filter: &str) 
     rows
 }
 
-fn function_rows(profile: &Profile) -> Vec<TopRow> {
+fn function_rows(profile: &Profile, style: NameStyle) -> Vec<TopRow> {
+    let names = DisplayNames::new([profile], style);
     let functions = functions(profile).into_iter().map(|function| TopRow {
-        name: escaped(&function.name).into_owned(),
+        name: names.shown(&function.name).into_owned(),
         owner: if function.binary.is_empty() { String::new() } else { escaped(function.binary).into_owned() },
         self_count: function.self_count,
         total_count: function.total_count,
@@ -142,7 +149,7 @@ mod tests {
     }
 
     fn named(tab: Tab, order: SortOrder, filter: &str) -> Vec<(String, u64, u64)> {
-        rows(&profile(), tab, order, filter)
+        rows(&profile(), tab, order, filter, NameStyle::Short)
             .into_iter()
             .map(|row| (row.name, row.self_count, row.total_count))
             .collect()

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use sidewinder_kind::{CounterRate, Kind, SampledCounter};
-use sidewinder_render::{OutcomeCount, Profile};
+use sidewinder_render::{NameStyle, OutcomeCount, Profile};
 
 use super::rows::{SortOrder, Tab, TopRow, outcomes_line, rows};
 use crate::collect::SLICE;
@@ -39,6 +39,7 @@ pub(super) struct Screen {
     tab: Tab,
     sort_order: SortOrder,
     filter: String,
+    names: NameStyle,
     /// Whether the filter is being typed.
     is_editing_filter: bool,
     is_paused: bool,
@@ -56,7 +57,7 @@ enum ScreenAction {
 }
 
 impl Screen {
-    pub(super) fn new(title: String, kind: Kind, seconds: u32) -> Self {
+    pub(super) fn new(title: String, kind: Kind, seconds: u32, names: NameStyle) -> Self {
         Self {
             title,
             kind,
@@ -64,6 +65,7 @@ impl Screen {
             tab: Tab::Functions,
             sort_order: SortOrder::SelfCount,
             filter: String::new(),
+            names,
             is_editing_filter: false,
             is_paused: false,
             profile: None,
@@ -137,7 +139,7 @@ impl Screen {
     fn sort(&mut self) {
         let selected = self.table.selected().and_then(|at| self.rows.get(at)).map(|row| row.name.clone());
         if let Some(profile) = &self.profile {
-            self.rows = rows(profile, self.tab, self.sort_order, &self.filter);
+            self.rows = rows(profile, self.tab, self.sort_order, &self.filter, self.names);
         }
         // The selected row stays selected, wherever it has moved.
         let index = selected.and_then(|name| self.rows.iter().position(|row| row.name == name));
@@ -174,6 +176,9 @@ impl Screen {
             KeyCode::Char('s') => self.sort_order = SortOrder::SelfCount,
             KeyCode::Char('t') => self.sort_order = SortOrder::TotalCount,
             KeyCode::Char('n') => self.sort_order = SortOrder::Name,
+            KeyCode::Char('f') => {
+                self.names = if self.names == NameStyle::Short { NameStyle::Full } else { NameStyle::Short };
+            }
             KeyCode::Char('/') => self.is_editing_filter = true,
             KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('+') => {

@@ -1,0 +1,121 @@
+import { Grower } from "./grower";
+import type { Recording } from "./recording";
+import { search } from "./search";
+import { nodeAt, type View, viewOf } from "./tree";
+
+/** A change of the tree that is shown. Labels are functions; `path` leads from the root to a node, by labels. */
+export type Transform =
+  | { kind: "subtree"; path: number[] }
+  | { kind: "focus" | "hide" | "merge" | "library" | "recursion"; label: number }
+  | { kind: "drop"; query: string };
+
+const OF_LABELS = ["focus", "hide", "merge", "library", "recursion"] as const;
+
+/** Where a node goes, given where its caller went: a node of the grower, or -1: its events are left out. */
+type Placing = (grower: Grower, node: number, above: number) => number;
+
+/** A view after a change of its tree. */
+export function transformed(recording: Recording, view: View, transform: Transform): View {
+  const place = placing(recording, view, transform);
+  const grower = new Grower();
+  const placed = new Int32Array(view.count);
+  for (let node = 1; node < view.count; node++) placed[node] = place(grower, node, placed[view.parent[node]]);
+  if (transform.kind === "subtree" || transform.kind === "focus") placed[0] = -1;
+  const grown = (own: Float64Array) => {
+    const sums = new Float64Array(grower.parents.length);
+    for (let node = 0; node < view.count; node++) if (placed[node] >= 0) sums[placed[node]] += own[node];
+    return sums;
+  };
+  const [own, baseOwn] = [grown(view.own), view.base && grown(view.base.own)];
+  const { tree, placeOf } = grower.flatten(own);
+  const moved = (values: Float64Array) => {
+    const out = new Float64Array(tree.count);
+    values.forEach((value, node) => (out[placeOf[node]] = value));
+    return out;
+  };
+  return viewOf({ ...tree, groups: view.groups, source: null }, moved(own), baseOwn && moved(baseOwn));
+}
+
+function placing(recording: Recording, view: View, transform: Transform): Placing {
+  const { label } = view;
+  const { binary } = recording.functions;
+  switch (transform.kind) {
+    case "subtree": {
+      const root = nodeAt(view, transform.path);
+      const isWithin = (node: number) => node >= root && node < view.end[root] && root > 0;
+      return (grower, node, above) => (isWithin(node) ? grower.child(node === root ? 0 : above, label[node]) : -1);
+    }
+    case "focus": {
+      const isWithin = new Uint8Array(view.count);
+      return (grower, node, above) => {
+        const isBelow = isWithin[view.parent[node]] === 1;
+        if (!isBelow && label[node] !== transform.label) return -1;
+        isWithin[node] = 1;
+        return grower.child(isBelow ? above : 0, label[node]);
+      };
+    }
+    case "hide":
+      return without((node) => label[node] === transform.label);
+    case "drop": {
+      const found = search(recording, view, transform.query);
+      return without((node) => found !== null && found[label[node]] === 1);
+    }
+    case "merge":
+      return merging((node) => label[node] === transform.label);
+    case "library": {
+      const merged = binary[transform.label];
+      return merging((node) => label[node] < binary.length && binary[label[node]] === merged);
+    }
+    case "recursion": {
+      // The outermost call of the function on the way to each node; 0: there is none.
+      const outermost = new Int32Array(view.count);
+      const placedAt = new Int32Array(view.count);
+      return (grower, node, above) => {
+        const outer = outermost[view.parent[node]];
+        const isFunction = label[node] === transform.label;
+        outermost[node] = outer === 0 && isFunction ? node : outer;
+        placedAt[node] = isFunction && outer > 0 ? placedAt[outer] : grower.child(above, label[node]);
+        return placedAt[node];
+      };
+    }
+  }
+
+  function without(isHidden: (node: number) => boolean): Placing {
+    return (grower, node, above) => (above < 0 || isHidden(node) ? -1 : grower.child(above, label[node]));
+  }
+
+  function merging(isMerged: (node: number) => boolean): Placing {
+    return (grower, node, above) => (isMerged(node) ? above : grower.child(above, label[node]));
+  }
+}
+
+/** A transform in a link. */
+export function transformText(transform: Transform): string {
+  switch (transform.kind) {
+    case "subtree": return `subtree:${transform.path.join(".")}`;
+    case "drop": return `drop:${transform.query}`;
+    default: return `${transform.kind}:${transform.label}`;
+  }
+}
+
+/** What a link asks for; `null` if it makes no sense. */
+export function parseTransform(text: string, functionCount: number): Transform | null {
+  const [, kind, argument] = /^([a-z]+):(.+)$/s.exec(text) ?? [];
+  if (kind === "drop") return { kind, query: argument };
+  const numbers = /^\d+(\.\d+)*$/.test(argument) ? argument.split(".").map(Number) : [];
+  if (kind === "subtree") return numbers.length > 0 ? { kind, path: numbers } : null;
+  const ofLabel = OF_LABELS.find((one) => one === kind);
+  const [label] = numbers;
+  return ofLabel && label < functionCount ? { kind: ofLabel, label } : null;
+}
+
+/** The same in a recording that has other numbers; `null` if what it is about is gone. */
+export function relabelled(transform: Transform, relabel: (label: number) => number): Transform | null {
+  if (transform.kind === "drop") return transform;
+  if (transform.kind === "subtree") {
+    const path = transform.path.map(relabel);
+    return path.includes(-1) ? null : { ...transform, path };
+  }
+  const label = relabel(transform.label);
+  return label < 0 ? null : { ...transform, label };
+}
