@@ -321,6 +321,15 @@ impl<'obj> Profiler<'obj> {
         matches!(self.skeleton.maps.listed.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
     }
 
+    /// Has a descriptor end all waits while it is readable.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn end_waits_when_readable(&mut self, fd: impl AsFd) -> io::Result<()> {
+        add_to_epoll(&self.wakeups, &fd)?;
+        add_to_epoll(&self.pressure, fd)
+    }
+
     /// Sleeps until the side band or a ring of samples needs draining, at most for `timeout`. Returns whether one does.
     #[must_use]
     pub fn wait(&self, timeout: Duration) -> bool {

@@ -16,11 +16,12 @@ def fibonacci(n):
     return n if n < 2 else sum(map(fibonacci, (n - 1, n - 2)))
 
 
-def wait_for_turn(turn, turns, period):
-    """Sleep to the start of the turn, unless it is now."""
-    periods_to_wait = (turn - int(time.monotonic() / period)) % turns
+def wait_for_turn(turn, turns, period, deadline):
+    """Sleep to the start of the turn, unless it is now, but not beyond the deadline."""
+    now = time.monotonic()
+    periods_to_wait = (turn - int(now / period)) % turns
     if periods_to_wait:
-        time.sleep((int(time.monotonic() / period) + periods_to_wait) * period - time.monotonic())
+        time.sleep(max(min((int(now / period) + periods_to_wait) * period, deadline) - now, 0))
 
 
 def main():
@@ -33,7 +34,7 @@ def main():
     deadline = time.monotonic() + float(sys.argv[1])
     while True:
         if len(sys.argv) > 2:
-            wait_for_turn(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+            wait_for_turn(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), deadline)
         if time.monotonic() >= deadline:
             break
         fibonacci(14)

@@ -155,7 +155,7 @@ fn sixty_four_threads_and_a_thousand_spans_a_second() -> Result<()> {
     if !requirement::ebpf("spans of threads")? {
         return Ok(());
     }
-    let (stays, received, log) = profile_service(Service::start(WORKERS, 400)?, WORKERS, 12)?;
+    let (stays, received, log) = profile_service(Service::start(WORKERS, 400)?, WORKERS, 8)?;
     let (spans, threads) = (stays.spans(), stays.threads());
     let a_second = spans as f64 / stays.lasted().as_secs_f64();
     eprintln!("{spans} spans on {threads} threads, {a_second:.0} a second; {}", counted(&log));
@@ -227,7 +227,7 @@ fn no_event_is_linked_where_it_is_switched_off() -> Result<()> {
         ..Settings::of_process(service.pid())
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    service.ask(4, Duration::from_secs(4))?;
+    service.ask(4, Duration::from_secs(2))?;
     daemon.stop()?;
     let received = collector.stop()?;
     ensure!(received.events().count() > 30, "too few events");

@@ -4,7 +4,7 @@ use anyhow::Result;
 use sidewinder_e2e_corpus::{self as corpus, PROGRAMS, Table};
 use sidewinder_e2e_support::requirement;
 
-const SECONDS: u32 = 3;
+const SECONDS: u32 = 2;
 const SAMPLES_PER_SECOND: u32 = 997;
 
 /// Once a program runs. `make corpus` asks for as much from its first sample on.

@@ -24,6 +24,8 @@ mod poll_interval;
 mod random_pauses;
 mod wakeup_jitter;
 
+use std::io;
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,6 +94,14 @@ impl<'obj> Sampler<'obj> {
             self.data.charge_waits(&mut self.control, &self.profiler, &mut self.pending);
         }
         Ok(())
+    }
+
+    /// Has a descriptor end the waits of all [polls](Self::poll) while it is readable.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn end_waits_when_readable(&mut self, fd: impl AsFd) -> io::Result<()> {
+        self.profiler.end_waits_when_readable(fd)
     }
 
     /// Waits for records or events, at most for `timeout`, processes them and appends the resulting messages.

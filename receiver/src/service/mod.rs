@@ -6,6 +6,7 @@
 //! | Module         | Contents                                                     |
 //! |----------------|--------------------------------------------------------------|
 //! | `receiver`     | the threads of one receiver                                  |
+//! | `stop_request` | the request that a receiver stops                            |
 //! | `plan`         | the settings of a receiver that change while it samples      |
 //! | `destinations` | the exporters                                                |
 //! | `ui`           | the server of the live page                                  |
@@ -17,6 +18,7 @@ mod file_watcher;
 mod plan;
 mod receiver;
 mod signals;
+mod stop_request;
 mod ui;
 
 use std::collections::BTreeMap;

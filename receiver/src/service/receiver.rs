@@ -4,8 +4,8 @@
 //! through the report queue; reports go to the exporters of the plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use sidewinder_vm::InterpreterSet;
 use tracing::{debug, error, info, warn};
 
 use super::plan::{CurrentPlan, ReceiverPlan};
+use super::stop_request::StopRequest;
 use crate::exit::{ExitCause, Failure};
 use crate::live::LiveView;
 use crate::memory::MemoryBudget;
@@ -34,8 +35,7 @@ use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
 use crate::user_probe::UserProbe;
 
-/// How often the rings are drained while there are few events, and the longest delay before a stop is noticed. Rings that
-/// fill up wake the thread earlier.
+/// How often the rings are drained while there are few events. Rings that fill up, and a stop, wake the thread earlier.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a join checks whether the receiver has ended.
 const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -53,34 +53,11 @@ const STOP_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time before the deadline of a stop that is reserved for naming. Deferred walks are given up when it begins.
 const NAMING_RESERVE: Duration = Duration::from_millis(300);
 
-/// Whether a receiver must stop, and the deadline by which its exporters must have everything that it sampled.
-#[derive(Clone, Default, Debug)]
-struct StopRequest(Arc<OnceLock<Instant>>);
-
-impl StopRequest {
-    /// Requests a stop. If there is a deadline already, it stays.
-    fn request(&self, deadline: Instant) {
-        self.0.get_or_init(|| deadline);
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.0.get().copied()
-    }
-
-    fn is_requested(&self) -> bool {
-        self.deadline().is_some()
-    }
-
-    fn is_overdue(&self) -> bool {
-        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
-    }
-}
-
 /// The handle of a running receiver.
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) plan: Arc<CurrentPlan>,
-    stop: StopRequest,
+    stop: Arc<StopRequest>,
     thread: Spawned<Result<(), Failure>>,
 }
 
@@ -95,14 +72,15 @@ impl Receiver {
         opener: Opener,
     ) -> Result<Self, Failure> {
         let plan = Arc::new(CurrentPlan::new(plan));
-        let stop = StopRequest::default();
+        let stop = StopRequest::new().map(Arc::new);
+        let stop = stop.map_err(|error| Failure::runtime("can't create an eventfd", error))?;
         let privileges = opener.clone();
         let run = ReceiverContext {
             name,
             config,
             budget,
             plan: Arc::clone(&plan),
-            stop: stop.clone(),
+            stop: Arc::clone(&stop),
             stats,
             live,
             opener,
@@ -143,7 +121,7 @@ struct ReceiverContext {
     config: ProfilingReceiver,
     budget: MemoryBudget,
     plan: Arc<CurrentPlan>,
-    stop: StopRequest,
+    stop: Arc<StopRequest>,
     stats: Arc<ServiceStats>,
     live: Arc<LiveView>,
     opener: Opener,
@@ -165,7 +143,7 @@ impl ReceiverContext {
                 break Err(failure);
             }
             error!(receiver = self.name, "{failure}; trying again in {} s", RETRY_INTERVAL.as_secs());
-            if self.wait_for_stop(RETRY_INTERVAL) {
+            if self.stop.wait(RETRY_INTERVAL) {
                 break Ok(());
             }
         };
@@ -173,19 +151,6 @@ impl ReceiverContext {
             self.stats.set_activity(&self.name, Activity::Stopped);
         }
         ended
-    }
-
-    /// Waits for a stop request, at most for `timeout`, and returns whether there is one.
-    fn wait_for_stop(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        while !self.is_stopped() && Instant::now() < deadline {
-            thread::sleep(POLL_INTERVAL);
-        }
-        self.is_stopped()
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.is_requested()
     }
 
     /// Samples until a stop is requested. If all processes in scope have ended before that, sends the last events and waits
@@ -215,6 +180,9 @@ impl ReceiverContext {
             let (mut queue, incoming) = ReportQueue::new();
             let start_ns = monotonic_ns();
             sampler.start()?;
+            sampler
+                .end_waits_when_readable(self.stop.readable_when_requested())
+                .map_err(|error| Failure::runtime("can't wait for a stop", error))?;
             let report = move || {
                 // Perf maps, in which runtimes name their code, are in the roots of processes.
                 privilege::drop_all_but(privilege::KERNEL_SYMBOLS | privilege::PROCESS_ACCESS);
@@ -236,7 +204,7 @@ impl ReceiverContext {
             );
             self.stats.set_activity(&self.name, Activity::Profiling);
             let mut counted_at = Instant::now();
-            while !self.is_stopped() && !sampler.is_finished() && !report.is_finished() {
+            while !self.stop.is_requested() && !sampler.is_finished() && !report.is_finished() {
                 heartbeat.beat(SAMPLING_HEARTBEAT_TIMEOUT);
                 sampler.poll(POLL_INTERVAL, &mut queue.pending);
                 queue.flush(&self.name);
@@ -265,7 +233,7 @@ impl ReceiverContext {
         drop(sampler);
         drop(heartbeat);
         self.stats.record_receiver_end(&self.name);
-        while !self.wait_for_stop(RETRY_INTERVAL) {}
+        while !self.stop.wait(RETRY_INTERVAL) {}
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use sidewinder_e2e_support::{paths, python, requirement, sidewinder};
 use super::profile_into;
 
 /// CPU time of each worker.
-const SECONDS: &str = "2";
+const SECONDS: &str = "1";
 const WORKERS: usize = 2;
 const ENOUGH: u64 = 600;
 /// Of the workers' samples with a known function of Python.

@@ -14,7 +14,7 @@ use sidewinder_otlp::decode::DecodedEvent;
 
 use super::{LINKED_SHARE, SAMPLES_PER_SECOND, counted, events_once_known, route_of};
 
-pub(super) const SECONDS: &str = "4";
+pub(super) const SECONDS: &str = "3";
 /// The functions of each example, and the route of the span that it calls them in.
 const FUNCTIONS: [(&str, Option<&str>); 3] =
     [("cart", Some("/cart")), ("query", Some("/query")), ("outside", None)];
