@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test cluster-test fresh-test
+.PHONY: packages packages-test summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -137,6 +137,12 @@ python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a millio
 	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
 		cargo test -p sidewinder-e2e --test end_to_end python:: -- --test-threads=1 --nocapture
 
+java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the interpreter and ZGC; fetches those that are not installed
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_JAVA=1 \
+		cargo test -p sidewinder-e2e --test end_to_end java:: -- --test-threads=1 --nocapture
+
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
 
@@ -179,7 +185,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page_faults
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench off_cpu
 
-conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for ten seconds
+conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for six seconds
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 cargo test -p sidewinder-e2e --test end_to_end wall:: -- --test-threads=1 --nocapture
 
@@ -234,6 +240,7 @@ deny: ## Check the licences and the sources of everything that this is built of
 	PATH="$(tools)/bin:$$PATH" cargo deny --locked --all-features check licenses bans sources
 
 image := $(abspath $(target))/image
+packages := $(abspath $(target))/packages
 
 image-tools:
 	@e2e/setup.sh --image
@@ -246,6 +253,13 @@ image: image-tools ## Build the container image: target/image/sidewinder.oci.tar
 image-test: image ## Run what is in the image, with what Kubernetes grants a sidecar
 	SIDEWINDER_IMAGE=$(image) SIDEWINDER=$(image)/amd64/root/sidewinder CI=true \
 		cargo test -p sidewinder-e2e --test end_to_end image:: -- --test-threads=1
+
+packages: image ## Package the image's program: target/packages has a Debian package, an archive and checksums
+	.ci/packages $(packages) $(image)/amd64/root/sidewinder
+
+packages-test: packages ## Unpack the packages, and profile with what is in them
+	SIDEWINDER_PACKAGES=$(packages) SIDEWINDER=$(image)/amd64/root/sidewinder CI=true \
+		cargo test -p sidewinder-e2e --test end_to_end packages:: -- --test-threads=1
 
 image-twice: image ## Build the image of this commit once more, in another folder and from nothing, and compare
 	.ci/image-twice $(image) $(tools)/bin

@@ -77,7 +77,10 @@ impl ParseCallbacks for Derives {
             return vec!["zerocopy::TryFromBytes".to_owned()];
         }
         // Rules and layouts are compared by value.
-        let compared = if matches!(info.name, "sw_rule" | "sw_cpython" | "sw_hotspot" | "sw_code_heap") {
+        let compared = if matches!(
+            info.name,
+            "sw_rule" | "sw_cpython" | "sw_hotspot" | "sw_code_heap" | "sw_v8" | "sw_file_range"
+        ) {
             ", PartialEq, Eq, Hash"
         } else {
             ""

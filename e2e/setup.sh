@@ -54,7 +54,8 @@ apt_install() {
     [ -n "$apt_updated" ] || as_root apt-get update -qq
     apt_updated=yes
     say "installing $*"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        -o DPkg::Lock::Timeout=300 "$@" >/dev/null
 }
 
 # at_least MINIMUM VERSION

@@ -14,6 +14,7 @@
  *   is_after_call                whether a call instruction ends at an address, and the call's target
  *   words_in_prologue, words_in_epilogue
  *                                how much of its frame a method has that HotSpot has compiled (in a file of its own)
+ *   v8_frame_state               how much of its frame a function has that V8 has compiled (in a file of its own)
  *
  * The two functions that copy registers return the ABI of the task: SW_ABI_NATIVE, SW_ABI_FOREIGN, or SW_ABI_NONE if the
  * registers aren't those of user mode.
@@ -24,6 +25,7 @@
 #if defined(__TARGET_ARCH_x86)
 #include "arch/x86_64.bpf.h"
 #include "arch/x86_64.hotspot.bpf.h"
+#include "arch/x86_64.v8.bpf.h"
 #else
 #error "no registers of this architecture: see arch/x86_64.bpf.h"
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* The frame at which a walk has arrived: its registers, and where it ends. */
+/* The frame at which a walk has arrived: its registers, where it ends, and the step to its caller. */
 #ifndef SIDEWINDER_CURRENT_FRAME_BPF_H
 #define SIDEWINDER_CURRENT_FRAME_BPF_H
 
+#include "stack_window.bpf.h"
 #include "table.bpf.h"
 
 static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
@@ -46,6 +47,38 @@ static __always_inline __u64 frame_end(struct sw_slot *slot, const struct sw_fou
 	    !register_value(slot, found->rule.cfa_register, &cfa))
 		return 0;
 	return cfa + found->rule.cfa_offset;
+}
+
+static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
+{
+	slot->pc = pc;
+	slot->sp = sp;
+	slot->fp = fp;
+	slot->is_return_address = 1;
+	slot->is_interrupted = 0;
+	slot->has_callee_saved = 0;
+	slot->unproven = 0;
+	return true;
+}
+
+static __always_inline bool may_go_to(struct sw_slot *slot, __u64 cfa)
+{
+	if (cfa > slot->sp)
+		return true;
+	if (slot->stack_switches++ < SW_STACK_SWITCHES_MAX)
+		return true;
+	return stop(slot, SW_OUTCOME_STACK_NOT_RISING);
+}
+
+static __always_inline bool step_by_frame_pointer(struct sw_slot *slot)
+{
+	__u64 frame = slot->fp, pc, fp;
+
+	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
+		return false;
+	if (!may_go_to(slot, frame + 16))
+		return false;
+	return enter_caller(slot, pc, frame + 16, fp);
 }
 
 #endif

@@ -52,12 +52,31 @@ static __always_inline void set_rule_of_frame_pointer(struct sw_found *found)
 	};
 }
 
-static __always_inline void set_blob(struct sw_found *found, const struct sw_blob *blob)
+static __always_inline void set_blob(struct sw_found *found, const struct sw_blob *blob, __u64 pc)
 {
-	__u32 flags = found->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
+	__u32 flags = SW_FRAME_COMPILED | (found->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0);
 
 	found->head = frame_head(SW_FRAME_HOTSPOT, flags, blob->address & ((1ull << 48) - 1));
-	found->address = (found->pc - blob->code) << SW_VM_PLACE_SHIFT | blob->cookie;
+	found->address = (pc - blob->code) << SW_VM_PLACE_SHIFT | blob->cookie;
+}
+
+static __always_inline bool is_deopt_handler(const struct sw_blob *blob, __u64 address)
+{
+	return address == blob->handlers[0] || address == blob->handlers[1];
+}
+
+/*
+ * The address to which the current frame of a blob returns, or would have, had it not been deoptimized: then its return address is
+ * that of a handler, and its own is in the frame.
+ */
+static __always_inline __u64 original_pc(struct sw_slot *slot, const struct sw_blob *blob)
+{
+	__u64 address;
+
+	if (slot->is_return_address && is_deopt_handler(blob, slot->pc) &&
+	    try_read_word(slot, slot->sp + blob->original_pc, &address))
+		return address;
+	return slot->pc;
 }
 
 /*
@@ -89,7 +108,7 @@ __noinline int find_hotspot_frame(__u32 number)
 	if (!is_in_interpreter(hotspot, slot->pc)) {
 		if (!find_blob(number, slot->pc - slot->is_return_address))
 			return 1;
-		set_blob(found, &scratch->blob);
+		set_blob(found, &scratch->blob, original_pc(slot, &scratch->blob));
 	}
 	found->number = SW_RULE_HOTSPOT_DEPENDS;
 	found->clock = slot->clock;
@@ -177,8 +196,12 @@ static __always_inline int settle_sized(__u32 number, struct sw_slot *slot, stru
 		set_rule_of_words(found, frame_words, true);
 		return 1;
 	}
-	for (__u32 i = 0; i <= SW_PUSHED_WORDS_MAX; i++) {
-		words = frame_words - 1 + i;
+	/*
+	 * Intrinsics push words for as long as they run. One word less comes last: below the end of its frame, a method may have
+	 * return addresses of calls that are over.
+	 */
+	for (__u32 i = 0; i < SW_PUSHED_WORDS_MAX; i++) {
+		words = i < SW_PUSHED_WORDS_MAX - 1 ? frame_words + 1 + i : frame_words - 1;
 		if (may_return_from(number, words) == SW_CALLER_GENERATED) {
 			set_rule_of_words(found, words, words > 1);
 			return 1;
@@ -234,6 +257,12 @@ static __always_inline __u32 method_cookie(struct sw_slot *slot, struct sw_vm_sc
 	return finished_cookie(add_to_cookie(0, *const_method));
 }
 
+/* Where an interpreted method's frame has the address of the bytecode, as an offset from its frame pointer. */
+static __always_inline __s64 interpreted_bytecode(const struct sw_hotspot *hotspot)
+{
+	return SW_INTERPRETED_BYTECODE_WITHOUT_MIRROR - (hotspot->frames_have_mirror ? (__s64)sizeof(__u64) : 0);
+}
+
 /*
  * Makes the frame at the frame pointer that of the interpreter. Returns 0 if it is none: at the start of a method, while its
  * frame is being made, the frame pointer is still the caller's.
@@ -253,7 +282,7 @@ __noinline int settle_interpreted(__u32 number)
 	fp = slot->fp;
 	if (fp & 7 || fp - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
 		return 0;
-	if (!try_read_word(slot, fp + SW_INTERPRETED_BYTECODE, &bytecode) ||
+	if (!try_read_word(slot, fp + interpreted_bytecode(&runtime->hotspot), &bytecode) ||
 	    !try_read_word(slot, fp + SW_INTERPRETED_METHOD, &method) ||
 	    !try_read_word(slot, fp + SW_INTERPRETED_SENDER_SP, &sender_sp) ||
 	    !try_read_word(slot, fp + SW_INTERPRETED_RETURN_ADDRESS, &address))

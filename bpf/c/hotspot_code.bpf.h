@@ -107,13 +107,14 @@ __noinline int find_blob(__u32 number, __u64 address)
 	blob->frame_complete = hotspot->frame_complete_is_short ? (__s16)word : (__s32)word;
 	blob->handlers[0] = blob_address(slot, scratch, hotspot, start, hotspot->deopt_handlers[0]);
 	blob->handlers[1] = blob_address(slot, scratch, hotspot, start, hotspot->deopt_handlers[1]);
+	blob->original_pc = vm_word(slot, scratch, start + hotspot->original_pc);
 	/*
 	 * Whether the blob is a method is in its name, which may not be in memory. If it is none, what is read in the place of a
 	 * method's fields is code.
 	 */
 	cookie = add_to_cookie(0, vm_word(slot, scratch, start + hotspot->name));
 	cookie = add_to_cookie(cookie, size);
-	if (size >= SW_BLOB_BYTES) {
+	if (size >= hotspot->compile_id + sizeof(__u32) && size >= hotspot->method + sizeof(__u64)) {
 		cookie = add_to_cookie(cookie, (__u32)vm_word(slot, scratch, start + hotspot->compile_id));
 		cookie = add_to_cookie(cookie, vm_word(slot, scratch, start + hotspot->method));
 	}

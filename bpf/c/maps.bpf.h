@@ -200,8 +200,19 @@ struct sw_blob {
 	__s32 frame_words; /* from the stack pointer to the end of its frame, at calls; not above 0: it has no frame of one size */
 	__s32 frame_complete; /* offset in the code from which on it has its frame; negative: 0 */
 	__u32 cookie;
-	__u32 reserved;
+	__u32 original_pc; /* offset from the stack pointer */
 };
+
+/* A function of JavaScript. */
+struct sw_v8_function {
+	__u64 shared; /* address of its SharedFunctionInfo */
+	__u32 cookie;
+	__u32 has_script; /* it is the program's, not V8's own */
+};
+
+/* Around the interrupted pc, of V8's code. */
+#define SW_V8_CODE_BEFORE 16
+#define SW_V8_CODE_AFTER 24
 
 #define SW_HOTSPOT_CODE_BEFORE 64
 #define SW_HOTSPOT_CODE_AFTER 8
@@ -217,6 +228,9 @@ struct sw_vm_scratch {
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	struct sw_blob blob; /* that was read last */
 	__u8 code[SW_HOTSPOT_CODE_BEFORE + SW_HOTSPOT_CODE_AFTER]; /* around the interrupted pc */
+	struct sw_v8_function v8_function; /* that was read last */
+	__u64 v8_object[SW_V8_OBJECT_BYTES / sizeof(__u64)]; /* the start of the object that was read last */
+	__u8 v8_code[SW_V8_CODE_BEFORE + SW_V8_CODE_AFTER];
 	__u64 text[SW_VM_TEXT_WORDS]; /* the string that was read last */
 	__u8 window[SW_VM_WINDOW_BYTES];
 };

@@ -253,6 +253,26 @@ static __always_inline bool is_vm_loop(const struct sw_slot *slot, __u64 file_of
 	return is_inside;
 }
 
+/* Whether V8 runs in the slot's process. */
+static __always_inline bool runs_v8(const struct sw_slot *slot)
+{
+	const struct sw_runtime *runtime = slot->runtime_offset ? process_runtime(slot) : 0;
+
+	return runtime && runtime->kind == SW_FRAME_V8;
+}
+
+/*
+ * Whether an offset of the slot's file is in V8's builtins. Those of them that are no loop and that have called something have
+ * a frame of their own, without a function of JavaScript.
+ */
+static __always_inline bool is_v8_builtin(const struct sw_slot *slot, __u64 file_offset)
+{
+	const struct sw_runtime *runtime = process_runtime(slot);
+
+	return runtime && runtime->kind == SW_FRAME_V8 && runtime->file == slot->file &&
+	       file_offset - runtime->v8.builtins.start < runtime->v8.builtins.bytes;
+}
+
 /* The cache entry for the current frame. */
 static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
 {
@@ -296,6 +316,8 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	found->is_return_address = slot->is_return_address;
 	if (!slot->file) {
 		found->number = SW_RULE_NONE;
+		if (vm_frames && runs_v8(slot))
+			flags |= SW_FRAME_V8_CODE;
 		found->head = frame_head(SW_FRAME_ANONYMOUS, flags, 0);
 		found->address = slot->pc;
 		/* HotSpot's frames have rules, and are looked up elsewhere (find_hotspot_frame). */
@@ -306,6 +328,8 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	file_offset = address - slot->range_start + slot->range_file_offset;
 	if (slot->runtime_offset && is_vm_loop(slot, file_offset))
 		flags |= SW_FRAME_VM_LOOP;
+	else if (slot->runtime_offset && !slot->is_return_address && is_v8_builtin(slot, file_offset))
+		flags |= SW_FRAME_V8_CODE;
 	found->head = frame_head(SW_FRAME_NATIVE, flags, slot->file);
 	found->address = file_offset + slot->is_return_address;
 	chunk = arena_chunk(slot->segment_chunk);

@@ -17,38 +17,6 @@
 
 /* ---- One step ------------------------------------------------------------------------------------------ */
 
-static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
-{
-	slot->pc = pc;
-	slot->sp = sp;
-	slot->fp = fp;
-	slot->is_return_address = 1;
-	slot->is_interrupted = 0;
-	slot->has_callee_saved = 0;
-	slot->unproven = 0;
-	return true;
-}
-
-static __always_inline bool may_go_to(struct sw_slot *slot, __u64 cfa)
-{
-	if (cfa > slot->sp)
-		return true;
-	if (slot->stack_switches++ < SW_STACK_SWITCHES_MAX)
-		return true;
-	return stop(slot, SW_OUTCOME_STACK_NOT_RISING);
-}
-
-static __always_inline bool step_by_frame_pointer(struct sw_slot *slot)
-{
-	__u64 frame = slot->fp, pc, fp;
-
-	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
-		return false;
-	if (!may_go_to(slot, frame + 16))
-		return false;
-	return enter_caller(slot, pc, frame + 16, fp);
-}
-
 static __always_inline bool enter_guessed(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
 {
 	enter_caller(slot, pc, sp, fp);
@@ -289,8 +257,10 @@ static __always_inline bool step(struct sw_slot *slot)
 	}
 	if (slot->depth >= frame_limit)
 		return stop(slot, SW_OUTCOME_FRAME_LIMIT);
-	if (vm_frames && (found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT)) {
+	if (vm_frames && (found->head & (SW_FRAME_VM_LOOP | SW_FRAME_V8_CODE) << SW_FRAME_FLAGS_SHIFT)) {
 		in_group = step_in_group(slot);
+		if (in_group == SW_VM_WALK_ENDED)
+			return false;
 		if (in_group != SW_VM_GROUP_ENDED)
 			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
 	}

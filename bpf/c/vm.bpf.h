@@ -2,7 +2,7 @@
 /*
  * Frames of virtual machines. Each activation of a machine's loop has a native frame, whose code the receiver has marked,
  * and executes a group of the machine's own frames, which are on another stack. The walk pushes a group before the native
- * frame that executes it, one frame in each step: so a stack has all frames in the order in which they called each other.
+ * frame that executes it, a few frames in each step: so a stack has all frames in the order in which they called each other.
  *
  * A group that can't be read is one frame that says why, and the walk goes on.
  */
@@ -13,6 +13,7 @@
 #include "current_frame.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
+#include "v8.bpf.h"
 #include "vm_memory.bpf.h"
 
 static __always_inline void start_vm_frames(struct sw_slot *slot)
@@ -31,14 +32,7 @@ static __always_inline void start_vm_frames(struct sw_slot *slot)
 	slot->vm_cframe = 0;
 }
 
-/* Pushes the frame that stands for one of a group, or for the rest of it. */
-static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 reason)
-{
-	slot->head.vm_missing[reason & (SW_VM_MISSING_PLACES - 1)]++;
-	return push_frame(slot, frame_head(kind, SW_FRAME_MISSING, 0), reason) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
-}
-
-/* The same for the rest of the current activation's group. */
+/* Pushes a frame that stands for the rest of the current activation's group. */
 static __always_inline int end_with_missing(struct sw_slot *slot, __u32 reason)
 {
 	end_group(slot);
@@ -146,22 +140,8 @@ static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scra
 					 const struct sw_runtime *runtime)
 {
 	struct sw_vm_frame frame = {};
-	int result;
+	int result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
 
-	if (slot->vm_state == SW_VM_UNREAD)
-		open_vm(slot, scratch, runtime);
-	if (slot->vm_state != SW_VM_READ)
-		return end_with_missing(slot, slot->vm_state - SW_VM_LOST);
-	if (slot->vm_has_no_group) {
-		slot->vm_has_no_group = 0;
-		slot->vm_is_innermost = 0;
-		slot->vm_anchor = 0;
-		/* The innermost activation's `cframe` may not be written yet. */
-		slot->vm_is_lost = slot->vm_cframe != 0;
-		return end_with_missing(slot, SW_VM_NO_FRAMES);
-	}
-
-	result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
 	if (result == SW_VM_UNREADABLE_FRAME) {
 		slot->vm_is_lost = 1;
 		return end_with_missing(slot, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
@@ -176,6 +156,35 @@ static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scra
 }
 
 /*
+ * Pushes frames of the current activation's group: several, because what it takes to begin a step costs as much as a frame.
+ * Returns an sw_vm_step.
+ */
+static __always_inline int push_vm_frames(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					  const struct sw_runtime *runtime)
+{
+	int result = SW_VM_GROUP_ENDED;
+
+	if (slot->vm_state == SW_VM_UNREAD)
+		open_vm(slot, scratch, runtime);
+	if (slot->vm_state != SW_VM_READ)
+		return end_with_missing(slot, slot->vm_state - SW_VM_LOST);
+	if (slot->vm_has_no_group) {
+		slot->vm_has_no_group = 0;
+		slot->vm_is_innermost = 0;
+		slot->vm_anchor = 0;
+		/* The innermost activation's `cframe` may not be written yet. */
+		slot->vm_is_lost = slot->vm_cframe != 0;
+		return end_with_missing(slot, SW_VM_NO_FRAMES);
+	}
+	for (__u32 i = 0; i < SW_VM_FRAMES_PER_STEP; i++) {
+		result = push_vm_frame(slot, scratch, runtime);
+		if (result != SW_VM_PUSHED || slot->vm_group != SW_VM_OPEN || slot->depth >= frame_limit)
+			break;
+	}
+	return result;
+}
+
+/*
  * One step in the current activation's group, and what there is to decide at its end. Not static: the verifier checks it
  * once (see `step_in_slot`). Returns an sw_vm_step.
  */
@@ -186,12 +195,16 @@ __noinline int step_in_vm(__u32 number)
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	int result = SW_VM_GROUP_ENDED;
 
-	if (!runtime || runtime->kind != SW_FRAME_CPYTHON)
+	if (!runtime)
+		return SW_VM_GROUP_ENDED;
+	if (runtime->kind == SW_FRAME_V8)
+		return step_in_v8(number);
+	if (runtime->kind != SW_FRAME_CPYTHON)
 		return SW_VM_GROUP_ENDED;
 	if (!scratch)
 		return end_with_missing(slot, SW_VM_BUSY);
 	if (slot->vm_group == SW_VM_OPEN && !slot->vm_is_lost)
-		result = push_vm_frame(slot, scratch, runtime);
+		result = push_vm_frames(slot, scratch, runtime);
 	if (result == SW_VM_GROUP_ENDED)
 		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
 	return result;

@@ -4,6 +4,8 @@
 #define SIDEWINDER_VM_MEMORY_BPF_H
 
 #include "maps.bpf.h"
+#include "stack.bpf.h"
+#include "table.bpf.h"
 
 enum sw_vm_step {
 	SW_VM_GROUP_ENDED = 0,
@@ -12,6 +14,8 @@ enum sw_vm_step {
 	SW_VM_NO_ROOM, /* the ring is full */
 	SW_VM_UNREADABLE_FRAME, /* or one that was met before; those after it can't be found through it */
 	SW_VM_UNREADABLE_CODE, /* of a frame that was read */
+	SW_VM_STEPPED, /* all of the native frame is in the stack, and its caller is the current one */
+	SW_VM_WALK_ENDED, /* there is no caller; the slot's outcome says why */
 };
 
 /* `vm_state` of a slot. */
@@ -95,6 +99,13 @@ static __always_inline __u64 vm_word(const struct sw_slot *slot, const struct sw
 static __always_inline __u8 vm_byte(const struct sw_slot *slot, const struct sw_vm_scratch *scratch, __u64 address)
 {
 	return scratch->window[(address - slot->vm_window_start) & (SW_VM_WINDOW_BYTES - 1)];
+}
+
+/* Pushes the frame that stands for one of a group, or for the rest of it. */
+static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 reason)
+{
+	slot->head.vm_missing[reason & (SW_VM_MISSING_PLACES - 1)]++;
+	return push_frame(slot, frame_head(kind, SW_FRAME_MISSING, 0), reason) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
 }
 
 #endif

@@ -28,6 +28,8 @@ pub enum RawFrameKind {
     CPython(VmFunction),
     /// A method of Java, or other code of HotSpot's. The frame has no address.
     HotSpot(VmFunction),
+    /// A function of JavaScript that V8 runs. The frame has no address.
+    V8(VmFunction),
     /// Frames of a virtual machine that could not be read. The frame has no address.
     Missing(VmMissing),
 }
@@ -39,8 +41,25 @@ pub struct VmFunction {
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one.
     pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one.
+    /// The instruction, as an offset in the function's code; negative before the first one. Of a
+    /// [compiled function](VmForm::CompiledFunction): the low half of its address.
     pub place: i32,
+    /// In which code that is.
+    pub form: VmForm,
+}
+
+/// How a function of a virtual machine is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum VmForm {
+    /// It is interpreted: the object is the function.
+    Interpreted,
+    /// The object is machine code, in which the place is an instruction.
+    Compiled {
+        /// Whether that instruction is the one behind a call that is being made.
+        is_return_address: bool,
+    },
+    /// It is compiled, and the object is the function.
+    CompiledFunction,
 }
 
 impl RawFrame {
@@ -52,10 +71,8 @@ impl RawFrame {
             RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
             RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
             RawFrameKind::CPython(function) => return Self::from_function(intf::SW_FRAME_CPYTHON, function),
-            RawFrameKind::HotSpot(function) => {
-                return Self::from_function(intf::SW_FRAME_HOTSPOT, function)
-                    .with_return_address(is_return_address);
-            }
+            RawFrameKind::HotSpot(function) => return Self::from_function(intf::SW_FRAME_HOTSPOT, function),
+            RawFrameKind::V8(function) => return Self::from_function(intf::SW_FRAME_V8, function),
             RawFrameKind::Missing(reason) => return Self::from_missing(reason),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
@@ -67,15 +84,19 @@ impl RawFrame {
         Self { head, address }
     }
 
-    fn with_return_address(self, is_return_address: bool) -> Self {
-        let flag = if is_return_address { intf::SW_FRAME_RETURN_ADDRESS } else { 0 };
-        Self { head: self.head | u64::from(flag) << intf::SW_FRAME_FLAGS_SHIFT, ..self }
-    }
-
-    fn from_function(kind: u32, VmFunction { object, cookie, place }: VmFunction) -> Self {
+    fn from_function(kind: u32, VmFunction { object, cookie, place, form }: VmFunction) -> Self {
         let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
+        let flags = match form {
+            VmForm::Interpreted => 0,
+            VmForm::Compiled { is_return_address: false } => intf::SW_FRAME_COMPILED,
+            VmForm::Compiled { is_return_address: true } => {
+                intf::SW_FRAME_COMPILED | intf::SW_FRAME_RETURN_ADDRESS
+            }
+            VmForm::CompiledFunction => intf::SW_FRAME_COMPILED,
+        };
+        let flags = u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT;
         Self {
-            head: u64::from(kind) | object.0 << intf::SW_FRAME_ID_SHIFT,
+            head: u64::from(kind) | flags | object.0 << intf::SW_FRAME_ID_SHIFT,
             address: place | u64::from(cookie),
         }
     }
@@ -105,6 +126,7 @@ impl RawFrame {
             intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
             intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(self.function())),
             intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::HotSpot(self.function())),
+            intf::SW_FRAME_V8 => Some(RawFrameKind::V8(self.function())),
             _ => None,
         }
     }
@@ -115,6 +137,11 @@ impl RawFrame {
             object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
             cookie: self.address as u32,
             place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
+            form: match (self.has(intf::SW_FRAME_COMPILED), self.is_of_v8()) {
+                (false, _) => VmForm::Interpreted,
+                (true, false) => VmForm::Compiled { is_return_address: self.is_return_address() },
+                (true, true) => VmForm::CompiledFunction,
+            },
         }
     }
 
@@ -134,6 +161,12 @@ impl RawFrame {
     #[must_use]
     pub fn is_vm_loop(self) -> bool {
         self.has(intf::SW_FRAME_VM_LOOP)
+    }
+
+    /// Whether the frame belongs to V8: it is a function of JavaScript, or stands for missing ones.
+    #[must_use]
+    pub fn is_of_v8(self) -> bool {
+        (self.head & 0xff) as u32 == intf::SW_FRAME_V8
     }
 
     /// Whether the frame was found by guessing: only sanity checks support it.
@@ -165,16 +198,19 @@ mod tests {
 
     #[test]
     fn frames_of_virtual_machines_are_read_as_they_were_made() {
-        let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2 };
-        for kind in [RawFrameKind::CPython(function), RawFrameKind::HotSpot(function)]
-            .into_iter()
-            .chain(VmMissing::ALL.map(RawFrameKind::Missing))
-        {
+        let form = VmForm::Interpreted;
+        let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2, form };
+        let compiled = [true, false]
+            .map(|is_return_address| VmFunction { form: VmForm::Compiled { is_return_address }, ..function });
+        let of_hotspot = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
+        let of_v8 =
+            [form, VmForm::CompiledFunction].map(|form| RawFrameKind::V8(VmFunction { form, ..function }));
+        let missing = VmMissing::ALL.map(RawFrameKind::Missing);
+        for kind in of_hotspot.chain(of_v8).chain([RawFrameKind::CPython(function)]).chain(missing) {
             let frame = RawFrame::new(kind, 0, false, false);
-            assert_eq!(
-                (frame.kind(), frame.is_return_address(), frame.is_vm_loop()),
-                (Some(kind), false, false)
-            );
+            assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));
+            let is_call = matches!(kind, RawFrameKind::HotSpot(function) if function == compiled[0]);
+            assert_eq!(frame.is_return_address(), is_call);
         }
         let native = RawFrame::new(RawFrameKind::Native { file: 7 }, 0x1234, true, false);
         assert_eq!(native.in_vm_loop().kind(), native.kind());

@@ -61,7 +61,7 @@ pub use container::{CgroupId, Container};
 pub use counter::probe_counter;
 pub use events::{CpuList, EventError, can_open_events};
 pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};
-pub use frame::{RawFrame, RawFrameKind, VmFunction};
+pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction};
 pub use heap::limit_heap;
 pub use interrupt_check::Interrupts;
 pub use load::{LoadError, Options, PodCgroup, Storage, TaskFilter, is_in_initial_pid_namespace};
@@ -78,8 +78,8 @@ pub use ring::{
 };
 pub use run_time::measure_run_time;
 pub use runtime::{
-    BLOB_BYTES_MAX, CODE_HEAPS_MAX, CPythonLayout, CodeHeap, HotSpotLayout, PublishedCPython,
-    PublishedRuntime, VmCounts, VmMissing, cpython_groups, cpython_instruction,
+    BLOB_BYTES_MAX, CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange, HotSpotLayout, PublishedCPython,
+    PublishedRuntime, PublishedV8, V8Layout, VmCounts, VmMissing, cpython_groups, cpython_instruction,
 };
 pub use sample_kind::SampleKind;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

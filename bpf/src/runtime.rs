@@ -9,8 +9,12 @@ use crate::tls::TlsLocation;
 pub use crate::intf::sw_code_heap as CodeHeap;
 /// Where CPython keeps its frames: offsets of fields, as `c/intf/runtimes.h` describes them.
 pub use crate::intf::sw_cpython as CPythonLayout;
+/// A part of a file.
+pub use crate::intf::sw_file_range as FileRange;
 /// Where HotSpot keeps its code: addresses in a process, and offsets of fields, as `c/intf/runtimes.h` describes them.
 pub use crate::intf::sw_hotspot as HotSpotLayout;
+/// How V8 describes functions of JavaScript: offsets of fields and numbers of types, as `c/intf/runtimes.h` describes them.
+pub use crate::intf::sw_v8 as V8Layout;
 
 /// Values of [`CPythonLayout::groups`]: where the frames of one activation of the evaluation loop end.
 pub mod cpython_groups {
@@ -39,6 +43,8 @@ pub enum PublishedRuntime {
     CPython(PublishedCPython),
     /// HotSpot. All that walks need is in its code cache and on the stack.
     HotSpot(HotSpotLayout),
+    /// V8. All that walks need is on the stack.
+    V8(PublishedV8),
 }
 
 impl PublishedRuntime {
@@ -48,6 +54,7 @@ impl PublishedRuntime {
             Self::HotSpot(hotspot) => {
                 sw_runtime { kind: intf::SW_FRAME_HOTSPOT, hotspot: *hotspot, ..sw_runtime::default() }
             }
+            Self::V8(v8) => v8.encode(),
         }
     }
 }
@@ -83,6 +90,30 @@ impl PublishedCPython {
             unlinked: encode_ranges(&self.unlinked_ranges),
             state: self.state.map(|at| at.map_or_else(sw_tls_variable::default, TlsLocation::encode)),
             cpython: self.cpython,
+            ..sw_runtime::default()
+        }
+    }
+}
+
+/// The V8 that a process runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishedV8 {
+    /// The id of the file that contains it.
+    pub file: u32,
+    /// The code that enters interpreted functions, and the handlers of bytecodes: offsets in the file, and lengths in bytes. Only
+    /// those that [`PublishedCPython::can_have_loop`] are all used.
+    pub loop_ranges: Vec<(FileOffset, u64)>,
+    /// The layout of its objects.
+    pub layout: V8Layout,
+}
+
+impl PublishedV8 {
+    fn encode(&self) -> sw_runtime {
+        sw_runtime {
+            file: self.file,
+            kind: intf::SW_FRAME_V8,
+            loop_: encode_ranges(&self.loop_ranges),
+            v8: self.layout,
             ..sw_runtime::default()
         }
     }

@@ -29,14 +29,20 @@ const seconds = (count) => new Promise((done) => setTimeout(done, count * 1e3));
 const bar = (page) => page.getByRole("region", { name: "Live" });
 const graph = (page) => page.getByRole("application", { name: /^Flame graph/ });
 
-/** Waits until there are more samples than these. */
-async function more(page, than) {
+/** Waits until something is so. */
+async function until(what, isSo) {
   for (let tries = 0; tries < 150; tries++) {
-    const now = await samples(page);
-    if (now > than) return now;
+    if (await isSo()) return;
     await seconds(0.2);
   }
-  throw new Error(`still ${await samples(page)} samples, not more than ${than}`);
+  throw new Error(`after half a minute it is not so: ${what}`);
+}
+
+/** Waits until there are more samples than these, and tells how many. */
+async function more(page, than) {
+  let now;
+  await until(`more than ${than} samples`, async () => (now = await samples(page)) > than);
+  return now;
 }
 
 shows("it fills while the program runs", async (page) => {
@@ -74,7 +80,8 @@ shows("a pause stops the picture, and nothing is missed by it", async (page) => 
   await page.getByRole("button", { name: "Pause" }).click();
   await seconds(0.5);
   const before = await samples(page);
-  await seconds(3);
+  // Twice as long as between two reports.
+  await seconds(2);
   assert.equal(await samples(page), before);
   assert.match(await bar(page).innerText(), /paused/);
   await picture(page, "live-paused");
@@ -94,17 +101,17 @@ shows("a range of time stays where it was put, and the newest time is followed",
   await page.getByLabel("time: to, in seconds").press("Tab");
   await seconds(1.5);
   const early = await samples(page);
-  await seconds(2.5);
+  await seconds(2);
   assert.equal(await samples(page), early, "nothing comes into the past");
   await page.getByRole("button", { name: "All of the time" }).click();
   assert.ok(await samples(page) > early);
-  await seconds(9);
+  const to = async () => +(await page.getByLabel("time: to, in seconds").inputValue());
+  await until("more than 10 s", async () => await to() > 10.5);
   await bar(page).getByRole("combobox").selectOption({ label: "the last 10 s" });
   const from = async () => +(await page.getByLabel("time: from, in seconds").inputValue());
-  const [began, whole] = [await from(), await page.getByLabel("time: to, in seconds").inputValue()];
-  assert.ok(Math.abs(+whole - began - 10) < 0.2, `${began} to ${whole}`);
-  await seconds(3);
-  assert.ok(await from() > began + 1, "it moves along");
+  const [began, whole] = [await from(), await to()];
+  assert.ok(Math.abs(whole - began - 10) < 0.2, `${began} to ${whole}`);
+  await until("it moves along", async () => await from() > began + 1);
   await picture(page, "live-last");
 });
 

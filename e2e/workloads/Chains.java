@@ -5,7 +5,7 @@ import java.util.concurrent.Executors;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 
-/** Chains of calls whose order is known: MODE SECONDS. */
+/** Chains of calls whose order is known: MODES SECONDS. Each further mode has a thread of its own. */
 public class Chains {
     interface Shape {
         double area(double size);
@@ -25,9 +25,17 @@ public class Chains {
 
     static void third(String mode) throws Exception {
         switch (mode) {
-            case "recursion" -> sink += recurse(30);
-            case "mixed" -> sink += mixed();
-            default -> throw new IllegalArgumentException(mode);
+            case "recursion":
+                sink += recurse(30);
+                break;
+            case "mixed":
+                sink += mixed();
+                break;
+            case "inlined":
+                sink += outer(300);
+                break;
+            default:
+                throw new IllegalArgumentException(mode);
         }
     }
 
@@ -39,6 +47,61 @@ public class Chains {
         long sum = 0;
         for (int i = 0; i < 2_000; i++) {
             sum += i * 31L ^ sum;
+        }
+        return sum;
+    }
+
+    /** What C2 puts into its caller, but for the last. */
+    static long outer(int count) {
+        long sum = 0;
+        for (int i = 0; i < count; i++) {
+            sum += middle(i);
+        }
+        return sum;
+    }
+
+    static long middle(int i) {
+        return inner(i + 1) + 1;
+    }
+
+    static long inner(int i) {
+        return innermost(i) * 3;
+    }
+
+    static long innermost(int i) {
+        return i + leaf(i);
+    }
+
+    /** Larger than what is put into callers (-XX:FreqInlineSize: 325 bytes of bytecode). */
+    static long leaf(int i) {
+        long sum = i;
+        for (int j = 0; j < 40; j++) {
+            sum = sum * 31L + (sum >>> 3) + j;
+            sum = sum * 33L + (sum >>> 4) + j;
+            sum = sum * 35L + (sum >>> 5) + j;
+            sum = sum * 37L + (sum >>> 6) + j;
+            sum = sum * 39L + (sum >>> 7) + j;
+            sum = sum * 41L + (sum >>> 8) + j;
+            sum = sum * 43L + (sum >>> 9) + j;
+            sum = sum * 45L + (sum >>> 3) + j;
+            sum = sum * 47L + (sum >>> 4) + j;
+            sum = sum * 49L + (sum >>> 5) + j;
+            sum = sum * 51L + (sum >>> 6) + j;
+            sum = sum * 53L + (sum >>> 7) + j;
+            sum = sum * 55L + (sum >>> 8) + j;
+            sum = sum * 57L + (sum >>> 9) + j;
+            sum = sum * 59L + (sum >>> 3) + j;
+            sum = sum * 61L + (sum >>> 4) + j;
+            sum = sum * 63L + (sum >>> 5) + j;
+            sum = sum * 65L + (sum >>> 6) + j;
+            sum = sum * 67L + (sum >>> 7) + j;
+            sum = sum * 69L + (sum >>> 8) + j;
+            sum = sum * 71L + (sum >>> 9) + j;
+            sum = sum * 73L + (sum >>> 3) + j;
+            sum = sum * 75L + (sum >>> 4) + j;
+            sum = sum * 77L + (sum >>> 5) + j;
+            sum = sum * 79L + (sum >>> 6) + j;
+            sum = sum * 81L + (sum >>> 7) + j;
         }
         return sum;
     }
@@ -93,9 +156,28 @@ public class Chains {
         }
     }
 
+    static class Worker extends Thread {
+        final String mode;
+        final long end;
+
+        Worker(String mode, long end) {
+            this.mode = mode;
+            this.end = end;
+        }
+
+        @Override
+        public void run() {
+            Chains.run(mode, end);
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
-        String mode = arguments[0];
+        String[] modes = arguments[0].split(",");
+        for (int i = 1; i < modes.length; i++) {
+            new Worker(modes[i], end).start();
+        }
+        String mode = modes[0];
         if (!mode.startsWith("virtual-")) {
             run(mode, end);
             return;

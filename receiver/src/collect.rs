@@ -13,11 +13,14 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_bpf::Outcome;
+use sidewinder_bpf::{Outcome, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
-use sidewinder_render::{Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, ThreadIndex};
+use sidewinder_render::{
+    Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, StateIndex, ThreadIndex,
+    ThreadState,
+};
 
 pub(crate) use self::counts::TimeSlicedCounts;
 pub(crate) use self::profile_builder::{LOCK_MARKER, lock_marker};
@@ -36,6 +39,7 @@ pub(crate) struct ProfileCollector {
     stacks: HashMap<u64, Arc<Stack>>,
     threads: IndexedSet<ThreadKey>,
     spans: IndexedSet<Link>,
+    states: IndexedSet<WaitReason>,
     /// By kind, each of which becomes a profile.
     counts: Vec<(Kind, TimeSlicedCounts<EventKey>)>,
 }
@@ -45,6 +49,7 @@ pub(crate) struct ProfileCollector {
 struct EventKey {
     thread: u32,
     span: Option<u32>,
+    state: Option<u32>,
     stack: Option<u64>,
     outcome: Outcome,
     lock: Option<LockId>,
@@ -69,6 +74,7 @@ impl ProfileCollector {
             stacks: HashMap::new(),
             threads: IndexedSet::default(),
             spans: IndexedSet::default(),
+            states: IndexedSet::default(),
             counts: kinds.iter().map(|kind| (kind, TimeSlicedCounts::new())).collect(),
         }
     }
@@ -102,6 +108,7 @@ impl ProfileCollector {
                 comm: event.comm,
             }),
             span: event.span.map(|span| self.spans.intern(span)),
+            state: event.wait.map(|wait| self.states.intern(wait)),
             stack: event.stack.as_ref().map(|stack| stack.id),
             outcome: event.outcome,
             lock: event.lock.and_then(|lock| lock.id),
@@ -128,7 +135,7 @@ impl ProfileCollector {
         let mut rows: Vec<_> = counts.rows_since(recording.start_ns).collect();
         // The same events give the same profile, whatever the order of the hash maps.
         rows.sort_unstable_by_key(|(slice, key, _)| {
-            (*slice, key.thread, key.stack, key.outcome.label(), key.span, key.lock)
+            (*slice, key.thread, key.stack, key.outcome.label(), key.span, key.state, key.lock)
         });
         let mut builder =
             ProfileBuilder::new(Profile::new(recording.title.clone(), SampleType::from_kind(kind)));
@@ -142,6 +149,7 @@ impl ProfileCollector {
                 slice,
                 thread: ThreadIndex(key.thread),
                 span: key.span.map(SpanIndex),
+                state: key.state.map(StateIndex),
                 stack: builder.stack(
                     &mut self.namer,
                     thread.process,
@@ -162,11 +170,17 @@ impl ProfileCollector {
             slice: counts.slice(),
             threads: self.threads.values.iter().map(thread).collect(),
             spans: self.spans.to_spans(),
+            states: self.states.values.iter().copied().map(thread_state).collect(),
             samples,
             outcomes: outcome_counts(recording.tally, kind),
             ..builder.profile
         }
     }
+}
+
+/// The state of a thread, as a profile has it.
+pub(crate) fn thread_state(wait: WaitReason) -> ThreadState {
+    ThreadState { state: wait.state.into(), cause: wait.cause.unwrap_or_default().into() }
 }
 
 /// Assigns indices to values, in the order of their first use.

@@ -13,7 +13,7 @@ use sidewinder_otlp::builder::{
     ResourceIndex, SampleAttributes, SampleIdentity, StackFrame,
 };
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
-use sidewinder_render::{FrameCategory, FrameIndex, Profile, ProfileThread};
+use sidewinder_render::{FrameCategory, FrameIndex, Profile, ProfileThread, ThreadState};
 
 use crate::naming::marker_of_summary;
 use crate::resource::key;
@@ -61,17 +61,20 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
             builder.stack(&stack)
         })
         .collect();
-    let threads: Vec<_> =
-        profile.threads.iter().map(|thread| thread_attributes(&mut builder, thread)).collect();
+    let mut threads = HashMap::new();
     let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
     let mut counts = HashMap::<SampleIdentity, u64>::new();
     for sample in &profile.samples {
-        let (Some(&(resource, attributes)), Some(&stack)) =
-            (threads.get(sample.thread.0 as usize), stacks.get(sample.stack.0 as usize))
+        let (Some(thread), Some(&stack)) =
+            (profile.threads.get(sample.thread.0 as usize), stacks.get(sample.stack.0 as usize))
         else {
             continue;
         };
+        let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
+        let (resource, attributes) = *threads
+            .entry((sample.thread, sample.state))
+            .or_insert_with(|| thread_attributes(&mut builder, thread, state));
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
         let identity = SampleIdentity { resource, kind, stack, attributes, link };
@@ -216,6 +219,7 @@ fn frame_type(kind: FrameCategory) -> FrameType {
 fn thread_attributes(
     builder: &mut ReportBuilder,
     thread: &ProfileThread,
+    state: Option<&ThreadState>,
 ) -> (ResourceIndex, AttributeSetIndex) {
     let mut resource = Vec::new();
     for (key, text) in
@@ -228,9 +232,14 @@ fn thread_attributes(
     if thread.pid > 0 {
         resource.push((key::PROCESS_PID, Value::Int(thread.pid.into())));
     }
+    let state =
+        state.map(|state| [(ThreadState::STATE_KEY, &*state.state), (ThreadState::CAUSE_KEY, &*state.cause)]);
+    let state = state.into_iter().flatten().filter(|(_, text)| !text.is_empty());
+    let extra: Vec<_> = state.map(|(key, text)| (key, Value::Str(text))).collect();
     let attributes = SampleAttributes {
         thread_id: (thread.tid > 0).then_some(thread.tid.into()),
         thread_name: Some(&*thread.name).filter(|name| !name.is_empty()),
+        extra: &extra,
         ..SampleAttributes::default()
     };
     (builder.resource(&resource), builder.attributes(&attributes))
@@ -243,7 +252,7 @@ mod tests {
     use sidewinder_otlp::{conformance, decode};
     use sidewinder_render::{
         BinaryIndex, NameStyle, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, SampleType,
-        SpanIndex, StackIndex, ThreadIndex,
+        SpanIndex, StackIndex, StateIndex, ThreadIndex,
     };
 
     use super::*;
@@ -271,6 +280,7 @@ mod tests {
             slice,
             thread: ThreadIndex(0),
             span: Some(SpanIndex(0)),
+            state: Some(StateIndex(0)),
             stack: StackIndex(stack),
             count,
         };
@@ -301,6 +311,7 @@ mod tests {
                 container: "c0ffee".into(),
             }],
             spans: vec![ProfileSpan { trace_id: [1; 16], span_id: [2; 8] }],
+            states: vec![ThreadState { state: "sleeping".into(), cause: "futex".into() }],
             samples: vec![sample(0, 0, 2), sample(1, 1, 1)],
             ..Profile::new("app".to_owned(), measure)
         }
@@ -339,6 +350,7 @@ mod tests {
         let text = String::from_utf8(out[0].clone()).unwrap();
         assert!(text.contains(";[guessed] outer;outer;"), "{text}");
         assert_eq!((&read.threads, &read.spans), (&profile().threads, &profile().spans));
+        assert_eq!(read.states, profile().states);
         assert_eq!(read.measure.period_ns, 10_000_000);
     }
 

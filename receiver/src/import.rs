@@ -11,7 +11,7 @@ use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, ThreadIndex,
+    ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
 
 use crate::collect::{IndexedSet, LOCK_MARKER, TimeSlicedCounts, lock_marker};
@@ -84,6 +84,7 @@ pub(crate) fn from_report_bytes(
 struct ImportedEventKey {
     thread: ThreadIndex,
     span: Option<SpanIndex>,
+    state: Option<StateIndex>,
     stack: StackIndex,
 }
 
@@ -139,6 +140,7 @@ fn from_otlp_profiles(
             let key = ImportedEventKey {
                 thread: builder.thread(profile, sample),
                 span: sample.link.map(|link| SpanIndex(builder.spans.intern(link))),
+                state: builder.state(sample),
                 stack: builder.stack(&sample.stack, lock_of(sample)),
             };
             for (at, time_ns) in sample.timestamps_unix_ns.iter().enumerate() {
@@ -155,6 +157,7 @@ fn from_otlp_profiles(
         slice,
         thread: key.thread,
         span: key.span,
+        state: key.state,
         stack: key.stack,
         count,
     });
@@ -168,6 +171,7 @@ fn from_otlp_profiles(
         stacks: builder.stacks,
         threads: builder.threads,
         spans: builder.spans.to_spans(),
+        states: builder.states,
         samples,
         ..Profile::new(title.to_owned(), measure)
     })
@@ -188,6 +192,8 @@ struct ImportBuilder {
     stack_indices: HashMap<(*const Arc<decode::DecodedFrame>, Option<String>), StackIndex>,
     lock_frames: HashMap<String, FrameIndex>,
     thread_indices: HashMap<ProfileThread, ThreadIndex>,
+    states: Vec<ThreadState>,
+    state_indices: HashMap<ThreadState, StateIndex>,
 }
 
 impl ImportBuilder {
@@ -211,6 +217,19 @@ impl ImportBuilder {
             threads.push(thread.clone());
             ThreadIndex(threads.len() as u32 - 1)
         })
+    }
+
+    /// What the thread did or waited for, if the sample says so.
+    fn state(&mut self, sample: &decode::DecodedSample) -> Option<StateIndex> {
+        let text = |key: &str| sample.attributes.get(key).and_then(DecodedValue::as_str);
+        let state = text(ThreadState::STATE_KEY)?.into();
+        let cause = text(ThreadState::CAUSE_KEY).unwrap_or_default().into();
+        let states = &mut self.states;
+        let index = self.state_indices.entry(ThreadState { state, cause }).or_insert_with_key(|state| {
+            states.push(state.clone());
+            StateIndex(states.len() as u32 - 1)
+        });
+        Some(*index)
     }
 
     /// A lock that the thread waited for becomes the innermost frame.

@@ -11,13 +11,14 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing};
+use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMissing};
 use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
 use sidewinder_symbolize::{
     BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
     SymbolizerStats, UnnamedReason, unnamed_frame,
 };
-use sidewinder_vm::Runtime;
+use sidewinder_vm::cpython::Function;
+use sidewinder_vm::{Code, Runtime};
 
 use self::lock_names::LockNames;
 pub(crate) use self::marker::{
@@ -263,12 +264,12 @@ impl Namer {
                 let is_generated = self.files.get(&FileId(file)).is_some_and(|info| info.is_memory_file());
                 is_generated.then(|| self.unnamed_code(process))
             }
-            RawFrameKind::CPython(function) | RawFrameKind::HotSpot(function) => {
-                match self.vm.lookup(process, function) {
-                    Some(_) => None,
-                    None => self.vm.obstacle(process).map(UnnamedCause::Memory),
-                }
-            }
+            RawFrameKind::CPython(function)
+            | RawFrameKind::HotSpot(function)
+            | RawFrameKind::V8(function) => match self.vm.lookup(process, function) {
+                Some(_) => None,
+                None => self.vm.obstacle(process).map(UnnamedCause::Memory),
+            },
             RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Missing(_) => None,
         })
     }
@@ -302,7 +303,16 @@ impl Namer {
             Some(RawFrameKind::HotSpot(function)) => {
                 self.resolve_function(process, function, Runtime::Jvm, frame.is_return_address())?
             }
-            Some(RawFrameKind::Missing(reason)) => self.vm_frame(Runtime::CPython, missing_frames(reason)),
+            Some(RawFrameKind::V8(function)) => {
+                // Which instruction of a compiled function belongs to which line is in the compiler's own tables.
+                let is_compiled = function.form == VmForm::CompiledFunction;
+                let place = if is_compiled { -1 } else { function.place };
+                self.resolve_function(process, VmFunction { place, ..function }, Runtime::V8, true)?
+            }
+            Some(RawFrameKind::Missing(reason)) => {
+                let runtime = if frame.is_of_v8() { Runtime::V8 } else { Runtime::CPython };
+                self.vm_frame(runtime, missing_frames(runtime, reason))
+            }
             Some(RawFrameKind::Anonymous) | None => self.resolve_anonymous(process, address, at_ns),
         };
         Some(NamedFrame { is_guessed: frame.is_unproven(), ..named })
@@ -386,25 +396,35 @@ impl Namer {
     fn resolve_function(
         &mut self,
         process: ProcessKey,
-        function: VmFunction,
+        wanted: VmFunction,
         runtime: Runtime,
         hides_internal: bool,
     ) -> Option<NamedFrame> {
-        let Some(known) = self.vm.lookup(process, function) else {
-            let is_provisional = self.vm.is_pending(process, function);
+        let Some(known) = self.vm.lookup(process, wanted) else {
+            let is_provisional = self.vm.is_pending(process, wanted);
             return Some(NamedFrame { is_provisional, ..self.vm_frame(runtime, unnamed_function(runtime)) });
         };
-        if known.is_internal() && self.options.hides_vm_internals && hides_internal {
-            return None;
-        }
-        let line = known.line_at(function.place.cast_unsigned());
-        let code = CodeFrame {
-            name: SymbolName::unmangled(Arc::from(&*known.name)),
-            path: self.options.lines.then(|| Arc::from(&*known.path)),
-            line: if self.options.lines { line.unwrap_or(known.first_line) } else { 0 },
+        let lines = self.options.lines;
+        let code_frame = |function: &Function, line: u32| CodeFrame {
+            name: SymbolName::unmangled(Arc::from(&*function.name)),
+            path: lines.then(|| Arc::from(&*function.path)),
+            line: if lines { line } else { 0 },
             column: 0,
         };
-        Some(NamedFrame { functions: Arc::from([code]), ..self.vm_frame(runtime, String::new()) })
+        let functions: Arc<[CodeFrame]> = match &**known {
+            Code::Function(function) => {
+                if function.is_internal() && self.options.hides_vm_internals && hides_internal {
+                    return None;
+                }
+                let line = function.line_at(wanted.place.cast_unsigned()).unwrap_or(function.first_line);
+                Arc::from([code_frame(function, line)])
+            }
+            Code::Compiled(calls) => {
+                let shown = if self.options.inlines { 0 } else { calls.len().saturating_sub(1) };
+                calls.iter().skip(shown).map(|call| code_frame(&call.function, call.line)).collect()
+            }
+        };
+        Some(NamedFrame { functions, ..self.vm_frame(runtime, String::new()) })
     }
 
     /// A frame of a virtual machine that has no function.
@@ -430,13 +450,18 @@ impl Namer {
 
 /// The name of a function that could not be read.
 fn unnamed_function(runtime: Runtime) -> String {
-    let language = if runtime == Runtime::Jvm { "Java method" } else { "Python function" };
-    format!("[unknown {language}]")
+    let function = match runtime {
+        Runtime::Jvm => "Java method",
+        Runtime::V8 => "JavaScript function",
+        _ => "Python function",
+    };
+    format!("[unknown {function}]")
 }
 
 /// The name of the frame that stands for missing ones.
-fn missing_frames(reason: VmMissing) -> String {
-    format!("[Python frames missing: {}]", reason.label())
+fn missing_frames(runtime: Runtime, reason: VmMissing) -> String {
+    let language = if runtime == Runtime::V8 { "JavaScript" } else { "Python" };
+    format!("[{language} frames missing: {}]", reason.label())
 }
 
 fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {

@@ -16,6 +16,7 @@ use sidewinder_otlp::builder::{
 };
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::{ProcessDescription, ProcessKey};
+use sidewinder_render::ThreadState;
 use sidewinder_vm::Runtime;
 
 use crate::naming::{
@@ -29,9 +30,6 @@ use crate::sampling::message::{Labels, LockId, Message, SampleEvent, is_process_
 /// With more events, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
 
-/// On a sample of off-CPU time: the state of the thread, and the kind of system call in which it waited.
-const WAIT_STATE: &str = "sidewinder.wait.state";
-const WAIT_CAUSE: &str = "sidewinder.wait.cause";
 /// On a sample of waits for a lock: which lock.
 pub(crate) const LOCK_ID: &str = "sidewinder.lock.id";
 
@@ -339,8 +337,8 @@ impl PendingReport {
 /// What the thread has published, and what it waited for.
 fn extra_attributes<'a>(event: &'a SampleEvent, lock_id: Option<&'a str>) -> Vec<(&'a str, Value<'a>)> {
     let labels = event.labels.iter().map(|(key, value)| (&**key, Value::Str(value)));
-    let state = event.wait.iter().map(|wait| (WAIT_STATE, Value::Str(wait.state)));
-    let cause = event.wait.iter().filter_map(|wait| Some((WAIT_CAUSE, Value::Str(wait.cause?))));
+    let state = event.wait.iter().map(|wait| (ThreadState::STATE_KEY, Value::Str(wait.state)));
+    let cause = event.wait.iter().filter_map(|wait| Some((ThreadState::CAUSE_KEY, Value::Str(wait.cause?))));
     labels.chain(state).chain(cause).chain(lock_id.map(|id| (LOCK_ID, Value::Str(id)))).collect()
 }
 

@@ -11,11 +11,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_address::Avma;
-use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
+use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction};
 use sidewinder_process::{ForeignMemory, ProcessKey};
-use sidewinder_vm::cpython::{CodeCopy, Function, FunctionCache, FunctionError, Layout};
-use sidewinder_vm::hotspot::VirtualMachine;
+use sidewinder_vm::cpython::{CodeCopy, FunctionCache, FunctionError, Layout};
+use sidewinder_vm::hotspot::{CodePlace, VirtualMachine};
+use sidewinder_vm::{Code, SharedFunctions, v8};
 use tracing::debug;
 
 use crate::foreign::{ForeignProcess, PendingRead, ReadFailure, ReadProgress};
@@ -32,6 +32,8 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// The most functions of a stack that are read at once: those of a deep one. With them, as many that waited for it.
 const BATCH_MAX: usize = 1024;
+/// The share of the budget that is for functions which many instructions have in common, as a divisor.
+const SHARED_SHARE: usize = 2;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
 
@@ -40,17 +42,20 @@ const KNOWN_STACKS_MAX: usize = 16 << 10;
 pub(crate) enum FunctionLayout {
     CPython(Layout),
     HotSpot(Arc<VirtualMachine>),
+    V8(Arc<v8::Engine>),
 }
 
 impl FunctionLayout {
-    fn read_function(
-        &self,
-        memory: &impl ForeignMemory,
-        wanted: VmFunction,
-    ) -> Result<Function, FunctionError> {
-        match self {
-            Self::CPython(layout) => layout.read_function(memory, wanted.object, wanted.cookie),
-            Self::HotSpot(machine) => machine.read_function(memory, wanted.object, wanted.cookie),
+    fn read_code(&self, memory: &impl ForeignMemory, wanted: VmFunction) -> Result<Code, FunctionError> {
+        let VmFunction { object, cookie, place, form } = wanted;
+        match (self, form) {
+            (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
+            (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
+            (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
+                let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
+                machine.read_blob(memory, object, cookie, place)
+            }
+            (Self::HotSpot(machine), _) => machine.read_interpreted(memory, object, cookie),
         }
     }
 }
@@ -74,22 +79,25 @@ impl InterpreterSource {
     ) -> Result<ReadProgress<FunctionsRead>, ReadFailure> {
         let layout = self.layout.clone();
         self.memory.start_read(timeout, move |memory| {
-            wanted.into_iter().map(|wanted| (wanted, layout.read_function(memory, wanted))).collect()
+            wanted.into_iter().map(|wanted| (wanted, layout.read_code(memory, wanted))).collect()
         })
     }
 }
 
 /// What was read of functions; `None`: their process had ended.
-type FunctionsRead = Option<Vec<(VmFunction, Result<Function, FunctionError>)>>;
+type FunctionsRead = Option<Vec<(VmFunction, Result<Code, FunctionError>)>>;
 
-/// A function of a process: the address of its object, and its cookie.
-type FunctionKey = (ProcessKey, Avma, u32);
+/// A function of a process. Its place is 0, unless the function depends on that, as it does in machine code.
+type FunctionKey = (ProcessKey, VmFunction);
 
 /// The functions of virtual machines that have been named.
 #[derive(Debug)]
 pub(crate) struct VmNames {
     processes: HashMap<ProcessKey, ProcessState>,
-    functions: FunctionCache<FunctionKey>,
+    functions: FunctionCache<FunctionKey, Code>,
+    /// Those of compiled code, which take a share of the budget of their own.
+    shared: SharedFunctions,
+    shared_budget_bytes: usize,
     /// Those that are known from a copy without all lines, and are read once more.
     incomplete: HashSet<FunctionKey>,
     /// Stacks whose functions have all been looked up.
@@ -172,7 +180,9 @@ impl VmNames {
     pub(crate) fn new(budget_bytes: usize) -> Self {
         Self {
             processes: HashMap::new(),
-            functions: FunctionCache::new(budget_bytes),
+            functions: FunctionCache::new(budget_bytes - budget_bytes / SHARED_SHARE),
+            shared: SharedFunctions::default(),
+            shared_budget_bytes: budget_bytes / SHARED_SHARE,
             incomplete: HashSet::new(),
             known_stacks: HashSet::new(),
             counts: VmNameCounts::default(),
@@ -188,8 +198,9 @@ impl VmNames {
     /// Removes a process, with the names of its functions.
     pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         if self.processes.remove(&process).is_some() {
-            self.functions.remove_if(|(key, ..)| *key == process);
-            self.incomplete.retain(|(key, ..)| *key != process);
+            self.functions.remove_if(|(key, _)| *key == process);
+            self.shared.forget_unused();
+            self.incomplete.retain(|(key, _)| *key != process);
             self.known_stacks.retain(|(key, _)| *key != process);
         }
     }
@@ -205,7 +216,8 @@ impl VmNames {
 
     /// Adds a function from a copy of its code object, unless it is known. Returns whether it was not found before.
     pub(crate) fn add_copy(&mut self, process: ProcessKey, object: &CodeObject) -> bool {
-        let key = (process, object.address, object.cookie);
+        let form = VmForm::Interpreted;
+        let key = (process, VmFunction { object: object.address, cookie: object.cookie, place: 0, form });
         let Some(state) = self.processes.get(&process) else { return false };
         let was_unnamed = match self.functions.get(&key) {
             Some(Some(_)) => return false,
@@ -216,12 +228,12 @@ impl VmNames {
         let copy = CodeCopy { head, identity, name, path, lines };
         // Only CPython's functions are sent.
         let FunctionLayout::CPython(layout) = &state.source.layout else { return false };
-        match layout.copied_function(copy, key.2) {
+        match layout.copied_function(copy, object.cookie) {
             Ok(function) => {
                 if !function.has_lines() {
                     self.incomplete.insert(key);
                 }
-                self.add(key, Ok(function));
+                self.add(key, Ok(Code::Function(function)));
                 was_unnamed
             }
             Err(error) => {
@@ -239,7 +251,11 @@ impl VmNames {
         self.take_pending(process);
         let mut wanted = HashMap::new();
         for frame in frames {
-            if let Some(RawFrameKind::CPython(function) | RawFrameKind::HotSpot(function)) = frame.kind()
+            if let Some(
+                RawFrameKind::CPython(function)
+                | RawFrameKind::HotSpot(function)
+                | RawFrameKind::V8(function),
+            ) = frame.kind()
                 && wanted.len() < BATCH_MAX
                 && is_wanted(&mut self.functions, &self.incomplete, &key(process, function))
             {
@@ -256,7 +272,7 @@ impl VmNames {
     }
 
     /// The function of a frame, if it is known.
-    pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Arc<Function>> {
+    pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Arc<Code>> {
         let key = key(process, function);
         if self.functions.get(&key).is_none() {
             self.take_pending(process);
@@ -356,7 +372,7 @@ impl VmNames {
         }
     }
 
-    fn add(&mut self, key: FunctionKey, result: Result<Function, FunctionError>) {
+    fn add(&mut self, key: FunctionKey, result: Result<Code, FunctionError>) {
         let function = match result {
             Ok(function) => {
                 self.counts.named += 1;
@@ -381,8 +397,20 @@ impl VmNames {
         self.insert(key, function);
     }
 
-    fn insert(&mut self, key: FunctionKey, function: Option<Function>) {
-        let forgotten = self.functions.insert(key, function);
+    fn insert(&mut self, key: FunctionKey, mut function: Option<Code>) {
+        if let Some(code) = &mut function {
+            self.shared.share(code);
+        }
+        let mut forgotten = self.functions.insert(key, function);
+        if self.shared.bytes() > self.shared_budget_bytes {
+            self.shared.forget_unused();
+        }
+        if self.shared.bytes() > self.shared_budget_bytes {
+            let before = self.functions.len();
+            self.functions.remove_if(|(_, function)| function.form != VmForm::Interpreted);
+            self.shared.forget_unused();
+            forgotten += before - self.functions.len();
+        }
         if forgotten > 0 {
             // Of those, the ones that still run are read again.
             self.counts.forgotten += forgotten as u64;
@@ -394,15 +422,21 @@ impl VmNames {
 
 /// Whether a function is not known, or not with all its lines.
 fn is_wanted(
-    functions: &mut FunctionCache<FunctionKey>,
+    functions: &mut FunctionCache<FunctionKey, Code>,
     incomplete: &HashSet<FunctionKey>,
     key: &FunctionKey,
 ) -> bool {
     functions.get(key).is_none() || incomplete.contains(key)
 }
 
+/// An object that is a function is the same one at each of its instructions, however it is executed.
 fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
-    (process, function.object, function.cookie)
+    match function.form {
+        VmForm::Compiled { .. } => (process, function),
+        VmForm::Interpreted | VmForm::CompiledFunction => {
+            (process, VmFunction { place: 0, form: VmForm::Interpreted, ..function })
+        }
+    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,11 @@
 #define SW_REG_SENDER_SP 13 /* r13 */
 #define SW_REG_RETURN_ADDRESS 0 /* rax, at the entries of interpreted methods and in adapters */
 
+/* V8: the function that is called, at its entry, and, in handlers of bytecodes, the bytecode and the offset in it. */
+#define SW_REG_V8_FUNCTION 5 /* rdi */
+#define SW_REG_V8_BYTECODE 12 /* r12 */
+#define SW_REG_V8_BYTECODE_OFFSET 9 /* r9 */
+
 #define SW_PAGE_SHIFT 12 /* of the smallest page; larger ones are multiples of it */
 
 /* TLS variant II: the thread pointer is fsbase, and the second word there points to the dynamic thread vector. */

@@ -6,13 +6,13 @@
 #include "../maps.bpf.h"
 
 /*
- * Words of an interpreted method's frame, as offsets from its frame pointer (frame_x86.hpp, 9 to 26): the caller's frame
+ * Words of an interpreted method's frame, as offsets from its frame pointer (frame_x86.hpp, 8 to 26): the caller's frame
  * pointer is at 0.
  */
 #define SW_INTERPRETED_RETURN_ADDRESS 8
 #define SW_INTERPRETED_SENDER_SP (-8)
 #define SW_INTERPRETED_METHOD (-24)
-#define SW_INTERPRETED_BYTECODE (-64)
+#define SW_INTERPRETED_BYTECODE_WITHOUT_MIRROR (-56)
 
 /* The byte at an offset from the interrupted pc. */
 static __always_inline __u8 code_byte(const struct sw_vm_scratch *scratch, int offset)

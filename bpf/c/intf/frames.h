@@ -17,6 +17,11 @@ enum sw_frame_kind {
 	 * machine code; address: offset of the bytecode or of the pc << 32 | cookie
 	 */
 	SW_FRAME_HOTSPOT = 5,
+	/*
+	 * A JavaScript function that V8 runs. id: address of its SharedFunctionInfo; address: if it is compiled, the low half of the
+	 * pc, otherwise offset of the bytecode, << 32 | cookie
+	 */
+	SW_FRAME_V8 = 6,
 };
 
 enum sw_frame_flag {
@@ -28,6 +33,13 @@ enum sw_frame_flag {
 	SW_FRAME_VM_LOOP = 4,
 	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
 	SW_FRAME_MISSING = 8,
+	/*
+	 * Of a virtual machine's frame: it runs machine code. HotSpot's: the id is that of the code, and the place is an offset in
+	 * it. V8's: the id is that of the function.
+	 */
+	SW_FRAME_COMPILED = 16,
+	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's, and has none of its frames. */
+	SW_FRAME_V8_CODE = 32,
 };
 
 /* One frame of any kind, native, kernel or interpreted. */

@@ -113,6 +113,7 @@ struct sw_hotspot {
 	__u16 compile_id;
 	/* Two handlers to which deoptimized functions are returned to. */
 	__u16 deopt_handlers[2];
+	__u16 original_pc; /* offset from the stack pointer, at which such a function's frame has the address that it had */
 
 	/* In a Method, and in the ConstMethod to which it points. */
 	__u16 const_method;
@@ -122,8 +123,38 @@ struct sw_hotspot {
 	__u8 block_header_bytes;
 	__u8 has_offsets; /* `code` and the handlers are offsets from the blob of 4 bytes (since 23), not pointers */
 	__u8 frame_complete_is_short; /* 2 bytes (since 24) */
-	__u16 reserved;
+	__u8 frames_have_mirror; /* frames of the interpreter have a word for the class's mirror (since 9) */
+	__u8 reserved[7];
 };
+
+/* A part of a file, in bytes. */
+struct sw_file_range {
+	__u32 start;
+	__u32 bytes;
+};
+
+/*
+ * How V8 describes the functions of JavaScript: offsets of fields in its objects, in bytes, and numbers of types. V8's loop is
+ * the code that runs functions without compiling them: its first range is the entry of the interpreter, the others are the
+ * handlers of bytecodes.
+ */
+struct sw_v8 {
+	struct sw_file_range builtins; /* V8's own code in its file, which includes the loop */
+	__u16 map_type; /* in a Map: the type of its objects, 2 bytes */
+	__u16 shared; /* in a JSFunction: pointer to its SharedFunctionInfo */
+	/* In a SharedFunctionInfo. */
+	__u16 script; /* pointer to its Script */
+	__u16 positions; /* 6 bytes: numbers of parameters, and a position */
+	__u16 literal; /* number in the script, 4 bytes */
+	__u16 script_id; /* in a Script */
+	/* Types: of a Script, and the first and the last of a JSFunction. */
+	__u16 script_type;
+	__u16 first_function_type;
+	__u16 last_function_type;
+	__u16 reserved[3];
+};
+
+#define SW_V8_OBJECT_BYTES 128 /* of an object are read, at most */
 
 #define SW_BLOB_BYTES 384 /* of a blob are read, at most: all fields are in these */
 #define SW_SEGMENT_HOPS 64 /* a block of a MiB takes about as many */
@@ -138,12 +169,6 @@ struct sw_hotspot {
 #define SW_CPYTHON_TEXT_ASCII 48
 #define SW_CPYTHON_TEXT_COMPACT 72 /* of any text that isn't ASCII */
 
-/* A part of a file, in bytes. */
-struct sw_file_range {
-	__u32 start;
-	__u32 bytes;
-};
-
 #define SW_VM_LOOP_RANGES 4
 #define SW_VM_UNLINKED_RANGES 4
 
@@ -156,9 +181,10 @@ struct sw_runtime {
 	struct sw_file_range unlinked[SW_VM_UNLINKED_RANGES];
 	/* Where a thread has the address of its state; if the first is null, the second counts. A model of 0 is none. */
 	struct sw_tls_variable state[2];
-	/* Of these two, one is used, by `kind`. */
+	/* Of these, one is used, by `kind`. */
 	struct sw_cpython cpython;
 	struct sw_hotspot hotspot;
+	struct sw_v8 v8;
 };
 
 #endif

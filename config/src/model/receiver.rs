@@ -266,6 +266,8 @@ pub struct Interpreters {
     pub python: Interpreter,
     /// HotSpot, the Java virtual machine of OpenJDK.
     pub hotspot: Interpreter,
+    /// V8, the JavaScript engine of Node.js.
+    pub v8: Interpreter,
 }
 
 /// Whether the frames of an interpreter are read.

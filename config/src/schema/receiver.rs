@@ -214,6 +214,7 @@ impl KeyGroup for Interpreters {
     fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.group("python", &mut self.python);
         fields.group("hotspot", &mut self.hotspot);
+        fields.group("v8", &mut self.v8);
     }
 }
 

@@ -83,7 +83,11 @@ impl Running {
             if Instant::now() > deadline {
                 bail!("the profiler took no sample within {START_TIMEOUT:?}:\n{}", running.log());
             }
-            // Without a pause: on a machine that is idle there is no interrupt but of this.
+            // Until it is loaded others have the CPU. Then without a pause: on a machine that is idle there is no interrupt but
+            // of this.
+            if observe::interrupt_program(running.pid()).is_none() {
+                thread::sleep(Duration::from_millis(5));
+            }
         }
         Ok(running)
     }

@@ -1,5 +1,7 @@
-//! Stacks of Java programs reach the thread's root through compiled and interpreted methods, each method with its name
-//! (`workloads/Chains.java`). Methods that the compiler has put into their callers are not shown.
+//! Stacks of Java programs reach the thread's root through compiled, inlined and interpreted methods, each method with its name
+//! and each call with its line (`workloads/Chains.java`).
+//!
+//! `make java-test` does it for longer, and with each version from 8 on.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,6 +11,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_debian::java::Runtime;
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
@@ -20,30 +23,41 @@ const SAMPLES_PER_SECOND: &str = "997";
 /// For how long a program runs, unless it is ended before.
 const SECONDS: &str = "300";
 /// While the virtual machine starts.
-const START: Duration = Duration::from_secs(4);
-const RECORDING: &str = "15s";
+const START: Duration = Duration::from_secs(3);
 /// After the first complete stack: until then the unwind table of its library is built, which a busy machine takes seconds for.
-const WARM_UP_NS: u64 = 1_000_000_000;
-/// Of up to 7,000.
+const WARM_UP_NS: u64 = 500_000_000;
+/// Of some 4,000 at least.
 const ENOUGH: usize = 300;
-const COMPLETE_SHARE: f64 = 0.99;
-const RIGHT_SHARE: f64 = 0.99;
+/// Of stacks that reach the root, and of chains that are whole.
+const COMPLETE_SHARE: f64 = 0.995;
+const COMPLETE_SHARE_LONG: f64 = 0.999;
 /// Of samples with a method that was freed before its name was read.
 const UNKNOWN_SHARE: f64 = 0.02;
 
 const UNKNOWN: &str = "[unknown Java method]";
-/// The chain from the thread's root on; the next to last calls itself.
-const CHAIN: [&str; 7] = [
-    "Chains.main(String[])",
-    "Chains.run(String, long)",
-    "Chains.first(String)",
-    "Chains.second(String)",
-    "Chains.third(String)",
-    "Chains.recurse(int)",
-    "Chains.work()",
-];
+/// What runs at once, each in a thread of its own.
+const MODES: &str = "mixed,recursion,inlined";
+/// The start of all chains.
+const START_OF_CHAIN: [&str; 4] =
+    ["Chains.run(String, long)", "Chains.first(String)", "Chains.second(String)", "Chains.third(String)"];
+const MAIN: &str = "Chains.main(String[])";
+const RECURSE: &str = "Chains.recurse(int)";
 /// What `third` calls it with, and the call at 0.
 const RECURSIONS: usize = 31;
+const WORK: &str = "Chains.work()";
+/// All but the last are put into the first, and each calls the next one in a line with this text.
+const INLINED: [(&str, &str); 5] = [
+    ("Chains.outer(int)", "sum += middle(i);"),
+    ("Chains.middle(int)", "return inner(i + 1) + 1;"),
+    ("Chains.inner(int)", "return innermost(i) * 3;"),
+    ("Chains.innermost(int)", "return i + leaf(i);"),
+    ("Chains.leaf(int)", ""),
+];
+
+/// Whether to take every version, and to take long.
+fn is_long() -> bool {
+    std::env::var_os("SIDEWINDER_JAVA").is_some()
+}
 
 /// A running program, which ends with this.
 struct Java(Child);
@@ -55,15 +69,37 @@ impl Drop for Java {
     }
 }
 
-/// The JDKs of this machine with the given version in their name, as `java-17-openjdk-amd64` and `temurin-25-jdk-amd64`.
-fn homes(version: u32) -> Vec<PathBuf> {
+/// The JDKs of this machine with the given version in their name, as `java-17-openjdk-amd64` and `temurin-25-jdk-amd64`; of any
+/// version for `None`.
+fn homes(version: Option<u32>) -> Vec<PathBuf> {
     let folders = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
-    let part = format!("-{version}-");
+    let part = version.map_or("-".to_owned(), |version| format!("-{version}-"));
     let is_home = |path: &PathBuf| {
         let is_version = path.file_name().is_some_and(|name| name.to_string_lossy().contains(&part));
         is_version && !path.is_symlink() && path.join("bin/javac").is_file()
     };
     folders.filter(is_home).collect()
+}
+
+/// Where a virtual machine comes from.
+#[derive(Debug)]
+enum Origin {
+    /// A JDK of this machine.
+    Home(PathBuf),
+    Debian(Runtime),
+}
+
+impl Origin {
+    fn java(&self, classes: &Path) -> Command {
+        match self {
+            Self::Home(home) => {
+                let mut command = Command::new(home.join("bin/java"));
+                command.arg("-cp").arg(classes);
+                command
+            }
+            Self::Debian(runtime) => runtime.java(classes),
+        }
+    }
 }
 
 /// A frame of Java, outermost first.
@@ -90,28 +126,30 @@ fn sample_of(event: &DecodedEvent<'_>) -> Sample {
     }
 }
 
-/// The samples of the threads that run Java, once the profiler knows the program.
-fn profile(home: &Path, options: &[&str], mode: &str) -> Result<Vec<Sample>> {
+/// The program, compiled by a JDK of this machine for any version.
+fn compiled(test: &str) -> Result<Option<tempfile::TempDir>> {
+    let Some(home) = homes(None).into_iter().next() else {
+        requirement::absent(test, "no JDK in /usr/lib/jvm")?;
+        return Ok(None);
+    };
     let folder = tempfile::tempdir()?;
     let source = paths::e2e().join("workloads/Chains.java");
-    run(Command::new(home.join("bin/javac")).args(["--release", "17", "-d"]).arg(folder.path()).arg(source))?;
-    let mut command = Command::new(home.join("bin/java"));
-    command.args(options).arg("-cp").arg(folder.path()).args(["Chains", mode, SECONDS]).stdout(Stdio::null());
+    let mut compiler = Command::new(home.join("bin/javac"));
+    run(compiler.args(["-nowarn", "--release", "8", "-d"]).arg(folder.path()).arg(source))?;
+    Ok(Some(folder))
+}
+
+/// The samples of the threads that run Java, once the profiler knows the program.
+fn profile(origin: &Origin, classes: &Path, options: &[&str], modes: &str) -> Result<Vec<Sample>> {
+    let mut command = origin.java(classes);
+    command.args(options).args(["Chains", modes, SECONDS]).stdout(Stdio::null());
     let java = Java(command.spawn().context("cannot start java")?);
     sleep(START);
+    let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp");
     let mut recorder = sidewinder::command()?;
-    recorder.args([
-        "record",
-        "-F",
-        SAMPLES_PER_SECOND,
-        "-d",
-        RECORDING,
-        "-p",
-        &java.0.id().to_string(),
-        "-o",
-    ]);
-    recorder.arg(&output);
+    recorder.args(["record", "-F", SAMPLES_PER_SECOND, "-d", if is_long() { "15s" } else { "4s" }]);
+    recorder.args(["-p", &java.0.id().to_string(), "-o"]).arg(&output);
     let ended = Running::start(recorder)?.wait(Duration::from_secs(120))?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     let received = Received::from_otlp_file(&output)?;
@@ -130,113 +168,136 @@ fn profile(home: &Path, options: &[&str], mode: &str) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
+fn is_share(part: usize, all: usize) -> bool {
+    part as f64 >= if is_long() { COMPLETE_SHARE_LONG } else { COMPLETE_SHARE } * all as f64
+}
+
 fn assert_complete(what: &str, samples: &[Sample]) {
     let complete = samples.iter().filter(|sample| sample.is_complete).count();
     let is_unknown = |sample: &&Sample| sample.frames.iter().any(|frame| frame.name == UNKNOWN);
     let unknown = samples.iter().filter(is_unknown).count();
     eprintln!("{what}: {complete} of {} samples complete, {unknown} with an unknown method", samples.len());
     assert!(samples.len() >= ENOUGH, "{what}: {} samples", samples.len());
-    assert!(
-        complete as f64 >= COMPLETE_SHARE * samples.len() as f64,
-        "{what}: {complete} of {}",
-        samples.len()
-    );
+    assert!(is_share(complete, samples.len()), "{what}: {complete} of {}", samples.len());
     assert!(unknown as f64 <= UNKNOWN_SHARE * samples.len() as f64, "{what}: {unknown} of {}", samples.len());
 }
 
-/// Whether frames are those of the chain in its order, some of which may be missing.
-fn is_in_chain(frames: &[JavaFrame]) -> bool {
-    let mut at = 0;
-    let known = frames.iter().filter(|frame| frame.name.starts_with("Chains."));
-    known.into_iter().all(|frame| match CHAIN.iter().position(|name| *name == frame.name) {
-        Some(place) if place >= at && (place > at || at == CHAIN.len() - 2 || at == 0) => {
-            at = place;
-            true
-        }
-        _ => false,
-    })
+/// The frames of the program's own methods, below `main`.
+fn own_frames(sample: &Sample) -> Vec<&JavaFrame> {
+    sample.frames.iter().filter(|frame| frame.name.starts_with("Chains.") && frame.name != MAIN).collect()
 }
 
-/// Whether the frames up to the innermost recursion are the whole chain.
-fn is_whole_chain(frames: &[JavaFrame]) -> bool {
-    let names: Vec<&str> = frames.iter().map(|frame| &*frame.name).collect();
-    let mut expected = CHAIN[..5].to_vec();
-    expected.extend([CHAIN[5]; RECURSIONS]);
-    expected.push(CHAIN[6]);
-    names.starts_with(&expected)
-}
-
-fn judge(version: u32, test: &str) -> Result<()> {
-    if !requirement::ebpf(test)? {
-        return Ok(());
-    }
-    let Some(home) = homes(version).into_iter().next() else {
-        return requirement::absent(test, &format!("no JDK {version} in /usr/lib/jvm"));
+/// The samples with a method; of each, the frames are those of the chain in its order up to one of them. Most are whole.
+fn assert_chain<'a>(
+    what: &str,
+    samples: &'a [Sample],
+    any_of: &[&str],
+    chain: &[&str],
+) -> Vec<Vec<&'a JavaFrame>> {
+    let complete = samples.iter().filter(|sample| sample.is_complete).map(own_frames);
+    let has_it = |frames: &Vec<&JavaFrame>| frames.iter().any(|frame| any_of.contains(&&*frame.name));
+    let found: Vec<_> = complete.filter(has_it).collect();
+    let expected = [&START_OF_CHAIN, chain].concat();
+    let is_right = |frames: &&Vec<&JavaFrame>| {
+        frames.len() <= expected.len()
+            && frames.iter().zip(&expected).all(|(frame, name)| frame.name == **name || frame.name == UNKNOWN)
     };
-    let sets: [&[&str]; 4] = [&[], &["-XX:TieredStopAtLevel=1"], &["-Xint"], &["-XX:+UseZGC"]];
-    for options in sets {
-        let what = format!("{version} {options:?}");
-        let samples = profile(&home, options, "mixed")?;
-        assert_complete(&what, &samples);
-        let rooted = samples.iter().filter(|sample| {
-            sample.is_complete && sample.frames.first().is_some_and(|frame| frame.name == CHAIN[0])
-        });
-        let of_main =
-            samples.iter().filter(|sample| sample.frames.iter().any(|frame| frame.name == CHAIN[1]));
-        let (rooted, of_main) = (rooted.count(), of_main.count());
-        assert!(rooted as f64 >= RIGHT_SHARE * of_main as f64, "{what}: {rooted} of {of_main} from main");
-    }
-    for options in [&[][..], &["-Xint"]] {
-        let what = format!("{version} {options:?}, recursion");
-        let samples = profile(&home, options, "recursion")?;
-        assert_complete(&what, &samples);
-        let wrong = samples.iter().find(|sample| !is_in_chain(&sample.frames));
-        assert!(wrong.is_none(), "{what}: {wrong:?}");
-        if options.is_empty() {
-            continue;
-        }
-        let computing: Vec<&Sample> = samples
-            .iter()
-            .filter(|sample| sample.frames.iter().any(|frame| frame.name == CHAIN[6]))
-            .collect();
-        let whole = computing.iter().filter(|sample| is_whole_chain(&sample.frames)).count();
-        assert!(
-            computing.len() >= ENOUGH && whole == computing.len(),
-            "{what}: {whole} of {}",
-            computing.len()
-        );
-        assert_lines(&what, &computing)?;
-    }
-    if version >= 21 {
-        let samples = profile(&home, &[], "virtual-mixed")?;
-        assert_complete(&format!("{version}, virtual threads"), &samples);
-    }
-    Ok(())
+    let wrong = found.iter().find(|frames| !is_right(frames));
+    assert!(wrong.is_none(), "{what}: {wrong:#?}");
+    let last = chain.last().copied().unwrap_or_default();
+    let ended: Vec<_> =
+        found.into_iter().filter(|frames| frames.iter().any(|frame| frame.name == last)).collect();
+    let whole = ended.iter().filter(|frames| frames.len() == expected.len()).count();
+    eprintln!("{what}: {whole} of {} chains to {last} are whole", ended.len());
+    assert!(ended.len() >= ENOUGH && is_share(whole, ended.len()), "{what}: {whole} of {}", ended.len());
+    ended
 }
 
-/// The lines of calls in interpreted methods are those of the source.
-fn assert_lines(what: &str, samples: &[&Sample]) -> Result<()> {
+/// The lines of calls are those of the source.
+fn assert_lines(what: &str, chains: &[Vec<&JavaFrame>], calls: &[(&str, &str)]) -> Result<()> {
     let source = fs::read_to_string(paths::e2e().join("workloads/Chains.java"))?;
-    let line_of =
-        |text: &str| source.lines().position(|line| line.contains(text)).map_or(0, |at| at as i64 + 1);
-    for (number, text) in
-        [(2, "        second(mode);"), (3, "        third(mode);"), (4, "sink += recurse(30);")]
-    {
-        let expected = line_of(text);
-        let wrong = samples
-            .iter()
-            .find(|sample| sample.frames.get(number).is_none_or(|frame| frame.line != expected));
+    for (name, text) in calls {
+        let expected = source.lines().position(|line| line.contains(text)).map_or(0, |at| at as i64 + 1);
+        let mut frames = chains.iter().flatten().filter(|frame| frame.name == *name);
+        let wrong = frames.find(|frame| frame.line != expected);
         assert!(expected > 0 && wrong.is_none(), "{what}: {text} is in line {expected}: {wrong:?}");
     }
     Ok(())
 }
 
+/// Profiles the program with each set of options.
+fn judge(origin: &Origin, version: u32, classes: &Path, sets: &[&[&str]]) -> Result<()> {
+    for options in sets {
+        let what = format!("{version} {options:?}");
+        let samples = profile(origin, classes, options, MODES)?;
+        assert_complete(&what, &samples);
+        let has = |sample: &&Sample, name| sample.frames.iter().any(|frame: &JavaFrame| frame.name == name);
+        let of_main = samples.iter().filter(|sample| has(sample, "Chains.mixed()")).count();
+        let rooted = samples.iter().filter(|sample| {
+            has(sample, "Chains.mixed()")
+                && sample.is_complete
+                && sample.frames.first().is_some_and(|frame| frame.name == MAIN)
+        });
+        let rooted = rooted.count();
+        assert!(of_main > 0 && is_share(rooted, of_main), "{what}: {rooted} of {of_main} from main");
+        let mut recursion = vec![RECURSE; RECURSIONS];
+        recursion.push(WORK);
+        assert_chain(&what, &samples, &[RECURSE, WORK], &recursion);
+        let names = INLINED.map(|(name, _)| name);
+        let chains = assert_chain(&what, &samples, &names, &names);
+        assert_lines(&what, &chains, &INLINED[..INLINED.len() - 1])?;
+        assert_lines(&what, &chains, &[(START_OF_CHAIN[1], "        second(mode);")])?;
+    }
+    if version >= 21 {
+        let samples = profile(origin, classes, &[], "virtual-mixed")?;
+        assert_complete(&format!("{version}, virtual threads"), &samples);
+    }
+    Ok(())
+}
+
+const C2: &[&str] = &[];
+const C1: &[&str] = &["-XX:TieredStopAtLevel=1"];
+const INTERPRETED: &[&str] = &["-Xint"];
+const ZGC: &[&str] = &["-XX:+UseZGC"];
+
+fn judge_installed(version: u32, sets: &[&[&str]], test: &str) -> Result<()> {
+    if !requirement::ebpf(test)? {
+        return Ok(());
+    }
+    let Some(home) = homes(Some(version)).into_iter().next() else {
+        return requirement::absent(test, &format!("no JDK {version} in /usr/lib/jvm"));
+    };
+    let Some(classes) = compiled(test)? else { return Ok(()) };
+    let sets = if is_long() { &[C2, C1, INTERPRETED, ZGC] } else { sets };
+    judge(&Origin::Home(home), version, classes.path(), sets)
+}
+
 #[test]
 fn stacks_of_java_17_reach_the_root() -> Result<()> {
-    judge(17, "stacks_of_java_17_reach_the_root")
+    judge_installed(17, &[C2, C1, INTERPRETED], "stacks_of_java_17_reach_the_root")
 }
 
 #[test]
 fn stacks_of_java_25_reach_the_root() -> Result<()> {
-    judge(25, "stacks_of_java_25_reach_the_root")
+    judge_installed(25, &[ZGC, INTERPRETED], "stacks_of_java_25_reach_the_root")
+}
+
+/// Each version of a suite of Debian, with what it has.
+#[test]
+fn stacks_of_each_other_version_of_java_reach_the_root() -> Result<()> {
+    let test = "every version of Java";
+    if !is_long() {
+        return requirement::elsewhere(test, "make java-test");
+    }
+    if !requirement::ebpf(test)? {
+        return Ok(());
+    }
+    let Some(classes) = compiled(test)? else { return Ok(()) };
+    for (version, suite) in [(8, "sid"), (11, "bullseye"), (21, "trixie"), (26, "sid")] {
+        let origin = Origin::Debian(Runtime::open(suite, version)?);
+        let sets = [C2, C1, INTERPRETED, ZGC];
+        let count = if version >= 15 { sets.len() } else { sets.len() - 1 };
+        judge(&origin, version, classes.path(), &sets[..count])?;
+    }
+    Ok(())
 }

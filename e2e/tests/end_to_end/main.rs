@@ -25,6 +25,7 @@ mod locks;
 mod names;
 mod off_cpu;
 mod output;
+mod packages;
 mod page;
 mod pods;
 mod privileges;

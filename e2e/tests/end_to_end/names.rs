@@ -26,10 +26,10 @@ fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<DecodedFra
 }
 
 /// Profiles a program of ours, with more lines of configuration. Lines and inlined calls are read with a share of the time.
-fn profiled(more: &[&str]) -> Result<(u32, Received)> {
+fn profiled(more: &[&str], duration: Duration) -> Result<(u32, Received)> {
     let mut command = workload::WORDS_DEBUG.command(&["60"])?;
     command.stdout(Stdio::null());
-    session::profile_running_with(more, command, Duration::from_secs(4))
+    session::profile_running_with(more, command, duration)
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
     if !requirement::ebpf("names")? {
         return Ok(());
     }
-    let (pid, received) = profiled(&[])?;
+    let (pid, received) = profiled(&[], Duration::from_secs(4))?;
     let (mut all, mut inlined, mut in_source) = (0, 0, 0);
     for frame in in_files_with_symbols(&received, pid) {
         all += 1;
@@ -60,7 +60,7 @@ fn lines_and_inlined_calls_and_names_can_be_switched_off() -> Result<()> {
         return Ok(());
     }
     let lines = |symbolize: &'static str| -> Result<Vec<_>> {
-        let (pid, received) = profiled(&[symbolize])?;
+        let (pid, received) = profiled(&[symbolize], Duration::from_secs(1))?;
         let user = frames(&received, pid).filter(|frame| frame.mapping.is_some());
         Ok(user.flat_map(|frame| frame.lines.clone()).collect())
     };
@@ -107,7 +107,7 @@ fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()>
         let folder = tempfile::tempdir()?;
         let mut command = Command::new(jit.program);
         command.args(jit.arguments).current_dir(&folder).stdout(Stdio::null());
-        let (pid, received) = session::profile_running(command, Duration::from_secs(4))?;
+        let (pid, received) = session::profile_running(command, Duration::from_secs(2))?;
         let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
         let made = frames(&received, pid).filter(|frame| frame.mapping.is_none());
         let of_runtime: Vec<_> = made.filter(|frame| frame.frame_type() == Some(jit.frame_type)).collect();

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
-use sidewinder_e2e_support::workload::LADDER;
+use sidewinder_e2e_support::workload::{self, Gated, LADDER};
 use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::conformance;
 
@@ -47,7 +47,14 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }
 
-/// A running recording of every process, until it is stopped.
+/// A program that computes for as long as it is recorded. Its few functions are named in milliseconds, so that signals come while
+/// the output is written; the whole machine's take seconds.
+fn workload() -> Result<Gated> {
+    let mut workload = Gated::start(workload::in_background(&LADDER.command(&[300, 10])?))?;
+    workload.open()?;
+    Ok(workload)
+}
+
 /// Whoever runs the tests may ignore hangups, as `nohup` does, which children inherit.
 fn hangups_not_ignored() -> Command {
     let mut command = Command::new("env");
@@ -55,9 +62,11 @@ fn hangups_not_ignored() -> Command {
     command
 }
 
-fn recording(output: &Path) -> Result<Running> {
+/// A running recording of a program, until it is stopped.
+fn recording(workload: &Gated, output: &Path) -> Result<Running> {
     let mut command = hangups_not_ignored();
-    command.arg(paths::sidewinder()?).args(["record", "-a", "-F", "97", "-o"]).arg(output);
+    command.arg(paths::sidewinder()?).args(["record", "-F", "97", "-p"]).arg(workload.pid().to_string());
+    command.arg("-o").arg(output);
     Running::start_sampling(command)
 }
 
@@ -76,9 +85,10 @@ fn hanging_up_ends_a_recording_as_an_interrupt_does() -> Result<()> {
     if !requirement::ebpf("hanging up ends a recording")? {
         return Ok(());
     }
+    let workload = workload()?;
     for signal in [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT] {
         let (folder, path) = old_file()?;
-        let mut running = recording(&path)?;
+        let mut running = recording(&workload, &path)?;
         send(&running, signal)?;
         let ended = running.wait(PATIENCE)?;
         assert_eq!(ended.status.code(), Some(OK), "{signal}: {}", ended.log);
@@ -89,7 +99,8 @@ fn hanging_up_ends_a_recording_as_an_interrupt_does() -> Result<()> {
     let (_folder, path) = old_file()?;
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(paths::sidewinder()?);
-    command.args(["record", "-a", "-F", "97", "-d", "3s", "-o"]).arg(&path).stdin(Stdio::null());
+    command.args(["record", "-F", "97", "-d", "2s", "-p"]).arg(workload.pid().to_string());
+    command.arg("-o").arg(&path).stdin(Stdio::null());
     let mut running = Running::start_sampling(command)?;
     send(&running, Signal::SIGHUP)?;
     let ended = running.wait(PATIENCE)?;
@@ -103,6 +114,7 @@ fn a_closed_terminal_ends_a_recording_which_is_written() -> Result<()> {
     if !requirement::ebpf("a closed terminal")? || !requirement::program("a closed terminal", "setsid")? {
         return Ok(());
     }
+    let workload = workload()?;
     let (folder, path) = old_file()?;
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;
@@ -113,7 +125,7 @@ fn a_closed_terminal_ends_a_recording_which_is_written() -> Result<()> {
     let mut process = hangups_not_ignored()
         .args(["setsid", "--ctty", "--wait"])
         .arg(paths::sidewinder()?)
-        .args(["record", "-a", "-F", "97", "-o"])
+        .args(["record", "-F", "97", "-p", &workload.pid().to_string(), "-o"])
         .arg(&path)
         .stdin(side()?)
         .stdout(side()?)
@@ -140,11 +152,12 @@ fn who_is_killed_leaves_the_old_file_or_the_whole_new_one() -> Result<()> {
     if !requirement::ebpf("who is killed")? {
         return Ok(());
     }
+    let workload = workload()?;
     // At once, and later and later in what comes at the end of a recording.
     for delay_ms in [0, 1, 3, 10, 30] {
         for signals in [&[Signal::SIGINT; 3][..], &[Signal::SIGINT, Signal::SIGKILL], &[Signal::SIGKILL]] {
             let (folder, path) = old_file()?;
-            let mut running = recording(&path)?;
+            let mut running = recording(&workload, &path)?;
             for signal in signals {
                 // It may have ended.
                 let _ = send(&running, *signal);
@@ -170,10 +183,12 @@ fn a_full_disk_leaves_the_old_file_and_nothing_beside_it() -> Result<()> {
     let kept = tempfile::tempdir()?;
     let folded = kept.path().join("in.folded");
     fs::write(&folded, "main;work 3\n")?;
+    let workload = workload()?;
+    let pid = workload.pid().to_string();
     let script = "mount -t tmpfs -o size=32k none \"$1\" && cd \"$1\" && echo old > out.html && shift && \"$@\"; \
                   echo \"code=$? kept=$(cat out.html) names=$(ls -A)\"";
     for arguments in [
-        &["record", "-a", "-d", "500ms", "-o", "out.html"][..],
+        &["record", "-p", &pid, "-d", "500ms", "-o", "out.html"][..],
         &["view", "-o", "out.html", text(&folded)],
         &["diff", "-o", "out.html", text(&folded), text(&folded)],
     ] {
@@ -229,9 +244,13 @@ fn a_pipe_is_written_to_once_and_waited_for() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let pipe = folder.path().join("out.folded");
     mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU)?;
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-d", "1s", "-o"]).arg(&pipe).args(["--", "sh", "-c", "while :; do :; done"]);
-    let mut running = Running::start(command)?;
+    let workload = workload()?;
+    let record = || -> Result<Running> {
+        let mut command = sidewinder::command()?;
+        command.args(["record", "-d", "1s", "-p"]).arg(workload.pid().to_string()).arg("-o").arg(&pipe);
+        Running::start(command)
+    };
+    let mut running = record()?;
     // The reader comes when the recording is over.
     until_waiting(&running)?;
     let read = Command::new("timeout").args(["30", "cat"]).arg(&pipe).output()?;
@@ -241,9 +260,7 @@ fn a_pipe_is_written_to_once_and_waited_for() -> Result<()> {
     ensure!(!read.is_empty() && read.lines().all(|line| line.contains(' ')), "{read}");
 
     // Nobody comes: an interrupt ends the waiting.
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-a", "-d", "1s", "-o"]).arg(&pipe);
-    let mut running = Running::start(command)?;
+    let mut running = record()?;
     until_waiting(&running)?;
     send(&running, Signal::SIGINT)?;
     let ended = running.wait(PATIENCE)?;

@@ -51,7 +51,8 @@ fn a_thread_hangs(name: &'static str) -> Result<()> {
     }
     let [health] = collector::free_ports()?;
     let collector = Collector::start()?;
-    let mut workload = Gated::start(workload::in_background(&workload::THREADS.command(&["150", "1"])?))?;
+    // A thread hangs whatever there is to sample: a little is enough.
+    let mut workload = Gated::start(workload::TENANT.command(&["app", "150", "idle"])?)?;
     let settings = Settings {
         service: vec!["extensions: [health_check]".to_owned()],
         top: vec![format!("extensions: {{ health_check: {{ endpoint: 127.0.0.1:{health} }} }}")],

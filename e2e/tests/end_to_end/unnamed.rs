@@ -55,7 +55,7 @@ fn recorded(suffix: &str, programs: &[&Program], options: &[&str]) -> Result<(St
     let folder = tempfile::tempdir()?;
     let (output, summary) = (folder.path().join(format!("out{suffix}")), folder.path().join("summary.json"));
     let mut command = sidewinder::command()?;
-    command.args(["record", "-F", "499", "-d", "2s", "-o"]).arg(&output).arg("--summary-json").arg(&summary);
+    command.args(["record", "-F", "499", "-d", "1s", "-o"]).arg(&output).arg("--summary-json").arg(&summary);
     let pids: Vec<String> = programs.iter().map(|program| program.pid().to_string()).collect();
     command.arg("-p").arg(pids.join(",")).args(options);
     let ended = sidewinder::Running::start(command)?.wait(PATIENCE)?;

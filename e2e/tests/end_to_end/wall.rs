@@ -16,7 +16,10 @@ use sidewinder_otlp::decode::DecodedEvent;
 
 /// How long is recorded. `make conservation` takes a minute.
 const SECONDS: &str = "SIDEWINDER_CONSERVATION_SECONDS";
-const SECONDS_BY_DEFAULT: &str = "10";
+/// Of all intervals.
+const SECONDS_BY_DEFAULT: &str = "6";
+/// Of some: for as many samples of the threads that have the fewest as their error asks for.
+const SAMPLED_SECONDS_BY_DEFAULT: &str = "10";
 const ACCOUNTS_INTERVAL: Duration = Duration::from_millis(100);
 /// What the time of a thread may miss or exceed its life by: the goal of 0.5%. The accounts of a thread that runs at the end lag
 /// by up to a tick of the scheduler, which is 10 ms at most.
@@ -150,7 +153,7 @@ impl Remainders {
 /// Records without losses, which a busy machine may have: then it is done again.
 fn record_all_states(turn: Duration, threshold: &str) -> Result<(Recording, Remainders)> {
     for _ in 0..3 {
-        let (recorded, remainders) = record_states(turn, threshold)?;
+        let (recorded, remainders) = record_states(turn, threshold, SECONDS_BY_DEFAULT)?;
         if recorded.said.off_cpu_waits_missing["end_lost"] == 0 {
             return Ok((recorded, remainders));
         }
@@ -159,8 +162,8 @@ fn record_all_states(turn: Duration, threshold: &str) -> Result<(Recording, Rema
 }
 
 /// Records for the configured time.
-fn record_states(turn: Duration, threshold: &str) -> Result<(Recording, Remainders)> {
-    let seconds = std::env::var(SECONDS).unwrap_or_else(|_| SECONDS_BY_DEFAULT.to_owned());
+fn record_states(turn: Duration, threshold: &str, by_default: &str) -> Result<(Recording, Remainders)> {
+    let seconds = std::env::var(SECONDS).unwrap_or_else(|_| by_default.to_owned());
     let states = States::start(turn)?;
     thread::sleep(Duration::from_secs(1));
     let (recorded, threads) = record_with_accounts(&states, &[threshold, "-d", &format!("{seconds}s")])?;
@@ -216,7 +219,7 @@ fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("wall time")? {
         return Ok(());
     }
-    let (recorded, remainders) = record_states(Duration::ZERO, "--wall")?;
+    let (recorded, remainders) = record_states(Duration::ZERO, "--wall", SAMPLED_SECONDS_BY_DEFAULT)?;
     // On a busy machine some ends find no room, which is counted.
     let [lost, all] =
         [recorded.said.off_cpu_waits_missing["without_end"], wall_events(&recorded).count() as u64];

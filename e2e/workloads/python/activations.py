@@ -1,16 +1,15 @@
 """40 frames of Python in 12 activations of the interpreter's loop, where one activation runs what Python calls from Python.
 
-Options: those of program.py. It writes down its stack, and with that how many of each there are: up to 3.10, each frame has an
-activation of its own.
+Options: those of program.py, and --calls-from-c N: of the calls, those that C makes (11). It writes down its stack, and with
+that how many of each there are: up to 3.10, each frame has an activation of its own.
 """
 
 import os
 
 from leaf import burn
-from program import Program
+from program import Program, value_of
 
 # Frames besides these: <module>, main, burn.
-CALLS_FROM_C = 11
 FRAMES_OF_CALLS = 37
 
 
@@ -25,10 +24,11 @@ def call(left, of_those_from_c):
 
 def main():
     """Rounds of one chain."""
+    calls_from_c = int(value_of("--calls-from-c") or 11)
     program = Program([os.path.abspath(__file__)])
     program.about_to_run("activations")
     while program.goes_on():
-        call(FRAMES_OF_CALLS - 1, CALLS_FROM_C)
+        call(FRAMES_OF_CALLS - 1, calls_from_c)
     program.end()
 
 

@@ -84,7 +84,7 @@ const KEYS = [
   ["c", "compare two ranges of time, or stop comparing"],
   ["p", "pause or resume a live page"],
   ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
-  ["Esc", "back, step by step: the search, the function, the zoom, the last change of the tree, the range of time, the thread"],
+  ["Esc", "back, step by step: the search, the function, the zoom, the last change of the tree, the range of time, the state, the thread"],
 ];
 
 /** Leaves out what was found. */

@@ -1,7 +1,8 @@
 import { computed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { heatOf } from "./heat";
-import { base, brushes, compare, isDark, range, recording, threads } from "./state";
+import { type Columns, heatOf, slicesOf, STATES, sumAt } from "./heat";
+import { base, brushes, compare, isDark, range, recording, states, threads } from "./state";
+import { StateLegend, StateTip, type StatePlace } from "./States";
 import type { Range } from "./select";
 import { cut, seconds, whole } from "./words";
 
@@ -9,7 +10,7 @@ const SUM_PX = 44;
 const ROW_PX = 18;
 const FEW = 8;
 
-const heat = computed(() => heatOf(recording.value));
+const heat = computed(() => heatOf(recording.value, states.value));
 
 /** What each thread did over time, to brush. */
 export function Timeline() {
@@ -27,6 +28,7 @@ export function Timeline() {
         </div>
         <Strip shown={shown} spanMs={spanMs} />
       </div>
+      {recording.value.isOfStates && <StateLegend />}
       <div class="tools">
         {sorted.length > FEW && (
           <button type="button" onClick={() => (areAllShown.value = !areAllShown.value)}>
@@ -98,8 +100,9 @@ function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
   const box = useRef<HTMLDivElement>(null);
   const began = useRef<number | null>(null);
   const widthPx = useSignal(0);
+  const pointed = useSignal<StatePlace | null>(null);
   const heightPx = SUM_PX + shown.length * ROW_PX;
-  const { slices, parts } = recording.value;
+  const { slices, parts, isOfStates } = recording.value;
 
   useEffect(() => {
     const element = box.current!;
@@ -120,6 +123,14 @@ function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
     const { left, width } = box.current!.getBoundingClientRect();
     return Math.max(0, Math.min(slices, Math.round(((event.clientX - left) / width) * slices)));
   };
+  const point = (event: PointerEvent) => {
+    const { left, top, width } = box.current!.getBoundingClientRect();
+    const { columns } = heat.value;
+    const column = Math.max(0, Math.min(columns - 1, Math.floor(((event.clientX - left) / width) * columns)));
+    const row = Math.floor((event.clientY - top - SUM_PX) / ROW_PX);
+    if (!isOfStates || row >= shown.length) pointed.value = null;
+    else pointed.value = { thread: row < 0 ? null : shown[row], range: slicesOf(column, heat.value, recording.value), x: event.clientX, y: event.clientY };
+  };
   const target = (event: PointerEvent) => (base.value && (brushes.value === "base" || event.shiftKey) ? base : range);
   const brush = (event: PointerEvent) => {
     if (began.current === null) return;
@@ -131,13 +142,15 @@ function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
       class="heat"
       ref={box}
       onPointerDown={(event) => { if (event.button === 0) { began.current = sliceAt(event); box.current!.setPointerCapture(event.pointerId); } }}
-      onPointerMove={brush}
+      onPointerMove={(event) => { brush(event); point(event); }}
+      onPointerLeave={() => (pointed.value = null)}
       onPointerUp={(event) => {
         if (began.current === sliceAt(event) && !base.value) range.value = null;
         began.current = null;
       }}
     >
-      <canvas ref={canvas} style={{ width: "100%", height: `${heightPx}px` }} role="img" aria-label={`${recording.value.subject} of each thread over time: darker is more. The fields below set the range of time.`} />
+      <canvas ref={canvas} style={{ width: "100%", height: `${heightPx}px` }} role="img" aria-label={`${recording.value.subject} of each thread over time: ${isOfStates ? "by colour what it did" : "darker is more"}. The fields below set the range of time.`} />
+      {pointed.value && <StateTip place={pointed.value} />}
       {parts.map((part) => <span key={part.name} class="part" style={{ left: `${(100 * part.from) / slices}%` }}>{cut(part.name, 60)}</span>)}
       {range.value && <Shade limits={range.value} kind="range" />}
       {base.value && <Shade limits={base.value} kind="base" />}
@@ -156,20 +169,38 @@ function paint(pen: CanvasRenderingContext2D, widthPx: number, shown: number[]) 
   const style = getComputedStyle(document.documentElement);
   pen.clearRect(0, 0, widthPx, SUM_PX + shown.length * ROW_PX);
   const { columns, all, most, rows, threads: sorted } = heat.value;
+  const { isOfStates } = recording.value;
+  const colours = STATES.map((state) => style.getPropertyValue(state ? `--${state}` : "--heat"));
   const x = (column: number) => Math.floor((column * widthPx) / columns);
-  pen.fillStyle = style.getPropertyValue("--heat");
+  /** Draws the states of a column on top of each other, from `bottom` up. */
+  const stack = (of: Columns, column: number, bottom: number, pxOfOne: number) => {
+    let y = bottom;
+    of.forEach((ofState, place) => {
+      const height = ofState ? ofState[column] * pxOfOne : 0;
+      pen.fillStyle = colours[place];
+      pen.fillRect(x(column), y - height, x(column + 1) - x(column), height);
+      y -= height;
+    });
+  };
+  pen.globalAlpha = isOfStates ? 1 : 0.75;
   for (let column = 0; column < columns; column++) {
-    const height = most > 0 ? (all[column] / most) * (SUM_PX - 6) : 0;
-    pen.globalAlpha = 0.75;
-    pen.fillRect(x(column), SUM_PX - 2 - height, x(column + 1) - x(column), height);
+    stack(all, column, SUM_PX - 2, most > 0 ? (SUM_PX - 6) / most : 0);
   }
   shown.forEach((thread, position) => {
     const of = rows[sorted.indexOf(thread)];
     const isOut = threads.value !== null && !threads.value.has(thread);
+    const top = SUM_PX + position * ROW_PX;
     for (let column = 0; column < columns; column++) {
+      const sum = sumAt(of, column);
+      const isFilled = sum > 0 && !isOfStates;
       // What ran at all can be seen.
-      pen.globalAlpha = (of[column] > 0 ? 0.12 + 0.88 * Math.min(1, of[column]) : 0.04) * (isOut ? 0.35 : 1);
-      pen.fillRect(x(column), SUM_PX + position * ROW_PX, x(column + 1) - x(column), ROW_PX - 2);
+      pen.globalAlpha = (isFilled ? 0.12 + 0.88 * Math.min(1, sum) : 0.04) * (isOut ? 0.35 : 1);
+      pen.fillStyle = colours[0];
+      pen.fillRect(x(column), top, x(column + 1) - x(column), ROW_PX - 2);
+      if (!isOfStates) continue;
+      pen.globalAlpha = isOut ? 0.35 : 1;
+      // Waits that were not all sampled count for others, too: by chance for more than there was time.
+      stack(of, column, top + ROW_PX - 2, (ROW_PX - 2) / Math.max(1, sum));
     }
   });
   pen.globalAlpha = 1;

@@ -23,8 +23,10 @@ export interface Document {
   /** `container` is 0 where there is none. */
   threads: { process: number[]; pid: number[]; name: number[]; tid: number[]; container: number[] };
   spans: { trace: string[]; span: string[] };
-  /** In the order of slices, but for what came late to a page that follows; `span` is one more than the index of the span, 0: none. */
-  samples: { slice: number[]; thread: number[]; span: number[]; node: number[]; count: number[] };
+  /** What threads do or wait for; `cause` is 0 where there is none. */
+  states: { state: number[]; cause: number[] };
+  /** In the order of slices, but for what came late to a page that follows; `span` and `state` are one more than an index, 0: none. */
+  samples: { slice: number[]; thread: number[]; span: number[]; state: number[]; node: number[]; count: number[] };
   outcomes: Outcome[];
   /** The recordings that this one was put together of, as ranges of slices. */
   parts: { name: string; from: number; to: number }[];
@@ -50,7 +52,7 @@ export interface Outcome {
   help: string;
 }
 
-const TABLES = ["functions", "places", "nodes", "threads", "spans", "samples"] as const;
+const TABLES = ["functions", "places", "nodes", "threads", "spans", "states", "samples"] as const;
 
 /** Puts what is new at the end of what is there. */
 export function append(document: Document, more: Document): Document {
@@ -61,8 +63,8 @@ export function append(document: Document, more: Document): Document {
     for (const column in to) for (const value of from[column]) to[column].push(value);
   }
   more.renamed.function.forEach((number, at) => (document.functions.short[number] = more.renamed.short[at]));
-  const { strings, functions, places, nodes, threads, spans, samples } = document;
-  return { ...more, strings, functions, places, nodes, threads, spans, samples };
+  const { strings, functions, places, nodes, threads, spans, states, samples } = document;
+  return { ...more, strings, functions, places, nodes, threads, spans, states, samples };
 }
 
 /** Lets go of samples before a slice. */

@@ -1,7 +1,11 @@
 import type { Document, Outcome } from "./document";
 import { Grower } from "./grower";
+import type { Range } from "./select";
 import type { Tree } from "./tree";
 import { seconds, whole } from "./words";
+
+/** The state of a thread that is on a CPU. */
+export const RUNNING = "running";
 
 /** A recording, with its stacks as one tree of functions. */
 export class Recording {
@@ -25,14 +29,21 @@ export class Recording {
   readonly functions: { name: string[]; short: string[]; binary: string[]; path: string[]; kind: Uint8Array };
   readonly threads: { process: string[]; pid: number[]; name: string[]; tid: number[]; container: string[] };
   readonly spans: Document["spans"];
+  /** What threads do or wait for: a state, and the kind of system call in it, empty where there is none. */
+  readonly states: { state: string[]; cause: string[] };
   /** The tree of functions of all samples. */
   readonly tree: Tree;
-  /** In the order of slices. `node` is one of `tree`, `place` one of `places`; `span` counts from 1, 0: none. */
+  /**
+   * In the order of slices. `node` is one of `tree`, `place` one of `places`; `span` and `state` count from 1, 0: none. Events
+   * are spread evenly from slice `first` to `slice`: see `firstSliceOf`.
+   */
   readonly samples: {
     count: number;
+    first: Int32Array;
     slice: Int32Array;
     thread: Int32Array;
     span: Int32Array;
+    state: Int32Array;
     node: Int32Array;
     /** The node with its lines, as the document numbers them. */
     leaf: Int32Array;
@@ -72,6 +83,7 @@ export class Recording {
       tid: threads.tid.slice(),
       container: threads.container.map(text),
     };
+    this.states = { state: document.states.state.map(text), cause: document.states.cause.map(text) };
     const lastSlice = samples.slice.reduce((last, slice) => Math.max(last, slice), 0) - this.firstSlice;
     const lasting = this.sliceMs > 0 ? Math.ceil(this.durationMs / this.sliceMs) : 0;
     this.slices = Math.max(lastSlice + 1, lasting, ...this.parts.map((part) => part.to));
@@ -94,13 +106,35 @@ export class Recording {
     for (let node = 0; node < nodeCount; node++) this.lines.node[node] = placeOf[grown[node]];
     this.samples = {
       count: samples.node.length,
+      first: Int32Array.from(samples.slice, (slice, row) => this.firstSliceOf(slice - this.firstSlice, samples.state[row], samples.count[row])),
       slice: Int32Array.from(samples.slice, (slice) => slice - this.firstSlice),
       thread: Int32Array.from(samples.thread),
       span: Int32Array.from(samples.span),
+      state: Int32Array.from(samples.state),
       node: Int32Array.from(samples.node, (node) => this.lines.node[node]),
       leaf: Int32Array.from(samples.node),
       events: Float64Array.from(samples.count),
     };
+  }
+
+  /**
+   * The first slice of what ended in `slice`. A wait is an event at its end, with its time as its value: one that is longer than
+   * a slice began before it. What runs is sampled while it does.
+   */
+  private firstSliceOf(slice: number, state: number, events: number): number {
+    const isWait = this.isTime && this.sliceMs > 0 && state > 0 && this.states.state[state - 1] !== RUNNING;
+    return isWait ? Math.max(0, slice + 1 - Math.ceil(events / (this.sliceMs * 1e6))) : slice;
+  }
+
+  /** The share of a row of samples that is in a range of slices. */
+  within(row: number, { from, to }: Range): number {
+    const [first, after] = [this.samples.first[row], this.samples.slice[row] + 1];
+    return Math.max(0, Math.min(to, after) - Math.max(from, first)) / (after - first);
+  }
+
+  /** Whether times are told apart by what threads did meanwhile. */
+  get isOfStates(): boolean {
+    return this.isTime && this.states.state.length > 0;
   }
 
   /** The time that events stand for, in words; none where nobody says how long one is. */

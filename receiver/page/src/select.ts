@@ -18,6 +18,8 @@ export interface Selection {
   base: Range | null;
   /** `null`: all threads. */
   threads: ReadonlySet<number> | null;
+  /** Of states, counted from 1; `null`: all of them. */
+  states: ReadonlySet<number> | null;
   grouping: Grouping;
 }
 
@@ -53,21 +55,19 @@ export function groupNames(recording: Recording, grouping: Grouping): string[] {
 /** Adds up what was selected. */
 export function select(recording: Recording, selection: Selection): View {
   const { tree, samples } = recording;
-  const { range, base, threads, grouping } = selection;
+  const { range, base, grouping } = selection;
   const isGrouped = grouping !== "none";
   const groups = isGrouped ? groupsOf(recording, grouping) : { names: [""], ofThread: null, ofSpan: null };
-  const isWanted = threads && Uint8Array.from(recording.threads.tid, (_, thread) => (threads.has(thread) ? 1 : 0));
+  const isWanted = wanted(recording, selection);
   const groupOfRow = (row: number) =>
     groups.ofThread ? groups.ofThread[samples.thread[row]] : groups.ofSpan ? groups.ofSpan[samples.span[row]] : 0;
 
   // The rows of each group, those of the busiest group first.
   const rowsOf: number[][] = groups.names.map(() => []);
   const eventsOf = new Float64Array(groups.names.length);
-  const within = (slice: number, { from, to }: Range) => slice >= from && slice < to;
   for (let row = 0; row < samples.count; row++) {
-    if (isWanted && isWanted[samples.thread[row]] === 0) continue;
-    const slice = samples.slice[row];
-    if (range && !within(slice, range) && !(base && within(slice, base))) continue;
+    if (!isWanted(row)) continue;
+    if (range && recording.within(row, range) === 0 && !(base && recording.within(row, base) > 0)) continue;
     const group = groupOfRow(row);
     rowsOf[group].push(row);
     eventsOf[group] += samples.events[row];
@@ -97,9 +97,9 @@ export function select(recording: Recording, selection: Selection): View {
       source[at] = node;
     }
     for (const row of rowsOf[group]) {
-      const [at, slice, events] = [placed[samples.node[row]], samples.slice[row], samples.events[row]];
-      if (!range || within(slice, range)) own[at] += events;
-      if (base && within(slice, base)) baseOwn![at] += events;
+      const [at, events] = [placed[samples.node[row]], samples.events[row]];
+      own[at] += range ? events * recording.within(row, range) : events;
+      if (base) baseOwn![at] += events * recording.within(row, base);
     }
   });
   for (let node = count - 1; node > 0; node--) {
@@ -108,6 +108,16 @@ export function select(recording: Recording, selection: Selection): View {
   }
   const structure = { count, label, parent, depth, end, source, groups: isGrouped ? groups.names : [] };
   return viewOf(structure, own, baseOwn);
+}
+
+/** Whether a row is of a thread and a state that were selected. */
+export function wanted(recording: Recording, { threads, states }: Pick<Selection, "threads" | "states">): (row: number) => boolean {
+  const { samples } = recording;
+  const has = (set: ReadonlySet<number> | null, count: number) =>
+    Uint8Array.from({ length: count }, (_, one) => (!set || set.has(one) ? 1 : 0));
+  const ofThread = has(threads, recording.threads.tid.length);
+  const ofState = has(states, recording.states.state.length + 1);
+  return (row) => ofThread[samples.thread[row]] === 1 && ofState[samples.state[row]] === 1;
 }
 
 /** The nodes that rows lead to and those above, in the order of the tree. */
@@ -130,13 +140,14 @@ function touch({ tree, samples }: Recording, rows: number[]): Int32Array {
 export function linesOf(recording: Recording, selection: Selection, node: number): [line: number, events: number][] {
   const { lines, samples } = recording;
   const of = new Map<number, number>();
-  const { range, threads } = selection;
+  const { range } = selection;
+  const isWanted = wanted(recording, selection);
   // The line of the ancestor at `node`, found once for each leaf.
   const found = new Map<number, number>();
   for (let row = 0; row < samples.count; row++) {
     if (samples.node[row] < node || samples.node[row] >= recording.tree.end[node]) continue;
-    if (range && (samples.slice[row] < range.from || samples.slice[row] >= range.to)) continue;
-    if (threads && !threads.has(samples.thread[row])) continue;
+    const part = range ? recording.within(row, range) : 1;
+    if (part === 0 || !isWanted(row)) continue;
     const leaf = samples.leaf[row];
     let line = found.get(leaf);
     if (line === undefined) {
@@ -145,7 +156,7 @@ export function linesOf(recording: Recording, selection: Selection, node: number
       line = at < 0 ? 0 : lines.line[at];
       found.set(leaf, line);
     }
-    if (line > 0) of.set(line, (of.get(line) ?? 0) + samples.events[row]);
+    if (line > 0) of.set(line, (of.get(line) ?? 0) + samples.events[row] * part);
   }
   return [...of].sort((a, b) => b[1] - a[1]);
 }

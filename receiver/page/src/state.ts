@@ -19,6 +19,8 @@ export const base = signal<Range | null>(null);
 /** Which of the two brushing sets, where ranges are compared. */
 export const brushes = signal<"range" | "base">("range");
 export const threads = signal<ReadonlySet<number> | null>(null);
+/** Of states of threads, counted from 1; `null`: all. */
+export const states = signal<ReadonlySet<number> | null>(null);
 export const grouping = signal<Grouping>("none");
 export const isIcicle = signal(true);
 /** What is done to the tree, one after the other. */
@@ -43,6 +45,7 @@ export const selection = computed<Selection>(() => ({
   range: range.value,
   base: base.value,
   threads: threads.value,
+  states: states.value,
   grouping: grouping.value,
 }));
 const selectedView = computed(() => select(recording.value, selection.value));
@@ -112,6 +115,7 @@ export function escape() {
   else if (transforms.value.length > 0) removeTransform(transforms.value.length - 1);
   else if (base.value) base.value = null;
   else if (range.value) range.value = null;
+  else if (states.value) states.value = null;
   else if (threads.value) threads.value = null;
 }
 
@@ -156,6 +160,7 @@ function remember(): string {
   set("time", range.value && rangeText(range.value));
   set("base", base.value && rangeText(base.value));
   set("threads", threads.value && [...threads.value].join("."));
+  set("states", states.value && [...states.value].join("."));
   set("by", grouping.value !== "none" && grouping.value);
   set("root", !isIcicle.value && "bottom");
   set("names", wantsFullNames.value !== null && (wantsFullNames.value ? "full" : "short"));
@@ -171,12 +176,14 @@ function remember(): string {
 /** Shows what a link asks for. */
 function recall() {
   const state = new URLSearchParams(location.hash.slice(1));
-  const { functions, threads: known } = recording.value;
+  const { functions, threads: known, states: ofThreads } = recording.value;
   query.value = state.get("search") ?? "";
   range.value = parseRange(state.get("time"));
   base.value = parseRange(state.get("base"));
   const wanted = numbers(state.get("threads"), ".").filter((thread) => thread < known.tid.length);
   threads.value = wanted.length > 0 ? new Set(wanted) : null;
+  const waits = numbers(state.get("states"), ".").filter((one) => one >= 1 && one <= ofThreads.state.length);
+  states.value = waits.length > 0 ? new Set(waits) : null;
   grouping.value = GROUPINGS.find((one) => one === state.get("by")) ?? "none";
   isIcicle.value = state.get("root") !== "bottom";
   const asked = state.getAll("do").map((text) => parseTransform(text, functions.name.length));

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::names::NameStyle;
-use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread};
+use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread, ThreadState};
 use crate::tree::CallTree;
 
 /// Writes a whole profile, for a page that names functions like this at first.
@@ -33,6 +33,7 @@ pub struct DocumentBuilder {
     /// Indices in `strings`.
     threads: Vec<ThreadStrings>,
     spans: usize,
+    states: Vec<StateStrings>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,20 +43,26 @@ struct ThreadStrings {
     container: u32,
 }
 
-/// The lengths of a document's tables that a reader has: `1.2.3.4.5.6` as text.
+#[derive(Clone, Copy, Debug)]
+struct StateStrings {
+    state: u32,
+    cause: u32,
+}
+
+/// The lengths of a document's tables that a reader has: `1.2.3.4.5.6.7` as text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct TableLengths([usize; 6]);
+pub struct TableLengths([usize; 7]);
 
 impl fmt::Display for TableLengths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [texts, functions, places, nodes, threads, spans] = self.0;
-        write!(f, "{texts}.{functions}.{places}.{nodes}.{threads}.{spans}")
+        let [texts, functions, places, nodes, threads, spans, states] = self.0;
+        write!(f, "{texts}.{functions}.{places}.{nodes}.{threads}.{spans}.{states}")
     }
 }
 
 /// Why a text is not a valid [`TableLengths`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("it is not six numbers separated by dots")]
+#[error("it is not seven numbers separated by dots")]
 pub struct TableLengthsError;
 
 impl FromStr for TableLengths {
@@ -96,13 +103,20 @@ impl DocumentBuilder {
         });
         let new: Vec<_> = new.collect();
         self.threads.extend(new);
+        let new_states = profile.states.iter().skip(self.states.len());
+        let new_states: Vec<_> = new_states
+            .map(|ThreadState { state, cause }| StateStrings { state: text(state), cause: text(cause) })
+            .collect();
+        self.states.extend(new_states);
         self.spans = profile.spans.len();
     }
 
     /// The approximate memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.tree.bytes() + self.threads.len() * size_of::<ThreadStrings>()
+        self.tree.bytes()
+            + self.threads.len() * size_of::<ThreadStrings>()
+            + self.states.len() * size_of::<StateStrings>()
     }
 
     /// The current lengths of the tables.
@@ -111,7 +125,7 @@ impl DocumentBuilder {
         let CallTree { strings: texts, functions, function_lines: places, nodes, .. } = &self.tree;
         let lengths = [texts.all().len(), functions.len(), places.values.len(), nodes.values.len()];
         let [texts, functions, places, nodes] = lengths;
-        TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans])
+        TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans, self.states.len()])
     }
 
     /// Whether the tables are at least this long, so that the reader may have a prefix of them.
@@ -145,7 +159,7 @@ impl DocumentBuilder {
         samples: impl IntoIterator<Item = ProfileSample>,
         live: Option<LiveUpdate>,
     ) -> Document<'a> {
-        let TableLengths([texts, functions, places, nodes, threads, spans]) = since;
+        let TableLengths([texts, functions, places, nodes, threads, spans, states]) = since;
         let tree = &self.tree;
         Document {
             title: escaped(&profile.title).into_owned(),
@@ -189,6 +203,10 @@ impl DocumentBuilder {
                 trace: profile.spans.iter().skip(spans).map(|span| hex(&span.trace_id)).collect(),
                 span: profile.spans.iter().skip(spans).map(|span| hex(&span.span_id)).collect(),
             },
+            states: DocumentStates {
+                state: self.states.iter().skip(states).map(|state| state.state).collect(),
+                cause: self.states.iter().skip(states).map(|state| state.cause).collect(),
+            },
             samples: self.samples(samples),
             outcomes: outcome_entries(profile),
             parts: profile
@@ -215,6 +233,7 @@ impl DocumentBuilder {
             samples.slice.push(sample.slice);
             samples.thread.push(sample.thread.0);
             samples.span.push(sample.span.map_or(0, |span| span.0 + 1));
+            samples.state.push(sample.state.map_or(0, |state| state.0 + 1));
             samples.node.push(node);
             samples.count.push(sample.count);
         }
@@ -278,6 +297,7 @@ struct Document<'a> {
     nodes: DocumentNodes,
     threads: DocumentThreads,
     spans: DocumentSpans,
+    states: DocumentStates,
     samples: DocumentSamples,
     outcomes: Vec<DocumentOutcome>,
     parts: Vec<DocumentRecording>,
@@ -338,6 +358,13 @@ struct DocumentSpans {
     span: Vec<String>,
 }
 
+#[derive(Default, Serialize)]
+struct DocumentStates {
+    state: Vec<u32>,
+    /// Empty if there is none.
+    cause: Vec<u32>,
+}
+
 /// In order of slices, except for late samples of a live profile.
 #[derive(Default, Serialize)]
 struct DocumentSamples {
@@ -345,6 +372,8 @@ struct DocumentSamples {
     thread: Vec<u32>,
     /// The index of the span plus one; 0 if there is none.
     span: Vec<u32>,
+    /// The index of the state plus one; 0 if it is unknown.
+    state: Vec<u32>,
     node: Vec<u32>,
     count: Vec<u64>,
 }
@@ -396,7 +425,9 @@ mod tests {
         match (to, more) {
             (Value::Array(to), Value::Array(more)) => to.extend(more.iter().cloned()),
             (Value::Object(to), Value::Object(more)) => {
-                for table in ["strings", "functions", "places", "nodes", "threads", "spans", "samples"] {
+                for table in
+                    ["strings", "functions", "places", "nodes", "threads", "spans", "states", "samples"]
+                {
                     let (Some(to), Some(more)) = (to.get_mut(table), more.get(table)) else { continue };
                     match (to, more) {
                         (Value::Object(to), Value::Object(more)) => {
@@ -467,7 +498,7 @@ mod tests {
         let mut growth = DocumentBuilder::default();
         growth.update(&profile);
         let nothing = written(&growth, growth.lengths(), &profile, &[]);
-        for table in ["functions", "places", "nodes", "threads", "spans", "samples"] {
+        for table in ["functions", "places", "nodes", "threads", "spans", "states", "samples"] {
             let columns = nothing[table].as_object().unwrap();
             assert!(columns.values().all(|column| *column == json!([])), "{table}: {columns:?}");
         }
@@ -481,8 +512,8 @@ mod tests {
         let mark = growth.lengths();
         assert_eq!(mark.to_string().parse(), Ok(mark));
         assert!(growth.covers(mark) && growth.covers(TableLengths::default()));
-        assert!(!growth.covers(TableLengths([usize::MAX; 6])));
-        for text in ["", "1.2.3.4.5", "1.2.3.4.5.6.7", "1.2.3.4.5.-6", "1.2.3.4.5.x"] {
+        assert!(!growth.covers(TableLengths([usize::MAX; 7])));
+        for text in ["", "1.2.3.4.5.6", "1.2.3.4.5.6.7.8", "1.2.3.4.5.6.-7", "1.2.3.4.5.6.x"] {
             assert_eq!(text.parse::<TableLengths>(), Err(TableLengthsError), "{text}");
         }
     }

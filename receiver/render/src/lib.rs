@@ -39,7 +39,7 @@ pub use page::live_page;
 pub use profile::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
     ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
-    StackIndex, ThreadIndex,
+    StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
 pub use read::{ReadError, read};
 pub use summary::{group_thousands, summary};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::profile::{
     BinaryIndex, FrameIndex, MergedRecording, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileSpan, ProfileThread, SpanIndex, StackIndex, ThreadIndex,
+    ProfileSpan, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
 use crate::tree::ValueInterner;
 
@@ -25,6 +25,7 @@ pub fn merge(before: &Profile, after: &Profile) -> Profile {
     merged.stacks = tables.stacks.values;
     merged.threads = tables.threads.values;
     merged.spans = tables.spans.values;
+    merged.states = tables.states.values;
     merged
 }
 
@@ -35,6 +36,7 @@ struct MergedTables {
     stacks: ValueInterner<Vec<FrameIndex>>,
     threads: ValueInterner<ProfileThread>,
     spans: ValueInterner<ProfileSpan>,
+    states: ValueInterner<ThreadState>,
 }
 
 impl MergedTables {
@@ -59,6 +61,7 @@ impl MergedTables {
             .collect();
         let threads: Vec<_> = part.threads.iter().map(|thread| self.threads.intern(thread.clone())).collect();
         let spans: Vec<_> = part.spans.iter().map(|span| self.spans.intern(*span)).collect();
+        let states: Vec<_> = part.states.iter().map(|state| self.states.intern(state.clone())).collect();
         let mut counts = HashMap::<ProfileSample, u64>::new();
         for sample in &part.samples {
             let (Some(&stack), Some(&thread)) =
@@ -67,8 +70,9 @@ impl MergedTables {
                 continue;
             };
             let span = sample.span.and_then(|span| spans.get(span.0 as usize)).copied().map(SpanIndex);
+            let state = sample.state.and_then(|state| states.get(state.0 as usize)).copied().map(StateIndex);
             let (stack, thread) = (StackIndex(stack), ThreadIndex(thread));
-            *counts.entry(ProfileSample { slice, thread, span, stack, count: 0 }).or_default() +=
+            *counts.entry(ProfileSample { slice, thread, span, state, stack, count: 0 }).or_default() +=
                 sample.count;
         }
         samples.extend(counts.into_iter().map(|(sample, count)| ProfileSample { count, ..sample }));

@@ -13,7 +13,7 @@ use prost::Message;
 use sidewinder_kind::{SAMPLES, unit};
 
 use crate::escape::{escaped, escaped_or_empty, hex};
-use crate::profile::{Profile, ProfileBinary};
+use crate::profile::{Profile, ProfileBinary, ThreadState};
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -148,19 +148,25 @@ fn add_frames(profile: &Profile, strings: &mut StringTableBuilder, message: &mut
 }
 
 fn add_samples(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
-    let keys = ["process", "thread", "container.id", "trace_id", "span_id"].map(|key| strings.index(key));
+    let keys = ["process", "thread", "container.id", "trace_id", "span_id"]
+        .into_iter()
+        .chain([ThreadState::STATE_KEY, ThreadState::CAUSE_KEY]);
+    let keys: Vec<_> = keys.map(|key| strings.index(key)).collect();
     let number_keys = ["pid", "thread_id"].map(|key| strings.index(key));
     for sample in profile.samples_without_time() {
         let thread = profile.thread_of(&sample);
         let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
+        let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
         let values = [
             thread.map(|thread| escaped_or_empty(&thread.process)),
             thread.map(|thread| escaped_or_empty(&thread.name)),
             thread.map(|thread| escaped_or_empty(&thread.container)),
             span.map(|span| hex(&span.trace_id).into()),
             span.map(|span| hex(&span.span_id).into()),
+            state.map(|state| escaped_or_empty(&state.state)),
+            state.map(|state| escaped_or_empty(&state.cause)),
         ];
-        let labels = keys.into_iter().zip(values).filter_map(|(key, value)| {
+        let labels = keys.iter().copied().zip(values).filter_map(|(key, value)| {
             let value = value.filter(|value: &Cow<'_, str>| !value.is_empty())?;
             Some(proto::Label { key, str: strings.index(&value), num: 0 })
         });
@@ -357,6 +363,7 @@ mod tests {
                 slice: 0,
                 thread: ThreadIndex(at),
                 span: None,
+                state: None,
                 stack: StackIndex(at),
                 count: *count,
             })

@@ -33,6 +33,8 @@ pub struct Profile {
     pub threads: Vec<ProfileThread>,
     /// The spans that threads reported.
     pub spans: Vec<ProfileSpan>,
+    /// States of threads.
+    pub states: Vec<ThreadState>,
     /// The count of each stack, in any order; equal samples need not be merged.
     pub samples: Vec<ProfileSample>,
     /// The outcomes of interrupts; each interrupt is counted once.
@@ -226,6 +228,26 @@ pub struct ProfileThread {
     pub container: Arc<str>,
 }
 
+/// Index in [`Profile::states`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StateIndex(pub u32);
+
+/// What a thread does or waits for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadState {
+    /// `running`, `runnable`, `sleeping`, `uninterruptible` or `stopped`.
+    pub state: Arc<str>,
+    /// The kind of system call in which it waits, as `futex`; empty if it does not wait, or if that is unknown.
+    pub cause: Arc<str>,
+}
+
+impl ThreadState {
+    /// The key of the state among the attributes and labels of a sample.
+    pub const STATE_KEY: &str = "sidewinder.wait.state";
+    /// The key of the cause there.
+    pub const CAUSE_KEY: &str = "sidewinder.wait.cause";
+}
+
 /// A span of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileSpan {
@@ -235,7 +257,7 @@ pub struct ProfileSpan {
     pub span_id: [u8; 8],
 }
 
-/// Events with the same slice, thread, span and stack.
+/// Events with the same slice, thread, span, state and stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileSample {
     /// The index of the time slice since [`Profile::start`].
@@ -244,6 +266,8 @@ pub struct ProfileSample {
     pub thread: ThreadIndex,
     /// The span, if there is one.
     pub span: Option<SpanIndex>,
+    /// The state of the thread, in profiles of waits and of wall time.
+    pub state: Option<StateIndex>,
     /// The stack.
     pub stack: StackIndex,
     /// The number of events.
@@ -313,6 +337,7 @@ impl Profile {
             stacks: Vec::new(),
             threads: Vec::new(),
             spans: Vec::new(),
+            states: Vec::new(),
             samples: Vec::new(),
             outcomes: Vec::new(),
             recordings: Vec::new(),
@@ -417,6 +442,7 @@ pub(crate) mod tests {
             slice: number,
             thread: ThreadIndex(0),
             span: None,
+            state: None,
             stack: StackIndex(number),
             count,
         });
@@ -450,6 +476,7 @@ pub(crate) mod tests {
                 container: "".into(),
             }],
             spans: Vec::new(),
+            states: Vec::new(),
             samples: samples.collect(),
             recordings: Vec::new(),
             outcomes: vec![

@@ -26,6 +26,7 @@ fn profile() -> Profile {
         slice: 0,
         thread: ThreadIndex(0),
         span: Some(SpanIndex(0)),
+        state: None,
         stack: StackIndex(stack),
         count,
     };

@@ -39,14 +39,15 @@ impl<T: Copy> IndexRemap<T> {
 }
 
 impl ProfileBuilder {
-    /// Keeps only what these samples refer to, and updates their indices. Returns the remapped indices of threads and spans.
+    /// Keeps only what these samples refer to, and all states of threads, and updates their indices. Returns the remapped indices of threads and spans.
     pub(super) fn retain_referenced<'a>(
         &mut self,
         samples: impl Iterator<Item = &'a mut ProfileSample>,
     ) -> (IndexRemap<ThreadIndex>, IndexRemap<SpanIndex>) {
-        let Profile { title, measure, start, slice, .. } = &self.profile;
+        let Profile { title, measure, start, slice, states, .. } = &self.profile;
         let empty = Profile::new(title.clone(), measure.clone());
-        let old = mem::replace(self, Self::new(Profile { start: *start, slice: *slice, ..empty }));
+        let kept = Profile { start: *start, slice: *slice, states: states.clone(), ..empty };
+        let old = mem::replace(self, Self::new(kept));
         let from = &old.profile;
         let mut binaries = IndexRemap::<BinaryIndex>::new(from.binaries.len());
         let mut frames = IndexRemap::<FrameIndex>::new(from.frames.len());

@@ -9,17 +9,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_bpf::monotonic_ns;
+use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
     DocumentBuilder, LiveUpdate, OutcomeCount, Profile, ProfileSample, ProfileSpan, SampleType, SpanIndex,
-    TableLengths, ThreadIndex,
+    StateIndex, TableLengths, ThreadIndex,
 };
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
+use super::thread_state;
 use crate::naming::Namer;
 use crate::sampling::message::{Message, SampleEvent};
 
@@ -61,6 +62,8 @@ pub(crate) struct SlidingWindow {
     document: DocumentBuilder,
     thread_indices: HashMap<ThreadKey, ThreadIndex>,
     span_indices: HashMap<Link, SpanIndex>,
+    /// There are few of them: each stays.
+    state_indices: HashMap<WaitReason, StateIndex>,
     /// The newest events, not yet in `rows`, by what they have in common: samples whose count is 0.
     unmerged: HashMap<ProfileSample, u64>,
     /// The first slice of `unmerged`.
@@ -91,6 +94,7 @@ impl SlidingWindow {
             document: DocumentBuilder::default(),
             thread_indices: HashMap::new(),
             span_indices: HashMap::new(),
+            state_indices: HashMap::new(),
             unmerged: HashMap::new(),
             unmerged_since: 0,
             rows: VecDeque::new(),
@@ -136,6 +140,7 @@ impl SlidingWindow {
             slice,
             thread: self.thread(event, processes),
             span: event.span.map(|link| self.span(link)),
+            state: event.wait.map(|wait| self.state(wait)),
             stack: self.builder.stack(
                 namer,
                 event.process,
@@ -167,6 +172,14 @@ impl SlidingWindow {
         *self.span_indices.entry(link).or_insert_with(|| {
             spans.push(ProfileSpan { trace_id: link.trace_id, span_id: link.span_id });
             SpanIndex(spans.len() as u32 - 1)
+        })
+    }
+
+    fn state(&mut self, wait: WaitReason) -> StateIndex {
+        let states = &mut self.builder.profile.states;
+        *self.state_indices.entry(wait).or_insert_with(|| {
+            states.push(thread_state(wait));
+            StateIndex(states.len() as u32 - 1)
         })
     }
 
@@ -362,7 +375,16 @@ mod tests {
         assert_eq!(second["spans"]["span"].as_array().unwrap().len(), 1);
         // The cursor is not valid in another window.
         assert_eq!(update(&mut self::window(1 << 20), next(&second))["live"]["is_whole"], true);
-        let garbage = ["", "x", "1", "1.2", "1.2.3.4.5.6.7.8", "-1.0.0.0.0.0.0.0", "../../etc/passwd"];
+        let garbage = [
+            "",
+            "x",
+            "1",
+            "1.2",
+            "1.2.3.4.5.6.7.8",
+            "1.2.3.4.5.6.7.8.9.10",
+            "-1.0.0.0.0.0.0.0.0",
+            "../../etc/passwd",
+        ];
         for cursor in garbage {
             assert_eq!(events(&update(&mut window, cursor)), 13, "{cursor}");
         }

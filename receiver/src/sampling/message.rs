@@ -53,7 +53,7 @@ pub(crate) fn is_process_specific(frame: &RawFrame) -> bool {
 }
 
 fn is_of_vm(kind: RawFrameKind) -> bool {
-    matches!(kind, RawFrameKind::CPython(_) | RawFrameKind::HotSpot(_))
+    matches!(kind, RawFrameKind::CPython(_) | RawFrameKind::HotSpot(_) | RawFrameKind::V8(_))
 }
 
 /// The file and file offset of a frame's instruction; `None` if no file backs it. A return address is moved back by one,
@@ -67,6 +67,7 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
         | RawFrameKind::Anonymous
         | RawFrameKind::CPython(_)
         | RawFrameKind::HotSpot(_)
+        | RawFrameKind::V8(_)
         | RawFrameKind::Missing(_) => None,
     }
 }

@@ -327,6 +327,7 @@ impl ReceiverContext {
             interpreters: InterpreterSet {
                 cpython: !receiver.interpreters.python.disabled,
                 hotspot: !receiver.interpreters.hotspot.disabled,
+                v8: !receiver.interpreters.v8.disabled,
             },
             unwind_mode: receiver.unwind.mode,
             unwind_overrides: receiver.unwind.overrides.clone(),

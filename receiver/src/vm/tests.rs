@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 
+use sidewinder_address::Avma;
 use sidewinder_bpf::Opener;
 use sidewinder_process::Pid;
 
@@ -34,7 +35,7 @@ impl Drop for Target {
 }
 
 fn function(number: u64) -> VmFunction {
-    VmFunction { object: Avma(number << 12), cookie: 1, place: 0 }
+    VmFunction { object: Avma(number << 12), cookie: 1, place: 0, form: VmForm::Interpreted }
 }
 
 fn stack(functions: std::ops::Range<u64>) -> Vec<RawFrame> {
@@ -77,7 +78,7 @@ fn functions_of_a_process_that_has_ended_are_counted_once() {
 #[test]
 fn functions_that_cant_be_read_are_counted_once_and_forgotten_in_order() {
     let target = Target::start();
-    let entry_bytes = FunctionCache::<FunctionKey>::entry_bytes(None);
+    let entry_bytes = FunctionCache::<FunctionKey, Code>::entry_bytes(None);
     let Some((mut names, _)) = names_of(&target, 16 * entry_bytes) else { return };
     for number in 0..20 {
         names.read_stack(target.key(), number, &stack(number + 1..number + 2));

@@ -4,7 +4,7 @@ use std::io;
 
 use sidewinder_process::{ExecutableMapping, ReadAt};
 
-use crate::{cpython, hotspot};
+use crate::{cpython, hotspot, v8};
 
 /// The virtual machine that an ELF file contains.
 #[derive(Clone, Debug)]
@@ -13,6 +13,8 @@ pub enum Interpreter {
     CPython(Box<cpython::Interpreter>),
     /// HotSpot.
     HotSpot(hotspot::Library),
+    /// V8.
+    V8(Box<v8::Library>),
 }
 
 /// Which virtual machines to look for.
@@ -22,13 +24,15 @@ pub struct InterpreterSet {
     pub cpython: bool,
     /// HotSpot.
     pub hotspot: bool,
+    /// V8.
+    pub v8: bool,
 }
 
 impl InterpreterSet {
     /// All.
-    pub const ALL: Self = Self { cpython: true, hotspot: true };
+    pub const ALL: Self = Self { cpython: true, hotspot: true, v8: true };
     /// None.
-    pub const NONE: Self = Self { cpython: false, hotspot: false };
+    pub const NONE: Self = Self { cpython: false, hotspot: false, v8: false };
 
     /// Whether it contains none.
     #[must_use]
@@ -53,6 +57,11 @@ impl Interpreter {
         {
             return Ok(Some(Self::HotSpot(found)));
         }
+        if wanted.v8
+            && let Some(found) = v8::Library::read(file)?
+        {
+            return Ok(Some(Self::V8(Box::new(found))));
+        }
         Ok(None)
     }
 
@@ -62,6 +71,7 @@ impl Interpreter {
         match self {
             Self::CPython(interpreter) => interpreter.bias_of(mapping),
             Self::HotSpot(library) => library.bias_of(mapping),
+            Self::V8(library) => library.bias_of(mapping),
         }
     }
 }

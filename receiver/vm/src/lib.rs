@@ -7,11 +7,14 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod code;
 pub mod cpython;
 pub mod hotspot;
 mod interpreter;
 mod runtime;
 mod split;
+pub mod v8;
 
+pub use code::{Code, CompiledCall, SharedFunctions};
 pub use interpreter::{Interpreter, InterpreterSet};
 pub use runtime::{Runtime, find_runtimes};

@@ -58,8 +58,8 @@ const SYMBOLS: [(Runtime, &[u8]); 15] = [
     (Runtime::V8, V8_MAJOR),
 ];
 
-const V8_MAJOR: &[u8] = b"_ZN2v88internal7Version6major_E";
-const V8_MINOR: &[u8] = b"_ZN2v88internal7Version6minor_E";
+pub(crate) const V8_MAJOR: &[u8] = b"_ZN2v88internal7Version6major_E";
+pub(crate) const V8_MINOR: &[u8] = b"_ZN2v88internal7Version6minor_E";
 const PYTHON_VERSION: &[u8] = b"Py_Version";
 /// `const char ruby_version[]`.
 const RUBY_VERSION: &[u8] = b"ruby_version";

@@ -78,10 +78,13 @@ pub(super) fn in_files_with_symbols(
     })
 }
 
+/// How long programs are profiled, in CPU time: each sample has several frames.
+const COMPUTED: Duration = Duration::from_millis(1500);
+
 /// Profiles a program that ends by itself, and looks at its native frames.
 fn native(title: &str, mut command: Command) -> Result<()> {
     command.stdout(Stdio::null());
-    let (pid, received) = session::profile_running(command, Duration::from_secs(3))?;
+    let (pid, received) = session::profile_running(command, COMPUTED)?;
     Share::of(in_files_with_symbols(&received, pid)).must_be_named(title)
 }
 
@@ -115,7 +118,7 @@ fn with_runtime(title: &str, command: Command, of_runtime: FrameType, function: 
 fn run_with_map(mut command: Command) -> Result<(u32, Received)> {
     let folder = tempfile::tempdir()?;
     command.current_dir(&folder).stdout(Stdio::null());
-    let (pid, received) = session::profile_running(command, Duration::from_secs(4))?;
+    let (pid, received) = session::profile_running(command, Duration::from_secs(3))?;
     for written in [format!("/tmp/perf-{pid}.map"), format!("/tmp/perfinfo-{pid}.map")] {
         let _ = std::fs::remove_file(written);
     }

@@ -6,7 +6,7 @@ use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
 use sidewinder_render::{
     BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
     ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
-    ThreadIndex,
+    StateIndex, ThreadIndex, ThreadState,
 };
 
 fn frame(name: &str, kind: FrameCategory, path: &str, line: u32) -> ProfileFrame {
@@ -39,6 +39,7 @@ pub(crate) fn server() -> Profile {
         slice,
         thread: ThreadIndex(thread),
         span: span.map(SpanIndex),
+        state: None,
         stack: StackIndex(stack),
         count: 1,
     };
@@ -151,6 +152,48 @@ pub(crate) fn lock_contentions() -> Profile {
 fn of_counts(mut profile: Profile) -> Profile {
     profile.samples.iter_mut().for_each(|sample| sample.count = 1);
     profile
+}
+
+/// Wall time of the server's three threads, 30 s in ten seconds. The worker runs for 5 s and waits in a futex for the rest; the writer
+/// reads for 2 s, waits for a CPU for 1 s and polls for 7 s, which came in two parts; the main thread sleeps for 9 s and is then stopped.
+/// Waits are events at their ends.
+pub(crate) fn wall() -> Profile {
+    const STATES: [(&str, &str); 7] = [
+        ("running", ""),
+        ("sleeping", "futex"),
+        ("uninterruptible", "read"),
+        ("runnable", ""),
+        ("sleeping", "poll"),
+        ("sleeping", "sleep"),
+        ("stopped", "none"),
+    ];
+    let sample = |slice, thread, stack, state, ms: u64| ProfileSample {
+        slice,
+        thread: ThreadIndex(thread),
+        span: None,
+        state: Some(StateIndex(state)),
+        stack: StackIndex(stack),
+        count: ms * 1_000_000,
+    };
+    let waits = [
+        sample(99, 1, 0, 1, 5_000),
+        sample(19, 2, 2, 2, 2_000),
+        sample(29, 2, 2, 3, 1_000),
+        sample(64, 2, 2, 4, 3_500),
+        sample(99, 2, 2, 4, 3_500),
+        sample(89, 0, 3, 5, 9_000),
+        sample(99, 0, 3, 6, 1_000),
+    ];
+    let runs = (0..50).map(|slice| sample(slice, 1, slice % 2, 0, 100));
+    Profile {
+        measure: SampleType::from_kind(Kind::Wall { samples_per_second: 100 }),
+        states: STATES
+            .map(|(state, cause)| ThreadState { state: state.into(), cause: cause.into() })
+            .to_vec(),
+        samples: runs.chain(waits).collect(),
+        outcomes: Vec::new(),
+        ..server()
+    }
 }
 
 /// One stack of 120 functions, `level_0` at its root, sampled all the while.
@@ -288,6 +331,7 @@ pub(crate) fn large() -> Profile {
                 slice: random(100) as u32,
                 thread: ThreadIndex(random(64) as u32),
                 span: None,
+                state: None,
                 stack: StackIndex(number),
                 count: 1 + random(20) as u64,
             });

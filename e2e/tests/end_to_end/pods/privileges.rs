@@ -97,7 +97,8 @@ struct Running {
 impl Running {
     fn start(case: Case, image: &Image) -> Result<Self> {
         let pod = Pod::start(case.pod).with_context(|| case.name)?;
-        let app = pod.run(&app(workload::TENANT, &["app", "600", "1"], None)?)?;
+        // Ten of them: busy ones would leave the sidecars little of two CPUs.
+        let app = pod.run(&app(workload::TENANT, &["app", "600", "idle"], None)?)?;
         let spec = |error_mode| SidecarSpec {
             configuration: configuration(19, error_mode, NOWHERE),
             security: case.security.clone(),

@@ -47,6 +47,7 @@ pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
                 container: "".into(),
             })),
             span: None,
+            state: None,
             stack: StackIndex(profile.stacks.len() as u32 - 1),
             count,
         });

@@ -11,7 +11,7 @@ use super::guess::{FrameHints, guess_category};
 use crate::pprof::proto;
 use crate::profile::{
     BinaryIndex, EventPeriod, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan,
-    ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex,
+    ProfileThread, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
 use crate::tree::ValueInterner;
 
@@ -35,6 +35,7 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
         .collect();
     let frames_of = add_frames(&message, texts, &mut profile);
     let (mut threads, mut spans) = (ValueInterner::default(), ValueInterner::default());
+    let mut states = ValueInterner::default();
     for sample in &message.sample {
         let count = sample.value.get(column).and_then(|value| u64::try_from(*value).ok()).unwrap_or(0);
         if count == 0 {
@@ -54,11 +55,12 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
                 container: labels.text("container.id").into(),
             })),
             span: span.map(|(trace_id, span_id)| SpanIndex(spans.intern(ProfileSpan { trace_id, span_id }))),
+            state: labels.state().map(|state| StateIndex(states.intern(state))),
             stack: StackIndex(profile.stacks.len() as u32 - 1),
             count,
         });
     }
-    (profile.threads, profile.spans) = (threads.values, spans.values);
+    (profile.threads, profile.spans, profile.states) = (threads.values, spans.values, states.values);
     Ok(profile)
 }
 
@@ -170,6 +172,13 @@ impl<'a> PprofLabels<'a> {
     fn number(&self, keys: &[&str]) -> u32 {
         let label = keys.iter().find_map(|key| self.find(key));
         label.and_then(|label| u32::try_from(label.num).ok()).unwrap_or(0)
+    }
+
+    /// What the thread did or waited for.
+    fn state(&self) -> Option<ThreadState> {
+        let state = self.text(ThreadState::STATE_KEY);
+        let cause = self.text(ThreadState::CAUSE_KEY);
+        (!state.is_empty()).then(|| ThreadState { state: state.into(), cause: cause.into() })
     }
 
     /// An ID in hexadecimal digits.

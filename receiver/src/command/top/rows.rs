@@ -134,6 +134,7 @@ mod tests {
             slice: 0,
             thread: ThreadIndex(thread),
             span: None,
+            state: None,
             stack: StackIndex(stack),
             count,
         };

@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{
-    CODE_HEAPS_MAX, CPythonLayout, CodeHeap, HotSpotLayout, PublishedCPython, PublishedRuntime, TlsLocation,
-    cpython_groups, cpython_instruction,
+    CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange as PublishedRange, HotSpotLayout, PublishedCPython,
+    PublishedRuntime, PublishedV8, TlsLocation, V8Layout, cpython_groups, cpython_instruction,
 };
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Pid, Process, ProcessKey};
 use sidewinder_vm::Interpreter;
 use sidewinder_vm::cpython::{self, FileRange, Groups, InstructionForm, Layout};
 use sidewinder_vm::hotspot::{MachineError, VirtualMachine};
+use sidewinder_vm::v8;
 use thiserror::Error;
 use tracing::debug;
 
@@ -40,6 +41,8 @@ enum Located {
     CPython([Option<TlsLocation>; 2]),
     /// HotSpot, which needs no state of threads.
     HotSpot(Arc<VirtualMachine>),
+    /// V8, whose frames are on the native stack.
+    V8,
 }
 
 /// Why an interpreter was not found.
@@ -113,6 +116,7 @@ impl Interpreters {
                 PublishedCPython::can_have_loop(&published_ranges(&cpython.loops))
             }
             Interpreter::HotSpot(_) => true,
+            Interpreter::V8(library) => PublishedCPython::can_have_loop(&published_ranges(&library.loops)),
         };
         if is_supported {
             self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });
@@ -132,7 +136,7 @@ impl Interpreters {
         self.by_file.remove(&file);
     }
 
-    /// Whether a location is in the loop of a file's interpreter.
+    /// Whether a location is in the loop of a file's CPython, whose frames are not in snapshots of stacks.
     pub(crate) fn is_loop(&self, file: FileId, offset: FileOffset) -> bool {
         let Some(known) = self.by_file.get(&file) else { return false };
         let Interpreter::CPython(cpython) = &*known.interpreter else { return false };
@@ -163,8 +167,14 @@ impl Interpreters {
                     (usual_state.map(|state| published_cpython(file, cpython, state)), None, source)
                 }
                 Interpreter::HotSpot(_) => (None, memory, None),
+                Interpreter::V8(library) => {
+                    let layout = FunctionLayout::V8(Arc::new(v8::Engine::new(library.layout)));
+                    let source = memory.map(|memory| InterpreterSource::new(layout, memory));
+                    (Some(published_v8(file, library)), None, source)
+                }
             };
             let interpreter = Arc::clone(interpreter);
+            let is_located = matches!(*interpreter, Interpreter::V8(_));
             self.processes.insert(
                 key,
                 ProcessInterpreter {
@@ -180,7 +190,9 @@ impl Interpreters {
                     retry_interval: RETRY_INTERVAL,
                 },
             );
-            self.locate(key, process, reader);
+            if !is_located {
+                self.locate(key, process, reader);
+            }
         }
         self.processes.get(&key)?.runtime.as_ref()
     }
@@ -211,6 +223,7 @@ impl Interpreters {
                 Interpreter::HotSpot(library) => {
                     return Ok(Located::HotSpot(Arc::new(library.locate(bias, &memory)?)));
                 }
+                Interpreter::V8(_) => return Ok(Located::V8),
             };
             // The first is right in subinterpreters too, and null while the thread doesn't hold the interpreter's lock.
             let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
@@ -280,7 +293,8 @@ impl Interpreters {
                         }
                         Some(published)
                     }
-                    (Located::CPython(_), Interpreter::HotSpot(_)) => None,
+                    (Located::V8, _) => return false,
+                    (Located::CPython(_), Interpreter::HotSpot(_) | Interpreter::V8(_)) => None,
                 };
                 let has_changed = known.runtime != located;
                 known.runtime = located;
@@ -364,13 +378,39 @@ fn published_hotspot(machine: &VirtualMachine) -> PublishedRuntime {
         method: blob.method,
         compile_id: blob.compile_id,
         deopt_handlers: blob.deopt_handlers,
+        original_pc: blob.original_pc,
         const_method: machine.method.const_method,
         bytecodes: machine.method.const_method_bytes,
         segment_shift: machine.segment_shift,
         block_header_bytes: blob.header_bytes,
         has_offsets: blob.has_offsets.into(),
         frame_complete_is_short: blob.frame_complete_is_short.into(),
-        reserved: 0,
+        frames_have_mirror: (machine.version.0 >= 9).into(),
+        reserved: [0; 7],
+    })
+}
+
+fn published_v8(file: FileId, library: &v8::Library) -> PublishedRuntime {
+    let layout = library.layout;
+    let builtins = library.builtins.and_then(|range| {
+        Some(PublishedRange { start: range.start.0.try_into().ok()?, bytes: range.bytes.try_into().ok()? })
+    });
+    PublishedRuntime::V8(PublishedV8 {
+        file: file.0,
+        loop_ranges: published_ranges(&library.loops),
+        layout: V8Layout {
+            builtins: builtins.unwrap_or_default(),
+            map_type: layout.map_type,
+            shared: layout.shared,
+            script: layout.script,
+            positions: layout.positions,
+            literal: layout.literal,
+            script_id: layout.script_id,
+            script_type: layout.script_type,
+            first_function_type: layout.function_types.0,
+            last_function_type: layout.function_types.1,
+            reserved: [0; 3],
+        },
     })
 }
 

@@ -22,7 +22,7 @@ const LINE_TABLE_BYTES_MAX: usize = 64 << 10;
 const CODE_TYPE: &[u8; 5] = b"code\0";
 
 /// A function of a process, or another body of code: a module, a class, a lambda, a comprehension.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Function {
     /// Its qualified name, or before 3.11, which don't keep that, its name. At most 1 KiB.
     pub name: Box<str>,
@@ -218,6 +218,11 @@ impl Function {
     /// A function with lines that were read by other means.
     pub(crate) fn new(name: Box<str>, path: Box<str>, first_line: u32, lines: Option<Lines>) -> Self {
         Self { name, path, first_line, lines }
+    }
+
+    /// This function, without the lines of its instructions.
+    pub(crate) fn without_lines(self) -> Self {
+        Self { lines: None, ..self }
     }
 
     /// Whether this is no function of the program, but code with which the interpreter calls `__init__` when it makes an

@@ -10,11 +10,11 @@ const ROWS_MAX: usize = 16 << 10;
 const UNIT_BYTES: u32 = 2;
 
 /// The line of each instruction of a function.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Lines(Box<[Row]>);
 
 /// From `place`, an offset in bytes in the bytecode, the line is `line`; 0 if there is none. Sorted, each place once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Row {
     place: u32,
     line: u32,

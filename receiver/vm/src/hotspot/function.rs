@@ -1,99 +1,35 @@
-//! The methods of a process, and the other code of its virtual machine.
+//! The methods of a process.
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use super::lines::line_table;
-use super::machine::{BLOB_BYTES_MAX, VirtualMachine, at};
+use super::machine::{VirtualMachine, at};
+use super::object::{field, pointer, read_object, u16_field};
+use super::text::{display_name, display_path};
 use crate::cpython::{Function, FunctionError, Lines, hash};
 
 /// The longest name of a class, of a method, or of its parameters that is read, in bytes.
 const SYMBOL_BYTES_MAX: usize = 1 << 10;
 /// The longest table of lines that is read, in bytes. Lines behind it are unknown.
 const LINE_TABLE_BYTES_MAX: usize = 64 << 10;
-/// The largest object header that is read, in bytes.
-const OBJECT_BYTES_MAX: u16 = 256;
-/// The longest name of a stub, in bytes.
-const STUB_NAME_BYTES_MAX: usize = 64;
-/// The names of blobs that are methods.
-const METHOD_BLOBS: [&str; 2] = ["nmethod", "native nmethod"];
-/// The cookie of the interpreter's own code.
-const INTERPRETER_COOKIE: u32 = 1;
 
 impl VirtualMachine {
-    /// Reads the code at an address, if it has the given cookie: a method, by the address of its `Method` or of the blob of
-    /// its machine code, or another blob.
-    ///
-    /// # Errors
-    /// See [`FunctionError`].
-    pub fn read_function(
-        &self,
-        memory: &impl ForeignMemory,
-        object: Avma,
-        cookie: u32,
-    ) -> Result<Function, FunctionError> {
-        if (object, cookie) == (self.interpreter.0, INTERPRETER_COOKIE) {
-            return Ok(stub("Interpreter"));
-        }
-        let is_code = |heap: &super::CodeHeap| object.0.wrapping_sub(heap.start.0) < heap.bytes;
-        if self.heaps.iter().any(is_code) {
-            self.read_blob(memory, object, cookie)
-        } else {
-            self.read_interpreted(memory, object, cookie)
-        }
-    }
-
-    fn read_blob(
-        &self,
-        memory: &impl ForeignMemory,
-        blob: Avma,
-        expected: u32,
-    ) -> Result<Function, FunctionError> {
-        let layout = &self.blob;
-        let header = read_object(memory, blob, BLOB_BYTES_MAX)?;
-        let identity = |header: &[u8]| -> Result<u32, FunctionError> {
-            let size = u64::from(u32::from_le_bytes(field(header, layout.size)?));
-            let mut words = vec![pointer(header, layout.name)?.0, size];
-            if size >= u64::from(BLOB_BYTES_MAX) {
-                words.push(u32::from_le_bytes(field(header, layout.compile_id)?).into());
-                words.push(pointer(header, layout.method)?.0);
-            }
-            Ok(hash(words.into_iter()))
-        };
-        if identity(&header)? != expected {
-            return Err(FunctionError::Replaced);
-        }
-        let name = read_c_string(memory, pointer(&header, layout.name)?)?;
-        if !METHOD_BLOBS.contains(&&*name) {
-            return Ok(stub(&name));
-        }
-        let function = self.read_method(memory, pointer(&header, layout.method)?);
-        // A method that has code is not freed: what was read is its own if the code is still there.
-        if identity(&read_object(memory, blob, BLOB_BYTES_MAX)?)? != expected {
-            return Err(FunctionError::Replaced);
-        }
-        // Which line an instruction belongs to is in the compiler's own tables.
-        function.map(|function| Function::new(function.name, function.path, function.first_line, None))
-    }
-
-    fn read_interpreted(
+    /// The cookie of a method that is interpreted.
+    pub(super) fn method_cookie(
         &self,
         memory: &impl ForeignMemory,
         method: Avma,
-        expected: u32,
-    ) -> Result<Function, FunctionError> {
-        let is_same = || -> Result<bool, FunctionError> {
-            let const_method = memory.word(at(method, self.method.const_method)?)?;
-            Ok(hash(std::iter::once(const_method)) == expected)
-        };
-        if !is_same()? {
-            return Err(FunctionError::Replaced);
-        }
-        let function = self.read_method(memory, method);
-        if is_same()? { function } else { Err(FunctionError::Replaced) }
+    ) -> Result<u32, FunctionError> {
+        let const_method = memory.word(at(method, self.method.const_method)?)?;
+        Ok(hash(std::iter::once(const_method)))
     }
 
-    fn read_method(&self, memory: &impl ForeignMemory, method: Avma) -> Result<Function, FunctionError> {
+    pub(super) fn read_method(
+        &self,
+        memory: &impl ForeignMemory,
+        method: Avma,
+    ) -> Result<Function, FunctionError> {
         let layout = &self.method;
         let const_method = Avma(memory.word(at(method, layout.const_method)?)?);
         let header = read_object(memory, const_method, layout.const_method_bytes)?;
@@ -112,7 +48,14 @@ impl VirtualMachine {
         let class = self.read_symbol(memory, Avma(memory.word(at(holder, layout.class_name)?)?))?;
         let name = symbol(u16_field(&header, layout.name)?)?;
         let signature = symbol(u16_field(&header, layout.signature)?)?;
-        let source = match u16_field(&pool, layout.source_file)? {
+        let source = if layout.class_has_source_file {
+            let mut index = [0; 2];
+            memory.read_exact(at(holder, layout.source_file)?, &mut index)?;
+            u16::from_le_bytes(index)
+        } else {
+            u16_field(&pool, layout.source_file)?
+        };
+        let source = match source {
             0 => String::new(),
             index => symbol(index)?,
         };
@@ -157,125 +100,16 @@ impl VirtualMachine {
     }
 }
 
-/// Code of the virtual machine that is no method.
-fn stub(name: &str) -> Function {
-    let name: Box<str> = format!("[jvm: {name}]").into();
-    Function::new(name.clone(), name, 0, None)
-}
-
-/// `java.util.HashMap.get(Object)`.
-fn display_name(class: &str, method: &str, signature: &str) -> String {
-    format!("{}.{method}({})", display_class(class), parameters(signature).join(", "))
-}
-
-/// The name of a class as in the language. That of a hidden class ends with an address, which is left out.
-fn display_class(class: &str) -> String {
-    let end = class.find("/0x").or_else(|| class.find("+0x")).unwrap_or(class.len());
-    class.get(..end).unwrap_or(class).replace('/', ".")
-}
-
-/// The path of a source file, as tools that build programs lay them out: below the folders of its package.
-fn display_path(class: &str, source: &str) -> String {
-    let class = class.split("/0x").next().unwrap_or(class);
-    match class.rsplit_once('/') {
-        Some((package, _)) if !source.is_empty() && !source.contains('/') => format!("{package}/{source}"),
-        _ => source.to_owned(),
-    }
-}
-
-/// The types of the parameters in a method descriptor (JVM specification, section 4.3.3), classes without their package.
-fn parameters(signature: &str) -> Vec<String> {
-    let inner =
-        signature.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or("", |(inner, _)| inner);
-    let (mut types, mut characters, mut dimensions) = (Vec::new(), inner.chars(), 0);
-    while let Some(character) = characters.next() {
-        let name = match character {
-            '[' => {
-                dimensions += 1;
-                continue;
-            }
-            'L' => {
-                let class: String = characters.by_ref().take_while(|character| *character != ';').collect();
-                class.rsplit('/').next().unwrap_or_default().to_owned()
-            }
-            'B' => "byte".to_owned(),
-            'C' => "char".to_owned(),
-            'D' => "double".to_owned(),
-            'F' => "float".to_owned(),
-            'I' => "int".to_owned(),
-            'J' => "long".to_owned(),
-            'S' => "short".to_owned(),
-            'Z' => "boolean".to_owned(),
-            other => other.to_string(),
-        };
-        types.push(name + &"[]".repeat(dimensions));
-        dimensions = 0;
-    }
-    types
-}
-
-fn read_object(memory: &impl ForeignMemory, at: Avma, bytes: u16) -> Result<Vec<u8>, FunctionError> {
-    let mut object = vec![0; bytes.min(OBJECT_BYTES_MAX.max(BLOB_BYTES_MAX)).into()];
-    memory.read_exact(at, &mut object)?;
-    Ok(object)
-}
-
-fn read_c_string(memory: &impl ForeignMemory, at: Avma) -> Result<String, FunctionError> {
-    let mut text = Vec::new();
-    for number in 0..STUB_NAME_BYTES_MAX as u64 / 8 {
-        let address = at.checked_add(8 * number).ok_or(FunctionError::Malformed("not an address"))?;
-        let word = memory.word(address)?.to_le_bytes();
-        let end = word.iter().position(|byte| *byte == 0);
-        text.extend(&word[..end.unwrap_or(word.len())]);
-        if end.is_some() {
-            break;
-        }
-    }
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-fn field<const BYTES: usize>(object: &[u8], at: u16) -> Result<[u8; BYTES], FunctionError> {
-    let found = object.get(usize::from(at)..).and_then(|rest| rest.first_chunk());
-    found.copied().ok_or(FunctionError::Malformed("a field behind its object"))
-}
-
-fn u16_field(object: &[u8], at: u16) -> Result<u16, FunctionError> {
-    field(object, at).map(u16::from_le_bytes)
-}
-
-fn pointer(object: &[u8], at: u16) -> Result<Avma, FunctionError> {
-    field(object, at).map(|word| Avma(u64::from_le_bytes(word)))
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;
 
     use proptest::prelude::*;
 
-    use super::super::{BlobLayout, CodeHeap, MethodLayout};
+    use super::super::layout::DebugPlace;
+    use super::super::{BlobLayout, CodeHeap, CodePlace, DebugLayout, MethodLayout};
     use super::*;
-
-    #[test]
-    fn names_are_those_of_the_language() {
-        let name = |class, method, signature| display_name(class, method, signature);
-        assert_eq!(
-            name("java/util/HashMap", "get", "(Ljava/lang/Object;)Ljava/lang/Object;"),
-            "java.util.HashMap.get(Object)"
-        );
-        assert_eq!(name("Main", "main", "([Ljava/lang/String;)V"), "Main.main(String[])");
-        assert_eq!(name("a/B", "<init>", "(I[[JZ)V"), "a.B.<init>(int, long[][], boolean)");
-        assert_eq!(name("a/B$$Lambda$14/0x0000000800c03000", "run", "()V"), "a.B$$Lambda$14.run()");
-        assert_eq!(name("a/B", "odd", "not a descriptor"), "a.B.odd()");
-    }
-
-    #[test]
-    fn paths_are_below_the_package() {
-        assert_eq!(display_path("java/util/HashMap$Node", "HashMap.java"), "java/util/HashMap.java");
-        assert_eq!(display_path("a/B$$Lambda$14/0x0000000800c03000", "B.java"), "a/B.java");
-        assert_eq!(display_path("Main", "Main.java"), "Main.java");
-        assert_eq!(display_path("java/util/HashMap", ""), "");
-    }
+    use crate::Code;
 
     /// The memory at the lowest addresses; higher ones are the same again.
     struct Bytes(Vec<u8>);
@@ -299,6 +133,7 @@ mod tests {
             call_stub_return: Avma(0x10),
             blob: BlobLayout {
                 header_bytes: 16,
+                used: 8,
                 name: 96,
                 size: 12,
                 frame_size: 28,
@@ -309,6 +144,7 @@ mod tests {
                 compile_id: 304,
                 deopt_handlers: [128, 136],
                 has_offsets: false,
+                original_pc: 300,
             },
             method: MethodLayout {
                 const_method: 8,
@@ -324,10 +160,16 @@ mod tests {
                 pool_holder: 24,
                 pool_length: 60,
                 source_file: 54,
+                class_has_source_file: false,
                 class_name: 24,
                 symbol_length: 4,
                 symbol_body: 6,
             },
+            debug: Some(DebugLayout {
+                place: DebugPlace::Blob { pcs_end: 272, scopes: 120, scopes_is_pointer: true, metadata: 260 },
+                pcs: 268,
+            }),
+            has_debug_everywhere: false,
         }
     }
 
@@ -361,17 +203,85 @@ mod tests {
         bytes
     }
 
+    /// Adds an `nmethod` at 0x100: what its compiler has put into the method at 0x1000 is that method again, called at 3.
+    /// Returns its cookie.
+    fn add_compiled(bytes: &mut [u8], version: u8) -> u32 {
+        let excluded = u8::from(version >= 20);
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0xf8, &[1]);
+        put(0x100 + 12, &0x300_u32.to_le_bytes());
+        put(0x100 + 96, &0x700_u64.to_le_bytes());
+        put(0x100 + 112, &0x1000_u64.to_le_bytes());
+        put(0x100 + 304, &77_u32.to_le_bytes());
+        put(0x700, b"nmethod\0");
+        // Metadata, scopes, and `PcDesc`s, the first and the last of which are for no instruction.
+        put(0x100 + 260, &0x200_u32.to_le_bytes());
+        put(0x100 + 120, &0x310_u64.to_le_bytes());
+        put(0x100 + 268, &0x220_u32.to_le_bytes());
+        put(0x100 + 272, &0x270_u32.to_le_bytes());
+        put(0x300, &0x1000_u64.to_le_bytes());
+        put(0x311, &[0, 1, 4].map(|number| number + excluded));
+        put(0x314, &[1, 1, 1].map(|number| number + excluded));
+        for (number, (offset, scope)) in
+            [(-1, 0), (8, 1), (20, 4), (24, 1), (i32::MAX, 0)].into_iter().enumerate()
+        {
+            put(0x320 + 16 * number, &i32::to_le_bytes(offset));
+            put(0x324 + 16 * number, &u32::to_le_bytes(scope));
+        }
+        hash([0x700, 0x300, 77, 0x1000].into_iter())
+    }
+
+    #[test]
+    fn the_methods_of_an_instruction_are_read_with_their_lines() {
+        let lines = |version: u8, offset, is_return_address| {
+            let mut memory = memory();
+            let cookie = add_compiled(&mut memory, version);
+            let mut machine = machine(version);
+            machine.version.0 = version;
+            let place = CodePlace { offset, is_return_address };
+            let code = machine.read_blob(&Bytes(memory), Avma(0x100), cookie, place).unwrap();
+            let Code::Compiled(calls) = code else { panic!("{code:?}") };
+            assert!(calls.iter().all(|call| &*call.function.name == "a.Main.run(int)"));
+            calls.iter().map(|call| call.line).collect::<Vec<_>>()
+        };
+        for version in [17, 25] {
+            assert_eq!(lines(version, 20, true), [7, 9]);
+            assert_eq!(lines(version, 8, true), [9]);
+            // No call returns to it: only the method is known.
+            assert_eq!(lines(version, 21, true), [0]);
+            // Between 8 and 20, both have the outer method at 3; between 20 and 24 likewise.
+            assert_eq!(lines(version, 12, false), [0, 9]);
+            assert_eq!(lines(version, 22, false), [9]);
+            assert_eq!(lines(version, 4, false), [0]);
+        }
+    }
+
+    #[test]
+    fn freed_and_other_code_has_no_methods() {
+        let place = CodePlace { offset: 20, is_return_address: true };
+        for (at, value) in [(0xf8, 0), (0x100 + 304, 78), (0x100 + 12, 1)] {
+            let mut memory = memory();
+            let cookie = add_compiled(&mut memory, 17);
+            memory[at] = value;
+            let code = machine(17).read_blob(&Bytes(memory), Avma(0x100), cookie, place);
+            assert!(matches!(code, Err(FunctionError::Replaced)), "{code:?}");
+        }
+    }
+
     #[test]
     fn a_method_is_read_with_its_lines() {
         let cookie = hash(std::iter::once(0x1100));
         let memory = Bytes(memory());
-        let function = machine(17).read_function(&memory, Avma(0x1000), cookie).unwrap();
+        let Code::Function(function) = machine(17).read_interpreted(&memory, Avma(0x1000), cookie).unwrap()
+        else {
+            panic!("not a function")
+        };
         assert_eq!(
             (&*function.name, &*function.path, function.first_line),
             ("a.Main.run(int)", "a/Main.java", 7)
         );
         assert_eq!([0, 2, 3].map(|place| function.line_at(place)), [Some(7), Some(7), Some(9)]);
-        let other = machine(17).read_function(&memory, Avma(0x1000), cookie ^ 1);
+        let other = machine(17).read_interpreted(&memory, Avma(0x1000), cookie ^ 1);
         assert!(matches!(other, Err(FunctionError::Replaced)));
     }
 
@@ -379,14 +289,25 @@ mod tests {
         #[test]
         fn any_memory_has_a_result(
             changes in prop::collection::vec((0x1000_usize..0x1600, any::<u8>()), 0..20),
-            object in prop::sample::select(vec![0x1000_u64, 0x100, 0x400]),
+            blob_changes in prop::collection::vec((0x170_usize..0x380, any::<u8>()), 0..20),
+            (offset, is_return_address) in (0_u32..30, any::<bool>()),
             version in prop::sample::select(vec![17_u8, 25]),
         ) {
             let mut memory = memory();
-            changes.into_iter().for_each(|(at, byte)| memory[at] = byte);
+            let cookie = add_compiled(&mut memory, version);
+            // Not those fields by which it is known.
+            let identity = [0x170..0x178, 0x230..0x234];
+            changes.into_iter().chain(blob_changes).filter(|(at, _)| !identity.iter().any(|kept| kept.contains(at)))
+                .for_each(|(at, byte)| memory[at] = byte);
             let memory = Bytes(memory);
-            let cookie = hash(std::iter::once(memory.word(Avma(object + 8)).unwrap()));
-            if let Ok(function) = machine(version).read_function(&memory, Avma(object), cookie) {
+            let machine = machine(version);
+            let place = CodePlace { offset, is_return_address };
+            match machine.read_blob(&memory, Avma(0x100), cookie, place) {
+                Ok(Code::Compiled(calls)) => prop_assert!((1..=64).contains(&calls.len())),
+                other => prop_assert!(!matches!(other, Err(FunctionError::Replaced)), "{:?}", other),
+            }
+            let cookie = machine.method_cookie(&memory, Avma(0x1000)).unwrap();
+            if let Ok(Code::Function(function)) = machine.read_interpreted(&memory, Avma(0x1000), cookie) {
                 prop_assert!(function.heap_bytes() <= 1 << 18);
             }
         }

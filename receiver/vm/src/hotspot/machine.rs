@@ -7,61 +7,16 @@ use sidewinder_process::tls::ElfFile;
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 use thiserror::Error;
 
-use super::structs::{Names, Structs, Tables};
+use super::chunks::Chunks;
+use super::layout::{BlobLayout, DebugLayout, MethodLayout, NAMES};
+use super::structs::{Structs, Tables};
 
 /// Parts of the code cache. HotSpot has one or three.
 const HEAPS_MAX: usize = 4;
+/// Options that are looked at. There are up to 2,000.
+const OPTIONS_MAX: u64 = 8192;
 /// Bytes of a blob in which its fields are.
 pub(super) const BLOB_BYTES_MAX: u16 = 384;
-
-const NAMES: Names = Names {
-    fields: &[
-        "Abstract_VM_Version::_vm_major_version",
-        "Abstract_VM_Version::_vm_security_version",
-        "CodeCache::_heaps",
-        "GrowableArrayBase::_len",
-        "GrowableArray<int>::_data",
-        "CodeHeap::_memory",
-        "CodeHeap::_segmap",
-        "CodeHeap::_log2_segment_size",
-        "VirtualSpace::_low_boundary",
-        "VirtualSpace::_high_boundary",
-        "VirtualSpace::_low",
-        "AbstractInterpreter::_code",
-        "StubQueue::_stub_buffer",
-        "StubQueue::_buffer_limit",
-        "StubRoutines::_call_stub_return_address",
-        "CodeBlob::_name",
-        "CodeBlob::_size",
-        "CodeBlob::_frame_size",
-        "CodeBlob::_frame_complete_offset",
-        "CodeBlob::_code_begin",
-        "CodeBlob::_code_offset",
-        "CompiledMethod::_method",
-        "CompiledMethod::_deopt_handler_begin",
-        "CompiledMethod::_deopt_mh_handler_begin",
-        "nmethod::_method",
-        "nmethod::_compile_id",
-        "nmethod::_deopt_handler_offset",
-        "nmethod::_deopt_mh_handler_offset",
-        "Method::_constMethod",
-        "ConstMethod::_constants",
-        "ConstMethod::_constMethod_size",
-        "ConstMethod::_flags",
-        "ConstMethod::_flags._flags",
-        "ConstMethod::_code_size",
-        "ConstMethod::_name_index",
-        "ConstMethod::_signature_index",
-        "ConstantPool::_pool_holder",
-        "ConstantPool::_length",
-        "ConstantPool::_source_file_name_index",
-        "Klass::_name",
-        "Symbol::_length",
-        "Symbol::_body",
-    ],
-    sizes: &["HeapBlock", "ConstMethod", "ConstantPool"],
-    constants: &["ConstMethod::_has_linenumber_table", "ConstMethodFlags::_misc_has_linenumber_table"],
-};
 
 /// An ELF file that contains HotSpot: `libjvm.so`.
 #[derive(Clone, Debug)]
@@ -101,6 +56,10 @@ pub struct VirtualMachine {
     pub blob: BlobLayout,
     /// The layout of methods.
     pub method: MethodLayout,
+    /// The layout of debug information, if it is known.
+    pub debug: Option<DebugLayout>,
+    /// Whether there is debug information for each instruction (`-XX:+DebugNonSafepoints`), not only where a thread may stop.
+    pub has_debug_everywhere: bool,
 }
 
 /// A part of the code cache.
@@ -112,56 +71,6 @@ pub struct CodeHeap {
     pub bytes: u64,
     /// The segment map: a byte for each of its segments.
     pub segments: Avma,
-}
-
-/// Offsets of fields in a `CodeBlob` and in an `nmethod`, which is one, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BlobLayout {
-    /// The bytes of the header before each blob.
-    pub header_bytes: u8,
-    /// Pointer to its name.
-    pub name: u16,
-    /// Its size in bytes.
-    pub size: u16,
-    /// The size of its frames, in words.
-    pub frame_size: u16,
-    /// From which offset in the code on it has a frame.
-    pub frame_complete: u16,
-    /// Whether that has two bytes instead of four.
-    pub frame_complete_is_short: bool,
-    /// The start of its code.
-    pub code: u16,
-    /// Pointer to its method.
-    pub method: u16,
-    /// Its number: it identifies an `nmethod`.
-    pub compile_id: u16,
-    /// The addresses to which it returns if it is deoptimized.
-    pub deopt_handlers: [u16; 2],
-    /// Whether the start of the code and these addresses are offsets of four bytes, instead of pointers.
-    pub has_offsets: bool,
-}
-
-/// Offsets of fields in objects that describe a method, and sizes of these, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MethodLayout {
-    /// In a `Method`.
-    pub const_method: u16,
-    /// The size of a `ConstMethod`, which the bytecode follows.
-    pub const_method_bytes: u16,
-    pub(super) constants: u16,
-    pub(super) const_method_words: u16,
-    pub(super) flags: u16,
-    pub(super) has_lines: u16,
-    pub(super) code_bytes: u16,
-    pub(super) name: u16,
-    pub(super) signature: u16,
-    pub(super) pool_bytes: u16,
-    pub(super) pool_holder: u16,
-    pub(super) pool_length: u16,
-    pub(super) source_file: u16,
-    pub(super) class_name: u16,
-    pub(super) symbol_length: u16,
-    pub(super) symbol_body: u16,
 }
 
 impl Library {
@@ -191,57 +100,58 @@ impl Library {
 }
 
 /// Fields by name.
-struct Fields<'a>(&'a Structs);
+pub(super) struct Fields<'a>(pub(super) &'a Structs);
 
 impl Fields<'_> {
     fn variable(&self, name: &'static str) -> Result<Avma, MachineError> {
         self.0.field(name).map(Avma).ok_or(MachineError::Missing(name))
     }
 
-    fn offset(&self, name: &'static str) -> Result<u16, MachineError> {
+    pub(super) fn offset(&self, name: &'static str) -> Result<u16, MachineError> {
         self.0.field(name).and_then(|offset| offset.try_into().ok()).ok_or(MachineError::Missing(name))
     }
 
     /// The offset of a field that has another name in other versions.
-    fn either(&self, name: &'static str, other: &'static str) -> Result<u16, MachineError> {
+    pub(super) fn either(&self, name: &'static str, other: &'static str) -> Result<u16, MachineError> {
         self.offset(name).or_else(|_| self.offset(other))
     }
 
-    fn size(&self, name: &'static str) -> Result<u16, MachineError> {
+    pub(super) fn size(&self, name: &'static str) -> Result<u16, MachineError> {
         self.0.size(name).and_then(|size| size.try_into().ok()).ok_or(MachineError::Missing(name))
     }
 
     fn machine(&self, memory: &impl ForeignMemory) -> Result<VirtualMachine, MachineError> {
-        let version = |name| Ok::<u8, MachineError>(u32_at(memory, self.variable(name)?)? as u8);
         let queue = nonnull(memory.word(self.variable("AbstractInterpreter::_code")?)?)?;
         let interpreter_bytes = u32_at(memory, at(queue, self.offset("StubQueue::_buffer_limit")?)?)?;
         let interpreter = nonnull(memory.word(at(queue, self.offset("StubQueue::_stub_buffer")?)?)?)?;
         let call_stub = memory.word(self.variable("StubRoutines::_call_stub_return_address")?)?;
         let (heaps, segment_shift) = self.heaps(memory)?;
         Ok(VirtualMachine {
-            version: (
-                version("Abstract_VM_Version::_vm_major_version")?,
-                version("Abstract_VM_Version::_vm_security_version")?,
-            ),
+            version: self.version(memory)?,
             heaps,
             segment_shift,
             interpreter: (interpreter, interpreter_bytes),
             call_stub_return: nonnull(call_stub)?,
             blob: self.blob()?,
             method: self.method()?,
+            debug: self.debug(),
+            has_debug_everywhere: self.option(memory, b"DebugNonSafepoints").unwrap_or(false),
         })
     }
 
+    /// That of the JDK. Before 9, the virtual machine had another one.
+    fn version(&self, memory: &impl ForeignMemory) -> Result<(u8, u8), MachineError> {
+        let number = |name| Ok::<u8, MachineError>(u32_at(memory, self.variable(name)?)? as u8);
+        let update = number("Abstract_VM_Version::_vm_security_version").unwrap_or(0);
+        let Ok(jdk) = self.variable("JDK_Version::_current") else {
+            return Ok((number("Abstract_VM_Version::_vm_major_version")?, update));
+        };
+        Ok((u32_at(memory, at(jdk, self.offset("JDK_Version::_major")?)?)? as u8, update))
+    }
+
     fn heaps(&self, memory: &impl ForeignMemory) -> Result<(Vec<CodeHeap>, u8), MachineError> {
-        let array = nonnull(memory.word(self.variable("CodeCache::_heaps")?)?)?;
-        let count = u32_at(memory, at(array, self.offset("GrowableArrayBase::_len")?)?)? as usize;
-        let data = nonnull(memory.word(at(array, self.offset("GrowableArray<int>::_data")?)?)?)?;
-        if count == 0 {
-            return Err(MachineError::NotYet);
-        }
         let (mut heaps, mut segment_shift) = (Vec::new(), None);
-        for number in 0..count.min(HEAPS_MAX) as u16 {
-            let heap = nonnull(memory.word(at(data, number * 8)?)?)?;
+        for heap in self.heap_addresses(memory)? {
             let memory_at = at(heap, self.offset("CodeHeap::_memory")?)?;
             let segments_at = at(heap, self.offset("CodeHeap::_segmap")?)?;
             let word = |space, name| Ok::<u64, MachineError>(memory.word(at(space, self.offset(name)?)?)?);
@@ -260,66 +170,46 @@ impl Fields<'_> {
         segment_shift.map(|shift| (heaps, shift)).ok_or(MachineError::NotYet)
     }
 
-    fn blob(&self) -> Result<BlobLayout, MachineError> {
-        let has_offsets = self.0.field("CodeBlob::_code_offset").is_some();
-        let [first, second] = if has_offsets {
-            ["nmethod::_deopt_handler_offset", "nmethod::_deopt_mh_handler_offset"]
-        } else {
-            ["CompiledMethod::_deopt_handler_begin", "CompiledMethod::_deopt_mh_handler_begin"]
-        };
-        let frame_size = self.offset("CodeBlob::_frame_size")?;
-        let frame_complete = self.offset("CodeBlob::_frame_complete_offset")?;
-        let deopt = self.offset(first)?;
-        let layout = BlobLayout {
-            header_bytes: self
-                .size("HeapBlock")?
-                .try_into()
-                .map_err(|_| MachineError::Missing("HeapBlock"))?,
-            name: self.offset("CodeBlob::_name")?,
-            size: self.offset("CodeBlob::_size")?,
-            frame_size,
-            frame_complete,
-            frame_complete_is_short: self.0.is_short("CodeBlob::_frame_complete_offset"),
-            code: self.either("CodeBlob::_code_offset", "CodeBlob::_code_begin")?,
-            method: self.either("nmethod::_method", "CompiledMethod::_method")?,
-            compile_id: self.offset("nmethod::_compile_id")?,
-            // Later versions have one handler.
-            deopt_handlers: [deopt, self.offset(second).unwrap_or(deopt)],
-            has_offsets,
-        };
-        let [first, second] = layout.deopt_handlers;
-        let fields = [layout.name, layout.size, layout.frame_size, layout.frame_complete, layout.code];
-        let fields = fields.into_iter().chain([layout.method, layout.compile_id, first, second]);
-        match fields.max() {
-            Some(last) if last <= BLOB_BYTES_MAX - 8 => Ok(layout),
-            _ => Err(MachineError::Missing("field of a CodeBlob at its start")),
+    /// The heaps of the code cache: before 9, it has one.
+    fn heap_addresses(&self, memory: &impl ForeignMemory) -> Result<Vec<Avma>, MachineError> {
+        if let Ok(heap) = self.variable("CodeCache::_heap") {
+            return Ok(vec![nonnull(memory.word(heap)?)?]);
         }
+        let array = nonnull(memory.word(self.variable("CodeCache::_heaps")?)?)?;
+        let length = self.either("GrowableArrayBase::_len", "GenericGrowableArray::_len")?;
+        let count = u32_at(memory, at(array, length)?)? as usize;
+        let data = nonnull(memory.word(at(array, self.offset("GrowableArray<int>::_data")?)?)?)?;
+        if count == 0 {
+            return Err(MachineError::NotYet);
+        }
+        (0..count.min(HEAPS_MAX) as u16).map(|number| nonnull(memory.word(at(data, number * 8)?)?)).collect()
     }
 
-    fn method(&self) -> Result<MethodLayout, MachineError> {
-        let has_lines = self
-            .0
-            .constant("ConstMethod::_has_linenumber_table")
-            .or_else(|| self.0.constant("ConstMethodFlags::_misc_has_linenumber_table"))
-            .and_then(|mask| u16::try_from(mask).ok());
-        Ok(MethodLayout {
-            const_method: self.offset("Method::_constMethod")?,
-            const_method_bytes: self.size("ConstMethod")?,
-            constants: self.offset("ConstMethod::_constants")?,
-            const_method_words: self.offset("ConstMethod::_constMethod_size")?,
-            flags: self.either("ConstMethod::_flags", "ConstMethod::_flags._flags")?,
-            has_lines: has_lines.ok_or(MachineError::Missing("ConstMethod::_has_linenumber_table"))?,
-            code_bytes: self.offset("ConstMethod::_code_size")?,
-            name: self.offset("ConstMethod::_name_index")?,
-            signature: self.offset("ConstMethod::_signature_index")?,
-            pool_bytes: self.size("ConstantPool")?,
-            pool_holder: self.offset("ConstantPool::_pool_holder")?,
-            pool_length: self.offset("ConstantPool::_length")?,
-            source_file: self.offset("ConstantPool::_source_file_name_index")?,
-            class_name: self.offset("Klass::_name")?,
-            symbol_length: self.offset("Symbol::_length")?,
-            symbol_body: self.offset("Symbol::_body")?,
-        })
+    /// The value of an option of the type `bool`.
+    fn option(&self, memory: &impl ForeignMemory, wanted: &[u8]) -> Result<bool, MachineError> {
+        // Before 11, the type had another name.
+        let is_new = self.0.field("JVMFlag::flags").is_some();
+        let [flags, count, name, value, size] = if is_new {
+            ["JVMFlag::flags", "JVMFlag::numFlags", "JVMFlag::_name", "JVMFlag::_addr", "JVMFlag"]
+        } else {
+            ["Flag::flags", "Flag::numFlags", "Flag::_name", "Flag::_addr", "Flag"]
+        };
+        let (name, value, size) = (self.offset(name)?, self.offset(value)?, u64::from(self.size(size)?));
+        let memory = Chunks::new(memory);
+        let first = nonnull(memory.word(self.variable(flags)?)?)?;
+        let count = memory.word(self.variable(count)?)?.min(OPTIONS_MAX);
+        let missing = || MachineError::Missing("the option");
+        let mut text = vec![0; wanted.len() + 1];
+        for number in 0..count {
+            let flag = first.checked_add(number * size).ok_or_else(missing)?;
+            let Ok(name) = nonnull(memory.word(at(flag, name)?)?) else { continue };
+            if memory.read_exact(name, &mut text).is_ok() && text.strip_suffix(&[0]) == Some(wanted) {
+                let mut on = [0];
+                memory.read_exact(nonnull(memory.word(at(flag, value)?)?)?, &mut on)?;
+                return Ok(on != [0]);
+            }
+        }
+        Err(missing())
     }
 }
 

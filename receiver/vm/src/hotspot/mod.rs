@@ -1,4 +1,4 @@
-//! HotSpot, the Java virtual machine of OpenJDK 17 to 25 and their derivatives.
+//! HotSpot, the Java virtual machine of OpenJDK 8 to 26 and their derivatives.
 //!
 //! Its library describes itself for debuggers: `gHotSpotVMStructs` and related tables name the fields of its objects, with
 //! their offsets, and the addresses of its variables. Nothing else is needed, and nothing in the process is changed: no agent,
@@ -6,11 +6,20 @@
 //!
 //! - [`Library`] is what an ELF file says: where these tables are.
 //! - [`VirtualMachine`] is what they say in a process: where the code cache is, and the layout of what is in it.
-//!   [`VirtualMachine::read_function`] reads the method, or other code, of a frame.
+//!   [`VirtualMachine::read_interpreted`] reads the method of a frame of the interpreter, and
+//!   [`VirtualMachine::read_blob`] what is at an instruction of compiled code.
 
+mod chunks;
+mod code;
 mod function;
+mod layout;
 mod lines;
 mod machine;
+mod object;
+mod scopes;
 mod structs;
+mod text;
 
-pub use machine::{BlobLayout, CodeHeap, Library, MachineError, MethodLayout, VirtualMachine};
+pub use code::CodePlace;
+pub use layout::{BlobLayout, DebugLayout, MethodLayout};
+pub use machine::{CodeHeap, Library, MachineError, VirtualMachine};

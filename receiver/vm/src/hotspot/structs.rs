@@ -1,6 +1,5 @@
 //! The tables in which HotSpot describes itself (`vmStructs.cpp`): fields, sizes of types, and constants, by name.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 
@@ -8,15 +7,14 @@ use sidewinder_address::{Avma, Svma};
 use sidewinder_process::tls::ElfFile;
 use sidewinder_process::{ForeignMemory, ReadAt};
 
+use super::chunks::Chunks;
+
 /// Entries of one table that are read. JDK 17 has 788.
 const ENTRIES_MAX: usize = 4096;
 /// The longest entry, in bytes. They have up to 48.
 const ENTRY_BYTES_MAX: u64 = 128;
 /// The longest name that is compared, in bytes.
 const NAME_BYTES_MAX: usize = 96;
-/// Memory is read in chunks of this many bytes, of which at most this many are kept.
-const CHUNK_BYTES: usize = 2048;
-const CHUNKS_MAX: usize = 2048;
 
 /// The exported variables: the tables, the distance between entries, and where an entry has what.
 const SYMBOLS: [&[u8]; 15] = [
@@ -89,31 +87,32 @@ impl Structs {
         let reader = Chunks::new(memory);
         let mut variables = [0; SYMBOLS.len()];
         for (variable, address) in variables.iter_mut().zip(&tables.0) {
-            *variable = reader.word(address.0.wrapping_add(bias))?;
+            *variable = reader.word(Avma(address.0.wrapping_add(bias)))?;
         }
         let [structs, stride, type_at, field_at, kind_at, static_at, offset_at, address_at, rest @ ..] =
             variables;
         let [types, type_stride, type_name_at, size_at, constants, constant_stride, value_at] = rest;
+        let word = |entry: u64, at: u64| reader.word(Avma(entry.wrapping_add(at)));
         let mut found = Self::default();
         for entry in Entries::new(&reader, structs, stride, type_at) {
             let (entry, type_name) = entry?;
-            let field_name = reader.text(reader.word(entry.wrapping_add(field_at))?)?;
+            let field_name = text(&reader, word(entry, field_at)?)?;
             let name = [&type_name[..], b"::", &field_name].concat();
             let Some(name) = find_name(names.fields, &name) else { continue };
-            let is_static = reader.word(entry.wrapping_add(static_at))? as u32 != 0;
-            let value = reader.word(entry.wrapping_add(if is_static { address_at } else { offset_at }))?;
-            let kind = reader.text(reader.word(entry.wrapping_add(kind_at))?)?;
+            let is_static = word(entry, static_at)? as u32 != 0;
+            let value = word(entry, if is_static { address_at } else { offset_at })?;
+            let kind = text(&reader, word(entry, kind_at)?)?;
             found.fields.insert(name, Field { value, is_short: kind == b"int16_t" });
         }
         for entry in Entries::new(&reader, types, type_stride, type_name_at) {
             let (entry, name) = entry?;
             let Some(name) = find_name(names.sizes, &name) else { continue };
-            found.sizes.insert(name, reader.word(entry.wrapping_add(size_at))?);
+            found.sizes.insert(name, word(entry, size_at)?);
         }
         for entry in Entries::new(&reader, constants, constant_stride, 0) {
             let (entry, name) = entry?;
             let Some(name) = find_name(names.constants, &name) else { continue };
-            found.constants.insert(name, reader.word(entry.wrapping_add(value_at))? as u32);
+            found.constants.insert(name, word(entry, value_at)? as u32);
         }
         Ok(found)
     }
@@ -161,11 +160,11 @@ impl<'a, 'm, M: ForeignMemory> Entries<'a, 'm, M> {
         if self.stride == 0 || self.stride > ENTRY_BYTES_MAX || self.name_at >= self.stride {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "not a table of HotSpot's fields"));
         }
-        let name = self.reader.word(self.next.wrapping_add(self.name_at))?;
+        let name = self.reader.word(Avma(self.next.wrapping_add(self.name_at)))?;
         if name == 0 {
             return Ok(None);
         }
-        Ok(Some((self.next, self.reader.text(name)?)))
+        Ok(Some((self.next, text(self.reader, name)?)))
     }
 }
 
@@ -183,56 +182,18 @@ impl<M: ForeignMemory> Iterator for Entries<'_, '_, M> {
     }
 }
 
-/// Memory that is read in aligned chunks, and remembered: the tables and their names are close together.
-struct Chunks<'m, M: ForeignMemory> {
-    memory: &'m M,
-    chunks: RefCell<HashMap<u64, Box<[u8; CHUNK_BYTES]>>>,
-}
-
-impl<'m, M: ForeignMemory> Chunks<'m, M> {
-    fn new(memory: &'m M) -> Self {
-        Self { memory, chunks: RefCell::default() }
-    }
-
-    fn read(&self, at: u64, to: &mut [u8]) -> io::Result<()> {
-        let mut chunks = self.chunks.borrow_mut();
-        let mut at = at;
-        for byte in to {
-            let start = at - at % CHUNK_BYTES as u64;
-            if !chunks.contains_key(&start) {
-                if chunks.len() >= CHUNKS_MAX {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "HotSpot's tables are too large"));
-                }
-                let mut chunk = Box::new([0; CHUNK_BYTES]);
-                self.memory.read_exact(Avma(start), &mut chunk[..])?;
-                chunks.insert(start, chunk);
-            }
-            let chunk = chunks.get(&start).ok_or(io::ErrorKind::NotFound)?;
-            *byte = chunk[(at - start) as usize];
-            at = at.checked_add(1).ok_or(io::ErrorKind::InvalidData)?;
+/// The text up to its NUL, cut after [`NAME_BYTES_MAX`]. Empty for a null pointer.
+fn text(memory: &impl ForeignMemory, at: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    while at != 0 && text.len() < NAME_BYTES_MAX {
+        let mut byte = [0];
+        memory.read_exact(Avma(at.wrapping_add(text.len() as u64)), &mut byte)?;
+        if byte == [0] {
+            break;
         }
-        Ok(())
+        text.extend(byte);
     }
-
-    fn word(&self, at: u64) -> io::Result<u64> {
-        let mut word = [0; 8];
-        self.read(at, &mut word)?;
-        Ok(u64::from_le_bytes(word))
-    }
-
-    /// The text up to its NUL, cut after [`NAME_BYTES_MAX`]. Empty for a null pointer.
-    fn text(&self, at: u64) -> io::Result<Vec<u8>> {
-        let mut text = Vec::new();
-        while at != 0 && text.len() < NAME_BYTES_MAX {
-            let mut byte = [0];
-            self.read(at.wrapping_add(text.len() as u64), &mut byte)?;
-            if byte == [0] {
-                break;
-            }
-            text.extend(byte);
-        }
-        Ok(text)
-    }
+    Ok(text)
 }
 
 #[cfg(test)]

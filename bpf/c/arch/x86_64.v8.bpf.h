@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* x86-64: what V8's compilers generate at the start and the end of functions. */
+#ifndef SIDEWINDER_ARCH_X86_64_V8_BPF_H
+#define SIDEWINDER_ARCH_X86_64_V8_BPF_H
+
+#include "../maps.bpf.h"
+
+/*
+ * Words of a function's frame, as offsets from its frame pointer (frame-constants.h, V8 10 to 14). Objects' addresses have
+ * their lowest bit set; frames of other code have a number in the place of the context.
+ */
+#define SW_V8_CONTEXT (-8)
+#define SW_V8_FUNCTION (-16)
+#define SW_V8_BYTECODE (-32) /* of an interpreted function */
+#define SW_V8_BYTECODE_OFFSET (-40)
+
+/* How much of its frame the interrupted function has. */
+enum sw_v8_frame_state {
+	SW_V8_FRAME_MADE = 0,
+	SW_V8_FRAME_NOT_YET, /* its return address is on top of the stack */
+	SW_V8_FRAME_PUSHED, /* the caller's frame pointer is on top, and the return address behind it */
+	SW_V8_FRAME_EMPTY, /* it has a frame pointer, but the function isn't in the frame yet */
+	SW_V8_FRAME_ENDING, /* the stack pointer is at the frame pointer; what was below it is still there */
+	SW_V8_FRAME_LEFT, /* its return address is on top of the stack, and below it is still what was in the frame */
+};
+
+/* The byte at an offset from the interrupted pc. */
+static __always_inline __u8 v8_byte(const struct sw_vm_scratch *scratch, int offset)
+{
+	return scratch->v8_code[SW_V8_CODE_BEFORE + offset];
+}
+
+/* Whether `mov rbp, rsp` (48 89 E5), `push rsi` (56) and `push rdi` (57) are at an offset. */
+static __always_inline bool makes_v8_frame(const struct sw_vm_scratch *scratch, int at)
+{
+	return v8_byte(scratch, at) == 0x48 && v8_byte(scratch, at + 1) == 0x89 && v8_byte(scratch, at + 2) == 0xe5 &&
+	       v8_byte(scratch, at + 3) == 0x56 && v8_byte(scratch, at + 4) == 0x57;
+}
+
+/* Whether `mov ebx, imm32` (BB id) and `mov r12, imm64` (49 BC iq) are at an offset: the start of a Sparkplug function. */
+static __always_inline bool starts_v8_baseline(const struct sw_vm_scratch *scratch, int at)
+{
+	return v8_byte(scratch, at) == 0xbb && v8_byte(scratch, at + 5) == 0x49 && v8_byte(scratch, at + 6) == 0xbc;
+}
+
+/* Whether `mov rsp, rbp` (48 8B E5) is at an offset. */
+static __always_inline bool ends_v8_frame(const struct sw_vm_scratch *scratch, int at)
+{
+	return v8_byte(scratch, at) == 0x48 && v8_byte(scratch, at + 1) == 0x8b && v8_byte(scratch, at + 2) == 0xe5;
+}
+
+/*
+ * An sw_v8_frame_state, from the code around the interrupted pc. Before `push rbp` (55) a function looks whether it has been
+ * deoptimized, in up to 15 bytes. After `pop rbp` (5D), it compares the number of arguments in up to 7 bytes, and jumps, in up
+ * to 6, over `ret imm16` (C2 iw). Not static: the verifier checks it once.
+ */
+__noinline int v8_frame_state(__u32 number)
+{
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+	__u8 next, second;
+	bool is_in_return;
+
+	if (!scratch)
+		return SW_V8_FRAME_MADE;
+	next = v8_byte(scratch, 0);
+	second = v8_byte(scratch, 1);
+	if (v8_byte(scratch, -1) == 0x55 && makes_v8_frame(scratch, 0))
+		return SW_V8_FRAME_PUSHED;
+	if (makes_v8_frame(scratch, -3) || makes_v8_frame(scratch, -4))
+		return SW_V8_FRAME_EMPTY;
+#pragma unroll
+	for (int at = 0; at <= 15; at++)
+		if (v8_byte(scratch, at) == 0x55 && makes_v8_frame(scratch, at + 1))
+			return SW_V8_FRAME_NOT_YET;
+	if (starts_v8_baseline(scratch, 0) || starts_v8_baseline(scratch, -5) || starts_v8_baseline(scratch, -15))
+		return SW_V8_FRAME_NOT_YET;
+	if (ends_v8_frame(scratch, -3) && next == 0x5d)
+		return SW_V8_FRAME_ENDING;
+	is_in_return = ((next == 0x48 || next == 0x49) && (second == 0x83 || second == 0x81)) || next == 0x7f ||
+		       (next == 0x0f && second == 0x8f) || next == 0xc2;
+#pragma unroll
+	for (int at = -4; at >= -SW_V8_CODE_BEFORE; at--)
+		if (is_in_return && ends_v8_frame(scratch, at) && v8_byte(scratch, at + 3) == 0x5d)
+			return SW_V8_FRAME_LEFT;
+	return SW_V8_FRAME_MADE;
+}
+
+#endif

@@ -1,0 +1,81 @@
+//! The packages for machines without containers.
+//!
+//! Their binary takes minutes to build: `make packages-test` does, and names their folder by `SIDEWINDER_PACKAGES`.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use object::Object as _;
+use sidewinder_e2e_support::{command, paths, requirement};
+
+/// The packages. `None`: there are none, and the test is skipped.
+fn packages(name: &str) -> Result<Option<PathBuf>> {
+    match env::var_os("SIDEWINDER_PACKAGES") {
+        Some(folder) => Ok(Some(folder.into())),
+        None => requirement::elsewhere(name, "make packages-test").map(|()| None),
+    }
+}
+
+/// The only file of a folder with this end of its name.
+fn file_in(folder: &Path, end: &str) -> Result<PathBuf> {
+    let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let file = files.into_iter().find(|file| file.to_string_lossy().ends_with(end));
+    file.with_context(|| format!("no file in {} ends with {end}", folder.display()))
+}
+
+#[test]
+fn the_configuration_and_the_service_of_the_package_are_valid() -> Result<()> {
+    let folder = paths::repository().join("config/package");
+    let mut validate = Command::new(paths::sidewinder()?);
+    command::run(validate.arg("validate").arg("--config").arg(folder.join("config.yaml")))?;
+    if requirement::program("the service of the package", "systemd-analyze")? {
+        // It also looks for the program, which is not installed here.
+        let service = fs::read_to_string(folder.join("sidewinder.service"))?;
+        let copy = tempfile::tempdir()?;
+        let file = copy.path().join("sidewinder.service");
+        fs::write(&file, service.replace("/usr/bin/sidewinder", "/bin/true"))?;
+        command::run(Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn both_packages_hold_the_same_program_which_runs_where_they_are_unpacked() -> Result<()> {
+    let Some(packages) = packages("the packages")? else { return Ok(()) };
+    command::run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&packages))?;
+    let folder = tempfile::tempdir()?;
+    let (installed, unpacked) = (folder.path().join("installed"), folder.path().join("unpacked"));
+    fs::create_dir_all(&unpacked)?;
+    command::run(Command::new("dpkg-deb").arg("--extract").arg(file_in(&packages, ".deb")?).arg(&installed))?;
+    let mut tar = Command::new("tar");
+    tar.args(["--extract", "--strip-components=1", "--file"]).arg(file_in(&packages, ".tar.gz")?);
+    command::run(tar.arg("--directory").arg(&unpacked))?;
+
+    let binary = installed.join("usr/bin/sidewinder");
+    let program = fs::read(&binary)?;
+    ensure!(program == fs::read(unpacked.join("bin/sidewinder"))?, "two programs");
+    let has_interpreter = object::File::parse(&*program)?.section_by_name(".interp").is_some();
+    ensure!(!has_interpreter, "it needs libraries of the machine");
+    if requirement::ebpf("the packages")? {
+        let profile = folder.path().join("profile.folded");
+        let mut record = Command::new(&binary);
+        record.args(["record", "-F", "997", "-o"]).arg(&profile);
+        command::run(record.args(["--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]))?;
+        ensure!(fs::read_to_string(&profile)?.lines().count() > 0, "no stack");
+    }
+    let manual = installed.join("usr/share/man/man1/sidewinder-record.1.gz");
+    let page = command::run(Command::new("zcat").arg(manual))?;
+    ensure!(page.contains(".TH"), "no manual page: {page}");
+    let completions = installed.join("usr/share/bash-completion/completions/sidewinder");
+    command::run(
+        Command::new("bash")
+            .arg("-c")
+            .arg("source \"$1\" && complete -p sidewinder")
+            .arg("bash")
+            .arg(completions),
+    )?;
+    Ok(())
+}

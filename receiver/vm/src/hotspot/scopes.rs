@@ -1,0 +1,175 @@
+//! The debug information of compiled methods: which methods the compiler has put into which, and where in their bytecode an
+//! instruction is.
+//!
+//! A `PcDesc` is the state at an instruction: at each at which a thread may stop, which calls are, and at others only if the
+//! virtual machine was started with `DebugNonSafepoints`. It refers to a scope: a method, the offset in its bytecode, and
+//! its caller's scope (`pcDesc.hpp`, `scopeDesc.cpp`, `debugInfoRec.cpp`).
+
+use sidewinder_address::Avma;
+use sidewinder_process::ForeignMemory;
+
+use super::layout::{DebugLayout, DebugPlace};
+use super::lines::Numbers;
+use super::object::{pointer, u32_field};
+use crate::cpython::FunctionError;
+
+/// Scopes of one instruction that are read. HotSpot puts methods into each other up to a depth of some 25.
+pub(super) const SCOPES_MAX: usize = 64;
+/// The largest table of `PcDesc`s that is searched, in bytes, and the largest scopes and metadata.
+const SECTION_BYTES_MAX: u64 = 64 << 20;
+/// A `PcDesc`: the offset of the instruction, that of the scope, and two more fields.
+const PC_DESC_BYTES: u64 = 16;
+/// A scope is three numbers of at most 5 bytes.
+const SCOPE_BYTES_MAX: u64 = 15;
+/// The scope of a caller that there is none of.
+const NO_SCOPE: u32 = 0;
+
+/// A method at an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scope {
+    /// The address of the `Method`.
+    pub(super) method: Avma,
+    /// The offset in its bytecode; negative before the first one.
+    pub(super) bci: i32,
+}
+
+/// Where the parts of a method's debug information are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct DebugInfo {
+    pcs: Section,
+    scopes: Section,
+    /// Pointers; the first is number 1.
+    metadata: Avma,
+    /// The version of the JDK, on which the form of numbers depends.
+    version: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Section {
+    start: Avma,
+    bytes: u64,
+}
+
+impl Section {
+    fn new(start: Avma, end: Avma) -> Result<Self, FunctionError> {
+        let bytes = end.checked_offset_from(start).filter(|bytes| *bytes <= SECTION_BYTES_MAX);
+        bytes.map(|bytes| Self { start, bytes }).ok_or(FunctionError::Malformed("a section that is too long"))
+    }
+}
+
+impl DebugInfo {
+    /// That of the blob at an address, of which `header` is the start.
+    pub(super) fn new(
+        layout: &DebugLayout,
+        version: u8,
+        blob: Avma,
+        header: &[u8],
+    ) -> Result<Self, FunctionError> {
+        let number = |at| u32_field(header, at).map(u64::from);
+        let add =
+            |start: Avma, offset| start.checked_add(offset).ok_or(FunctionError::Malformed("not an address"));
+        let (pcs, scopes, metadata) = match layout.place {
+            DebugPlace::Blob { pcs_end, scopes, scopes_is_pointer, metadata } => {
+                let pcs_start = add(blob, number(layout.pcs)?)?;
+                let scopes =
+                    if scopes_is_pointer { pointer(header, scopes)? } else { add(blob, number(scopes)?)? };
+                let pcs = Section::new(pcs_start, add(blob, number(pcs_end)?)?)?;
+                (pcs, Section::new(scopes, pcs_start)?, add(blob, number(metadata)?)?)
+            }
+            DebugPlace::Own { memory, bytes, scopes, mutable, relocation_bytes } => {
+                let start = pointer(header, memory)?;
+                let scopes = add(start, number(scopes)?)?;
+                let pcs = Section::new(add(start, number(layout.pcs)?)?, scopes)?;
+                let metadata = add(pointer(header, mutable)?, number(relocation_bytes)?)?;
+                (pcs, Section::new(scopes, add(start, number(bytes)?)?)?, metadata)
+            }
+        };
+        Ok(Self { pcs, scopes, metadata, version })
+    }
+
+    /// The scopes of the call that returns to an offset in the code, the innermost first; empty if there is no debug
+    /// information for it.
+    pub(super) fn at_call(
+        &self,
+        memory: &impl ForeignMemory,
+        offset: u32,
+    ) -> Result<Vec<Scope>, FunctionError> {
+        let found = self.pc_desc(memory, self.lower_bound(memory, offset)?)?;
+        match found {
+            Some((at, scope)) if at == offset.cast_signed() => self.chain(memory, scope),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The scopes of the next instruction from an offset in the code on that has debug information, the innermost first; and
+    /// how many of them, from the outermost on, are also those of the one before.
+    pub(super) fn around(
+        &self,
+        memory: &impl ForeignMemory,
+        offset: u32,
+    ) -> Result<(Vec<Scope>, usize), FunctionError> {
+        let number = self.lower_bound(memory, offset)?;
+        let Some((at, scope)) = self.pc_desc(memory, number)? else { return Ok((Vec::new(), 0)) };
+        let after = self.chain(memory, scope)?;
+        if at == offset.cast_signed() {
+            let count = after.len();
+            return Ok((after, count));
+        }
+        let before = match number.checked_sub(1) {
+            Some(number) => self.pc_desc(memory, number)?,
+            None => None,
+        };
+        let before = before.map_or(Ok(Vec::new()), |(_, scope)| self.chain(memory, scope))?;
+        let same = after.iter().rev().zip(before.iter().rev()).take_while(|(after, before)| after == before);
+        let same = same.count();
+        Ok((after, same))
+    }
+
+    /// The number of the first `PcDesc` whose offset is not lower: they are sorted.
+    fn lower_bound(&self, memory: &impl ForeignMemory, offset: u32) -> Result<u64, FunctionError> {
+        let (mut low, mut high) = (0, self.pcs.bytes / PC_DESC_BYTES);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.pc_desc(memory, middle)? {
+                Some((at, _)) if i64::from(at) < i64::from(offset) => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// The offset of a `PcDesc`'s instruction, and its scope; `None` behind the last one.
+    fn pc_desc(&self, memory: &impl ForeignMemory, number: u64) -> Result<Option<(i32, u32)>, FunctionError> {
+        if number >= self.pcs.bytes / PC_DESC_BYTES {
+            return Ok(None);
+        }
+        let word = memory.word(Avma(self.pcs.start.0 + number * PC_DESC_BYTES))?;
+        Ok(Some(((word as u32).cast_signed(), (word >> 32) as u32)))
+    }
+
+    /// A scope and its callers'. An offset that leads to no scope ends the chain, as the sentinels at both ends of the table do.
+    fn chain(&self, memory: &impl ForeignMemory, scope: u32) -> Result<Vec<Scope>, FunctionError> {
+        let (mut scopes, mut offset) = (Vec::new(), scope);
+        while offset != NO_SCOPE {
+            let left = self.scopes.bytes.saturating_sub(offset.into()).min(SCOPE_BYTES_MAX);
+            let mut bytes = [0; SCOPE_BYTES_MAX as usize];
+            let bytes = bytes.get_mut(..left as usize).unwrap_or_default();
+            memory.read_exact(Avma(self.scopes.start.0 + u64::from(offset)), bytes)?;
+            let mut numbers = Numbers::new(bytes, self.version);
+            let (Some(sender), Some(method), Some(bci)) = (numbers.next(), numbers.next(), numbers.next())
+            else {
+                return Err(FunctionError::Malformed("a scope behind the last one"));
+            };
+            let method = u64::from(method).checked_sub(1).filter(|number| *number < SECTION_BYTES_MAX / 8);
+            let method = method.and_then(|number| self.metadata.checked_add(8 * number));
+            let method =
+                Avma(memory.word(method.ok_or(FunctionError::Malformed("a scope without a method"))?)?);
+            scopes.push(Scope { method, bci: bci.cast_signed().wrapping_sub(1) });
+            if scopes.len() > SCOPES_MAX {
+                return Err(FunctionError::Malformed("scopes that never end"));
+            }
+            offset = sender;
+        }
+        Ok(scopes)
+    }
+}

@@ -1,0 +1,273 @@
+//! What an ELF file says of the V8 that it contains.
+
+use std::collections::HashMap;
+use std::io;
+
+use sidewinder_address::{FileOffset, Svma};
+use sidewinder_process::tls::{ElfFile, ElfSymbol};
+use sidewinder_process::{ExecutableMapping, ReadAt};
+
+use crate::cpython::FileRange;
+use crate::runtime::{V8_MAJOR, V8_MINOR};
+
+/// A constant that each version has: the size of a reference in an object.
+const TAGGED_SIZE: &[u8] = b"v8dbg_TaggedSize";
+/// Constants that are the same in all supported versions: strings and frames have one layout. References of 4 bytes, as in
+/// Chrome, are not supported.
+const EXPECTED: [(&[u8], i32); 13] = [
+    (TAGGED_SIZE, 8),
+    (b"v8dbg_SmiShiftSize", 31),
+    (b"v8dbg_HeapObjectTag", 1),
+    (b"v8dbg_off_fp_context", -8),
+    (b"v8dbg_off_fp_function", -16),
+    (b"v8dbg_FirstNonstringType", 0x80),
+    (b"v8dbg_StringRepresentationMask", 7),
+    (b"v8dbg_StringEncodingMask", 8),
+    (b"v8dbg_OneByteStringTag", 8),
+    (b"v8dbg_class_String__length__int32_t", 12),
+    (b"v8dbg_class_SeqOneByteString__chars__char", 16),
+    (b"v8dbg_class_FixedArrayBase__length__SMI", 8),
+    (b"v8dbg_class_FixedArray__data__uintptr_t", 16),
+];
+/// Constants that each supported version has: the first of these that there is. In the order of [`Constants::layout`].
+const FIELDS: [&[&[u8]]; 16] = [
+    &[b"v8dbg_class_Map__instance_type__uint16_t"],
+    &[b"v8dbg_class_JSFunction__shared__SharedFunctionInfo"],
+    &[
+        b"v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
+        b"v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+    ],
+    &[b"v8dbg_class_SharedFunctionInfo__length__uint16_t"],
+    &[b"v8dbg_class_SharedFunctionInfo__flags__int"],
+    &[b"v8dbg_class_Script__line_ends__Object"],
+    &[b"v8dbg_type_Script__SCRIPT_TYPE"],
+    &[b"v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE"],
+    &[b"v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE"],
+    &[b"v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE"],
+    &[b"v8dbg_type_FixedArray__FIXED_ARRAY_TYPE"],
+    &[b"v8dbg_type_ByteArray__BYTE_ARRAY_TYPE"],
+    &[
+        b"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
+        b"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
+        b"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
+    ],
+    &[b"v8dbg_class_Script__source__Object"],
+    &[b"v8dbg_class_Script__name__Object"],
+    &[b"v8dbg_scopeinfo_idx_first_vars"],
+];
+/// Constants that not all versions have.
+const FUNCTION: &[u8] = b"v8dbg_type_JSFunction__JS_FUNCTION_TYPE";
+const FIRST_FUNCTION: &[u8] = b"v8dbg_FirstJSFunctionType";
+const LAST_FUNCTION: &[u8] = b"v8dbg_LastJSFunctionType";
+const TRUSTED_BYTES: &[u8] = b"v8dbg_type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE";
+const BYTECODES: &[u8] = b"v8dbg_class_BytecodeArray__data__uintptr_t";
+const WRAPPER: &[u8] = b"v8dbg_class_BytecodeArray__wrapper__Tagged_BytecodeWrapper_";
+const OPTIONAL: [&[u8]; 8] =
+    [FUNCTION, FIRST_FUNCTION, LAST_FUNCTION, TRUSTED_BYTES, BYTECODES, WRAPPER, V8_MAJOR, V8_MINOR];
+/// Of the interpreter's entry: a second one, for profilers of V8's own, follows the first.
+const ENTRY: &[u8] = b"Builtins_InterpreterEntryTrampoline";
+/// The first builtin, the first handler of a bytecode, and those of which one is the last builtin.
+const FIRST_BUILTIN: &[u8] = b"Builtins_DeoptimizationEntry_Eager";
+const FIRST_HANDLER: &[u8] = b"Builtins_WideHandler";
+const LAST_HANDLERS: [&[u8]; 2] =
+    [b"Builtins_AbortExtraWideHandler", b"Builtins_IncBlockCounterExtraWideHandler"];
+/// How many types of functions there are, where that is not said.
+const FUNCTION_TYPES: u16 = 17;
+/// Offsets of fields are below this, in bytes: as much as walks read of an object.
+const OFFSET_MAX: u16 = 120;
+
+/// An ELF file that contains V8: `node`, `libnode.so`, or another program.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// The version of V8, if the file says it.
+    pub version: Option<(u8, u8)>,
+    /// The layout of objects.
+    pub layout: Layout,
+    /// The code that enters interpreted functions, and that of bytecodes. Empty in stripped files: then interpreted functions
+    /// are not found.
+    pub loops: Vec<FileRange>,
+    /// V8's own code, which includes the loops.
+    pub builtins: Option<FileRange>,
+    elf: ElfFile,
+}
+
+/// Offsets of fields in objects, in bytes from their start, and numbers of types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// In a `Map`: the type of its objects.
+    pub map_type: u16,
+    /// In a `JSFunction`: its `SharedFunctionInfo`.
+    pub shared: u16,
+    /// In a `SharedFunctionInfo`: its `Script`.
+    pub script: u16,
+    /// Numbers of parameters, and the distance of two positions: 6 bytes that don't change.
+    pub positions: u16,
+    /// The number of the function in its script.
+    pub literal: u16,
+    /// In a `Script`: its number.
+    pub script_id: u16,
+    /// The type of a `Script`.
+    pub script_type: u16,
+    /// The first and the last type of a `JSFunction`.
+    pub function_types: (u16, u16),
+    pub(super) shared_type: u16,
+    pub(super) scope_type: u16,
+    pub(super) bytecode_type: u16,
+    pub(super) array_type: u16,
+    /// Types of arrays of bytes.
+    pub(super) byte_array_types: [u16; 2],
+    /// In a `SharedFunctionInfo`.
+    pub(super) data: u16,
+    pub(super) name: u16,
+    /// In a `Script`.
+    pub(super) source: u16,
+    pub(super) source_name: u16,
+    pub(super) line_offset: u16,
+    pub(super) line_ends: u16,
+    /// In a `ScopeInfo`: where its variable part begins, and whether its positions are before that.
+    pub(super) scope_variables: u16,
+    pub(super) has_fixed_positions: bool,
+    /// In a `BytecodeArray`.
+    pub(super) bytecodes: u16,
+    pub(super) bytecode_positions: u16,
+}
+
+/// The constants of a file by name.
+struct Constants(HashMap<&'static [u8], i32>);
+
+impl Constants {
+    fn read(file: &impl ReadAt, elf: &ElfFile) -> io::Result<Self> {
+        let names: Vec<&'static [u8]> = EXPECTED
+            .iter()
+            .map(|(name, _)| *name)
+            .chain(FIELDS.into_iter().flatten().copied())
+            .chain(OPTIONAL)
+            .collect();
+        let symbols = elf.exported_each(file, &names)?;
+        let mut values = HashMap::new();
+        for (name, symbol) in names.into_iter().zip(symbols) {
+            let Some(symbol) = symbol else { continue };
+            let bytes = elf.content(file, symbol.address, size_of::<i32>())?;
+            values.extend(bytes.first_chunk().map(|bytes| (name, i32::from_le_bytes(*bytes))));
+        }
+        Ok(Self(values))
+    }
+
+    fn get(&self, name: &[u8]) -> Option<i32> {
+        self.0.get(name).copied()
+    }
+
+    /// The value of the first of these that there is.
+    fn any(&self, names: &[&[u8]]) -> Option<u16> {
+        names.iter().find_map(|name| self.get(name))?.try_into().ok()
+    }
+
+    /// `None`: one of the constants is missing, or has another value than is supported.
+    fn layout(&self) -> Option<Layout> {
+        if EXPECTED.iter().any(|(name, value)| self.get(name) != Some(*value)) {
+            return None;
+        }
+        let first_function = self.any(&[FIRST_FUNCTION, FUNCTION])?;
+        let last_function =
+            self.any(&[LAST_FUNCTION]).unwrap_or_else(|| first_function.saturating_add(FUNCTION_TYPES - 1));
+        let mut values = [0; 16];
+        for (value, names) in values.iter_mut().zip(FIELDS) {
+            *value = self.any(names)?;
+        }
+        let [map_type, shared, script, positions, flags, line_ends, script_type, shared_type, ..] = values;
+        let [.., scope_type, bytecode_type, array_type, byte_array_type, name, source, source_name, first] =
+            values;
+        let trusted_bytes = self.any(&[TRUSTED_BYTES]);
+        let bytecodes = self.any(&[BYTECODES]);
+        // The wrapper came with the sandbox, and with another order of the fields.
+        let has_wrapper = self.get(WRAPPER).is_some();
+        let offsets = [map_type, shared, script, positions, flags, line_ends, name, source, source_name];
+        if offsets.iter().any(|offset| *offset > OFFSET_MAX - 16) || first > 16 {
+            return None;
+        }
+        Some(Layout {
+            map_type,
+            shared,
+            script,
+            positions,
+            literal: flags + 4,
+            script_id: line_ends + 8,
+            script_type,
+            function_types: (first_function, last_function),
+            shared_type,
+            scope_type,
+            bytecode_type,
+            array_type,
+            byte_array_types: [byte_array_type, trusted_bytes.unwrap_or(byte_array_type)],
+            // The first field.
+            data: 8,
+            name,
+            source,
+            source_name,
+            line_offset: source_name + 8,
+            line_ends,
+            scope_variables: 8 + 8 * first,
+            has_fixed_positions: first >= 5,
+            bytecodes: bytecodes.unwrap_or(0),
+            bytecode_positions: if has_wrapper { 24 } else { 32 },
+        })
+    }
+}
+
+impl Library {
+    /// Reads a file; `None` if it contains no V8, or one that is not supported.
+    ///
+    /// Costs one pass over the names of its dynamic symbols, if it contains none.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn read(file: &impl ReadAt) -> io::Result<Option<Self>> {
+        let Some(elf) = ElfFile::read(file)? else { return Ok(None) };
+        if elf.exported(file, [TAGGED_SIZE])?.is_none() {
+            return Ok(None);
+        }
+        let constants = Constants::read(file, &elf)?;
+        let Some(layout) = constants.layout() else { return Ok(None) };
+        let number = |name| constants.get(name).and_then(|value| u8::try_from(value).ok());
+        let version = number(V8_MAJOR).zip(number(V8_MINOR));
+        let (loops, builtins) = find_code(file, &elf)?;
+        Ok(Some(Self { version, layout, loops, builtins, elf }))
+    }
+
+    /// The load bias of this file, given one of its mappings: the difference to the addresses in the file.
+    #[must_use]
+    pub fn bias_of(&self, mapping: &ExecutableMapping) -> Option<u64> {
+        self.elf.bias_of(mapping)
+    }
+}
+
+/// The ranges of the interpreter, its entry first, and that of all builtins; nothing in a stripped file.
+fn find_code(file: &impl ReadAt, elf: &ElfFile) -> io::Result<(Vec<FileRange>, Option<FileRange>)> {
+    let find = |prefix: &[u8]| elf.functions_with_prefix(file, prefix);
+    let start = |symbols: &[ElfSymbol]| symbols.iter().map(|symbol| symbol.address.0).min();
+    let end = |symbols: &[ElfSymbol]| {
+        symbols.iter().filter_map(|symbol| symbol.address.0.checked_add(symbol.bytes)).max()
+    };
+    let entries = find(ENTRY)?;
+    let mut last = find(LAST_HANDLERS[0])?;
+    last.extend(find(LAST_HANDLERS[1])?);
+    let range = |start: Option<u64>, end: Option<u64>| -> Option<FileRange> {
+        let bytes = end?.checked_sub(start?).filter(|bytes| (1..u64::from(u32::MAX)).contains(bytes))?;
+        let start: FileOffset = elf.file_offset_of(Svma(start?))?;
+        Some(FileRange { start, bytes })
+    };
+    let entry = range(start(&entries), end(&entries));
+    let handlers = range(start(&find(FIRST_HANDLER)?), end(&last));
+    let builtins = range(start(&find(FIRST_BUILTIN)?), end(&last));
+    let is_inside = |range: &FileRange, all: &FileRange| {
+        range.start >= all.start && range.start.0 - all.start.0 + range.bytes <= all.bytes
+    };
+    Ok(match (entry, handlers, builtins) {
+        (Some(entry), Some(handlers), Some(all))
+            if is_inside(&entry, &all) && is_inside(&handlers, &all) && entry.start < handlers.start =>
+        {
+            (vec![entry, handlers], Some(all))
+        }
+        _ => (Vec::new(), None),
+    })
+}

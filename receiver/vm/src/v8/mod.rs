@@ -1,0 +1,16 @@
+//! V8, the JavaScript engine of Node.js 18 to 26.
+//!
+//! Its file describes the objects of its heap for debuggers, in constants whose names begin with `v8dbg_`. Stripping keeps them.
+//!
+//! - [`Library`] is what an ELF file says: the layout of objects, and where the interpreter's code is.
+//! - [`Engine`] reads functions in a process: their names, files and lines.
+
+mod function;
+mod layout;
+mod lines;
+mod scope;
+mod script;
+mod text;
+
+pub use function::Engine;
+pub use layout::{Layout, Library};
