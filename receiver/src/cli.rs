@@ -1,16 +1,19 @@
-//! The command line. The doc comments of arguments are the help texts.
+//! The command line. The doc comments of arguments are the help texts: their first paragraphs are what `-h` prints.
 
-use std::ffi::OsString;
+mod record;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sidewinder_config::{InvalidProbe, ListenAddress, ProbeSpec};
+use sidewinder_config::{InvalidProbe, ProbeSpec};
 use sidewinder_render::NameStyle;
 
 use crate::event_arg::EventArg;
 use crate::hex;
+
+pub(crate) use self::record::RecordArgs;
 
 /// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
 ///
@@ -47,30 +50,7 @@ pub(crate) enum Command {
         Reloads its configuration on SIGHUP, and when one of its files changes.")]
     Run(RunArgs),
     /// Profile for a while and write a file
-    #[command(after_help = "Examples:\n  \
-        sidewinder record -p 1234 -d 10s -o profile.html\n  \
-        sidewinder record -F 997 -a -d 5s -o out.folded\n  \
-        sidewinder record -e page-faults -p 1234 -d 10s          who grows the memory, by stack\n  \
-        sidewinder record --probe uprobe:/usr/lib/x86_64-linux-gnu/libc.so.6:malloc,value=arg0,unit=bytes -p 1234 -d 10s\n  \
-        sidewinder record -e cpu-clock,page-faults:1 -o out.otlp -- ./server\n  \
-        sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
-        sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
-        sidewinder record -o out.pb.gz -- make -j8\n  \
-        sidewinder record -a -d 5s -o /dev/stdout --format folded | grep -c malloc\n  \
-        sidewinder record --ui -- ./server             and look at http://localhost:7878/ meanwhile\n\n\
-        The suffix of the file sets its format:\n  \
-        .otlp    OpenTelemetry ProfilesData, protobuf\n  \
-        .pb.gz   pprof\n  \
-        .folded  a line for each stack, for flame graph tools\n  \
-        .svg     a flame graph as a picture\n  \
-        .html    an interactive page that needs no network\n  \
-        .firefox.json     for https://profiler.firefox.com\n  \
-        .speedscope.json  for https://www.speedscope.app\n\n\
-        An existing file is replaced once the whole profile is written. Ctrl-C, SIGTERM, SIGHUP and a closed \
-        terminal end a recording, which is then written.\n\n\
-        With a command, its exit code is passed on, or 0 if sidewinder ended the command, after -d or a signal. \
-        125: sidewinder itself failed, 126: the command can't be executed, 127: there is no such command; nothing is \
-        written then.")]
+    #[command(after_help = record::EXAMPLES, after_long_help = record::LONG_HELP)]
     Record(RecordArgs),
     /// Show the busiest functions and processes in the terminal, while they run
     #[command(after_help = "Examples:\n  \
@@ -196,110 +176,6 @@ impl RunArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "comm", "all", "command"])))]
-pub(crate) struct RecordArgs {
-    /// Samples per second and CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) frequency: u32,
-    /// What to sample instead of CPU time: a counter by its name in `perf list`, with a period in counts or a frequency
-    /// per CPU; cpu-clock is CPU time. Of several, separated by commas, each becomes a profile. `sidewinder check` lists
-    /// the counters of this machine
-    #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',')]
-    pub(crate) events: Vec<EventArg>,
-    /// A place in a program at which to sample instead of CPU time; may be given several times, and each becomes a profile.
-    /// uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME, where PATH is as the program sees
-    /// it; with ,value=arg0 behind it for the sum of an argument instead of the number of hits
-    #[arg(long, value_name = "SPEC", value_parser = probe)]
-    pub(crate) probe: Vec<ProbeSpec>,
-    /// Also record off-CPU time, of at least this fraction of waits; in formats other than .otlp as a file of its own
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
-    pub(crate) off_cpu: Option<f64>,
-    /// Also record waits for locks, their number and their time, of at least this fraction of waits in futexes; in formats
-    /// other than .otlp as files of their own
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction)]
-    pub(crate) locks: Option<f64>,
-    /// With --locks also record who ends these waits: the time of each, by the stack of the thread that releases the lock. Each
-    /// wake-up of the machine takes some 0.1 us more
-    #[arg(long, requires = "locks")]
-    pub(crate) lock_wakers: bool,
-    /// Record wall time instead of CPU time: running, runnable and off-CPU time in one profile, of at least this fraction of
-    /// context switches
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with = "off_cpu")]
-    pub(crate) wall: Option<f64>,
-    /// A process; may be given several times, or as a list with commas
-    #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',')]
-    pub(crate) pid: Vec<u32>,
-    /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub(crate) comm: Vec<String>,
-    /// Every process
-    #[arg(short, long)]
-    pub(crate) all: bool,
-    /// For how long, as 10s or 1m30s; by default until interrupted, or until all profiled processes have ended
-    #[arg(short, long, value_name = "TIME", value_parser = duration)]
-    pub(crate) duration: Option<Duration>,
-    /// Only events inside of this span: 16 hexadecimal digits
-    #[arg(long, value_name = "ID", value_parser = identifier::<8>)]
-    pub(crate) span: Option<[u8; 8]>,
-    /// Only events inside of spans of this trace: 32 hexadecimal digits
-    #[arg(long, value_name = "ID", value_parser = identifier::<16>)]
-    pub(crate) trace: Option<[u8; 16]>,
-    /// Also read the labels of the library custom-labels, for the span of threads that publish no record
-    #[arg(long)]
-    pub(crate) custom_labels: bool,
-    /// A key that threads publish besides their span, to add to samples as an attribute, in .otlp; may be given several
-    /// times
-    #[arg(long, value_name = "KEY")]
-    pub(crate) attribute: Vec<String>,
-    /// The file to write; its suffix sets the format. A pipe or a device is written to directly
-    #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
-    pub(crate) output: PathBuf,
-    /// The format, whatever the suffix of the file, for example for -o /dev/stdout
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) format: Option<FormatArg>,
-    /// How functions are named: in full in folded stacks by default, and short in pages, pictures and tables. Formats of other
-    /// tools always have full names
-    #[arg(long, value_name = "STYLE")]
-    pub(crate) names: Option<NamesArg>,
-    /// How stacks are unwound
-    #[arg(long, value_name = "MODE", default_value = "auto")]
-    pub(crate) unwind: UnwindArg,
-    /// Frames after which a stack is truncated, and marked as such
-    #[arg(long, value_name = "FRAMES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=8192))]
-    pub(crate) max_frames: u32,
-    /// Include kernel frames, which is the default
-    #[arg(long, overrides_with = "no_kernel")]
-    pub(crate) kernel: bool,
-    /// Leave kernel frames out
-    #[arg(long, overrides_with = "kernel")]
-    pub(crate) no_kernel: bool,
-    /// Leave out the functions of Python and Java programs: show native code alone
-    #[arg(long)]
-    pub(crate) no_interpreters: bool,
-    /// Also show the loops of interpreters, which the functions of Python programs stand for
-    #[arg(long)]
-    pub(crate) vm_internals: bool,
-    /// Memory for unwind tables, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512))]
-    pub(crate) table_budget_mib: u32,
-    /// Also write a summary to this file, as JSON, with the outcome of every interrupt
-    #[arg(long, value_name = "FILE")]
-    pub(crate) summary_json: Option<PathBuf>,
-    /// Serve a live page during the recording, on this machine or at another address
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "localhost:7878")]
-    pub(crate) ui: Option<ListenAddress>,
-    /// Also print a table of the busiest functions
-    #[arg(long)]
-    pub(crate) table: bool,
-    /// Print errors only
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// A command to run and profile, with its children
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// A process; may be given several times, or as a list with commas; without this and --comm every process
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',', conflicts_with = "comm")]
@@ -307,6 +183,9 @@ pub(crate) struct TopArgs {
     /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) comm: Vec<String>,
+    /// A thread; may be given several times, or as a list with commas
+    #[arg(short, long, value_name = "TID", value_parser = process, value_delimiter = ',', conflicts_with_all = ["pid", "comm"])]
+    pub(crate) tid: Vec<u32>,
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
@@ -512,10 +391,13 @@ pub(crate) enum PrintFormatArg {
     Json,
 }
 
+/// Parses a number of seconds, or a time with its unit.
 fn duration(text: &str) -> Result<Duration, String> {
-    sidewinder_config::parse_duration(text)
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds
+        .or_else(|| sidewinder_config::parse_duration(text))
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "not a time with its unit, as 10s or 1m30s".to_owned())
+        .ok_or_else(|| "not a time, as 10, 2.5, 10s or 1m30s".to_owned())
 }
 
 fn request_counts(text: &str) -> Result<[u64; 2], String> {
@@ -535,9 +417,10 @@ fn probe(text: &str) -> Result<ProbeSpec, String> {
     text.parse().map_err(|error: InvalidProbe| error.to_string())
 }
 
+/// A PID or a TID.
 fn process(text: &str) -> Result<u32, String> {
     let pid = text.parse().ok().filter(|pid| *pid > 0);
-    pid.ok_or_else(|| "not a process ID; to select processes by name, use --comm".to_owned())
+    pid.ok_or_else(|| "not an ID above 0; to select processes by name, use --comm".to_owned())
 }
 
 fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String> {
@@ -563,7 +446,8 @@ mod tests {
     #[test]
     fn each_command_has_valid_examples() {
         for command in Cli::command().get_subcommands() {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let help = [command.get_after_help(), command.get_after_long_help()];
+            let help: String = help.into_iter().flatten().map(|help| format!("{help}\n")).collect();
             assert!(help.contains("Examples:"), "{} has none", command.get_name());
             let examples = help.lines().map(str::trim).filter_map(|line| line.strip_prefix("sidewinder "));
             for example in examples {
@@ -589,7 +473,29 @@ mod tests {
         assert!(parse(&["--comm", "a", "--comm", "b*"]).is_ok());
         assert!(parse(&["--comm", "a", "-p", "1"]).is_err());
         assert!(parse(&["-a", "--no-kernel", "--kernel"]).is_ok());
-        assert!(parse(&["-a", "-d", "0s"]).is_err());
+        assert!(parse(&["-a", "-d", "0s"]).is_err() && parse(&["-a", "-d", "0"]).is_err());
+        assert!(parse(&["-t", "7,8", "-d", "10"]).is_ok() && parse(&["-t", "7", "-p", "7"]).is_err());
+    }
+
+    #[test]
+    fn a_duration_is_in_seconds_or_has_its_unit() {
+        for (text, seconds) in [("10", 10.0), ("2.5", 2.5), ("10s", 10.0), ("1m30s", 90.0), ("500ms", 0.5)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+        }
+        for text in ["", "0", "-1", "inf", "nan", "1e300", "10x", "s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_short_help_of_a_recording_fits_two_screens() {
+        let mut command = Cli::command();
+        let record = command.find_subcommand_mut("record").unwrap();
+        let help = record.render_help().to_string();
+        assert!(help.lines().count() <= 72, "{} lines:\n{help}", help.lines().count());
+        for heading in ["Processes:", "Time:", "Output:", "Spans:", "Stacks:"] {
+            assert!(help.lines().any(|line| line == heading), "{heading}\n{help}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `sidewinder top`, in a terminal of its own. Its screen is kept in `target/e2e/top`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -13,11 +14,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use sidewinder_e2e_support::load::Load;
-use sidewinder_e2e_support::workload::{CONVOYS, FAULTS, Gated, LADDER, WAITS};
-use sidewinder_e2e_support::{paths, requirement, sidewinder};
+use sidewinder_e2e_support::workload::{CONVOYS, FAULTS, Gated, LADDER, THREADS, WAITS};
+use sidewinder_e2e_support::{paths, received::Received, requirement, sidewinder};
 
-const ROWS: u16 = 30;
-const COLUMNS: u16 = 100;
+use crate::telemetry::until;
+
+/// The smallest terminal that people have.
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 80;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command on a terminal.
@@ -137,7 +141,7 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
     fs::write(kept.join("functions.txt"), &screen)?;
     let first = screen.lines().nth(3).context("no row")?;
     ensure!(first.contains("burn") && first.contains("ladder"), "the busiest comes first:\n{screen}");
-    ensure!(screen.contains("lost since the start") && screen.contains(" a second"), "{screen}");
+    ensure!(screen.contains("lost since start") && screen.contains(" a second"), "{screen}");
 
     // What leads to all of it has all of the total, and nothing of its own.
     terminal.press("t")?;
@@ -166,6 +170,42 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
     assert_eq!(terminal.with_screen(|screen| counts(&screen.contents())), paused, "while it is paused");
     terminal.press("q")?;
     ensure!(terminal.ended()?.success());
+    Ok(())
+}
+
+/// One of three threads, by its TID: of the others there is nothing, neither on the screen nor in a file.
+#[test]
+fn a_thread_is_shown_or_recorded_alone() -> Result<()> {
+    if !requirement::ebpf("a_thread_is_shown_or_recorded_alone")? {
+        return Ok(());
+    }
+    let load = Load::start(THREADS.command(&["60", "2"])?)?;
+    let main = load.pid().to_string();
+    let tids = until("its threads", || {
+        let tasks = fs::read_dir(format!("/proc/{main}/task"))?;
+        let names = tasks.map(|task| Ok(task?.file_name().to_string_lossy().into_owned()));
+        let tids: Vec<String> = names.collect::<Result<_>>()?;
+        let others: Vec<String> = tids.into_iter().filter(|tid| *tid != main).collect();
+        Ok(Some(others).filter(|others| others.len() == 2))
+    })?;
+    let tid = tids.first().context("no thread")?;
+    let kept = tempfile::tempdir()?;
+    let out = kept.path().join("thread.otlp");
+    let ended =
+        sidewinder::run(&["record", "-t", tid, "-d", "1", "-F", "499", "-o", &out.display().to_string()])?;
+    ensure!(ended.status.success(), "{}", ended.log);
+    let received = Received::from_otlp_file(&out)?;
+    let threads: BTreeSet<_> = received.events().filter_map(|event| event.sample.thread_id()).collect();
+    ensure!(threads == BTreeSet::from([tid.parse::<i64>()?]), "{threads:?} instead of {tid}");
+
+    let mut terminal = Terminal::run(&["top", "-t", tid, "-F", "499"])?;
+    let screen = terminal.until("the thread", |screen| shares(screen, "burn").is_some())?;
+    ensure!(screen.contains(&format!("thread {tid}")), "{screen}");
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.success());
+
+    let missing = sidewinder::run(&["record", "-t", "4194303", "-d", "1"])?;
+    ensure!(missing.log.contains("there is no thread 4194303"), "{}", missing.log);
     Ok(())
 }
 

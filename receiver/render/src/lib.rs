@@ -44,4 +44,4 @@ pub use profile::{
 };
 pub use read::{ReadError, read};
 pub use summary::{group_thousands, summary};
-pub use table::{TableOptions, table};
+pub use table::{TableOptions, fitted, table};

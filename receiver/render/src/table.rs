@@ -75,6 +75,12 @@ fn colour_name(name: String, row: &FunctionTotals<'_>, is_coloured: bool) -> Str
     format!("\u{1b}[38;2;{r};{g};{b}m{name}\u{1b}[0m")
 }
 
+/// A name without control characters in at most so many columns of a terminal: a longer one is cut in its middle.
+#[must_use]
+pub fn fitted(name: &str, columns: usize) -> String {
+    if name.is_empty() { String::new() } else { truncate_middle(&escaped(name), columns.max(1)).into_owned() }
+}
+
 /// Shortens text to a number of columns, with a mark in the middle: names differ at both ends.
 fn truncate_middle(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {

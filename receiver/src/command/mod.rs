@@ -21,7 +21,7 @@ use clap_complete::Shell;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
-use crate::exit::Failure;
+use crate::exit::{ExitCause, Failure};
 use crate::sampling::scope::SamplingScope;
 use crate::terminal::supports_colour;
 
@@ -60,15 +60,29 @@ pub(crate) fn write_manual(folder: &Path) -> CommandResult {
 }
 
 /// The processes that `--pid` and `--comm` select, and a title for them. Without either option: all processes.
-fn scope_from_args(pids: &[u32], names: &[String]) -> (SamplingScope, String) {
-    match (pids, names) {
+fn scope_from_args(pids: &[u32], tids: &[u32], names: &[String]) -> Result<(SamplingScope, String), Failure> {
+    let list = |ids: &[u32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if !tids.is_empty() {
+        let processes: Vec<u32> = tids.iter().map(|tid| process_of_thread(*tid)).collect::<Result<_, _>>()?;
+        return Ok((SamplingScope::from_pids(processes), format!("thread {}", list(tids))));
+    }
+    Ok(match (pids, names) {
         ([], []) => (SamplingScope::whole_node(), "all processes".to_owned()),
         ([], names) => (SamplingScope::from_names(names), format!("processes named {}", names.join(", "))),
-        (pids, _) => {
-            let pids_text: Vec<String> = pids.iter().map(ToString::to_string).collect();
-            (SamplingScope::from_pids(pids.iter().copied()), format!("process {}", pids_text.join(", ")))
-        }
-    }
+        (pids, _) => (SamplingScope::from_pids(pids.iter().copied()), format!("process {}", list(pids))),
+    })
+}
+
+/// The PID of the process that a thread belongs to.
+fn process_of_thread(tid: u32) -> Result<u32, Failure> {
+    let read = std::fs::read_to_string(format!("/proc/{tid}/status"));
+    let tgid = read.ok().and_then(|status| {
+        status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|pid| pid.trim().parse().ok())
+    });
+    tgid.ok_or_else(|| {
+        Failure::new(ExitCause::Runtime, format!("there is no thread {tid}"))
+            .with_next_step("`ps -eLf` lists threads: their IDs are in the column LWP")
+    })
 }
 
 impl From<UnwindArg> for sidewinder_config::UnwindMode {

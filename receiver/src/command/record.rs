@@ -72,18 +72,21 @@ pub(crate) fn record(args: RecordArgs) -> CommandResult {
     })
 }
 
-/// Selects events of a span or a trace. Without either, all events match.
+/// Selects events of a span, a trace, or some threads. Without any, all events match.
 #[derive(Clone, Copy)]
-struct SpanFilter {
+struct EventFilter<'a> {
     span: Option<[u8; 8]>,
     trace: Option<[u8; 16]>,
+    tids: &'a [u32],
 }
 
-impl SpanFilter {
+impl EventFilter<'_> {
     fn matches(self, message: &Message) -> bool {
         let Message::Event(event) = message else { return true };
         let (span, trace) = (event.span.map(|link| link.span_id), event.span.map(|link| link.trace_id));
-        (self.span.is_none() || self.span == span) && (self.trace.is_none() || self.trace == trace)
+        (self.span.is_none() || self.span == span)
+            && (self.trace.is_none() || self.trace == trace)
+            && (self.tids.is_empty() || self.tids.contains(&event.tid))
     }
 }
 
@@ -99,7 +102,7 @@ impl EventSink {
     fn run(
         &mut self,
         incoming: Receiver<Vec<Message>>,
-        filter: SpanFilter,
+        filter: EventFilter<'_>,
         feeds: Option<&LiveFeeds>,
         unnamed: &mut UnnamedSamples,
     ) {
@@ -168,18 +171,19 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     };
     let outputs = Outputs::new(&args.output, &kinds, format)?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
+    let title = title(args)?;
     let stop = stop_flag_in_terminal()?;
-    let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title(args), &kinds));
+    let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title, &kinds));
     let mut page = page.transpose()?;
 
     let mut launched =
         if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
     let scope = match &launched {
         Some(launched) => SamplingScope::from_pids([launched.pid()]),
-        None => scope_from_args(&args.pid, &args.comm).0,
+        None => scope_from_args(&args.pid, &args.tid, &args.comm)?.0,
     };
     let options = sampling_options(args, scope, kinds, probes, &debug_roots);
-    let filter = SpanFilter { span: args.span, trace: args.trace };
+    let filter = EventFilter { span: args.span, trace: args.trace, tids: &args.tid };
     // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
     let mut unnamed = UnnamedSamples::default();
     let recorded = thread::scope(|threads| {
@@ -198,7 +202,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
 
     Progress::new(args).show("naming functions");
     let unnamed = sink.unnamed_groups(&unnamed, &recorded);
-    let profiles = write(args, sink, &recorded, &unnamed, &outputs, &stop)?;
+    let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &stop)?;
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
@@ -254,7 +258,7 @@ fn sampling_options(
         requires_probes: true,
         ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
-    if args.pid.is_empty() { options } else { options.for_running_processes() }
+    if args.pid.is_empty() && args.tid.is_empty() { options } else { options.for_running_processes() }
 }
 
 fn sample(
@@ -326,6 +330,7 @@ fn sample(
 /// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested.
 fn write(
     args: &RecordArgs,
+    title: &str,
     sink: EventSink,
     recorded: &RecordingStats,
     unnamed: &[UnnamedGroup],
@@ -342,13 +347,13 @@ fn write(
             })?;
             outputs.first().write(stop, |out| out.write_all(report.as_bytes()))?;
             let kinds = recorded.tally.interrupts.iter().map(|(kind, _)| *kind).filter(|_| args.table);
-            kinds.map(|kind| profile_from_report(&report, kind, args, recorded)).collect::<Result<_, _>>()?
+            kinds.map(|kind| profile_from_report(&report, kind, title, recorded)).collect::<Result<_, _>>()?
         }
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
             let profiles = collector.into_profiles(&RecordingMetadata {
-                title: title(args),
+                title: title.to_owned(),
                 start: recorded.start,
                 start_ns: recorded.start_ns,
                 duration,
@@ -371,12 +376,12 @@ fn write(
 fn profile_from_report(
     report: &Report,
     kind: Kind,
-    args: &RecordArgs,
+    title: &str,
     recorded: &RecordingStats,
 ) -> Result<Profile, Failure> {
     let sample_type = kind.descriptor().value_type.name;
-    let profile = match import::from_report_bytes(&title(args), report.as_bytes(), Some(sample_type)) {
-        Err(ImportError::NoSuchType { .. }) => Profile::new(title(args), SampleType::from_kind(kind)),
+    let profile = match import::from_report_bytes(title, report.as_bytes(), Some(sample_type)) {
+        Err(ImportError::NoSuchType { .. }) => Profile::new(title.to_owned(), SampleType::from_kind(kind)),
         read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
     };
     Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })
@@ -408,12 +413,13 @@ fn kinds(args: &RecordArgs, probes: &[UserProbe]) -> Result<KindSet, Failure> {
     })
 }
 
-fn title(args: &RecordArgs) -> String {
+/// What is recorded, in words.
+fn title(args: &RecordArgs) -> Result<String, Failure> {
     if let Some(program) = args.command.first() {
         let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
-        return if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() };
+        return Ok(if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() });
     }
-    scope_from_args(&args.pid, &args.comm).1
+    scope_from_args(&args.pid, &args.tid, &args.comm).map(|(_, title)| title)
 }
 
 /// A progress line on standard error, if that is a terminal.

@@ -57,7 +57,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
             "top draws on a terminal, and there is none: `sidewinder record --table` prints a table anywhere",
         ));
     }
-    let (scope, title) = scope_from_args(&args.pid, &args.comm);
+    let (scope, title) = scope_from_args(&args.pid, &args.tid, &args.comm)?;
     let samples_per_second = args.frequency;
     let probes = UserProbe::list(&args.probe, false);
     let kind = match (args.event, probes.first()) {
@@ -80,7 +80,8 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         requires_probes: true,
         ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
     };
-    let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
+    let options =
+        if args.pid.is_empty() && args.tid.is_empty() { options } else { options.for_running_processes() };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     privilege::restrict_opener(&opener).map_err(SamplingError::Thread)?;
     print_notice(format_args!("reading unwind tables ...\n"));
@@ -94,7 +95,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
-        threads.spawn(|| names.run(incoming, &feeds));
+        threads.spawn(|| names.run(incoming, &args.tid, &feeds));
         // Sampling waits neither for naming nor for drawing.
         let drawing = threads.spawn(|| {
             let drawn = screen.run(&feeds, &outcomes, &stop);
@@ -156,9 +157,13 @@ impl NameResolver {
         Self { namer, processes: HashMap::new() }
     }
 
-    fn run(mut self, incoming: Receiver<Vec<Message>>, feeds: &LiveFeeds) {
+    /// Feeds the screen with the events of some threads, or of all if `tids` is empty.
+    fn run(mut self, incoming: Receiver<Vec<Message>>, tids: &[u32], feeds: &LiveFeeds) {
         for message in incoming.into_iter().flatten() {
             let Some(message) = self.namer.sift(message) else { continue };
+            if matches!(&message, Message::Event(event) if !tids.is_empty() && !tids.contains(&event.tid)) {
+                continue;
+            }
             feeds.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
             self.handle(message);
         }

@@ -97,7 +97,7 @@ pub(super) fn outcomes_line(outcomes: &[OutcomeCount]) -> String {
         return "no samples so far".to_owned();
     }
     let share = 100.0 * complete as f64 / total as f64;
-    format!("{share:.1}% complete, {truncated} truncated, {lost} lost since the start")
+    format!("{share:.1}% complete, {truncated} truncated, {lost} lost since start")
 }
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
                 outcome(Severity::Lost, 1),
                 outcome(Severity::Excluded, 1000),
             ]),
-            "97.0% complete, 2 truncated, 1 lost since the start"
+            "97.0% complete, 2 truncated, 1 lost since start"
         );
     }
 }

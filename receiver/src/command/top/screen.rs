@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use sidewinder_kind::{CounterRate, Kind, SampledCounter};
-use sidewinder_render::{NameStyle, OutcomeCount, Profile};
+use sidewinder_render::{NameStyle, OutcomeCount, Profile, fitted};
 
 use super::rows::{SortOrder, Tab, TopRow, outcomes_line, rows};
 use crate::collect::SLICE;
@@ -28,8 +28,9 @@ const DRAW_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the stop flag is checked.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-const KEY_HELP: &str =
-    "q quit  Tab processes  s self  t total  n name  / filter  + - time  p pause  arrows scroll";
+/// `100.00%` and an arrow.
+const SHARE_COLUMNS: usize = 8;
+const KEY_HELP: &str = "q quit  Tab processes  s t n sort  / filter  f full names  + - time  p pause";
 
 /// The state of the screen.
 pub(super) struct Screen {
@@ -235,7 +236,7 @@ impl Screen {
         );
         frame.render_widget(Line::from(self.counts()), counts);
         let total = self.profile.as_ref().map_or(0, Profile::total_count);
-        let table = self.table(total, bold);
+        let table = self.table(total, bold, body.width.into());
         frame.render_stateful_widget(table, body, &mut self.table);
         let footer_text = match (self.is_editing_filter, &*self.filter) {
             (true, filter) => format!("filter: {filter}_   Enter keeps it, Esc clears it"),
@@ -272,12 +273,21 @@ impl Screen {
         format!("{counted}; {}", outcomes_line(&self.outcomes))
     }
 
-    fn table(&self, total: u64, bold: Style) -> Table<'static> {
+    /// The table in so many columns.
+    fn table(&self, total: u64, bold: Style, columns: usize) -> Table<'static> {
         let share = |events: u64| format!("{:6.2}%", 100.0 * events as f64 / total.max(1) as f64);
+        let longest = self.rows.iter().map(|row| row.owner.chars().count()).max().unwrap_or_default();
+        let owner_columns = longest.clamp(6, (columns / 5).max(6));
+        let name_columns = columns.saturating_sub(2 * (SHARE_COLUMNS + 1) + owner_columns + 1);
         let row = |row: &TopRow| {
             TableRow::new(
-                [share(row.self_count), share(row.total_count), row.name.clone(), row.owner.clone()]
-                    .map(Cell::from),
+                [
+                    share(row.self_count),
+                    share(row.total_count),
+                    fitted(&row.name, name_columns),
+                    fitted(&row.owner, owner_columns),
+                ]
+                .map(Cell::from),
             )
         };
         let mark =
@@ -293,7 +303,8 @@ impl Screen {
             mark(SortOrder::Name, name),
             owner.to_owned(),
         ];
-        let widths = [Constraint::Length(8), Constraint::Length(8), Constraint::Fill(1), Constraint::Max(28)];
+        let widths = [SHARE_COLUMNS, SHARE_COLUMNS, name_columns, owner_columns]
+            .map(|columns| Constraint::Length(columns.try_into().unwrap_or(u16::MAX)));
         Table::new(self.rows.iter().map(row), widths)
             .header(TableRow::new(head).style(bold))
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
