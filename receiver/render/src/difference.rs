@@ -69,7 +69,7 @@ impl Comparison {
         if (before.measure.is_duration(), before.measure.period_ns > 0)
             != (measure.is_duration(), period_ns > 0)
         {
-            let [before, after] = profiles.map(|profile| unit_of(profile));
+            let [before, after] = profiles.map(unit_of);
             return Err(DifferenceError::DifferentTypes(before, after));
         }
         // Samples at different rates stand for different times.
