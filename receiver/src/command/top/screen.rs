@@ -8,7 +8,7 @@ use std::{io, mem};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
-use ratatui::text::{Line, Span};
+use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use sidewinder_kind::{CounterRate, Kind, SampledCounter};
@@ -204,8 +204,10 @@ impl Screen {
 
     fn draw(&mut self, frame: &mut Frame<'_>) {
         let lines = Constraint::Length(1);
+        let counts_text = self.counts(frame.area().width.into());
+        let counts_lines = Constraint::Length(counts_text.len().try_into().unwrap_or(1));
         let [title, counts, body, footer] =
-            Layout::vertical([lines, lines, Constraint::Fill(1), lines]).areas(frame.area());
+            Layout::vertical([lines, counts_lines, Constraint::Fill(1), lines]).areas(frame.area());
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let state = if self.is_paused { "  paused" } else { "" };
         let sampled = match self.kind {
@@ -234,7 +236,7 @@ impl Screen {
             ]),
             title,
         );
-        frame.render_widget(Line::from(self.counts()), counts);
+        frame.render_widget(Text::from(counts_text), counts);
         let total = self.profile.as_ref().map_or(0, Profile::total_count);
         let table = self.table(total, bold, body.width.into());
         frame.render_stateful_widget(table, body, &mut self.table);
@@ -246,8 +248,9 @@ impl Screen {
         frame.render_widget(Line::from(footer_text).style(Style::new().add_modifier(Modifier::DIM)), footer);
     }
 
-    fn counts(&self) -> String {
-        let Some(profile) = &self.profile else { return "waiting for the first samples".to_owned() };
+    /// What was counted, and how complete that is, in one line if it has so many columns, else in two.
+    fn counts(&self, columns: usize) -> Vec<Line<'static>> {
+        let Some(profile) = &self.profile else { return vec!["waiting for the first samples".into()] };
         let total = profile.total_count();
         let per_second = total as f64 / profile.duration.as_secs_f64().max(0.1);
         let counted = match self.kind {
@@ -270,7 +273,11 @@ impl Screen {
                 format!("{total} samples, {per_second:.0} a second")
             }
         };
-        format!("{counted}; {}", outcomes_line(&self.outcomes))
+        let outcomes = outcomes_line(&self.outcomes);
+        if counted.len() + outcomes.len() + 2 <= columns {
+            return vec![format!("{counted}; {outcomes}").into()];
+        }
+        vec![counted.into(), outcomes.into()]
     }
 
     /// The table in so many columns.
