@@ -99,7 +99,7 @@ pub(crate) struct SampleEvent {
     /// Of an event of waits for locks.
     pub(crate) lock: Option<LockSample>,
     /// Of an event of a thread that ended the wait of another one.
-    pub(crate) ended: Option<EndedWait>,
+    pub(crate) ended: Option<Box<EndedWait>>,
 }
 
 /// The wait of another thread that the thread of an event ended.

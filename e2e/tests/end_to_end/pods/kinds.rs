@@ -1,4 +1,4 @@
-//! Off-CPU time, page faults, waits for locks and their wakers in a pod, with the privileges of a sidecar: its own pod's, and no other's.
+//! Off-CPU time, page faults, waits for locks and their wakers, and a probe in a pod, with the privileges of a sidecar: its own pod's, and no other's.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -20,20 +20,26 @@ use super::{AS_THE_SAME_USER, NOWHERE, app, configuration, container_of, securit
 const USER: u32 = 65_532;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A function that the profiles of each of these types show, and the least sum of their values there.
-const EXPECTED: [(&str, &str, i64); 5] = [
+const EXPECTED: [(&str, &str, i64); 6] = [
     ("off_cpu", "wait_for_a_condition", 1_000_000_000),
     ("faults", "grow_large", 1_000),
     ("contentions", "wait_for_red", 50),
     ("delay", "wait_for_red", 1_000_000_000),
     ("waker_delay", "leave", 1_000_000_000),
+    ("uprobe_wait_for_green", "wait_for_green", 50),
 ];
 
 /// The configuration with all kinds of profile.
 fn with_all_kinds(error_mode: &str, endpoint: &str) -> Result<String> {
     let configuration = configuration(19, error_mode, endpoint);
-    let keys = "scope: { mode: pod }\n    off_cpu_threshold: 1\n    lock_threshold: 1\n    lock_wakers: true\n    \
-                events: [{ name: page-faults, period: 64 }]";
-    let changed = configuration.replace("scope: { mode: pod }", keys);
+    // The path that it has in the containers, too.
+    let program = CONVOYS.compiled()?;
+    let keys = format!(
+        "scope: {{ mode: pod }}\n    off_cpu_threshold: 1\n    lock_threshold: 1\n    lock_wakers: true\n    \
+         events: [{{ name: page-faults, period: 64 }}]\n    probe_links: ['uprobe:{}:wait_for_green']",
+        program.display()
+    );
+    let changed = configuration.replace("scope: { mode: pod }", &keys);
     ensure!(changed != configuration, "the configuration has another form");
     Ok(changed)
 }
@@ -48,7 +54,8 @@ fn session() -> Result<(Received, Vec<String>)> {
     let collector = Collector::set_up(Setup { unix_socket: true, ..Setup::default() })?;
     let (pod, other) = (Pod::start(PodSpec::default())?, Pod::start(PodSpec::default())?);
     let spec = SidecarSpec {
-        configuration: with_all_kinds("propagate", SidecarSpec::COLLECTOR_ENDPOINT)?,
+        // The program of the probe does not run yet, which would be an error otherwise.
+        configuration: with_all_kinds("ignore", SidecarSpec::COLLECTOR_ENDPOINT)?,
         security: security(USER, &AS_THE_SAME_USER),
         memory_limit_bytes: None,
         collector: Some(collector.socket_for_everybody()?),

@@ -25,7 +25,12 @@ pub(super) struct Release {
 
 impl Release {
     fn complete(self, event: SampleEvent) -> SampleEvent {
-        SampleEvent { value: self.delay_ns, lock: Some(self.lock), ended: Some(self.ended), ..event }
+        SampleEvent {
+            value: self.delay_ns,
+            lock: Some(self.lock),
+            ended: Some(Box::new(self.ended)),
+            ..event
+        }
     }
 }
 
