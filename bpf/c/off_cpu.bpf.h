@@ -151,7 +151,7 @@ static __noinline int add_thread(struct sw_cpu *cpu, __u32 pid)
  * Accounts for the time since the thread last left a CPU, and prepares the sample of the wait that begins. As
  * begin_interrupt.
  */
-static __always_inline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, bool *walks)
+static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u64 time_ns, on_cpu_ns, runnable_ns = 0, probability;
@@ -218,7 +218,7 @@ none:
 }
 
 /* Ends the sample of a wait. If it was lost, the end of the wait isn't sent either. */
-static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
+static __noinline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	__u32 key = sw_task(current_task(), pid);
 	__u32 outcome = end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);

@@ -24,6 +24,9 @@
  *   waker.bpf.h    threads that end waits of others
  *   test.bpf.h     programs that only tests load
  *
+ * What begins and ends a sample isn't inlined: verifiers add up the stack of a program and of all functions on the way to a
+ * deeper one, each rounded up to 32 bytes, and refuse more than 512. A program keeps little while it walks.
+ *
  * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
  * walk_*_by_calls, which walk, call themselves for more frames, and end it.
  */
@@ -214,7 +217,7 @@ static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu
 }
 
 /* Ends the sample of an interrupt, counts its outcome and returns it. */
-static __always_inline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
+static __noinline __u32 end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu, __u32 kind)
 {
 	__u32 outcome = end_sample(slot, cpu);
 
@@ -259,7 +262,7 @@ static __always_inline __u32 sampled_process(struct sw_cpu *cpu, struct task_str
  * Begins the sample of an interrupt: returns its slot, and in *walks whether to walk its user stack. Null if there is no
  * sample; the interrupt's outcome is then already counted.
  */
-static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu,
+static __noinline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu,
 						       __u32 kind, bool *walks)
 {
 	struct task_struct *task = current_task();

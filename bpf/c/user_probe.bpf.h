@@ -126,7 +126,7 @@ static __always_inline __u64 value_of_hit(const struct sw_slot *slot, const stru
 }
 
 /* Begins the sample of a hit, as begin_interrupt. */
-static __always_inline struct sw_slot *begin_hit(struct pt_regs *ctx, struct sw_cpu *cpu,
+static __noinline struct sw_slot *begin_hit(struct pt_regs *ctx, struct sw_cpu *cpu,
 						 const struct sw_probe_site *site, bool *walks)
 {
 	struct task_struct *task = current_task();
@@ -161,7 +161,7 @@ none:
 	return 0;
 }
 
-/* Ends the sample of a hit. Not inlined: the kernel counts what it keeps on the stack for the walk, too. */
+/* Ends the sample of a hit. */
 static __noinline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u32 probe)
 {
 	__u64 began_ns = slot->time_ns, weight = slot->weight;

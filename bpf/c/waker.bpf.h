@@ -47,7 +47,7 @@ static __always_inline bool releases_futex(struct task_struct *task)
 }
 
 /* Begins the sample of a waker, as begin_interrupt. */
-static __always_inline struct sw_slot *begin_waker(void *ctx, struct sw_cpu *cpu, struct sw_wait *wait, bool *walks)
+static __noinline struct sw_slot *begin_waker(void *ctx, struct sw_cpu *cpu, struct sw_wait *wait, bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u32 pid, task_flags, otherwise = SW_OUTCOME_NO_RELEASE;
