@@ -264,7 +264,8 @@ static __always_inline __s64 interpreted_bytecode(const struct sw_hotspot *hotsp
 }
 
 /*
- * Makes the frame at the frame pointer that of the interpreter. Returns 0 if it is none: at the start of a method, while its
+ * Makes the frame at the frame pointer that of the interpreter, but for its cookie: the address of the ConstMethod is the first word
+ * of the scratch memory's identity. Returns 0 if it is none: at the start of a method, while its
  * frame is being made, the frame pointer is still the caller's.
  */
 __noinline int settle_interpreted(__u32 number)
@@ -274,7 +275,6 @@ __noinline int settle_interpreted(__u32 number)
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	__u64 fp, method, sender_sp, address, bytecode, first, const_method = 0;
 	struct sw_found *found;
-	__u32 cookie;
 
 	if (!runtime || !scratch)
 		return 0;
@@ -294,7 +294,7 @@ __noinline int settle_interpreted(__u32 number)
 	if (bpf_probe_read_user(&const_method, sizeof(const_method), (void *)(method + runtime->hotspot.const_method)) ||
 	    !const_method || const_method & 7)
 		return 0;
-	cookie = method_cookie(number, const_method);
+	scratch->identity[0] = const_method;
 	first = const_method + runtime->hotspot.bytecodes;
 	if (slot->is_interrupted && slot->registers[SW_REG_BYTECODE] - first < SW_BYTECODE_BYTES_MAX)
 		bytecode = slot->registers[SW_REG_BYTECODE];
@@ -302,7 +302,7 @@ __noinline int settle_interpreted(__u32 number)
 	if (bytecode >= SW_BYTECODE_BYTES_MAX)
 		bytecode = -1ull; /* native methods have none */
 	found->head = frame_head(SW_FRAME_HOTSPOT, 0, method & ((1ull << 48) - 1));
-	found->address = bytecode << SW_VM_PLACE_SHIFT | cookie;
+	found->address = bytecode << SW_VM_PLACE_SHIFT;
 	found->rule = (struct sw_rule){
 		.cfa_base = SW_CFA_DEREF,
 		.cfa_register = SW_REG_FP,
@@ -335,8 +335,11 @@ __noinline int settle_hotspot_frame(__u32 number)
 	if (!runtime || !scratch)
 		return 0;
 	if (is_in_interpreter(&runtime->hotspot, slot->pc)) {
-		if (settle_interpreted(number))
+		/* The cookie is added here, for the sake of the stack, which calls have in common. */
+		if (settle_interpreted(number)) {
+			found->address |= (__u32)method_cookie(number, scratch->identity[0]);
 			return 1;
+		}
 		/* The code of the interpreter itself. */
 		found->head = frame_head(SW_FRAME_HOTSPOT, 0, runtime->hotspot.interpreter & ((1ull << 48) - 1));
 		found->address = (slot->pc - runtime->hotspot.interpreter) << SW_VM_PLACE_SHIFT | 1;
