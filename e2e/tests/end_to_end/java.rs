@@ -179,7 +179,8 @@ fn samples_in(output: &Path, pid: u32) -> Result<Vec<Sample>> {
 
 /// Whether all but few are among a part. Where there are few, one more or less is no share.
 fn is_share(part: usize, all: usize) -> bool {
-    part + 2 >= all || part as f64 >= if is_long() { COMPLETE_SHARE_LONG } else { COMPLETE_SHARE } * all as f64
+    part + 2 >= all
+        || part as f64 >= if is_long() { COMPLETE_SHARE_LONG } else { COMPLETE_SHARE } * all as f64
 }
 
 fn assert_complete(what: &str, samples: &[Sample]) {
