@@ -80,6 +80,18 @@ static __always_inline __u64 original_pc(struct sw_slot *slot, const struct sw_b
 	return slot->pc;
 }
 
+/* Finds the blob of the current frame, and makes the frame that of it. Not static, so that its callers have a smaller stack. */
+__noinline int find_current_blob(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+
+	if (!slot || !scratch || !find_blob(number, slot->pc - slot->is_return_address))
+		return 0;
+	set_blob(place_of_frame(slot), &scratch->blob, original_pc(slot, &scratch->blob));
+	return 1;
+}
+
 /*
  * Looks up the current frame, in code of HotSpot's, as find_frame does. Its rule is made here if it is the same each time.
  * Not static: the verifier checks it once.
@@ -110,11 +122,10 @@ __noinline int find_hotspot_frame(__u32 number)
 	}
 	hotspot = &runtime->hotspot;
 	if (!is_in_interpreter(hotspot, slot->pc)) {
-		if (!find_blob(number, slot->pc - slot->is_return_address)) {
+		if (!find_current_blob(number)) {
 			slot->head.vm_missing[SW_VM_UNREADABLE]++;
 			return 1;
 		}
-		set_blob(found, &scratch->blob, original_pc(slot, &scratch->blob));
 	}
 	found->number = SW_RULE_HOTSPOT_DEPENDS;
 	found->clock = slot->clock;
@@ -347,9 +358,8 @@ __noinline int settle_hotspot_frame(__u32 number)
 	}
 	/* A frame that is remembered may be that of code which was freed since. */
 	if (!slot->vm_has_blob) {
-		if (!find_blob(number, slot->pc - slot->is_return_address))
+		if (!find_current_blob(number))
 			return 0;
-		set_blob(found, &scratch->blob, original_pc(slot, &scratch->blob));
 	}
 	slot->vm_has_blob = 0;
 	frame_words = scratch->blob.frame_words;
