@@ -79,11 +79,11 @@ fn functions_of_a_process_that_has_ended_are_counted_once() {
 fn functions_that_cant_be_read_are_counted_once_and_forgotten_in_order() {
     let target = Target::start();
     let entry_bytes = FunctionCache::<FunctionKey, Code>::entry_bytes(None);
-    let Some((mut names, _)) = names_of(&target, 16 * entry_bytes) else { return };
+    let Some((mut names, _)) = names_of(&target, SHARED_SHARE * 16 * entry_bytes) else { return };
     for number in 0..20 {
         names.read_stack(target.key(), number, &stack(number + 1..number + 2));
     }
-    // For the 17th and the 20th, an eighth of the budget was freed, and room for it.
+    // Room for 16: for the 17th and the 20th, an eighth of the budget was freed, and room for it.
     let counts = VmNameCounts { unreadable: 20, forgotten: 6, ..VmNameCounts::default() };
     assert_eq!((names.counts(), names.obstacle(target.key())), (counts, None));
     assert!(names.functions.get(&key(target.key(), function(20))).is_some());

@@ -65,7 +65,7 @@ mod tests {
     impl ForeignMemory for Counted {
         fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
             self.0.set(self.0.get() + 1);
-            to.iter_mut().zip(0..).for_each(|(byte, number)| *byte = (at.0 as u8).wrapping_add(number));
+            to.iter_mut().zip(0_u64..).for_each(|(byte, number)| *byte = at.0.wrapping_add(number) as u8);
             Ok(())
         }
     }
