@@ -74,7 +74,7 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
             &["/no/such/summary", "next: choose"],
         ),
         (&["record", "-p", "nginx"], USAGE, &["nginx", "--pid", "--comm"]),
-        (&["record", "-a", "-d", "5"], USAGE, &["'5'", "--duration", "10s"]),
+        (&["record", "-a", "-d", "5x"], USAGE, &["'5x'", "--duration", "10s"]),
         (&["record", "-a", "--span", "12"], USAGE, &["'12'", "16 hexadecimal digits"]),
         (&["record"], USAGE, &["--pid", "--comm", "--all", "COMMAND"]),
         (&["manual", "/proc/no"], RUNTIME, &["/proc/no", "next: choose a folder"]),

@@ -63,14 +63,14 @@ struct Comparison {
 
 impl Comparison {
     fn new(profiles: [&Profile; 2], basis: DifferenceBasis) -> Result<Self, DifferenceError> {
-        let [before, after] = profiles;
+        let [_, after] = profiles;
         let measure = &after.measure;
         let period_ns = measure.period_ns;
-        if (before.measure.is_duration(), before.measure.period_ns > 0)
-            != (measure.is_duration(), period_ns > 0)
-        {
-            let [before, after] = profiles.map(unit_of);
-            return Err(DifferenceError::DifferentTypes(before, after));
+        let units = profiles.map(unit_of);
+        // Shares can be compared with those of counts, such as folded stacks, which don't say what they count.
+        let are_shares = basis == DifferenceBasis::Total && units.contains(&COUNTS);
+        if units[0] != units[1] && !are_shares {
+            return Err(DifferenceError::DifferentTypes(units[0], units[1]));
         }
         // Samples at different rates stand for different times.
         let value_ns =
@@ -119,11 +119,14 @@ impl Comparison {
     }
 }
 
+/// The unit of profiles that have none.
+const COUNTS: &str = "counts";
+
 fn unit_of(profile: &Profile) -> &'static str {
     match (profile.measure.is_duration(), profile.measure.period_ns > 0) {
         (true, _) => "times",
         (false, true) => "samples of CPU time",
-        (false, false) => "counts",
+        (false, false) => COUNTS,
     }
 }
 
@@ -222,7 +225,7 @@ fn recording_line(profile: &Profile, basis: DifferenceBasis, is_before: bool) ->
     let seconds = profile.duration.as_secs_f64();
     let mut line = match unit_of(profile) {
         "times" => format!("{:.3} s", total as f64 / 1e9),
-        "counts" => group_thousands(total),
+        COUNTS => group_thousands(total),
         _ => format!(
             "{} samples, {:.2} s of CPU time",
             group_thousands(total),

@@ -104,7 +104,8 @@ fn add_frames(
             ProfileFrame {
                 is_guessed,
                 name: name.to_owned(),
-                is_named: true,
+                // Without a symbol, the place in the file stands for the name, as our own files have it.
+                is_named: !is_offset_in(name, path),
                 system_name: if system_name == name { String::new() } else { system_name.to_owned() },
                 binary,
                 kind: guess_category(FrameHints {
@@ -138,6 +139,13 @@ fn add_frames(
         profile.frames.append(&mut frames);
     }
     frames_of
+}
+
+/// Whether a name is that of a file and an offset in it.
+fn is_offset_in(name: &str, path: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let offset = name.strip_prefix(file).and_then(|rest| rest.strip_prefix("+0x"));
+    !file.is_empty() && offset.is_some_and(|offset| u64::from_str_radix(offset, 16).is_ok())
 }
 
 fn duration_from_nanos(count: i64) -> Duration {
