@@ -46,8 +46,9 @@ static __always_inline bool releases_futex(struct task_struct *task)
 	return futex_arguments(&futex, &operation, &value) && !is_futex_wait(FUTEX_OPERATION(operation));
 }
 
-/* Begins the sample of a waker, as begin_interrupt. Inlined, unlike those of
- * other kinds: a function of its own would be a frame more between the kernel's stack and the tracepoint.
+/*
+ * Begins the sample of a waker, as begin_interrupt. Inlined, unlike those of other kinds: a function of its own would be a frame
+ * more between the kernel's stack and the tracepoint.
  */
 static __always_inline struct sw_slot *begin_waker(void *ctx, struct sw_cpu *cpu, struct sw_wait *wait, bool *walks)
 {
