@@ -25,7 +25,7 @@ static __always_inline __u32 interrupting_counter(struct bpf_perf_event_data *ct
 	return BPF_CORE_READ(event_data, event, attr.wakeup_events) & (SW_COUNTERS_MAX - 1);
 }
 
-static __noinline struct sw_slot *begin_count(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u32 kind,
+static __always_inline struct sw_slot *begin_count(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u32 kind,
 						   bool *walks)
 {
 	struct sw_slot *slot = begin_interrupt(ctx, cpu, kind, walks);

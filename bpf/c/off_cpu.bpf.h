@@ -218,7 +218,7 @@ none:
 }
 
 /* Ends the sample of a wait. If it was lost, the end of the wait isn't sent either. */
-static __noinline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
+static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	__u32 key = sw_task(current_task(), pid);
 	__u32 outcome = end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);

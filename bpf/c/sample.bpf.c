@@ -262,8 +262,8 @@ static __always_inline __u32 sampled_process(struct sw_cpu *cpu, struct task_str
  * Begins the sample of an interrupt: returns its slot, and in *walks whether to walk its user stack. Null if there is no
  * sample; the interrupt's outcome is then already counted.
  */
-static __noinline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu,
-						       __u32 kind, bool *walks)
+static __noinline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u32 kind,
+						  bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u32 pid, task_flags, otherwise;

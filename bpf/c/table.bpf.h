@@ -253,20 +253,20 @@ static __always_inline bool is_vm_loop(const struct sw_slot *slot, __u64 file_of
 	return is_inside;
 }
 
-/* Whether V8 runs in the slot's process. */
-static __always_inline bool runs_v8(const struct sw_slot *slot)
+/* V8 in the slot's process; null: it doesn't run there. */
+static __always_inline const struct sw_runtime *process_v8(const struct sw_slot *slot)
 {
-	const struct sw_runtime *runtime = slot->runtime_offset ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = process_runtime(slot);
 
-	return runtime && runtime->kind == SW_FRAME_V8;
+	return runtime && runtime->kind == SW_FRAME_V8 ? runtime : 0;
 }
 
 /* Whether an offset of the slot's file is in V8's builtins. */
 static __always_inline bool is_v8_builtin(const struct sw_slot *slot, __u64 file_offset)
 {
-	const struct sw_runtime *runtime = process_runtime(slot);
+	const struct sw_runtime *runtime = process_v8(slot);
 
-	return runtime && runtime->kind == SW_FRAME_V8 && runtime->file == slot->file &&
+	return runtime && runtime->file == slot->file &&
 	       file_offset - runtime->v8.builtins.start < runtime->v8.builtins.bytes;
 }
 
@@ -313,7 +313,7 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	found->is_return_address = slot->is_return_address;
 	if (!slot->file) {
 		found->number = SW_RULE_NONE;
-		if (vm_frames && runs_v8(slot))
+		if (vm_frames && process_v8(slot))
 			flags |= SW_FRAME_V8_CODE;
 		found->head = frame_head(SW_FRAME_ANONYMOUS, flags, 0);
 		found->address = slot->pc;

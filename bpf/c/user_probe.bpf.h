@@ -126,8 +126,8 @@ static __always_inline __u64 value_of_hit(const struct sw_slot *slot, const stru
 }
 
 /* Begins the sample of a hit, as begin_interrupt. */
-static __noinline struct sw_slot *begin_hit(struct pt_regs *ctx, struct sw_cpu *cpu,
-						 const struct sw_probe_site *site, bool *walks)
+static __noinline struct sw_slot *begin_hit(struct pt_regs *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
+					    bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u32 probe = probe_of(site), kind, pid, task_flags, otherwise;
@@ -162,7 +162,7 @@ none:
 }
 
 /* Ends the sample of a hit. */
-static __noinline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u32 probe)
+static __always_inline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u32 probe)
 {
 	__u64 began_ns = slot->time_ns, weight = slot->weight;
 	__u32 outcome = end_interrupt(slot, cpu, SW_SAMPLE_USER_PROBE + probe);

@@ -152,6 +152,14 @@ static __always_inline bool is_futex_wake_call(__s64 number)
 	return number == 454 || number == 456;
 }
 
+static __always_inline void read_futex_arguments(struct pt_regs___kernel *regs, __u64 *address, __u32 *operation,
+						 __u32 *value)
+{
+	*address = BPF_CORE_READ(regs, di);
+	*operation = BPF_CORE_READ(regs, si);
+	*value = BPF_CORE_READ(regs, dx);
+}
+
 /* Whether the current task is in futex(2); then sets the first three arguments of the call. */
 static __always_inline bool futex_arguments(__u64 *address, __u32 *operation, __u32 *value)
 {
@@ -166,10 +174,7 @@ static __always_inline bool futex_arguments(__u64 *address, __u32 *operation, __
 		*value = regs->dx;
 		return true;
 	}
-	regs = registers_at_stack_top((void *)bpf_get_current_task());
-	*address = BPF_CORE_READ(regs, di);
-	*operation = BPF_CORE_READ(regs, si);
-	*value = BPF_CORE_READ(regs, dx);
+	read_futex_arguments(registers_at_stack_top((void *)bpf_get_current_task()), address, operation, value);
 	return true;
 }
 
@@ -177,13 +182,9 @@ static __always_inline bool futex_arguments(__u64 *address, __u32 *operation, __
 static __always_inline bool futex_arguments_of(struct task_struct *task, __u64 *address, __u32 *operation,
 					       __u32 *value)
 {
-	struct pt_regs___kernel *regs = registers_address(task);
-
-	if (BPF_CORE_READ(regs, orig_ax) != SW_FUTEX_CALL)
+	if (system_call_of(task) != SW_FUTEX_CALL)
 		return false;
-	*address = BPF_CORE_READ(regs, di);
-	*operation = BPF_CORE_READ(regs, si);
-	*value = BPF_CORE_READ(regs, dx);
+	read_futex_arguments(registers_address(task), address, operation, value);
 	return true;
 }
 
