@@ -18,7 +18,7 @@ use sidewinder_bpf::{Probe, Support, WalkMode, probe, verify};
 use self::counters::CounterReport;
 use self::process::{Obstacle, ProcessReport};
 use self::runtimes::Limit;
-use super::CommandResult;
+use super::{CommandResult, log_to_stderr};
 use crate::cli::CheckArgs;
 use crate::exit::{ExitCause, Failure};
 use crate::sampling::SamplingError;
@@ -29,6 +29,8 @@ const FIRST_RECORDING_HINT: &str = "sidewinder record -a -d 10s -o profile.html"
 
 pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     if args.verify {
+        // Why the kernel refuses a program is in the log.
+        log_to_stderr("warn");
         return print_verified();
     }
     let mut out = std::io::stdout();
