@@ -62,8 +62,11 @@ impl ProcessDescription {
     }
 }
 
-/// The numbers in one line of `/proc/PID/status`.
-fn status_numbers<'status>(status: &'status [u8], key: &[u8]) -> impl Iterator<Item = u32> + use<'status> {
+/// The numbers in one line of `/proc/PID/status`, which begins with `key`, as `NSpid:`.
+pub fn status_numbers<'status>(
+    status: &'status [u8],
+    key: &[u8],
+) -> impl Iterator<Item = u32> + use<'status> {
     let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key));
     line.unwrap_or_default()
         .split(u8::is_ascii_whitespace)

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use sidewinder_process::status_numbers;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
@@ -75,11 +76,8 @@ fn scope_from_args(pids: &[u32], tids: &[u32], names: &[String]) -> Result<(Samp
 
 /// The PID of the process that a thread belongs to.
 fn process_of_thread(tid: u32) -> Result<u32, Failure> {
-    let read = std::fs::read_to_string(format!("/proc/{tid}/status"));
-    let tgid = read.ok().and_then(|status| {
-        status.lines().find_map(|line| line.strip_prefix("Tgid:")).and_then(|pid| pid.trim().parse().ok())
-    });
-    tgid.ok_or_else(|| {
+    let status = std::fs::read(format!("/proc/{tid}/status")).unwrap_or_default();
+    status_numbers(&status, b"Tgid:").next().ok_or_else(|| {
         Failure::new(ExitCause::Runtime, format!("there is no thread {tid}"))
             .with_next_step("`ps -eLf` lists threads: their IDs are in the column LWP")
     })

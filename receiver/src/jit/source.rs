@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sidewinder_process::tls::GlobalVariable;
 use sidewinder_process::{
     ExecutableMapping, JIT_DESCRIPTOR, MappedFile, OpenError, PathTrust, Pid, ProcRoot, Process, ProcessDir,
-    ProcessRoot,
+    ProcessRoot, status_numbers,
 };
 use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
 use sidewinder_vm::{Runtime, find_runtimes};
@@ -227,8 +227,7 @@ impl PublishedNames {
 
 /// The PID of a process in its innermost PID namespace, from `/proc/PID/status`.
 fn namespace_pid(status: &[u8]) -> Option<Pid> {
-    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
-    str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok().map(Pid)
+    status_numbers(status, b"NSpid:").last().map(Pid)
 }
 
 /// The jitdumps that a process maps, so that profilers find them.
