@@ -16,7 +16,7 @@ use sidewinder_kind::{SAMPLES, unit};
 
 pub use self::pair::write_pprof_pair;
 use crate::escape::{escaped, escaped_or_empty, hex};
-use crate::profile::{Profile, ProfileBinary, ProfileSample, ThreadState};
+use crate::profile::{Profile, ProfileSample, ThreadState};
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -106,8 +106,7 @@ fn main_binary(profile: &Profile) -> Option<usize> {
         is_program: bool,
         samples: u64,
     }
-    let file_name = |binary: &ProfileBinary| binary.path.rsplit('/').next().unwrap_or_default().to_owned();
-    let names: Vec<String> = profile.binaries.iter().map(file_name).collect();
+    let names: Vec<String> = profile.binaries.iter().map(|binary| binary.file_name().to_owned()).collect();
     let mut claims: Vec<MainBinaryRank> = names
         .iter()
         .map(|name| MainBinaryRank { is_program: !is_library(name), ..MainBinaryRank::default() })
@@ -356,7 +355,7 @@ pub(crate) mod proto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{BinaryIndex, FrameIndex, ProfileThread, StackIndex, ThreadIndex};
+    use crate::profile::{BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, StackIndex, ThreadIndex};
 
     /// A profile of processes: the name of each, the binaries on its one stack, and its number of samples.
     fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {

@@ -114,6 +114,13 @@ pub struct ProfileBinary {
     pub htlhash: Option<String>,
 }
 
+impl ProfileBinary {
+    /// The last component of its path; empty if that ends with a slash.
+    pub(crate) fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
 /// A location in code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProfileFrame {
@@ -368,16 +375,18 @@ impl Profile {
         format!("{} / {}", numbered(&thread.process, thread.pid), numbered(&thread.name, thread.tid))
     }
 
+    fn binary(&self, frame: &ProfileFrame) -> Option<&ProfileBinary> {
+        frame.binary.and_then(|index| self.binaries.get(index.0 as usize))
+    }
+
     /// The path of a frame's binary; empty if there is none.
     pub(crate) fn binary_path(&self, frame: &ProfileFrame) -> &str {
-        let binary = frame.binary.and_then(|index| self.binaries.get(index.0 as usize));
-        binary.map_or("", |binary| &binary.path)
+        self.binary(frame).map_or("", |binary| &binary.path)
     }
 
     /// The last component of the path of a frame's binary; empty if there is none.
     pub(crate) fn binary_name(&self, frame: &ProfileFrame) -> &str {
-        let path = self.binary_path(frame);
-        path.rsplit('/').next().unwrap_or(path)
+        self.binary(frame).map_or("", ProfileBinary::file_name)
     }
 
     /// Events of all samples.

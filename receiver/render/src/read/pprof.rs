@@ -97,15 +97,16 @@ fn add_frames(
     let mut frames_of = HashMap::new();
     for location in &message.location {
         let binary = binaries.get(&location.mapping_id).copied().map(BinaryIndex);
-        let path =
-            binary.and_then(|at| profile.binaries.get(at.0 as usize)).map_or("", |binary| &binary.path);
+        let known = binary.and_then(|at| profile.binaries.get(at.0 as usize));
+        let path = known.map_or("", |binary| &binary.path);
+        let file = known.map_or("", ProfileBinary::file_name);
         let frame = |label: &str, system_name: &str, source: &str, line: i64| {
             let (name, is_guessed) = ProfileFrame::parse_label(label);
             ProfileFrame {
                 is_guessed,
                 name: name.to_owned(),
                 // Without a symbol, the place in the file stands for the name, as our own files have it.
-                is_named: !is_offset_in(name, path),
+                is_named: !is_offset_in(name, file),
                 system_name: if system_name == name { String::new() } else { system_name.to_owned() },
                 binary,
                 kind: guess_category(FrameHints {
@@ -130,7 +131,6 @@ fn add_frames(
             })
             .collect();
         if frames.is_empty() {
-            let file = path.rsplit('/').next().unwrap_or_default();
             let name = format!("{file}+{:#x}", location.address);
             frames.push(ProfileFrame { is_named: false, ..frame(&name, "", "", 0) });
         }
@@ -142,8 +142,7 @@ fn add_frames(
 }
 
 /// Whether a name is that of a file and an offset in it.
-fn is_offset_in(name: &str, path: &str) -> bool {
-    let file = path.rsplit('/').next().unwrap_or_default();
+fn is_offset_in(name: &str, file: &str) -> bool {
     let offset = name.strip_prefix(file).and_then(|rest| rest.strip_prefix("+0x"));
     !file.is_empty() && offset.is_some_and(|offset| u64::from_str_radix(offset, 16).is_ok())
 }
