@@ -13,6 +13,8 @@ pub mod hotspot;
 mod interpreter;
 mod runtime;
 mod split;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
 pub mod v8;
 
 pub use code::{Code, CompiledCall, SharedFunctions};

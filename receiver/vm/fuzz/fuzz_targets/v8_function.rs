@@ -1,34 +1,14 @@
 //! Any bytes as memory with a function of JavaScript at its start, whose references lead anywhere in it.
 #![no_main]
 
-use std::io;
-
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
-use sidewinder_process::ForeignMemory;
+use sidewinder_vm::test_support::{Bytes, v8_layout};
 use sidewinder_vm::v8::{Engine, Layout};
-
-struct Bytes(Vec<u8>);
-
-impl ForeignMemory for Bytes {
-    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
-        // Small addresses, so that many references lead somewhere.
-        let from = usize::from(at.0 as u16);
-        let bytes = self.0.get(from..).and_then(|rest| rest.get(..to.len()));
-        to.copy_from_slice(bytes.ok_or(io::ErrorKind::NotFound)?);
-        Ok(())
-    }
-}
 
 /// As Node.js 22 has it, with types that are small numbers.
 fn layout(has_fixed_positions: bool) -> Layout {
     Layout {
-        map_type: 12,
-        shared: 32,
-        script: 32,
-        positions: 40,
-        literal: 52,
-        script_id: 64,
         script_type: 0x81,
         function_types: (0x82, 0x83),
         shared_type: 0x84,
@@ -36,16 +16,7 @@ fn layout(has_fixed_positions: bool) -> Layout {
         bytecode_type: 0x86,
         array_type: 0x87,
         byte_array_types: [0x88, 0x89],
-        data: 8,
-        name: 16,
-        source: 8,
-        source_name: 16,
-        line_offset: 24,
-        line_ends: 56,
-        scope_variables: if has_fixed_positions { 48 } else { 32 },
-        has_fixed_positions,
-        bytecodes: 64,
-        bytecode_positions: 24,
+        ..v8_layout(has_fixed_positions)
     }
 }
 

@@ -1,52 +1,9 @@
-use std::io;
-
 use proptest::prelude::*;
 use sidewinder_address::Avma;
-use sidewinder_process::ForeignMemory;
 
-use super::{Engine, Layout};
+use super::Engine;
 use crate::cpython::FunctionError;
-
-/// The memory at the lowest addresses; higher ones are the same again.
-struct Bytes(Vec<u8>);
-
-impl ForeignMemory for Bytes {
-    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
-        let from = usize::from(at.0 as u16);
-        let bytes = self.0.get(from..).and_then(|rest| rest.get(..to.len()));
-        to.copy_from_slice(bytes.ok_or(io::ErrorKind::NotFound)?);
-        Ok(())
-    }
-}
-
-/// That of Node.js 22 or 24.
-fn layout(has_fixed_positions: bool) -> Layout {
-    Layout {
-        map_type: 12,
-        shared: 32,
-        script: 32,
-        positions: 40,
-        literal: 52,
-        script_id: 64,
-        script_type: 167,
-        function_types: (2066, 2082),
-        shared_type: 274,
-        scope_type: 272,
-        bytecode_type: 205,
-        array_type: 174,
-        byte_array_types: [186, 212],
-        data: 8,
-        name: 16,
-        source: 8,
-        source_name: 16,
-        line_offset: 24,
-        line_ends: 56,
-        scope_variables: if has_fixed_positions { 48 } else { 32 },
-        has_fixed_positions,
-        bytecodes: 64,
-        bytecode_positions: 24,
-    }
-}
+use crate::test_support::{Bytes, v8_layout};
 
 /// Where the function is; all that it refers to is behind it.
 const SHARED: u64 = 0x800;
@@ -98,7 +55,7 @@ impl Heap {
 
 /// A function with the source [`TEXT`], of which each string is of another kind.
 fn heap(has_fixed_positions: bool) -> Vec<u8> {
-    let layout = layout(has_fixed_positions);
+    let layout = v8_layout(has_fixed_positions);
     let mut heap = Heap(vec![0; END]);
     // The map of maps, which is its own.
     heap.object(0x40 + 16 * 63, 63);
@@ -171,7 +128,7 @@ fn heap(has_fixed_positions: bool) -> Vec<u8> {
 #[test]
 fn a_function_is_read_with_its_line() {
     for has_fixed_positions in [false, true] {
-        let engine = Engine::new(layout(has_fixed_positions));
+        let engine = Engine::new(v8_layout(has_fixed_positions));
         let memory = Bytes(heap(has_fixed_positions));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         let function = engine.read_function(&memory, Avma(SHARED), cookie).unwrap();
@@ -188,7 +145,7 @@ fn a_function_is_read_with_its_line() {
 
 #[test]
 fn another_function_at_the_address_has_another_cookie() {
-    let engine = Engine::new(layout(false));
+    let engine = Engine::new(v8_layout(false));
     let cookie_of = |change: &dyn Fn(&mut Heap)| {
         let mut heap = Heap(heap(false));
         change(&mut heap);
@@ -208,7 +165,7 @@ fn objects_of_another_layout_are_not_read() {
     let mut changed = Heap(heap(false));
     // The map of the map of functions is not its own.
     changed.reference(0x40 + 16 * 63, SCOPE);
-    let engine = Engine::new(layout(false));
+    let engine = Engine::new(v8_layout(false));
     let result = engine.read_cookie(&Bytes(changed.0), Avma(SHARED));
     assert!(matches!(result, Err(FunctionError::Malformed(_))), "{result:?}");
     let mut moved = Heap(heap(false));
@@ -225,7 +182,7 @@ proptest! {
     ) {
         let mut memory = heap(has_fixed_positions);
         changes.into_iter().for_each(|(at, byte)| memory[at] = byte);
-        let (engine, memory) = (Engine::new(layout(has_fixed_positions)), Bytes(memory));
+        let (engine, memory) = (Engine::new(v8_layout(has_fixed_positions)), Bytes(memory));
         if let Ok(cookie) = engine.read_cookie(&memory, Avma(SHARED))
             && let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie)
         {
@@ -241,7 +198,7 @@ proptest! {
         changed.string(NAME, kind, 1 << 20);
         changed.reference(NAME + 16, first);
         changed.reference(NAME + 24, NAME);
-        let (engine, memory) = (Engine::new(layout(false)), Bytes(changed.0));
+        let (engine, memory) = (Engine::new(v8_layout(false)), Bytes(changed.0));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         if let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie) {
             prop_assert!(function.name.len() <= 1 << 10);
