@@ -1,5 +1,6 @@
 import { computed } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { moveBeside } from "./beside";
 import { placesOfStates, STATES, timesOfStates } from "./heat";
 import type { Range } from "./select";
 import { range, recording, states, threads } from "./state";
@@ -71,12 +72,7 @@ function Choice({ name, numbers, children }: { name: string; numbers: number[]; 
 /** What a thread did in a stretch of time. */
 export function StateTip({ place }: { place: StatePlace }) {
   const element = useRef<HTMLDivElement>(null);
-  useLayoutEffect(() => {
-    const { width, height } = element.current!.getBoundingClientRect();
-    const left = Math.max(8, Math.min(place.x + 14, innerWidth - width - 8));
-    const top = place.y + 18 + height > innerHeight ? Math.max(8, place.y - height - 12) : place.y + 18;
-    Object.assign(element.current!.style, { left: `${left}px`, top: `${top}px` });
-  }, [place]);
+  useLayoutEffect(() => moveBeside(element.current!, place), [place]);
   const { states: known, slices, sliceMs, durationMs } = recording.value;
   const here = timesOfStates(recording.value, place.range, place.thread === null ? null : new Set([place.thread]));
   const sum = here.reduce((sum, time) => sum + time, 0);

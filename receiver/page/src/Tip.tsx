@@ -1,5 +1,6 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { moveBeside } from "./beside";
 import { linesOf } from "./select";
 import { fullNameOf, recording, selection } from "./state";
 import { nodeAt, pathTo, share, type View } from "./tree";
@@ -29,11 +30,7 @@ export function Tip() {
   const element = useRef<HTMLDivElement>(null);
   const tip = shown.value;
   useLayoutEffect(() => {
-    if (!tip || !element.current) return;
-    const { width, height } = element.current.getBoundingClientRect();
-    const left = Math.max(8, Math.min(tip.x + 14, innerWidth - width - 8));
-    const top = tip.y + 18 + height > innerHeight ? Math.max(8, tip.y - height - 12) : tip.y + 18;
-    Object.assign(element.current.style, { left: `${left}px`, top: `${top}px` });
+    if (tip && element.current) moveBeside(element.current, tip);
   }, [tip]);
   if (!tip) return null;
   const { view, node } = tip;

@@ -1,4 +1,4 @@
-import type { Tree } from "./tree";
+import { type Tree, type View, viewOf } from "./tree";
 
 /** A map from pairs of numbers that are not negative to such numbers, for millions of them. */
 class PairMap {
@@ -101,4 +101,23 @@ export class Grower {
     }
     return { tree, placeOf };
   }
+}
+
+type Counts = { own: Float64Array; total: Float64Array };
+
+/** A view of what was grown, whose shares are of the events in it. `fill` gives each node what is its own. */
+export function grownView(view: View, grower: Grower, fill: (of: Counts, own: Float64Array) => void): View {
+  const grown = (of: Counts) => {
+    const own = new Float64Array(grower.parents.length);
+    fill(of, own);
+    return own;
+  };
+  const [own, baseOwn] = [grown(view), view.base && grown(view.base)];
+  const { tree, placeOf } = grower.flatten(own);
+  const place = (values: Float64Array) => {
+    const placed = new Float64Array(tree.count);
+    values.forEach((value, node) => (placed[placeOf[node]] = value));
+    return placed;
+  };
+  return viewOf({ ...tree, groups: view.groups, source: null }, place(own), baseOwn && place(baseOwn));
 }

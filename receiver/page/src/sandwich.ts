@@ -1,5 +1,5 @@
-import { Grower } from "./grower";
-import { type View, viewOf } from "./tree";
+import { grownView, Grower } from "./grower";
+import type { View } from "./tree";
 
 /** Those who call a function, and what it calls: two trees at whose roots it stands. */
 export interface Sandwich {
@@ -47,23 +47,4 @@ function callees(view: View, label: number): View {
     }
   }
   return grownView(view, grower, (of, own) => nodes.forEach((node) => (own[placed[node]] += of.own[node])));
-}
-
-type Counts = { own: Float64Array; total: Float64Array };
-
-/** A view of what was grown, whose shares are of the function's events. */
-function grownView(view: View, grower: Grower, fill: (of: Counts, own: Float64Array) => void): View {
-  const grown = (of: Counts) => {
-    const own = new Float64Array(grower.parents.length);
-    fill(of, own);
-    return own;
-  };
-  const [own, baseOwn] = [grown(view), view.base && grown(view.base)];
-  const { tree, placeOf } = grower.flatten(own);
-  const place = (values: Float64Array) => {
-    const placed = new Float64Array(tree.count);
-    values.forEach((value, node) => (placed[placeOf[node]] = value));
-    return placed;
-  };
-  return viewOf({ ...tree, groups: view.groups, source: null }, place(own), baseOwn && place(baseOwn));
 }

@@ -1,7 +1,7 @@
-import { Grower } from "./grower";
+import { grownView, Grower } from "./grower";
 import type { Recording } from "./recording";
 import { search } from "./search";
-import { nodeAt, type View, viewOf } from "./tree";
+import { nodeAt, type View } from "./tree";
 
 /** A change of the tree that is shown. Labels are functions; `path` leads from the root to a node, by labels. */
 export type Transform =
@@ -21,19 +21,9 @@ export function transformed(recording: Recording, view: View, transform: Transfo
   const placed = new Int32Array(view.count);
   for (let node = 1; node < view.count; node++) placed[node] = place(grower, node, placed[view.parent[node]]);
   if (transform.kind === "subtree" || transform.kind === "focus") placed[0] = -1;
-  const grown = (own: Float64Array) => {
-    const sums = new Float64Array(grower.parents.length);
-    for (let node = 0; node < view.count; node++) if (placed[node] >= 0) sums[placed[node]] += own[node];
-    return sums;
-  };
-  const [own, baseOwn] = [grown(view.own), view.base && grown(view.base.own)];
-  const { tree, placeOf } = grower.flatten(own);
-  const moved = (values: Float64Array) => {
-    const out = new Float64Array(tree.count);
-    values.forEach((value, node) => (out[placeOf[node]] = value));
-    return out;
-  };
-  return viewOf({ ...tree, groups: view.groups, source: null }, moved(own), baseOwn && moved(baseOwn));
+  return grownView(view, grower, (of, own) => {
+    for (let node = 0; node < view.count; node++) if (placed[node] >= 0) own[placed[node]] += of.own[node];
+  });
 }
 
 function placing(recording: Recording, view: View, transform: Transform): Placing {
