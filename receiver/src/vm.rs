@@ -50,12 +50,19 @@ impl FunctionLayout {
         let VmFunction { object, cookie, place, form } = wanted;
         match (self, form) {
             (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
+            (Self::V8(engine), VmForm::CompiledAt { pc, is_return_address }) => {
+                let cookie_mask = VmFunction::low_cookie(u32::MAX);
+                let frame = v8::CompiledFrame { shared: object, cookie, cookie_mask, pc, is_return_address };
+                engine.read_compiled(memory, frame)
+            }
             (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
             (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
                 let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
                 machine.read_blob(memory, object, cookie, place)
             }
-            (Self::HotSpot(machine), VmForm::Interpreted) => machine.read_interpreted(memory, object, cookie),
+            (Self::HotSpot(machine), VmForm::Interpreted | VmForm::CompiledAt { .. }) => {
+                machine.read_interpreted(memory, object, cookie)
+            }
         }
     }
 }
@@ -407,7 +414,7 @@ impl VmNames {
         }
         if self.shared.bytes() > self.shared_budget_bytes {
             let before = self.functions.len();
-            self.functions.remove_if(|(_, function)| function.form != VmForm::Interpreted);
+            self.functions.remove_if(|(_, function)| function.form.is_compiled());
             self.shared.forget_unused();
             forgotten += before - self.functions.len();
         }
@@ -430,7 +437,7 @@ fn is_wanted(
 }
 
 fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
-    let place = if function.form == VmForm::Interpreted { 0 } else { function.place };
+    let place = if function.form.is_compiled() { function.place } else { 0 };
     (process, VmFunction { place, ..function })
 }
 

@@ -1,15 +1,19 @@
 //! The functions of a process.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
+use super::code_layout::CodeLayout;
+use super::compiled::{Compiled, Instruction, read_bytes};
 use super::layout::Layout;
 use super::lines::bytecode_positions;
 use super::scope::Scope;
 use super::script::{Script, Scripts};
 use super::text::{Heap, Object, Value};
+use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, FunctionError, Lines, hash};
 
 /// The longest name that is kept, in bytes.
@@ -29,7 +33,23 @@ pub struct Engine {
     is_checked: AtomicBool,
 }
 
+/// A frame of a function whose machine code runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompiledFrame {
+    /// The address of its `SharedFunctionInfo`.
+    pub shared: Avma,
+    /// Bits of its cookie.
+    pub cookie: u32,
+    /// Which bits these are.
+    pub cookie_mask: u32,
+    /// The instruction, if it is known.
+    pub pc: Option<Avma>,
+    /// Whether that is the one behind a call that is being made.
+    pub is_return_address: bool,
+}
+
 /// What identifies a function, and leads to the rest.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     cookie: u32,
     /// With its number; `None` for functions of V8's own.
@@ -41,6 +61,11 @@ impl Engine {
     #[must_use]
     pub fn new(layout: Layout) -> Self {
         Self { layout, scripts: Scripts::default(), is_checked: AtomicBool::new(false) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Reads the function whose `SharedFunctionInfo` is at an address, if it has the given cookie.
@@ -59,12 +84,75 @@ impl Engine {
         if identity.cookie != cookie {
             return Err(FunctionError::Replaced);
         }
-        let function = self.read_parts(&heap, shared, &identity);
+        let function = self.read_parts(&heap, shared, &identity).and_then(|(function, script)| {
+            let lines = script.map_or(Ok(None), |script| self.read_lines(&heap, shared, &script))?;
+            Ok(function.with_lines(lines))
+        });
         // The garbage collector may have moved what was read, and the program may have gone on.
         if self.identify(&heap, shared)?.cookie != cookie {
             return Err(FunctionError::Replaced);
         }
         function
+    }
+
+    /// Reads the functions of a frame of compiled code: those that are inlined at its instruction, if the code is still there;
+    /// else the function alone, with its first line.
+    ///
+    /// # Errors
+    /// See [`FunctionError`].
+    pub fn read_compiled(
+        &self,
+        memory: &impl ForeignMemory,
+        frame: CompiledFrame,
+    ) -> Result<Code, FunctionError> {
+        let heap = Heap { memory, layout: &self.layout };
+        if let (Some(pc), Some(layout)) = (frame.pc, &self.layout.code) {
+            let at = Instruction { pc, is_return_address: frame.is_return_address };
+            if let Ok(Some(calls)) = self.read_calls(&heap, layout, frame, at) {
+                return Ok(Code::Compiled(calls));
+            }
+        }
+        let (function, identity, _) = self.read_whole(&heap, Object::at(frame.shared))?;
+        let is_same = identity.cookie & frame.cookie_mask == frame.cookie;
+        if is_same { Ok(Code::Function(function)) } else { Err(FunctionError::Replaced) }
+    }
+
+    /// `None`: the code at the instruction is of no optimizing compiler, or of another function. The function may have been
+    /// moved: the code leads to where it is now.
+    fn read_calls(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        layout: &CodeLayout,
+        frame: CompiledFrame,
+        at: Instruction,
+    ) -> Result<Option<Box<[CompiledCall]>>, FunctionError> {
+        let Some(code) = Compiled::find(heap, layout, at)? else { return Ok(None) };
+        if self.identify(heap, code.shared)?.cookie & frame.cookie_mask != frame.cookie {
+            return Ok(None);
+        }
+        let mut calls = Vec::new();
+        for inlined in code.calls_at(heap, layout, at)? {
+            let (function, _, script) = self.read_whole(heap, inlined.shared)?;
+            let line = script.zip(inlined.position).map(|(script, position)| script.line_of(position));
+            let line = line.unwrap_or(function.first_line);
+            calls.push(CompiledCall { function: Arc::new(function), line });
+        }
+        Ok(code.is_current(heap, layout)?.then(|| calls.into()))
+    }
+
+    /// A function without the lines of its bytecode, and its script.
+    fn read_whole(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        shared: Object,
+    ) -> Result<(Function, Identity, Option<Script>), FunctionError> {
+        let identity = self.identify(heap, shared)?;
+        let (function, script) = self.read_parts(heap, shared, &identity)?;
+        // As below.
+        if self.identify(heap, shared)? != identity {
+            return Err(FunctionError::Replaced);
+        }
+        Ok((function, identity, script))
     }
 
     /// The cookie of the function at an address, as the programs compute it.
@@ -117,7 +205,7 @@ impl Engine {
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
         identity: &Identity,
-    ) -> Result<Function, FunctionError> {
+    ) -> Result<(Function, Option<Script>), FunctionError> {
         let scope = match heap.value(shared, self.layout.name)? {
             Value::Object(object) if heap.type_of(object)? == self.layout.scope_type => {
                 Scope::read(heap, object)?
@@ -135,12 +223,11 @@ impl Engine {
         }
         let name = if name.is_empty() { ANONYMOUS.into() } else { name.into() };
         let Some((script, id)) = identity.script else {
-            return Ok(Function::new(name, "".into(), 0, None));
+            return Ok((Function::new(name, "".into(), 0, None), None));
         };
         let script = self.scripts.read(heap, script, id)?;
         let first_line = scope.position.map_or(0, |position| script.line_of(position));
-        let lines = self.read_lines(heap, shared, &script)?;
-        Ok(Function::new(name, script.path.into(), first_line, lines))
+        Ok((Function::new(name, script.path.as_str().into(), first_line, None), Some(script)))
     }
 
     /// The lines of the bytecode, if that has positions: V8 leaves them out until it needs them.
@@ -155,17 +242,18 @@ impl Engine {
         if layout.bytecodes == 0 || heap.type_of(bytecode)? != layout.bytecode_type {
             return Ok(None);
         }
+        let Some(form) = layout.position_form else { return Ok(None) };
         let Value::Object(table) = heap.value(bytecode, layout.bytecode_positions)? else { return Ok(None) };
         if !layout.byte_array_types.contains(&heap.type_of(table)?) {
             return Ok(None);
         }
-        let bytes = heap.value(table, 8)?.number().and_then(|bytes| usize::try_from(bytes).ok());
-        let Some(bytes) = bytes.filter(|bytes| *bytes > 0) else { return Ok(None) };
-        let mut positions = vec![0; bytes.min(POSITIONS_BYTES_MAX)];
-        heap.memory.read_exact(table.address(16)?, &mut positions)?;
+        let (positions, _) = read_bytes(heap, table, POSITIONS_BYTES_MAX)?;
+        if positions.is_empty() {
+            return Ok(None);
+        }
         // Frames count from the object's tagged address.
         let start = u32::from(layout.bytecodes) - 1;
-        let rows = bytecode_positions(&positions).into_iter();
+        let rows = bytecode_positions(&positions, form).into_iter();
         let rows = rows
             .map(|(offset, position)| (offset.saturating_add(start), script.line_of(position.cast_signed())));
         Ok(Some(Lines::from_rows(rows)))

@@ -7,6 +7,8 @@ use sidewinder_address::{Avma, FileOffset, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol};
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
+use super::code_layout::{CODE_NAMES, CodeLayout};
+use super::lines::PositionForm;
 use crate::cpython::FileRange;
 use crate::runtime::{V8_MAJOR, V8_MINOR};
 
@@ -71,10 +73,12 @@ const FIRST_BUILTIN: &[u8] = b"Builtins_DeoptimizationEntry_Eager";
 const FIRST_HANDLER: &[u8] = b"Builtins_WideHandler";
 const LAST_HANDLERS: [&[u8]; 2] =
     [b"Builtins_AbortExtraWideHandler", b"Builtins_IncBlockCounterExtraWideHandler"];
+/// The first version of V8 whose tables of positions are [`PositionForm::Flagged`]: Node.js 24 has 13.6, 25 has 14.1.
+const V8_WITH_FLAGGED_POSITIONS: u16 = 14;
 /// How many types of functions there are, where that is not said.
 const FUNCTION_TYPES: u16 = 17;
 /// Offsets of fields are below this, in bytes: as much as walks read of an object.
-const OFFSET_MAX: u16 = 120;
+pub(super) const OFFSET_MAX: u16 = 120;
 
 /// An ELF file that contains V8: `node`, `libnode.so`, or another program.
 #[derive(Clone, Debug)]
@@ -142,10 +146,14 @@ pub struct Layout {
     pub bytecodes: u16,
     /// In a `BytecodeArray`: the positions of its bytecodes in the source.
     pub bytecode_positions: u16,
+    /// How tables of positions are written; `None` if the version is unknown.
+    pub position_form: Option<PositionForm>,
+    /// Objects of machine code; `None` if their layout is unknown.
+    pub code: Option<CodeLayout>,
 }
 
 /// The constants of a file by name.
-struct Constants(HashMap<&'static [u8], i32>);
+pub(super) struct Constants(HashMap<&'static [u8], i32>);
 
 impl Constants {
     fn read(file: &impl ReadAt, elf: &ElfFile) -> io::Result<Self> {
@@ -154,6 +162,7 @@ impl Constants {
             .map(|(name, _)| *name)
             .chain(FIELDS.into_iter().flatten().copied())
             .chain(OPTIONAL)
+            .chain(CODE_NAMES)
             .collect();
         let symbols = elf.exported_each(file, &names)?;
         let mut values = HashMap::new();
@@ -170,7 +179,7 @@ impl Constants {
     }
 
     /// The value of the first of these that there is.
-    fn any(&self, names: &[&[u8]]) -> Option<u16> {
+    pub(super) fn any(&self, names: &[&[u8]]) -> Option<u16> {
         names.iter().find_map(|name| self.get(name))?.try_into().ok()
     }
 
@@ -222,6 +231,11 @@ impl Constants {
             has_fixed_positions: first >= 5,
             bytecodes: bytecodes.unwrap_or(0),
             bytecode_positions: if has_wrapper { 24 } else { 32 },
+            position_form: self.any(&[V8_MAJOR]).map(|major| match major {
+                ..V8_WITH_FLAGGED_POSITIONS => PositionForm::Signed,
+                _ => PositionForm::Flagged,
+            }),
+            code: CodeLayout::from_constants(self),
         })
     }
 }

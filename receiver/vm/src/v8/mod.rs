@@ -5,6 +5,8 @@
 //! - [`Library`] is what an ELF file says: the layout of objects, and where the interpreter's code is.
 //! - [`Engine`] reads functions in a process: their names, files and lines.
 
+mod code_layout;
+mod compiled;
 mod function;
 mod layout;
 mod lines;
@@ -12,8 +14,10 @@ mod scope;
 mod script;
 mod text;
 
-pub use function::Engine;
+pub use code_layout::CodeLayout;
+pub use function::{CompiledFrame, Engine};
 pub use layout::{Layout, Library};
+pub use lines::PositionForm;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use sidewinder_address::Avma;
 
-use super::Engine;
+use super::lines::tests::write_rows;
+use super::{CompiledFrame, Engine};
+use crate::Code;
 use crate::cpython::FunctionError;
 use crate::test_support::{Bytes, v8_layout};
 
@@ -16,7 +18,17 @@ const CONS: u64 = 0xc40;
 const PATH: u64 = 0xc80;
 const SOURCE: u64 = 0xd00;
 const SLICE: u64 = 0xd80;
-const END: usize = 0xe00;
+/// Another function of the script, and its machine code, in which the first one is inlined.
+const INNER: u64 = 0xe00;
+const INNER_NAME: u64 = 0xe60;
+const WRAPPER: u64 = 0xe90;
+const DEOPTIMIZATION: u64 = 0xec0;
+const LITERALS: u64 = 0xf40;
+const INLININGS: u64 = 0xf80;
+const CODE_POSITIONS: u64 = 0xfc0;
+const STREAM: u64 = 0x1000;
+const CODE: u64 = 0x1100;
+const END: usize = 0x1200;
 
 const TEXT: &str = "let a;\n\nfunction größe(x) {\n  return x;\n}\n";
 
@@ -122,7 +134,153 @@ fn heap(has_fixed_positions: bool) -> Vec<u8> {
     heap.number(SLICE + 24, 2);
     heap.string(SOURCE, 0x28, text.len() + 2);
     heap.put(SOURCE + 18, &text);
+    put_code(&mut heap, has_fixed_positions);
     heap.0
+}
+
+/// Code of `größe`: from its byte 16 on it is that of the other function, which `größe` calls in its second line, and from 40 on
+/// its own again. At 60 it ends.
+fn put_code(heap: &mut Heap, has_streams: bool) {
+    let layout = v8_layout(has_streams);
+    let code_layout = layout.code.unwrap();
+    heap.object(INNER, layout.shared_type);
+    heap.reference(INNER + 16, INNER_NAME);
+    heap.reference(INNER + 32, SCRIPT);
+    heap.word(INNER + 48, 9 << 32);
+    heap.string(INNER_NAME, 8, 5);
+    heap.put(INNER_NAME + 16, b"inner");
+
+    let code = if has_streams { CODE } else { STREAM };
+    heap.object(STREAM, code_layout.stream_type);
+    heap.object(code, code_layout.code_type);
+    if let Some(start) = code_layout.start {
+        heap.reference(STREAM + 8, CODE);
+        heap.word(CODE + u64::from(start), STREAM + u64::from(code_layout.instructions));
+    }
+    heap.put(code + u64::from(code_layout.size), &80_u32.to_le_bytes());
+    heap.reference(code + u64::from(code_layout.deoptimization), DEOPTIMIZATION);
+    heap.reference(code + u64::from(code_layout.positions), CODE_POSITIONS);
+
+    let at = |index: u16| DEOPTIMIZATION + 16 + 8 * u64::from(index);
+    heap.object(DEOPTIMIZATION, code_layout.array_types[if has_streams { 2 } else { 0 }]);
+    heap.number(DEOPTIMIZATION + 8, 12);
+    heap.number(at(code_layout.inlined_count), 1);
+    heap.reference(at(code_layout.literals), LITERALS);
+    heap.reference(at(code_layout.inlinings), INLININGS);
+    heap.number(at(code_layout.inlinings + 1), 60);
+    match code_layout.wrapper {
+        Some((kind, field)) => {
+            heap.object(WRAPPER, kind);
+            heap.reference(WRAPPER + u64::from(field), SHARED);
+            heap.reference(at(code_layout.function), WRAPPER);
+        }
+        None => heap.reference(at(code_layout.function), SHARED),
+    }
+    heap.object(LITERALS, code_layout.array_types[if has_streams { 4 } else { 3 }]);
+    heap.number(LITERALS + 8, 1);
+    // Weak.
+    heap.word(LITERALS + 16, INNER | 3);
+    heap.object(INLININGS, layout.byte_array_types[usize::from(has_streams)]);
+    heap.number(INLININGS + 8, 16);
+    heap.word(INLININGS + 16, 33 << 1);
+
+    let rows = [(0, 23 << 1, false), (16, 1 << 31 | 1 << 1, true), (40, 33 << 1, true)];
+    let rows = write_rows(layout.position_form.unwrap(), &rows);
+    heap.object(CODE_POSITIONS, layout.byte_array_types[usize::from(has_streams)]);
+    heap.number(CODE_POSITIONS + 8, rows.len() as i32);
+    heap.put(CODE_POSITIONS + 16, &rows);
+}
+
+/// A frame of `größe` at an offset in its code.
+fn frame(engine: &Engine, memory: &Bytes, offset: u64, is_return_address: bool) -> CompiledFrame {
+    let instructions = engine.layout().code.unwrap().instructions;
+    CompiledFrame {
+        shared: Avma(SHARED),
+        cookie: engine.read_cookie(memory, Avma(SHARED)).unwrap() & 0x7_ffff,
+        cookie_mask: 0x7_ffff,
+        pc: Some(Avma(STREAM + u64::from(instructions) + offset)),
+        is_return_address,
+    }
+}
+
+/// The names and lines of compiled code, `None` if that is not known.
+fn calls(engine: &Engine, memory: &Bytes, frame: CompiledFrame) -> Option<Vec<(String, u32)>> {
+    match engine.read_compiled(memory, frame).unwrap() {
+        Code::Compiled(calls) => {
+            Some(calls.iter().map(|call| (call.function.name.to_string(), call.line)).collect())
+        }
+        Code::Function(function) => {
+            assert_eq!((&*function.name, function.line_at(0)), ("größe", Some(13)));
+            None
+        }
+    }
+}
+
+fn own(line: u32) -> Vec<(String, u32)> {
+    vec![("größe".to_owned(), line)]
+}
+
+#[test]
+fn compiled_code_has_its_inlined_functions_and_lines() {
+    for has_streams in [false, true] {
+        let engine = Engine::new(v8_layout(has_streams));
+        let memory = Bytes(heap(has_streams));
+        let at = |offset, is_return_address| {
+            calls(&engine, &memory, frame(&engine, &memory, offset, is_return_address)).unwrap()
+        };
+        let inner = vec![("inner".to_owned(), 11), ("größe".to_owned(), 14)];
+        assert_eq!([at(0, false), at(15, false), at(16, true)], [own(13), own(13), own(13)]);
+        assert_eq!([at(16, false), at(17, true), at(40, true)], [inner.clone(), inner.clone(), inner]);
+        assert_eq!([at(40, false), at(59, false), at(60, false)], [own(14), own(14), own(13)]);
+        // Behind the code is nothing of it.
+        assert_eq!(calls(&engine, &memory, frame(&engine, &memory, 80, false)), None);
+        let unknown = CompiledFrame { pc: None, ..frame(&engine, &memory, 0, false) };
+        assert_eq!(calls(&engine, &memory, unknown), None);
+    }
+}
+
+#[test]
+fn a_function_that_was_moved_is_found_by_its_code() {
+    for has_streams in [false, true] {
+        let engine = Engine::new(v8_layout(has_streams));
+        let memory = Bytes(heap(has_streams));
+        let moved = CompiledFrame { shared: Avma(0x700), ..frame(&engine, &memory, 0, false) };
+        assert_eq!(calls(&engine, &memory, moved), Some(own(13)));
+        let other = CompiledFrame { cookie: moved.cookie ^ 1, ..moved };
+        assert!(engine.read_compiled(&memory, other).is_err());
+        let other = CompiledFrame { shared: Avma(SHARED), ..other };
+        assert!(matches!(engine.read_compiled(&memory, other), Err(FunctionError::Replaced)));
+    }
+}
+
+#[test]
+fn code_that_is_not_the_functions_leaves_the_function_alone() {
+    for has_streams in [false, true] {
+        let engine = Engine::new(v8_layout(has_streams));
+        let code_layout = v8_layout(has_streams).code.unwrap();
+        let own_code = if has_streams { CODE } else { STREAM };
+        let function_at = match code_layout.wrapper {
+            Some((_, field)) => WRAPPER + u64::from(field),
+            None => DEOPTIMIZATION + 16 + 8 * u64::from(code_layout.function),
+        };
+        let bytecode = |heap: &mut Heap| {
+            heap.reference(own_code + u64::from(code_layout.deoptimization), BYTECODE);
+        };
+        let changes: [(&str, &dyn Fn(&mut Heap)); 5] = [
+            ("another function's", &|heap| heap.reference(function_at, INNER)),
+            ("of the baseline compiler", &bytecode),
+            // The first call is inlined in itself.
+            ("endless", &|heap| heap.word(INLININGS + 16, 1 << 31 | 33 << 1)),
+            ("an inlined function that is missing", &|heap| heap.put(INLININGS + 24, &[7])),
+            ("a reference that was cleared", &|heap| heap.word(LITERALS + 16, 3)),
+        ];
+        for (what, change) in changes {
+            let mut changed = Heap(heap(has_streams));
+            change(&mut changed);
+            let memory = Bytes(changed.0);
+            assert_eq!(calls(&engine, &memory, frame(&engine, &memory, 20, false)), None, "{what}");
+        }
+    }
 }
 
 #[test]
@@ -188,6 +346,9 @@ proptest! {
         {
             prop_assert!(function.name.len() <= 1 << 10 && function.path.len() <= 4 << 10);
             prop_assert!(function.heap_bytes() <= 1 << 18);
+            for offset in [0, 20, 60] {
+                let _ = engine.read_compiled(&memory, frame(&engine, &memory, offset, true));
+            }
         }
     }
 
