@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_vm::Code;
 use sidewinder_vm::test_support::{Bytes, v8_code_layout, v8_layout};
-use sidewinder_vm::v8::{CodeLayout, CompiledFrame, Engine, Layout};
+use sidewinder_vm::v8::{BytecodeSizes, CodeLayout, CompiledFrame, Engine, Layout};
 
 /// As Node.js 22 has it, with types that are small numbers.
 fn layout(has_fixed_positions: bool) -> Layout {
@@ -45,7 +45,7 @@ fuzz_target!(|input: &[u8]| {
     memory.extend_from_slice(objects);
     memory.resize(memory.len().max(FUNCTION + 64), 0);
     memory[FUNCTION..FUNCTION + 8].copy_from_slice(&((MAPS + 16 * 0x84) as u64 | 1).to_le_bytes());
-    let (engine, memory) = (Engine::new(layout(version % 2 == 1)), Bytes(memory));
+    let (engine, memory) = (Engine::new(layout(version % 2 == 1), BytecodeSizes::new(&[3; 3 * 200])), Bytes(memory));
     let Ok(cookie) = engine.read_cookie(&memory, Avma(FUNCTION as u64)) else { return };
     // The code of any function may be anywhere.
     for pc in (FUNCTION as u64..).step_by(40).take(16) {

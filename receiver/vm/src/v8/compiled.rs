@@ -1,10 +1,12 @@
-//! The object of machine code around an instruction, and the inlined calls there.
+//! The object of machine code around an instruction, and what that says of the instruction: the inlined calls there, or the bytecode
+//! that it was compiled from.
 //!
 //! Nothing leads from an instruction to its object, but each object begins in front of its instructions, with its map.
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
+use super::bytecodes::BytecodeSizes;
 use super::code_layout::{CodeLayout, INDEX_MAX};
 use super::lines::{Position, position_at};
 use super::text::{Heap, Object, Value};
@@ -20,6 +22,7 @@ const CANDIDATES_MAX: usize = 64;
 /// The longest tables that are read, in bytes.
 const POSITIONS_BYTES_MAX: usize = 256 << 10;
 const INLININGS_BYTES_MAX: usize = 64 << 10;
+const BYTECODES_BYTES_MAX: usize = 256 << 10;
 /// A call is inlined in so many others at most.
 const DEPTH_MAX: usize = 64;
 /// Bytes of an inlined call: its position in the caller, and the index of its function.
@@ -35,19 +38,31 @@ pub(super) struct Instruction {
     pub(super) is_return_address: bool,
 }
 
-/// An object of machine code of an optimizing compiler.
+/// An object of machine code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Compiled {
     /// Where its first instruction is.
     start: u64,
     bytes: u32,
     code: Object,
+    /// Of its instructions.
     positions: Object,
-    deoptimization: Object,
-    /// The function that was compiled.
-    pub(super) shared: Object,
-    /// The offset of the first code that only leaves the function.
-    exits: u32,
+    pub(super) compiler: Compiler,
+}
+
+/// Which compiler has made an object of machine code, and what it has left there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Compiler {
+    /// The baseline compiler, from bytecode: nothing is inlined.
+    Baseline { bytecode: Object },
+    /// An optimizing compiler.
+    Optimizing {
+        deoptimization: Object,
+        /// The function that was compiled.
+        shared: Object,
+        /// The offset of the first code that only leaves the function.
+        exits: u32,
+    },
 }
 
 /// An inlined call, or the function that was compiled.
@@ -59,7 +74,7 @@ pub(super) struct Inlined {
 }
 
 impl Compiled {
-    /// The object around an instruction; `None` if that is none of an optimizing compiler.
+    /// The object around an instruction; `None` if that is none of a function.
     pub(super) fn find(
         heap: &Heap<'_, impl ForeignMemory>,
         layout: &CodeLayout,
@@ -89,31 +104,31 @@ impl Compiled {
             }
             None => stream,
         };
-        let deoptimization = heap.value(code, layout.deoptimization)?.object()?;
+        let data = heap.value(code, layout.deoptimization)?.object()?;
         let positions = heap.value(code, layout.positions)?.object()?;
-        // Code of the baseline compiler has its bytecode there, and nothing is inlined in it.
-        if !layout.array_types.contains(&heap.type_of(deoptimization)?)
-            || !heap.layout.byte_array_types.contains(&heap.type_of(positions)?)
-            || length(heap, deoptimization)? <= usize::from(layout.inlinings) + 1
-        {
+        if !heap.layout.byte_array_types.contains(&heap.type_of(positions)?) {
             return Ok(None);
         }
-        let mut shared = element(heap, deoptimization, layout.function)?.object()?;
-        if let Some((kind, field)) = layout.wrapper
-            && heap.type_of(shared)? == kind
+        let kind = heap.type_of(data)?;
+        let compiler = if kind == heap.layout.bytecode_type {
+            Compiler::Baseline { bytecode: data }
+        } else if layout.array_types.contains(&kind)
+            && length(heap, data)? > usize::from(layout.inlinings) + 1
         {
-            shared = heap.value(shared, field)?.object()?;
-        }
-        let exits = element(heap, deoptimization, layout.inlinings + 1)?.number();
-        Ok(Some(Self {
-            start: instructions,
-            bytes: heap.u32(code, layout.size.into())?,
-            code,
-            positions,
-            deoptimization,
-            shared,
-            exits: exits.and_then(|exits| u32::try_from(exits).ok()).unwrap_or(u32::MAX),
-        }))
+            let mut shared = element(heap, data, layout.function)?.object()?;
+            if let Some((kind, field)) = layout.wrapper
+                && heap.type_of(shared)? == kind
+            {
+                shared = heap.value(shared, field)?.object()?;
+            }
+            let exits = element(heap, data, layout.inlinings + 1)?.number();
+            let exits = exits.and_then(|exits| u32::try_from(exits).ok()).unwrap_or(u32::MAX);
+            Compiler::Optimizing { deoptimization: data, shared, exits }
+        } else {
+            return Ok(None);
+        };
+        let bytes = heap.u32(code, layout.size.into())?;
+        Ok(Some(Self { start: instructions, bytes, code, positions, compiler }))
     }
 
     /// Whether the object is still there.
@@ -126,19 +141,39 @@ impl Compiled {
         Ok(heap.type_of(stream)? == layout.stream_type && Self::read(heap, layout, stream)? == Some(*self))
     }
 
-    /// The calls that are inlined in each other at an instruction, the innermost first, and the function that was compiled.
+    /// The offset of an instruction in the code.
+    fn offset_of(&self, at: Instruction) -> u32 {
+        let offset = at.pc.0.saturating_sub(at.is_return_address.into()).saturating_sub(self.start);
+        u32::try_from(offset).unwrap_or(u32::MAX)
+    }
+
+    /// The offset of the bytecode that an instruction of the baseline compiler belongs to; `None`: to none.
+    pub(super) fn bytecode_at(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        sizes: &BytecodeSizes,
+        bytecode: Object,
+        at: Instruction,
+    ) -> Result<Option<u32>, FunctionError> {
+        let (table, _) = read_bytes(heap, self.positions, POSITIONS_BYTES_MAX)?;
+        let mut bytecodes = vec![0; length(heap, bytecode)?.min(BYTECODES_BYTES_MAX)];
+        heap.memory.read_exact(bytecode.address(heap.layout.bytecodes.into())?, &mut bytecodes)?;
+        Ok(sizes.offset_at(&table, &bytecodes, self.offset_of(at)))
+    }
+
+    /// The calls that are inlined in each other at an instruction of an optimizing compiler, the innermost first, and the function
+    /// that was compiled.
     pub(super) fn calls_at(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         layout: &CodeLayout,
         at: Instruction,
     ) -> Result<Vec<Inlined>, FunctionError> {
-        let offset = at.pc.0.saturating_sub(at.is_return_address.into()).saturating_sub(self.start);
-        let offset = u32::try_from(offset).map_err(|_| FunctionError::Malformed("an instruction outside"))?;
-        let own = Inlined { shared: self.shared, position: None };
-        let (Some(form), false) = (heap.layout.position_form, offset >= self.exits) else {
-            return Ok(vec![own]);
+        let Compiler::Optimizing { deoptimization, shared, exits } = self.compiler else {
+            return Ok(Vec::new());
         };
+        let (offset, own) = (self.offset_of(at), Inlined { shared, position: None });
+        let (Some(form), false) = (heap.layout.position_form, offset >= exits) else { return Ok(vec![own]) };
         let (table, is_cut) = read_bytes(heap, self.positions, POSITIONS_BYTES_MAX)?;
         let Some(mut position) = position_at(&table, form, is_cut, offset) else { return Ok(vec![own]) };
         let (mut calls, mut inlinings, mut before) = (Vec::new(), None, usize::MAX);
@@ -150,7 +185,7 @@ impl Compiled {
             before = index;
             let table = match &inlinings {
                 Some(table) => table,
-                None => inlinings.insert(Inlinings::read(heap, layout, self.deoptimization)?),
+                None => inlinings.insert(Inlinings::read(heap, layout, deoptimization)?),
             };
             let (shared, caller) = table.get(heap, index)?;
             calls.push(Inlined { shared, position: position.in_source() });

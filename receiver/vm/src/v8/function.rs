@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
+use super::bytecodes::BytecodeSizes;
 use super::code_layout::CodeLayout;
-use super::compiled::{Compiled, Instruction, read_bytes};
+use super::compiled::{Compiled, Compiler, Inlined, Instruction, read_bytes};
 use super::layout::Layout;
-use super::lines::bytecode_positions;
+use super::lines::{PositionForm, bytecode_positions, position_at};
 use super::scope::Scope;
 use super::script::{Script, Scripts};
 use super::text::{Heap, Object, Value};
@@ -28,6 +29,8 @@ const POSITIONS_MASK: u64 = (1 << 48) - 1;
 #[derive(Debug)]
 pub struct Engine {
     layout: Layout,
+    /// `None`: unknown.
+    bytecode_sizes: Option<BytecodeSizes>,
     scripts: Scripts,
     /// Whether objects of the process were found to have this layout.
     is_checked: AtomicBool,
@@ -57,10 +60,10 @@ struct Identity {
 }
 
 impl Engine {
-    /// Objects have this layout.
+    /// Objects have this layout, and bytecodes these sizes.
     #[must_use]
-    pub fn new(layout: Layout) -> Self {
-        Self { layout, scripts: Scripts::default(), is_checked: AtomicBool::new(false) }
+    pub fn new(layout: Layout, bytecode_sizes: Option<BytecodeSizes>) -> Self {
+        Self { layout, bytecode_sizes, scripts: Scripts::default(), is_checked: AtomicBool::new(false) }
     }
 
     #[cfg(test)]
@@ -117,8 +120,8 @@ impl Engine {
         if is_same { Ok(Code::Function(function)) } else { Err(FunctionError::Replaced) }
     }
 
-    /// `None`: the code at the instruction is of no optimizing compiler, or of another function. The function may have been
-    /// moved: the code leads to where it is now.
+    /// `None`: the code at the instruction is of no compiler, or of another function. The function may have been moved: the code of
+    /// an optimizing compiler leads to where it is now.
     fn read_calls(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
@@ -127,17 +130,47 @@ impl Engine {
         at: Instruction,
     ) -> Result<Option<Box<[CompiledCall]>>, FunctionError> {
         let Some(code) = Compiled::find(heap, layout, at)? else { return Ok(None) };
-        if self.identify(heap, code.shared)?.cookie & frame.cookie_mask != frame.cookie {
+        let shared = match code.compiler {
+            Compiler::Optimizing { shared, .. } => shared,
+            Compiler::Baseline { .. } => Object::at(frame.shared),
+        };
+        if self.identify(heap, shared)?.cookie & frame.cookie_mask != frame.cookie {
             return Ok(None);
         }
+        let inlined = match code.compiler {
+            Compiler::Optimizing { .. } => code.calls_at(heap, layout, at)?,
+            Compiler::Baseline { bytecode } if self.bytecode_of(heap, shared)? == Some(bytecode) => {
+                vec![self.read_baseline(heap, &code, bytecode, shared, at)?]
+            }
+            Compiler::Baseline { .. } => return Ok(None),
+        };
         let mut calls = Vec::new();
-        for inlined in code.calls_at(heap, layout, at)? {
+        for inlined in inlined {
             let (function, _, script) = self.read_whole(heap, inlined.shared)?;
             let line = script.zip(inlined.position).map(|(script, position)| script.line_of(position));
             let line = line.unwrap_or(function.first_line);
             calls.push(CompiledCall { function: Arc::new(function), line });
         }
         Ok(code.is_current(heap, layout)?.then(|| calls.into()))
+    }
+
+    /// The position of an instruction of the baseline compiler, if the bytecode has positions.
+    fn read_baseline(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        code: &Compiled,
+        bytecode: Object,
+        shared: Object,
+        at: Instruction,
+    ) -> Result<Inlined, FunctionError> {
+        let (Some(sizes), Some((table, is_cut, form))) =
+            (&self.bytecode_sizes, self.read_positions(heap, bytecode)?)
+        else {
+            return Ok(Inlined { shared, position: None });
+        };
+        let offset = code.bytecode_at(heap, sizes, bytecode, at)?;
+        let position = offset.and_then(|offset| position_at(&table, form, is_cut, offset)?.in_source());
+        Ok(Inlined { shared, position })
     }
 
     /// A function without the lines of its bytecode, and its script.
@@ -230,29 +263,54 @@ impl Engine {
         Ok((Function::new(name, script.path.as_str().into(), first_line, None), Some(script)))
     }
 
-    /// The lines of the bytecode, if that has positions: V8 leaves them out until it needs them.
+    /// The bytecode of a function, if it has been compiled to that.
+    fn bytecode_of(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        shared: Object,
+    ) -> Result<Option<Object>, FunctionError> {
+        let Value::Object(mut data) = heap.value(shared, self.layout.data)? else { return Ok(None) };
+        // The code of the baseline compiler is in the place of its bytecode, and leads to that.
+        if let Some(code) = &self.layout.code
+            && heap.type_of(data)? == code.code_type
+        {
+            let Value::Object(bytecode) = heap.value(data, code.deoptimization)? else { return Ok(None) };
+            data = bytecode;
+        }
+        let is_bytecode = self.layout.bytecodes != 0 && heap.type_of(data)? == self.layout.bytecode_type;
+        Ok(is_bytecode.then_some(data))
+    }
+
+    /// The table of positions of a bytecode, and whether it is cut, if there is one: V8 makes it when it needs it.
+    fn read_positions(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        bytecode: Object,
+    ) -> Result<Option<(Vec<u8>, bool, PositionForm)>, FunctionError> {
+        let layout = &self.layout;
+        let (Value::Object(table), Some(form)) =
+            (heap.value(bytecode, layout.bytecode_positions)?, layout.position_form)
+        else {
+            return Ok(None);
+        };
+        if !layout.byte_array_types.contains(&heap.type_of(table)?) {
+            return Ok(None);
+        }
+        let (positions, is_cut) = read_bytes(heap, table, POSITIONS_BYTES_MAX)?;
+        Ok((!positions.is_empty()).then_some((positions, is_cut, form)))
+    }
+
+    /// The lines of the bytecode.
     fn read_lines(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
         script: &Script,
     ) -> Result<Option<Lines>, FunctionError> {
-        let layout = &self.layout;
-        let Value::Object(bytecode) = heap.value(shared, layout.data)? else { return Ok(None) };
-        if layout.bytecodes == 0 || heap.type_of(bytecode)? != layout.bytecode_type {
-            return Ok(None);
-        }
-        let Some(form) = layout.position_form else { return Ok(None) };
-        let Value::Object(table) = heap.value(bytecode, layout.bytecode_positions)? else { return Ok(None) };
-        if !layout.byte_array_types.contains(&heap.type_of(table)?) {
-            return Ok(None);
-        }
-        let (positions, _) = read_bytes(heap, table, POSITIONS_BYTES_MAX)?;
-        if positions.is_empty() {
-            return Ok(None);
-        }
+        let Some(bytecode) = self.bytecode_of(heap, shared)? else { return Ok(None) };
+        let Some((positions, _, form)) = self.read_positions(heap, bytecode)? else { return Ok(None) };
         // Frames count from the object's tagged address.
-        let start = u32::from(layout.bytecodes) - 1;
+        let start = u32::from(self.layout.bytecodes) - 1;
         let rows = bytecode_positions(&positions, form).into_iter();
         let rows = rows
             .map(|(offset, position)| (offset.saturating_add(start), script.line_of(position.cast_signed())));

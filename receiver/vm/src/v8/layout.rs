@@ -7,6 +7,7 @@ use sidewinder_address::{Avma, FileOffset, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol};
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
+use super::bytecodes::BytecodeSizes;
 use super::code_layout::{CODE_NAMES, CodeLayout};
 use super::lines::PositionForm;
 use crate::cpython::FileRange;
@@ -90,6 +91,8 @@ pub struct Library {
     /// The code that enters interpreted functions, and that of bytecodes. Empty in stripped files: then interpreted functions
     /// are not found.
     pub loops: Vec<FileRange>,
+    /// How long bytecodes are; `None` in stripped files: then code of the baseline compiler has only the first lines of functions.
+    pub bytecode_sizes: Option<BytecodeSizes>,
     /// V8's own code, which includes the loops.
     pub builtins: Option<FileRange>,
     elf: ElfFile,
@@ -255,7 +258,9 @@ impl Library {
         let number = |name| constants.get(name).and_then(|value| u8::try_from(value).ok());
         let version = number(V8_MAJOR).zip(number(V8_MINOR));
         let (loops, builtins) = find_code(file, &elf)?;
-        Ok(Some(Self { version, layout, loops, builtins, elf, tagged_size: tagged_size.address }))
+        let bytecode_sizes = BytecodeSizes::read(file, &elf)?;
+        let tagged_size = tagged_size.address;
+        Ok(Some(Self { version, layout, loops, bytecode_sizes, builtins, elf, tagged_size }))
     }
 
     /// Whether the memory of a process in which this file is loaded with the given bias has what the file has.

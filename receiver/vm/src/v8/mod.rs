@@ -5,6 +5,7 @@
 //! - [`Library`] is what an ELF file says: the layout of objects, and where the interpreter's code is.
 //! - [`Engine`] reads functions in a process: their names, files and lines.
 
+mod bytecodes;
 mod code_layout;
 mod compiled;
 mod function;
@@ -14,6 +15,7 @@ mod scope;
 mod script;
 mod text;
 
+pub use bytecodes::BytecodeSizes;
 pub use code_layout::CodeLayout;
 pub use function::{CompiledFrame, Engine};
 pub use layout::{Layout, Library};

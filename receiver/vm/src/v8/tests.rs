@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use sidewinder_address::Avma;
 
 use super::lines::tests::write_rows;
-use super::{CompiledFrame, Engine};
+use super::{BytecodeSizes, CompiledFrame, Engine};
 use crate::Code;
 use crate::cpython::FunctionError;
 use crate::test_support::{Bytes, v8_layout};
@@ -223,7 +223,7 @@ fn own(line: u32) -> Vec<(String, u32)> {
 #[test]
 fn compiled_code_has_its_inlined_functions_and_lines() {
     for has_streams in [false, true] {
-        let engine = Engine::new(v8_layout(has_streams));
+        let engine = Engine::new(v8_layout(has_streams), None);
         let memory = Bytes(heap(has_streams));
         let at = |offset, is_return_address| {
             calls(&engine, &memory, frame(&engine, &memory, offset, is_return_address)).unwrap()
@@ -240,9 +240,38 @@ fn compiled_code_has_its_inlined_functions_and_lines() {
 }
 
 #[test]
+fn code_of_the_baseline_compiler_has_the_lines_of_its_bytecode() {
+    for has_streams in [false, true] {
+        let code_layout = v8_layout(has_streams).code.unwrap();
+        let code = if has_streams { CODE } else { STREAM };
+        let mut changed = Heap(heap(has_streams));
+        // It is in the place of the bytecode.
+        changed.reference(SHARED + 8, code);
+        changed.reference(code + u64::from(code_layout.deoptimization), BYTECODE);
+        changed.number(BYTECODE + 8, 3);
+        changed.put(BYTECODE + 64, &[4, 5, 0]);
+        // The prologue and two bytecodes.
+        changed.number(CODE_POSITIONS + 8, 3);
+        changed.put(CODE_POSITIONS + 16, &[10, 4, 4]);
+        let memory = Bytes(changed.0);
+        let sizes = BytecodeSizes::new(&[1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 5]);
+        let engine = Engine::new(v8_layout(has_streams), sizes);
+        let at = |offset, is_return_address| {
+            calls(&engine, &memory, frame(&engine, &memory, offset, is_return_address)).unwrap()
+        };
+        assert_eq!([at(9, false), at(10, true), at(14, false), at(18, true)], [13, 13, 14, 14].map(own));
+        let engine = Engine::new(v8_layout(has_streams), None);
+        assert_eq!(calls(&engine, &memory, frame(&engine, &memory, 14, false)), Some(own(13)));
+        let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
+        let interpreted = engine.read_function(&memory, Avma(SHARED), cookie).unwrap();
+        assert_eq!(interpreted.line_at(63 + 2), Some(14));
+    }
+}
+
+#[test]
 fn a_function_that_was_moved_is_found_by_its_code() {
     for has_streams in [false, true] {
-        let engine = Engine::new(v8_layout(has_streams));
+        let engine = Engine::new(v8_layout(has_streams), None);
         let memory = Bytes(heap(has_streams));
         let moved = CompiledFrame { shared: Avma(0x700), ..frame(&engine, &memory, 0, false) };
         assert_eq!(calls(&engine, &memory, moved), Some(own(13)));
@@ -256,19 +285,14 @@ fn a_function_that_was_moved_is_found_by_its_code() {
 #[test]
 fn code_that_is_not_the_functions_leaves_the_function_alone() {
     for has_streams in [false, true] {
-        let engine = Engine::new(v8_layout(has_streams));
+        let engine = Engine::new(v8_layout(has_streams), None);
         let code_layout = v8_layout(has_streams).code.unwrap();
-        let own_code = if has_streams { CODE } else { STREAM };
         let function_at = match code_layout.wrapper {
             Some((_, field)) => WRAPPER + u64::from(field),
             None => DEOPTIMIZATION + 16 + 8 * u64::from(code_layout.function),
         };
-        let bytecode = |heap: &mut Heap| {
-            heap.reference(own_code + u64::from(code_layout.deoptimization), BYTECODE);
-        };
-        let changes: [(&str, &dyn Fn(&mut Heap)); 5] = [
+        let changes: [(&str, &dyn Fn(&mut Heap)); 4] = [
             ("another function's", &|heap| heap.reference(function_at, INNER)),
-            ("of the baseline compiler", &bytecode),
             // The first call is inlined in itself.
             ("endless", &|heap| heap.word(INLININGS + 16, 1 << 31 | 33 << 1)),
             ("an inlined function that is missing", &|heap| heap.put(INLININGS + 24, &[7])),
@@ -286,7 +310,7 @@ fn code_that_is_not_the_functions_leaves_the_function_alone() {
 #[test]
 fn a_function_is_read_with_its_line() {
     for has_fixed_positions in [false, true] {
-        let engine = Engine::new(v8_layout(has_fixed_positions));
+        let engine = Engine::new(v8_layout(has_fixed_positions), None);
         let memory = Bytes(heap(has_fixed_positions));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         let function = engine.read_function(&memory, Avma(SHARED), cookie).unwrap();
@@ -303,7 +327,7 @@ fn a_function_is_read_with_its_line() {
 
 #[test]
 fn another_function_at_the_address_has_another_cookie() {
-    let engine = Engine::new(v8_layout(false));
+    let engine = Engine::new(v8_layout(false), None);
     let cookie_of = |change: &dyn Fn(&mut Heap)| {
         let mut heap = Heap(heap(false));
         change(&mut heap);
@@ -323,7 +347,7 @@ fn objects_of_another_layout_are_not_read() {
     let mut changed = Heap(heap(false));
     // The map of the map of functions is not its own.
     changed.reference(0x40 + 16 * 63, SCOPE);
-    let engine = Engine::new(v8_layout(false));
+    let engine = Engine::new(v8_layout(false), None);
     let result = engine.read_cookie(&Bytes(changed.0), Avma(SHARED));
     assert!(matches!(result, Err(FunctionError::Malformed(_))), "{result:?}");
     let mut moved = Heap(heap(false));
@@ -340,7 +364,7 @@ proptest! {
     ) {
         let mut memory = heap(has_fixed_positions);
         changes.into_iter().for_each(|(at, byte)| memory[at] = byte);
-        let (engine, memory) = (Engine::new(v8_layout(has_fixed_positions)), Bytes(memory));
+        let (engine, memory) = (Engine::new(v8_layout(has_fixed_positions), None), Bytes(memory));
         if let Ok(cookie) = engine.read_cookie(&memory, Avma(SHARED))
             && let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie)
         {
@@ -359,7 +383,7 @@ proptest! {
         changed.string(NAME, kind, 1 << 20);
         changed.reference(NAME + 16, first);
         changed.reference(NAME + 24, NAME);
-        let (engine, memory) = (Engine::new(v8_layout(false)), Bytes(changed.0));
+        let (engine, memory) = (Engine::new(v8_layout(false), None), Bytes(changed.0));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         if let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie) {
             prop_assert!(function.name.len() <= 1 << 10);
