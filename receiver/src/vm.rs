@@ -164,6 +164,8 @@ pub(crate) enum VmObstacle {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct VmNameCounts {
     pub(crate) named: u64,
+    /// Of those named, the ones of compiled code that was not found any more: without inlined functions, and with their first line.
+    pub(crate) without_code: u64,
     /// Another function had the address when the name was read.
     pub(crate) replaced: u64,
     /// The function could not be read, or its content is invalid.
@@ -174,8 +176,9 @@ pub(crate) struct VmNameCounts {
 
 impl std::ops::AddAssign for VmNameCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { named, replaced, unreadable, forgotten } = other;
+        let Self { named, without_code, replaced, unreadable, forgotten } = other;
         self.named += named;
+        self.without_code += without_code;
         self.replaced += replaced;
         self.unreadable += unreadable;
         self.forgotten += forgotten;
@@ -383,6 +386,8 @@ impl VmNames {
         let function = match result {
             Ok(function) => {
                 self.counts.named += 1;
+                let is_alone = key.1.form.is_compiled() && matches!(function, Code::Function(_));
+                self.counts.without_code += u64::from(is_alone);
                 Some(function)
             }
             Err(FunctionError::Replaced) => {
