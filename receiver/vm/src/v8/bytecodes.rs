@@ -38,7 +38,7 @@ impl BytecodeSizes {
     /// Those of all bytecodes, for each scale of operands; `None` if there are none.
     #[must_use]
     pub fn new(sizes: &[u8]) -> Option<Self> {
-        let is_table = sizes.len() % SCALES == 0 && sizes.len() / SCALES > PREFIX_SCALES.len();
+        let is_table = sizes.len().is_multiple_of(SCALES) && sizes.len() / SCALES > PREFIX_SCALES.len();
         (is_table && sizes.iter().all(|size| *size > 0)).then(|| Self(sizes.into()))
     }
 

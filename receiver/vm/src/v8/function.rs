@@ -1,5 +1,7 @@
 //! The functions of a process.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,8 +13,9 @@ use super::code_layout::CodeLayout;
 use super::compiled::{Compiled, Compiler, Inlined, Instruction, read_bytes};
 use super::layout::Layout;
 use super::lines::{PositionForm, bytecode_positions, position_at};
+use super::named::{Named, NamedFunctions};
 use super::scope::Scope;
-use super::script::{Script, Scripts};
+use super::script::{ScriptLines, Scripts, read_path};
 use super::text::{Heap, Object, Value};
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, FunctionError, Lines, hash};
@@ -32,6 +35,8 @@ pub struct Engine {
     /// `None`: unknown.
     bytecode_sizes: Option<BytecodeSizes>,
     scripts: Scripts,
+    /// Functions of compiled code.
+    named: NamedFunctions,
     /// Whether objects of the process were found to have this layout.
     is_checked: AtomicBool,
 }
@@ -63,7 +68,13 @@ impl Engine {
     /// Objects have this layout, and bytecodes these sizes.
     #[must_use]
     pub fn new(layout: Layout, bytecode_sizes: Option<BytecodeSizes>) -> Self {
-        Self { layout, bytecode_sizes, scripts: Scripts::default(), is_checked: AtomicBool::new(false) }
+        Self {
+            layout,
+            bytecode_sizes,
+            scripts: Scripts::default(),
+            named: NamedFunctions::default(),
+            is_checked: AtomicBool::new(false),
+        }
     }
 
     #[cfg(test)]
@@ -87,10 +98,9 @@ impl Engine {
         if identity.cookie != cookie {
             return Err(FunctionError::Replaced);
         }
-        let function = self.read_parts(&heap, shared, &identity).and_then(|(function, script)| {
-            let lines = script.map_or(Ok(None), |script| self.read_lines(&heap, shared, &script))?;
-            Ok(function.with_lines(lines))
-        });
+        let function = self
+            .read_parts(&heap, shared, &identity)
+            .and_then(|function| Ok(function.with_lines(self.read_lines(&heap, shared, &identity)?)));
         // The garbage collector may have moved what was read, and the program may have gone on.
         if self.identify(&heap, shared)?.cookie != cookie {
             return Err(FunctionError::Replaced);
@@ -115,9 +125,13 @@ impl Engine {
                 return Ok(Code::Compiled(calls));
             }
         }
-        let (function, identity, _) = self.read_whole(&heap, Object::at(frame.shared))?;
-        let is_same = identity.cookie & frame.cookie_mask == frame.cookie;
-        if is_same { Ok(Code::Function(function)) } else { Err(FunctionError::Replaced) }
+        let shared = Object::at(frame.shared);
+        if self.identify(&heap, shared)?.cookie & frame.cookie_mask != frame.cookie {
+            return Err(FunctionError::Replaced);
+        }
+        let (named, _) = self.read_named(&heap, shared)?;
+        let is_same = named.cookie & frame.cookie_mask == frame.cookie;
+        if is_same { Ok(Code::Function((*named.function).clone())) } else { Err(FunctionError::Replaced) }
     }
 
     /// `None`: the code at the instruction is of no compiler, or of another function. The function may have been moved: the code of
@@ -144,12 +158,19 @@ impl Engine {
             }
             Compiler::Baseline { .. } => return Ok(None),
         };
+        let mut functions = HashMap::new();
         let mut calls = Vec::new();
         for inlined in inlined {
-            let (function, _, script) = self.read_whole(heap, inlined.shared)?;
-            let line = script.zip(inlined.position).map(|(script, position)| script.line_of(position));
-            let line = line.unwrap_or(function.first_line);
-            calls.push(CompiledCall { function: Arc::new(function), line });
+            let (named, lines) = match functions.entry(inlined.shared) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let (named, identity) = self.read_named(heap, inlined.shared)?;
+                    unknown.insert((named, self.lines_of(heap, &identity)?))
+                }
+            };
+            let line = lines.as_ref().zip(inlined.position);
+            let line = line.map_or(named.function.first_line, |(lines, position)| lines.line_of(position));
+            calls.push(CompiledCall { function: Arc::clone(&named.function), line });
         }
         Ok(code.is_current(heap, layout)?.then(|| calls.into()))
     }
@@ -173,19 +194,32 @@ impl Engine {
         Ok(Inlined { shared, position })
     }
 
-    /// A function without the lines of its bytecode, and its script.
-    fn read_whole(
+    /// A function without the lines of its bytecode, read or as it was read last: many instructions have it in common.
+    fn read_named(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
-    ) -> Result<(Function, Identity, Option<Script>), FunctionError> {
+    ) -> Result<(Arc<Named>, Identity), FunctionError> {
         let identity = self.identify(heap, shared)?;
-        let (function, script) = self.read_parts(heap, shared, &identity)?;
-        // As below.
+        if let Some(known) = self.named.get(shared, identity.cookie) {
+            return Ok((known, identity));
+        }
+        let function = self.read_parts(heap, shared, &identity)?;
+        // As above.
         if self.identify(heap, shared)? != identity {
             return Err(FunctionError::Replaced);
         }
-        Ok((function, identity, script))
+        let named = Named { cookie: identity.cookie, function: Arc::new(function) };
+        Ok((self.named.add(shared, named), identity))
+    }
+
+    /// The lines of a function's source; `None` for functions of V8's own.
+    fn lines_of(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        identity: &Identity,
+    ) -> Result<Option<ScriptLines>, FunctionError> {
+        identity.script.map(|(script, id)| self.scripts.lines(heap, script, id)).transpose()
     }
 
     /// The cookie of the function at an address, as the programs compute it.
@@ -238,7 +272,7 @@ impl Engine {
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
         identity: &Identity,
-    ) -> Result<(Function, Option<Script>), FunctionError> {
+    ) -> Result<Function, FunctionError> {
         let scope = match heap.value(shared, self.layout.name)? {
             Value::Object(object) if heap.type_of(object)? == self.layout.scope_type => {
                 Scope::read(heap, object)?
@@ -255,12 +289,12 @@ impl Engine {
             }
         }
         let name = if name.is_empty() { ANONYMOUS.into() } else { name.into() };
-        let Some((script, id)) = identity.script else {
-            return Ok((Function::new(name, "".into(), 0, None), None));
+        let Some((script, _)) = identity.script else {
+            return Ok(Function::new(name, "".into(), 0, None));
         };
-        let script = self.scripts.read(heap, script, id)?;
-        let first_line = scope.position.map_or(0, |position| script.line_of(position));
-        Ok((Function::new(name, script.path.as_str().into(), first_line, None), Some(script)))
+        let lines = self.lines_of(heap, identity)?.zip(scope.position);
+        let first_line = lines.map_or(0, |(lines, position)| lines.line_of(position));
+        Ok(Function::new(name, read_path(heap, script)?.into(), first_line, None))
     }
 
     /// The bytecode of a function, if it has been compiled to that.
@@ -305,8 +339,9 @@ impl Engine {
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
-        script: &Script,
+        identity: &Identity,
     ) -> Result<Option<Lines>, FunctionError> {
+        let Some(script) = self.lines_of(heap, identity)? else { return Ok(None) };
         let Some(bytecode) = self.bytecode_of(heap, shared)? else { return Ok(None) };
         let Some((positions, _, form)) = self.read_positions(heap, bytecode)? else { return Ok(None) };
         // Frames count from the object's tagged address.

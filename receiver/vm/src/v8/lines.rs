@@ -276,7 +276,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_instruction_has_the_position_of_the_entry_before_it() {
-        let call = |position: u64, call: u64| position + 1 << 1 | call << 31;
+        let call = |position: u64, call: u64| ((position + 1) << 1) | (call << 31);
         let rows = [(2, call(10, 0), true), (8, call(20, 3), false), (8, call(30, 0), true)];
         for form in FORMS {
             let bytes = write_rows(form, &rows);

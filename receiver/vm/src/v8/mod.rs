@@ -11,6 +11,7 @@ mod compiled;
 mod function;
 mod layout;
 mod lines;
+mod named;
 mod scope;
 mod script;
 mod text;

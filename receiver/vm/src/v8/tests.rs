@@ -282,6 +282,9 @@ fn a_function_that_was_moved_is_found_by_its_code() {
     }
 }
 
+/// What is changed, and how.
+type Change<'change> = (&'change str, &'change dyn Fn(&mut Heap));
+
 #[test]
 fn code_that_is_not_the_functions_leaves_the_function_alone() {
     for has_streams in [false, true] {
@@ -291,7 +294,7 @@ fn code_that_is_not_the_functions_leaves_the_function_alone() {
             Some((_, field)) => WRAPPER + u64::from(field),
             None => DEOPTIMIZATION + 16 + 8 * u64::from(code_layout.function),
         };
-        let changes: [(&str, &dyn Fn(&mut Heap)); 4] = [
+        let changes: [Change<'_>; 4] = [
             ("another function's", &|heap| heap.reference(function_at, INNER)),
             // The first call is inlined in itself.
             ("endless", &|heap| heap.word(INLININGS + 16, 1 << 31 | 33 << 1)),
