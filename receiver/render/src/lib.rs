@@ -31,7 +31,7 @@ pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
-pub use functions::{FunctionTotals, functions};
+pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
