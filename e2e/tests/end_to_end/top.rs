@@ -25,7 +25,7 @@ const COLUMNS: u16 = 80;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command on a terminal.
-struct Terminal {
+pub(crate) struct Terminal {
     process: Child,
     /// The user's side.
     keyboard: File,
@@ -37,7 +37,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn run(arguments: &[&str]) -> Result<Self> {
+    pub(crate) fn run(arguments: &[&str]) -> Result<Self> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&master)?;
         unlockpt(&master)?;
@@ -60,7 +60,7 @@ impl Terminal {
         Ok(Self { process, keyboard, line, settings, screen })
     }
 
-    fn press(&mut self, keys: &str) -> Result<()> {
+    pub(crate) fn press(&mut self, keys: &str) -> Result<()> {
         Ok(self.keyboard.write_all(keys.as_bytes())?)
     }
 
@@ -69,7 +69,7 @@ impl Terminal {
     }
 
     /// Waits until the screen is as it should be, and returns it.
-    fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<String> {
+    pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let shown = self.with_screen(vt100::Screen::contents);
@@ -85,7 +85,7 @@ impl Terminal {
     }
 
     /// Waits for its end, after which the terminal must be as it was.
-    fn ended(mut self) -> Result<ExitStatus> {
+    pub(crate) fn ended(mut self) -> Result<ExitStatus> {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             match self.process.try_wait()? {

@@ -178,6 +178,8 @@ pub(super) fn outcomes_line(outcomes: &[OutcomeCount]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use sidewinder_kind::Kind;
     use sidewinder_render::{
         FrameCategory, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(named(&process, SortOrder::SelfCount, ""), [b, a.clone()]);
         let callers = below(&process, "B");
         let of_leaf = (a.0, 6, 6);
-        assert_eq!(named(&callers, SortOrder::SelfCount, ""), [of_leaf.clone()]);
+        assert_eq!(named(&callers, SortOrder::SelfCount, ""), slice::from_ref(&of_leaf));
         let outermost = below(&callers, &of_leaf.0);
         assert_eq!(named(&outermost, SortOrder::SelfCount, ""), [("[no caller]".to_owned(), 6, 6)]);
         assert_eq!(outermost.title().as_deref(), Some("callers of a\\u{7} → B, in one (PID 1)"));
