@@ -1,5 +1,7 @@
 //! Reads profiles from files: OTLP here, other formats in the crate that writes them.
 
+mod local_names;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,9 +14,11 @@ use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES
 use sidewinder_render::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
     ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
+    TimeSlicedCounts,
 };
 
-use crate::collect::{IndexedSet, LOCK_MARKER, TimeSlicedCounts, lock_marker};
+use self::local_names::LocalNames;
+use crate::collect::{IndexedSet, LOCK_MARKER, lock_marker};
 use crate::naming::marker_summary;
 use crate::report::LOCK_ID;
 
@@ -31,21 +35,15 @@ pub(crate) enum ImportError {
     Other(#[from] ReadError),
     #[error("it holds no profile")]
     NoProfile,
-    #[error("none of its profiles has samples of the type {wanted}; it holds {}", .found.join(", "))]
-    NoSuchType { wanted: String, found: Vec<String> },
-    #[error("only files of OTLP hold profiles of several types to choose from")]
-    NothingToChoose,
 }
 
-/// Reads a profile in any known format, by the suffix of the file. `sample_type`: which one of several in a file of OTLP.
+/// Reads a profile in any known format: OTLP by the suffix of the file, others by their content. `sample_type`: which one of
+/// several in a file.
 pub(crate) fn read_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
-        if sample_type.is_some() {
-            return Err(ImportError::NothingToChoose);
-        }
-        let mut profile = sidewinder_render::read(path)?;
+        let mut profile = sidewinder_render::read(path, sample_type, &mut LocalNames::new())?;
         if profile.start == SystemTime::UNIX_EPOCH {
-            // Folded stacks have no time: use the time when the file was written.
+            // Folded stacks have no time, and perf's none of the day: use the time when the file was written.
             profile.start = std::fs::metadata(path)?.modified()?;
         }
         return Ok(profile);
@@ -75,7 +73,7 @@ pub(crate) fn from_report_bytes(
     let wanted = sample_type.or(default.map(String::as_str)).ok_or(ImportError::NoProfile)?;
     match found.iter().any(|name| name == wanted) {
         true => from_otlp_profiles(title, &profiles, wanted),
-        false => Err(ImportError::NoSuchType { wanted: wanted.to_owned(), found }),
+        false => Err(ReadError::NoSuchType { wanted: wanted.to_owned(), found }.into()),
     }
 }
 

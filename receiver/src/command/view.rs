@@ -77,7 +77,7 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
 fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
-            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file or folded stacks",
+            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file, folded stacks, or what `perf script` printed",
         )
     };
     let profile = import::read_profile(path, sample_type).map_err(failed)?;
