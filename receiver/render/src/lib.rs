@@ -44,6 +44,9 @@ pub use profile::{
     ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
     StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
-pub use read::{NoNames, PerfCode, PerfFunction, PerfKernel, PerfNames, ReadError, read, read_bytes};
+pub use read::{
+    NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
+    read_bytes,
+};
 pub use summary::{group_thousands, summary};
 pub use table::{TableOptions, fitted, table};

@@ -18,7 +18,7 @@ use self::error::BYTES_MAX;
 use crate::profile::Profile;
 
 pub use self::error::ReadError;
-pub use self::perf_data::{NoNames, PerfCode, PerfFunction, PerfKernel, PerfNames};
+pub use self::perf_data::{NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 

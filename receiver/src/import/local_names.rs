@@ -1,14 +1,15 @@
-//! Names for a `perf.data` from this machine: from its files that have the build IDs of the recording, and from its kernel, if that
-//! is the recorded one.
+//! Names for a `perf.data` from this machine: from its files that are those of the recording, by build ID or inode, and from its
+//! kernel, if that is the recorded one.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use object::elf::FileHeader64;
 use object::read::elf::NoteIterator;
@@ -16,7 +17,9 @@ use object::{LittleEndian, Object as _, ObjectSegment as _, ReadCache, elf};
 use rustix::fs::{Mode, OFlags};
 use sidewinder_address::{Avma, Svma};
 use sidewinder_process::vdso_image;
-use sidewinder_render::{FrameCategory, PerfCode, PerfFunction, PerfKernel, PerfNames, ProfileBinary};
+use sidewinder_render::{
+    FrameCategory, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames,
+};
 use sidewinder_symbolize::{
     BinaryFiles, BinaryId, CodeFrame, Image, KernelName, KernelSymbols, Language, Lookup, Symbolizer,
     SymbolizerOptions,
@@ -38,7 +41,9 @@ pub(super) struct LocalNames {
     /// Where debug information is that files have split off.
     roots: DebugRoots,
     /// `None`: it is not here.
-    files: HashMap<ProfileBinary, Option<LocalFile>>,
+    files: HashMap<PerfBinary, Option<LocalFile>>,
+    /// When the recording was written: a file that changed later isn't the recorded one.
+    recorded: SystemTime,
     /// Of the kernels that were asked for: by how much this one is above it, if it is the same.
     kernel_shifts: Vec<(PerfKernel, Option<u64>)>,
     kallsyms: Option<KernelSymbols>,
@@ -55,7 +60,7 @@ struct LocalFile {
 }
 
 impl LocalNames {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(recorded: SystemTime) -> Self {
         let options = SymbolizerOptions {
             budget_bytes: BUDGET_BYTES,
             lines: true,
@@ -66,6 +71,7 @@ impl LocalNames {
             symbols: Symbolizer::new(options),
             roots: DebugRoots::open::<&Path>([]),
             files: HashMap::new(),
+            recorded,
             kernel_shifts: Vec::new(),
             kallsyms: None,
         }
@@ -73,10 +79,10 @@ impl LocalNames {
 }
 
 impl PerfNames for LocalNames {
-    fn code(&mut self, binary: &ProfileBinary, file_offset: u64) -> Option<PerfCode> {
+    fn code(&mut self, binary: &PerfBinary, file_offset: u64) -> Option<PerfCode> {
         if !self.files.contains_key(binary) {
             let id = BinaryId(u32::try_from(self.files.len()).ok()?);
-            self.files.insert(binary.clone(), find_file(binary, id));
+            self.files.insert(binary.clone(), find_file(binary, id, self.recorded));
         }
         let file = self.files.get(binary)?.as_ref()?;
         let svma = file.svma(file_offset)?;
@@ -150,12 +156,16 @@ impl BinaryFiles for LocalSources<'_> {
     }
 }
 
-/// The file of a recording on this machine, at its path or in perf's own cache; `None` if there is none with its build ID.
-fn find_file(binary: &ProfileBinary, id: BinaryId) -> Option<LocalFile> {
-    let build_id = binary.build_id.as_deref()?;
-    if binary.path == "[vdso]" {
+/// The file of a recording on this machine, at its path or in perf's own cache; `None` if there is none with its build ID, or, if
+/// that is unknown, none that has had its inode since before the recording.
+fn find_file(binary: &PerfBinary, id: BinaryId, recorded: SystemTime) -> Option<LocalFile> {
+    let PerfBinary { file, inode } = binary;
+    let Some(build_id) = file.build_id.as_deref() else {
+        return open_file(Path::new(&file.path), Identity::Inode((*inode)?, recorded), id);
+    };
+    if file.path == "[vdso]" {
         let image = vdso_image().ok()?;
-        let segments = segments(&object::File::parse(&*image).ok()?, build_id)?;
+        let segments = segments(&object::File::parse(&*image).ok()?, Identity::BuildId(build_id))?;
         return Some(LocalFile {
             id,
             image: Image::from(image),
@@ -164,8 +174,8 @@ fn find_file(binary: &ProfileBinary, id: BinaryId) -> Option<LocalFile> {
         });
     }
     let cached = perf_cache(build_id);
-    let paths = [Some(PathBuf::from(&binary.path)), cached].into_iter().flatten();
-    paths.filter(|path| path.is_absolute()).find_map(|path| open_file(&path, build_id, id))
+    let mut paths = [Some(PathBuf::from(&file.path)), cached].into_iter().flatten();
+    paths.find_map(|path| open_file(&path, Identity::BuildId(build_id), id))
 }
 
 /// perf's copy of a file: `~/.debug/.build-id/AB/CDEF.../elf`.
@@ -175,25 +185,52 @@ fn perf_cache(build_id: &str) -> Option<PathBuf> {
     Some(home.join(".debug/.build-id").join(folder).join(name).join("elf"))
 }
 
-fn open_file(path: &Path, build_id: &str, id: BinaryId) -> Option<LocalFile> {
-    // The recording names the path: a device or a named pipe is not waited for.
+/// What proves that a file is the recorded one.
+#[derive(Clone, Copy, Debug)]
+enum Identity<'a> {
+    BuildId(&'a str),
+    /// With the time since when nothing of the inode may have changed.
+    Inode(PerfInode, SystemTime),
+}
+
+impl Identity<'_> {
+    /// Whether a file with this status can be the recorded one.
+    fn admits(self, status: &Metadata) -> bool {
+        let Self::Inode(PerfInode { major, minor, inode }, recorded) = self else { return true };
+        let device = rustix::fs::makedev(major, minor);
+        let changed = u64::try_from(status.ctime())
+            .map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        (status.dev(), status.ino()) == (device, inode) && changed.is_ok_and(|changed| changed < recorded)
+    }
+}
+
+fn open_file(path: &Path, identity: Identity<'_>, id: BinaryId) -> Option<LocalFile> {
+    // The recording names the path, and memory that is no file has a name too, as `[heap]`. A device or a named pipe is not waited for.
+    if !path.is_absolute() {
+        return None;
+    }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    let status = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let status = file.metadata().ok().filter(Metadata::is_file)?;
+    if !identity.admits(&status) {
+        return None;
+    }
     let cache = ReadCache::new(&file);
     let parsed = object::File::parse(&cache).ok()?;
-    let segments = segments(&parsed, build_id)?;
+    let segments = segments(&parsed, identity)?;
     let debug_file = DebugFile::from_own_root(path.as_os_str().as_bytes(), Some(status.uid()));
     let companions = debug_file.find(&parsed);
     Some(LocalFile { id, image: Image::from(file), companions, segments })
 }
 
-/// The segments of a file, if it has this build ID.
+/// The segments of a file, if it is this one.
 fn segments<'data, R: object::ReadRef<'data>>(
     file: &object::File<'data, R>,
-    build_id: &str,
+    identity: Identity<'_>,
 ) -> Option<Vec<(Range<u64>, Svma)>> {
-    if hex::encode(file.build_id().ok()??) != build_id {
+    if let Identity::BuildId(build_id) = identity
+        && hex::encode(file.build_id().ok()??) != build_id
+    {
         return None;
     }
     let range = |segment: object::Segment<'data, '_, R>| {
@@ -222,4 +259,80 @@ fn kernel_shift(kernel: &PerfKernel) -> Option<u64> {
     });
     // Without privilege, all addresses are 0.
     address.filter(|address| *address != 0).map(|address| address.wrapping_sub(kernel.symbol_address))
+}
+
+#[cfg(test)]
+mod tests {
+    use object::ObjectSymbol as _;
+    use sidewinder_render::ProfileBinary;
+
+    use super::*;
+
+    /// This program, and the offset of its function `main`.
+    fn own() -> (PerfBinary, u64) {
+        let path = std::env::current_exe().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let main = file.symbols().find(|symbol| symbol.name() == Ok("main")).unwrap().address();
+        let contains = |segment: &object::Segment<'_, '_>| {
+            (segment.address()..segment.address() + segment.file_range().1).contains(&main)
+        };
+        let segment = file.segments().find(contains).unwrap();
+        let offset = main - segment.address() + segment.file_range().0;
+        let status = std::fs::metadata(&path).unwrap();
+        let inode = PerfInode {
+            major: rustix::fs::major(status.dev()),
+            minor: rustix::fs::minor(status.dev()),
+            inode: status.ino(),
+        };
+        let build_id = Some(hex::encode(file.build_id().unwrap().unwrap()));
+        let path = path.display().to_string();
+        (PerfBinary { file: ProfileBinary { path, build_id, htlhash: None }, inode: Some(inode) }, offset)
+    }
+
+    fn name(binary: &PerfBinary, offset: u64, recorded: SystemTime) -> Option<String> {
+        let code = LocalNames::new(recorded).code(binary, offset)?;
+        code.functions.last().map(|function| function.name.clone())
+    }
+
+    #[test]
+    fn a_file_names_code_if_its_build_id_or_its_unchanged_inode_is_the_recorded_one() {
+        let (with_id, offset) = own();
+        let now = SystemTime::now();
+        assert_eq!(name(&with_id, offset, now).as_deref(), Some("main"));
+        assert_eq!(name(&with_id, u64::MAX, now), None);
+        let mut other = with_id.clone();
+        other.file.build_id = Some("00".repeat(20));
+        assert_eq!(name(&other, offset, now), None, "another build");
+
+        let mut by_inode = with_id;
+        by_inode.file.build_id = None;
+        assert_eq!(name(&by_inode, offset, now).as_deref(), Some("main"));
+        assert_eq!(name(&by_inode, offset, SystemTime::UNIX_EPOCH), None, "changed since the recording");
+        by_inode.inode.as_mut().unwrap().inode += 1;
+        assert_eq!(name(&by_inode, offset, now), None, "another file");
+        by_inode.inode = None;
+        assert_eq!(name(&by_inode, offset, now), None, "nothing proves that it is this file");
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for path in [pipe.display().to_string(), "/dev/zero".to_owned(), "[heap]".to_owned(), String::new()] {
+            let file = ProfileBinary { path, build_id: Some("00".to_owned()), htlhash: None };
+            assert_eq!(name(&PerfBinary { file, inode: None }, 0, SystemTime::now()), None);
+        }
+    }
+
+    #[test]
+    fn another_kernel_names_nothing() {
+        let kernel = PerfKernel {
+            build_id: "00".repeat(20),
+            symbol: "_text".to_owned(),
+            symbol_address: 0xffff_ffff_8100_0000,
+        };
+        assert_eq!(LocalNames::new(SystemTime::now()).kernel(&kernel, kernel.symbol_address), None);
+    }
 }

@@ -30,10 +30,31 @@ const NOT_UNWOUND: &str = "[truncated: perf only copied the stack]";
 /// Names code of a recording.
 pub trait PerfNames {
     /// The function at an offset in a file, those inlined there first; `None`: this file isn't here, or has no name for it.
-    fn code(&mut self, binary: &ProfileBinary, file_offset: u64) -> Option<PerfCode>;
+    fn code(&mut self, binary: &PerfBinary, file_offset: u64) -> Option<PerfCode>;
 
     /// The name of the function of the kernel itself at an address; `None`: this kernel isn't running, or its names are hidden.
     fn kernel(&mut self, kernel: &PerfKernel, address: u64) -> Option<String>;
+}
+
+/// A file of a recording.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PerfBinary {
+    /// Its path, as the recorded process saw it, and its build ID. perf states that of files in which a sample was taken, or of
+    /// all (`--buildid-mmap`).
+    pub file: ProfileBinary,
+    /// Its inode on the recorded machine, if known.
+    pub inode: Option<PerfInode>,
+}
+
+/// An inode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PerfInode {
+    /// The major number of its device.
+    pub major: u32,
+    /// The minor number of its device.
+    pub minor: u32,
+    /// Its number there.
+    pub inode: u64,
 }
 
 /// The functions at an address of a file.
@@ -76,7 +97,7 @@ pub struct PerfKernel {
 pub struct NoNames;
 
 impl PerfNames for NoNames {
-    fn code(&mut self, _: &ProfileBinary, _: u64) -> Option<PerfCode> {
+    fn code(&mut self, _: &PerfBinary, _: u64) -> Option<PerfCode> {
         None
     }
 
@@ -105,7 +126,8 @@ pub(super) fn read(
         space: Space::default(),
         kernel: None,
         frames: HashMap::new(),
-        binaries: HashMap::new(),
+        binaries: Vec::new(),
+        binary_indices: HashMap::new(),
         outcomes: Outcomes::default(),
         file: &file,
     };
@@ -119,8 +141,9 @@ struct DataReader<'a> {
     kernel: Option<PerfKernel>,
     /// By place, the frames there.
     frames: HashMap<Place, Vec<FrameIndex>>,
-    /// By path and build ID.
-    binaries: HashMap<(String, Option<String>), BinaryIndex>,
+    /// By index in the profile, which has one for each path, build ID and inode.
+    binaries: Vec<PerfBinary>,
+    binary_indices: HashMap<PerfBinary, BinaryIndex>,
     outcomes: Outcomes,
     file: &'a PerfFile<'a>,
 }
@@ -169,14 +192,15 @@ impl DataReader<'_> {
         }
         self.outcomes.malformed += u64::from(file.is_cut);
         let mut profile = self.profile.finish()?;
+        profile.binaries = self.binaries.into_iter().map(|binary| binary.file).collect();
         profile.outcomes = self.outcomes.to_counts();
         Ok(profile)
     }
 
     fn apply(&mut self, content: Content, event: &PerfEvent) -> Result<(), ReadError> {
         match content {
-            Content::Mapping { pid, start, end, file_offset, path, build_id } => {
-                let build_id = build_id.or_else(|| self.build_id(&path));
+            Content::Mapping { pid, start, end, file_offset, path, identity } => {
+                let build_id = identity.build_id.or_else(|| self.build_id(&path));
                 let kernel_symbol = path.strip_prefix(PERF_KERNEL).filter(|_| pid == record::KERNEL_PID);
                 if let Some((symbol, build_id)) = kernel_symbol.zip(build_id.as_ref()) {
                     // The offset of this mapping is the address of the symbol.
@@ -187,7 +211,7 @@ impl DataReader<'_> {
                     });
                 }
                 let path = if kernel_symbol.is_some() { KERNEL.to_owned() } else { path };
-                let binary = self.binary(path, build_id);
+                let binary = self.binary(path, build_id, identity.inode);
                 self.space.map(pid, Mapping { start, end, file_offset, binary })?;
             }
             Content::KernelFunction { start, end, name } => self.space.add_kernel_function(start, end, name),
@@ -213,11 +237,12 @@ impl DataReader<'_> {
         self.file.build_ids.get(known).cloned()
     }
 
-    fn binary(&mut self, path: String, build_id: Option<String>) -> BinaryIndex {
-        let profile = &mut self.profile;
-        *self.binaries.entry((path, build_id)).or_insert_with_key(|(path, build_id)| {
-            let binary = ProfileBinary { path: path.clone(), build_id: build_id.clone(), htlhash: None };
-            BinaryIndex(profile.binaries.intern(binary))
+    fn binary(&mut self, path: String, build_id: Option<String>, inode: Option<PerfInode>) -> BinaryIndex {
+        let binary = PerfBinary { file: ProfileBinary { path, build_id, htlhash: None }, inode };
+        let binaries = &mut self.binaries;
+        *self.binary_indices.entry(binary).or_insert_with_key(|binary| {
+            binaries.push(binary.clone());
+            BinaryIndex(binaries.len() as u32 - 1)
         })
     }
 
@@ -271,12 +296,10 @@ impl DataReader<'_> {
     }
 
     fn file_frames(&mut self, binary: BinaryIndex, offset: u64) -> Vec<FrameIndex> {
-        let Some(known) = self.profile.binaries.values.get(binary.0 as usize).cloned() else {
-            return Vec::new();
-        };
-        let Some(code) = self.names.code(&known, offset) else {
+        let Some(known) = self.binaries.get(binary.0 as usize) else { return Vec::new() };
+        let Some(code) = self.names.code(known, offset) else {
             // Without the file, the offset stands for the address.
-            let frame = PerfFrame { address: offset, name: "", file: &known.path, source: ("", 0) };
+            let frame = PerfFrame { address: offset, name: "", file: &known.file.path, source: ("", 0) };
             return vec![self.profile.frame(frame, Some(binary))];
         };
         let functions =
@@ -296,8 +319,8 @@ impl DataReader<'_> {
 
     fn kernel_frame(&mut self, address: u64) -> FrameIndex {
         let binary = self.space.find_kernel(address).map(|mapping| mapping.binary);
-        let known = binary.and_then(|binary| self.profile.binaries.values.get(binary.0 as usize)).cloned();
-        let path = known.map_or_else(|| KERNEL.to_owned(), |binary| binary.path);
+        let known = binary.and_then(|binary| self.binaries.get(binary.0 as usize));
+        let path = known.map_or_else(|| KERNEL.to_owned(), |binary| binary.file.path.clone());
         let name = match self.space.kernel_function(address) {
             Some(name) => Some(name.to_owned()),
             // Modules are in other places after each start, too, and not at the same distance.
@@ -306,7 +329,7 @@ impl DataReader<'_> {
             }
             None => None,
         };
-        let binary = binary.unwrap_or_else(|| self.binary(path.clone(), None));
+        let binary = binary.unwrap_or_else(|| self.binary(path.clone(), None, None));
         let frame =
             PerfFrame { address, name: name.as_deref().unwrap_or_default(), file: &path, source: ("", 0) };
         self.profile.frame(frame, Some(binary))

@@ -2,6 +2,7 @@
 
 use super::bytes::Bytes;
 use super::file::{Attributes, Record, hex};
+use crate::read::PerfInode;
 
 /// Bits of `perf_event_attr::sample_type`.
 mod sample_type {
@@ -44,7 +45,7 @@ pub(super) enum Content {
         end: u64,
         file_offset: u64,
         path: String,
-        build_id: Option<String>,
+        identity: FileIdentity,
     },
     /// A function of the kernel that was made at run time: a BPF program.
     KernelFunction {
@@ -71,6 +72,13 @@ pub(super) enum Content {
     Sample(Sample),
     /// Nothing of interest.
     Other,
+}
+
+/// What a mapping says of its file: a build ID or an inode, or neither.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct FileIdentity {
+    pub(super) build_id: Option<String>,
+    pub(super) inode: Option<PerfInode>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -162,12 +170,17 @@ impl Record<'_> {
 fn mapping(has_protection: bool, misc: u16, mut body: Bytes<'_>) -> Option<Content> {
     let (pid, _tid) = (body.u32()?, body.u32()?);
     let (start, length, file_offset) = (body.u64()?, body.u64()?, body.u64()?);
-    let mut build_id = None;
+    let mut file = FileIdentity::default();
     if has_protection {
         let identity = body.take(24)?;
         if misc & MISC_MMAP_BUILD_ID != 0 {
             // Its size, three bytes of padding, itself.
-            build_id = hex(&identity[4..4 + usize::from(identity[0]).min(20)]);
+            file.build_id = hex(&identity[4..4 + usize::from(identity[0]).min(20)]);
+        } else {
+            let mut identity = Bytes(identity);
+            let [major, minor] = [identity.u32()?, identity.u32()?];
+            file.inode =
+                identity.u64().filter(|inode| *inode != 0).map(|inode| PerfInode { major, minor, inode });
         }
         let (protection, _flags) = (body.u32()?, body.u32()?);
         if pid != KERNEL_PID && protection & PROT_EXEC == 0 {
@@ -177,7 +190,7 @@ fn mapping(has_protection: bool, misc: u16, mut body: Bytes<'_>) -> Option<Conte
         return Some(Content::Other);
     }
     let end = start.checked_add(length)?;
-    Some(Content::Mapping { pid, start, end, file_offset, path: body.text(), build_id })
+    Some(Content::Mapping { pid, start, end, file_offset, path: body.text(), identity: file })
 }
 
 fn sample(mut body: Bytes<'_>, attributes: Attributes) -> Option<Sample> {

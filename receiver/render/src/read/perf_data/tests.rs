@@ -118,8 +118,8 @@ impl FileBuilder {
 struct AnyNames;
 
 impl PerfNames for AnyNames {
-    fn code(&mut self, binary: &ProfileBinary, file_offset: u64) -> Option<PerfCode> {
-        let build_id = binary.build_id.as_deref().filter(|id| *id == "07".repeat(20))?;
+    fn code(&mut self, binary: &PerfBinary, file_offset: u64) -> Option<PerfCode> {
+        let build_id = binary.file.build_id.as_deref().filter(|id| *id == "07".repeat(20))?;
         let function =
             |name: String| PerfFunction { name, system_name: String::new(), path: "a.c".to_owned(), line: 3 };
         let functions =

@@ -54,12 +54,15 @@ fn data_is_no_code_and_old_records_have_no_protection() {
     let old = [words(&[7, 0x1000, 0x1000, 0x500]), b"/bin/app\0\0\0\0\0\0\0\0".to_vec()].concat();
     assert!(matches!(
         record(1, 0, &old),
-        Some(Content::Mapping { pid: 7, start: 0x1000, end: 0x2000, file_offset: 0x500, ref path, build_id: None })
+        Some(Content::Mapping { pid: 7, start: 0x1000, end: 0x2000, file_offset: 0x500, ref path, identity: FileIdentity { build_id: None, inode: None } })
             if path == "/bin/app"
     ));
     assert_eq!(record(1, MISC_MMAP_DATA, &old), Some(Content::Other));
     let new = [words(&[7, 0x1000, 0x1000, 0x500, 0, 0, 0, 1]), b"x\0".to_vec()].concat();
     assert_eq!(record(10, 0, &new), Some(Content::Other), "readable, not executable");
+    let code = [words(&[7, 0x1000, 0x1000, 0, 8 | 1 << 32, 99, 0, 4]), b"x\0".to_vec()].concat();
+    let Some(Content::Mapping { identity, .. }) = record(10, 0, &code) else { panic!("no mapping") };
+    assert_eq!(identity.inode, Some(PerfInode { major: 8, minor: 1, inode: 99 }));
     let program = [words(&[0xffff_8000_0000_0000, 32 | 1 << 32]), b"bpf_prog\0".to_vec()].concat();
     assert!(
         matches!(record(17, 0, &program), Some(Content::KernelFunction { ref name, .. }) if name == "bpf_prog")
