@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sidewinder_config::{InvalidProbe, ProbeSpec};
+use sidewinder_config::{InvalidProbe, ListenAddress, ProbeSpec};
 use sidewinder_render::NameStyle;
 
 use crate::event_arg::EventArg;
@@ -65,8 +65,9 @@ pub(crate) enum Command {
         sidewinder view profile.otlp                 prints an address to open; Ctrl-C ends\n  \
         sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
         sidewinder view -o cpu.otlp cpu.pb.gz        converts it to OTLP\n  \
-        perf script > perf.txt && sidewinder view perf.txt\n\n\
-        Reads OTLP, pprof, folded stacks and what `perf script` prints, and writes every format that \
+        perf record -g ./server && sidewinder view perf.data\n  \
+        sidewinder view --listen                     shows what an OpenTelemetry profiler sends here\n\n\
+        Reads OTLP, pprof, folded stacks, perf.data and what `perf script` prints, and writes every format that \
         record does. The page is served on this machine only, under an address that cannot be guessed.")]
     View(ViewArgs),
     /// Compare two profiles: a table here, and the page in the browser
@@ -287,8 +288,12 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// A profile: .otlp, pprof, folded stacks, or the text of `perf script`
-    pub(crate) file: PathBuf,
+    /// A profile: .otlp, pprof, folded stacks, perf.data, or the text of `perf script`
+    #[arg(required_unless_present = "listen")]
+    pub(crate) file: Option<PathBuf>,
+    /// Show what profilers and Collectors send over OTLP to this address, while it arrives
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:4317", conflicts_with_all = ["file", "output", "sample_type", "names"])]
+    pub(crate) listen: Option<ListenAddress>,
     /// Which profiles of a file to show, if it holds several: of .otlp by their sample type, as off_cpu or faults, of perf by the
     /// event, as cycles:P; by default those of CPU time, or the first
     #[arg(long, value_name = "NAME")]
