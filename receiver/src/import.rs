@@ -16,12 +16,15 @@ use sidewinder_render::{
     ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
     TimeSlicedCounts,
 };
+use tracing::warn;
 
 use self::local_names::LocalNames;
 use crate::collect::{IndexedSet, LOCK_MARKER, lock_marker};
 use crate::naming::marker_summary;
 use crate::report::LOCK_ID;
 
+/// The most files that a warning lists.
+const LISTED_FILES_MAX: usize = 5;
 /// The most measures, such as CPU time at one rate, of the profiles of a message.
 const MEASURES_MAX: usize = 64;
 
@@ -45,7 +48,17 @@ pub(crate) enum ImportError {
 pub(crate) fn read_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
         let written = std::fs::metadata(path)?.modified()?;
-        let mut profile = sidewinder_render::read(path, sample_type, &mut LocalNames::new(written))?;
+        let mut names = LocalNames::new(written);
+        let mut profile = sidewinder_render::read(path, sample_type, &mut names)?;
+        let missing = names.missing_files();
+        if !missing.is_empty() {
+            let files = missing.iter().copied().take(LISTED_FILES_MAX).collect::<Vec<_>>().join(", ");
+            warn!(
+                count = missing.len(),
+                files,
+                "files are not here as they were recorded: their functions have no names; what perf script prints where they are has"
+            );
+        }
         if profile.start == SystemTime::UNIX_EPOCH {
             // Folded stacks have no time, and perf's none of the day: use the time when the file was written.
             profile.start = written;

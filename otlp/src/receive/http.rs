@@ -28,7 +28,7 @@ pub(super) async fn answer(service: &ProfilesService, request: Request<Body>) ->
         return error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "profiles are received as application/x-protobuf");
     }
     let Ok(body) = Limited::new(body, MAX_RECEIVED_BYTES).collect().await else {
-        return error(StatusCode::PAYLOAD_TOO_LARGE, "the body can't be read, or is longer than 8 MiB");
+        return error(StatusCode::PAYLOAD_TOO_LARGE, "the body can't be read, or is longer than 4 MiB");
     };
     let encoding = head.headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
     let message = match decompress(encoding, body.to_bytes()) {
@@ -54,7 +54,7 @@ fn decompress(encoding: Option<&[u8]>, body: Bytes) -> Result<Bytes, (StatusCode
         let limit = MAX_RECEIVED_BYTES as u64 + 1;
         match from.take(limit).read_to_end(&mut message) {
             Ok(length) if length <= MAX_RECEIVED_BYTES => Ok(Bytes::from(message)),
-            Ok(_) => Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is longer than 8 MiB")),
+            Ok(_) => Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is longer than 4 MiB")),
             Err(_) => Err((StatusCode::BAD_REQUEST, "the body can't be decompressed")),
         }
     };

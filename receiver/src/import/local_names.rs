@@ -1,7 +1,7 @@
 //! Names for a `perf.data` from this machine: from its files that are those of the recording, by build ID or inode, and from its
 //! kernel, if that is the recorded one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
@@ -75,6 +75,16 @@ impl LocalNames {
             kernel_shifts: Vec::new(),
             kallsyms: None,
         }
+    }
+}
+
+impl LocalNames {
+    /// The files that were asked for and are not here as they were recorded, by path.
+    pub(super) fn missing_files(&self) -> BTreeSet<&str> {
+        let missing =
+            self.files.iter().filter(|(_, found)| found.is_none()).map(|(binary, _)| &*binary.file.path);
+        // Memory that is no file has no such path.
+        missing.filter(|path| path.starts_with('/') && !path.starts_with("//")).collect()
     }
 }
 
@@ -303,7 +313,9 @@ mod tests {
         assert_eq!(name(&with_id, u64::MAX, now), None);
         let mut other = with_id.clone();
         other.file.build_id = Some("00".repeat(20));
-        assert_eq!(name(&other, offset, now), None, "another build");
+        let mut names = LocalNames::new(now);
+        assert_eq!(names.code(&other, offset), None, "another build");
+        assert_eq!(names.missing_files(), BTreeSet::from([&*other.file.path]));
 
         let mut by_inode = with_id;
         by_inode.file.build_id = None;

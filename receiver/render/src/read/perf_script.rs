@@ -21,6 +21,11 @@ const INLINED: &str = " (inlined)";
 const UNKNOWN: &str = "[unknown]";
 /// The width of an address, filled with spaces, before a name.
 const ADDRESS_WIDTH: usize = 16;
+/// The most frames of a sample that are shown, and what stands for the others. The kernel's own limit is lower by default.
+const FRAMES_MAX: usize = 1 << 16;
+const TOO_DEEP: &str = "[truncated: more than 65536 frames]";
+/// The longest line that can start a sample: it has the name of a thread and of an event, or the arguments of a tracepoint.
+const SAMPLE_BYTES_MAX: usize = 1 << 16;
 /// The most lines in which the first sample is looked for.
 const GUESSED_LINES_MAX: usize = 100;
 
@@ -42,6 +47,7 @@ pub(super) fn read(title: &str, text: &str, sample_type: Option<&str>) -> Result
         binaries: HashMap::new(),
         sample: None,
         stack: Vec::new(),
+        is_cut: false,
     };
     for (line, number) in text.lines().zip(1..) {
         if line.trim().is_empty() {
@@ -66,6 +72,8 @@ struct ScriptReader<'a> {
     sample: Option<SampleLine<'a>>,
     /// Its frames so far, leaf first.
     stack: Vec<FrameLine<'a>>,
+    /// Whether it has more than are held.
+    is_cut: bool,
 }
 
 impl<'a> ScriptReader<'a> {
@@ -90,8 +98,10 @@ impl<'a> ScriptReader<'a> {
         if !is_indented {
             return false;
         }
+        let is_full = self.stack.len() >= FRAMES_MAX;
         match (source_line(line), self.stack.last_mut()) {
             (Some(source), Some(frame)) => frame.source = source,
+            _ if is_full => self.is_cut = true,
             _ => self.stack.extend(parse_frame(line)),
         }
         true
@@ -99,6 +109,7 @@ impl<'a> ScriptReader<'a> {
 
     fn end_sample(&mut self) {
         let stack = std::mem::take(&mut self.stack);
+        let is_cut = std::mem::take(&mut self.is_cut);
         let Some(sample) = self.sample.take().filter(|sample| self.profile.selects(sample.event)) else {
             return;
         };
@@ -114,6 +125,9 @@ impl<'a> ScriptReader<'a> {
             })
             .collect();
         frames.reverse();
+        if is_cut {
+            frames.push(self.frame(PerfFrame { address: 0, name: TOO_DEEP, file: "", source: ("", 0) }));
+        }
         self.profile.add(sample.thread, sample.time_ns, sample.period, frames);
     }
 
@@ -141,6 +155,9 @@ struct SampleLine<'a> {
 
 /// Parses `NAME PID [CPU] TIME: PERIOD EVENT: REST`, of which only the name and a number are always there: `TID`, or `PID/TID`.
 fn parse_sample(line: &str) -> Option<SampleLine<'_>> {
+    if line.len() > SAMPLE_BYTES_MAX {
+        return None;
+    }
     let words: Vec<_> = words(line).collect();
     let (number_at, time_ns, rest_at) = find_time(&words).or_else(|| find_number(&words))?;
     let (pid, tid) = parse_thread_number(words[number_at].1)?;

@@ -136,8 +136,11 @@ impl<'a> PerfFile<'a> {
         let mut attributes = Bytes(slice(bytes, attributes)?);
         // Each ends in the section of its IDs.
         let own_bytes = attribute_bytes.checked_sub(16).filter(|size| *size > 0)?;
+        // Events that share IDs would multiply what the file holds.
+        let mut ids_left = bytes.len();
         while let Some(own) = attributes.take(own_bytes) {
             let ids = slice(bytes, (attributes.u64()?, attributes.u64()?))?;
+            ids_left = ids_left.checked_sub(ids.len())?;
             self.events.push(PerfEvent::new(own, ids)?);
         }
         let mut feature_sections = Bytes(bytes.get(usize::try_from(data_start + data_bytes).ok()?..)?);

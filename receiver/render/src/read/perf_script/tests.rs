@@ -125,6 +125,17 @@ fn other_texts_are_not_taken_for_perfs() {
     );
 }
 
+#[test]
+fn a_stack_or_a_line_without_end_is_cut_or_refused() {
+    let frames = "\t            1000 f+0x0 (/a)\n".repeat(FRAMES_MAX + 1);
+    let deep = read_script(&format!("a 1 1.5: 1 e:\n{frames}"), None);
+    assert_eq!(deep.stacks[0].len(), FRAMES_MAX + 1);
+    let outermost = &deep.frames[deep.stacks[0][FRAMES_MAX].0 as usize];
+    assert_eq!((&*outermost.name, outermost.kind), (TOO_DEEP, FrameCategory::Marker));
+    let long = format!("a 1 1.5: 1 e:\n\n{} 1 1.5: 1 e:\n", "x ".repeat(SAMPLE_BYTES_MAX));
+    assert!(matches!(read("it", &long, None), Err(ReadError::NoSample { line: 3 })));
+}
+
 proptest! {
     /// Any lines made of the pieces of perf's: no panic, and each sample of the selected event is counted.
     #[test]
