@@ -216,9 +216,10 @@ stacks: ## Stop the same programs at instructions chosen by SEED, and compare ea
 # Where `make oracle` looks for ELF files.
 SEARCHED ?= /
 
-oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables
+oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables; ARCH=arm64: of Debian's packages
 	cargo build --release -p sidewinder-unwind-oracle --features machine
-	$(abspath $(target))/release/oracle $(SEARCHED)
+	$(if $(ARCH),cargo build --release -p sidewinder-e2e-debian --bin $(ARCH)-packages)
+	$(abspath $(target))/release/oracle $(if $(ARCH),"$$($(abspath $(target))/release/$(ARCH)-packages)",$(SEARCHED))
 
 names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 addresses each, with llvm-symbolizer's
 	@e2e/setup.sh --tests

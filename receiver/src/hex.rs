@@ -1,4 +1,9 @@
-//! Parses identifiers in hexadecimal digits.
+//! Identifiers in hexadecimal digits.
+
+/// Two lower-case digits per byte.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Decodes exactly two digits per byte. `None` for any other text: no sign and no prefix is accepted.
 pub(crate) fn decode<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
@@ -18,6 +23,7 @@ mod tests {
     #[test]
     fn identifiers_have_their_exact_length() {
         assert_eq!(super::decode(b"0aFf"), Some([0x0a, 0xff]));
+        assert_eq!(super::encode(&[0x0a, 0xff]), "0aff");
         for wrong in ["", "0a", "0aff0", "0x0aff", "+aff", "0aé"] {
             assert_eq!(super::decode::<2>(wrong.as_bytes()), None, "{wrong}");
         }

@@ -20,7 +20,7 @@
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
 //! | `live`       | the live page                                                                            |
-//! | `server`     | a small HTTP server for pages                                                            |
+//! | `server`     | a small HTTP server for pages; `otlp_server` receives OTLP                               |
 //! | `terminal`   | colours, and notices to the user                                                         |
 //! | `output`     | files that commands write, atomically                                                    |
 //! | `command`    | one module for each command                                                              |
@@ -48,6 +48,7 @@ mod live;
 mod lock;
 mod memory;
 mod naming;
+mod otlp_server;
 mod output;
 mod privilege;
 mod processor;

@@ -57,15 +57,19 @@ impl FrameRegisters {
     }
 
     fn register(&self, register: Register) -> Result<u64, StepError> {
-        match register {
-            Register::STACK_POINTER => Ok(self.sp),
-            Register::FRAME_POINTER => Ok(self.fp),
-            Register::CALLEE_SAVED => self.callee_saved.ok_or(StepError::RegisterLost(register)),
-            other => match &self.general {
-                Some(general) => Ok(general[usize::from(other.dwarf())]),
-                None => Err(StepError::RegisterLost(other)),
-            },
+        if register.is_stack_pointer() {
+            return Ok(self.sp);
         }
+        if register.is_frame_pointer() {
+            return Ok(self.fp);
+        }
+        let value = if register == register.architecture().tracked() {
+            self.callee_saved
+        } else {
+            let general = self.general.as_ref();
+            general.and_then(|general| general.get(usize::from(register.dwarf())).copied())
+        };
+        value.ok_or(StepError::RegisterLost(register))
     }
 }
 
@@ -114,6 +118,10 @@ impl Rule {
             CalleeSaved::Unknown => None,
             CalleeSaved::Same => frame.callee_saved,
             CalleeSaved::AtCfa(offset) => Some(word(plus(cfa, offset))?),
+            CalleeSaved::AfterFramePointer => match self.frame_pointer {
+                SavedRegister::At { register, offset } => Some(word_at(register, offset.saturating_add(8))?),
+                _ => None,
+            },
         };
         Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, callee_saved, general: None })
     }
@@ -122,6 +130,7 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Architecture;
 
     /// Words, from address 0x1000 on.
     struct Words(Vec<u64>);
@@ -193,6 +202,27 @@ mod tests {
             by_register.step(&still_lost, &words),
             Err(StepError::RegisterLost(Register::CALLEE_SAVED))
         );
+    }
+
+    #[test]
+    fn the_link_register_leads_to_the_caller_of_what_was_interrupted_and_of_nothing_else() {
+        let arm64 = Architecture::Aarch64;
+        let frame =
+            FrameRegisters { pc: Avma(1), sp: 0x1000, fp: 7, callee_saved: Some(0x55), general: None };
+        let caller = arm64.leaf().step(&frame, &Words(vec![])).unwrap();
+        let expected =
+            FrameRegisters { pc: Avma(0x55), sp: 0x1000, fp: 7, callee_saved: None, general: None };
+        assert_eq!(caller, expected);
+        let lost = Err(StepError::RegisterLost(Register::X30));
+        assert_eq!(arm64.leaf().step(&caller, &Words(vec![])), lost, "the call in it overwrote that");
+
+        let mut context = vec![0; 72];
+        for (offset, value) in [(544, 0x29), (552, 0x30), (560, 0x2000), (568, 0x99)] {
+            context[offset / 8] = value;
+        }
+        let interrupted = arm64.kernel_signal_frame().step(&caller, &Words(context)).unwrap();
+        assert_eq!((interrupted.pc, interrupted.sp, interrupted.fp), (Avma(0x99), 0x2000, 0x29));
+        assert_eq!(arm64.leaf().step(&interrupted, &Words(vec![])).unwrap().pc, Avma(0x30));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! through [`escaped`], so that no output contains a control character, and then quotes them as the format requires.
 #![forbid(unsafe_code)]
 
+mod counts;
 mod difference;
 mod document;
 mod escape;
@@ -27,11 +28,12 @@ mod svg;
 mod table;
 mod tree;
 
+pub use counts::TimeSlicedCounts;
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
-pub use functions::{FunctionTotals, functions};
+pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
@@ -42,6 +44,9 @@ pub use profile::{
     ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
     StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
-pub use read::{ReadError, read};
+pub use read::{
+    NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
+    read_bytes,
+};
 pub use summary::{group_thousands, summary};
 pub use table::{TableOptions, fitted, table};

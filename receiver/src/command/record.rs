@@ -21,7 +21,9 @@ use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
-use sidewinder_render::{DisplayNames, NameStyle, Profile, ProfileFormat, SampleType, TableOptions};
+use sidewinder_render::{
+    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions,
+};
 use sidewinder_vm::InterpreterSet;
 use tracing::warn;
 
@@ -386,7 +388,9 @@ fn profile_from_report(
 ) -> Result<Profile, Failure> {
     let sample_type = kind.descriptor().value_type.name;
     let profile = match import::from_report_bytes(title, report.as_bytes(), Some(sample_type)) {
-        Err(ImportError::NoSuchType { .. }) => Profile::new(title.to_owned(), SampleType::from_kind(kind)),
+        Err(ImportError::Other(ReadError::NoSuchType { .. })) => {
+            Profile::new(title.to_owned(), SampleType::from_kind(kind))
+        }
         read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
     };
     Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })
