@@ -83,6 +83,7 @@ fn ns_per_sample(node: &[&str], options: &[&str]) -> Result<f64> {
     Ok(cheapest)
 }
 
+/// Takes the sets that are named on the command line; all, where none is.
 fn main() -> Result<()> {
     if bench::is_to_start_only() {
         return Ok(());
@@ -92,7 +93,9 @@ fn main() -> Result<()> {
         return Ok(());
     }
     println!("{:<12} {:>6} {:>10} {:>10} {:>10}", "Node.js", "frames", "with", "without", "ns/frame");
-    for (name, options) in SETS {
+    let named = bench::named();
+    let is_wanted = |name: &str| named.is_empty() || named.iter().any(|wanted| wanted == name);
+    for (name, options) in SETS.into_iter().filter(|(name, _)| is_wanted(name)) {
         let (mut on, mut off) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
             on.push(ns_per_sample(options, &[])?);

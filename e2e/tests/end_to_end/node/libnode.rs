@@ -25,7 +25,7 @@ exec unshare --mount sh -c '
     exec "$root/usr/bin/node" "$@"' sh "$@"
 "#;
 
-/// The value of the first field of this name that `apt-cache` prints, and those of all others.
+/// The values of the fields of this name that `apt-cache` prints.
 fn fields(arguments: &[&str], name: &str) -> Result<Vec<String>> {
     let text = run(Command::new("apt-cache").args(arguments))?;
     let values = text.lines().filter_map(|line| line.trim().strip_prefix(name));
@@ -64,7 +64,7 @@ fn compiled_functions_of_debians_library_have_names() -> Result<()> {
         return requirement::elsewhere(test, "make node-test");
     }
     let is_known = |library: &&str| fields(&["show", library], "Version:").is_ok();
-    let Some(library) = LIBRARIES.iter().find(is_known) else {
+    let Some(library) = LIBRARIES.into_iter().find(is_known) else {
         return requirement::skip(test, &format!("apt knows none of {}", LIBRARIES.join(", ")));
     };
     let program = match unpack(library, &paths::target()?.join("node").join(library)) {
