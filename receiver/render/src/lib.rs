@@ -5,12 +5,14 @@
 //! through [`escaped`], so that no output contains a control character, and then quotes them as the format requires.
 #![forbid(unsafe_code)]
 
+mod annotation;
 mod difference;
 mod document;
 mod escape;
 mod firefox;
 mod folded;
 mod format;
+mod function_code;
 mod functions;
 mod guessed_callers;
 mod merge;
@@ -27,10 +29,15 @@ mod svg;
 mod table;
 mod tree;
 
+pub use annotation::{
+    Annotations, CodeBlock, FunctionAssembly, FunctionId, Instructions, SourceExcerpt, SourcePart,
+    UnwindingRanges,
+};
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
+pub use function_code::{FunctionCode, InstructionCosts};
 pub use functions::{FunctionTotals, functions};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use merge::merge;

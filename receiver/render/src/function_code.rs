@@ -1,0 +1,222 @@
+//! Where a function's code is, and what each of its instructions costs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use crate::annotation::FunctionId;
+use crate::escape::{escaped, escaped_or_empty};
+use crate::functions::{function_key, functions};
+use crate::profile::{BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileFrame};
+
+/// A function's frames in a profile.
+#[derive(Debug)]
+pub struct FunctionCode<'a> {
+    profile: &'a Profile,
+    /// Whether each frame of the profile is one of the function.
+    is_frame: Vec<bool>,
+}
+
+/// Events of instructions, by column: those with the same slice, thread, state and instruction are one row.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct InstructionCosts {
+    /// The index of the time slice.
+    pub slice: Vec<u32>,
+    /// The index of the thread.
+    pub thread: Vec<u32>,
+    /// The index of the state plus one; 0 if it is unknown.
+    pub state: Vec<u32>,
+    /// The index of the instruction.
+    pub instruction: Vec<u32>,
+    /// Events that were taken at the instruction.
+    pub own: Vec<u64>,
+    /// These, and those in what the instruction calls. Recursion counts once.
+    pub total: Vec<u64>,
+}
+
+impl FunctionId {
+    /// The function of a frame.
+    #[must_use]
+    pub fn from_frame(profile: &Profile, frame: &ProfileFrame) -> Self {
+        let (name, binary, _) = function_key(profile, frame);
+        Self::new(&name, binary)
+    }
+
+    fn new(name: &str, binary: &str) -> Self {
+        Self { name: escaped(name).into_owned(), binary: escaped_or_empty(binary).into_owned() }
+    }
+
+    /// The functions with the most events of their own, that have code in a file.
+    #[must_use]
+    pub fn hottest(profile: &Profile, count: usize) -> Vec<Self> {
+        let has_code = |kind| matches!(kind, FrameCategory::Native | FrameCategory::Rust | FrameCategory::Go);
+        let functions = functions(profile).into_iter();
+        let functions = functions.filter(|function| has_code(function.kind) && !function.binary.is_empty());
+        functions.take(count).map(|function| Self::new(&function.name, function.binary)).collect()
+    }
+}
+
+impl<'a> FunctionCode<'a> {
+    /// The frames of a function; `None` if the profile has none.
+    #[must_use]
+    pub fn new(profile: &'a Profile, function: &FunctionId) -> Option<Self> {
+        let is_of = |frame: &ProfileFrame| {
+            let (name, binary, _) = function_key(profile, frame);
+            escaped(&name) == function.name && escaped_or_empty(binary) == function.binary
+        };
+        let is_frame: Vec<_> = profile.frames.iter().map(is_of).collect();
+        is_frame.contains(&true).then_some(Self { profile, is_frame })
+    }
+
+    fn frames(&self) -> impl Iterator<Item = &'a ProfileFrame> {
+        let frames = self.profile.frames.iter().zip(&self.is_frame);
+        frames.filter(|(_, is)| **is).map(|(frame, _)| frame)
+    }
+
+    fn is_of(&self, frame: FrameIndex) -> bool {
+        self.is_frame.get(frame.0 as usize).copied().unwrap_or(false)
+    }
+
+    /// The function's lines with samples, by source file. Lines that are not known are left out.
+    #[must_use]
+    pub fn lines(&self) -> BTreeMap<&'a str, BTreeSet<u32>> {
+        let mut lines = BTreeMap::<&str, BTreeSet<u32>>::new();
+        for frame in self.frames().filter(|frame| frame.line > 0 && !frame.path.is_empty()) {
+            lines.entry(&frame.path).or_default().insert(frame.line);
+        }
+        lines
+    }
+
+    /// The addresses of the function's samples in its binary, with their events; `None` if none is known. Binaries whose
+    /// files have the same name count as one function: the one with the most events is taken.
+    #[must_use]
+    pub fn addresses(&self) -> Option<(BinaryIndex, BTreeMap<u64, u64>)> {
+        let mut by_binary = BTreeMap::<u32, BTreeMap<u64, u64>>::new();
+        for (stack, count) in self.profile.stacks.iter().zip(self.profile.stack_counts()) {
+            for frame in stack.iter().filter(|frame| self.is_of(**frame)) {
+                let Some(frame) = self.profile.frames.get(frame.0 as usize) else { continue };
+                let Some(binary) = frame.binary.filter(|_| frame.address > 0 && count > 0) else { continue };
+                let events = by_binary.entry(binary.0).or_default().entry(frame.address).or_default();
+                *events = events.saturating_add(count);
+            }
+        }
+        let events =
+            |of: &BTreeMap<u64, u64>| of.values().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let (binary, addresses) = by_binary.into_iter().max_by_key(|(_, addresses)| events(addresses))?;
+        Some((BinaryIndex(binary), addresses))
+    }
+
+    /// The costs of the function's instructions in a binary. `instruction_at` is the index of the instruction that contains an
+    /// address.
+    #[must_use]
+    pub fn costs(
+        &self,
+        binary: BinaryIndex,
+        instruction_at: impl Fn(u64) -> Option<u32>,
+    ) -> InstructionCosts {
+        let mut of_stack = HashMap::<u32, Vec<(u32, bool)>>::new();
+        let mut rows = BTreeMap::<(u32, u32, u32, u32), (u64, u64)>::new();
+        for sample in &self.profile.samples {
+            let stack = sample.stack.0;
+            let instructions =
+                of_stack.entry(stack).or_insert_with(|| self.instructions(stack, binary, &instruction_at));
+            for &mut (instruction, is_own) in instructions {
+                let state = sample.state.map_or(0, |state| state.0 + 1);
+                let (own, total) =
+                    rows.entry((sample.slice, sample.thread.0, state, instruction)).or_default();
+                *total = total.saturating_add(sample.count);
+                *own = own.saturating_add(if is_own { sample.count } else { 0 });
+            }
+        }
+        let mut costs = InstructionCosts::default();
+        for ((slice, thread, state, instruction), (own, total)) in rows {
+            costs.slice.push(slice);
+            costs.thread.push(thread);
+            costs.state.push(state);
+            costs.instruction.push(instruction);
+            costs.own.push(own);
+            costs.total.push(total);
+        }
+        costs
+    }
+
+    /// The function's instructions on a stack, each once, with whether the sample was taken there.
+    fn instructions(
+        &self,
+        stack: u32,
+        binary: BinaryIndex,
+        instruction_at: impl Fn(u64) -> Option<u32>,
+    ) -> Vec<(u32, bool)> {
+        let stack = self.profile.stacks.get(stack as usize).map_or(&[][..], Vec::as_slice);
+        let mut found = BTreeMap::new();
+        let mut is_leaf = true;
+        for (index, is_inlined) in self.profile.frames_with_inlining(stack) {
+            let frame =
+                self.profile.frames.get(index.0 as usize).filter(|frame| frame.binary == Some(binary));
+            let frame = frame.filter(|_| self.is_of(index));
+            if let Some(instruction) = frame.and_then(|frame| instruction_at(frame.address)) {
+                *found.entry(instruction).or_default() |= is_leaf;
+            }
+            // Calls that are inlined share the instruction of what they are inlined into.
+            is_leaf &= is_inlined;
+        }
+        found.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::{lines, sample};
+
+    fn id(name: &str) -> FunctionId {
+        FunctionId { name: name.to_owned(), binary: "app".to_owned() }
+    }
+
+    /// Instructions of 16 bytes.
+    fn instruction_at(address: u64) -> Option<u32> {
+        u32::try_from(address.checked_sub(0x2000)? / 16).ok()
+    }
+
+    /// Self and total events of each instruction.
+    fn sums(costs: &InstructionCosts) -> BTreeMap<u32, (u64, u64)> {
+        let mut sums = BTreeMap::<u32, (u64, u64)>::new();
+        for ((instruction, own), total) in costs.instruction.iter().zip(&costs.own).zip(&costs.total) {
+            let sum = sums.entry(*instruction).or_default();
+            *sum = (sum.0 + own, sum.1 + total);
+        }
+        sums
+    }
+
+    #[test]
+    fn instructions_cost_what_was_taken_there_and_in_what_they_call() {
+        let profile = lines();
+        let hot = FunctionCode::new(&profile, &id("hot")).unwrap();
+        let (binary, addresses) = hot.addresses().unwrap();
+        assert_eq!(addresses, BTreeMap::from([(0x2000, 3), (0x2010, 6), (0x2020, 2), (0x2030, 1)]));
+        let costs = hot.costs(binary, instruction_at);
+        // The instruction of the inlined call is the leaf; the one that calls `hot` again is not.
+        assert_eq!(sums(&costs), BTreeMap::from([(0, (3, 3)), (1, (6, 6)), (2, (0, 2)), (3, (1, 1))]));
+        let hash = FunctionCode::new(&profile, &id("hash")).unwrap();
+        assert_eq!(
+            sums(&hash.costs(binary, instruction_at)),
+            BTreeMap::from([(1, (6, 6))]),
+            "where it is inlined"
+        );
+    }
+
+    #[test]
+    fn lines_are_those_of_the_function_in_each_of_its_files() {
+        let profile = lines();
+        let hot = FunctionCode::new(&profile, &id("hot")).unwrap();
+        let expected = [("src/hot.c", BTreeSet::from([20, 21, 25])), ("src/table.inc", BTreeSet::from([30]))];
+        assert_eq!(hot.lines(), BTreeMap::from(expected));
+        assert!(FunctionCode::new(&profile, &id("cold")).is_none());
+    }
+
+    #[test]
+    fn the_hottest_functions_have_code_in_a_file() {
+        let hottest = FunctionId::hottest(&sample(), 2);
+        assert_eq!(hottest, [id("work"), id("main")], "not the kernel's");
+    }
+}
