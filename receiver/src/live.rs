@@ -7,8 +7,10 @@
 //! |--------------------|------------------------------------------------------------------------------|
 //! | `/`                | the page of the first kind of the first receiver; `/1/` is the next one      |
 //! | `/data/CURSOR`     | JSON of what is new since this cursor; everything if the cursor is not valid |
+//! | `/source/NUMBER`, `/assembly/NUMBER` | JSON of the code of the function that has this number in the data      |
 //! | `/FROM-TO.SUFFIX`  | these slices of time in the format of that suffix, as `record` writes it     |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +19,7 @@ use http::StatusCode;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{OutcomeCount, ProfileFormat, live_page};
 
+use crate::annotate::Annotator;
 use crate::collect::{SlidingWindow, WindowLimits};
 use crate::encode;
 use crate::lock::lock;
@@ -30,6 +33,8 @@ pub(crate) struct LiveView {
     /// `None`: there is no page, and nothing is held.
     limits: Mutex<Option<WindowLimits>>,
     feeds: Mutex<BTreeMap<(String, usize), Arc<LiveFeed>>>,
+    /// `None`: the page shows no code.
+    annotator: Option<Arc<Annotator>>,
 }
 
 /// What one receiver shows: a page for each of its kinds.
@@ -51,6 +56,11 @@ impl LiveView {
     /// A view within these limits.
     pub(crate) fn new(limits: Option<WindowLimits>) -> Self {
         Self { limits: Mutex::new(limits), ..Self::default() }
+    }
+
+    /// The same view, whose page also shows the code of functions.
+    pub(crate) fn with_code(self, annotator: Arc<Annotator>) -> Self {
+        Self { annotator: Some(annotator), ..self }
     }
 
     /// Applies other limits from now on; with `None`, drops what is held.
@@ -94,6 +104,15 @@ impl LiveView {
         if let Some(cursor) = path.strip_prefix("data/") {
             let update = feed.window().as_mut()?.update_since(cursor, outcomes(&name, feed.kind));
             return Some(PageResponse::ok("application/json", update));
+        }
+        // The window is locked only while it is copied.
+        let function = |number| {
+            let (function, profile) = feed.window().as_mut()?.profile_with_function(number)?;
+            Some((function, Cow::Owned(profile)))
+        };
+        let code = self.annotator.as_ref().and_then(|annotator| annotator.respond(path, function));
+        if code.is_some() {
+            return code;
         }
         let (range, suffix) = path.split_once('.')?;
         let outcomes = outcomes(&name, feed.kind);

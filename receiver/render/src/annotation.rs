@@ -29,6 +29,16 @@ pub struct FunctionId {
     pub binary: String,
 }
 
+/// The response to a page that asks for the source of a function.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FunctionSource {
+    /// The function.
+    #[serde(flatten)]
+    pub function: FunctionId,
+    /// Parts of its files.
+    pub files: Vec<SourceExcerpt>,
+}
+
 /// The known parts of a source file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SourceExcerpt {

@@ -17,6 +17,17 @@ pub struct FunctionCode<'a> {
     is_frame: Vec<bool>,
 }
 
+/// What a line of a function costs, in events.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct LineCost<'a> {
+    /// Events that were taken at the line.
+    pub own: u64,
+    /// These, and those in what the line calls. Recursion counts once.
+    pub total: u64,
+    /// Those of `total` in calls that were inlined at the line, by function.
+    pub inlined: BTreeMap<&'a str, u64>,
+}
+
 /// Events of instructions, by column: those with the same slice, thread, state and instruction are one row.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct InstructionCosts {
@@ -35,14 +46,9 @@ pub struct InstructionCosts {
 }
 
 impl FunctionId {
-    /// The function of a frame.
+    /// The function with this name, in a binary whose file has this name.
     #[must_use]
-    pub fn from_frame(profile: &Profile, frame: &ProfileFrame) -> Self {
-        let (name, binary, _) = function_key(profile, frame);
-        Self::new(&name, binary)
-    }
-
-    fn new(name: &str, binary: &str) -> Self {
+    pub fn new(name: &str, binary: &str) -> Self {
         Self { name: escaped(name).into_owned(), binary: escaped_or_empty(binary).into_owned() }
     }
 
@@ -50,8 +56,10 @@ impl FunctionId {
     #[must_use]
     pub fn hottest(profile: &Profile, count: usize) -> Vec<Self> {
         let has_code = |kind| matches!(kind, FrameCategory::Native | FrameCategory::Rust | FrameCategory::Go);
+        // Where the name of a file would be, `[vdso]` and the like are no file.
+        let has_file = |binary: &str| !binary.is_empty() && !binary.starts_with('[');
         let functions = functions(profile).into_iter();
-        let functions = functions.filter(|function| has_code(function.kind) && !function.binary.is_empty());
+        let functions = functions.filter(|function| has_code(function.kind) && has_file(function.binary));
         functions.take(count).map(|function| Self::new(&function.name, function.binary)).collect()
     }
 }
@@ -85,6 +93,41 @@ impl<'a> FunctionCode<'a> {
             lines.entry(&frame.path).or_default().insert(frame.line);
         }
         lines
+    }
+
+    /// What the function's lines cost, by source file and line number: 0 if that is unknown. A line without a file is of the
+    /// first file that the function has.
+    #[must_use]
+    pub fn line_costs(&self) -> BTreeMap<(&'a str, u32), LineCost<'a>> {
+        let first_path =
+            self.frames().map(|frame| &*frame.path).find(|path| !path.is_empty()).unwrap_or_default();
+        let mut costs = BTreeMap::<(&str, u32), LineCost<'_>>::new();
+        for (stack, count) in self.profile.stacks.iter().zip(self.profile.stack_counts()) {
+            let mut counted = BTreeSet::new();
+            // The function that is inlined at the frame that follows.
+            let mut inlined = None;
+            for (depth, (index, is_inlined)) in
+                self.profile.frames_with_inlining(stack).into_iter().enumerate()
+            {
+                let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
+                if self.is_of(index) {
+                    let line = (if frame.path.is_empty() { first_path } else { &*frame.path }, frame.line);
+                    let cost = costs.entry(line).or_default();
+                    if depth == 0 {
+                        cost.own = cost.own.saturating_add(count);
+                    }
+                    if counted.insert(line) {
+                        cost.total = cost.total.saturating_add(count);
+                        if let Some(inlined) = inlined {
+                            let events = cost.inlined.entry(inlined).or_default();
+                            *events = events.saturating_add(count);
+                        }
+                    }
+                }
+                inlined = is_inlined.then_some(&*frame.name);
+            }
+        }
+        costs
     }
 
     /// The addresses of the function's samples in its binary, with their events; `None` if none is known. Binaries whose
@@ -164,6 +207,25 @@ impl<'a> FunctionCode<'a> {
     }
 }
 
+/// The lines of a profile, by source file: those with the most events first. Lines that are not known are left out.
+#[must_use]
+pub fn lines_by_file(profile: &Profile) -> Vec<(&str, BTreeSet<u32>)> {
+    let mut files = BTreeMap::<&str, (u64, BTreeSet<u32>)>::new();
+    for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
+        let frames = stack.iter().filter_map(|frame| profile.frames.get(frame.0 as usize));
+        let known: BTreeSet<(&str, u32)> =
+            frames.filter(|frame| frame.line > 0).map(|frame| (&*frame.path, frame.line)).collect();
+        for (path, line) in known.into_iter().filter(|(path, _)| !path.is_empty()) {
+            let (events, lines) = files.entry(path).or_default();
+            *events = events.saturating_add(count);
+            lines.insert(line);
+        }
+    }
+    let mut files: Vec<_> = files.into_iter().collect();
+    files.sort_by_key(|(path, (events, _))| (std::cmp::Reverse(*events), *path));
+    files.into_iter().map(|(path, (_, lines))| (path, lines)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,12 +268,35 @@ mod tests {
     }
 
     #[test]
+    fn lines_cost_what_was_taken_there_and_in_what_they_call() {
+        let profile = lines();
+        let costs = FunctionCode::new(&profile, &id("hot")).unwrap();
+        let costs: Vec<_> =
+            costs.line_costs().into_iter().map(|(line, cost)| (line, cost.own, cost.total)).collect();
+        let line = |line| ("src/hot.c", line);
+        let expected = [(line(20), 3, 3), (line(21), 0, 6), (line(25), 0, 2), (("src/table.inc", 30), 1, 1)];
+        assert_eq!(costs, expected);
+        let hot = FunctionCode::new(&profile, &id("hot")).unwrap();
+        assert_eq!(hot.line_costs()[&line(21)].inlined, BTreeMap::from([("hash", 6)]));
+        assert_eq!(hot.line_costs()[&line(20)].inlined, BTreeMap::new());
+    }
+
+    #[test]
     fn lines_are_those_of_the_function_in_each_of_its_files() {
         let profile = lines();
         let hot = FunctionCode::new(&profile, &id("hot")).unwrap();
         let expected = [("src/hot.c", BTreeSet::from([20, 21, 25])), ("src/table.inc", BTreeSet::from([30]))];
         assert_eq!(hot.lines(), BTreeMap::from(expected));
         assert!(FunctionCode::new(&profile, &id("cold")).is_none());
+    }
+
+    #[test]
+    fn files_are_in_the_order_of_their_events() {
+        let profile = lines();
+        let files = lines_by_file(&profile);
+        let paths: Vec<_> = files.iter().map(|(path, _)| *path).collect();
+        assert_eq!(paths, ["src/hot.c", "src/main.c", "src/hash.h", "src/table.inc"]);
+        assert_eq!(files[0].1, BTreeSet::from([20, 21, 25]));
     }
 
     #[test]

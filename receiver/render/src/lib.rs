@@ -15,6 +15,7 @@ mod format;
 mod function_code;
 mod functions;
 mod guessed_callers;
+mod listing;
 mod merge;
 mod names;
 mod page;
@@ -30,16 +31,17 @@ mod table;
 mod tree;
 
 pub use annotation::{
-    Annotations, CodeBlock, FunctionAssembly, FunctionId, Instructions, SourceExcerpt, SourcePart,
-    UnwindingRanges,
+    Annotations, CodeBlock, FunctionAssembly, FunctionId, FunctionSource, Instructions, SourceExcerpt,
+    SourcePart, UnwindingRanges,
 };
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
-pub use function_code::{FunctionCode, InstructionCosts};
+pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
 pub use functions::{FunctionTotals, functions};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
+pub use listing::{assembly_listing, source_listing};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
 pub use page::live_page;

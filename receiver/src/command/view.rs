@@ -1,21 +1,26 @@
 //! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use sidewinder_render::{
-    DifferenceBasis, DisplayNames, NameStyle, Profile, ProfileFormat, TableOptions, difference, merge, write,
+    DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, TableOptions,
+    difference, merge, write,
 };
 
-use super::{CommandResult, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
+use super::{CommandResult, code, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
+use crate::annotate::Annotator;
 use crate::cli::{DiffArgs, ViewArgs};
 use crate::exit::{ExitCause, Failure};
 use crate::output::{Output, OutputFormat};
+use crate::sampling::debug_files::DebugRoots;
 use crate::server::{Handler, PageResponse, Server};
 use crate::terminal::{print_notice, supports_colour};
 use crate::{encode, import};
@@ -29,10 +34,22 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
         Some(path) => Some((OutputFormat::from_path(path, args.format)?, Output::new(path)?)),
         None => None,
     };
-    let profile = load_profile(&args.file, args.sample_type.as_deref())?;
+    let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let format = target.as_ref().map(|(format, _)| *format);
+    let annotator = code::annotator(&args.code, format, false, debug_roots)?;
+    let mut profile = load_profile(&args.file, args.sample_type.as_deref())?;
     match target {
-        Some((format, output)) => write_file(&profile, format, args.names.map(NameStyle::from), &output),
-        None => serve(&profile, args.names.map(NameStyle::from).unwrap_or_default()),
+        Some((format, output)) => {
+            print_notice(format_args!(
+                "{}",
+                code::annotate(&annotator, &args.code, slice::from_mut(&mut profile))
+            ));
+            write_file(&profile, format, args.names.map(NameStyle::from), &output)
+        }
+        None => {
+            profile.annotations.are_served = true;
+            serve(profile, args.names.map(NameStyle::from).unwrap_or_default(), Some(annotator))
+        }
     }
 }
 
@@ -62,7 +79,7 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     let both = merge(&before, &after);
     match output {
         Some(output) => write_file(&both, OutputFormat::Rendered(ProfileFormat::Html), Some(style), &output),
-        None => serve(&both, style),
+        None => serve(both, style, None),
     }
 }
 
@@ -74,7 +91,7 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
     }
 }
 
-fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
+pub(super) fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
             "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file or folded stacks",
@@ -116,17 +133,25 @@ fn write_file(
 }
 
 /// Serves the page on the loopback interface until interrupted. Its random path keeps it from other users of the machine.
-fn serve(profile: &Profile, names: NameStyle) -> CommandResult {
+/// `annotator` answers what it asks for of the code of functions.
+fn serve(profile: Profile, names: NameStyle, annotator: Option<Arc<Annotator>>) -> CommandResult {
     let stop = stop_flag_in_terminal()?;
     let failed = |error: std::io::Error| Failure::runtime("can't serve the page", error);
     let mut page = Vec::new();
-    write(profile, ProfileFormat::Html, names, &mut page)
+    write(&profile, ProfileFormat::Html, names, &mut page)
         .map_err(|error| Failure::runtime("can't make the page", error))?;
     let page = String::from_utf8(page).map_err(|error| Failure::runtime("can't make the page", error))?;
     let path = format!("/{:016x}{:016x}/", rand::random::<u64>(), rand::random::<u64>());
     let handler: Arc<Handler> = {
         let path = path.clone();
-        Arc::new(move |requested| (requested == path).then(|| PageResponse::with_own_policy(page.clone())))
+        let mut document = DocumentBuilder::default();
+        document.update(&profile);
+        Arc::new(move |requested| match requested.strip_prefix(&*path)? {
+            "" => Some(PageResponse::with_own_policy(page.clone())),
+            code => annotator
+                .as_ref()?
+                .respond(code, |number| Some((document.function(number)?, Cow::Borrowed(&profile)))),
+        })
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(failed)?;

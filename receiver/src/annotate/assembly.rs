@@ -1,0 +1,238 @@
+//! The instructions of a function, with the lines that they are of, and how stacks are unwound there.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use sidewinder_address::Svma;
+use sidewinder_render::{
+    BinaryIndex, CodeBlock, FunctionAssembly, FunctionCode, FunctionId, Instructions, Profile,
+    UnwindingRanges, escaped,
+};
+use sidewinder_symbolize::{
+    BinaryId, Image, ListedInstruction, Lookup, Symbol, SymbolLimits, SymbolTable, SymbolTableError,
+    Symbolizer, SymbolizerOptions, demangle, disassemble,
+};
+use sidewinder_unwind::method::method_ranges;
+
+use super::binary::BinaryFile;
+use crate::sampling::build::{BuildError, read_partial_table};
+use crate::sampling::debug_files::DebugRoots;
+
+/// The most functions of a file that the instructions of one are listed of, if it was inlined into several.
+const BLOCKS_MAX: usize = 8;
+/// The most bytes of code that are listed for a function.
+const CODE_BYTES_MAX: u64 = 64 << 10;
+/// For symbols and debug information while a function is listed.
+const SYMBOL_BUDGET_BYTES: usize = 64 << 20;
+
+/// Why the instructions of a function can't be listed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AssemblyError {
+    #[error("the profile has no samples of this function")]
+    NoSamples,
+    #[error(
+        "the profile knows no address of this function: its code is in no file, or the profile came without addresses"
+    )]
+    NoAddresses,
+    #[error("its code is in no file: {0}")]
+    NoFile(String),
+    #[error("the profile does not say which build of its file was profiled: the file has no GNU build ID")]
+    NoBuildId,
+    #[error("{path} can't be opened: {why}")]
+    NotOpened { path: String, why: String },
+    #[error("{path} is another build than the one that was profiled, which has the build ID {wanted}")]
+    AnotherBuild { path: String, wanted: String },
+    #[error("the symbols of its file can't be read")]
+    Symbols(#[from] SymbolTableError),
+    #[error("no symbol of its file says where the function begins and ends")]
+    NoSymbol,
+    #[error("it has {bytes} bytes of code: only functions of at most {} are listed", CODE_BYTES_MAX)]
+    TooLarge { bytes: u64 },
+    #[error("the unwind information of its file can't be read")]
+    Unwinding(#[from] BuildError),
+}
+
+/// The instructions of a function in a profile, with what each costs.
+///
+/// # Errors
+/// If its binary is not there any more, or does not say where its functions are.
+pub(super) fn assembly(
+    profile: &Profile,
+    function: &FunctionId,
+    roots: &Arc<DebugRoots>,
+) -> Result<FunctionAssembly, AssemblyError> {
+    let code = FunctionCode::new(profile, function).ok_or(AssemblyError::NoSamples)?;
+    let (index, addresses) = code.addresses().ok_or(AssemblyError::NoAddresses)?;
+    let BinaryIndex(at) = index;
+    let binary = profile.binaries.get(at as usize).ok_or(AssemblyError::NoAddresses)?;
+    let pids = profile.threads.iter().map(|thread| thread.pid).filter(|pid| *pid > 0);
+    let pids: std::collections::BTreeSet<u32> = pids.collect();
+    let file = BinaryFile::open(binary, pids.into_iter(), roots)?;
+    let symbols = Symbols::read(&file)?;
+    let listed = symbols.blocks(&file, &addresses)?;
+    let ranges: Vec<Range<Svma>> = listed.iter().map(|block| block.range.clone()).collect();
+    let table = read_partial_table(file.file(), &file.debug_file, &ranges)?;
+    let is_within =
+        |start: Svma, end: Svma| ranges.iter().any(|range| start < range.end && range.start < end);
+    let mut unwinding = UnwindingRanges::default();
+    for range in method_ranges(&table).filter(|range| is_within(range.start, range.end)) {
+        unwinding.address.push(range.start.0);
+        unwinding.method.push(range.method.to_string());
+    }
+    let mut lines = LineFinder::default();
+    let mut instructions = Instructions::default();
+    let mut ends = Vec::new();
+    for instruction in listed.iter().flat_map(|block| &block.instructions) {
+        let (line, source) = lines.find(&file, instruction.start);
+        instructions.address.push(instruction.start.0);
+        instructions.text.push(symbols.text(instruction, &ranges));
+        instructions.line.push(line);
+        instructions.file.push(source);
+        ends.push(instruction.end.0);
+    }
+    let instruction_at = |address: u64| {
+        let at = instructions.address.partition_point(|start| *start <= address).checked_sub(1)?;
+        ends.get(at).filter(|end| address < **end).and_then(|_| u32::try_from(at).ok())
+    };
+    let costs = code.costs(index, instruction_at);
+    Ok(FunctionAssembly {
+        function: function.clone(),
+        path: binary.path.clone(),
+        build_id: binary.build_id.clone().unwrap_or_default(),
+        blocks: listed.into_iter().map(ListedBlock::into_code_block).collect(),
+        files: lines.files,
+        instructions,
+        unwinding,
+        costs,
+    })
+}
+
+/// A function of a file, with its instructions.
+struct ListedBlock {
+    symbol: String,
+    range: Range<Svma>,
+    instructions: Vec<ListedInstruction>,
+}
+
+impl ListedBlock {
+    fn into_code_block(self) -> CodeBlock {
+        let Range { start, end } = self.range;
+        CodeBlock { symbol: escaped(&demangle(&self.symbol)).into_owned(), start: start.0, end: end.0 }
+    }
+}
+
+/// The symbols of a file, those of its debug file first: that has all of them.
+struct Symbols(Vec<SymbolTable>);
+
+impl Symbols {
+    fn read(file: &BinaryFile) -> Result<Self, AssemblyError> {
+        let debug = file.companions.debug.as_ref().map(|debug| Image::from(Arc::clone(&debug.file)));
+        let debug = debug.and_then(|image| SymbolTable::read(image, SymbolLimits::default()).ok());
+        let own = SymbolTable::read(file.image(), SymbolLimits::default())?;
+        Ok(Self(debug.into_iter().chain([own]).collect()))
+    }
+
+    fn find(&self, svma: Svma) -> Option<Symbol> {
+        self.0.iter().find_map(|table| table.lookup(svma).ok().flatten())
+    }
+
+    /// The functions that contain these addresses, in the order of their starts: of many, those with the most events.
+    fn blocks(
+        &self,
+        file: &BinaryFile,
+        addresses: &BTreeMap<u64, u64>,
+    ) -> Result<Vec<ListedBlock>, AssemblyError> {
+        let mut found = BTreeMap::<Svma, (Symbol, u64)>::new();
+        for (address, events) in addresses {
+            let Some(symbol) = self.find(Svma(*address)) else { continue };
+            let (_, sum) = found.entry(symbol.start).or_insert((symbol, 0));
+            *sum = sum.saturating_add(*events);
+        }
+        let mut found: Vec<_> = found.into_values().collect();
+        found.sort_by_key(|(symbol, events)| (std::cmp::Reverse(*events), symbol.start));
+        let (mut blocks, mut left_bytes) = (Vec::new(), CODE_BYTES_MAX);
+        for (symbol, _) in found.into_iter().take(BLOCKS_MAX) {
+            if symbol.size > left_bytes {
+                // The hottest one is what was asked for; the others are left out.
+                if blocks.is_empty() {
+                    return Err(AssemblyError::TooLarge { bytes: symbol.size });
+                }
+                continue;
+            }
+            let Some(block) = self.block(file, symbol) else { continue };
+            left_bytes = left_bytes.saturating_sub(block.range.end.0 - block.range.start.0);
+            blocks.push(block);
+        }
+        blocks.sort_by_key(|block| block.range.start);
+        if blocks.is_empty() { Err(AssemblyError::NoSymbol) } else { Ok(blocks) }
+    }
+
+    /// The instructions of a function. Without a size it ends where another one begins.
+    fn block(&self, file: &BinaryFile, symbol: Symbol) -> Option<ListedBlock> {
+        const UNSIZED_BYTES: [usize; 3] = [4096, 512, 64];
+        let code = match usize::try_from(symbol.size).ok()? {
+            0 => UNSIZED_BYTES.iter().find_map(|bytes| file.code(symbol.start, *bytes))?,
+            size => file.code(symbol.start, size)?,
+        };
+        let mut instructions = disassemble(&code, symbol.start);
+        if symbol.size == 0 {
+            let is_other = |one: &ListedInstruction| {
+                self.find(one.start).is_none_or(|other| other.start != symbol.start)
+            };
+            let end = instructions.iter().position(is_other).unwrap_or(instructions.len());
+            instructions.truncate(end);
+        }
+        let end = instructions.last()?.end;
+        Some(ListedBlock { symbol: symbol.name, range: symbol.start..end, instructions })
+    }
+
+    /// The text of an instruction, with the name of what it refers to, unless that is in the listed code itself.
+    fn text(&self, instruction: &ListedInstruction, listed: &[Range<Svma>]) -> String {
+        let target = instruction.target.filter(|target| !listed.iter().any(|range| range.contains(target)));
+        let symbol = target.and_then(|target| Some((target, self.find(target)?)));
+        let Some((target, symbol)) = symbol else { return instruction.text.clone() };
+        let name = demangle(&symbol.name).into_owned();
+        let name = escaped(&name);
+        match target.0 - symbol.start.0 {
+            0 => format!("{} <{name}>", instruction.text),
+            offset => format!("{} <{name}+{offset:#x}>", instruction.text),
+        }
+    }
+}
+
+/// Finds the lines of instructions.
+struct LineFinder {
+    symbolizer: Symbolizer,
+    /// Those found so far.
+    files: Vec<String>,
+}
+
+impl Default for LineFinder {
+    fn default() -> Self {
+        let symbolizer = Symbolizer::new(SymbolizerOptions {
+            budget_bytes: SYMBOL_BUDGET_BYTES,
+            lines: true,
+            inlines: true,
+            has_no_time_limit: true,
+        });
+        Self { symbolizer, files: Vec::new() }
+    }
+}
+
+impl LineFinder {
+    /// The line of an instruction, of the innermost of the calls that are inlined there, and the index of its file in `files`
+    /// plus one; zeros if they are unknown.
+    fn find(&mut self, file: &BinaryFile, svma: Svma) -> (u32, u32) {
+        let Lookup::Named(frames) = self.symbolizer.name(BinaryId(0), file, svma) else { return (0, 0) };
+        let Some(frame) = frames.first().filter(|frame| frame.line > 0) else { return (0, 0) };
+        let Some(path) = &frame.path else { return (0, 0) };
+        let path = escaped(path);
+        let known = self.files.iter().position(|file| *file == path);
+        let at = known.unwrap_or_else(|| {
+            self.files.push(path.into_owned());
+            self.files.len() - 1
+        });
+        (frame.line, u32::try_from(at).map_or(0, |at| at + 1))
+    }
+}
