@@ -213,6 +213,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::annotate::SourceDirectories;
     use crate::collect::tests::{CPU, empty_naming_context, event};
 
     const LIMITS: WindowLimits = WindowLimits { max_age: Duration::from_secs(600), max_bytes: 1 << 20 };
@@ -269,6 +270,23 @@ mod tests {
         assert_eq!(off_cpu["samples"]["count"], serde_json::json!([]));
         let _replaced = live.add_receiver("profiling", "app", &KindSet::new(CPU));
         assert!(get(&live, "/1/").is_none(), "the page of a kind that is gone");
+    }
+
+    #[test]
+    fn the_code_of_a_function_is_answered_by_its_number() {
+        let annotator = Annotator::new(SourceDirectories::default(), Arc::default());
+        let live = Arc::new(LiveView::new(Some(LIMITS)).with_code(Arc::new(annotator)));
+        let feeds = live.add_receiver("profiling", "app", &KindSet::new(CPU));
+        let (mut namer, processes) = empty_naming_context();
+        feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
+        let source = json(&live, "/source/0");
+        assert_eq!(source, serde_json::json!({ "name": "[anonymous]+0x1000", "binary": "", "files": [] }));
+        let refused = get(&live, "/0/assembly/0").unwrap();
+        assert_eq!(refused.status, StatusCode::NOT_FOUND);
+        assert!(refused.body.starts_with(b"the profile knows no address of this function"));
+        for path in ["/source/1", "/source/-1", "/assembly/x", "/source/", "/other/0", "/source/0/0"] {
+            assert!(get(&live, path).is_none(), "{path}");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { Cost, Note } from "./CodePanel";
-import { assemblyOf, costs as costsOfLines } from "./code";
+import { assemblyOf, costs as costsOfLines, sourcesOf } from "./code";
 import type { Assembly } from "./document";
 import { type AssemblyRow, assemblyRows, costsOfInstructions } from "./instructions";
+import { textsOf } from "./sourceRows";
 import { codeOf, recording, selection } from "./state";
 import { cut } from "./words";
 
@@ -11,15 +12,26 @@ export function AssemblyTable({ label }: { label: number }) {
   const assembly = assemblyOf(label);
   if (assembly === undefined) return <Note>Reading the binary …</Note>;
   if (typeof assembly === "string") return <Note>{assembly}</Note>;
-  return <Instructions assembly={assembly} />;
+  return <Instructions label={label} assembly={assembly} />;
+}
+
+/** What is known of the text of source lines. */
+function useTexts(label: number): (path: string, line: number) => string | undefined {
+  const sources = sourcesOf(label);
+  return useMemo(() => {
+    const texts = new Map<string, Map<number, string>>();
+    for (const source of typeof sources === "object" ? sources : []) texts.set(source.path, textsOf(source));
+    return (path: string, line: number) => texts.get(path)?.get(line);
+  }, [sources]);
 }
 
 const hex = (address: number) => address.toString(16);
 
-function Instructions({ assembly }: { assembly: Assembly }) {
+function Instructions({ label, assembly }: { label: number; assembly: Assembly }) {
   const scroll = useRef<HTMLDivElement>(null);
+  const textOf = useTexts(label);
   const costs = costsOfInstructions(recording.value, selection.value, assembly);
-  const rows = assemblyRows(assembly);
+  const rows = assemblyRows(assembly, costs.total, textOf);
   const best = costs.own.reduce((best, own, at) => (own > costs.own[best] ? at : best), 0);
   useLayoutEffect(() => {
     const [list, row] = [scroll.current!, scroll.current!.querySelector<HTMLElement>("tr.hottest")];

@@ -6,7 +6,7 @@ import { codeForm, codeOf, recording, selection } from "./state";
 /** What is known of the code of a function: `undefined` while it is asked for; a text says why there is none. */
 export type Known<T> = T | string | undefined;
 
-/** How much older than the recording the costs of instructions may be while they are looked at. */
+/** How much older than a live recording what was fetched may be while it is looked at. */
 const RENEWAL_MS = 5000;
 
 /** What was fetched, by form and function. */
@@ -37,16 +37,17 @@ export function assemblyOf(label: number): Known<Assembly> {
     : "The page holds no instructions. Record with --assembly, or show the profile with `sidewinder view` where its binary is.");
 }
 
-/** Asks for what is shown and not known. */
+/** Asks for what is shown and not known. Beside instructions the text of their lines is shown. */
 effect(() => {
-  const [label, form] = [codeOf.value, codeForm.value];
+  const label = codeOf.value;
   if (label === null || !recording.value.servesCode) return;
-  const [key, now] = [keyOf(form, label), performance.now()];
-  const isRenewed = form === "assembly" && recording.value.live;
-  const since = askedAt.get(key);
-  if (since !== undefined && !(isRenewed && now - since > RENEWAL_MS)) return;
-  askedAt.set(key, now);
-  void ask(form, label, key);
+  for (const form of codeForm.value === "assembly" ? ["source", "assembly"] : ["source"]) {
+    const [key, now] = [keyOf(form, label), performance.now()];
+    const since = askedAt.get(key);
+    if (since !== undefined && !(recording.value.live && now - since > RENEWAL_MS)) continue;
+    askedAt.set(key, now);
+    void ask(form, label, key);
+  }
 });
 
 async function ask(form: string, label: number, key: string) {

@@ -11,8 +11,14 @@ export interface AssemblyRow {
   text: string;
 }
 
+/** Of more instructions than these, only those near one with a cost are shown. */
+const ROWS_MAX = 4000;
+const NEAR = 100;
+
 /** The instructions, with a row wherever another function, another line or another way of unwinding begins. */
-export function assemblyRows({ blocks, files, instructions, unwinding }: Assembly): AssemblyRow[] {
+export function assemblyRows(assembly: Assembly, total: Float64Array, textOf: (path: string, line: number) => string | undefined): AssemblyRow[] {
+  const { blocks, files, instructions, unwinding } = assembly;
+  const isShown = shown(total);
   const rows: AssemblyRow[] = [];
   let [block, method, line] = [0, 0, ""];
   instructions.address.forEach((address, at) => {
@@ -25,13 +31,30 @@ export function assemblyRows({ blocks, files, instructions, unwinding }: Assembl
     let unwound = "";
     while (method < unwinding.address.length && unwinding.address[method] <= address) unwound = unwinding.method[method++];
     if (unwound) head("method", `unwound by ${unwound}`);
-    const here = instructions.line[at] > 0 ? `${files[instructions.file[at] - 1] ?? "?"}:${instructions.line[at]}` : "";
-    if (here && here !== line) head("line", here);
+    if (!isShown(at)) {
+      if (at > 0 && isShown(at - 1)) head("line", "…");
+      line = "";
+      return;
+    }
+    const path = files[instructions.file[at] - 1] ?? "?";
+    const here = instructions.line[at] > 0 ? `${path}:${instructions.line[at]}` : "";
+    if (here && here !== line) head("line", `${shortened(path)}:${instructions.line[at]}  ${textOf(path, instructions.line[at])?.trim() ?? ""}`);
     line = here;
     rows.push({ key: String(address), instruction: at, kind: "instruction", text: "" });
   });
   return rows;
 }
+
+/** Which instructions are shown. */
+function shown(total: Float64Array): (at: number) => boolean {
+  if (total.length <= ROWS_MAX) return () => true;
+  const isShown = new Uint8Array(total.length);
+  total.forEach((events, at) => events > 0 && isShown.fill(1, Math.max(0, at - NEAR), at + NEAR + 1));
+  return (at) => isShown[at] === 1;
+}
+
+/** The last names of a path. */
+const shortened = (path: string) => path.split("/").slice(-2).join("/");
 
 /** What each instruction costs within a selection, in events. Waits count at their ends. */
 export function costsOfInstructions(recording: Recording, selection: Selection, { instructions, costs }: Assembly) {

@@ -14,13 +14,19 @@ export interface SourceRow {
 
 /** How many lines without cost are shown before and after one with a cost. */
 const CONTEXT_LINES = 12;
-/** More lines than that between two with a cost are left out. */
+/** The most lines of a file that are shown. */
 const ROWS_MAX = 4000;
+
+/** The lines of a file whose text is known. */
+export function textsOf({ parts }: SourceFile): Map<number, string> {
+  const texts = new Map<number, string>();
+  for (const { line, text } of parts) text.forEach((one, at) => texts.set(line + at, one));
+  return texts;
+}
 
 /** The lines of a file that a function has, with their neighbours where the text is known. */
 export function rowsOf(costs: FileCosts, text: SourceFile | undefined): SourceRow[] {
-  const texts = new Map<number, string>();
-  for (const part of text?.parts ?? []) part.text.forEach((line, at) => texts.set(part.line + at, line));
+  const texts = text ? textsOf(text) : new Map<number, string>();
   const costly = [...costs.lines.keys()].filter((line) => line > 0).sort((a, b) => a - b);
   const shown = new Set(costly);
   for (const line of costly) {

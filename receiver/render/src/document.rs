@@ -133,7 +133,7 @@ impl DocumentBuilder {
     #[must_use]
     pub fn function(&self, number: usize) -> Option<FunctionId> {
         let function = self.tree.functions.get(number)?;
-        let text = |index: u32| self.tree.strings.all().get(index as usize).map(|text| text.to_string());
+        let text = |index: u32| self.tree.strings.all().get(index as usize).map(ToString::to_string);
         Some(FunctionId { name: text(function.name)?, binary: text(function.binary)? })
     }
 

@@ -85,12 +85,24 @@ impl<'a> FunctionCode<'a> {
         self.is_frame.get(frame.0 as usize).copied().unwrap_or(false)
     }
 
-    /// The function's lines with samples, by source file. Lines that are not known are left out.
+    /// The function's lines with samples, and those of the calls that were inlined into it, by source file. Lines that are not
+    /// known are left out.
     #[must_use]
     pub fn lines(&self) -> BTreeMap<&'a str, BTreeSet<u32>> {
         let mut lines = BTreeMap::<&str, BTreeSet<u32>>::new();
-        for frame in self.frames().filter(|frame| frame.line > 0 && !frame.path.is_empty()) {
-            lines.entry(&frame.path).or_default().insert(frame.line);
+        for stack in &self.profile.stacks {
+            let mut inlined = Vec::new();
+            for (index, is_inlined) in self.profile.frames_with_inlining(stack) {
+                let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
+                inlined.push(frame);
+                if self.is_of(index) {
+                    let known = inlined.iter().filter(|frame| frame.line > 0 && !frame.path.is_empty());
+                    known.for_each(|frame| _ = lines.entry(&frame.path).or_default().insert(frame.line));
+                }
+                if !is_inlined {
+                    inlined.clear();
+                }
+            }
         }
         lines
     }
@@ -285,8 +297,12 @@ mod tests {
     fn lines_are_those_of_the_function_in_each_of_its_files() {
         let profile = lines();
         let hot = FunctionCode::new(&profile, &id("hot")).unwrap();
-        let expected = [("src/hot.c", BTreeSet::from([20, 21, 25])), ("src/table.inc", BTreeSet::from([30]))];
-        assert_eq!(hot.lines(), BTreeMap::from(expected));
+        let expected = [
+            ("src/hash.h", BTreeSet::from([4])),
+            ("src/hot.c", BTreeSet::from([20, 21, 25])),
+            ("src/table.inc", BTreeSet::from([30])),
+        ];
+        assert_eq!(hot.lines(), BTreeMap::from(expected), "with what was inlined");
         assert!(FunctionCode::new(&profile, &id("cold")).is_none());
     }
 

@@ -27,12 +27,7 @@ pub fn source_listing(
     for (path, costs) in files {
         let path_shown = if path.is_empty() { "[no file]".into() } else { escaped(path) };
         let _ = writeln!(out, "{path_shown}\n{:>7}  {:>7}  {:>6}", "SELF", "TOTAL", "LINE");
-        let texts: BTreeMap<u32, &str> = sources
-            .iter()
-            .filter(|source| source.path == path)
-            .flat_map(|source| &source.parts)
-            .flat_map(|part| (part.line..).zip(part.text.iter().map(String::as_str)))
-            .collect();
+        let texts = texts(sources, path);
         let lines: BTreeSet<u32> = texts.keys().chain(costs.keys()).copied().collect();
         let mut last = None;
         for line in lines {
@@ -55,7 +50,7 @@ pub fn source_listing(
 /// The instructions of a function: their self and total shares of all events, with the source line and the way of unwinding where
 /// these change.
 #[must_use]
-pub fn assembly_listing(profile: &Profile, assembly: &FunctionAssembly) -> String {
+pub fn assembly_listing(profile: &Profile, assembly: &FunctionAssembly, sources: &[SourceExcerpt]) -> String {
     let FunctionAssembly { path, build_id, blocks, files, instructions, unwinding, costs, .. } = assembly;
     let mut sums = BTreeMap::<u32, (u64, u64)>::new();
     for ((instruction, own), total) in costs.instruction.iter().zip(&costs.own).zip(&costs.total) {
@@ -84,12 +79,20 @@ pub fn assembly_listing(profile: &Profile, assembly: &FunctionAssembly) -> Strin
         if line > 0 && (file, line) != last_line {
             last_line = (file, line);
             let path = (file as usize).checked_sub(1).and_then(|file| files.get(file));
-            note(&format!("{}:{line}", path.map_or("?", String::as_str)));
+            let path = path.map_or("?", String::as_str);
+            let text = texts(sources, path).get(&line).map_or("", |text| text.trim());
+            note(format!("{path}:{line}  {text}").trim_end());
         }
         let (own, total) = sums.get(&number).copied().unwrap_or_default();
         let _ = writeln!(out, "{}  {address:>12x}  {text}", shares(profile, own, total));
     }
     out
+}
+
+/// The known lines of a file.
+fn texts<'a>(sources: &'a [SourceExcerpt], path: &str) -> BTreeMap<u32, &'a str> {
+    let parts = sources.iter().filter(|source| source.path == path).flat_map(|source| &source.parts);
+    parts.flat_map(|part| (part.line..).zip(part.text.iter().map(String::as_str))).collect()
 }
 
 /// Two shares of all events; blanks where there are none.
@@ -163,6 +166,8 @@ src/table.inc
             unwinding: UnwindingRanges { address: vec![0x1ff0], method: vec!["table".to_owned()] },
             costs: code.costs(binary, |address| u32::try_from(address.checked_sub(0x2000)? / 16).ok()),
         };
+        let source =
+            SourceExcerpt { path: "src/hot.c".to_owned(), parts: vec![SourcePart::new(21, ["  a();"])] };
         let expected = "\
 /usr/bin/app, build ID 0123abcd
    SELF    TOTAL       ADDRESS
@@ -170,10 +175,10 @@ src/table.inc
                                 unwound by table
                                 src/hot.c:20
  30.00%   30.00%          2000  nop
-                                src/hot.c:21
+                                src/hot.c:21  a();
  60.00%   60.00%          2010  dec
           20.00%          2020  call
 ";
-        assert_eq!(assembly_listing(&profile, &assembly), expected);
+        assert_eq!(assembly_listing(&profile, &assembly, &[source]), expected);
     }
 }

@@ -10,7 +10,7 @@ mod sources;
 
 use std::borrow::Cow;
 use std::ops::AddAssign;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use sidewinder_render::{
@@ -19,6 +19,7 @@ use sidewinder_render::{
 use tracing::warn;
 
 pub(crate) use self::assembly::AssemblyError;
+use self::assembly::Listing;
 pub(crate) use self::sources::{SourceDirectories, SourcePath};
 use crate::causes::error_chain;
 use crate::sampling::debug_files::DebugRoots;
@@ -32,6 +33,7 @@ const SOURCE_BYTES_MAX: usize = 4 << 20;
 pub(crate) struct Annotator {
     sources: SourceDirectories,
     debug_roots: Arc<DebugRoots>,
+    last_listing: Mutex<Option<Arc<Listing>>>,
 }
 
 /// How much of what a page is to show was found.
@@ -60,7 +62,7 @@ impl AddAssign for AnnotationTally {
 impl Annotator {
     /// Reads sources below these directories.
     pub(crate) fn new(sources: SourceDirectories, debug_roots: Arc<DebugRoots>) -> Self {
-        Self { sources, debug_roots }
+        Self { sources, debug_roots, last_listing: Mutex::default() }
     }
 
     /// The response to `source/FUNCTION` or `assembly/FUNCTION`; `None` if it is another path. `function_with_number` is the
@@ -105,7 +107,7 @@ impl Annotator {
         profile: &Profile,
         function: &FunctionId,
     ) -> Result<FunctionAssembly, AssemblyError> {
-        assembly::assembly(profile, function, &self.debug_roots)
+        assembly::assembly(profile, function, &self.debug_roots, &self.last_listing)
     }
 
     /// Adds the text of all lines that have samples to a profile, those with the most events first as long as there is room,

@@ -23,15 +23,15 @@ pub(crate) fn annotate(args: &AnnotateArgs) -> CommandResult {
     let profile = load_profile(&args.file, args.sample_type.as_deref())?;
     let names = DisplayNames::new([&profile], NameStyle::from(args.names));
     let function = find(&profile, &names, &args.function)?;
+    let sources = annotator.source(&profile, &function);
     if args.assembly {
         let assembly = annotator.assembly(&profile, &function).map_err(|error| {
             Failure::new(ExitCause::Runtime, format!("can't list the instructions of {}", function.name))
                 .with_source(error)
                 .with_next_step("run it where the binary is that was profiled")
         })?;
-        return print_all(&assembly_listing(&profile, &assembly));
+        return print_all(&assembly_listing(&profile, &assembly, &sources));
     }
-    let sources = annotator.source(&profile, &function);
     let listing = FunctionCode::new(&profile, &function)
         .map_or_else(String::new, |code| source_listing(&profile, &code, &names, &sources));
     print_all(&listing)
