@@ -32,8 +32,9 @@ use self::page::LivePage;
 use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
 use super::{
-    CommandResult, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
+    CommandResult, code, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
 };
+use crate::annotate::Annotator;
 use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::event_arg::kinds_of_events;
@@ -175,7 +176,8 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
     let title = title(args)?;
     let stop = stop_flag_in_terminal()?;
-    let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title, &kinds));
+    let annotator = code::annotator(&args.code, Some(format), args.ui.is_some(), Arc::clone(&debug_roots))?;
+    let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title, &kinds, &annotator));
     let mut page = page.transpose()?;
 
     let mut launched =
@@ -204,7 +206,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
 
     Progress::new(args).show("naming functions");
     let unnamed = sink.unnamed_groups(&unnamed, &recorded);
-    let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &stop)?;
+    let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &annotator, &stop)?;
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
@@ -337,6 +339,7 @@ fn write(
     recorded: &RecordingStats,
     unnamed: &[UnnamedGroup],
     outputs: &Outputs,
+    annotator: &Annotator,
     stop: &AtomicBool,
 ) -> Result<Vec<Profile>, Failure> {
     let progress = Progress::new(args);
@@ -354,13 +357,21 @@ fn write(
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
-            let profiles = collector.into_profiles(&RecordingMetadata {
+            let mut profiles = collector.into_profiles(&RecordingMetadata {
                 title: title.to_owned(),
                 start: recorded.start,
                 start_ns: recorded.start_ns,
                 duration,
                 tally: &recorded.tally,
             });
+            if format == ProfileFormat::Html {
+                progress.show("reading code");
+                let summary = code::annotate(annotator, &args.code, &mut profiles);
+                progress.end();
+                if !args.quiet {
+                    print_notice(format_args!("{summary}"));
+                }
+            }
             progress.end();
             let names = args.names.map_or(format.default_names(), NameStyle::from);
             outputs.write(&profiles, (format, names), stop)?;
