@@ -146,6 +146,10 @@ impl EventSink {
     }
 }
 
+fn interpreters(args: &RecordArgs) -> InterpreterSet {
+    if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL }
+}
+
 fn record_target(args: &RecordArgs) -> CommandResult {
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let opener = Opener::start().map_err(SamplingError::Thread)?;
@@ -156,6 +160,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         lines: true,
         inlines: true,
         hides_vm_internals: !args.vm_internals,
+        interpreters: interpreters(args),
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: true,
         debug_roots: Arc::clone(&debug_roots),
@@ -247,7 +252,7 @@ fn sampling_options(
     let options = SamplingOptions {
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
-        interpreters: if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL },
+        interpreters: interpreters(args),
         unwind_mode: args.unwind.into(),
         trace_context: TraceContext {
             custom_labels: args.custom_labels,
