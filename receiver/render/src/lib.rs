@@ -31,7 +31,7 @@ mod table;
 mod tree;
 
 pub use annotation::{
-    Annotations, CodeBlock, FunctionAssembly, FunctionId, FunctionSource, Instructions, SourceExcerpt,
+    Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
     SourcePart, UnwindingRanges,
 };
 pub use difference::{DifferenceBasis, DifferenceError, difference};
@@ -39,7 +39,7 @@ pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError}
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
-pub use functions::{FunctionTotals, functions};
+pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use listing::{assembly_listing, source_listing};
 pub use merge::merge;

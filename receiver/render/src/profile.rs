@@ -436,8 +436,17 @@ impl Profile {
     /// The number of events of each stack.
     #[must_use]
     pub fn stack_counts(&self) -> Vec<u64> {
+        self.stack_counts_of_process(None)
+    }
+
+    /// The number of events of each stack in a process, or in all.
+    pub(crate) fn stack_counts_of_process(&self, pid: Option<u32>) -> Vec<u64> {
+        let is_counted = |sample: &&ProfileSample| {
+            let thread = self.threads.get(sample.thread.0 as usize);
+            pid.is_none() || thread.map(|thread| thread.pid) == pid
+        };
         let mut counts = vec![0_u64; self.stacks.len()];
-        for sample in &self.samples {
+        for sample in self.samples.iter().filter(is_counted) {
             if let Some(count) = counts.get_mut(sample.stack.0 as usize) {
                 *count = count.saturating_add(sample.count);
             }

@@ -34,7 +34,7 @@ use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
-use crate::terminal::print_notice;
+use crate::terminal::{print_notice, supports_colour};
 use crate::user_probe::UserProbe;
 
 /// How often the rings are drained.
@@ -91,7 +91,8 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
     let feeds = live.add_receiver("top", &title, &kinds);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
-    let mut screen = Screen::new(title, kind, args.seconds, args.names.into());
+    let mut screen =
+        Screen::new(title, kind, args.seconds, args.names.into(), supports_colour(&std::io::stdout()));
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
