@@ -55,7 +55,7 @@ test("costs of lines and of instructions are what the program spends there", asy
     const head = await panel(page).innerText();
     assert.match(head, /lines · build ID [0-9a-f]{40} · work [0-9a-f]+–[0-9a-f]+/);
     assert.match(head, /unwound by table: prologue, epilogue or leaf, or no frame pointer/);
-    assert.match(head, /workloads\/lines\.c:9\n/, "the line of the inlined loop");
+    assert.match(head, /workloads\/lines\.c:9\s+LOOP\(count\);/, "the line of the inlined loop");
     await picture(page, `assembly-${name}`);
     assert.deepEqual(await violations(page), []);
     if (!url) {

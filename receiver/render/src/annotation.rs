@@ -22,7 +22,7 @@ pub struct Annotations {
 
 /// A function of a page: its label, and the file name of its binary.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
-pub struct FunctionId {
+pub struct PageFunction {
     /// As the page has it: escaped.
     pub name: String,
     /// The same; empty if there is none.
@@ -34,7 +34,7 @@ pub struct FunctionId {
 pub struct FunctionSource {
     /// The function.
     #[serde(flatten)]
-    pub function: FunctionId,
+    pub function: PageFunction,
     /// Parts of its files.
     pub files: Vec<SourceExcerpt>,
 }
@@ -75,7 +75,7 @@ impl SourcePart {
 pub struct FunctionAssembly {
     /// The function.
     #[serde(flatten)]
-    pub function: FunctionId,
+    pub function: PageFunction,
     /// The file with its code.
     #[serde(serialize_with = "serialize_escaped")]
     pub path: String,

@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
-use crate::annotation::{FunctionAssembly, FunctionId, SourceExcerpt};
+use crate::annotation::{FunctionAssembly, PageFunction, SourceExcerpt};
 use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::names::NameStyle;
 use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread, ThreadState};
@@ -131,10 +131,10 @@ impl DocumentBuilder {
 
     /// The function with this number in the document.
     #[must_use]
-    pub fn function(&self, number: usize) -> Option<FunctionId> {
+    pub fn function(&self, number: usize) -> Option<PageFunction> {
         let function = self.tree.functions.get(number)?;
         let text = |index: u32| self.tree.strings.all().get(index as usize).map(ToString::to_string);
-        Some(FunctionId { name: text(function.name)?, binary: text(function.binary)? })
+        Some(PageFunction { name: text(function.name)?, binary: text(function.binary)? })
     }
 
     /// Whether the tables are at least this long, so that the reader may have a prefix of them.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use crate::annotation::FunctionId;
+use crate::annotation::PageFunction;
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::{function_key, functions};
 use crate::profile::{BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileFrame};
@@ -45,7 +45,7 @@ pub struct InstructionCosts {
     pub total: Vec<u64>,
 }
 
-impl FunctionId {
+impl PageFunction {
     /// The function with this name, in a binary whose file has this name.
     #[must_use]
     pub fn new(name: &str, binary: &str) -> Self {
@@ -67,7 +67,7 @@ impl FunctionId {
 impl<'a> FunctionCode<'a> {
     /// The frames of a function; `None` if the profile has none.
     #[must_use]
-    pub fn new(profile: &'a Profile, function: &FunctionId) -> Option<Self> {
+    pub fn new(profile: &'a Profile, function: &PageFunction) -> Option<Self> {
         let is_of = |frame: &ProfileFrame| {
             let (name, binary, _) = function_key(profile, frame);
             escaped(&name) == function.name && escaped_or_empty(binary) == function.binary
@@ -243,8 +243,8 @@ mod tests {
     use super::*;
     use crate::profile::tests::{lines, sample};
 
-    fn id(name: &str) -> FunctionId {
-        FunctionId { name: name.to_owned(), binary: "app".to_owned() }
+    fn id(name: &str) -> PageFunction {
+        PageFunction { name: name.to_owned(), binary: "app".to_owned() }
     }
 
     /// Instructions of 16 bytes.
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_hottest_functions_have_code_in_a_file() {
-        let hottest = FunctionId::hottest(&sample(), 2);
+        let hottest = PageFunction::hottest(&sample(), 2);
         assert_eq!(hottest, [id("work"), id("main")], "not the kernel's");
     }
 }

@@ -23,8 +23,8 @@ pub struct FunctionTotals<'a> {
 impl FunctionTotals<'_> {
     /// Its identity; `None` if it stands for the absence of a caller.
     #[must_use]
-    pub fn key(&self) -> Option<FunctionKey> {
-        (self.name != NO_CALLER).then(|| FunctionKey {
+    pub fn id(&self) -> Option<FunctionId> {
+        (self.name != NO_CALLER).then(|| FunctionId {
             name: self.name.clone().into_owned(),
             binary: self.binary.to_owned(),
             kind: self.kind,
@@ -34,7 +34,7 @@ impl FunctionTotals<'_> {
 
 /// The identity of a function, for as long as its profile changes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct FunctionKey {
+pub struct FunctionId {
     /// As in [`FunctionTotals`].
     pub name: String,
     /// As in [`FunctionTotals`].
@@ -84,9 +84,9 @@ pub fn functions_of_process(profile: &Profile, pid: Option<u32>) -> Vec<Function
 /// then they are the callers of the last one, for the calls that lead to the first one. `self_count` is that of the
 /// first function. In a stack in which the chain is more than once, the innermost one counts.
 #[must_use]
-pub fn callers<'a>(profile: &'a Profile, pid: Option<u32>, chain: &[FunctionKey]) -> Vec<FunctionTotals<'a>> {
+pub fn callers<'a>(profile: &'a Profile, pid: Option<u32>, chain: &[FunctionId]) -> Vec<FunctionTotals<'a>> {
     let (index, mut totals) = FunctionIndex::new(profile);
-    let index_of = |id: &FunctionKey| {
+    let index_of = |id: &FunctionId| {
         totals.iter().position(|function| {
             (&*function.name, function.binary, function.kind) == (&*id.name, &*id.binary, id.kind)
         })
@@ -205,12 +205,12 @@ mod tests {
         assert_eq!(rows, named([(NO_SYMBOL, 7, 11), ("vfs_write", 4, 4), ("main", 3, 14)]));
     }
 
-    fn id(name: &str, profile: &Profile) -> FunctionKey {
+    fn id(name: &str, profile: &Profile) -> FunctionId {
         let functions = functions(profile);
         functions
             .iter()
             .find(|function| function.name == name)
-            .and_then(FunctionTotals::key)
+            .and_then(FunctionTotals::id)
             .expect("a function")
     }
 
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(callers_of(&profile, &["main"]), named([(NO_CALLER, 3, 14)]));
         assert_eq!(callers_of(&profile, &["vfs_write", "write_it"]), named([("main", 4, 4)]));
         assert_eq!(callers_of(&profile, &["work", "write_it"]), named([]), "no such call");
-        let unknown = FunctionKey { name: "gone".into(), ..id("work", &profile) };
+        let unknown = FunctionId { name: "gone".into(), ..id("work", &profile) };
         assert!(callers(&profile, None, &[unknown]).is_empty());
     }
 

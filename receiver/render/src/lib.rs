@@ -32,7 +32,7 @@ mod table;
 mod tree;
 
 pub use annotation::{
-    Annotations, CodeBlock, FunctionAssembly, FunctionId, FunctionSource, Instructions, SourceExcerpt,
+    Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
     SourcePart, UnwindingRanges,
 };
 pub use counts::TimeSlicedCounts;
@@ -41,7 +41,7 @@ pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError}
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
-pub use functions::{FunctionKey, FunctionTotals, callers, functions, functions_of_process};
+pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use listing::{assembly_listing, source_listing};
 pub use merge::merge;

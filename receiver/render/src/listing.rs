@@ -116,12 +116,12 @@ fn inlined_calls(profile: &Profile, cost: &LineCost<'_>, names: &DisplayNames) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::annotation::{CodeBlock, FunctionId, Instructions, SourcePart, UnwindingRanges};
+    use crate::annotation::{CodeBlock, Instructions, PageFunction, SourcePart, UnwindingRanges};
     use crate::names::NameStyle;
     use crate::profile::tests::lines;
 
-    fn id() -> FunctionId {
-        FunctionId { name: "hot".to_owned(), binary: "app".to_owned() }
+    fn id() -> PageFunction {
+        PageFunction { name: "hot".to_owned(), binary: "app".to_owned() }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use sidewinder_address::Svma;
 use sidewinder_render::{
-    CodeBlock, FunctionAssembly, FunctionCode, FunctionId, InstructionCosts, Instructions, Profile,
+    CodeBlock, FunctionAssembly, FunctionCode, InstructionCosts, Instructions, PageFunction, Profile,
     ProfileBinary, UnwindingRanges, escaped,
 };
 use sidewinder_symbolize::{
@@ -72,7 +72,7 @@ pub(super) struct Listing {
 /// If its binary is not there any more, or does not say where its functions are.
 pub(super) fn assembly(
     profile: &Profile,
-    function: &FunctionId,
+    function: &PageFunction,
     roots: &Arc<DebugRoots>,
     last: &Mutex<Option<Arc<Listing>>>,
 ) -> Result<FunctionAssembly, AssemblyError> {
@@ -97,7 +97,7 @@ pub(super) fn assembly(
 
 impl Listing {
     fn read(
-        function: &FunctionId,
+        function: &PageFunction,
         binary: &ProfileBinary,
         file: &BinaryFile,
         addresses: &BTreeMap<u64, u64>,
@@ -139,7 +139,7 @@ impl Listing {
     }
 
     /// Whether this is the listing of a function that has samples at these addresses.
-    fn is_of(&self, function: &FunctionId, binary: &ProfileBinary, addresses: &BTreeMap<u64, u64>) -> bool {
+    fn is_of(&self, function: &PageFunction, binary: &ProfileBinary, addresses: &BTreeMap<u64, u64>) -> bool {
         let FunctionAssembly { function: listed, path, build_id, .. } = &self.assembly;
         listed == function
             && *path == binary.path
@@ -349,7 +349,7 @@ mod tests {
 
     fn list(profile: &Profile) -> Result<FunctionAssembly, AssemblyError> {
         let binary = profile.binaries[0].path.rsplit('/').next().unwrap();
-        let function = FunctionId::new("malloc", binary);
+        let function = PageFunction::new("malloc", binary);
         assembly(profile, &function, &Arc::new(DebugRoots::default()), &Mutex::default())
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
 use sidewinder_render::{
-    FunctionAssembly, FunctionCode, FunctionId, FunctionSource, Profile, SourceExcerpt, lines_by_file,
+    FunctionAssembly, FunctionCode, FunctionSource, PageFunction, Profile, SourceExcerpt, lines_by_file,
 };
 use tracing::warn;
 
@@ -70,7 +70,7 @@ impl Annotator {
     pub(crate) fn respond<'a>(
         &self,
         path: &str,
-        function_with_number: impl FnOnce(usize) -> Option<(FunctionId, Cow<'a, Profile>)>,
+        function_with_number: impl FnOnce(usize) -> Option<(PageFunction, Cow<'a, Profile>)>,
     ) -> Option<PageResponse> {
         let (form, number) = path.split_once('/')?;
         if !matches!(form, "source" | "assembly") {
@@ -93,7 +93,7 @@ impl Annotator {
     }
 
     /// The text of the lines of a function that have samples, with their neighbours.
-    pub(crate) fn source(&self, profile: &Profile, function: &FunctionId) -> Vec<SourceExcerpt> {
+    pub(crate) fn source(&self, profile: &Profile, function: &PageFunction) -> Vec<SourceExcerpt> {
         let Some(code) = FunctionCode::new(profile, function) else { return Vec::new() };
         code.lines().into_iter().filter_map(|(path, lines)| self.sources.excerpt(path, &lines)).collect()
     }
@@ -105,7 +105,7 @@ impl Annotator {
     pub(crate) fn assembly(
         &self,
         profile: &Profile,
-        function: &FunctionId,
+        function: &PageFunction,
     ) -> Result<FunctionAssembly, AssemblyError> {
         assembly::assembly(profile, function, &self.debug_roots, &self.last_listing)
     }
@@ -127,9 +127,9 @@ impl Annotator {
             }
             profile.annotations.sources = found;
         }
-        let functions = FunctionId::hottest(profile, function_count);
+        let functions = PageFunction::hottest(profile, function_count);
         tally.functions = functions.len();
-        let list = |function: &FunctionId| {
+        let list = |function: &PageFunction| {
             let listed = self.assembly(profile, function);
             listed.inspect_err(|error| warn!("no assembly of {}: {}", function.name, error_chain(error))).ok()
         };

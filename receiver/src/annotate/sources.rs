@@ -253,7 +253,7 @@ mod tests {
         symlink("../../out/secret", inside.join("src/relative.c")).unwrap();
         symlink("ok.c", inside.join("src/near.c")).unwrap();
         symlink(&outside, inside.join("dir")).unwrap();
-        mknodat(CWD, &inside.join("src/pipe.c"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        mknodat(CWD, inside.join("src/pipe.c"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         write(&inside, "src/binary.c", "a\0b");
         write(&inside, "src/large.c", &"x\n".repeat(1 << 20 | 1));
         let sources = below(&inside);

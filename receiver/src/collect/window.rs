@@ -17,7 +17,7 @@ use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
-    DocumentBuilder, FunctionId, LiveUpdate, OutcomeCount, Profile, ProfileSample, ProfileSpan, SampleType,
+    DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, Profile, ProfileSample, ProfileSpan, SampleType,
     SpanIndex, StateIndex, TableLengths, ThreadIndex,
 };
 
@@ -298,7 +298,7 @@ impl SlidingWindow {
 
     /// A profile of all events that are held, whose slices have the numbers that updates have; and the function with a number
     /// in these, if there is one.
-    pub(crate) fn profile_with_function(&mut self, number: usize) -> Option<(FunctionId, Profile)> {
+    pub(crate) fn profile_with_function(&mut self, number: usize) -> Option<(PageFunction, Profile)> {
         self.flush();
         let function = self.document.function(number)?;
         Some((

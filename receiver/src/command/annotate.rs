@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sidewinder_render::{
-    DisplayNames, FunctionCode, FunctionId, FunctionTotals, NameStyle, Profile, assembly_listing, escaped,
+    DisplayNames, FunctionCode, FunctionTotals, NameStyle, PageFunction, Profile, assembly_listing, escaped,
     functions, source_listing,
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn annotate(args: &AnnotateArgs) -> CommandResult {
 }
 
 /// The function that a text means: the one with this name, in full or short, else the only one whose name has it in it.
-fn find(profile: &Profile, names: &DisplayNames, text: &str) -> Result<FunctionId, Failure> {
+fn find(profile: &Profile, names: &DisplayNames, text: &str) -> Result<PageFunction, Failure> {
     let all = functions(profile);
     let is_named = |function: &&FunctionTotals<'_>| {
         escaped(&function.name) == text || names.shown(&function.name) == text
@@ -50,7 +50,7 @@ fn find(profile: &Profile, names: &DisplayNames, text: &str) -> Result<FunctionI
     match &*found {
         [] => Err(Failure::new(ExitCause::Usage, format!("the profile has no function {}", escaped(text)))
             .with_next_step("`sidewinder view` lists all functions")),
-        [function] => Ok(FunctionId::new(&function.name, function.binary)),
+        [function] => Ok(PageFunction::new(&function.name, function.binary)),
         several => {
             let names: Vec<_> =
                 several.iter().take(CANDIDATES_SHOWN).map(|function| escaped(&function.name)).collect();

@@ -34,7 +34,6 @@ use super::launch::{CommandExit, LaunchedCommand};
 use super::{
     CommandResult, code, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
 };
-use crate::annotate::Annotator;
 use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::event_arg::kinds_of_events;
@@ -177,11 +176,11 @@ fn record_target(args: &RecordArgs) -> CommandResult {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
         }
     };
-    let outputs = Outputs::new(&args.output, &kinds, format)?;
+    let annotator = code::annotator(&args.code, Some(format), args.ui.is_some(), Arc::clone(&debug_roots))?;
+    let outputs = Outputs::new(&args.output, &kinds, format, Arc::clone(&annotator))?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
     let title = title(args)?;
     let stop = stop_flag_in_terminal()?;
-    let annotator = code::annotator(&args.code, Some(format), args.ui.is_some(), Arc::clone(&debug_roots))?;
     let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title, &kinds, &annotator));
     let mut page = page.transpose()?;
 
@@ -211,7 +210,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
 
     Progress::new(args).show("naming functions");
     let unnamed = sink.unnamed_groups(&unnamed, &recorded);
-    let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &annotator, &stop)?;
+    let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &stop)?;
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
@@ -344,7 +343,6 @@ fn write(
     recorded: &RecordingStats,
     unnamed: &[UnnamedGroup],
     outputs: &Outputs,
-    annotator: &Annotator,
     stop: &AtomicBool,
 ) -> Result<Vec<Profile>, Failure> {
     let progress = Progress::new(args);
@@ -371,7 +369,7 @@ fn write(
             });
             if format == ProfileFormat::Html {
                 progress.show("reading code");
-                let summary = code::annotate(annotator, &args.code, &mut profiles);
+                let summary = outputs.annotate(&args.code, &mut profiles);
                 progress.end();
                 if !args.quiet {
                     print_notice(format_args!("{summary}"));

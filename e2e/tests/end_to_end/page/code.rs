@@ -114,5 +114,15 @@ fn lines_and_instructions_cost_what_the_program_spends_there() -> Result<()> {
     })?;
     judge(url)?;
     viewer.stop().context("view")?;
+
+    // The same in the terminal.
+    let lines = sidewinder::run(&["annotate", &out, "work", &sources])?.log;
+    let hot = lines.lines().find(|line| line.contains("burn(6 * part);")).unwrap_or_default();
+    ensure!(hot.contains("  <- burn "), "{lines}");
+    let instructions = sidewinder::run(&["annotate", &out, "work", &sources, "--assembly"])?.log;
+    let call = instructions.lines().find(|line| line.ends_with("<called>")).unwrap_or_default();
+    let share = call.trim().split('%').next().and_then(|share| share.parse::<f64>().ok());
+    ensure!(share.is_some_and(|share| (12.0..28.0).contains(&share)), "{instructions}");
+    ensure!(instructions.contains("lines.c:21  count = called(2 * part);"), "{instructions}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sidewinder_render::{
-    DisplayNames, FunctionKey, FunctionTotals, NameStyle, OutcomeCount, Profile, Severity, callers, escaped,
+    DisplayNames, FunctionId, FunctionTotals, NameStyle, OutcomeCount, Profile, Severity, callers, escaped,
     functions_of_process,
 };
 
@@ -28,7 +28,7 @@ pub(super) struct ProcessId {
 /// A function that was selected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Callee {
-    pub(super) id: FunctionKey,
+    pub(super) id: FunctionId,
     /// As its row showed it.
     pub(super) shown: String,
 }
@@ -94,7 +94,7 @@ pub(super) struct TopRow {
 /// What a row stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum RowTarget {
-    Function(FunctionKey),
+    Function(FunctionId),
     Process(u32),
 }
 
@@ -141,7 +141,7 @@ fn function_rows(profile: &Profile, functions: Vec<FunctionTotals<'_>>, style: N
         owner: if function.binary.is_empty() { String::new() } else { escaped(function.binary).into_owned() },
         self_count: function.self_count,
         total_count: function.total_count,
-        target: function.key().map(RowTarget::Function),
+        target: function.id().map(RowTarget::Function),
     });
     rows.collect()
 }
