@@ -31,9 +31,11 @@ const START: Duration = Duration::from_secs(3);
 const WARM_UP_NS: u64 = 500_000_000;
 /// Of some 4,000, of which a busy machine has fewer.
 const ENOUGH: usize = 60;
-/// Of stacks that reach the root, and of chains that are whole.
+/// Of stacks that reach the root, and of chains that have each call, but for those that were put into an interrupted method.
 const COMPLETE_SHARE: f64 = 0.995;
 const COMPLETE_SHARE_LONG: f64 = 0.999;
+/// Of chains that have these, too, where there is debug information for places at which threads may stop only.
+const APPROXIMATE_SHARE: f64 = 0.99;
 /// Of samples with a method that was freed before its name was read.
 const UNKNOWN_SHARE: f64 = 0.02;
 
@@ -105,27 +107,38 @@ impl Origin {
     }
 }
 
-/// A frame of Java, outermost first.
+/// A frame of Java.
 #[derive(Debug)]
 struct JavaFrame {
     name: String,
     line: i64,
+    /// Whether it is the one that was interrupted, or was put into that, or that into it.
+    is_interrupted: bool,
 }
 
 #[derive(Debug)]
 struct Sample {
     tid: i64,
     is_complete: bool,
+    /// The outermost first.
     frames: Vec<JavaFrame>,
 }
 
 fn sample_of(event: &DecodedEvent<'_>) -> Sample {
-    let of_java = event.sample.stack.iter().rev().filter(|frame| frame.frame_type() == Some(FrameType::Jvm));
-    let lines = of_java.flat_map(|frame| frame.lines.iter().rev());
+    let stack = event.sample.stack.iter().enumerate().rev();
+    let of_java = stack.filter(|(_, frame)| frame.frame_type() == Some(FrameType::Jvm));
+    let frames = of_java.flat_map(|(depth, frame)| {
+        let lines = frame.lines.iter().rev();
+        lines.map(move |line| JavaFrame {
+            name: line.function.to_string(),
+            line: line.line,
+            is_interrupted: depth == 0,
+        })
+    });
     Sample {
         tid: event.sample.thread_id().unwrap_or(0),
         is_complete: event.sample.outcome().is_none(),
-        frames: lines.map(|line| JavaFrame { name: line.function.to_string(), line: line.line }).collect(),
+        frames: frames.collect(),
     }
 }
 
@@ -177,10 +190,14 @@ fn samples_in(output: &Path, pid: u32) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// Whether all but few are among a part. Where there are few, one more or less is no share.
+/// Whether all but few are among a part.
 fn is_share(part: usize, all: usize) -> bool {
-    part + 2 >= all
-        || part as f64 >= if is_long() { COMPLETE_SHARE_LONG } else { COMPLETE_SHARE } * all as f64
+    is_at_least(part, all, if is_long() { COMPLETE_SHARE_LONG } else { COMPLETE_SHARE })
+}
+
+/// Whether a part is a share of all. Where there are few, one more or less is no share.
+fn is_at_least(part: usize, all: usize, share: f64) -> bool {
+    part + 2 >= all || part as f64 >= share * all as f64
 }
 
 fn assert_complete(what: &str, samples: &[Sample]) {
@@ -198,33 +215,56 @@ fn own_frames(sample: &Sample) -> Vec<&JavaFrame> {
     sample.frames.iter().filter(|frame| frame.name.starts_with("Chains.") && frame.name != MAIN).collect()
 }
 
-/// The samples with a method; of each, the frames are those of the chain in its order up to one of them. Most are whole.
+/// The samples with a method; of each, the frames are those of the chain in its order up to one of them, and most of those that
+/// reach the end of the chain have all of it. What was put into an interrupted method may be approximate: one call of a method to
+/// itself more or less.
 fn assert_chain<'a>(
     what: &str,
     samples: &'a [Sample],
     any_of: &[&str],
     chain: &[&str],
+    is_approximate: bool,
 ) -> Vec<Vec<&'a JavaFrame>> {
     let complete = samples.iter().filter(|sample| sample.is_complete).map(own_frames);
     let has_it = |frames: &Vec<&JavaFrame>| frames.iter().any(|frame| any_of.contains(&&*frame.name));
     let found: Vec<_> = complete.filter(has_it).collect();
     let expected = [&START_OF_CHAIN, chain].concat();
-    // Where a method is interrupted, what was put into it is approximate: one call of a method to itself more.
     let mut order = expected.clone();
     order.dedup();
     let is_right = |frames: &&Vec<&JavaFrame>| {
         let mut names: Vec<&str> = frames.iter().map(|frame| &*frame.name).collect();
+        let callers = frames.iter().take_while(|frame| !frame.is_interrupted).count();
+        let is_caller_right = expected.starts_with(&names[..callers]);
         names.dedup();
-        frames.len() <= expected.len() + 1 && order.starts_with(&names)
+        is_caller_right && frames.len() <= expected.len() + 1 && order.starts_with(&names)
     };
     let wrong = found.iter().find(|frames| !is_right(frames));
     assert!(wrong.is_none(), "{what}: {wrong:#?}");
+    let is_without_line = |frames: &&Vec<&JavaFrame>| {
+        frames.last().is_some_and(|frame| frame.is_interrupted && frame.line == 0)
+    };
+    let without_line = found.iter().filter(is_without_line).count();
+    let all = found.len();
     let last = chain.last().copied().unwrap_or_default();
     let ended: Vec<_> =
         found.into_iter().filter(|frames| frames.iter().any(|frame| frame.name == last)).collect();
-    let whole = ended.iter().filter(|frames| frames.len() >= expected.len()).count();
-    eprintln!("{what}: {whole} of {} chains to {last} are whole", ended.len());
-    assert!(ended.len() >= ENOUGH && is_share(whole, ended.len()), "{what}: {whole} of {}", ended.len());
+    let count = |is_counted: &dyn Fn(usize) -> bool| {
+        ended.iter().filter(|frames| is_counted(frames.len().abs_diff(expected.len()))).count()
+    };
+    let (whole, nearly) = (count(&|missing| missing == 0), count(&|missing| missing <= 1));
+    let summary = format!(
+        "{what}: of {} chains to {last} {whole} are whole, {nearly} but for one call; in {without_line} of {all} samples the \
+         interrupted method is approximate",
+        ended.len()
+    );
+    eprintln!("{summary}");
+    assert!(ended.len() >= ENOUGH, "{summary}");
+    if is_approximate {
+        assert!(is_share(nearly, ended.len()), "{summary}");
+        assert!(is_at_least(whole, ended.len(), APPROXIMATE_SHARE), "{summary}");
+    } else {
+        assert!(is_share(whole, ended.len()), "{summary}");
+    }
     ended
 }
 
@@ -244,6 +284,7 @@ fn assert_lines(what: &str, chains: &[Vec<&JavaFrame>], calls: &[(&str, &str)]) 
 fn judge(origin: &Origin, version: u32, classes: &Path, sets: &[&[&str]]) -> Result<()> {
     for options in sets {
         let what = format!("{version} {options:?}");
+        let is_approximate = !options.iter().any(|option| EXACT.contains(option));
         let samples = profile(origin, classes, options, &["Chains", MODES])?;
         assert_complete(&what, &samples);
         let has = |sample: &&Sample, name| sample.frames.iter().any(|frame: &JavaFrame| frame.name == name);
@@ -257,9 +298,9 @@ fn judge(origin: &Origin, version: u32, classes: &Path, sets: &[&[&str]]) -> Res
         assert!(of_main > 0 && is_share(rooted, of_main), "{what}: {rooted} of {of_main} from main");
         let mut recursion = vec![RECURSE; RECURSIONS];
         recursion.push(WORK);
-        assert_chain(&what, &samples, &[RECURSE, WORK], &recursion);
+        assert_chain(&what, &samples, &[RECURSE, WORK], &recursion, is_approximate);
         let names = INLINED.map(|(name, _)| name);
-        let chains = assert_chain(&what, &samples, &names, &names);
+        let chains = assert_chain(&what, &samples, &names, &names, is_approximate);
         assert_lines(&what, &chains, &INLINED[..INLINED.len() - 1])?;
         assert_lines(&what, &chains, &[(START_OF_CHAIN[1], "        second(mode);")])?;
     }
@@ -281,10 +322,21 @@ fn judge(origin: &Origin, version: u32, classes: &Path, sets: &[&[&str]]) -> Res
     Ok(())
 }
 
+/// With these, each instruction has its methods.
+const EXACT: [&str; 2] = ["-Xint", "-XX:+DebugNonSafepoints"];
 const C2: &[&str] = &[];
 const C1: &[&str] = &["-XX:TieredStopAtLevel=1"];
 const INTERPRETED: &[&str] = &["-Xint"];
-const ZGC: &[&str] = &["-XX:+UseZGC"];
+const DEBUG: &[&str] = &["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"];
+const ALL: [&[&str]; 4] = [C2, C1, INTERPRETED, DEBUG];
+const ZGC_DEBUG: &[&str] = &["-XX:+UseZGC", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"];
+/// Since 15.
+const ALL_ZGC: [&[&str]; 4] =
+    [&["-XX:+UseZGC"], &["-XX:+UseZGC", "-XX:TieredStopAtLevel=1"], &["-XX:+UseZGC", "-Xint"], ZGC_DEBUG];
+
+fn all_of(version: u32) -> Vec<&'static [&'static str]> {
+    ALL.into_iter().chain(ALL_ZGC.into_iter().filter(|_| version >= 15)).collect()
+}
 
 fn judge_installed(version: u32, sets: &[&[&str]], test: &str) -> Result<()> {
     if !requirement::ebpf(test)? {
@@ -294,8 +346,8 @@ fn judge_installed(version: u32, sets: &[&[&str]], test: &str) -> Result<()> {
         return requirement::absent(test, &format!("no JDK {version} in /usr/lib/jvm"));
     };
     let Some(classes) = compiled(test, &["Chains.java"])? else { return Ok(()) };
-    let sets = if is_long() { &[C2, C1, INTERPRETED, ZGC] } else { sets };
-    judge(&Origin::Home(home), version, classes.path(), sets)
+    let all = all_of(version);
+    judge(&Origin::Home(home), version, classes.path(), if is_long() { &all } else { sets })
 }
 
 #[test]
@@ -305,7 +357,7 @@ fn stacks_of_java_17_reach_the_root() -> Result<()> {
 
 #[test]
 fn stacks_of_java_25_reach_the_root() -> Result<()> {
-    judge_installed(25, &[ZGC, INTERPRETED], "stacks_of_java_25_reach_the_root")
+    judge_installed(25, &[ZGC_DEBUG, INTERPRETED], "stacks_of_java_25_reach_the_root")
 }
 
 /// Each version of a suite of Debian, with what it has.
@@ -321,9 +373,7 @@ fn stacks_of_each_other_version_of_java_reach_the_root() -> Result<()> {
     let Some(classes) = compiled(test, &["Chains.java"])? else { return Ok(()) };
     for (version, suite) in [(8, "sid"), (11, "bullseye"), (21, "trixie"), (26, "sid")] {
         let origin = Origin::Debian(Runtime::open(suite, version)?);
-        let sets = [C2, C1, INTERPRETED, ZGC];
-        let count = if version >= 15 { sets.len() } else { sets.len() - 1 };
-        judge(&origin, version, classes.path(), &sets[..count])?;
+        judge(&origin, version, classes.path(), &all_of(version))?;
     }
     Ok(())
 }

@@ -30,6 +30,6 @@ fn java_of_another_user_has_names() -> Result<()> {
     let samples = samples_in(&output, pid)?;
     assert_complete(test, &samples);
     let names = INLINED.map(|(name, _)| name);
-    let chains = assert_chain(test, &samples, &names, &names);
+    let chains = assert_chain(test, &samples, &names, &names, true);
     assert_lines(test, &chains, &INLINED[..INLINED.len() - 1])
 }
