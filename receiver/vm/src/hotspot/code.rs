@@ -200,7 +200,7 @@ fn continuation() -> Code {
 /// Code of the virtual machine that is no method.
 fn stub(name: &str) -> Function {
     let name: Box<str> = format!("[jvm: {name}]").into();
-    Function::new(name.clone(), name, 0, None)
+    Function::new(name.clone(), name.into(), 0, None)
 }
 
 fn read_c_string(memory: &impl ForeignMemory, at: Avma) -> Result<String, FunctionError> {
