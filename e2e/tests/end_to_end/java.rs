@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_debian::java::Runtime;
-use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::java::{self, homes};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::{paths, requirement};
@@ -31,17 +31,15 @@ const START: Duration = Duration::from_secs(3);
 const WARM_UP_NS: u64 = 500_000_000;
 /// Of some 4,000, of which a busy machine has fewer.
 const ENOUGH: usize = 60;
-/// Of stacks that reach the root, and of chains that have each call, but for those that were put into an interrupted method.
+/// Of stacks that reach the root, and of chains that are whole.
 const COMPLETE_SHARE: f64 = 0.995;
 const COMPLETE_SHARE_LONG: f64 = 0.999;
-/// Of chains that have these, too, where there is debug information for places at which threads may stop only.
-const APPROXIMATE_SHARE: f64 = 0.99;
 /// Of samples with a method that was freed before its name was read.
 const UNKNOWN_SHARE: f64 = 0.02;
 
 const UNKNOWN: &str = "[unknown Java method]";
 /// What runs at once, each in a thread of its own.
-const MODES: &str = "mixed,recursion,inlined";
+const MODES: &str = "mixed,recursion,inlined,counted";
 /// The start of all chains.
 const START_OF_CHAIN: [&str; 4] =
     ["Chains.run(String, long)", "Chains.first(String)", "Chains.second(String)", "Chains.third(String)"];
@@ -49,14 +47,17 @@ const MAIN: &str = "Chains.main(String[])";
 const RECURSE: &str = "Chains.recurse(int)";
 /// What `third` calls it with, and the call at 0.
 const RECURSIONS: usize = 31;
-const WORK: &str = "Chains.work()";
+/// The last is put into the first, and is a loop.
+const COUNTED: [&str; 2] = ["Chains.counted()", "Chains.work()"];
+/// What it calls at last, and what `INLINED` does. It is not put into others.
+const LEAF: &str = "Chains.leaf(int)";
 /// All but the last are put into the first, and each calls the next one in a line with this text.
 const INLINED: [(&str, &str); 5] = [
     ("Chains.outer(int)", "sum += middle(i);"),
     ("Chains.middle(int)", "return inner(i + 1) + 1;"),
     ("Chains.inner(int)", "return innermost(i) * 3;"),
     ("Chains.innermost(int)", "return i + leaf(i);"),
-    ("Chains.leaf(int)", ""),
+    (LEAF, ""),
 ];
 
 /// Whether to take every version, and to take long.
@@ -74,18 +75,6 @@ impl Drop for Java {
     }
 }
 
-/// The JDKs of this machine with the given version in their name, as `java-17-openjdk-amd64` and `temurin-25-jdk-amd64`; of any
-/// version for `None`.
-fn homes(version: Option<u32>) -> Vec<PathBuf> {
-    let folders = fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
-    let part = version.map_or("-".to_owned(), |version| format!("-{version}-"));
-    let is_home = |path: &PathBuf| {
-        let is_version = path.file_name().is_some_and(|name| name.to_string_lossy().contains(&part));
-        is_version && !path.is_symlink() && path.join("bin/javac").is_file()
-    };
-    folders.filter(is_home).collect()
-}
-
 /// Where a virtual machine comes from.
 #[derive(Debug)]
 enum Origin {
@@ -97,11 +86,7 @@ enum Origin {
 impl Origin {
     fn java(&self, classes: &Path) -> Command {
         match self {
-            Self::Home(home) => {
-                let mut command = Command::new(home.join("bin/java"));
-                command.arg("-cp").arg(classes);
-                command
-            }
+            Self::Home(home) => java::java(home, classes),
             Self::Debian(runtime) => runtime.java(classes),
         }
     }
@@ -142,17 +127,13 @@ fn sample_of(event: &DecodedEvent<'_>) -> Sample {
     }
 }
 
-/// A program, compiled by a JDK of this machine for any version.
+/// The classes of a program; `None` without a JDK.
 fn compiled(test: &str, sources: &[&str]) -> Result<Option<tempfile::TempDir>> {
-    let Some(home) = homes(None).into_iter().next() else {
+    if homes(None).is_empty() {
         requirement::absent(test, "no JDK in /usr/lib/jvm")?;
         return Ok(None);
-    };
-    let folder = tempfile::tempdir()?;
-    let sources = sources.iter().map(|source| paths::e2e().join("workloads").join(source));
-    let mut compiler = Command::new(home.join("bin/javac"));
-    run(compiler.args(["-nowarn", "--release", "8", "-d"]).arg(folder.path()).args(sources))?;
-    Ok(Some(folder))
+    }
+    java::compiled(sources).map(Some)
 }
 
 /// The samples of a program that has run for a moment.
@@ -190,14 +171,10 @@ fn samples_in(output: &Path, pid: u32) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// Whether all but few are among a part.
+/// Whether all but few are among a part. Where there are few, one more or less is no share.
 fn is_share(part: usize, all: usize) -> bool {
-    is_at_least(part, all, if is_long() { COMPLETE_SHARE_LONG } else { COMPLETE_SHARE })
-}
-
-/// Whether a part is a share of all. Where there are few, one more or less is no share.
-fn is_at_least(part: usize, all: usize, share: f64) -> bool {
-    part + 2 >= all || part as f64 >= share * all as f64
+    part + 2 >= all
+        || part as f64 >= if is_long() { COMPLETE_SHARE_LONG } else { COMPLETE_SHARE } * all as f64
 }
 
 fn assert_complete(what: &str, samples: &[Sample]) {
@@ -215,9 +192,8 @@ fn own_frames(sample: &Sample) -> Vec<&JavaFrame> {
     sample.frames.iter().filter(|frame| frame.name.starts_with("Chains.") && frame.name != MAIN).collect()
 }
 
-/// The samples with a method; of each, the frames are those of the chain in its order up to one of them, and most of those that
-/// reach the end of the chain have all of it. What was put into an interrupted method may be approximate: one call of a method to
-/// itself more or less.
+/// The samples with a method; of each, the frames are those of the chain in its order up to one of them. Returns those that have
+/// the last one: most are whole, unless that is put into its caller, and so may be missing where it is interrupted.
 fn assert_chain<'a>(
     what: &str,
     samples: &'a [Sample],
@@ -229,6 +205,7 @@ fn assert_chain<'a>(
     let has_it = |frames: &Vec<&JavaFrame>| frames.iter().any(|frame| any_of.contains(&&*frame.name));
     let found: Vec<_> = complete.filter(has_it).collect();
     let expected = [&START_OF_CHAIN, chain].concat();
+    // Callers are exact. In an interrupted method may be one call of a method to itself more.
     let mut order = expected.clone();
     order.dedup();
     let is_right = |frames: &&Vec<&JavaFrame>| {
@@ -243,29 +220,25 @@ fn assert_chain<'a>(
     let is_without_line = |frames: &&Vec<&JavaFrame>| {
         frames.last().is_some_and(|frame| frame.is_interrupted && frame.line == 0)
     };
-    let without_line = found.iter().filter(is_without_line).count();
-    let all = found.len();
+    let (without_line, all) = (found.iter().filter(is_without_line).count(), found.len());
     let last = chain.last().copied().unwrap_or_default();
     let ended: Vec<_> =
         found.into_iter().filter(|frames| frames.iter().any(|frame| frame.name == last)).collect();
-    let count = |is_counted: &dyn Fn(usize) -> bool| {
-        ended.iter().filter(|frames| is_counted(frames.len().abs_diff(expected.len()))).count()
-    };
-    let (whole, nearly) = (count(&|missing| missing == 0), count(&|missing| missing <= 1));
+    let whole = ended.iter().filter(|frames| frames.len() == expected.len()).count();
     let summary = format!(
-        "{what}: of {} chains to {last} {whole} are whole, {nearly} but for one call; in {without_line} of {all} samples the \
-         interrupted method is approximate",
+        "{what}: {whole} of {} chains to {last} are whole, {without_line} of {all} in all have no innermost line",
         ended.len()
     );
     eprintln!("{summary}");
-    assert!(ended.len() >= ENOUGH, "{summary}");
-    if is_approximate {
-        assert!(is_share(nearly, ended.len()), "{summary}");
-        assert!(is_at_least(whole, ended.len(), APPROXIMATE_SHARE), "{summary}");
-    } else {
-        assert!(is_share(whole, ended.len()), "{summary}");
-    }
+    let is_whole = ended.len() >= ENOUGH && is_share(whole, ended.len());
+    assert!(is_approximate || is_whole, "{summary}");
     ended
+}
+
+/// The chain of methods of which all but the last are put into the first.
+fn assert_inlined<'a>(what: &str, samples: &'a [Sample]) -> Vec<Vec<&'a JavaFrame>> {
+    let names = INLINED.map(|(name, _)| name);
+    assert_chain(what, samples, &names[..names.len() - 1], &names, false)
 }
 
 /// The lines of calls are those of the source.
@@ -297,10 +270,10 @@ fn judge(origin: &Origin, version: u32, classes: &Path, sets: &[&[&str]]) -> Res
         let rooted = rooted.count();
         assert!(of_main > 0 && is_share(rooted, of_main), "{what}: {rooted} of {of_main} from main");
         let mut recursion = vec![RECURSE; RECURSIONS];
-        recursion.push(WORK);
-        assert_chain(&what, &samples, &[RECURSE, WORK], &recursion, is_approximate);
-        let names = INLINED.map(|(name, _)| name);
-        let chains = assert_chain(&what, &samples, &names, &names, is_approximate);
+        recursion.push(LEAF);
+        assert_chain(&what, &samples, &[RECURSE], &recursion, false);
+        assert_chain(&what, &samples, &COUNTED, &COUNTED, is_approximate);
+        let chains = assert_inlined(&what, &samples);
         assert_lines(&what, &chains, &INLINED[..INLINED.len() - 1])?;
         assert_lines(&what, &chains, &[(START_OF_CHAIN[1], "        second(mode);")])?;
     }
