@@ -187,7 +187,7 @@ impl Namer {
                 options.budget_bytes / RUNTIME_SHARE,
                 Arc::clone(options.debug_roots.refusals()),
             ),
-            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE),
+            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE, options.has_no_time_limit),
             kernel: KernelNameCache::new(options.opener.clone()),
             locks: LockNames::default(),
             options,
@@ -422,11 +422,11 @@ impl Namer {
         let lines = self.options.lines;
         let code_frame = |function: &Function, line: u32| CodeFrame {
             name: SymbolName::unmangled(Arc::from(&*function.name)),
-            path: lines.then(|| Arc::from(&*function.path)),
+            path: lines.then(|| Arc::clone(&function.path)),
             line: if lines { line } else { 0 },
             column: 0,
         };
-        let functions: Arc<[CodeFrame]> = match &**known {
+        let functions: Arc<[CodeFrame]> = match known {
             Code::Function(function) => {
                 if function.is_internal() && self.options.hides_vm_internals && hides_internal {
                     return None;

@@ -24,6 +24,8 @@ use crate::time_budget::TimeBudget;
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
 /// it arrives.
 const READ_TIMEOUT: Duration = Duration::from_millis(250);
+/// The same where look-ups may take unlimited time: longer than a reader may take for it.
+const PATIENT_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The share of all time that is spent on such waits, as a divisor, and how much of it is saved.
 const WAITS_SHARE: u32 = 4;
 const WAITS_BURST: Duration = Duration::from_secs(1);
@@ -110,7 +112,8 @@ pub(crate) struct VmNames {
     /// Stacks whose functions have all been looked up.
     known_stacks: HashSet<(ProcessKey, u64)>,
     counts: VmNameCounts,
-    waits: TimeBudget,
+    /// `None`: they may take unlimited time.
+    waits: Option<TimeBudget>,
     is_reading_stopped: bool,
 }
 
@@ -186,8 +189,8 @@ impl std::ops::AddAssign for VmNameCounts {
 }
 
 impl VmNames {
-    /// `budget_bytes` limits the memory for all names.
-    pub(crate) fn new(budget_bytes: usize) -> Self {
+    /// `budget_bytes` limits the memory for all names. `has_no_time_limit`: look-ups may take unlimited time.
+    pub(crate) fn new(budget_bytes: usize, has_no_time_limit: bool) -> Self {
         Self {
             processes: HashMap::new(),
             functions: FunctionCache::new(budget_bytes - budget_bytes / SHARED_SHARE),
@@ -196,7 +199,7 @@ impl VmNames {
             incomplete: HashSet::new(),
             known_stacks: HashSet::new(),
             counts: VmNameCounts::default(),
-            waits: TimeBudget::new(WAITS_SHARE, WAITS_BURST),
+            waits: (!has_no_time_limit).then(|| TimeBudget::new(WAITS_SHARE, WAITS_BURST)),
             is_reading_stopped: false,
         }
     }
@@ -282,7 +285,7 @@ impl VmNames {
     }
 
     /// The function of a frame, if it is known.
-    pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Arc<Code>> {
+    pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Code> {
         let key = key(process, function);
         if self.functions.get(&key).is_none() {
             self.take_pending(process);
@@ -318,9 +321,11 @@ impl VmNames {
         batch.retain(|key, _| is_wanted(&mut self.functions, &self.incomplete, key));
         batch.extend(wanted);
         let functions: Vec<VmFunction> = batch.into_values().collect();
-        let timeout = self.waits.remaining(now).min(READ_TIMEOUT);
-        let result = state.source.start_read(timeout, functions.clone());
-        self.waits.spend(now.elapsed(), Instant::now());
+        let remaining = self.waits.as_ref().map(|waits| waits.remaining(now).min(READ_TIMEOUT));
+        let result = state.source.start_read(remaining.unwrap_or(PATIENT_READ_TIMEOUT), functions.clone());
+        if let Some(waits) = &mut self.waits {
+            waits.spend(now.elapsed(), Instant::now());
+        }
         match result {
             Ok(ReadProgress::Pending(pending)) => {
                 state.pending = Some((pending, functions));

@@ -130,7 +130,6 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Architecture;
 
     /// Words, from address 0x1000 on.
     struct Words(Vec<u64>);
@@ -202,27 +201,6 @@ mod tests {
             by_register.step(&still_lost, &words),
             Err(StepError::RegisterLost(Register::CALLEE_SAVED))
         );
-    }
-
-    #[test]
-    fn the_link_register_leads_to_the_caller_of_what_was_interrupted_and_of_nothing_else() {
-        let arm64 = Architecture::Aarch64;
-        let frame =
-            FrameRegisters { pc: Avma(1), sp: 0x1000, fp: 7, callee_saved: Some(0x55), general: None };
-        let caller = arm64.leaf().step(&frame, &Words(vec![])).unwrap();
-        let expected =
-            FrameRegisters { pc: Avma(0x55), sp: 0x1000, fp: 7, callee_saved: None, general: None };
-        assert_eq!(caller, expected);
-        let lost = Err(StepError::RegisterLost(Register::X30));
-        assert_eq!(arm64.leaf().step(&caller, &Words(vec![])), lost, "the call in it overwrote that");
-
-        let mut context = vec![0; 72];
-        for (offset, value) in [(544, 0x29), (552, 0x30), (560, 0x2000), (568, 0x99)] {
-            context[offset / 8] = value;
-        }
-        let interrupted = arm64.kernel_signal_frame().step(&caller, &Words(context)).unwrap();
-        assert_eq!((interrupted.pc, interrupted.sp, interrupted.fp), (Avma(0x99), 0x2000, 0x29));
-        assert_eq!(arm64.leaf().step(&interrupted, &Words(vec![])).unwrap().pc, Avma(0x30));
     }
 
     #[test]

@@ -69,9 +69,20 @@ const REGISTERS_AT: i32 = 128 + 176 + 8;
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_address::Avma;
+
     use super::*;
-    use crate::Architecture;
     use crate::rule::Entry;
+    use crate::{Architecture, FrameRegisters, Memory, StepError};
+
+    /// Words, from address 0x1000 on.
+    struct Words(Vec<u64>);
+
+    impl Memory for Words {
+        fn word(&self, address: u64) -> Option<u64> {
+            self.0.get(usize::try_from(address.checked_sub(0x1000)? / 8).ok()?).copied()
+        }
+    }
 
     #[test]
     fn entries_read_as_the_documented_columns() {
@@ -80,5 +91,26 @@ mod tests {
         assert_eq!(text(Architecture::Aarch64.frame_pointer_rule()), "x29+16\tcfa-16\tcfa-8");
         assert_eq!(text(Architecture::Aarch64.root()), "sp+0\tsame\tundefined");
         assert_eq!(text(KERNEL_SIGNAL_FRAME), "*(sp+560)\t*(sp+544)\t*(sp+568)");
+    }
+
+    #[test]
+    fn the_link_register_leads_to_the_caller_of_what_was_interrupted_and_of_nothing_else() {
+        let arm64 = Architecture::Aarch64;
+        let frame =
+            FrameRegisters { pc: Avma(1), sp: 0x1000, fp: 7, callee_saved: Some(0x55), general: None };
+        let caller = arm64.leaf().step(&frame, &Words(vec![])).unwrap();
+        let expected =
+            FrameRegisters { pc: Avma(0x55), sp: 0x1000, fp: 7, callee_saved: None, general: None };
+        assert_eq!(caller, expected);
+        let lost = Err(StepError::RegisterLost(Register::X30));
+        assert_eq!(arm64.leaf().step(&caller, &Words(vec![])), lost, "the call in it overwrote that");
+
+        let mut context = vec![0; 72];
+        for (offset, value) in [(544, 0x29), (552, 0x30), (560, 0x2000), (568, 0x99)] {
+            context[offset / 8] = value;
+        }
+        let interrupted = arm64.kernel_signal_frame().step(&caller, &Words(context)).unwrap();
+        assert_eq!((interrupted.pc, interrupted.sp, interrupted.fp), (Avma(0x99), 0x2000, 0x29));
+        assert_eq!(arm64.leaf().step(&interrupted, &Words(vec![])).unwrap().pc, Avma(0x30));
     }
 }

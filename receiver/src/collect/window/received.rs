@@ -168,7 +168,7 @@ mod tests {
         let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 20));
         for message in 0..40 {
             let mut profile = profile((0..500).map(|function| format!("{:>100}", function + message * 1000)));
-            profile.binaries[0].path = format!("/{:>100000}", message);
+            profile.binaries[0].path = format!("/{message}{}", "x".repeat(100_000));
             profile.states[0].state = format!("{message:>1000}").into();
             window.add_profile(&profile);
         }
