@@ -34,8 +34,8 @@ test("costs of lines and of instructions are what the program spends there", asy
     assert.match(line("burn(6 * part);").text, /↳ burn 6\d|↳ burn 5\d/);
     near(lines.filter((line) => line.text === "LOOP(count);").reduce((sum, { own }) => sum + own, 0), 20, "the function's own loop");
     near(line("count = called(2 * part);").total, 20, "what it calls");
-    assert.equal(line("count = called(2 * part);").own, 0);
-    assert.equal(line("}").total, 0, "lines without cost are there");
+    assert.ok(line("count = called(2 * part);").own < 2, "what it calls is no time of its own");
+    assert.ok(line("}").total < 2, "lines without cost are there");
     const name = url ? (url.endsWith("/") && /:\d+\/$/.test(url) ? "live" : "view") : "file";
     await picture(page, `source-${name}`);
 
@@ -51,7 +51,7 @@ test("costs of lines and of instructions are what the program spends there", asy
     const call = instructions.find(({ text }) => text.startsWith("call"));
     assert.match(call.text, /<called>$/);
     near(call.total, 20, "the call");
-    assert.equal(call.own, 0);
+    assert.ok(call.own < 2, "the same of the instruction");
     const head = await panel(page).innerText();
     assert.match(head, /lines · build ID [0-9a-f]{40} · work [0-9a-f]+–[0-9a-f]+/);
     assert.match(head, /unwound by table: prologue, epilogue or leaf, or no frame pointer/);

@@ -149,7 +149,7 @@ shows("a call is looked at alone by keyboard, and names are copied in full", asy
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "Copy name");
   await press(page, "Enter");
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "github.com/example/shop/cart.(*Cart[go.shape.int]).Add");
-  await press(page, "m", "ArrowDown", "ArrowDown", "Enter");
+  await press(page, "m", "ArrowDown", "ArrowDown", "ArrowDown", "Enter");
   assert.deepEqual(await texts(page, ".transforms span"), ["this call of cart.(*Cart[…]).Add"]);
   assert.deepEqual((await names(page)).sort(), ["cart.(*Cart[…]).Add", "runtime.mallocgc"]);
 

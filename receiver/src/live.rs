@@ -374,7 +374,7 @@ mod tests {
         let (mut namer, processes) = empty_naming_context();
         feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
         let source = json(&live, "/source/0");
-        assert_eq!(source, serde_json::json!({ "name": "[anonymous]+0x1000", "binary": "", "files": [] }));
+        assert_eq!(source, serde_json::json!({ "name": "[anonymous]+0x1000", "binary": "", "sources": [] }));
         let refused = get(&live, "/0/assembly/0").unwrap();
         assert_eq!(refused.status, StatusCode::NOT_FOUND);
         assert!(refused.body.starts_with(b"the profile knows no address of this function"));

@@ -19,6 +19,7 @@
 //! | `service`    | the service: runs a configuration, and applies changes to it                             |
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
+//! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
 //! | `server`     | a small HTTP server for pages; `otlp_server` receives OTLP                               |
 //! | `terminal`   | colours, and notices to the user                                                         |

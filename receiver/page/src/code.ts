@@ -58,7 +58,7 @@ async function ask(form: string, label: number, key: string) {
       const answer: SourceAnswer | Assembly = await response.json();
       // A live profiler may have numbered its functions anew, which the page learns with its next answer.
       if (`${form}\n${answer.binary}\n${answer.name}` !== key) throw new Error("its functions have other numbers now");
-      known = "files" in answer && !("instructions" in answer) ? answer.files : (answer as Assembly);
+      known = "sources" in answer ? answer.sources : answer;
     } else {
       known = await response.text();
     }

@@ -60,7 +60,7 @@ export interface SourceFile {
 export interface SourceAnswer {
   name: string;
   binary: string;
-  files: SourceFile[];
+  sources: SourceFile[];
 }
 
 /** The instructions of a function, and what each costs. */

@@ -113,12 +113,11 @@ impl fmt::Debug for FileHash {
 /// Bytes of each end that are hashed.
 const HASHED_END_BYTES: u64 = 4096;
 
-/// Computes the hash from the ends of a file.
+/// Computes the hash from the ends of a file of this size.
 ///
 /// # Errors
 /// Any I/O error of the file, or [`io::ErrorKind::UnexpectedEof`] if it has shrunk.
-pub fn read_htlhash(file: &OpenedFile) -> io::Result<FileHash> {
-    let size_bytes = file.size_bytes();
+pub fn read_htlhash(file: &impl ReadAt, size_bytes: u64) -> io::Result<FileHash> {
     let mut end = vec![0; HASHED_END_BYTES.min(size_bytes) as usize];
     let mut hash = Sha256::new();
     for offset in [0, size_bytes.saturating_sub(HASHED_END_BYTES)] {

@@ -278,7 +278,7 @@ impl FileTable {
             self.add(FileEntry {
                 path: reported.path().into(),
                 build_ids: read_build_ids(&opened).unwrap_or_default(),
-                hash: read_htlhash(&opened).ok(),
+                hash: read_htlhash(&opened, opened.size_bytes()).ok(),
                 status,
                 reported: None,
                 unopened_as: None,
@@ -343,7 +343,7 @@ impl FileTable {
         let id = self.add(FileEntry {
             path: b"[vdso]".as_slice().into(),
             build_ids: opened.as_ref().and_then(|image| read_build_ids(image).ok()).unwrap_or_default(),
-            hash: opened.as_ref().and_then(|image| read_htlhash(image).ok()),
+            hash: opened.as_ref().and_then(|image| read_htlhash(image, image.size_bytes()).ok()),
             status: None,
             reported: None,
             unopened_as: None,

@@ -36,7 +36,7 @@ pub struct FunctionSource {
     #[serde(flatten)]
     pub function: PageFunction,
     /// Parts of its files.
-    pub files: Vec<SourceExcerpt>,
+    pub sources: Vec<SourceExcerpt>,
 }
 
 /// The known parts of a source file.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::annotation::PageFunction;
 use crate::escape::{escaped, escaped_or_empty};
-use crate::functions::{function_key, functions};
+use crate::functions::{NO_SYMBOL, function_key, functions};
 use crate::profile::{BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileFrame};
 
 /// A function's frames in a profile.
@@ -59,7 +59,9 @@ impl PageFunction {
         // Where the name of a file would be, `[vdso]` and the like are no file.
         let has_file = |binary: &str| !binary.is_empty() && !binary.starts_with('[');
         let functions = functions(profile).into_iter();
-        let functions = functions.filter(|function| has_code(function.kind) && has_file(function.binary));
+        let functions = functions.filter(|function| {
+            function.name != NO_SYMBOL && has_code(function.kind) && has_file(function.binary)
+        });
         functions.take(count).map(|function| Self::new(&function.name, function.binary)).collect()
     }
 }

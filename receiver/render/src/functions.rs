@@ -44,7 +44,7 @@ pub struct FunctionId {
 }
 
 /// The label for all functions of a file that have no name.
-const NO_SYMBOL: &str = "[no symbol]";
+pub(crate) const NO_SYMBOL: &str = "[no symbol]";
 /// The label of what calls the outermost function of a stack.
 const NO_CALLER: &str = "[no caller]";
 

@@ -57,7 +57,11 @@ pub fn assembly_listing(profile: &Profile, assembly: &FunctionAssembly, sources:
         let sum = sums.entry(*instruction).or_default();
         *sum = (sum.0.saturating_add(*own), sum.1.saturating_add(*total));
     }
-    let mut out = format!("{}, build ID {}\n", escaped_or_empty(path), escaped_or_empty(build_id));
+    let mut out = escaped_or_empty(path).into_owned();
+    if !build_id.is_empty() {
+        let _ = write!(out, ", build ID {}", escaped(build_id));
+    }
+    out.push('\n');
     let _ = writeln!(out, "{:>7}  {:>7}  {:>12}", "SELF", "TOTAL", "ADDRESS");
     let mut blocks = blocks.iter().peekable();
     let mut methods = unwinding.address.iter().zip(&unwinding.method).peekable();

@@ -38,11 +38,11 @@ pub(crate) enum AssemblyError {
     NoAddresses,
     #[error("its code is in no file: {0}")]
     NoFile(String),
-    #[error("the profile does not say which build of its file was profiled: the file has no GNU build ID")]
+    #[error("the profile has neither a build ID nor a hash of its file, so another build could be shown")]
     NoBuildId,
     #[error("{path} can't be opened: {why}")]
     NotOpened { path: String, why: String },
-    #[error("{path} is another build than the one that was profiled, which has the build ID {wanted}")]
+    #[error("{path} is another build than the one that was profiled, which is identified by {wanted}")]
     AnotherBuild { path: String, wanted: String },
     #[error("the symbols of its file can't be read")]
     Symbols(#[from] SymbolTableError),
@@ -143,7 +143,7 @@ impl Listing {
         let FunctionAssembly { function: listed, path, build_id, .. } = &self.assembly;
         listed == function
             && *path == binary.path
-            && Some(build_id) == binary.build_id.as_ref()
+            && *build_id == binary.build_id.clone().unwrap_or_default()
             && self.count_left_out(addresses) <= self.addresses_left_out
     }
 
@@ -290,8 +290,11 @@ impl LineFinder {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use object::{Object as _, ObjectSymbol as _};
     use sidewinder_kind::Kind;
+    use sidewinder_process::read_htlhash;
     use sidewinder_render::{
         BinaryIndex, FrameCategory, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType,
         StackIndex, ThreadIndex,
@@ -370,6 +373,12 @@ mod tests {
         assert!(matches!(list(&profile), Err(AssemblyError::AnotherBuild { .. })));
         profile.binaries[0].build_id = None;
         assert!(matches!(list(&profile), Err(AssemblyError::NoBuildId)));
+        let path = &profile.binaries[0].path;
+        let (file, size_bytes) = (File::open(path).unwrap(), std::fs::metadata(path).unwrap().len());
+        profile.binaries[0].htlhash = Some(read_htlhash(&file, size_bytes).unwrap().to_string());
+        assert_eq!(list(&profile).unwrap().costs, listed.costs, "known by its hash");
+        profile.binaries[0].htlhash = Some("00".repeat(16));
+        assert!(matches!(list(&profile), Err(AssemblyError::AnotherBuild { .. })));
         profile.frames[0].address = 0;
         assert!(matches!(list(&profile), Err(AssemblyError::NoAddresses)));
     }

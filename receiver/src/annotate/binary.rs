@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use object::{Object as _, ReadCache};
 use sidewinder_address::{LoadSegment, Svma};
-use sidewinder_process::{PathTrust, Pid, ProcRoot, ProcessRoot};
+use sidewinder_process::{PathTrust, Pid, ProcRoot, ProcessRoot, read_htlhash};
 use sidewinder_render::ProfileBinary;
 use sidewinder_symbolize::{BinaryFiles, Image};
 use sidewinder_unwind::load_segments;
@@ -32,7 +32,7 @@ impl BinaryFile {
     /// Opens the file of a binary: in the roots of the processes that it was profiled in, and in our own.
     ///
     /// # Errors
-    /// If none has the file with the build ID that the profile states.
+    /// If none has the file with the build ID that the profile states, or, if the file has none, with its hash.
     pub(super) fn open(
         binary: &ProfileBinary,
         pids: impl Iterator<Item = u32>,
@@ -41,7 +41,7 @@ impl BinaryFile {
         if !binary.path.starts_with('/') {
             return Err(AssemblyError::NoFile(binary.path.clone()));
         }
-        let wanted = binary.build_id.as_deref().ok_or(AssemblyError::NoBuildId)?;
+        let wanted = binary.build_id.as_ref().or(binary.htlhash.as_ref()).ok_or(AssemblyError::NoBuildId)?;
         let path = binary.path.as_bytes();
         let mut failure = None;
         let in_processes = pids.take(ROOTS_MAX).filter_map(|pid| {
@@ -58,10 +58,15 @@ impl BinaryFile {
         });
         let mut is_another = false;
         for (file, pid) in in_processes.chain(in_own.flatten()) {
-            let owner = file.metadata().ok().map(|metadata| metadata.uid());
+            let Ok(metadata) = file.metadata() else { continue };
+            let owner = Some(metadata.uid());
             let cache = ReadCache::new(&file);
             let Ok(parsed) = object::File::parse(&cache) else { continue };
-            if parsed.build_id().ok().flatten().map(hex::encode).as_deref() != Some(wanted) {
+            let found = match &binary.build_id {
+                Some(_) => parsed.build_id().ok().flatten().map(hex::encode),
+                None => read_htlhash(&file, metadata.len()).ok().map(|hash| hash.to_string()),
+            };
+            if found.as_ref() != Some(wanted) {
                 is_another = true;
                 continue;
             }
@@ -83,7 +88,7 @@ impl BinaryFile {
         }
         let path = binary.path.clone();
         Err(match failure {
-            _ if is_another => AssemblyError::AnotherBuild { path, wanted: wanted.to_owned() },
+            _ if is_another => AssemblyError::AnotherBuild { path, wanted: wanted.clone() },
             failure => AssemblyError::NotOpened { path, why: failure.unwrap_or_default() },
         })
     }

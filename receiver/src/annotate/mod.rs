@@ -77,19 +77,19 @@ impl Annotator {
             return None;
         }
         let (function, profile) = function_with_number(number.parse().ok()?)?;
-        let body = if form == "source" {
-            let files = self.source(&profile, &function);
-            serde_json::to_vec(&FunctionSource { function, files })
-        } else {
-            match self.assembly(&profile, &function) {
-                Ok(assembly) => serde_json::to_vec(&assembly),
-                Err(error) => return Some(PageResponse::text(StatusCode::NOT_FOUND, &error_chain(&error))),
+        // Reading files may take seconds, in which other pages are to be answered.
+        let code = tokio::task::block_in_place(|| match form {
+            "source" => {
+                let sources = self.source(&profile, &function);
+                Ok(serde_json::to_vec(&FunctionSource { function, sources }))
             }
-        };
-        Some(body.map_or_else(
-            |error| PageResponse::text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-            |body| PageResponse::ok("application/json", body),
-        ))
+            _ => self.assembly(&profile, &function).map(|assembly| serde_json::to_vec(&assembly)),
+        });
+        Some(match code {
+            Ok(Ok(json)) => PageResponse::ok("application/json", json),
+            Ok(Err(error)) => PageResponse::text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+            Err(error) => PageResponse::text(StatusCode::NOT_FOUND, &error_chain(&error)),
+        })
     }
 
     /// The text of the lines of a function that have samples, with their neighbours.

@@ -367,15 +367,15 @@ fn write(
                 duration,
                 tally: &recorded.tally,
             });
+            let mut code_summary = String::new();
             if format == ProfileFormat::Html {
                 progress.show("reading code");
-                let summary = outputs.annotate(&args.code, &mut profiles);
-                progress.end();
-                if !args.quiet {
-                    print_notice(format_args!("{summary}"));
-                }
+                code_summary = outputs.annotate(&args.code, &mut profiles);
             }
             progress.end();
+            if !args.quiet {
+                print_notice(format_args!("{code_summary}"));
+            }
             let names = args.names.map_or(format.default_names(), NameStyle::from);
             outputs.write(&profiles, (format, names), stop)?;
             profiles
