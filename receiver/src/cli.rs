@@ -1,5 +1,6 @@
 //! The command line. The doc comments of arguments are the help texts: their first paragraphs are what `-h` prints.
 
+mod code;
 mod record;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use sidewinder_render::NameStyle;
 use crate::event_arg::EventArg;
 use crate::hex;
 
+pub(crate) use self::code::{AnnotateArgs, CodeArgs};
 pub(crate) use self::record::RecordArgs;
 
 /// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
@@ -64,12 +66,20 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder view profile.otlp                 prints an address to open; Ctrl-C ends\n  \
         sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
+        sidewinder view --source-path . profile.otlp     with the costs of lines beside the source\n  \
         sidewinder view -o cpu.otlp cpu.pb.gz        converts it to OTLP\n  \
         perf record -g ./server && sidewinder view perf.data\n  \
         sidewinder view --listen                     shows what an OpenTelemetry profiler sends here\n\n\
         Reads OTLP, pprof, folded stacks, perf.data and what `perf script` prints, and writes every format that \
         record does. The page is served on this machine only, under an address that cannot be guessed.")]
     View(ViewArgs),
+    /// Show what each line or each instruction of a function costs, in the terminal
+    #[command(after_help = "Examples:\n  \
+        sidewinder annotate profile.otlp parse_value --source-path src\n  \
+        sidewinder annotate profile.otlp parse_value --assembly | less\n\n\
+        Lines and instructions have their self and total shares of all samples: a call has the share of what it calls, and calls \
+        that were inlined at a line are named behind it. `view` shows the same in the browser.")]
+    Annotate(AnnotateArgs),
     /// Compare two profiles: a table here, and the page in the browser
     #[command(after_help = "Examples:\n  \
         sidewinder diff before.pb.gz after.pb.gz\n  \
@@ -308,6 +318,8 @@ pub(crate) struct ViewArgs {
     /// tools always have full names
     #[arg(long, value_name = "STYLE")]
     pub(crate) names: Option<NamesArg>,
+    #[command(flatten)]
+    pub(crate) code: CodeArgs,
 }
 
 #[derive(Debug, Args)]

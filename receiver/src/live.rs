@@ -8,8 +8,10 @@
 //! |--------------------|------------------------------------------------------------------------------|
 //! | `/`                | the page of the first kind of the first receiver; `/1/` is the next one      |
 //! | `/data/CURSOR`     | JSON of what is new since this cursor; everything if the cursor is not valid |
+//! | `/source/NUMBER`, `/assembly/NUMBER` | JSON of the code of the function that has this number in the data      |
 //! | `/FROM-TO.SUFFIX`  | these slices of time in the format of that suffix, as `record` writes it     |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,6 +20,7 @@ use http::StatusCode;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{OutcomeCount, Profile, ProfileFormat, SampleType, live_page};
 
+use crate::annotate::Annotator;
 use crate::collect::{SlidingWindow, WindowLimits};
 use crate::encode;
 use crate::lock::lock;
@@ -31,6 +34,8 @@ pub(crate) struct LiveView {
     /// `None`: there is no page, and nothing is held.
     limits: Mutex<Option<WindowLimits>>,
     feeds: Mutex<BTreeMap<(String, usize), Arc<LiveFeed>>>,
+    /// `None`: the page shows no code.
+    annotator: Option<Arc<Annotator>>,
 }
 
 /// What one receiver shows: a page for each of its kinds.
@@ -66,6 +71,11 @@ impl LiveView {
     /// A view within these limits.
     pub(crate) fn new(limits: Option<WindowLimits>) -> Self {
         Self { limits: Mutex::new(limits), ..Self::default() }
+    }
+
+    /// The same view, whose page also shows the code of functions.
+    pub(crate) fn with_code(self, annotator: Arc<Annotator>) -> Self {
+        Self { annotator: Some(annotator), ..self }
     }
 
     /// Applies other limits from now on; with `None`, drops what is held.
@@ -139,6 +149,15 @@ impl LiveView {
         if let Some(cursor) = path.strip_prefix("data/") {
             let update = feed.window().as_mut()?.update_since(cursor, outcomes());
             return Some(PageResponse::ok("application/json", update));
+        }
+        // The window is locked only while it is copied.
+        let function = |number| {
+            let (function, profile) = feed.window().as_mut()?.profile_with_function(number)?;
+            Some((function, Cow::Owned(profile)))
+        };
+        let code = self.annotator.as_ref().and_then(|annotator| annotator.respond(path, function));
+        if code.is_some() {
+            return code;
         }
         let (range, suffix) = path.split_once('.')?;
         let profile = feed.window().as_mut()?.profile(parse_slices(range)?, outcomes());
@@ -244,6 +263,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::annotate::SourceDirectories;
     use crate::collect::tests::{CPU, empty_naming_context, event};
 
     const LIMITS: WindowLimits = WindowLimits { max_age: Duration::from_secs(600), max_bytes: 1 << 20 };
@@ -344,6 +364,23 @@ mod tests {
             assert!(live.add_profile("OTLP", &profile(rate)).is_some());
         }
         assert_eq!(live.add_profile("OTLP", &profile(300)), None);
+    }
+
+    #[test]
+    fn the_code_of_a_function_is_answered_by_its_number() {
+        let annotator = Annotator::new(SourceDirectories::default(), Arc::default());
+        let live = Arc::new(LiveView::new(Some(LIMITS)).with_code(Arc::new(annotator)));
+        let feeds = live.add_receiver("profiling", "app", &KindSet::new(CPU));
+        let (mut namer, processes) = empty_naming_context();
+        feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
+        let source = json(&live, "/source/0");
+        assert_eq!(source, serde_json::json!({ "name": "[anonymous]+0x1000", "binary": "", "files": [] }));
+        let refused = get(&live, "/0/assembly/0").unwrap();
+        assert_eq!(refused.status, StatusCode::NOT_FOUND);
+        assert!(refused.body.starts_with(b"the profile knows no address of this function"));
+        for path in ["/source/1", "/source/-1", "/assembly/x", "/source/", "/other/0", "/source/0/0"] {
+            assert!(get(&live, path).is_none(), "{path}");
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@
 //! | `causes`, `lock` | errors with their causes; mutexes that may be poisoned                               |
 #![forbid(unsafe_code)]
 
+mod annotate;
 mod causes;
 mod cli;
 mod collect;
@@ -96,6 +97,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Top(args)) => command::top::top(&args),
         Some(Command::View(args)) => command::view::view(&args),
+        Some(Command::Annotate(args)) => command::annotate::annotate(&args),
         Some(Command::Diff(args)) => command::view::diff(&args),
         Some(Command::Inspect(args)) => command::inspect::inspect(&args),
         Some(Command::Check(args)) => command::check::check(&args),

@@ -34,6 +34,7 @@ mod pods;
 mod privileges;
 mod probes;
 mod python;
+mod questions;
 mod receiver_keys;
 mod reload;
 mod silent;

@@ -5,6 +5,7 @@
 //! through [`escaped`], so that no output contains a control character, and then quotes them as the format requires.
 #![forbid(unsafe_code)]
 
+mod annotation;
 mod counts;
 mod difference;
 mod document;
@@ -12,8 +13,10 @@ mod escape;
 mod firefox;
 mod folded;
 mod format;
+mod function_code;
 mod functions;
 mod guessed_callers;
+mod listing;
 mod merge;
 mod names;
 mod page;
@@ -28,13 +31,19 @@ mod svg;
 mod table;
 mod tree;
 
+pub use annotation::{
+    Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
+    SourcePart, UnwindingRanges,
+};
 pub use counts::TimeSlicedCounts;
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
-pub use functions::{FunctionTotals, functions};
+pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
+pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
+pub use listing::{assembly_listing, source_listing};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
 pub use page::live_page;

@@ -17,8 +17,8 @@ use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
-    DocumentBuilder, LiveUpdate, OutcomeCount, Profile, ProfileSample, ProfileSpan, SampleType, SpanIndex,
-    StateIndex, TableLengths, ThreadIndex,
+    DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, Profile, ProfileSample, ProfileSpan, SampleType,
+    SpanIndex, StateIndex, TableLengths, ThreadIndex,
 };
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
@@ -294,6 +294,17 @@ impl SlidingWindow {
         let within = self.rows.iter().filter(|row| (from..to).contains(&row.slice));
         let samples = within.map(|row| ProfileSample { slice: row.slice - from, ..*row }).collect();
         Profile { start: all.start + SLICE * from, duration: SLICE * (to - from), samples, ..all.clone() }
+    }
+
+    /// A profile of all events that are held, whose slices have the numbers that updates have; and the function with a number
+    /// in these, if there is one.
+    pub(crate) fn profile_with_function(&mut self, number: usize) -> Option<(PageFunction, Profile)> {
+        self.flush();
+        let function = self.document.function(number)?;
+        Some((
+            function,
+            Profile { samples: self.rows.iter().copied().collect(), ..self.builder.profile.clone() },
+        ))
     }
 
     /// How many slices have ended.
