@@ -63,8 +63,8 @@ fn compiled_functions_of_debians_library_have_names() -> Result<()> {
     if std::env::var_os("SIDEWINDER_NODE").is_none() {
         return requirement::elsewhere(test, "make node-test");
     }
-    let is_known = |library: &&str| fields(&["show", library], "Version:").is_ok();
-    let Some(library) = LIBRARIES.iter().find(is_known) else {
+    let is_known = |library: &str| fields(&["show", library], "Version:").is_ok();
+    let Some(library) = LIBRARIES.iter().find(|library| is_known(library)) else {
         return requirement::skip(test, &format!("apt knows none of {}", LIBRARIES.join(", ")));
     };
     let program = match unpack(library, &paths::target()?.join("node").join(library)) {
