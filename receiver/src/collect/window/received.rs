@@ -12,17 +12,20 @@ use sidewinder_render::{
 use super::{SLICE_NS, SlidingWindow, monotonic_ns};
 use crate::collect::profile_builder::ResolvedFunction;
 
-/// The most states of threads that are told apart, since they are never dropped. There are six.
+/// The most states of threads that are told apart, and the longest in bytes, since they are never dropped. There are six.
 const STATES_MAX: usize = 64;
+const STATE_BYTES_MAX: usize = 256;
 
 impl SlidingWindow {
     /// Adds a profile of the window's measure. Samples from before the window are counted at its start.
     pub(crate) fn add_profile(&mut self, received: &Profile) {
         let profile = &mut self.builder.profile;
-        let binaries = merge(&mut profile.binaries, &received.binaries, usize::MAX);
-        let threads = merge(&mut profile.threads, &received.threads, usize::MAX);
-        let spans = merge(&mut profile.spans, &received.spans, usize::MAX);
-        let states = merge(&mut profile.states, &received.states, STATES_MAX);
+        let binaries = merge(&mut profile.binaries, &received.binaries, |_, _| true);
+        let threads = merge(&mut profile.threads, &received.threads, |_, _| true);
+        let spans = merge(&mut profile.spans, &received.spans, |_, _| true);
+        let states = merge(&mut profile.states, &received.states, |table, added| {
+            table.len() < STATES_MAX && added.state.len() + added.cause.len() <= STATE_BYTES_MAX
+        });
         let frames: Vec<_> =
             received.frames.iter().map(|frame| self.received_frame(frame, &binaries)).collect();
         let stacks: Vec<_> = received
@@ -73,14 +76,18 @@ impl SlidingWindow {
     }
 }
 
-/// Adds entries that a table does not have, up to a limit, and returns the index of each.
-fn merge<T: Clone + Eq + Hash>(table: &mut Vec<T>, entries: &[T], limit: usize) -> Vec<Option<u32>> {
+/// Adds entries that a table does not have and that `is_taken`, and returns the index of each.
+fn merge<T: Clone + Eq + Hash>(
+    table: &mut Vec<T>,
+    entries: &[T],
+    is_taken: impl Fn(&[T], &T) -> bool,
+) -> Vec<Option<u32>> {
     let mut indices: HashMap<T, u32> = table.iter().cloned().zip(0..).collect();
     let mut index_of = |entry: &T| {
         if let Some(index) = indices.get(entry) {
             return Some(*index);
         }
-        let index = u32::try_from(table.len()).ok().filter(|_| table.len() < limit)?;
+        let index = u32::try_from(table.len()).ok().filter(|_| is_taken(table, entry))?;
         table.push(entry.clone());
         indices.insert(entry.clone(), index);
         Some(index)
@@ -165,16 +172,28 @@ mod tests {
 
     #[test]
     fn what_never_repeats_is_held_within_the_limit() {
-        let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 20));
-        for message in 0..40 {
-            let mut profile = profile((0..500).map(|function| format!("{:>100}", function + message * 1000)));
-            profile.binaries[0].path = format!("/{message}{}", "x".repeat(100_000));
-            profile.states[0].state = format!("{message:>1000}").into();
+        let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 18));
+        for message in 0..6 {
+            let mut profile = profile((0..200).map(|function| format!("function_{}_{}", message, function)));
+            profile.binaries[0].path = format!("/{message:>40000}");
+            let state =
+                |number| ThreadState { state: format!("{message} {number}").into(), cause: "".into() };
+            profile.states = (0..20).map(state).collect();
             window.add_profile(&profile);
         }
-        assert!(window.tables_bytes() <= 1 << 19, "{}", window.tables_bytes());
+        assert!(window.tables_bytes() <= 1 << 17, "{}", window.tables_bytes());
         assert!(window.evicted_events > 0 && total(&mut window) > 0);
-        assert!(window.builder.profile.states.len() <= STATES_MAX);
+        assert_eq!(window.builder.profile.states.len(), STATES_MAX);
+    }
+
+    #[test]
+    fn a_state_that_is_too_long_is_left_out() {
+        let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 20));
+        let mut long = profile(std::iter::once("main".to_owned()));
+        long.states[0].state = "x".repeat(STATE_BYTES_MAX + 1).into();
+        window.add_profile(&long);
+        assert!(window.builder.profile.states.is_empty());
+        assert_eq!(total(&mut window), 2);
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl FileBuilder {
         let sections =
             words(&[names_at + names.len() as u64, kernel.len() as u64, names_at, names.len() as u64]);
         let header = [
-            &file::MAGIC[..],
+            file::MAGIC,
             &words(&[104, 80, attributes_at, entries.len() as u64, data_at, self.records.len() as u64, 0, 0]),
             &words(&[1 << 2 | 1 << 12, 0, 0, 0]),
             &words(&[CLOCK_ID, FAULTS_ID]),
