@@ -413,6 +413,17 @@ pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Resu
     Ok(WholeTable { loads: load_segments(&file), code: code_ranges(&file)?, table })
 }
 
+/// Reads the rows of parts of a file's code, as [`read_table`] does of all.
+pub(crate) fn read_partial_table(
+    file: impl Read + Seek,
+    debug_file: &DebugFile,
+    parts: &[Range<Svma>],
+) -> Result<UnwindTable, BuildError> {
+    let cache = ReadCache::new(file);
+    let file = object::File::parse(&cache)?;
+    read_unwind_table(&file, debug_file, Some(parts), &ReadBudget::new(u64::MAX)).map(|(table, _)| table)
+}
+
 /// The table of a file or of parts of it, and its companions, which may contribute rows.
 fn read_unwind_table<'data, R: ReadFile<'data>>(
     file: &object::File<'data, R>,
