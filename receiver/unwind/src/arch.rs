@@ -7,14 +7,14 @@
 //! - the values by which ELF and `.sframe` files name the architecture, and its dialect of DWARF;
 //! - the names of symbols that aren't functions;
 //! - the rules of linkage tables, and the expression that linkers write for them;
-//! - the bytes of `rt_sigreturn`, and how far code runs straight on.
+//! - the bytes of `rt_sigreturn`, and how far code runs straight on;
+//! - [`go`] and [`link_register_go`]: Go's prologues and the instructions of its runtime that are recognised.
 //!
 //! Machine code is analyzed for [`ANALYZED`] only. Its module has
 //!
 //! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
 //!   from machine code and validated; [`clone`] and [`haskell`] handle code that these alone don't explain;
 //! - [`known`]: code of C libraries that is recognised by its bytes;
-//! - [`go`]: Go's prologues and the instructions of its runtime that are recognised by their bytes;
 //! - [`call_before`]: the call after which code returns, for the stacks of this machine.
 //!
 //! Registers, and the rules that an ABI fixes, are in `sidewinder-unwind-table`.
@@ -22,9 +22,10 @@
 mod aarch64;
 mod x86_64;
 
-use gimli::Vendor;
+use gimli::{DwCfa, Vendor};
 use sidewinder_unwind_table::{Architecture, EntryInterner};
 
+pub(crate) use self::aarch64::go as link_register_go;
 pub use self::x86_64::{CALL_BYTES, call_before};
 pub(crate) use self::x86_64::{Instruction, Stepper, clone, go, haskell, known, linkage};
 use crate::code::piece::CodeSlice;
@@ -52,6 +53,15 @@ pub(crate) fn vendor(architecture: Architecture) -> Vendor {
     match architecture {
         Architecture::X86_64 => Vendor::Default,
         Architecture::Aarch64 => Vendor::AArch64,
+    }
+}
+
+/// Whether an instruction of call frame information is one of the architecture's that the parser doesn't know: what follows
+/// it in its function isn't known.
+pub(crate) fn is_unparsed(architecture: Architecture, instruction: DwCfa) -> bool {
+    match architecture {
+        Architecture::X86_64 => false,
+        Architecture::Aarch64 => instruction == aarch64::NEGATE_RA_STATE_WITH_PC,
     }
 }
 

@@ -5,6 +5,7 @@
 //! `function` makes the rows of one function.
 
 mod function;
+mod link_register;
 pub(crate) mod pclntab;
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
@@ -12,7 +13,6 @@ use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary};
 
 use self::function::{FramePointerSaving, GoUnwindMethod, MAX_CODE_BYTES};
 use self::pclntab::{Pclntab, PclntabFunction, u64_at};
-use crate::arch;
 use crate::elf::section_data;
 use crate::known_functions::KnownFunctions;
 use crate::layers::RangeStack;
@@ -34,9 +34,6 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    if !arch::is_analyzed(code.architecture()) {
-        return RowBuffer::default();
-    }
     let section = SECTIONS.iter().find_map(|name| section_data(file, name, RowSource::GoPclntab, summary));
     let Some((data, address)) = section else { return RowBuffer::default() };
     let table = Pclntab::parse(&data);
@@ -124,13 +121,18 @@ impl<'data, R: ReadRef<'data>> GoCode<'_, 'data, R> {
                 continue;
             }
             let mut rows = ranges.range((start, end));
-            function::rows(&function, self.code_of(&function), saving, |at, entry| {
+            let sink = |at, entry| {
                 steps_left = steps_left.saturating_sub(1);
                 summary.count_unsupported(entry);
                 if let Some(at) = self.code.offset(self.start.saturating_add(u64::from(at))) {
                     rows.push(at, entries.intern(entry));
                 }
-            });
+            };
+            let (architecture, bytes) = (self.code.architecture(), self.code_of(&function));
+            match architecture.link() {
+                None => function::rows(&function, bytes, saving, sink),
+                Some(_) => link_register::rows(architecture, &function, bytes, sink),
+            }
             Summary::count(&mut summary.functions, RowSource::GoPclntab);
             ranges.open(rows, &mut out);
         }

@@ -28,7 +28,7 @@ const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 const MAKE_FCONTEXT: &[u8] = b"make_fcontext";
 
 /// The return from a signal handler, in C libraries or the vDSO, and the functions that create a thread: their rules apply where no unwind
-/// information covers them (musl; the vDSO of arm64).
+/// information covers them (musl; vDSOs without it).
 const SIGNAL_RETURNS: [&[u8]; 4] = [b"__restore_rt", b"__restore", b"restore_rt", b"__kernel_rt_sigreturn"];
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 

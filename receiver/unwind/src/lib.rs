@@ -29,8 +29,9 @@
 //! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`UnwindSources`]; [`debug_file`]
 //!    finds their paths), and of the one in `.gnu_debugdata`;
 //! 7. known functions that no source above covers;
-//! 8. the machine code itself ([`RowSource::MachineCode`]), for the rest; of arm64, linkage tables only. Code that jumps reach from the ELF entry
-//!    point has the rule of the entry point; code of GHC has one rule throughout.
+//! 8. the machine code itself ([`RowSource::MachineCode`]), for the rest: all of it of one architecture, of others linkage
+//!    tables. Code that jumps reach from the ELF entry point has the rule of the entry point; code of GHC has one rule
+//!    throughout.
 //!
 //! # Modules
 //!

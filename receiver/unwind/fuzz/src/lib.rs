@@ -16,10 +16,17 @@ pub fn file_of(sections: &[(&str, &[u8])]) -> Vec<u8> {
     elf(TEXT, &[], sections)
 }
 
-/// The table of an ELF file with these sections, checked.
+/// The tables of ELF files with these sections, for each architecture, checked.
 pub fn check_sections(sections: &[(&str, &[u8])]) {
-    check_file(&file_of(sections));
+    let mut file = file_of(sections);
+    check_file(&file);
+    file[E_MACHINE] = EM_AARCH64;
+    check_file(&file);
 }
+
+/// The offset of the architecture in an ELF file, and arm64's number.
+const E_MACHINE: usize = 18;
+const EM_AARCH64: u8 = 183;
 
 /// The table of functions that use an expression for the CFA and for each register that matters, checked.
 pub fn check_expression(expression: &[u8]) {

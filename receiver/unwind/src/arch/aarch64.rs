@@ -1,7 +1,12 @@
 //! arm64: instructions are words of 4 bytes, of which the few that matter here are recognised by their bits (Arm
 //! Architecture Reference Manual for A-profile, section C4).
 
+pub(crate) mod go;
 pub(crate) mod linkage;
+
+/// `DW_CFA_AARCH64_negate_ra_state_with_pc` (DWARF for the Arm 64-bit Architecture, 2024Q3). The older instruction without
+/// `_with_pc` changes no rule: a signature is stripped from every return address.
+pub(super) const NEGATE_RA_STATE_WITH_PC: gimli::DwCfa = gimli::DwCfa(0x2c);
 
 /// `nop`.
 const NOP: u32 = 0xd503_201f;

@@ -11,15 +11,11 @@ use gimli::{
 use sidewinder_unwind_table::Architecture;
 
 use super::entry::{Cie, Fde, SectionBytes};
+use crate::arch;
 
 /// The deepest nesting of `DW_CFA_remember_state`; a function that needs more counts as malformed. Compilers rarely
 /// nest at all.
 const MAX_REMEMBERED_STATES: usize = 64;
-
-/// `DW_CFA_AARCH64_negate_ra_state_with_pc` (DWARF for the Arm 64-bit Architecture, 2024Q3): the parser doesn't know it,
-/// so what follows in the function isn't known. Another such instruction, without `_with_pc`, changes no rule: a signature
-/// is stripped from every return address.
-const NEGATE_RA_STATE_WITH_PC: u8 = 0x2c;
 
 /// The rules in force at one address of a function.
 #[derive(Clone)]
@@ -90,9 +86,7 @@ impl Evaluator {
         run.at = fde.initial_address();
         run.initial = Some(run.state.clone());
         match run.execute(fde.instructions(section, bases), &mut sink) {
-            Err(Error::UnknownCallFrameInstruction(unknown))
-                if unknown.0 == NEGATE_RA_STATE_WITH_PC && architecture == Architecture::Aarch64 =>
-            {
+            Err(Error::UnknownCallFrameInstruction(unknown)) if arch::is_unparsed(architecture, unknown) => {
                 run.state.is_unknown = true;
             }
             executed => executed?,

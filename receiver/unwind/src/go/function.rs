@@ -1,15 +1,17 @@
-//! Makes the rows of one Go function.
+//! Makes the rows of one Go function where a call leaves the return address on the stack.
 //!
 //! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime deviate from
 //! that, and each is handled by what it does ([`GoUnwindMethod`]).
 
-use sidewinder_unwind_table::{Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+use sidewinder_unwind_table::{Architecture, Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 
 use super::pclntab::{PclntabFunction, StackDepth};
 use crate::arch;
 
 /// Bytes of code that are examined to understand an assembly function. Those that matter are shorter.
 pub(super) const MAX_CODE_BYTES: u64 = 1024;
+
+const X86_64: Architecture = Architecture::X86_64;
 
 /// How a function's rows are derived from its stack depths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +39,23 @@ pub(super) enum GoUnwindMethod {
 
 impl GoUnwindMethod {
     pub(super) fn from_function(function: &PclntabFunction<'_>, code: &[u8]) -> Self {
+        match Self::from_name(function, &arch::go::PROGRAM_STARTS) {
+            Self::EndAfterSwitch => {
+                let name = function.name;
+                let keeps_frame_pointer = name.starts_with(b"runtime.") || name == b"time.now";
+                if keeps_frame_pointer && code.starts_with(&arch::go::PROLOGUE) {
+                    Self::ByFramePointer
+                } else {
+                    Self::EndAfterSwitch
+                }
+            }
+            method => method,
+        }
+    }
+
+    /// The same, without looking at its code: [`EndAfterSwitch`](Self::EndAfterSwitch) also stands for
+    /// [`ByFramePointer`](Self::ByFramePointer).
+    pub(super) fn from_name(function: &PclntabFunction<'_>, program_starts: &[&[u8]]) -> Self {
         match function.name {
             b"runtime.sigreturn__sigaction" | b"runtime.sigreturn" => Self::SignalReturn,
             // Go's tracebacks stop at the signal handler, but the kernel called it and it returns.
@@ -45,16 +64,9 @@ impl GoUnwindMethod {
                 Self::ByDepthAboveInterrupted
             }
             b"runtime.mcall" | b"runtime.morestack" | b"runtime.clone" => Self::RootAfterSwitch,
-            name if arch::go::PROGRAM_STARTS.contains(&name) => Self::Root,
+            name if program_starts.contains(&name) => Self::Root,
             _ if function.is_top_frame() => Self::Root,
-            name if function.writes_stack_pointer() => {
-                let keeps_frame_pointer = name.starts_with(b"runtime.") || name == b"time.now";
-                if keeps_frame_pointer && code.starts_with(&arch::go::PROLOGUE) {
-                    Self::ByFramePointer
-                } else {
-                    Self::EndAfterSwitch
-                }
-            }
+            _ if function.writes_stack_pointer() => Self::EndAfterSwitch,
             _ => Self::ByDepth,
         }
     }
@@ -162,12 +174,12 @@ pub(super) fn rows(
         _ => u32::MAX,
     };
     let after_switch = match treatment {
-        GoUnwindMethod::RootAfterSwitch => Entry::Rule(Rule::ROOT),
+        GoUnwindMethod::RootAfterSwitch => Entry::Rule(X86_64.root()),
         _ => Entry::unsupported(UnsupportedReason::StackSwitch),
     };
     if treatment == GoUnwindMethod::SignalReturn {
         // A walk looks up the address before the return address, which is this function's start.
-        sink(function.start.saturating_sub(1), Entry::Rule(Rule::KERNEL_SIGNAL_FRAME));
+        sink(function.start.saturating_sub(1), Entry::Rule(X86_64.kernel_signal_frame()));
     }
     let mut end = function.start;
     for depth in function.stack_depths().into_iter().flatten() {
@@ -178,11 +190,11 @@ pub(super) fn rows(
         for start in starts_within(&depth, cuts) {
             let part = StackDepth { start, ..depth };
             let entry = match treatment {
-                GoUnwindMethod::Root => Entry::Rule(Rule::ROOT),
-                GoUnwindMethod::SignalReturn => Entry::Rule(Rule::KERNEL_SIGNAL_FRAME),
+                GoUnwindMethod::Root => Entry::Rule(X86_64.root()),
+                GoUnwindMethod::SignalReturn => Entry::Rule(X86_64.kernel_signal_frame()),
                 _ if start >= switched_at => after_switch,
                 GoUnwindMethod::ByFramePointer if depth.bytes > 0 && start >= prologue_end => {
-                    Entry::Rule(Rule::FRAME_POINTER)
+                    Entry::Rule(X86_64.frame_pointer_rule())
                 }
                 _ if part.bytes == -8 => popped_return_address(function, code, start),
                 _ => by_depth(&part, saved, treatment == GoUnwindMethod::ByDepthAboveInterrupted),
@@ -194,7 +206,7 @@ pub(super) fn rows(
 }
 
 /// The start of `depth` and the cuts within it, sorted, without duplicates.
-fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item = u32> {
+pub(super) fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item = u32> {
     let StackDepth { start, end, .. } = *depth;
     cuts.sort_unstable();
     let mut last = start;

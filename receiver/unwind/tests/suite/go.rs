@@ -7,7 +7,11 @@ use std::process::Command;
 use gimli::{BaseAddresses, CfaRule, DebugFrame, LittleEndian, UnwindContext, UnwindSection as _};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::{Cfa, Entry, Register, RowSource, Rule, SavedRegister, UnwindTable, unwind_table};
+use sidewinder_unwind::{
+    Architecture, CalleeSaved, Cfa, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister,
+    UnwindTable, unwind_table,
+};
+use sidewinder_unwind_oracle::{Difference, compare};
 
 const PROGRAM: &str = r#"
 package main
@@ -43,6 +47,11 @@ fn go() -> Option<PathBuf> {
 
 /// The program built with these arguments, or `None` on a machine without Go.
 fn build(source: &str, cgo: bool, arguments: &[&str]) -> Option<Vec<u8>> {
+    build_for(std::env::consts::ARCH, source, cgo, arguments)
+}
+
+/// The same for an architecture, by Rust's name.
+fn build_for(architecture: &str, source: &str, cgo: bool, arguments: &[&str]) -> Option<Vec<u8>> {
     let Some(go) = go() else {
         eprintln!("SKIPPED: no Go toolchain on this machine");
         return None;
@@ -55,6 +64,7 @@ fn build(source: &str, cgo: bool, arguments: &[&str]) -> Option<Vec<u8>> {
         .current_dir(folder.path())
         .env("CGO_ENABLED", if cgo { "1" } else { "0" })
         .env("GOFLAGS", "")
+        .env("GOARCH", if architecture == "aarch64" { "arm64" } else { "amd64" })
         .args(["build", "-o", "program"])
         .args(arguments)
         .output()
@@ -237,4 +247,52 @@ fn a_compiled_function_saves_the_frame_pointer_first_and_restores_it_last() {
     let pop = code.windows(2).position(|bytes| bytes == [0x5d, 0xc3]).unwrap() as u64;
     assert_eq!(table.lookup(Svma(start + pop)), Entry::Rule(after_push));
     assert_eq!(table.lookup(Svma(start + pop + 1)), Entry::Rule(Rule::LEAF));
+}
+
+/// Go writes `.debug_frame` from the same depths, but without the frame pointer and without a notion of other stacks.
+#[test]
+fn rows_of_arm64_equal_gos_own_debug_frame_but_for_functions_that_switch_stacks() {
+    let Some(program) = build_for("aarch64", PROGRAM, false, &[]) else { return };
+    let file = object::File::parse(&*program).unwrap();
+    let (table, comparison) = compare(&program).unwrap();
+    let summary = table.summary();
+    assert!(summary.functions[&RowSource::GoPclntab] > 1500, "{summary:?}");
+    assert_eq!((summary.malformed_total(), comparison.unexplained), (0, 0), "{comparison:?}");
+    assert!(comparison.compared > 10_000, "{comparison:?}");
+    let only = [Difference::GoRuntime, Difference::StackBegins];
+    assert!(comparison.differences.keys().all(|why| only.contains(why)), "{comparison:?}");
+    assert!(comparison.differences.values().sum::<u64>() < 300, "{comparison:?}");
+
+    let arm64 = Architecture::Aarch64;
+    let at = |name: &str, offset: u64| table.lookup(Svma(function(&file, name).0 + offset));
+    let frame = |register, bytes: i32, above_record: i32| {
+        Entry::Rule(Rule {
+            cfa: Cfa::Register { register, offset: bytes + above_record },
+            frame_pointer: SavedRegister::AtCfa(-bytes - 8),
+            return_address: ReturnAddress::AtCfa(-bytes),
+            ..arm64.leaf()
+        })
+    };
+    // `str x30, [sp, #-192]!`, `stur x29, [sp, #-8]`: a frame of 192 bytes, with the record in the word below.
+    let unsaved = Rule {
+        cfa: Cfa::Register { register: Register::Sp, offset: 192 },
+        return_address: ReturnAddress::AtCfa(-192),
+        ..arm64.leaf()
+    };
+    let sigtramp = "runtime.sigtramp.abi0";
+    assert_eq!([at(sigtramp, 0), at(sigtramp, 4)], [Entry::Rule(arm64.leaf()), Entry::Rule(unsaved)]);
+    assert_eq!(at(sigtramp, 8), frame(Register::Sp, 192, 0));
+
+    assert_eq!(at("runtime.mcall", 0), Entry::Rule(arm64.leaf()), "still on the goroutine's stack");
+    assert_eq!(at("runtime.goexit.abi0", 0), Entry::Rule(arm64.root()));
+    let last = |name: &str| {
+        let (start, size) = function(&file, name);
+        table.rows().filter(|row| (start..start + size).contains(&row.start.0)).last().unwrap().entry
+    };
+    assert_eq!(last("runtime.mcall"), Entry::Rule(arm64.root()));
+    assert_eq!(at("runtime.systemstack.abi0", 12), frame(Register::X29, 16, 8), "across the stacks");
+
+    let Entry::Rule(injected) = at("runtime.asyncPreempt.abi0", 12) else { panic!("no rule") };
+    assert!(injected.signal_frame, "it returns to the instruction that was interrupted");
+    assert_eq!(injected.callee_saved, CalleeSaved::AtCfa(-16), "the link register of what was interrupted");
 }
