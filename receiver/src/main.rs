@@ -20,7 +20,7 @@
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
 //! | `live`       | the live page                                                                            |
-//! | `server`     | a small HTTP server for pages                                                            |
+//! | `server`     | a small HTTP server for pages; `otlp_server` receives OTLP                               |
 //! | `terminal`   | colours, and notices to the user                                                         |
 //! | `output`     | files that commands write, atomically                                                    |
 //! | `command`    | one module for each command                                                              |
@@ -29,6 +29,7 @@
 //! | `causes`, `lock` | errors with their causes; mutexes that may be poisoned                               |
 #![forbid(unsafe_code)]
 
+mod annotate;
 mod causes;
 mod cli;
 mod collect;
@@ -48,6 +49,7 @@ mod live;
 mod lock;
 mod memory;
 mod naming;
+mod otlp_server;
 mod output;
 mod privilege;
 mod processor;
@@ -95,6 +97,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Top(args)) => command::top::top(&args),
         Some(Command::View(args)) => command::view::view(&args),
+        Some(Command::Annotate(args)) => command::annotate::annotate(&args),
         Some(Command::Diff(args)) => command::view::diff(&args),
         Some(Command::Inspect(args)) => command::inspect::inspect(&args),
         Some(Command::Check(args)) => command::check::check(&args),

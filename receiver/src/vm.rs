@@ -52,12 +52,19 @@ impl FunctionLayout {
         let VmFunction { object, cookie, place, form } = wanted;
         match (self, form) {
             (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
+            (Self::V8(engine), VmForm::CompiledAt { pc, is_return_address }) => {
+                let cookie_mask = VmFunction::low_cookie(u32::MAX);
+                let frame = v8::CompiledFrame { shared: object, cookie, cookie_mask, pc, is_return_address };
+                engine.read_compiled(memory, frame)
+            }
             (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
             (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
                 let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
                 machine.read_blob(memory, object, cookie, place)
             }
-            (Self::HotSpot(machine), VmForm::Interpreted) => machine.read_interpreted(memory, object, cookie),
+            (Self::HotSpot(machine), VmForm::Interpreted | VmForm::CompiledAt { .. }) => {
+                machine.read_interpreted(memory, object, cookie)
+            }
         }
     }
 }
@@ -160,6 +167,8 @@ pub(crate) enum VmObstacle {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct VmNameCounts {
     pub(crate) named: u64,
+    /// Of those named, the ones of compiled code that was not found any more: without inlined functions, and with their first line.
+    pub(crate) without_code: u64,
     /// Another function had the address when the name was read.
     pub(crate) replaced: u64,
     /// The function could not be read, or its content is invalid.
@@ -170,8 +179,9 @@ pub(crate) struct VmNameCounts {
 
 impl std::ops::AddAssign for VmNameCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { named, replaced, unreadable, forgotten } = other;
+        let Self { named, without_code, replaced, unreadable, forgotten } = other;
         self.named += named;
+        self.without_code += without_code;
         self.replaced += replaced;
         self.unreadable += unreadable;
         self.forgotten += forgotten;
@@ -381,6 +391,8 @@ impl VmNames {
         let function = match result {
             Ok(function) => {
                 self.counts.named += 1;
+                let is_alone = key.1.form.is_compiled() && matches!(function, Code::Function(_));
+                self.counts.without_code += u64::from(is_alone);
                 Some(function)
             }
             Err(FunctionError::Replaced) => {
@@ -412,7 +424,7 @@ impl VmNames {
         }
         if self.shared.bytes() > self.shared_budget_bytes {
             let before = self.functions.len();
-            self.functions.remove_if(|(_, function)| function.form != VmForm::Interpreted);
+            self.functions.remove_if(|(_, function)| function.form.is_compiled());
             self.shared.forget_unused();
             forgotten += before - self.functions.len();
         }
@@ -435,7 +447,7 @@ fn is_wanted(
 }
 
 fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
-    let place = if function.form == VmForm::Interpreted { 0 } else { function.place };
+    let place = if function.form.is_compiled() { function.place } else { 0 };
     (process, VmFunction { place, ..function })
 }
 

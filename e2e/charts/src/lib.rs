@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod generated;
+pub mod promql;
 mod values;
 
 use std::ffi::OsStr;

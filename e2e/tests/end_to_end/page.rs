@@ -1,6 +1,7 @@
 //! The page, in a real browser: what `e2e/page/page.test.mjs` and its neighbours do with it. Pictures of it are kept in
 //! `target/e2e/page/pictures`.
 
+mod code;
 mod live;
 pub(crate) mod profiles;
 

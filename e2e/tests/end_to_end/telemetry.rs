@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
+use sidewinder_e2e_charts::promql;
 use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated};
@@ -101,6 +102,23 @@ fn metrics_with_a_collectors_name_have_its_types_and_labels() -> Result<()> {
     Ok(())
 }
 
+/// The metrics that have points have the labels by which the charts' dashboard selects and groups them.
+fn assert_has_labels_of_dashboard(scraped: &Metrics) -> Result<()> {
+    let mut asked = 0;
+    for expression in promql::of_dashboard(&promql::dashboard()?) {
+        for metric in promql::metrics(&expression) {
+            let Some((_, keys)) = scraped.get(metric).filter(|(_, keys)| !keys.is_empty()) else { continue };
+            for label in promql::labels(&expression, metric) {
+                let has_label = |keys: &Vec<String>| keys.iter().any(|key| key == label);
+                ensure!(keys.iter().all(has_label), "{expression}: {metric} has no {label}, but {keys:?}");
+                asked += 1;
+            }
+        }
+    }
+    ensure!(asked >= 15, "only {asked} labels were compared");
+    Ok(())
+}
+
 #[test]
 fn the_command_the_pages_and_the_metrics_tell_the_same() -> Result<()> {
     if !requirement::ebpf("the command, the pages and the metrics")? {
@@ -147,6 +165,7 @@ fn the_command_the_pages_and_the_metrics_tell_the_same() -> Result<()> {
     ] {
         ensure!(text.contains(name), "{name} is missing:\n{text}");
     }
+    assert_has_labels_of_dashboard(&scrape(metrics)?)?;
     let pid = workload.pid().to_string();
     ensure!(!text.contains(&format!("\"{pid}\"")), "a process id is a label:\n{text}");
     daemon.stop()?;

@@ -25,7 +25,7 @@ const COLUMNS: u16 = 80;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command on a terminal.
-struct Terminal {
+pub(crate) struct Terminal {
     process: Child,
     /// The user's side.
     keyboard: File,
@@ -37,7 +37,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn run(arguments: &[&str]) -> Result<Self> {
+    pub(crate) fn run(arguments: &[&str]) -> Result<Self> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&master)?;
         unlockpt(&master)?;
@@ -60,7 +60,7 @@ impl Terminal {
         Ok(Self { process, keyboard, line, settings, screen })
     }
 
-    fn press(&mut self, keys: &str) -> Result<()> {
+    pub(crate) fn press(&mut self, keys: &str) -> Result<()> {
         Ok(self.keyboard.write_all(keys.as_bytes())?)
     }
 
@@ -69,7 +69,7 @@ impl Terminal {
     }
 
     /// Waits until the screen is as it should be, and returns it.
-    fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<String> {
+    pub(crate) fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let shown = self.with_screen(vt100::Screen::contents);
@@ -85,7 +85,7 @@ impl Terminal {
     }
 
     /// Waits for its end, after which the terminal must be as it was.
-    fn ended(mut self) -> Result<ExitStatus> {
+    pub(crate) fn ended(mut self) -> Result<ExitStatus> {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
             match self.process.try_wait()? {
@@ -136,9 +136,7 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
     let screen = terminal.until("the function that burns", |screen| {
         shares(screen, "burn").is_some_and(|[own, _]| own > 80.0) && screen.contains("% complete")
     })?;
-    let kept = paths::compiled()?.join("top");
-    fs::create_dir_all(&kept)?;
-    fs::write(kept.join("functions.txt"), &screen)?;
+    keep("functions.txt", &screen)?;
     let first = screen.lines().skip_while(|line| !line.contains("self↓")).nth(1).context("no row")?;
     ensure!(first.contains("burn") && first.contains("ladder"), "the busiest comes first:\n{screen}");
     ensure!(screen.contains("lost since start") && screen.contains(" a second"), "{screen}");
@@ -161,7 +159,28 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
     terminal.press("\t")?;
     let screen = terminal.until("processes", |screen| shares(screen, "ladder") == Some([100.0, 100.0]))?;
     ensure!(screen.contains(&pid), "{screen}");
-    fs::write(kept.join("processes.txt"), &screen)?;
+    keep("processes.txt", &screen)?;
+
+    // The process leads to its functions, one of these to its callers, and Esc back.
+    terminal.press("\r")?;
+    let in_process = format!("ladder (PID {pid})");
+    terminal.until("the functions of the process", |screen| {
+        screen.contains(&format!("functions of {in_process}")) && shares(screen, "burn").is_some()
+    })?;
+    // All of it is in the one that burns, or in what it calls.
+    terminal.press("t/burn")?;
+    terminal.until("that function", |screen| screen.contains("filter: burn") && !screen.contains("climb"))?;
+    terminal.press("\r\r")?;
+    let screen = terminal.until("its callers", |screen| {
+        screen.contains(&format!("callers of burn, in {in_process}")) && shares(screen, "rung_8").is_some()
+    })?;
+    keep("callers.txt", &screen)?;
+    let [_, total] = shares(&screen, "rung_8").with_context(|| screen.clone())?;
+    ensure!(total > 80.0 && screen.contains("caller") && screen.contains("Esc back"), "{total}:\n{screen}");
+    terminal.press("\r")?;
+    terminal.until("the callers of these", |screen| screen.contains("callers of rung_8 → burn"))?;
+    terminal.press("\u{1b}")?;
+    terminal.until("back", |screen| screen.contains("callers of burn"))?;
     terminal.press("p")?;
     terminal.until("a pause", |screen| screen.contains("paused"))?;
     let counts = |screen: &str| screen.lines().nth(1).map(str::to_owned);

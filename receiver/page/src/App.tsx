@@ -1,5 +1,6 @@
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { CodePanel } from "./CodePanel";
 import { download, folded, svg } from "./download";
 import { FlameGraph } from "./FlameGraph";
 import { Lists } from "./FunctionTable";
@@ -56,6 +57,7 @@ export function App() {
         <Outcomes />
         {slices > 1 && <Timeline />}
         <Graph />
+        <CodePanel />
         <Lists />
         <Menu />
       </main>
@@ -79,12 +81,13 @@ const KEYS = [
   ["Backspace", "zoom out by one"],
   ["s, Shift + click", "callers and callees of a function"],
   ["m, right click", "what can be done with a function: focus, hide, merge, collapse, copy its name"],
+  ["l, double click", "in the graph and the lists: the source and the assembly of a function, with costs"],
   ["i", "root at the top or at the bottom"],
   ["n", "short or full names of functions"],
   ["c", "compare two ranges of time, or stop comparing"],
   ["p", "pause or resume a live page"],
   ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
-  ["Esc", "back, step by step: the search, the function, the zoom, the last change of the tree, the range of time, the state, the thread"],
+  ["Esc", "back, step by step: the search, the code, the function, the zoom, the last change of the tree, the range of time, the state, the thread"],
 ];
 
 /** Leaves out what was found. */
@@ -228,6 +231,7 @@ function FocusedPath({ label }: { label: number }) {
     <nav aria-label="Around one function">
       <button type="button" onClick={() => (state.focused.value = null)}>‹ Flame graph</button>
       <b class="mono">{cut(state.nameOf(label), 160)}</b>
+      <button type="button" title="Costs of its lines and instructions ( l )" onClick={() => state.showCode(label)}>Source</button>
     </nav>
   );
 }

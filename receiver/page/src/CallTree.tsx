@@ -2,7 +2,7 @@ import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { childRows, hasChildren, rootRows, type TreeRow } from "./treeRows";
 import { openMenu } from "./Menu";
-import { colourOf, focused, found, fullNameOf, isOpen, list, nameOf, openRows, recording, selectedRow, view } from "./state";
+import { colourOf, focused, found, fullNameOf, isOpen, list, nameOf, openRows, recording, selectedRow, showCode, view } from "./state";
 import { share } from "./tree";
 import { cut, percent, points } from "./words";
 
@@ -91,6 +91,7 @@ export function CallTree() {
       Enter: () => row && setOpen(row, !isRowOpen(row)),
       "*": () => row && openHeaviest(row),
       s: () => row && row.label < recording.value.functions.name.length && (focused.value = row.label),
+      l: () => row && showCode(row.label),
     };
     const action = event.ctrlKey || event.metaKey || event.altKey ? undefined : actions[event.key];
     if (!action || event.target !== scroll.current) return;

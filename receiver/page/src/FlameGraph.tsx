@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as flame from "./flame";
 import { change, differenceColour } from "./palette";
-import { colourOf, found, hasFullNames, isDark, nameOf, recording } from "./state";
+import { colourOf, found, hasFullNames, isDark, nameOf, recording, showCode } from "./state";
 import { openMenu } from "./Menu";
 import { hideTip, renewTip, showTip } from "./Tip";
 import { nodeAt, pathTo, share, type View } from "./tree";
@@ -156,6 +156,7 @@ export function FlameGraph(props: Props) {
       Enter: () => props.onZoom(node),
       Backspace: () => props.onZoom(Math.max(0, view.parent[zoomed])),
       s: () => focus(node),
+      l: () => showCode(view.label[node]),
       m: () => ask(node),
     };
     const action = event.ctrlKey || event.metaKey || event.altKey ? undefined : actions[event.key];

@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import { CallTree } from "./CallTree";
 import type { Row } from "./functions";
 import { openMenu } from "./Menu";
-import { colourOf, focused, found, fullNameOf, type List, list, nameOf, recording, rows, selection, view } from "./state";
+import { colourOf, focused, found, fullNameOf, type List, list, nameOf, recording, rows, selection, showCode, view } from "./state";
 import { isNoise } from "./significance";
 import { share } from "./tree";
 import { cut, percent, points, whole } from "./words";
@@ -53,7 +53,7 @@ export function Lists() {
         )}
         <span class="space" />
         <span class="faint hint">
-          {list.value === "functions" ? view.value.base && recording.value.isOfCpus ? "~ is noise: chance explains the change." : "A function's name shows who calls it and what it calls." : "Arrows open and close; * opens the heaviest way."} A right click changes the tree.
+          {list.value === "functions" ? view.value.base && recording.value.isOfCpus ? "~ is noise: chance explains the change." : "A function's name shows who calls it and what it calls, a double click its source." : "Arrows open and close; * opens the heaviest way."} A right click changes the tree.
         </span>
       </div>
       {list.value === "functions" ? <FunctionTable /> : <CallTree />}
@@ -139,7 +139,7 @@ function Line({ row, number }: { row: Row; number: number }) {
     openMenu({ label: row.label, path: null, x: event.clientX, y: event.clientY, from: event.currentTarget.querySelector("button") });
   };
   return (
-    <tr aria-rowindex={number} class={found.value ? "match" : ""} onContextMenu={ask}>
+    <tr aria-rowindex={number} class={found.value ? "match" : ""} onContextMenu={ask} onDblClick={() => showCode(row.label)}>
       {cell(row.own)}
       {cell(row.total)}
       {base && <Change change={difference} now={row.own} before={row.baseOwn} />}

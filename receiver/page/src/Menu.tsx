@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { addTransform, focused, fullNameOf, nameOf, recording } from "./state";
+import { addTransform, focused, fullNameOf, nameOf, recording, showCode } from "./state";
 import { hideTip } from "./Tip";
 import type { Transform } from "./transform";
 import { cut } from "./words";
@@ -67,6 +67,7 @@ export function Menu() {
   const items: [string, () => void][] = [
     ["Copy name", () => copyName(label)],
     ["Callers and callees", () => (focused.value = label)],
+    ["Source", () => showCode(label)],
   ];
   if (path) items.push(["Focus on this call", change({ kind: "subtree", path })]);
   items.push(

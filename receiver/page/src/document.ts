@@ -17,7 +17,8 @@ export interface Document {
   functions: { name: number[]; short: number[]; binary: number[]; path: number[]; kind: number[] };
   /** Functions that the page has already, and what their short names are now. */
   renamed: { function: number[]; short: number[] };
-  places: { function: number[]; line: number[] };
+  /** `inlined` are the places of calls that are inlined; `elsewhere` those in another file than the rest of their function, `path`. */
+  places: { function: number[]; line: number[]; inlined: number[]; elsewhere: number[]; path: number[] };
   /** `parent_before`: how many nodes before this one its caller is; 0: it has none. */
   nodes: { parent_before: number[]; place: number[] };
   /** `container` is 0 where there is none. */
@@ -30,6 +31,11 @@ export interface Document {
   outcomes: Outcome[];
   /** The recordings that this one was put together of, as ranges of slices. */
   parts: { name: string; from: number; to: number }[];
+  /** Parts of source files. */
+  sources: SourceFile[];
+  assembly: Assembly[];
+  /** Whether whoever serves the page can be asked for more of both. */
+  serves_code: boolean;
   /** There for a page that follows what is profiled: then tables are only what came since the last answer. */
   live?: {
     /** What to ask for next. */
@@ -42,6 +48,39 @@ export interface Document {
     forgotten: number;
     has_ended: boolean;
   };
+}
+
+/** What is known of the text of a source file: runs of lines, in their order. */
+export interface SourceFile {
+  path: string;
+  parts: { line: number; text: string[] }[];
+}
+
+/** What a profiler answers when it is asked for the source of a function. */
+export interface SourceAnswer {
+  name: string;
+  binary: string;
+  files: SourceFile[];
+}
+
+/** The instructions of a function, and what each costs. */
+export interface Assembly {
+  /** The function, as `functions` has it. */
+  name: string;
+  binary: string;
+  /** The file with its code. */
+  path: string;
+  build_id: string;
+  /** The functions of the file that its instructions are in: one, or those that it was inlined into. */
+  blocks: { symbol: string; start: number; end: number }[];
+  /** The lines' files. */
+  files: string[];
+  /** In the order of addresses. `file` counts from 1, 0: unknown. */
+  instructions: { address: number[]; text: string[]; line: number[]; file: number[] };
+  /** How stacks are unwound from an address on. */
+  unwinding: { address: number[]; method: string[] };
+  /** Events by what they have in common: `own` of those that ended at the instruction, `total` with those in its callees. */
+  costs: { slice: number[]; thread: number[]; state: number[]; instruction: number[]; own: number[]; total: number[] };
 }
 
 /** How many interrupts ended in one way. */

@@ -50,7 +50,14 @@ export class Recording {
     events: Float64Array;
   };
   /** Nodes as the document has them, which tell the lines of a function apart. */
-  readonly lines: { parent: Int32Array; line: Int32Array; node: Int32Array };
+  readonly lines: { parent: Int32Array; line: Int32Array; node: Int32Array; place: Int32Array };
+  /** The lines of functions. `path` is there for those in another file than the rest of their function. */
+  readonly places: { function: Int32Array; line: Int32Array; isInlined: Uint8Array; path: Map<number, string> };
+  /** Parts of source files that the document holds. */
+  readonly sources: Document["sources"];
+  readonly assembly: Document["assembly"];
+  /** Whether whoever serves the page can be asked for more of both. */
+  readonly servesCode: boolean;
 
   constructor(document: Document) {
     const text = (index: number) => document.strings[index] ?? "";
@@ -88,10 +95,22 @@ export class Recording {
     const lasting = this.sliceMs > 0 ? Math.ceil(this.durationMs / this.sliceMs) : 0;
     this.slices = Math.max(lastSlice + 1, lasting, ...this.parts.map((part) => part.to));
 
+    this.sources = document.sources;
+    this.assembly = document.assembly;
+    this.servesCode = document.serves_code;
+    this.places = {
+      function: Int32Array.from(places.function),
+      line: Int32Array.from(places.line),
+      isInlined: new Uint8Array(places.line.length),
+      path: new Map(places.elsewhere.map((place, at) => [place, text(places.path[at])])),
+    };
+    for (const place of places.inlined) this.places.isInlined[place] = 1;
+
     const nodeCount = nodes.place.length;
     const grower = new Grower();
     const grown = new Int32Array(nodeCount);
-    this.lines = { parent: new Int32Array(nodeCount), line: new Int32Array(nodeCount), node: new Int32Array(nodeCount) };
+    const column = () => new Int32Array(nodeCount);
+    this.lines = { parent: column(), line: column(), node: column(), place: Int32Array.from(nodes.place) };
     for (let node = 0; node < nodeCount; node++) {
       const before = nodes.parent_before[node];
       const parent = before === 0 ? -1 : node - before;

@@ -37,6 +37,9 @@ export const colouring = signal<Colouring>("kind");
 export const zoomPath = signal<number[]>([]);
 /** The function whose callers and callees are shown; `null`: the whole flame graph is. */
 export const focused = signal<number | null>(null);
+/** The function whose code is shown; `null`: none. */
+export const codeOf = signal<number | null>(null);
+export const codeForm = signal<"source" | "assembly">("source");
 /** Whether functions are named in full; `null`: as the document says. */
 export const wantsFullNames = signal<boolean | null>(null);
 export const theme = signal<"system" | "light" | "dark">("system");
@@ -82,6 +85,14 @@ export function zoomTo(node: number) {
   zoomPath.value = pathTo(view.value, node);
 }
 
+/** Shows the code of a function. Groups have none. */
+export function showCode(label: number) {
+  if (label < 0 || label >= recording.value.functions.name.length) return;
+  // A double click selects a word.
+  getSelection()?.removeAllRanges();
+  codeOf.value = label;
+}
+
 /** Changes the tree. What is zoomed to may not be there afterwards. */
 export function addTransform(transform: Transform) {
   batch(() => {
@@ -110,6 +121,7 @@ export function isOpen(path: number[]): boolean | undefined {
 /** Undoes one choice: the search first, then from what narrows the graph most to what narrows it least. */
 export function escape() {
   if (query.value !== "") query.value = "";
+  else if (codeOf.value !== null) codeOf.value = null;
   else if (focused.value !== null) focused.value = null;
   else if (zoomPath.value.length > 0) zoomPath.value = [];
   else if (transforms.value.length > 0) removeTransform(transforms.value.length - 1);
@@ -170,6 +182,8 @@ function remember(): string {
   set("colour", colouring.value !== "kind" && colouring.value);
   set("zoom", zoomPath.value.join("."));
   set("function", focused.value !== null && String(focused.value));
+  set("code", codeOf.value !== null && String(codeOf.value));
+  set("form", codeOf.value !== null && codeForm.value !== "source" && codeForm.value);
   return state.toString();
 }
 
@@ -196,6 +210,9 @@ function recall() {
   zoomPath.value = numbers(state.get("zoom"), ".");
   const [label] = numbers(state.get("function"), ".");
   focused.value = label < functions.name.length ? label : null;
+  const [code] = numbers(state.get("code"), ".");
+  codeOf.value = code < functions.name.length ? code : null;
+  codeForm.value = state.get("form") === "assembly" ? "assembly" : "source";
 }
 
 /**
@@ -221,6 +238,7 @@ export function renew(next: Recording) {
     openRows.value = new Map(paths);
     zoomPath.value = lost < 0 ? moved : moved.slice(0, lost);
     if (focused.value !== null) focused.value = label(focused.value) < 0 ? null : label(focused.value);
+    if (codeOf.value !== null) codeOf.value = label(codeOf.value) < 0 ? null : label(codeOf.value);
     threads.value = kept && kept.length > 0 ? new Set(kept) : null;
     [range.value, base.value] = [move(range.value), move(base.value)];
   });

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
+use crate::annotation::{FunctionAssembly, PageFunction, SourceExcerpt};
 use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::names::NameStyle;
 use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread, ThreadState};
@@ -128,6 +129,14 @@ impl DocumentBuilder {
         TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans, self.states.len()])
     }
 
+    /// The function with this number in the document.
+    #[must_use]
+    pub fn function(&self, number: usize) -> Option<PageFunction> {
+        let function = self.tree.functions.get(number)?;
+        let text = |index: u32| self.tree.strings.all().get(index as usize).map(ToString::to_string);
+        Some(PageFunction { name: text(function.name)?, binary: text(function.binary)? })
+    }
+
     /// Whether the tables are at least this long, so that the reader may have a prefix of them.
     #[must_use]
     pub fn covers(&self, mark: TableLengths) -> bool {
@@ -180,16 +189,7 @@ impl DocumentBuilder {
             strings: tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             functions: functions_since(tree, functions),
             renamed: renamed_since(tree, functions),
-            places: DocumentLines {
-                function: tree
-                    .function_lines
-                    .values
-                    .iter()
-                    .skip(places)
-                    .map(|place| place.function)
-                    .collect(),
-                line: tree.function_lines.values.iter().skip(places).map(|place| place.line).collect(),
-            },
+            places: lines_since(tree, places),
             nodes: DocumentNodes {
                 parent_before: (0..)
                     .zip(&tree.nodes.values)
@@ -218,6 +218,9 @@ impl DocumentBuilder {
                     to: part.slices.end,
                 })
                 .collect(),
+            sources: &profile.annotations.sources,
+            assembly: &profile.annotations.assembly,
+            serves_code: profile.annotations.are_served || live.is_some(),
             live,
         }
     }
@@ -252,6 +255,22 @@ fn functions_since(tree: &CallTree, since: usize) -> DocumentFunctions {
         functions.kind.push(kind.unwrap_or_default() as u8);
     }
     functions
+}
+
+fn lines_since(tree: &CallTree, since: usize) -> DocumentLines {
+    let mut lines = DocumentLines::default();
+    for (number, line) in (0..).zip(&tree.function_lines.values).skip(since) {
+        lines.function.push(line.function);
+        lines.line.push(line.line);
+        if line.is_inlined {
+            lines.inlined.push(number);
+        }
+        if line.path != 0 {
+            lines.elsewhere.push(number);
+            lines.path.push(line.path);
+        }
+    }
+    lines
 }
 
 /// The functions that a reader of this many has, and that others which came later gave another short name.
@@ -301,6 +320,10 @@ struct Document<'a> {
     samples: DocumentSamples,
     outcomes: Vec<DocumentOutcome>,
     parts: Vec<DocumentRecording>,
+    sources: &'a [SourceExcerpt],
+    assembly: &'a [FunctionAssembly],
+    /// Whether the server of the page answers requests for more of both.
+    serves_code: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<LiveUpdate>,
 }
@@ -333,6 +356,11 @@ struct DocumentRenamings {
 struct DocumentLines {
     function: Vec<u32>,
     line: Vec<u32>,
+    /// The indices of those whose function is inlined there.
+    inlined: Vec<u32>,
+    /// The indices of those that are in another file than the rest of their function, and these files.
+    elsewhere: Vec<u32>,
+    path: Vec<u32>,
 }
 
 #[derive(Default, Serialize)]

@@ -5,14 +5,18 @@
 //! through [`escaped`], so that no output contains a control character, and then quotes them as the format requires.
 #![forbid(unsafe_code)]
 
+mod annotation;
+mod counts;
 mod difference;
 mod document;
 mod escape;
 mod firefox;
 mod folded;
 mod format;
+mod function_code;
 mod functions;
 mod guessed_callers;
+mod listing;
 mod merge;
 mod names;
 mod page;
@@ -27,12 +31,19 @@ mod svg;
 mod table;
 mod tree;
 
+pub use annotation::{
+    Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
+    SourcePart, UnwindingRanges,
+};
+pub use counts::TimeSlicedCounts;
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
-pub use functions::{FunctionTotals, functions};
+pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
+pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
+pub use listing::{assembly_listing, source_listing};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
 pub use page::live_page;
@@ -42,6 +53,9 @@ pub use profile::{
     ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
     StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
-pub use read::{ReadError, read};
+pub use read::{
+    NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
+    read_bytes,
+};
 pub use summary::{group_thousands, summary};
 pub use table::{TableOptions, fitted, table};

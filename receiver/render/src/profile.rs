@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::{Kind, unit};
 
+use crate::annotation::Annotations;
 use crate::escape::escaped;
 
 /// One recording.
@@ -41,6 +42,8 @@ pub struct Profile {
     pub outcomes: Vec<OutcomeCount>,
     /// The recordings that were merged into this one; empty if it is a single one.
     pub recordings: Vec<MergedRecording>,
+    /// What pages show of the code of functions.
+    pub annotations: Annotations,
 }
 
 /// The quantity that is counted.
@@ -348,6 +351,7 @@ impl Profile {
             samples: Vec::new(),
             outcomes: Vec::new(),
             recordings: Vec::new(),
+            annotations: Annotations::default(),
         }
     }
 
@@ -355,6 +359,30 @@ impl Profile {
     pub(crate) fn frames_of(&self, stack: StackIndex) -> impl DoubleEndedIterator<Item = &ProfileFrame> {
         let stack = self.stacks.get(stack.0 as usize).map_or(&[][..], Vec::as_slice);
         stack.iter().filter_map(|index| self.frames.get(index.0 as usize))
+    }
+
+    /// The frames of a stack, leaf first, each with whether it is inlined into the next one. Calls that are inlined have the
+    /// instruction of their caller; where the innermost of them comes again, the function has called itself.
+    pub(crate) fn frames_with_inlining(&self, stack: &[FrameIndex]) -> Vec<(FrameIndex, bool)> {
+        let instruction = |index: FrameIndex| {
+            let frame = self.frames.get(index.0 as usize)?;
+            (frame.address != 0).then_some((frame.binary, frame.address))
+        };
+        let mut innermost = stack.first().copied();
+        let mut frames = Vec::with_capacity(stack.len());
+        for (position, &index) in stack.iter().enumerate() {
+            let caller = stack.get(position + 1).copied();
+            let is_inlined = caller.is_some_and(|caller| {
+                Some(caller) != innermost
+                    && instruction(index).is_some()
+                    && instruction(caller) == instruction(index)
+            });
+            if !is_inlined {
+                innermost = caller;
+            }
+            frames.push((index, is_inlined));
+        }
+        frames
     }
 
     /// The thread of a sample, if known.
@@ -408,8 +436,17 @@ impl Profile {
     /// The number of events of each stack.
     #[must_use]
     pub fn stack_counts(&self) -> Vec<u64> {
+        self.stack_counts_of_process(None)
+    }
+
+    /// The number of events of each stack in a process, or in all.
+    pub(crate) fn stack_counts_of_process(&self, pid: Option<u32>) -> Vec<u64> {
+        let is_counted = |sample: &&ProfileSample| {
+            let thread = self.threads.get(sample.thread.0 as usize);
+            pid.is_none() || thread.map(|thread| thread.pid) == pid
+        };
         let mut counts = vec![0_u64; self.stacks.len()];
-        for sample in &self.samples {
+        for sample in self.samples.iter().filter(is_counted) {
             if let Some(count) = counts.get_mut(sample.stack.0 as usize) {
                 *count = count.saturating_add(sample.count);
             }
@@ -488,6 +525,7 @@ pub(crate) mod tests {
             states: Vec::new(),
             samples: samples.collect(),
             recordings: Vec::new(),
+            annotations: Annotations::default(),
             outcomes: vec![
                 outcome("complete", 10, Severity::Complete, ""),
                 outcome("idle", 86, Severity::Excluded, ""),
@@ -507,6 +545,38 @@ pub(crate) mod tests {
             frame("write_it", FrameCategory::Native, 0x3000),
         ];
         profile(frames, &[(&[0], 3), (&[1, 0], 4), (&[2, 0], 1), (&[2, 1, 0], 2), (&[3, 4, 0], 4)])
+    }
+
+    /// Ten events in `hot`, whose line 21 calls `hash`, which is inlined there, and whose line 30 is of another file.
+    /// `hot` calls itself once from line 25.
+    pub(crate) fn lines() -> Profile {
+        let line = |name: &str, address, path: &str, line| ProfileFrame {
+            path: path.to_owned(),
+            line,
+            ..frame(name, FrameCategory::Native, address)
+        };
+        let frames = vec![
+            line("main", 0x1000, "src/main.c", 7),
+            line("hot", 0x2000, "src/hot.c", 20),
+            line("hash", 0x2010, "src/hash.h", 4),
+            line("hot", 0x2010, "src/hot.c", 21),
+            line("hot", 0x2020, "src/hot.c", 25),
+            line("hot", 0x2030, "src/table.inc", 30),
+        ];
+        profile(frames, &[(&[1, 0], 3), (&[2, 3, 0], 4), (&[2, 3, 4, 0], 2), (&[5, 0], 1)])
+    }
+
+    #[test]
+    fn inlined_calls_have_the_instruction_of_their_caller() {
+        let profile = lines();
+        let inlined = |stack: &[u32]| -> Vec<bool> {
+            let stack: Vec<_> = stack.iter().copied().map(FrameIndex).collect();
+            profile.frames_with_inlining(&stack).into_iter().map(|(_, is_inlined)| is_inlined).collect()
+        };
+        assert_eq!(inlined(&[2, 3, 0]), [true, false, false]);
+        assert_eq!(inlined(&[2, 3, 2, 3, 0]), [true, false, true, false, false], "`hot` calls itself there");
+        assert_eq!(inlined(&[1, 1, 0]), [false; 3], "recursion at one call");
+        assert_eq!(inlined(&[]), [false; 0]);
     }
 
     /// One event with a stack of these names, leaf first, in process `p`.

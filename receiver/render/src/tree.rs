@@ -30,6 +30,10 @@ pub(crate) struct FunctionLine {
     pub(crate) function: u32,
     /// The line number, from 1; 0 if unknown.
     pub(crate) line: u32,
+    /// Its file, if it is another one than the function's; else the empty string.
+    pub(crate) path: u32,
+    /// Whether the call of the function is inlined.
+    pub(crate) is_inlined: bool,
 }
 
 /// A function line, as reached by a certain chain of callers.
@@ -59,7 +63,7 @@ pub(crate) struct CallTree {
     functions_of_name: HashMap<u32, Vec<u32>>,
     /// Names whose short form is to be made, or made again.
     outdated_names: BTreeSet<u32>,
-    line_of_frame: Vec<u32>,
+    line_of_frame: Vec<FunctionLine>,
 }
 
 impl Default for CallTree {
@@ -87,13 +91,19 @@ impl CallTree {
         for frame in profile.frames.iter().skip(self.line_of_frame.len()) {
             let (name, binary, kind) = function_key(profile, frame);
             let function = self.function(&name, binary, kind, &frame.path);
-            self.line_of_frame.push(self.function_lines.intern(FunctionLine { function, line: frame.line }));
+            let own_path = self.functions.get(function as usize).map_or(0, |function| function.path);
+            let path = self.strings.intern(&escaped_or_empty(&frame.path));
+            let path = if path == own_path { 0 } else { path };
+            self.line_of_frame.push(FunctionLine { function, line: frame.line, path, is_inlined: false });
         }
         for stack in profile.stacks.iter().skip(self.leaves.len()) {
-            let places = stack.iter().rev().filter_map(|frame| self.line_of_frame.get(frame.0 as usize));
-            let nodes = &mut self.nodes;
-            let reached = places
-                .fold(None, |parent, &place| Some(nodes.intern(CallNode { parent, function_line: place })));
+            let (nodes, lines) = (&mut self.nodes, &mut self.function_lines);
+            let mut reached = None;
+            for (frame, is_inlined) in profile.frames_with_inlining(stack).into_iter().rev() {
+                let Some(&line) = self.line_of_frame.get(frame.0 as usize) else { continue };
+                let function_line = lines.intern(FunctionLine { is_inlined, ..line });
+                reached = Some(nodes.intern(CallNode { parent: reached, function_line }));
+            }
             let leaf = reached.unwrap_or_else(|| self.empty_stack_node());
             self.leaves.push(leaf);
         }
@@ -108,7 +118,8 @@ impl CallTree {
             + self.short_names.bytes()
             + self.function_lines.bytes()
             + self.nodes.bytes()
-            + (self.leaves.len() + self.line_of_frame.len()) * size_of::<u32>()
+            + self.leaves.len() * size_of::<u32>()
+            + self.line_of_frame.len() * size_of::<FunctionLine>()
     }
 
     fn function(&mut self, name: &str, binary: &str, kind: FrameCategory, path: &str) -> u32 {
@@ -160,7 +171,8 @@ impl CallTree {
     /// The node for empty stacks.
     fn empty_stack_node(&mut self) -> u32 {
         let function = self.function("[no frames]", "", FrameCategory::Marker, "");
-        let place = self.function_lines.intern(FunctionLine { function, line: 0 });
+        let line = FunctionLine { function, line: 0, path: 0, is_inlined: false };
+        let place = self.function_lines.intern(line);
         self.nodes.intern(CallNode { parent: None, function_line: place })
     }
 }
@@ -224,7 +236,7 @@ impl StringTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::{one_stack, sample};
+    use crate::profile::tests::{lines, one_stack, sample};
 
     fn grown(profile: &Profile) -> CallTree {
         let mut tree = CallTree::default();
@@ -263,6 +275,29 @@ mod tests {
         assert_eq!(tree.functions.len(), 4);
         assert_eq!(tree.function_lines.values.len(), 5);
         assert_eq!(tree.leaves, [0, 1, 2, 3, 5]);
+    }
+
+    #[test]
+    fn lines_say_whether_they_are_inlined_and_which_other_file_they_are_of() {
+        let tree = grown(&lines());
+        let line =
+            |name: &str, line, path: &str, is_inlined| (Arc::from(name), line, Arc::from(path), is_inlined);
+        let lines = tree.function_lines.values.iter().map(|line| {
+            let name = tree.functions[line.function as usize].name;
+            (tree.strings.get(name), line.line, tree.strings.get(line.path), line.is_inlined)
+        });
+        let lines: Vec<_> = lines.collect();
+        assert_eq!(
+            lines,
+            [
+                line("main", 7, "", false),
+                line("hot", 20, "", false),
+                line("hot", 21, "", false),
+                line("hash", 4, "", true),
+                line("hot", 25, "", false),
+                line("hot", 30, "src/table.inc", false),
+            ]
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use sidewinder_config::{ListenAddress, ProbeSpec};
 
-use super::{FormatArg, NamesArg, UnwindArg, duration, identifier, probe, process, wait_fraction};
+use super::{CodeArgs, FormatArg, NamesArg, UnwindArg, duration, identifier, probe, process, wait_fraction};
 use crate::event_arg::EventArg;
 
 /// What `-h` ends with.
@@ -28,6 +28,7 @@ pub(super) const LONG_HELP: &str = "Examples:\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
         sidewinder record -o out.pb.gz -- make -j8\n  \
         sidewinder record -a -d 5s -o /dev/stdout --format folded | grep -c malloc\n  \
+        sidewinder record --source-path src --assembly -- ./server     with costs of lines and of instructions\n  \
         sidewinder record --ui -- ./server             and look at http://localhost:7878/ meanwhile\n\n\
         The suffix of the file sets its format:\n  \
         .otlp    OpenTelemetry ProfilesData, protobuf\n  \
@@ -133,6 +134,9 @@ pub(crate) struct RecordArgs {
     /// Print errors only
     #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,
+
+    #[command(flatten)]
+    pub(crate) code: CodeArgs,
 
     /// Only events inside of this span: 16 hexadecimal digits
     #[arg(long, value_name = "ID", value_parser = identifier::<8>, help_heading = "Spans")]

@@ -1,6 +1,8 @@
 //! The commands of the command line, one module each, and what they share.
 
+pub(crate) mod annotate;
 pub(crate) mod check;
+mod code;
 pub(crate) mod configuration;
 pub(crate) mod inspect;
 pub(crate) mod launch;

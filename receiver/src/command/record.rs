@@ -21,7 +21,9 @@ use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
-use sidewinder_render::{DisplayNames, NameStyle, Profile, ProfileFormat, SampleType, TableOptions};
+use sidewinder_render::{
+    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions,
+};
 use sidewinder_vm::InterpreterSet;
 use tracing::warn;
 
@@ -30,7 +32,7 @@ use self::page::LivePage;
 use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
 use super::{
-    CommandResult, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
+    CommandResult, code, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
 };
 use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
@@ -143,6 +145,10 @@ impl EventSink {
     }
 }
 
+fn interpreters(args: &RecordArgs) -> InterpreterSet {
+    if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL }
+}
+
 fn record_target(args: &RecordArgs) -> CommandResult {
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let opener = Opener::start().map_err(SamplingError::Thread)?;
@@ -153,6 +159,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         lines: true,
         inlines: true,
         hides_vm_internals: !args.vm_internals,
+        interpreters: interpreters(args),
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: true,
         debug_roots: Arc::clone(&debug_roots),
@@ -169,11 +176,12 @@ fn record_target(args: &RecordArgs) -> CommandResult {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
         }
     };
-    let outputs = Outputs::new(&args.output, &kinds, format)?;
+    let annotator = code::annotator(&args.code, Some(format), args.ui.is_some(), Arc::clone(&debug_roots))?;
+    let outputs = Outputs::new(&args.output, &kinds, format, Arc::clone(&annotator))?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
     let title = title(args)?;
     let stop = stop_flag_in_terminal()?;
-    let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title, &kinds));
+    let page = args.ui.as_ref().map(|address| LivePage::serve(address, &title, &kinds, &annotator));
     let mut page = page.transpose()?;
 
     let mut launched =
@@ -243,7 +251,7 @@ fn sampling_options(
     let options = SamplingOptions {
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
-        interpreters: if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL },
+        interpreters: interpreters(args),
         unwind_mode: args.unwind.into(),
         trace_context: TraceContext {
             custom_labels: args.custom_labels,
@@ -352,13 +360,21 @@ fn write(
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
-            let profiles = collector.into_profiles(&RecordingMetadata {
+            let mut profiles = collector.into_profiles(&RecordingMetadata {
                 title: title.to_owned(),
                 start: recorded.start,
                 start_ns: recorded.start_ns,
                 duration,
                 tally: &recorded.tally,
             });
+            if format == ProfileFormat::Html {
+                progress.show("reading code");
+                let summary = outputs.annotate(&args.code, &mut profiles);
+                progress.end();
+                if !args.quiet {
+                    print_notice(format_args!("{summary}"));
+                }
+            }
             progress.end();
             let names = args.names.map_or(format.default_names(), NameStyle::from);
             outputs.write(&profiles, (format, names), stop)?;
@@ -381,7 +397,9 @@ fn profile_from_report(
 ) -> Result<Profile, Failure> {
     let sample_type = kind.descriptor().value_type.name;
     let profile = match import::from_report_bytes(title, report.as_bytes(), Some(sample_type)) {
-        Err(ImportError::NoSuchType { .. }) => Profile::new(title.to_owned(), SampleType::from_kind(kind)),
+        Err(ImportError::Other(ReadError::NoSuchType { .. })) => {
+            Profile::new(title.to_owned(), SampleType::from_kind(kind))
+        }
         read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
     };
     Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })

@@ -18,6 +18,7 @@ use sidewinder_bpf::{Opener, Storage};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::OutcomeCount;
+use sidewinder_vm::InterpreterSet;
 
 use self::screen::Screen;
 use super::{CommandResult, log_to_stderr, scope_from_args, stop_flag_in_terminal};
@@ -34,7 +35,7 @@ use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::stats::ReceiverCounters;
-use crate::terminal::print_notice;
+use crate::terminal::{print_notice, supports_colour};
 use crate::user_probe::UserProbe;
 
 /// How often the rings are drained.
@@ -91,7 +92,8 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
     let feeds = live.add_receiver("top", &title, &kinds);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
-    let mut screen = Screen::new(title, kind, args.seconds, args.names.into());
+    let mut screen =
+        Screen::new(title, kind, args.seconds, args.names.into(), supports_colour(&std::io::stdout()));
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
@@ -149,6 +151,7 @@ impl NameResolver {
             lines: false,
             inlines: true,
             hides_vm_internals: true,
+            interpreters: InterpreterSet::ALL,
             budget_bytes: SYMBOL_BUDGET_BYTES,
             has_no_time_limit: false,
             debug_roots,

@@ -1,21 +1,29 @@
-//! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier.
+//! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier, or that arrive now.
 
+mod listen;
+
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use sidewinder_render::{
-    DifferenceBasis, DisplayNames, NameStyle, Profile, ProfileFormat, TableOptions, difference, merge, write,
+    DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, TableOptions,
+    difference, merge, write,
 };
+use tokio::runtime::{Handle, Runtime};
 
-use super::{CommandResult, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
+use super::{CommandResult, code, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
+use crate::annotate::Annotator;
 use crate::cli::{DiffArgs, ViewArgs};
 use crate::exit::{ExitCause, Failure};
 use crate::output::{Output, OutputFormat};
+use crate::sampling::debug_files::DebugRoots;
 use crate::server::{Handler, PageResponse, Server};
 use crate::terminal::{print_notice, supports_colour};
 use crate::{encode, import};
@@ -25,14 +33,27 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn view(args: &ViewArgs) -> CommandResult {
     log_to_stderr("warn");
+    let Some(file) = &args.file else { return listen::listen(args.listen.as_ref()) };
     let target = match &args.output {
         Some(path) => Some((OutputFormat::from_path(path, args.format)?, Output::new(path)?)),
         None => None,
     };
-    let profile = load_profile(&args.file, args.sample_type.as_deref())?;
+    let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let format = target.as_ref().map(|(format, _)| *format);
+    let annotator = code::annotator(&args.code, format, false, debug_roots)?;
+    let mut profile = load_profile(file, args.sample_type.as_deref())?;
     match target {
-        Some((format, output)) => write_file(&profile, format, args.names.map(NameStyle::from), &output),
-        None => serve(&profile, args.names.map(NameStyle::from).unwrap_or_default()),
+        Some((format, output)) => {
+            print_notice(format_args!(
+                "{}",
+                code::annotate(&annotator, &args.code, slice::from_mut(&mut profile))
+            ));
+            write_file(&profile, format, args.names.map(NameStyle::from), &output)
+        }
+        None => {
+            profile.annotations.are_served = true;
+            serve(profile, args.names.map(NameStyle::from).unwrap_or_default(), Some(annotator))
+        }
     }
 }
 
@@ -62,7 +83,7 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     let both = merge(&before, &after);
     match output {
         Some(output) => write_file(&both, OutputFormat::Rendered(ProfileFormat::Html), Some(style), &output),
-        None => serve(&both, style),
+        None => serve(both, style, None),
     }
 }
 
@@ -74,10 +95,10 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
     }
 }
 
-fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
+pub(super) fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
-            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file or folded stacks",
+            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file, folded stacks, perf.data, or what `perf script` printed",
         )
     };
     let profile = import::read_profile(path, sample_type).map_err(failed)?;
@@ -115,26 +136,44 @@ fn write_file(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the page on the loopback interface until interrupted. Its random path keeps it from other users of the machine.
-fn serve(profile: &Profile, names: NameStyle) -> CommandResult {
+/// Serves the page of a profile until interrupted. `annotator` answers what it asks for of the code of functions.
+fn serve(profile: Profile, names: NameStyle, annotator: Option<Arc<Annotator>>) -> CommandResult {
     let stop = stop_flag_in_terminal()?;
     let failed = |error: std::io::Error| Failure::runtime("can't serve the page", error);
     let mut page = Vec::new();
-    write(profile, ProfileFormat::Html, names, &mut page)
+    write(&profile, ProfileFormat::Html, names, &mut page)
         .map_err(|error| Failure::runtime("can't make the page", error))?;
     let page = String::from_utf8(page).map_err(|error| Failure::runtime("can't make the page", error))?;
-    let path = format!("/{:016x}{:016x}/", rand::random::<u64>(), rand::random::<u64>());
-    let handler: Arc<Handler> = {
-        let path = path.clone();
-        Arc::new(move |requested| (requested == path).then(|| PageResponse::with_own_policy(page.clone())))
+    let runtime = start_runtime()?;
+    let mut document = DocumentBuilder::default();
+    document.update(&profile);
+    let handler = move |path: &str| match path.strip_prefix('/')? {
+        "" => Some(PageResponse::with_own_policy(page.clone())),
+        code => annotator
+            .as_ref()?
+            .respond(code, |number| Some((document.function(number)?, Cow::Borrowed(&profile)))),
     };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(failed)?;
-    let (_server, address) = Server::start_on_free_port(handler, runtime.handle()).map_err(failed)?;
-    writeln!(std::io::stdout(), "http://{address}{path}\nOpen this in a browser; Ctrl-C ends.")
-        .map_err(failed)?;
+    let (_server, url) = serve_privately(Arc::new(handler), runtime.handle()).map_err(failed)?;
+    writeln!(std::io::stdout(), "{url}/\nOpen this in a browser; Ctrl-C ends.").map_err(failed)?;
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(POLL_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn start_runtime() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|error| Failure::runtime("can't start threads", error))
+}
+
+/// Serves pages on the loopback interface, below a random path, which keeps them from other users of the machine. Returns the URL,
+/// without a slash at its end.
+fn serve_privately(pages: Arc<Handler>, runtime: &Handle) -> std::io::Result<(Server, String)> {
+    let root = format!("/{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
+    let handler: Arc<Handler> = {
+        let root = root.clone();
+        Arc::new(move |path| pages(path.strip_prefix(&root)?))
+    };
+    let (server, address) = Server::start_on_free_port(handler, runtime)?;
+    Ok((server, format!("http://{address}{root}")))
 }

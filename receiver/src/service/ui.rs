@@ -1,13 +1,16 @@
 //! The server of the live page, configured by `service::ui`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sidewinder_config::Ui as UiConfig;
 use tokio::runtime::Handle;
 use tracing::info;
 
+use crate::annotate::{Annotator, SourceDirectories};
 use crate::collect::{WindowLimits, current_outcome_counts};
 use crate::live::{LiveView, OutcomeSource};
+use crate::sampling::debug_files::DebugRoots;
 use crate::server::Server;
 use crate::stats::ServiceStats;
 
@@ -30,7 +33,10 @@ impl UiServer {
                 .map(|receiver| current_outcome_counts(&receiver.counters, kind))
                 .unwrap_or_default()
         });
-        let live = Arc::new(LiveView::new(window_limits(config)));
+        // Sources are read for those who ask for it in a command line: nobody does here.
+        let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+        let annotator = Arc::new(Annotator::new(SourceDirectories::default(), debug_roots));
+        let live = Arc::new(LiveView::new(window_limits(config)).with_code(annotator));
         let mut ui = Self { config: config.clone(), live, outcomes, runtime: runtime.clone(), server: None };
         ui.listen();
         ui

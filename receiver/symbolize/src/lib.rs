@@ -12,7 +12,7 @@
 //!
 //! `arch` is architecture-specific. `elf` finds the parts of a file, `native` indexes its symbols, `plt` its stubs,
 //! `alias` chooses among several names, `demangle` and `language` interpret them. `go` reads Go's own table, `dwarf`
-//! debug information, and `sites` the places at which users probe programs. `binary` combines one binary and its companion files ([`BinaryFiles`] finds those), `cache` many
+//! debug information, `sites` the places at which users probe programs, and `listing` shows machine code as text. `binary` combines one binary and its companion files ([`BinaryFiles`] finds those), `cache` many
 //! binaries. `kernel` and `jit` are independent of these files.
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod image;
 mod jit;
 mod kernel;
 mod language;
+mod listing;
 mod names;
 mod native;
 mod plt;
@@ -43,6 +44,7 @@ pub use image::Image;
 pub use jit::{JitMap, JitMapFormat, JitSymbols};
 pub use kernel::{KernelFunction, KernelName, KernelSymbols, KernelTable};
 pub use language::Language;
+pub use listing::{ListedInstruction, disassemble};
 pub use names::{BinaryId, CodeFrame, Lookup, SymbolName, SymbolizerStats, UnnamedReason, unnamed_frame};
 pub use native::{OmittedSymbols, Symbol, SymbolLimits, SymbolTable};
 pub use sites::{

@@ -100,6 +100,8 @@ pub const LADDER_PASCAL: Program =
 /// Functions of which neither tables nor instructions tell where their frames are.
 pub const GUESSES: Program =
     Program { name: "guesses", source: "guesses.c", compiler: Compiler::C(KEEP_FRAME_POINTER) };
+/// Lines whose costs are known, with debug information.
+pub const LINES: Program = Program { name: "lines", source: "lines.c", compiler: Compiler::C(&["-g"]) };
 /// Loads a library, uses it, unloads it.
 pub const LOADER: Program = c("loader", "loader.c");
 /// The library for [`LOADER`].

@@ -240,6 +240,8 @@ fn the_service_is_named_by_annotation_labels_owner_or_pod_in_this_order() -> Res
     metadata["ownerReferences"] = owner("apps/v1", "StatefulSet", "ledger");
     assert_eq!(named(&metadata)?, "ledger");
     metadata["ownerReferences"] = json!(null);
+    metadata["generateName"] = json!("migrate-");
+    assert_eq!(named(&metadata)?, "migrate", "nobody owns it, and its name is made after the policy");
     metadata["generateName"] = json!("");
     metadata["name"] = json!("alone");
     assert_eq!(named(&metadata)?, "alone");

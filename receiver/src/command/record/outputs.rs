@@ -2,11 +2,15 @@
 
 use std::iter;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, RenderError};
 
+use crate::annotate::Annotator;
+use crate::cli::CodeArgs;
+use crate::command::code;
 use crate::exit::Failure;
 use crate::output::{Output, OutputFormat};
 
@@ -18,6 +22,8 @@ pub(super) struct Outputs {
     others: Vec<Output>,
     /// How many kinds are in each; empty for OTLP.
     kinds_in_each: Vec<usize>,
+    /// What reads the code that pages show.
+    annotator: Arc<Annotator>,
 }
 
 impl Outputs {
@@ -25,7 +31,12 @@ impl Outputs {
     ///
     /// # Errors
     /// If a file can't be written, or the path is that of a device and there have to be several.
-    pub(super) fn new(path: &Path, kinds: &KindSet, format: OutputFormat) -> Result<Self, Failure> {
+    pub(super) fn new(
+        path: &Path,
+        kinds: &KindSet,
+        format: OutputFormat,
+        annotator: Arc<Annotator>,
+    ) -> Result<Self, Failure> {
         let first = Output::new(path)?;
         let kinds: Vec<_> = kinds.iter().collect();
         let files: Vec<&[Kind]> = match format {
@@ -34,7 +45,7 @@ impl Outputs {
         };
         let others = files.iter().skip(1).map(|file| first.of_kind(file_name(file)));
         let others = others.collect::<Result<_, _>>()?;
-        Ok(Self { first, others, kinds_in_each: files.iter().map(|file| file.len()).collect() })
+        Ok(Self { first, others, kinds_in_each: files.iter().map(|file| file.len()).collect(), annotator })
     }
 
     /// The file that the user named.
@@ -44,6 +55,12 @@ impl Outputs {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Output> {
         iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Adds the code that was asked for to profiles. Returns a line that says how much of it was found; empty if nothing was
+    /// asked for.
+    pub(super) fn annotate(&self, args: &CodeArgs, profiles: &mut [Profile]) -> String {
+        code::annotate(&self.annotator, args, profiles)
     }
 
     /// Writes the profile of each kind, in the order of the kinds, with such names.

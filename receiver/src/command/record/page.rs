@@ -8,6 +8,7 @@ use sidewinder_kind::KindSet;
 use sidewinder_render::SampleType;
 use tokio::runtime::Runtime;
 
+use crate::annotate::Annotator;
 use crate::collect::{WindowLimits, outcome_counts};
 use crate::exit::Failure;
 use crate::interval_timer::IntervalTimer;
@@ -30,14 +31,20 @@ pub(super) struct LivePage {
 }
 
 impl LivePage {
-    pub(super) fn serve(address: &ListenAddress, title: &str, kinds: &KindSet) -> Result<Self, Failure> {
+    pub(super) fn serve(
+        address: &ListenAddress,
+        title: &str,
+        kinds: &KindSet,
+        annotator: &Arc<Annotator>,
+    ) -> Result<Self, Failure> {
         let failed = |error| Failure::runtime("can't serve the page", error);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .map_err(failed)?;
-        let live = Arc::new(LiveView::new(Some(WindowLimits::from_config(&Ui::default()))));
+        let limits = WindowLimits::from_config(&Ui::default());
+        let live = Arc::new(LiveView::new(Some(limits)).with_code(Arc::clone(annotator)));
         let feeds = live.add_receiver("record", title, kinds);
         let tally = Arc::<Mutex<SamplingTally>>::default();
         let served_tally = Arc::clone(&tally);

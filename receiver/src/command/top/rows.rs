@@ -2,13 +2,71 @@
 
 use std::collections::HashMap;
 
-use sidewinder_render::{DisplayNames, NameStyle, OutcomeCount, Profile, Severity, escaped, functions};
+use sidewinder_render::{
+    DisplayNames, FunctionId, FunctionTotals, NameStyle, OutcomeCount, Profile, Severity, callers, escaped,
+    functions_of_process,
+};
 
-/// What each row stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tab {
-    Functions,
+/// What the rows are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum View {
+    /// The functions of a process, or of all.
+    Functions(Option<ProcessId>),
     Processes,
+    /// The callers of a function, in a process or in all. The function comes first; then the caller whose callers these are, or a
+    /// chain of callers up to it.
+    Callers(Option<ProcessId>, Vec<Callee>),
+}
+
+/// A process that was selected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ProcessId {
+    pub(super) pid: u32,
+    pub(super) name: String,
+}
+
+/// A function that was selected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Callee {
+    pub(super) id: FunctionId,
+    /// As its row showed it.
+    pub(super) shown: String,
+}
+
+impl View {
+    /// The details of a row of this view: a process's functions, a function's callers. The absence of a caller has none.
+    pub(super) fn details(&self, row: &TopRow) -> Option<Self> {
+        let id = match row.target.clone()? {
+            RowTarget::Function(id) => id,
+            RowTarget::Process(pid) => {
+                return Some(Self::Functions(Some(ProcessId { pid, name: row.name.clone() })));
+            }
+        };
+        let (process, mut chain) = match self {
+            Self::Functions(process) => (process.clone(), Vec::new()),
+            Self::Callers(process, chain) => (process.clone(), chain.clone()),
+            Self::Processes => return None,
+        };
+        chain.push(Callee { id, shown: row.name.clone() });
+        Some(Self::Callers(process, chain))
+    }
+
+    /// What is shown, for views that a row led to; `None` for all functions and all processes.
+    pub(super) fn title(&self) -> Option<String> {
+        let (process, chain) = match self {
+            Self::Functions(process) => (process.as_ref(), &[][..]),
+            Self::Processes => (None, &[][..]),
+            Self::Callers(process, chain) => (process.as_ref(), &**chain),
+        };
+        let in_process = process.map(|process| format!("{} (PID {})", process.name, process.pid));
+        let calls: Vec<_> = chain.iter().rev().map(|callee| &*callee.shown).collect();
+        match (calls.is_empty(), in_process) {
+            (true, None) => None,
+            (true, Some(process)) => Some(format!("functions of {process}")),
+            (false, None) => Some(format!("callers of {}", calls.join(" → "))),
+            (false, Some(process)) => Some(format!("callers of {}, in {process}", calls.join(" → "))),
+        }
+    }
 }
 
 /// What rows are sorted by.
@@ -29,19 +87,35 @@ pub(super) struct TopRow {
     pub(super) owner: String,
     pub(super) self_count: u64,
     pub(super) total_count: u64,
+    /// `None`: nothing that has details.
+    pub(super) target: Option<RowTarget>,
+}
+
+/// What a row stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum RowTarget {
+    Function(FunctionId),
+    Process(u32),
 }
 
 /// The rows of a profile whose name or owner contains the filter, whatever its case.
 pub(super) fn rows(
     profile: &Profile,
-    tab: Tab,
+    view: &View,
     order: SortOrder,
     filter: &str,
     names: NameStyle,
 ) -> Vec<TopRow> {
-    let mut rows = match tab {
-        Tab::Functions => function_rows(profile, names),
-        Tab::Processes => process_rows(profile),
+    let pid = |process: &Option<ProcessId>| process.as_ref().map(|process| process.pid);
+    let mut rows = match view {
+        View::Functions(process) => {
+            function_rows(profile, functions_of_process(profile, pid(process)), names)
+        }
+        View::Processes => process_rows(profile),
+        View::Callers(process, chain) => {
+            let chain: Vec<_> = chain.iter().map(|callee| callee.id.clone()).collect();
+            function_rows(profile, callers(profile, pid(process), &chain), names)
+        }
     };
     let filter = filter.to_lowercase();
     rows.retain(|row| [&row.name, &row.owner].iter().any(|text| text.to_lowercase().contains(&filter)));
@@ -60,15 +134,16 @@ pub(super) fn rows(
     rows
 }
 
-fn function_rows(profile: &Profile, style: NameStyle) -> Vec<TopRow> {
+fn function_rows(profile: &Profile, functions: Vec<FunctionTotals<'_>>, style: NameStyle) -> Vec<TopRow> {
     let names = DisplayNames::new([profile], style);
-    let functions = functions(profile).into_iter().map(|function| TopRow {
+    let rows = functions.into_iter().map(|function| TopRow {
         name: names.shown(&function.name).into_owned(),
         owner: if function.binary.is_empty() { String::new() } else { escaped(function.binary).into_owned() },
         self_count: function.self_count,
         total_count: function.total_count,
+        target: function.id().map(RowTarget::Function),
     });
-    functions.collect()
+    rows.collect()
 }
 
 fn process_rows(profile: &Profile) -> Vec<TopRow> {
@@ -82,6 +157,7 @@ fn process_rows(profile: &Profile) -> Vec<TopRow> {
         owner: pid.to_string(),
         self_count: events,
         total_count: events,
+        target: Some(RowTarget::Process(pid)),
     });
     rows.collect()
 }
@@ -102,6 +178,8 @@ pub(super) fn outcomes_line(outcomes: &[OutcomeCount]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use sidewinder_kind::Kind;
     use sidewinder_render::{
         FrameCategory, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
@@ -148,8 +226,8 @@ mod tests {
         }
     }
 
-    fn named(tab: Tab, order: SortOrder, filter: &str) -> Vec<(String, u64, u64)> {
-        rows(&profile(), tab, order, filter, NameStyle::Short)
+    fn named(view: &View, order: SortOrder, filter: &str) -> Vec<(String, u64, u64)> {
+        rows(&profile(), view, order, filter, NameStyle::Short)
             .into_iter()
             .map(|row| (row.name, row.self_count, row.total_count))
             .collect()
@@ -158,13 +236,33 @@ mod tests {
     #[test]
     fn rows_are_sorted_filtered_and_without_control_characters() {
         let (a, b) = (("a\\u{7}".to_owned(), 4, 10), ("B".to_owned(), 6, 6));
-        assert_eq!(named(Tab::Functions, SortOrder::SelfCount, ""), [b.clone(), a.clone()]);
-        assert_eq!(named(Tab::Functions, SortOrder::TotalCount, ""), [a.clone(), b.clone()]);
-        assert_eq!(named(Tab::Functions, SortOrder::Name, ""), [b.clone(), a]);
-        assert_eq!(named(Tab::Functions, SortOrder::SelfCount, "b"), [b]);
+        assert_eq!(named(&View::Functions(None), SortOrder::SelfCount, ""), [b.clone(), a.clone()]);
+        assert_eq!(named(&View::Functions(None), SortOrder::TotalCount, ""), [a.clone(), b.clone()]);
+        assert_eq!(named(&View::Functions(None), SortOrder::Name, ""), [b.clone(), a]);
+        assert_eq!(named(&View::Functions(None), SortOrder::SelfCount, "b"), [b]);
         let processes = [("one".to_owned(), 6, 6), ("two".to_owned(), 4, 4)];
-        assert_eq!(named(Tab::Processes, SortOrder::SelfCount, ""), processes);
-        assert_eq!(named(Tab::Processes, SortOrder::SelfCount, "2"), processes[1..], "by its process ID");
+        assert_eq!(named(&View::Processes, SortOrder::SelfCount, ""), processes);
+        assert_eq!(named(&View::Processes, SortOrder::SelfCount, "2"), processes[1..], "by its process ID");
+    }
+
+    #[test]
+    fn a_process_leads_to_its_functions_and_a_function_to_its_callers() {
+        let profile = profile();
+        let details = |view: &View, name: &str| {
+            let rows = rows(&profile, view, SortOrder::SelfCount, "", NameStyle::Short);
+            view.details(rows.iter().find(|row| row.name == name).expect("the row"))
+        };
+        let below = |view: &View, name: &str| details(view, name).expect("details");
+        let process = below(&View::Processes, "one");
+        let (a, b) = (("a\\u{7}".to_owned(), 0, 6), ("B".to_owned(), 6, 6));
+        assert_eq!(named(&process, SortOrder::SelfCount, ""), [b, a.clone()]);
+        let callers = below(&process, "B");
+        let of_leaf = (a.0, 6, 6);
+        assert_eq!(named(&callers, SortOrder::SelfCount, ""), slice::from_ref(&of_leaf));
+        let outermost = below(&callers, &of_leaf.0);
+        assert_eq!(named(&outermost, SortOrder::SelfCount, ""), [("[no caller]".to_owned(), 6, 6)]);
+        assert_eq!(outermost.title().as_deref(), Some("callers of a\\u{7} → B, in one (PID 1)"));
+        assert_eq!(details(&outermost, "[no caller]"), None);
     }
 
     #[test]

@@ -7,14 +7,14 @@ use std::{io, mem};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use sidewinder_kind::{CounterRate, Kind, SampledCounter};
 use sidewinder_render::{NameStyle, OutcomeCount, Profile, fitted};
 
-use super::rows::{SortOrder, Tab, TopRow, outcomes_line, rows};
+use super::rows::{SortOrder, TopRow, View, outcomes_line, rows};
 use crate::collect::SLICE;
 use crate::live::{LiveFeed, LiveFeeds};
 use crate::lock::lock;
@@ -30,14 +30,26 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `100.00%` and an arrow.
 const SHARE_COLUMNS: usize = 8;
-const KEY_HELP: &str = "q quit  Tab processes  s t n sort  / filter  f full names  + - time  p pause";
+// In 80 columns.
+const KEY_HELP_OF_FUNCTIONS: &str =
+    "q quit  Tab PIDs  Enter callers  stn sort  / filter  f full  +- time  p pause";
+const KEY_HELP_OF_PROCESSES: &str =
+    "q quit  Tab functions  Enter its functions  sn sort  / filter  +- time  p pause";
+const KEY_HELP_OF_DETAILS: &str =
+    "q quit  Esc back  Enter callers  stn sort  / filter  f full  +- time  p pause";
+
+/// From this share on, in percent, a function is hot; from the other one on, it is worth a look. As in perf.
+const HOT_PERCENT: f64 = 5.0;
+const WARM_PERCENT: f64 = 0.5;
 
 /// The state of the screen.
 pub(super) struct Screen {
     title: String,
     kind: Kind,
     seconds: u32,
-    tab: Tab,
+    /// What is shown, and how the user got there: never empty.
+    views: Vec<View>,
+    has_colour: bool,
     sort_order: SortOrder,
     filter: String,
     names: NameStyle,
@@ -58,12 +70,13 @@ enum ScreenAction {
 }
 
 impl Screen {
-    pub(super) fn new(title: String, kind: Kind, seconds: u32, names: NameStyle) -> Self {
+    pub(super) fn new(title: String, kind: Kind, seconds: u32, names: NameStyle, has_colour: bool) -> Self {
         Self {
             title,
             kind,
             seconds,
-            tab: Tab::Functions,
+            views: vec![View::Functions(None)],
+            has_colour,
             sort_order: SortOrder::SelfCount,
             filter: String::new(),
             names,
@@ -137,10 +150,21 @@ impl Screen {
         self.sort();
     }
 
+    fn view(&self) -> &View {
+        self.views.last().unwrap_or(&View::Processes)
+    }
+
+    /// Shows something else, with all of its rows.
+    fn show(&mut self, change: impl FnOnce(&mut Vec<View>)) {
+        change(&mut self.views);
+        self.filter.clear();
+        self.table.select(None);
+    }
+
     fn sort(&mut self) {
         let selected = self.table.selected().and_then(|at| self.rows.get(at)).map(|row| row.name.clone());
         if let Some(profile) = &self.profile {
-            self.rows = rows(profile, self.tab, self.sort_order, &self.filter, self.names);
+            self.rows = rows(profile, self.view(), self.sort_order, &self.filter, self.names);
         }
         // The selected row stays selected, wherever it has moved.
         let index = selected.and_then(|name| self.rows.iter().position(|row| row.name == name));
@@ -168,11 +192,21 @@ impl Screen {
         let at = self.table.selected();
         match key.code {
             KeyCode::Char('q') => return ScreenAction::Quit,
-            KeyCode::Esc if self.filter.is_empty() => return ScreenAction::Quit,
-            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
+            KeyCode::Esc | KeyCode::Backspace | KeyCode::Left if self.views.len() > 1 => {
+                self.show(|views| drop(views.pop()));
+            }
+            KeyCode::Esc => return ScreenAction::Quit,
+            KeyCode::Enter | KeyCode::Right => {
+                let row = self.rows.get(at.unwrap_or_default());
+                if let Some(details) = row.and_then(|row| self.view().details(row)) {
+                    self.show(|views| views.push(details));
+                }
+            }
             KeyCode::Tab => {
-                self.tab = if self.tab == Tab::Functions { Tab::Processes } else { Tab::Functions };
-                self.table.select(None);
+                let next =
+                    if *self.view() == View::Processes { View::Functions(None) } else { View::Processes };
+                self.show(|views| *views = vec![next]);
             }
             KeyCode::Char('s') => self.sort_order = SortOrder::SelfCount,
             KeyCode::Char('t') => self.sort_order = SortOrder::TotalCount,
@@ -206,8 +240,11 @@ impl Screen {
         let lines = Constraint::Length(1);
         let counts_text = self.counts(frame.area().width.into());
         let counts_lines = Constraint::Length(counts_text.len().try_into().unwrap_or(1));
-        let [title, counts, body, footer] =
-            Layout::vertical([lines, counts_lines, Constraint::Fill(1), lines]).areas(frame.area());
+        let view_title = self.view().title();
+        let view_lines = Constraint::Length(u16::from(view_title.is_some()));
+        let [title, counts, view, body, footer] =
+            Layout::vertical([lines, counts_lines, view_lines, Constraint::Fill(1), lines])
+                .areas(frame.area());
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let state = if self.is_paused { "  paused" } else { "" };
         let sampled = match self.kind {
@@ -237,15 +274,26 @@ impl Screen {
             title,
         );
         frame.render_widget(Text::from(counts_text), counts);
+        if let Some(text) = view_title {
+            frame.render_widget(Line::from(fitted(&text, view.width.into())).style(bold), view);
+        }
         let total = self.profile.as_ref().map_or(0, Profile::total_count);
         let table = self.table(total, bold, body.width.into());
         frame.render_stateful_widget(table, body, &mut self.table);
         let footer_text = match (self.is_editing_filter, &*self.filter) {
             (true, filter) => format!("filter: {filter}_   Enter keeps it, Esc clears it"),
-            (false, "") => KEY_HELP.to_owned(),
-            (false, filter) => format!("filter: {filter}   Esc clears it   {KEY_HELP}"),
+            (false, "") => self.key_help().to_owned(),
+            (false, filter) => format!("filter: {filter}   Esc clears it   {}", self.key_help()),
         };
         frame.render_widget(Line::from(footer_text).style(Style::new().add_modifier(Modifier::DIM)), footer);
+    }
+
+    fn key_help(&self) -> &'static str {
+        match self.view() {
+            _ if self.views.len() > 1 => KEY_HELP_OF_DETAILS,
+            View::Processes => KEY_HELP_OF_PROCESSES,
+            _ => KEY_HELP_OF_FUNCTIONS,
+        }
     }
 
     /// What was counted, and how complete that is, in one line if it has so many columns, else in two.
@@ -282,26 +330,33 @@ impl Screen {
 
     /// The table in so many columns.
     fn table(&self, total: u64, bold: Style, columns: usize) -> Table<'static> {
-        let share = |events: u64| format!("{:6.2}%", 100.0 * events as f64 / total.max(1) as f64);
+        let share = |events: u64| {
+            let percent = 100.0 * events as f64 / total.max(1) as f64;
+            let colour = match percent {
+                HOT_PERCENT.. => Some(Color::Red),
+                WARM_PERCENT.. => Some(Color::Green),
+                _ => None,
+            };
+            let style = colour.filter(|_| self.has_colour).map(|colour| Style::new().fg(colour));
+            Cell::from(format!("{percent:6.2}%")).style(style.unwrap_or_default())
+        };
         let longest = self.rows.iter().map(|row| row.owner.chars().count()).max().unwrap_or_default();
         let owner_columns = longest.clamp(6, (columns / 5).max(6));
         let name_columns = columns.saturating_sub(2 * (SHARE_COLUMNS + 1) + owner_columns + 1);
         let row = |row: &TopRow| {
-            TableRow::new(
-                [
-                    share(row.self_count),
-                    share(row.total_count),
-                    fitted(&row.name, name_columns),
-                    fitted(&row.owner, owner_columns),
-                ]
-                .map(Cell::from),
-            )
+            TableRow::new([
+                share(row.self_count),
+                share(row.total_count),
+                fitted(&row.name, name_columns).into(),
+                fitted(&row.owner, owner_columns).into(),
+            ])
         };
         let mark =
             |order, name: &str| if self.sort_order == order { format!("{name}↓") } else { name.to_owned() };
-        let (name, owner) = match self.tab {
-            Tab::Functions => ("function", "binary"),
-            Tab::Processes => ("process", "pid"),
+        let (name, owner) = match self.view() {
+            View::Functions(_) => ("function", "binary"),
+            View::Callers(..) => ("caller", "binary"),
+            View::Processes => ("process", "pid"),
         };
         let number_header = |order, name| format!("{:>7}", mark(order, name));
         let head = [

@@ -1,7 +1,9 @@
 //! x86-64. Source: System V ABI for AMD64, "Procedure Linkage Table".
 
+mod listing;
 mod operand;
 
+pub(crate) use listing::disassemble;
 pub(crate) use operand::parse_operand;
 
 pub(crate) use object::elf::{

@@ -221,6 +221,11 @@ impl Function {
         Self { name, path, first_line, lines }
     }
 
+    /// This function, with these lines of its instructions.
+    pub(crate) fn with_lines(self, lines: Option<Lines>) -> Self {
+        Self { lines, ..self }
+    }
+
     /// This function, without the lines of its instructions.
     pub(crate) fn without_lines(self) -> Self {
         Self { lines: None, ..self }

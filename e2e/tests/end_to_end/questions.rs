@@ -1,0 +1,82 @@
+//! The commands under "Ten questions" of `docs/use.md`, as a user would type them.
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_instrumented::service::Service;
+use sidewinder_e2e_support::{command, paths, requirement};
+
+use crate::top::Terminal;
+
+const HEADING: &str = "## Ten questions";
+/// How long the examples record, and how long the test does.
+const SECONDS: (&str, &str) = ("-d 10", "-d 1");
+
+/// The commands of the section, without what is said of them.
+fn commands() -> Result<Vec<String>> {
+    let text = fs::read_to_string(paths::repository().join("docs/use.md"))?;
+    let (_, section) = text.split_once(HEADING).context("no such section")?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let lines = section.lines().filter_map(|line| line.strip_prefix("$ "));
+    Ok(lines.map(|line| line.split("  #").next().unwrap_or_default().trim_end().to_owned()).collect())
+}
+
+/// The thread of a process that has used the most CPU time.
+fn busiest_thread(pid: u32) -> Result<u32> {
+    let used = |tid: u32| -> Option<u64> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+        // `utime`, counted from behind the name.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(11)?.parse().ok()
+    };
+    let tids = fs::read_dir(format!("/proc/{pid}/task"))?
+        .filter_map(|task| task.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    tids.max_by_key(|tid| used(*tid)).context("no thread")
+}
+
+#[test]
+fn each_command_answers_its_question() -> Result<()> {
+    let test = "each_command_answers_its_question";
+    if !requirement::ebpf(test)? || !requirement::program(test, "go")? {
+        return Ok(());
+    }
+    let service = Service::start(4, 2_000)?;
+    let [trace, _] = service.begin_report(600)?;
+    let program = paths::sidewinder()?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", program.parent().context("a path")?.display());
+    let folder = tempfile::tempdir()?;
+    let commands = commands()?;
+    ensure!(commands.len() >= 12, "{commands:?}");
+    for line in commands {
+        let tid = busiest_thread(service.pid())?.to_string();
+        let words = line.split(' ').map(|word| match word {
+            "PID" => service.pid().to_string(),
+            "TID" => tid.clone(),
+            "TRACE" => trace.clone(),
+            other => other.to_owned(),
+        });
+        let words: Vec<String> = words.collect();
+        if let Some(arguments) = line.starts_with("sidewinder top").then(|| &words[1..]) {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let mut terminal = Terminal::run(&arguments)?;
+            terminal.until("samples", |screen| screen.contains("% complete"))?;
+            terminal.press("q")?;
+            ensure!(terminal.ended()?.success(), "{line}");
+            continue;
+        }
+        let typed = words.join(" ").replace(SECONDS.0, SECONDS.1);
+        let start = Instant::now();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &typed]).env("PATH", &path).current_dir(&folder);
+        command::run(&mut shell)?;
+        eprintln!("{:6.1} s  {typed}", start.elapsed().as_secs_f64());
+        let written = words.iter().position(|word| word == "-o").and_then(|at| words.get(at + 1));
+        if let Some(file) = written {
+            ensure!(fs::metadata(folder.path().join(file))?.len() > 500, "{line}: little in {file}");
+        }
+    }
+    ensure!(fs::metadata(folder.path().join("profile.html"))?.len() > 10_000, "no page");
+    Ok(())
+}

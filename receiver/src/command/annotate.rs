@@ -1,0 +1,65 @@
+//! `sidewinder annotate`: what the lines or the instructions of a function cost, in the terminal.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sidewinder_render::{
+    DisplayNames, FunctionCode, FunctionTotals, NameStyle, PageFunction, Profile, assembly_listing, escaped,
+    functions, source_listing,
+};
+
+use super::view::load_profile;
+use super::{CommandResult, code, log_to_stderr, print_all};
+use crate::cli::AnnotateArgs;
+use crate::exit::{ExitCause, Failure};
+use crate::sampling::debug_files::DebugRoots;
+
+/// The most names in an error about a name that several functions have.
+const CANDIDATES_SHOWN: usize = 8;
+
+pub(crate) fn annotate(args: &AnnotateArgs) -> CommandResult {
+    log_to_stderr("warn");
+    let annotator = code::open(&args.source_path, Arc::new(DebugRoots::open::<&Path>([])))?;
+    let profile = load_profile(&args.file, args.sample_type.as_deref())?;
+    let names = DisplayNames::new([&profile], NameStyle::from(args.names));
+    let function = find(&profile, &names, &args.function)?;
+    let sources = annotator.source(&profile, &function);
+    if args.assembly {
+        let assembly = annotator.assembly(&profile, &function).map_err(|error| {
+            Failure::new(ExitCause::Runtime, format!("can't list the instructions of {}", function.name))
+                .with_source(error)
+                .with_next_step("run it where the binary is that was profiled")
+        })?;
+        return print_all(&assembly_listing(&profile, &assembly, &sources));
+    }
+    let listing = FunctionCode::new(&profile, &function)
+        .map_or_else(String::new, |code| source_listing(&profile, &code, &names, &sources));
+    print_all(&listing)
+}
+
+/// The function that a text means: the one with this name, in full or short, else the only one whose name has it in it.
+fn find(profile: &Profile, names: &DisplayNames, text: &str) -> Result<PageFunction, Failure> {
+    let all = functions(profile);
+    let is_named = |function: &&FunctionTotals<'_>| {
+        escaped(&function.name) == text || names.shown(&function.name) == text
+    };
+    let mut found: Vec<_> = all.iter().filter(is_named).collect();
+    if found.is_empty() {
+        found = all.iter().filter(|function| function.name.contains(text)).collect();
+    }
+    match &*found {
+        [] => Err(Failure::new(ExitCause::Usage, format!("the profile has no function {}", escaped(text)))
+            .with_next_step("`sidewinder view` lists all functions")),
+        [function] => Ok(PageFunction::new(&function.name, function.binary)),
+        several => {
+            let names: Vec<_> =
+                several.iter().take(CANDIDATES_SHOWN).map(|function| escaped(&function.name)).collect();
+            let (count, names) = (several.len(), names.join(", "));
+            Err(Failure::new(
+                ExitCause::Usage,
+                format!("{count} functions have {} in their name: {names}", escaped(text)),
+            )
+            .with_next_step("give the whole name of one"))
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Machine code as text.
+
+use sidewinder_address::Svma;
+
+use crate::arch;
+
+/// One instruction as text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListedInstruction {
+    /// Its first byte.
+    pub start: Svma,
+    /// The first byte after it.
+    pub end: Svma,
+    /// Where it jumps to or which data beside the code it uses, if its bytes say so.
+    pub target: Option<Svma>,
+    /// In the notation of the architecture's manufacturer.
+    pub text: String,
+}
+
+/// The instructions of code that begins at `start`. Bytes that are no instruction are listed as such.
+#[must_use]
+pub fn disassemble(code: &[u8], start: Svma) -> Vec<ListedInstruction> {
+    arch::disassemble(code, start)
+}
