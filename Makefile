@@ -140,7 +140,7 @@ python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a millio
 node-test: ## Functions of Node.js 18 to 26, which are fetched from npm, beside V8's own map of their names
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) SIDEWINDER_NODE=1 \
+	SIDEWINDER=$(sidewinder) SIDEWINDER_NODE=$(or $(SIDEWINDER_NODE),all) \
 		cargo test -p sidewinder-e2e --test end_to_end node:: -- --test-threads=1 --nocapture
 
 java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the interpreter and ZGC; fetches those that are not installed
@@ -188,6 +188,8 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench large_files
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench python
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench node
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench java
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page_faults
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench off_cpu
 
@@ -215,9 +217,10 @@ stacks: ## Stop the same programs at instructions chosen by SEED, and compare ea
 # Where `make oracle` looks for ELF files.
 SEARCHED ?= /
 
-oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables
+oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables; ARCH=arm64: of Debian's packages
 	cargo build --release -p sidewinder-unwind-oracle --features machine
-	$(abspath $(target))/release/oracle $(SEARCHED)
+	$(if $(ARCH),cargo build --release -p sidewinder-e2e-debian --bin $(ARCH)-packages)
+	$(abspath $(target))/release/oracle $(if $(ARCH),"$$($(abspath $(target))/release/$(ARCH)-packages)",$(SEARCHED))
 
 names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 addresses each, with llvm-symbolizer's
 	@e2e/setup.sh --tests

@@ -9,34 +9,31 @@ use std::path::PathBuf;
 use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 use libbpf_cargo::SkeletonBuilder;
 
+include!("programs.rs");
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=c");
+    println!("cargo::rerun-if-changed=programs.rs");
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
-    let kernel_arch = match arch.as_str() {
-        "x86_64" => "x86",
-        other => return Err(format!("no eBPF registers for {other}: see c/arch").into()),
-    };
-    // `-target bpf` has no multiarch include directory, which holds <asm/types.h> on Debian.
-    let multiarch = format!("-I/usr/include/{arch}-linux-gnu");
+    let of_architecture = architecture_arguments(&arch, env::consts::ARCH)?;
+    let [target, headers] = of_architecture.each_ref().map(String::as_str);
     // The programs' line information contains file names; they must not depend on the build directory.
     let source_names = format!("-ffile-prefix-map={}=bpf", env::var("CARGO_MANIFEST_DIR")?);
 
     let has_test_programs = env::var_os("CARGO_FEATURE_TEST_PROGRAMS").is_some();
     let test_programs = has_test_programs.then_some("-DSW_TEST_PROGRAMS");
-    let target = format!("-D__TARGET_ARCH_{kernel_arch}");
 
     let mut skeletons = String::new();
-    for object in ["sample", "cgroup", "fields", "foreign_memory", "kernel_names"] {
-        let arguments = ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
-        let of_this_build = [&*target, &multiarch, &source_names];
+    for object in OBJECTS {
+        let of_this_build = [target, headers, &source_names];
         SkeletonBuilder::new()
             .source(format!("c/{object}.bpf.c"))
             .obj(out.join(format!("{object}.bpf.o")))
             .clang(&clang)
-            .clang_args(arguments.into_iter().chain(of_this_build).chain(test_programs))
+            .clang_args(COMPILER_ARGUMENTS.into_iter().chain(of_this_build).chain(test_programs))
             .build_and_generate(out.join(format!("{object}.skel.rs")))?;
         skeletons += &format!(
             "pub(crate) mod {object} {{\n    \
@@ -48,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let view = bindgen::Builder::default()
         .parse_callbacks(Box::new(Derives))
         .header("c/intf.h")
-        .clang_args([&*target, &multiarch].into_iter().chain(test_programs))
+        .clang_args([target, headers].into_iter().chain(test_programs))
         .use_core()
         .allowlist_item("sw_.*|SW_.*")
         .prepend_enum_name(false)

@@ -13,10 +13,11 @@
  *   futex_arguments_of           likewise, of any task that waits
  *   wait_causes                  what a thread in a system call waits for, by the number of the call
  *   thread_pointer               the address of the current thread's control block
+ *   code_address                 an address of code without the signature that it may have
  *   is_after_call                whether a call instruction ends at an address, and the call's target
  *   words_in_prologue, words_in_epilogue
- *                                how much of its frame a method has that HotSpot has compiled (in a file of its own)
- *   v8_frame_state               how much of its frame a function has that V8 has compiled (in a file of its own)
+ *                                with SW_HAS_HOTSPOT: how much of its frame a method has that HotSpot has compiled
+ *   v8_frame_state               with SW_HAS_V8: how much of its frame a function has that V8 has compiled
  *
  * The two functions that copy registers return the ABI of the task: SW_ABI_NATIVE, SW_ABI_FOREIGN, or SW_ABI_NONE if the
  * registers aren't those of user mode.
@@ -28,6 +29,8 @@
 #include "arch/x86_64.bpf.h"
 #include "arch/x86_64.hotspot.bpf.h"
 #include "arch/x86_64.v8.bpf.h"
+#elif defined(__TARGET_ARCH_arm64)
+#include "arch/aarch64.bpf.h"
 #else
 #error "no registers of this architecture: see arch/x86_64.bpf.h"
 #endif

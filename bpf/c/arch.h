@@ -8,6 +8,8 @@
 
 #if defined(__TARGET_ARCH_x86)
 #include "arch/x86_64.h"
+#elif defined(__TARGET_ARCH_arm64)
+#include "arch/aarch64.h"
 #else
 #error "no constants for this architecture: see arch/x86_64.h"
 #endif

@@ -3,6 +3,7 @@
 #ifndef SIDEWINDER_CURRENT_FRAME_BPF_H
 #define SIDEWINDER_CURRENT_FRAME_BPF_H
 
+#include "arch.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
 
@@ -14,11 +15,16 @@ static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
 
 /*
  * The value of a register in the current frame. In callers' frames only the two tracked registers are known, and
- * SW_REG_CALLEE_SAVED if all rules so far said where it is.
+ * SW_REG_CALLEE_SAVED if all rules so far said where it is. A frame that was found by its frame pointer alone may have its
+ * stack pointer anywhere below, where the ABI has a link register.
  */
 static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
 {
 	if (number == SW_REG_SP) {
+#ifdef SW_REG_LINK
+		if (slot->sp_is_bound)
+			return stop(slot, SW_OUTCOME_REGISTER_LOST);
+#endif
 		*value = slot->sp;
 		return true;
 	}
@@ -51,9 +57,12 @@ static __always_inline __u64 frame_end(struct sw_slot *slot, const struct sw_fou
 
 static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
 {
-	slot->pc = pc;
+	slot->pc = code_address(pc);
 	slot->sp = sp;
 	slot->fp = fp;
+#ifdef SW_REG_LINK
+	slot->sp_is_bound = 0;
+#endif
 	slot->is_return_address = 1;
 	slot->is_interrupted = 0;
 	slot->has_callee_saved = 0;

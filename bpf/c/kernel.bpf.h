@@ -12,6 +12,8 @@
 
 #if defined(__TARGET_ARCH_x86)
 #include "arch/x86_64.kernel.bpf.h"
+#elif defined(__TARGET_ARCH_arm64)
+#include "arch/aarch64.kernel.bpf.h"
 #else
 #error "no kernel types of this architecture: see arch/x86_64.kernel.bpf.h"
 #endif

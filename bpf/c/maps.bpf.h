@@ -101,6 +101,10 @@ struct sw_slot {
 	__u32 unproven; /* SW_FRAME_UNPROVEN, or 0 */
 	__u32 guesses; /* unproven frames of this walk */
 	__u32 stack_switches; /* how often the walk went down instead of up */
+#ifdef SW_REG_LINK
+	__u32 sp_is_bound; /* the frame's stack pointer is unknown, but not below `sp` */
+	__u32 reserved;
+#endif
 
 	/* The mappings of the process, and the last one that was looked up. */
 	sw_location ranges;

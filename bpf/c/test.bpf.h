@@ -22,7 +22,7 @@ static __always_inline int end_pass(struct sw_slot *slot, struct sw_cpu *cpu)
 	return 0;
 }
 
-static __always_inline struct sw_slot *begin_pass(struct pt_regs *ctx, struct sw_cpu *cpu, bool *walks)
+static __always_inline struct sw_slot *begin_pass(bpf_user_pt_regs_t *ctx, struct sw_cpu *cpu, bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u64 time_ns = bpf_ktime_get_ns();
@@ -40,7 +40,7 @@ static __always_inline struct sw_slot *begin_pass(struct pt_regs *ctx, struct sw
 }
 
 SEC("uprobe")
-int sample_probe(struct pt_regs *ctx)
+int sample_probe(bpf_user_pt_regs_t *ctx)
 {
 	struct sw_cpu *cpu = this_cpu();
 	struct sw_slot *slot;
@@ -57,7 +57,7 @@ int sample_probe(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
-int sample_probe_by_calls(struct pt_regs *ctx)
+int sample_probe_by_calls(bpf_user_pt_regs_t *ctx)
 {
 	struct sw_cpu *cpu = this_cpu();
 	struct sw_slot *slot;
@@ -74,7 +74,7 @@ int sample_probe_by_calls(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
-int walk_probe_by_calls(struct pt_regs *ctx)
+int walk_probe_by_calls(bpf_user_pt_regs_t *ctx)
 {
 	__u32 number;
 	struct sw_slot *slot = claimed_slot(SW_SAMPLE_PROBE, &number);

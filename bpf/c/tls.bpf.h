@@ -15,11 +15,11 @@ _Static_assert((SW_TLS_MODULE_MAX + 2) * 16 <= SW_STACK_WINDOW_BYTES, "a vector 
 #define SW_NO_ADDRESS 0
 
 /*
- * The address of a module's block, from the thread's vector, for which the window is used. The word `lead` bytes before the vector's start is its capacity
- * in modules; an entry has `1 << shift` bytes. Blocks are allocated when a thread first uses them: until then the word
+ * The address of a module's block, from the thread's vector, for which the window is used; the word at `vector_at` points to
+ * it. The word `lead` bytes before the vector's start is its capacity in modules; an entry has `1 << shift` bytes. Blocks are allocated when a thread first uses them: until then the word
  * is 0 or, in glibc, -1.
  */
-static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, __u32 module, __u32 lead, __u32 shift,
+static __always_inline __u64 block_address(struct sw_slot *slot, __u64 vector_at, __u32 module, __u32 lead, __u32 shift,
 					   bool *failed)
 {
 	__u64 vector, block;
@@ -27,7 +27,7 @@ static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, _
 
 	*failed = true;
 	slot->window_bytes = 0;
-	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(thread + SW_TLS_VECTOR_OFFSET)))
+	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)vector_at))
 		return SW_NO_ADDRESS;
 	/* One value, checked where it is used: older verifiers lose the bounds of related and of spilled values. */
 	bytes = lead + (module << shift) + sizeof(block);
@@ -58,10 +58,10 @@ static __always_inline __u64 variable_address(struct sw_slot *slot, const struct
 			return SW_NO_ADDRESS;
 		break;
 	case SW_TLS_GLIBC:
-		block = block_address(slot, thread, variable->module, 16, 4, failed);
+		block = block_address(slot, thread + SW_TLS_VECTOR_OFFSET, variable->module, 16, 4, failed);
 		break;
 	case SW_TLS_MUSL:
-		block = block_address(slot, thread, variable->module, 0, 3, failed);
+		block = block_address(slot, thread + SW_TLS_MUSL_VECTOR_OFFSET, variable->module, 0, 3, failed);
 		break;
 	default:
 		return SW_NO_ADDRESS;

@@ -9,7 +9,9 @@
 #include "arch.bpf.h"
 #include "call.bpf.h"
 #include "current_frame.bpf.h"
+#if SW_HAS_HOTSPOT
 #include "hotspot.bpf.h"
+#endif
 #include "stack.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
@@ -48,13 +50,43 @@ __noinline int guess_by_frame_pointer(__u32 number, __u32 any_call)
 		return 0;
 	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
 		return 0;
+	pc = code_address(pc);
 	/* The address may be outside known mappings, like newly generated code: then the receiver rereads the mappings. */
 	if (!is_after_call_of(pc, 0))
 		return 0;
 	if (!any_call && !is_after_call_of(pc, slot->pc - slot->is_return_address))
 		return SW_CALLED_ANOTHER;
-	return enter_guessed(slot, pc, frame + 16, fp);
+	enter_guessed(slot, pc, frame + 16, fp);
+#ifdef SW_REG_LINK
+	/* The frame record is anywhere in its frame. */
+	slot->sp_is_bound = 1;
+#endif
+	return 1;
 }
+
+#ifdef SW_REG_LINK
+/*
+ * Tries the link register in interrupted code without unwind information. A function that called none yet has its return
+ * address there, and its caller's frame record, if it has made none itself. Returns 0 if there is no return address after a
+ * call, or the same one is in the record.
+ */
+__noinline int guess_by_link_register(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	__u64 pc, in_record;
+
+	if (!slot || !slot->has_callee_saved)
+		return 0;
+	pc = code_address(slot->callee_saved);
+	if (try_read_word(slot, slot->fp + 8, &in_record) && code_address(in_record) == pc)
+		return 0;
+	if (!is_after_call_of(pc, slot->pc - slot->is_return_address))
+		return 0;
+	enter_guessed(slot, pc, slot->sp, slot->fp);
+	slot->sp_is_bound = 1;
+	return 1;
+}
+#endif
 
 /*
  * Whether a function to which pc returns, with the stack pointer sp, can have a frame here: its rule must lead to an address
@@ -79,7 +111,7 @@ static __noinline int may_be_frame(struct sw_slot *slot, __u64 pc, __u64 sp)
 	if (!has_rule)
 		return 1;
 	return read_word(slot, sp + found->rule.cfa_offset + found->rule.ra_offset, &caller) &&
-	       is_after_call_of(caller, pc);
+	       is_after_call_of(code_address(caller), pc);
 }
 
 /*
@@ -100,6 +132,7 @@ __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
 		return SW_NOT_READABLE;
 	if (!read_word(slot, at, &pc))
 		return SW_NOT_READABLE;
+	pc = code_address(pc);
 	if (!enter_range(slot, pc - 1))
 		return 0;
 	if (!(is_generated ? is_after_call_of(pc, 0) : is_after_near_call_of(pc, slot->pc - slot->is_return_address)))
@@ -124,8 +157,13 @@ __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
  */
 __noinline int guess_caller(__u32 number, __u32 is_generated)
 {
-	int by_frame_pointer = guess_by_frame_pointer(number, is_generated);
+	int by_frame_pointer;
 
+#ifdef SW_REG_LINK
+	if (guess_by_link_register(number))
+		return 1;
+#endif
+	by_frame_pointer = guess_by_frame_pointer(number, is_generated);
 	barrier_var(is_generated);
 	if (by_frame_pointer == 1)
 		return 1;
@@ -200,6 +238,14 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 		 !saved_value(slot, rule->fp, rule->fp_register, rule->fp_offset, cfa, &fp))
 		return false;
 	if (rule->flags & SW_RULE_SAVES_CALLEE_SAVED) {
+#ifdef SW_REG_LINK
+		/* Only signal frames have it in the word above the frame pointer. */
+		if (rule->flags & SW_RULE_KEEPS_CALLEE_SAVED) {
+			if (!saved_value(slot, rule->fp, rule->fp_register, rule->fp_offset + sizeof(__u64), cfa,
+					 &slot->callee_saved))
+				return false;
+		} else
+#endif
 		if (!read_word(slot, cfa - 8 * (rule->addend_by_8 + 1), &slot->callee_saved))
 			return false;
 		has_callee_saved = 1;
@@ -235,8 +281,10 @@ __noinline int find_current_frame(__u32 number)
 
 	if (!slot)
 		return 0;
+#if SW_HAS_HOTSPOT
 	if (vm_frames && is_hotspot_code(slot, slot->pc - slot->is_return_address))
 		return find_hotspot_frame(number);
+#endif
 	return find_frame(slot, place_of_frame(slot));
 }
 
@@ -264,11 +312,13 @@ static __always_inline bool step(struct sw_slot *slot)
 		if (in_group != SW_VM_GROUP_ENDED)
 			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
 	}
+#if SW_HAS_HOTSPOT
 	if (vm_frames && found->number >= SW_RULE_HOTSPOT) {
 		if (found->number == SW_RULE_HOTSPOT_DEPENDS && !settle_hotspot_frame(slot->number))
 			slot->head.vm_missing[SW_VM_NO_CALLER]++;
 		slot->head.vm_frames++;
 	}
+#endif
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
 	if (found->number == SW_RULE_FRAME_POINTER) {

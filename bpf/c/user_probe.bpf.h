@@ -126,7 +126,7 @@ static __always_inline __u64 value_of_hit(const struct sw_slot *slot, const stru
 }
 
 /* Begins the sample of a hit, as begin_interrupt. */
-static __noinline struct sw_slot *begin_hit(struct pt_regs *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
+static __noinline struct sw_slot *begin_hit(bpf_user_pt_regs_t *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
 					    bool *walks)
 {
 	struct task_struct *task = current_task();
@@ -176,7 +176,7 @@ static __always_inline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u
 }
 
 SEC("uprobe")
-int sample_user_probe(struct pt_regs *ctx)
+int sample_user_probe(bpf_user_pt_regs_t *ctx)
 {
 	struct sw_probe_site *site = hit_site(ctx);
 	struct sw_cpu *cpu = this_cpu();
@@ -194,7 +194,7 @@ int sample_user_probe(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
-int sample_user_probe_by_calls(struct pt_regs *ctx)
+int sample_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
 {
 	struct sw_probe_site *site = hit_site(ctx);
 	struct sw_cpu *cpu = this_cpu();
@@ -212,7 +212,7 @@ int sample_user_probe_by_calls(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
-int walk_user_probe_by_calls(struct pt_regs *ctx)
+int walk_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
 {
 	struct sw_probe_site *site = hit_site(ctx);
 	struct sw_cpu *cpu = this_cpu();

@@ -20,7 +20,6 @@
 #define SW_V8_IS_OBJECT 1ull
 #define SW_V8_POSITIONS_MASK ((1ull << 48) - 1)
 #define SW_V8_SMI_SHIFT 32
-#define SW_V8_COMPILED (~0u) /* in the place of an offset: those of machine code aren't sent, as nothing is known of them */
 
 static __always_inline bool is_v8_object(__u64 word)
 {
@@ -235,15 +234,29 @@ static __always_inline bool find_v8_caller(struct sw_slot *slot, int code, __u64
 	return try_read_word(slot, at, pc) && is_after_call_of(*pc, 0);
 }
 
-/* The frame of the function that was read last. */
-static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, int code)
+/*
+ * The frame of the function that was read last. `called_from`: of a function that has called the interrupted builtin, where that
+ * returns to; 0 if it is unknown.
+ */
+static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, int code,
+						__u64 called_from)
 {
-	__u32 place = code == SW_V8_INTERPRETER ? v8_bytecode_offset(slot) : SW_V8_COMPILED;
+	__u64 shared = (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
+	__u64 pc = code == SW_V8_BUILTIN ? called_from : slot->pc;
+	__u32 flags = SW_FRAME_COMPILED;
 
 	slot->head.vm_frames++;
+	if (code == SW_V8_INTERPRETER)
+		return (struct sw_frame){
+			.head = frame_head(SW_FRAME_V8, 0, shared),
+			.address = (__u64)v8_bytecode_offset(slot) << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie,
+		};
+	if (code == SW_V8_BUILTIN || slot->is_return_address)
+		flags |= SW_FRAME_RETURN_ADDRESS;
 	return (struct sw_frame){
-		.head = frame_head(SW_FRAME_V8, 0, (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1)),
-		.address = (__u64)place << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie,
+		.head = frame_head(SW_FRAME_V8, flags, (shared & ~(__u64)SW_V8_PC_LOW_MASK) | (pc & SW_V8_PC_LOW_MASK)),
+		.address = pc >> SW_V8_PC_LOW_BITS << SW_V8_COOKIE_BITS |
+			   (scratch->v8_function.cookie & ((1u << SW_V8_COOKIE_BITS) - 1)),
 	};
 }
 
@@ -277,8 +290,14 @@ __noinline int step_in_v8(__u32 number)
 
 	if (!slot || !scratch || code == SW_V8_OTHER)
 		return SW_VM_GROUP_ENDED;
-	if (code >= SW_V8_NOT_YET && !find_v8_caller(slot, code, &pc, &sp))
-		return SW_VM_GROUP_ENDED;
+	/* A builtin without a frame of its own has its return address on top of the stack, unless it pushes something. */
+	if (code >= SW_V8_NOT_YET || (code == SW_V8_BUILTIN && slot->is_interrupted)) {
+		if (!find_v8_caller(slot, code, &pc, &sp)) {
+			if (code >= SW_V8_NOT_YET)
+				return SW_VM_GROUP_ENDED;
+			pc = 0;
+		}
+	}
 	if (code == SW_V8_BEGINNING || code == SW_V8_NOT_YET || code == SW_V8_PUSHED)
 		function = slot->registers[SW_REG_V8_FUNCTION];
 	else
@@ -289,7 +308,7 @@ __noinline int step_in_v8(__u32 number)
 		/* The frame of a builtin may have a function of V8's own, which is the builtin. */
 		if (code == SW_V8_BUILTIN && !scratch->v8_function.has_script)
 			return SW_VM_GROUP_ENDED;
-		first = v8_frame(slot, scratch, code);
+		first = v8_frame(slot, scratch, code, pc);
 	} else if (code == SW_V8_INTERPRETER) {
 		slot->head.vm_missing[SW_VM_UNREADABLE]++;
 		first = (struct sw_frame){ .head = frame_head(SW_FRAME_V8, SW_FRAME_MISSING, 0), .address = SW_VM_UNREADABLE };

@@ -39,10 +39,11 @@ pub enum RawFrameKind {
 pub struct VmFunction {
     /// The address of the object that is the function. It is valid in one process only.
     pub object: Avma,
-    /// A hash of the object's content: another object that gets its address has another one.
+    /// A hash of the object's content: another object that gets its address has another one. Of a function with
+    /// [`VmForm::CompiledAt`], its low bits, [`VmFunction::low_cookie`].
     pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one, and in a
-    /// function that V8 has compiled.
+    /// The instruction, as an offset in the function's code; negative before the first one, and 0 with
+    /// [`VmForm::CompiledAt`].
     pub place: i32,
     /// In which code that is.
     pub form: VmForm,
@@ -58,6 +59,29 @@ pub enum VmForm {
         /// Whether that instruction is the one behind a call that is being made.
         is_return_address: bool,
     },
+    /// The object is the function, and machine code of it runs.
+    CompiledAt {
+        /// The instruction; `None` if it is unknown.
+        pc: Option<Avma>,
+        /// As above.
+        is_return_address: bool,
+    },
+}
+
+impl VmForm {
+    /// Whether the functions and the line depend on the instruction, rather than on the object only.
+    #[must_use]
+    pub fn is_compiled(self) -> bool {
+        self != Self::Interpreted
+    }
+}
+
+impl VmFunction {
+    /// The low bits of a cookie: what frames of [`VmForm::CompiledAt`] have room for.
+    #[must_use]
+    pub const fn low_cookie(cookie: u32) -> u32 {
+        cookie & ((1 << intf::SW_V8_COOKIE_BITS) - 1)
+    }
 }
 
 impl RawFrame {
@@ -84,18 +108,24 @@ impl RawFrame {
 
     fn from_function(kind: u32, VmFunction { object, cookie, place, form }: VmFunction) -> Self {
         let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
-        let flags = match form {
-            VmForm::Interpreted => 0,
-            VmForm::Compiled { is_return_address: false } => intf::SW_FRAME_COMPILED,
-            VmForm::Compiled { is_return_address: true } => {
-                intf::SW_FRAME_COMPILED | intf::SW_FRAME_RETURN_ADDRESS
+        let compiled = |is_return_address| match is_return_address {
+            false => intf::SW_FRAME_COMPILED,
+            true => intf::SW_FRAME_COMPILED | intf::SW_FRAME_RETURN_ADDRESS,
+        };
+        let (flags, id, address) = match form {
+            VmForm::Interpreted => (0, object.0, place | u64::from(cookie)),
+            VmForm::Compiled { is_return_address } => {
+                (compiled(is_return_address), object.0, place | u64::from(cookie))
+            }
+            VmForm::CompiledAt { pc, is_return_address } => {
+                let (pc, mask) = (pc.map_or(0, |pc| pc.0), u64::from(intf::SW_V8_PC_LOW_MASK));
+                let high = pc >> intf::SW_V8_PC_LOW_BITS << intf::SW_V8_COOKIE_BITS;
+                let id = object.0 & !mask | pc & mask;
+                (compiled(is_return_address), id, high | u64::from(VmFunction::low_cookie(cookie)))
             }
         };
         let flags = u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT;
-        Self {
-            head: u64::from(kind) | flags | object.0 << intf::SW_FRAME_ID_SHIFT,
-            address: place | u64::from(cookie),
-        }
+        Self { head: u64::from(kind) | flags | id << intf::SW_FRAME_ID_SHIFT, address }
     }
 
     fn from_missing(reason: VmMissing) -> Self {
@@ -123,6 +153,9 @@ impl RawFrame {
             intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
             intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(self.function())),
             intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::HotSpot(self.function())),
+            intf::SW_FRAME_V8 if self.has(intf::SW_FRAME_COMPILED) => {
+                Some(RawFrameKind::V8(self.function_at_pc()))
+            }
             intf::SW_FRAME_V8 => Some(RawFrameKind::V8(self.function())),
             _ => None,
         }
@@ -138,6 +171,21 @@ impl RawFrame {
                 VmForm::Compiled { is_return_address: self.is_return_address() }
             } else {
                 VmForm::Interpreted
+            },
+        }
+    }
+
+    /// The function of a frame whose machine code runs at an address that the frame has.
+    fn function_at_pc(self) -> VmFunction {
+        let (id, mask) = (self.head >> intf::SW_FRAME_ID_SHIFT, u64::from(intf::SW_V8_PC_LOW_MASK));
+        let pc = self.address >> intf::SW_V8_COOKIE_BITS << intf::SW_V8_PC_LOW_BITS | id & mask;
+        VmFunction {
+            object: Avma(id & !mask),
+            cookie: VmFunction::low_cookie(self.address as u32),
+            place: 0,
+            form: VmForm::CompiledAt {
+                pc: (pc != 0).then_some(Avma(pc)),
+                is_return_address: self.is_return_address(),
             },
         }
     }
@@ -201,7 +249,14 @@ mod tests {
             .map(|is_return_address| VmFunction { form: VmForm::Compiled { is_return_address }, ..function });
         let functions = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
         let missing = VmMissing::ALL.map(RawFrameKind::Missing);
+        let at_pc = [None, Some(Avma(0x7fff_1234_5677))].map(|pc| VmFunction {
+            cookie: 0x7_fffe,
+            place: 0,
+            form: VmForm::CompiledAt { pc, is_return_address: false },
+            ..function
+        });
         let others = [RawFrameKind::CPython(function), RawFrameKind::V8(function)];
+        let others = others.into_iter().chain(at_pc.map(RawFrameKind::V8));
         for kind in functions.chain(others).chain(missing) {
             let frame = RawFrame::new(kind, 0, false, false);
             assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));

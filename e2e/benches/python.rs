@@ -2,69 +2,22 @@
 //! and without that they are looked for, and beside both one of a program in C++. An activation has the loop's native frame,
 //! and those of the functions in C that called it.
 //!
-//! Times are the kernel's (`kernel.bpf_stats_enabled`), of all eBPF programs of the profiler, per busy sample: rate times CPU
-//! time of the load. Other programs on the machine only add to them, so of each run the cheapest window counts. The loads take
-//! turns, and each figure is the median of theirs. Up to 3.10 each frame has an activation of its own.
+//! The loads take turns, and each figure is the median of theirs. Up to 3.10 each frame has an activation of its own.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::python::Expected;
-use sidewinder_e2e_support::observe::{self, BpfStats};
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::sidewinder::{self, Running};
-use sidewinder_e2e_support::workload::{self, Gated};
-use sidewinder_e2e_support::{bench, requirement};
+use sidewinder_e2e_support::sample_cost::{SECONDS, WITHOUT_INTERPRETERS, ns_per_sample};
+use sidewinder_e2e_support::{bench, requirement, workload};
 
-/// The switch of `record` by which no interpreter is looked for.
-const WITHOUT_INTERPRETERS: &str = "--no-interpreters";
-
-const SAMPLES_PER_SECOND: u32 = 997;
 const TURNS: usize = 5;
-const WARM_UP: Duration = Duration::from_millis(1_500);
-const WINDOWS: usize = 10;
-const WINDOW: Duration = Duration::from_millis(250);
-/// Longer than it is measured: the load is ended from outside.
-const SECONDS: &str = "60";
 /// Calls from C in the Python program's stack: each is an activation more.
 const CALLS_FROM_C: [&str; 2] = ["0", "11"];
 /// Of the C++ program.
 const RUNGS: &str = "30";
-
-/// Nanoseconds of eBPF for each busy sample.
-fn ns_per_sample(command: Command, options: &[&str]) -> Result<f64> {
-    let folder = tempfile::tempdir()?;
-    let _stats = BpfStats::enable()?;
-    let mut load = Gated::start(command)?;
-    let mut recorder = sidewinder::command()?;
-    recorder.args(["record", "-F", &SAMPLES_PER_SECOND.to_string(), "-p", &load.pid().to_string(), "-o"]);
-    recorder.arg(folder.path().join("out.otlp")).args(options);
-    let recorder = Running::start_sampling(recorder)?;
-    load.open()?;
-    thread::sleep(WARM_UP);
-    let look =
-        || -> Result<_> { Ok((observe::program_runs(recorder.pid()).time_ns, observe::cpu_ns(load.pid())?)) };
-    let (mut cheapest, mut samples_in_all) = (f64::INFINITY, 0.0);
-    let mut before = look()?;
-    for _ in 0..WINDOWS {
-        thread::sleep(WINDOW);
-        let after = look()?;
-        let samples = f64::from(SAMPLES_PER_SECOND) * (after.1 - before.1) as f64 / 1e9;
-        // Of a window in which the load hardly ran, most is the programs that ran for other reasons.
-        if samples > 25.0 {
-            cheapest = cheapest.min((after.0 - before.0) as f64 / samples);
-        }
-        samples_in_all += samples;
-        before = after;
-    }
-    recorder.stop()?;
-    ensure!(samples_in_all > 100.0 && cheapest.is_finite(), "the load ran for {samples_in_all} samples only");
-    Ok(cheapest)
-}
 
 /// What the program says of its one chain: its frames, and the calls of them from C.
 fn frames_and_calls_from_c(program: &PythonProgram, arguments: &[&str]) -> Result<(usize, usize)> {

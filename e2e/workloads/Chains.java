@@ -28,6 +28,9 @@ public class Chains {
             case "recursion":
                 sink += recurse(30);
                 break;
+            case "counted":
+                sink += counted();
+                break;
             case "mixed":
                 sink += mixed();
                 break;
@@ -40,7 +43,12 @@ public class Chains {
     }
 
     static long recurse(int left) {
-        return left == 0 ? work() : recurse(left - 1) + 1;
+        return left == 0 ? leaf(left) : recurse(left - 1) + 1;
+    }
+
+    /** A loop in which threads don't stop, in a method that is put into its caller. */
+    static long counted() {
+        return work() + 1;
     }
 
     static long work() {

@@ -46,6 +46,9 @@ pub enum DecodeError {
         /// The length of the table.
         len: usize,
     },
+    /// Its profiles are of more types than are told apart.
+    #[error("its profiles are of more than {0} types")]
+    TooManyTypes(usize),
     /// A sample has values and timestamps, but not the same number of each.
     #[error("a sample has {values} values for {timestamps} timestamps")]
     UnequalLengths {

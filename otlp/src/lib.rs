@@ -1,4 +1,4 @@
-//! OTLP profiles: the dictionary, the encoder, the conformance rules and the exporters.
+//! OTLP profiles: the dictionary, the encoder, the conformance rules, the exporters and the receiving end.
 //!
 //! | Module          | Holds                                                                     |
 //! |-----------------|---------------------------------------------------------------------------|
@@ -6,6 +6,7 @@
 //! | [`decode`]      | Decodes profiles, from a file or a request, into a small owned model      |
 //! | [`conformance`] | Checks encoded profiles against the rules for emitters                    |
 //! | [`send`]        | The exporters, and how each event ended                                   |
+//! | [`receive`]     | Answers to requests of exporters                                          |
 //!
 //! The messages of OpenTelemetry are private to this crate: the signal is Alpha and still changes, so callers
 //! only see the small types below.
@@ -16,6 +17,7 @@ pub mod builder;
 pub mod conformance;
 pub mod decode;
 mod encode;
+pub mod receive;
 mod report;
 pub mod send;
 mod table;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sidewinder_config::{InvalidProbe, ProbeSpec};
+use sidewinder_config::{InvalidProbe, ListenAddress, ProbeSpec};
 use sidewinder_render::NameStyle;
 
 use crate::event_arg::EventArg;
@@ -68,8 +68,9 @@ pub(crate) enum Command {
         sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
         sidewinder view --source-path . profile.otlp     with the costs of lines beside the source\n  \
         sidewinder view -o cpu.otlp cpu.pb.gz        converts it to OTLP\n  \
-        perf script | stackcollapse-perf.pl > out.folded && sidewinder view out.folded\n\n\
-        Reads OTLP, pprof and folded stacks, written by sidewinder or by other tools, and writes every format that \
+        perf record -g ./server && sidewinder view perf.data\n  \
+        sidewinder view --listen                     shows what an OpenTelemetry profiler sends here\n\n\
+        Reads OTLP, pprof, folded stacks, perf.data and what `perf script` prints, and writes every format that \
         record does. The page is served on this machine only, under an address that cannot be guessed.")]
     View(ViewArgs),
     /// Show what each line or each instruction of a function costs, in the terminal
@@ -297,10 +298,14 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ViewArgs {
-    /// A profile: .otlp, pprof, or folded stacks
-    pub(crate) file: PathBuf,
-    /// Which profiles of an .otlp file to show, by their sample type, as off_cpu or faults; by default those of CPU time, or
-    /// of the first type that the file holds
+    /// A profile: .otlp, pprof, folded stacks, perf.data, or the text of `perf script`
+    #[arg(required_unless_present = "listen")]
+    pub(crate) file: Option<PathBuf>,
+    /// Show what profilers and Collectors send over OTLP to this address, while it arrives
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:4317", conflicts_with_all = ["file", "output", "sample_type", "names"])]
+    pub(crate) listen: Option<ListenAddress>,
+    /// Which profiles of a file to show, if it holds several: of .otlp by their sample type, as off_cpu or faults, of perf by the
+    /// event, as cycles:P; by default those of CPU time, or the first
     #[arg(long, value_name = "NAME")]
     pub(crate) sample_type: Option<String>,
     /// Write it to this file instead; its suffix sets the format, as with record
@@ -323,7 +328,7 @@ pub(crate) struct DiffArgs {
     pub(crate) before: PathBuf,
     /// The profile that is compared
     pub(crate) after: PathBuf,
-    /// Which profiles of two .otlp files to compare, by their sample type, as with view
+    /// Which profiles of two files to compare, as with view
     #[arg(long, value_name = "NAME")]
     pub(crate) sample_type: Option<String>,
     /// Write the page here instead of showing it: a name that ends in .html

@@ -4,7 +4,6 @@
 //! Input: [`Message`]s from sampling, on the thread that calls [`ProfileCollector::handle`]. Output: a [`Profile`].
 
 mod compact;
-mod counts;
 mod profile_builder;
 mod window;
 
@@ -19,10 +18,9 @@ use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
     Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, StateIndex, ThreadIndex,
-    ThreadState,
+    ThreadState, TimeSlicedCounts,
 };
 
-pub(crate) use self::counts::TimeSlicedCounts;
 pub(crate) use self::profile_builder::{LOCK_MARKER, lock_marker};
 use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};

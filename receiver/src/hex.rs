@@ -29,6 +29,7 @@ mod tests {
     #[test]
     fn identifiers_have_their_exact_length() {
         assert_eq!(super::decode(b"0aFf"), Some([0x0a, 0xff]));
+        assert_eq!(super::encode(&[0x0a, 0xff]), "0aff");
         for wrong in ["", "0a", "0aff0", "0x0aff", "+aff", "0aé"] {
             assert_eq!(super::decode::<2>(wrong.as_bytes()), None, "{wrong}");
         }

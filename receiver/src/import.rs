@@ -1,5 +1,7 @@
 //! Reads profiles from files: OTLP here, other formats in the crate that writes them.
 
+mod local_names;
+
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +14,19 @@ use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES
 use sidewinder_render::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
     ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
+    TimeSlicedCounts,
 };
+use tracing::warn;
 
-use crate::collect::{IndexedSet, LOCK_MARKER, TimeSlicedCounts, lock_marker};
+use self::local_names::LocalNames;
+use crate::collect::{IndexedSet, LOCK_MARKER, lock_marker};
 use crate::naming::marker_summary;
 use crate::report::LOCK_ID;
+
+/// The most files that a warning lists.
+const LISTED_FILES_MAX: usize = 5;
+/// The most measures, such as CPU time at one rate, of the profiles of a message.
+const MEASURES_MAX: usize = 64;
 
 /// Why a file can't be read as a profile.
 #[derive(Debug, thiserror::Error)]
@@ -31,22 +41,27 @@ pub(crate) enum ImportError {
     Other(#[from] ReadError),
     #[error("it holds no profile")]
     NoProfile,
-    #[error("none of its profiles has samples of the type {wanted}; it holds {}", .found.join(", "))]
-    NoSuchType { wanted: String, found: Vec<String> },
-    #[error("only files of OTLP hold profiles of several types to choose from")]
-    NothingToChoose,
 }
 
-/// Reads a profile in any known format, by the suffix of the file. `sample_type`: which one of several in a file of OTLP.
+/// Reads a profile in any known format: OTLP by the suffix of the file, others by their content. `sample_type`: which one of
+/// several in a file.
 pub(crate) fn read_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
-        if sample_type.is_some() {
-            return Err(ImportError::NothingToChoose);
+        let written = std::fs::metadata(path)?.modified()?;
+        let mut names = LocalNames::new(written);
+        let mut profile = sidewinder_render::read(path, sample_type, &mut names)?;
+        let missing = names.missing_files();
+        if !missing.is_empty() {
+            let files = missing.iter().copied().take(LISTED_FILES_MAX).collect::<Vec<_>>().join(", ");
+            warn!(
+                count = missing.len(),
+                files,
+                "files are not here as they were recorded: their functions have no names; what perf script prints where they are has"
+            );
         }
-        let mut profile = sidewinder_render::read(path)?;
         if profile.start == SystemTime::UNIX_EPOCH {
-            // Folded stacks have no time: use the time when the file was written.
-            profile.start = std::fs::metadata(path)?.modified()?;
+            // Folded stacks have no time, and perf's none of the day: use the time when the file was written.
+            profile.start = written;
         }
         return Ok(profile);
     }
@@ -73,9 +88,10 @@ pub(crate) fn from_report_bytes(
     }
     let default = found.iter().find(|name| *name == SAMPLES.name).or(found.first());
     let wanted = sample_type.or(default.map(String::as_str)).ok_or(ImportError::NoProfile)?;
-    match found.iter().any(|name| name == wanted) {
-        true => from_otlp_profiles(title, &profiles, wanted),
-        false => Err(ImportError::NoSuchType { wanted: wanted.to_owned(), found }),
+    let of_type: Vec<_> = profiles.iter().filter(|profile| &*profile.sample_type == wanted).collect();
+    match of_type.first() {
+        Some(first) => Ok(from_otlp_profiles(title, &of_type, measure(first))),
+        None => Err(ReadError::NoSuchType { wanted: wanted.to_owned(), found }.into()),
     }
 }
 
@@ -116,14 +132,30 @@ fn lock_of(sample: &decode::DecodedSample) -> Option<&str> {
     sample.attributes.get(LOCK_ID).and_then(DecodedValue::as_str)
 }
 
-/// Merges all profiles of a sample type into one, whatever their processes.
-fn from_otlp_profiles(
-    title: &str,
-    profiles: &[decode::DecodedProfile],
-    sample_type: &str,
-) -> Result<Profile, ImportError> {
-    let of_type = || profiles.iter().filter(|profile| &*profile.sample_type == sample_type);
-    let measure = of_type().next().map(measure).ok_or(ImportError::NoProfile)?;
+/// Reads all profiles of a message, as one for each measure, each with the number of those in it.
+pub(crate) fn from_message(title: &str, message: &[u8]) -> Result<Vec<(Profile, usize)>, DecodeError> {
+    let profiles = decode::decode_profiles_data(message)?;
+    let mut by_measure: Vec<(SampleType, Vec<&decode::DecodedProfile>)> = Vec::new();
+    for profile in &profiles {
+        let measure = measure(profile);
+        let known = by_measure.iter().position(|(known, _)| *known == measure);
+        let at = known.unwrap_or(by_measure.len());
+        if at == MEASURES_MAX {
+            return Err(DecodeError::TooManyTypes(MEASURES_MAX));
+        }
+        if known.is_none() {
+            by_measure.push((measure, Vec::new()));
+        }
+        by_measure[at].1.push(profile);
+    }
+    let read =
+        |(measure, profiles): (_, Vec<_>)| (from_otlp_profiles(title, &profiles, measure), profiles.len());
+    Ok(by_measure.into_iter().map(read).collect())
+}
+
+/// Merges profiles of one measure, whatever their processes.
+fn from_otlp_profiles(title: &str, profiles: &[&decode::DecodedProfile], measure: SampleType) -> Profile {
+    let of_type = || profiles.iter().copied();
     let times = || {
         let samples = of_type().flat_map(|profile| &profile.samples);
         samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
@@ -162,7 +194,7 @@ fn from_otlp_profiles(
         count,
     });
     let samples = samples.collect();
-    Ok(Profile {
+    Profile {
         start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
         duration: Duration::from_nanos(end_ns - start_ns),
         slice: if has_times && end_ns > start_ns { counts.slice() } else { Duration::ZERO },
@@ -174,7 +206,7 @@ fn from_otlp_profiles(
         states: builder.states,
         samples,
         ..Profile::new(title.to_owned(), measure)
-    })
+    }
 }
 
 /// The tables of a profile under construction. Decoded profiles contain each frame and stack once, so that its address

@@ -19,7 +19,7 @@ use sidewinder_vm::Runtime;
 use crate::refusals::Refusals;
 use gdb_interface::GdbJitInterface;
 use sidewinder_process::ProcessKey;
-pub(crate) use source::{JitSource, PublishedNames};
+pub(crate) use source::{Generator, JitSource, PublishedNames};
 
 /// How long a known name is used before the source is read again. New code may have replaced old code at the same address.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ struct ProcessJitState {
     maps: Vec<Option<JitMap>>,
     gdb_interface: GdbInterfaceState,
     /// The runtime that generates the code, once the files of the process were inspected.
-    generator: Option<Option<Runtime>>,
+    generator: Option<Option<Generator>>,
     /// When open files were last read to their ends, in `CLOCK_MONOTONIC` nanoseconds; 0 if never.
     refreshed_at_ns: u64,
     /// When missing files and the debugger interface were last looked for, by the same clock.
@@ -140,7 +140,7 @@ impl JitNames {
         }
         let Some(state) = self.processes.get(&process) else { return JitName::Unnamed };
         match state.lookup(address) {
-            Some(name) => JitName::Named(Arc::from(name), state.generator.flatten()),
+            Some(name) => JitName::Named(Arc::from(name), state.generator.flatten().map(|it| it.runtime)),
             None if !may_read => {
                 self.omitted += 1;
                 JitName::Unnamed
@@ -152,7 +152,7 @@ impl JitNames {
 
     /// The runtime that generates the code of a process, if that is known, and whether the process provides any names. `None`:
     /// the process has no source.
-    pub(crate) fn generator(&self, process: ProcessKey) -> Option<(Option<Runtime>, bool)> {
+    pub(crate) fn generator(&self, process: ProcessKey) -> Option<(Option<Generator>, bool)> {
         self.processes.get(&process).map(|state| (state.generator.flatten(), state.heap_bytes() > 0))
     }
 

@@ -1,4 +1,5 @@
-//! The live page, over HTTP: a view of a running profile, for `service::ui` and `record --ui`.
+//! The live page, over HTTP: a view of a running profile, for `service::ui` and `record --ui`, and of profiles that are received,
+//! for `view --listen`.
 //!
 //! Owner: the reporting thread fills the window of its receiver with a tee of the messages that go to the reporter; the
 //! threads of the HTTP server read it.
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_render::{OutcomeCount, ProfileFormat, live_page};
+use sidewinder_render::{OutcomeCount, Profile, ProfileFormat, SampleType, live_page};
 
 use crate::annotate::Annotator;
 use crate::collect::{SlidingWindow, WindowLimits};
@@ -45,9 +46,23 @@ pub(crate) struct LiveFeeds(Vec<Arc<LiveFeed>>);
 #[derive(Debug)]
 pub(crate) struct LiveFeed {
     title: String,
-    kind: Kind,
+    source: FeedSource,
     window: Mutex<Option<SlidingWindow>>,
 }
+
+/// What a feed consists of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum FeedSource {
+    /// Samples of our own.
+    Sampled(Kind),
+    /// Profiles of this measure that are received.
+    Received(SampleType),
+}
+
+/// The name of the receiver of all profiles that are received.
+const RECEIVED: &str = "otlp";
+/// The most feeds of received profiles. Each holds a window.
+const RECEIVED_FEEDS_MAX: usize = 8;
 
 /// Returns the outcomes of a receiver's interrupts for a kind so far.
 pub(crate) type OutcomeSource = dyn Fn(&str, Kind) -> Vec<OutcomeCount> + Send + Sync;
@@ -74,11 +89,37 @@ impl LiveView {
     /// Adds a receiver of these kinds. A receiver of the same name is replaced, and what it showed is dropped.
     pub(crate) fn add_receiver(&self, name: &str, title: &str, kinds: &KindSet) -> LiveFeeds {
         let limits = *lock(&self.limits);
-        let added: Vec<_> = kinds.iter().map(|kind| LiveFeed::new(title, kind, limits)).collect();
+        let feed = |kind| LiveFeed::new(title, FeedSource::Sampled(kind), limits);
+        let added: Vec<_> = kinds.iter().map(feed).collect();
         let mut feeds = lock(&self.feeds);
         feeds.retain(|(receiver, _), _| receiver != name);
         feeds.extend(added.iter().enumerate().map(|(at, feed)| ((name.to_owned(), at), Arc::clone(feed))));
         LiveFeeds(added)
+    }
+
+    /// Adds a profile that is received to the feed of its measure, which is added if it is the first one. Returns the number of
+    /// that feed, and whether it is new; `None` if there are too many measures.
+    pub(crate) fn add_profile(&self, title: &str, profile: &Profile) -> Option<(usize, bool)> {
+        let limits = *lock(&self.limits);
+        let mut feeds = lock(&self.feeds);
+        let source = FeedSource::Received(profile.measure.clone());
+        let known = feeds.iter().zip(0..).find(|((_, feed), _)| feed.source == source);
+        let known = known.map(|((_, feed), number)| (Arc::clone(feed), number));
+        let is_new = known.is_none();
+        let (feed, number) = match known {
+            Some(known) => known,
+            None if feeds.len() >= RECEIVED_FEEDS_MAX => return None,
+            None => {
+                let (feed, number) = (LiveFeed::new(title, source, limits), feeds.len());
+                feeds.insert((RECEIVED.to_owned(), number), Arc::clone(&feed));
+                (feed, number)
+            }
+        };
+        drop(feeds);
+        if let Some(window) = feed.window().as_mut() {
+            window.add_profile(profile);
+        }
+        Some((number, is_new))
     }
 
     /// The handler of all paths.
@@ -101,8 +142,12 @@ impl LiveView {
             return Some(PageResponse::with_own_policy(live_page()));
         }
         let (name, feed) = receiver?;
+        let outcomes = || match feed.source {
+            FeedSource::Sampled(kind) => outcomes(&name, kind),
+            FeedSource::Received(_) => Vec::new(),
+        };
         if let Some(cursor) = path.strip_prefix("data/") {
-            let update = feed.window().as_mut()?.update_since(cursor, outcomes(&name, feed.kind));
+            let update = feed.window().as_mut()?.update_since(cursor, outcomes());
             return Some(PageResponse::ok("application/json", update));
         }
         // The window is locked only while it is copied.
@@ -115,8 +160,7 @@ impl LiveView {
             return code;
         }
         let (range, suffix) = path.split_once('.')?;
-        let outcomes = outcomes(&name, feed.kind);
-        let profile = feed.window().as_mut()?.profile(parse_slices(range)?, outcomes);
+        let profile = feed.window().as_mut()?.profile(parse_slices(range)?, outcomes());
         // The window is no longer locked: rendering does not block other requests.
         let suffix = format!(".{suffix}");
         let rendered = match ProfileFormat::ALL.into_iter().find(|format| format.suffix() == suffix) {
@@ -166,8 +210,8 @@ impl LiveFeeds {
 }
 
 impl LiveFeed {
-    fn new(title: &str, kind: Kind, limits: Option<WindowLimits>) -> Arc<Self> {
-        let feed = Self { title: title.to_owned(), kind, window: Mutex::default() };
+    fn new(title: &str, source: FeedSource, limits: Option<WindowLimits>) -> Arc<Self> {
+        let feed = Self { title: title.to_owned(), source, window: Mutex::default() };
         feed.set_limits(limits);
         Arc::new(feed)
     }
@@ -182,7 +226,13 @@ impl LiveFeed {
         match (limits, &mut *window) {
             (Some(limits), Some(window)) => window.set_limits(limits),
             (Some(limits), none) => {
-                *none = Some(SlidingWindow::new(self.title.clone(), self.kind, limits));
+                let title = self.title.clone();
+                *none = Some(match &self.source {
+                    FeedSource::Sampled(kind) => SlidingWindow::new(title, *kind, limits),
+                    FeedSource::Received(measure) => {
+                        SlidingWindow::for_received(title, measure.clone(), limits)
+                    }
+                });
             }
             (None, window) => *window = None,
         }
@@ -270,6 +320,50 @@ mod tests {
         assert_eq!(off_cpu["samples"]["count"], serde_json::json!([]));
         let _replaced = live.add_receiver("profiling", "app", &KindSet::new(CPU));
         assert!(get(&live, "/1/").is_none(), "the page of a kind that is gone");
+    }
+
+    #[test]
+    fn received_profiles_of_each_measure_have_a_page_of_their_own_up_to_a_limit() {
+        let live = Arc::new(LiveView::new(Some(LIMITS)));
+        assert!(get(&live, "/").is_some() && get(&live, "/data/0").is_none(), "nothing was received yet");
+        let profile = |samples_per_second| {
+            let mut profile =
+                Profile::new(String::new(), SampleType::from_kind(Kind::Cpu { samples_per_second }));
+            profile.start = std::time::SystemTime::now();
+            profile.stacks.push(Vec::new());
+            profile.threads.push(sidewinder_render::ProfileThread {
+                process: "app".into(),
+                pid: 1,
+                name: "".into(),
+                tid: 0,
+                container: "".into(),
+            });
+            profile.samples.push(sidewinder_render::ProfileSample {
+                slice: 0,
+                thread: sidewinder_render::ThreadIndex(0),
+                span: None,
+                state: None,
+                stack: sidewinder_render::StackIndex(0),
+                count: 3,
+            });
+            profile
+        };
+        assert_eq!(live.add_profile("OTLP", &profile(20)), Some((0, true)));
+        assert_eq!(live.add_profile("OTLP", &profile(20)), Some((0, false)));
+        assert_eq!(live.add_profile("OTLP", &profile(99)), Some((1, true)));
+        let [first, second] = ["/data/0", "/1/data/0"].map(|path| json(&live, path));
+        assert_eq!(
+            (&first["title"], &first["rate_hz"], &second["rate_hz"]),
+            (&"OTLP".into(), &20.into(), &99.into())
+        );
+        let total = |update: &Value| -> u64 {
+            update["samples"]["count"].as_array().unwrap().iter().filter_map(Value::as_u64).sum()
+        };
+        assert_eq!((total(&first), total(&second)), (6, 3));
+        for rate in 200..200 + RECEIVED_FEEDS_MAX as u32 - 2 {
+            assert!(live.add_profile("OTLP", &profile(rate)).is_some());
+        }
+        assert_eq!(live.add_profile("OTLP", &profile(300)), None);
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
 //! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
-//! | `server`     | a small HTTP server for pages                                                            |
+//! | `server`     | a small HTTP server for pages; `otlp_server` receives OTLP                               |
 //! | `terminal`   | colours, and notices to the user                                                         |
 //! | `output`     | files that commands write, atomically                                                    |
 //! | `command`    | one module for each command                                                              |
@@ -50,6 +50,7 @@ mod live;
 mod lock;
 mod memory;
 mod naming;
+mod otlp_server;
 mod output;
 mod privilege;
 mod processor;

@@ -18,13 +18,13 @@ use sidewinder_symbolize::{
     SymbolizerStats, UnnamedReason, unnamed_frame,
 };
 use sidewinder_vm::cpython::Function;
-use sidewinder_vm::{Code, Runtime};
+use sidewinder_vm::{Code, InterpreterSet, Runtime};
 
 use self::lock_names::LockNames;
 pub(crate) use self::marker::{
     STACK_MISSING, STACK_MISSING_SUMMARY, marker_of_summary, marker_summary, truncation_marker,
 };
-use crate::jit::{JitName, JitNames, JitSource};
+use crate::jit::{Generator, JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
@@ -82,6 +82,8 @@ pub(crate) enum UnnamedCause {
         /// Whether the process publishes the names of other code.
         has_names: bool,
     },
+    /// The stack was walked before the files of the process were read, which say how to find the functions of this runtime.
+    TooEarly(Runtime),
     /// The names are in the memory of the process, and could not be read.
     Memory(VmObstacle),
     /// Nothing is known of the code: the mappings and files of the process could not be read.
@@ -101,6 +103,8 @@ pub(crate) struct NamingOptions {
     pub(crate) inlines: bool,
     /// Whether to omit the native frames of virtual machines' loops, whose own frames are in the stack.
     pub(crate) hides_vm_internals: bool,
+    /// The virtual machines whose functions walks look for.
+    pub(crate) interpreters: InterpreterSet,
     /// The memory for symbol tables, names, and indexes of debug information.
     pub(crate) budget_bytes: usize,
     /// Whether look-ups may take unlimited time.
@@ -183,7 +187,7 @@ impl Namer {
                 options.budget_bytes / RUNTIME_SHARE,
                 Arc::clone(options.debug_roots.refusals()),
             ),
-            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE),
+            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE, options.has_no_time_limit),
             kernel: KernelNameCache::new(options.opener.clone()),
             locks: LockNames::default(),
             options,
@@ -254,15 +258,20 @@ impl Namer {
         frames: &[RawFrame],
         at_ns: u64,
     ) -> Option<UnnamedCause> {
+        let is_of_vm = |frame: &RawFrame| {
+            use RawFrameKind::{CPython, HotSpot, Missing, V8};
+            matches!(frame.kind(), Some(CPython(_) | HotSpot(_) | V8(_) | Missing(_)))
+        };
+        let has_functions = frames.iter().any(is_of_vm);
         frames.iter().find_map(|frame| match frame.kind()? {
             RawFrameKind::Anonymous if self.options.native => {
                 let address = code_address(*frame).address_for_lookup().0;
                 let is_named = matches!(self.jit.lookup(process, address, at_ns), JitName::Named(..));
-                (!is_named).then(|| self.unnamed_code(process))
+                (!is_named).then(|| self.unnamed_code(process, has_functions))
             }
             RawFrameKind::Native { file } => {
                 let is_generated = self.files.get(&FileId(file)).is_some_and(|info| info.is_memory_file());
-                is_generated.then(|| self.unnamed_code(process))
+                is_generated.then(|| self.unnamed_code(process, has_functions))
             }
             RawFrameKind::CPython(function)
             | RawFrameKind::HotSpot(function)
@@ -274,10 +283,19 @@ impl Namer {
         })
     }
 
-    fn unnamed_code(&self, process: ProcessKey) -> UnnamedCause {
-        self.jit.generator(process).map_or(UnnamedCause::UnknownCode, |(generator, has_names)| {
-            UnnamedCause::GeneratedCode { generator, has_names }
-        })
+    /// `has_functions`: the stack has functions of a virtual machine, so its files had been read.
+    fn unnamed_code(&self, process: ProcessKey, has_functions: bool) -> UnnamedCause {
+        let Some((generator, has_names)) = self.jit.generator(process) else {
+            return UnnamedCause::UnknownCode;
+        };
+        match generator {
+            Some(Generator { runtime, is_walked: true })
+                if !has_functions && self.options.interpreters.has(runtime) =>
+            {
+                UnnamedCause::TooEarly(runtime)
+            }
+            _ => UnnamedCause::GeneratedCode { generator: generator.map(|it| it.runtime), has_names },
+        }
     }
 
     /// Removes a process.
@@ -404,11 +422,11 @@ impl Namer {
         let lines = self.options.lines;
         let code_frame = |function: &Function, line: u32| CodeFrame {
             name: SymbolName::unmangled(Arc::from(&*function.name)),
-            path: lines.then(|| Arc::from(&*function.path)),
+            path: lines.then(|| Arc::clone(&function.path)),
             line: if lines { line } else { 0 },
             column: 0,
         };
-        let functions: Arc<[CodeFrame]> = match &**known {
+        let functions: Arc<[CodeFrame]> = match known {
             Code::Function(function) => {
                 if function.is_internal() && self.options.hides_vm_internals && hides_internal {
                     return None;

@@ -5,6 +5,7 @@ use sidewinder_config::{
     AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };
 
+use crate::hex;
 use crate::resource::{ResourceAttributes, ResourceValue};
 
 /// Applies the processors to the attributes, in order.
@@ -55,7 +56,7 @@ fn hash(value: &ResourceValue) -> ResourceValue {
         ResourceValue::Int(number) => Sha256::digest(number.to_le_bytes()),
         ResourceValue::Bool(flag) => Sha256::digest([u8::from(*flag)]),
     };
-    ResourceValue::Text(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    ResourceValue::Text(hex::encode(&digest))
 }
 
 #[cfg(test)]

@@ -91,8 +91,8 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         id: "v8",
         label: "V8",
         name: "V8: Node.js, Deno, Electron",
-        frames: "Node.js 18 to 26: each function, interpreted or compiled, in order with the native frames; not yet inlined ones. Others: generated code, by its frame pointers",
-        names: "Node.js: read from the process's memory: name, file, line of the function, or, in interpreted ones that have it, of the instruction. Others: from a perf map or jitdump, if the runtime writes one",
+        frames: "Node.js 18 to 26: each compiled, inlined or interpreted function, in order with the native frames. Others: generated code, by its frame pointers",
+        names: "Node.js: read from the process's memory: name, file and line. Others: from a perf map or jitdump, if the runtime writes one",
         frames_advice: None,
         advice: Some("run it with --perf-basic-prof (Node.js: NODE_OPTIONS=--perf-basic-prof)"),
     },
@@ -197,6 +197,9 @@ pub(crate) const MEMORY_ADVICE: &str =
 /// What to do if a process had ended before the names of its functions were read.
 pub(crate) const ENDED_ADVICE: &str =
     "names are read while the process runs: have it run for longer than a moment";
+/// What to do if samples are from before the files of a process were read, which say how to find its functions.
+pub(crate) const EARLY_ADVICE: &str =
+    "its functions were not known yet, which takes some seconds for a new program: record for longer";
 /// What to do if a process publishes names, but not those of all its code.
 pub(crate) const INCOMPLETE_ADVICE: &str = "its perf map or jitdump does not contain this code: have it written again, or from the start of the process";
 
@@ -223,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_document_contains_the_other_advice() {
-        for advice in [MEMORY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE] {
+        for advice in [MEMORY_ADVICE, ENDED_ADVICE, EARLY_ADVICE, INCOMPLETE_ADVICE] {
             assert!(DOCUMENT.contains(advice), "docs/runtimes.md must contain: {advice}");
         }
     }

@@ -146,7 +146,8 @@ async fn listener(what: &str, address: &ListenAddress) -> TcpListener {
     }
 }
 
-async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
+/// Binds a port of an interface, or of every one.
+pub(crate) async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
     if !address.host.is_empty() {
         return TcpListener::bind((address.host.as_str(), address.port)).await;
     }

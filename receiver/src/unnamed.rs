@@ -11,7 +11,7 @@ use sidewinder_process::{FileId, OpenError, Pid, ProcRoot, ProcessDescription, P
 use sidewinder_render::group_thousands;
 
 use crate::naming::{Namer, UnnamedCause};
-use crate::runtime_support::{ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, RuntimeSupport};
+use crate::runtime_support::{EARLY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, RuntimeSupport};
 use crate::sampling::message::{Message, SampleEvent, Stack};
 use crate::vm::VmObstacle;
 
@@ -154,6 +154,7 @@ impl UnnamedGroup {
             }
             UnnamedCause::Memory(VmObstacle::Denied) | UnnamedCause::UnknownCode => MEMORY_ADVICE.to_owned(),
             UnnamedCause::Memory(VmObstacle::Ended) => ENDED_ADVICE.to_owned(),
+            UnnamedCause::TooEarly(_) => EARLY_ADVICE.to_owned(),
         }
     }
 
@@ -164,6 +165,7 @@ impl UnnamedGroup {
             UnnamedCause::GeneratedCode { has_names: true, .. } => "generated_code_not_listed",
             UnnamedCause::Memory(VmObstacle::Denied) | UnnamedCause::UnknownCode => "memory_denied",
             UnnamedCause::Memory(VmObstacle::Ended) => "process_ended",
+            UnnamedCause::TooEarly(_) => "too_early",
         }
     }
 
@@ -187,6 +189,7 @@ impl UnnamedGroup {
     fn to_json(&self) -> Value {
         let runtime = match self.cause {
             UnnamedCause::GeneratedCode { generator, .. } => Some(RuntimeSupport::of(generator).id),
+            UnnamedCause::TooEarly(runtime) => Some(RuntimeSupport::of(Some(runtime)).id),
             UnnamedCause::Memory(_) | UnnamedCause::UnknownCode => None,
         };
         json!({

@@ -24,6 +24,8 @@ use crate::time_budget::TimeBudget;
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
 /// it arrives.
 const READ_TIMEOUT: Duration = Duration::from_millis(250);
+/// The same where look-ups may take unlimited time: longer than a reader may take for it.
+const PATIENT_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The share of all time that is spent on such waits, as a divisor, and how much of it is saved.
 const WAITS_SHARE: u32 = 4;
 const WAITS_BURST: Duration = Duration::from_secs(1);
@@ -50,12 +52,19 @@ impl FunctionLayout {
         let VmFunction { object, cookie, place, form } = wanted;
         match (self, form) {
             (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
+            (Self::V8(engine), VmForm::CompiledAt { pc, is_return_address }) => {
+                let cookie_mask = VmFunction::low_cookie(u32::MAX);
+                let frame = v8::CompiledFrame { shared: object, cookie, cookie_mask, pc, is_return_address };
+                engine.read_compiled(memory, frame)
+            }
             (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
             (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
                 let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
                 machine.read_blob(memory, object, cookie, place)
             }
-            (Self::HotSpot(machine), VmForm::Interpreted) => machine.read_interpreted(memory, object, cookie),
+            (Self::HotSpot(machine), VmForm::Interpreted | VmForm::CompiledAt { .. }) => {
+                machine.read_interpreted(memory, object, cookie)
+            }
         }
     }
 }
@@ -103,7 +112,8 @@ pub(crate) struct VmNames {
     /// Stacks whose functions have all been looked up.
     known_stacks: HashSet<(ProcessKey, u64)>,
     counts: VmNameCounts,
-    waits: TimeBudget,
+    /// `None`: they may take unlimited time.
+    waits: Option<TimeBudget>,
     is_reading_stopped: bool,
 }
 
@@ -157,6 +167,8 @@ pub(crate) enum VmObstacle {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct VmNameCounts {
     pub(crate) named: u64,
+    /// Of those named, the ones of compiled code that was not found any more: without inlined functions, and with their first line.
+    pub(crate) without_code: u64,
     /// Another function had the address when the name was read.
     pub(crate) replaced: u64,
     /// The function could not be read, or its content is invalid.
@@ -167,8 +179,9 @@ pub(crate) struct VmNameCounts {
 
 impl std::ops::AddAssign for VmNameCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { named, replaced, unreadable, forgotten } = other;
+        let Self { named, without_code, replaced, unreadable, forgotten } = other;
         self.named += named;
+        self.without_code += without_code;
         self.replaced += replaced;
         self.unreadable += unreadable;
         self.forgotten += forgotten;
@@ -176,8 +189,8 @@ impl std::ops::AddAssign for VmNameCounts {
 }
 
 impl VmNames {
-    /// `budget_bytes` limits the memory for all names.
-    pub(crate) fn new(budget_bytes: usize) -> Self {
+    /// `budget_bytes` limits the memory for all names. `has_no_time_limit`: look-ups may take unlimited time.
+    pub(crate) fn new(budget_bytes: usize, has_no_time_limit: bool) -> Self {
         Self {
             processes: HashMap::new(),
             functions: FunctionCache::new(budget_bytes - budget_bytes / SHARED_SHARE),
@@ -186,7 +199,7 @@ impl VmNames {
             incomplete: HashSet::new(),
             known_stacks: HashSet::new(),
             counts: VmNameCounts::default(),
-            waits: TimeBudget::new(WAITS_SHARE, WAITS_BURST),
+            waits: (!has_no_time_limit).then(|| TimeBudget::new(WAITS_SHARE, WAITS_BURST)),
             is_reading_stopped: false,
         }
     }
@@ -272,7 +285,7 @@ impl VmNames {
     }
 
     /// The function of a frame, if it is known.
-    pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Arc<Code>> {
+    pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Code> {
         let key = key(process, function);
         if self.functions.get(&key).is_none() {
             self.take_pending(process);
@@ -308,9 +321,11 @@ impl VmNames {
         batch.retain(|key, _| is_wanted(&mut self.functions, &self.incomplete, key));
         batch.extend(wanted);
         let functions: Vec<VmFunction> = batch.into_values().collect();
-        let timeout = self.waits.remaining(now).min(READ_TIMEOUT);
-        let result = state.source.start_read(timeout, functions.clone());
-        self.waits.spend(now.elapsed(), Instant::now());
+        let remaining = self.waits.as_ref().map(|waits| waits.remaining(now).min(READ_TIMEOUT));
+        let result = state.source.start_read(remaining.unwrap_or(PATIENT_READ_TIMEOUT), functions.clone());
+        if let Some(waits) = &mut self.waits {
+            waits.spend(now.elapsed(), Instant::now());
+        }
         match result {
             Ok(ReadProgress::Pending(pending)) => {
                 state.pending = Some((pending, functions));
@@ -376,6 +391,8 @@ impl VmNames {
         let function = match result {
             Ok(function) => {
                 self.counts.named += 1;
+                let is_alone = key.1.form.is_compiled() && matches!(function, Code::Function(_));
+                self.counts.without_code += u64::from(is_alone);
                 Some(function)
             }
             Err(FunctionError::Replaced) => {
@@ -407,7 +424,7 @@ impl VmNames {
         }
         if self.shared.bytes() > self.shared_budget_bytes {
             let before = self.functions.len();
-            self.functions.remove_if(|(_, function)| function.form != VmForm::Interpreted);
+            self.functions.remove_if(|(_, function)| function.form.is_compiled());
             self.shared.forget_unused();
             forgotten += before - self.functions.len();
         }
@@ -430,7 +447,7 @@ fn is_wanted(
 }
 
 fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
-    let place = if function.form == VmForm::Interpreted { 0 } else { function.place };
+    let place = if function.form.is_compiled() { function.place } else { 0 };
     (process, VmFunction { place, ..function })
 }
 

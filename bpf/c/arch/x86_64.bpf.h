@@ -42,7 +42,7 @@ static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ct
 		(to)[16] = (from)->IP;                                                                        \
 	} while (0)
 
-static __always_inline sw_abi registers_of_interrupt(__u64 *to, struct pt_regs *regs)
+static __always_inline sw_abi registers_of_interrupt(__u64 *to, bpf_user_pt_regs_t *regs)
 {
 	SW_COPY_REGISTERS(to, regs, rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, rip);
 	return regs->cs;
@@ -247,6 +247,9 @@ static const __u8 wait_causes[SW_SYSTEM_CALLS] = {
 	[449] = SW_CAUSE_FUTEX, /* futex_waitv */
 	[455] = SW_CAUSE_FUTEX, /* futex_wait */
 };
+
+/* Addresses have no signatures. */
+#define code_address(address) (address)
 
 /* ---- Calls --------------------------------------------------------------------------------------------- */
 

@@ -16,6 +16,10 @@
 #define SW_STACK_ALIGNMENT_BYTES 16 /* of the stack pointer before a call, section 3.2.2 */
 #define SW_LINKAGE_ENTRY_BYTES 16 /* an entry of a lazily bound procedure linkage table, section 5.2 */
 
+/* Code that these virtual machines generate is understood. */
+#define SW_HAS_HOTSPOT 1
+#define SW_HAS_V8 1
+
 /* HotSpot's interpreter: where the bytecode is in the interrupted function, and the caller's stack pointer at its entry. */
 #define SW_REG_BYTECODE 13 /* r13 */
 #define SW_REG_SENDER_SP 13 /* r13 */
@@ -30,6 +34,7 @@
 
 /* TLS variant II: the thread pointer is fsbase, and the second word there points to the dynamic thread vector. */
 #define SW_TLS_VECTOR_OFFSET 8
+#define SW_TLS_MUSL_VECTOR_OFFSET 8
 
 /*
  * All CPUs see each CPU's stores in program order, and loads are in order; only a load may pass an older store. Nothing

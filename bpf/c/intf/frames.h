@@ -18,8 +18,9 @@ enum sw_frame_kind {
 	 */
 	SW_FRAME_HOTSPOT = 5,
 	/*
-	 * A JavaScript function that V8 runs. id: address of its SharedFunctionInfo; address: offset of the bytecode, or -1 if it is
-	 * compiled, << 32 | cookie
+	 * A JavaScript function that V8 runs. id: address of its SharedFunctionInfo; address: offset of the bytecode << 32 | cookie.
+	 * With SW_FRAME_COMPILED, the function's machine code runs at an address, 0 if that is unknown. Its lowest bits are in those
+	 * of the id, which are 0 in the address of an object; address: the rest of it << SW_V8_COOKIE_BITS | low bits of the cookie
 	 */
 	SW_FRAME_V8 = 6,
 };
@@ -33,7 +34,7 @@ enum sw_frame_flag {
 	SW_FRAME_VM_LOOP = 4,
 	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
 	SW_FRAME_MISSING = 8,
-	/* Of a virtual machine's frame: the id is that of machine code, and the place is an offset in it. */
+	/* Of a virtual machine's frame: machine code runs. Of HotSpot's: the id is that of the code, and the place an offset in it. */
 	SW_FRAME_COMPILED = 16,
 	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's. */
 	SW_FRAME_V8_CODE = 32,
@@ -62,6 +63,11 @@ enum sw_vm_missing {
 #define SW_FRAME_FLAGS_SHIFT 8
 #define SW_FRAME_ID_SHIFT 16
 #define SW_VM_PLACE_SHIFT 32 /* in the address of a frame of a virtual machine */
+
+/* Of frames of compiled functions of V8: two addresses of 48 bits leave this many for the cookie. */
+#define SW_V8_COOKIE_BITS 19
+#define SW_V8_PC_LOW_BITS 3 /* of the pc, in the id: objects are aligned to 8 bytes */
+#define SW_V8_PC_LOW_MASK ((1u << SW_V8_PC_LOW_BITS) - 1)
 
 /* The number of registers that a rule can encode. No architecture needs more. */
 #define SW_RULE_REGISTERS 32

@@ -83,7 +83,10 @@ enum sw_place {
 enum sw_rule_flag {
 	SW_RULE_SIGNAL_FRAME = 1, /* the caller was interrupted: its pc is exact, and it may be on another stack */
 	SW_RULE_AFTER_CLONE = 2, /* if SW_REG_SYSCALL_RESULT is 0, this is a new thread at the start of its stack */
-	/* These two say where the caller's SW_REG_CALLEE_SAVED is. Without either, it is lost. */
+	/*
+	 * These two say where the caller's SW_REG_CALLEE_SAVED is. Without either, it is lost. With both, it is in the word
+	 * above that of the frame pointer, which is SW_PLACE_MEMORY.
+	 */
 	SW_RULE_KEEPS_CALLEE_SAVED = 4, /* still in the register */
 	SW_RULE_SAVES_CALLEE_SAVED = 8, /* 8 * (addend_by_8 + 1) below the CFA, which then has no addend */
 };

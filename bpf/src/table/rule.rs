@@ -117,7 +117,10 @@ impl sw_rule {
             intf::SW_PLACE_REGISTER => ReturnAddress::InRegister(register(self.ra_register())?),
             _ => ReturnAddress::Undefined,
         };
-        let callee_saved = if has(intf::SW_RULE_SAVES_CALLEE_SAVED) {
+        let keeps_and_saves = intf::SW_RULE_KEEPS_CALLEE_SAVED | intf::SW_RULE_SAVES_CALLEE_SAVED;
+        let callee_saved = if u32::from(self.flags()) & keeps_and_saves == keeps_and_saves {
+            CalleeSaved::AfterFramePointer
+        } else if has(intf::SW_RULE_SAVES_CALLEE_SAVED) {
             CalleeSaved::AtCfa(-8 * (i32::from(self.addend_by_8()) + 1))
         } else if has(intf::SW_RULE_KEEPS_CALLEE_SAVED) {
             CalleeSaved::Same
@@ -193,6 +196,9 @@ impl From<&Rule> for sw_rule {
         let has_addend = matches!(rule.cfa, Cfa::Deref { .. } | Cfa::DerefIndexed { .. });
         let callee_saved = match rule.callee_saved {
             CalleeSaved::Same => intf::SW_RULE_KEEPS_CALLEE_SAVED,
+            CalleeSaved::AfterFramePointer => {
+                intf::SW_RULE_KEEPS_CALLEE_SAVED | intf::SW_RULE_SAVES_CALLEE_SAVED
+            }
             // If it is at a location that the format can't express, it is lost.
             CalleeSaved::AtCfa(offset) if !has_addend => {
                 match by_8(offset.saturating_neg().saturating_sub(8)) {

@@ -19,7 +19,7 @@ mod step;
 mod summary;
 mod table;
 
-pub use arch::{PLT_ENTRY_BYTES, Register};
+pub use arch::{Architecture, PLT_ENTRY_BYTES, Register};
 pub use entries::{EntryId, EntryInterner};
 pub use rows::{CompactRow, RowBuffer};
 pub use rule::{CalleeSaved, Cfa, EndReason, Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};

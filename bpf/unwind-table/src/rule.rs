@@ -67,7 +67,7 @@ pub enum SavedRegister {
     Undefined,
 }
 
-/// The location of the caller's value of a callee-saved register that few rules need.
+/// The location of the caller's value of the [third register](crate::Architecture::tracked) that walks track.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum CalleeSaved {
     /// Not recorded.
@@ -77,6 +77,8 @@ pub enum CalleeSaved {
     Same,
     /// `*(cfa + offset)`.
     AtCfa(i32),
+    /// The word above that of the frame pointer, whose location is a [`SavedRegister::At`]: in a signal frame.
+    AfterFramePointer,
 }
 
 /// The location of the return address.
@@ -118,20 +120,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The frame of a function whose frame pointer points to a frame record: the caller's frame pointer, followed by the
-    /// return address.
-    pub const FRAME_POINTER: Self = Self {
-        cfa: Cfa::Register { register: Register::FRAME_POINTER, offset: 16 },
-        frame_pointer: SavedRegister::AtCfa(-16),
-        return_address: ReturnAddress::AtCfa(-8),
-        callee_saved: CalleeSaved::Unknown,
-        signal_frame: false,
-    };
-
     /// Whether the frame pointer alone leads to the caller: a frame-pointer step has the same result as this rule.
     #[must_use]
     pub fn is_frame_pointer(&self) -> bool {
-        Self { callee_saved: CalleeSaved::Unknown, ..*self } == Self::FRAME_POINTER
+        let Cfa::Register { register, .. } = self.cfa else { return false };
+        let plain = Self { callee_saved: CalleeSaved::Unknown, ..*self };
+        plain == register.architecture().frame_pointer_rule()
     }
 
     /// Whether this frame is known to be the outermost of its stack.
@@ -171,6 +165,8 @@ pub enum UnsupportedReason {
     ReturnAddressExpression,
     /// The return address's rule is neither a memory location nor a register, or is missing.
     ReturnAddressRule,
+    /// An instruction of the call frame information isn't known, so neither are the rows from there on.
+    Instruction,
     /// An offset doesn't fit 32 bits.
     OffsetTooLarge,
     /// The code switches to another stack here, in a way that the source doesn't describe.
@@ -291,6 +287,7 @@ impl fmt::Display for UnsupportedReason {
             Self::FramePointerRule => "frame pointer rule",
             Self::ReturnAddressExpression => "return address expression",
             Self::ReturnAddressRule => "return address rule",
+            Self::Instruction => "call frame instruction",
             Self::OffsetTooLarge => "offset over 32 bits",
             Self::StackSwitch => "stack switch",
             Self::TooManyRules => "too many distinct rules",

@@ -57,15 +57,19 @@ impl FrameRegisters {
     }
 
     fn register(&self, register: Register) -> Result<u64, StepError> {
-        match register {
-            Register::STACK_POINTER => Ok(self.sp),
-            Register::FRAME_POINTER => Ok(self.fp),
-            Register::CALLEE_SAVED => self.callee_saved.ok_or(StepError::RegisterLost(register)),
-            other => match &self.general {
-                Some(general) => Ok(general[usize::from(other.dwarf())]),
-                None => Err(StepError::RegisterLost(other)),
-            },
+        if register.is_stack_pointer() {
+            return Ok(self.sp);
         }
+        if register.is_frame_pointer() {
+            return Ok(self.fp);
+        }
+        let value = if register == register.architecture().tracked() {
+            self.callee_saved
+        } else {
+            let general = self.general.as_ref();
+            general.and_then(|general| general.get(usize::from(register.dwarf())).copied())
+        };
+        value.ok_or(StepError::RegisterLost(register))
     }
 }
 
@@ -114,6 +118,10 @@ impl Rule {
             CalleeSaved::Unknown => None,
             CalleeSaved::Same => frame.callee_saved,
             CalleeSaved::AtCfa(offset) => Some(word(plus(cfa, offset))?),
+            CalleeSaved::AfterFramePointer => match self.frame_pointer {
+                SavedRegister::At { register, offset } => Some(word_at(register, offset.saturating_add(8))?),
+                _ => None,
+            },
         };
         Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, callee_saved, general: None })
     }

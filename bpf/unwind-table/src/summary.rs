@@ -42,6 +42,8 @@ pub enum UnresolvedReason {
     Disagreement,
     /// The analysis of the function exceeded its limit of steps.
     TooManySteps,
+    /// Machine code of this architecture isn't analyzed, except for linkage tables.
+    NotAnalyzed,
 }
 
 impl fmt::Display for UnresolvedReason {
@@ -53,6 +55,7 @@ impl fmt::Display for UnresolvedReason {
             Self::OtherReturn => "returns with another stack pointer",
             Self::Disagreement => "functions disagree",
             Self::TooManySteps => "too many steps",
+            Self::NotAnalyzed => "code of this architecture is not analyzed",
         })
     }
 }

@@ -20,6 +20,8 @@ const LISTS_AGE: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug)]
 pub struct Archive {
     folder: PathBuf,
+    /// Debian's name of another architecture than this machine's.
+    foreign: Option<&'static str>,
 }
 
 impl Archive {
@@ -28,12 +30,25 @@ impl Archive {
     /// # Errors
     /// When the archive can't be reached and never was.
     pub fn open() -> Result<Self> {
-        let archive = Self { folder: paths::cache().join("vm") };
+        Self::open_in(Self { folder: paths::cache().join("vm"), foreign: None }, &SUITES)
+    }
+
+    /// Learns what one suite has for another architecture, by Debian's name for it: `arm64`.
+    ///
+    /// # Errors
+    /// When the archive can't be reached and never was.
+    pub fn open_foreign(architecture: &'static str, suite: &str) -> Result<Self> {
+        let folder = paths::cache().join(architecture);
+        Self::open_in(Self { folder, foreign: Some(architecture) }, &[suite])
+    }
+
+    fn open_in(archive: Self, suites: &[&str]) -> Result<Self> {
         for folder in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(archive.folder.join(folder))?;
         }
         let site = site()?;
-        let sources = SUITES.map(|suite| format!("deb [signed-by={KEYRING}] {site} {suite} main\n")).concat();
+        let source = |suite| format!("deb [signed-by={KEYRING}] {site} {suite} main\n");
+        let sources: String = suites.iter().map(source).collect();
         let (list, stamp) = (archive.folder.join("sources.list"), archive.folder.join("updated"));
         let is_known = fs::read_to_string(&list).is_ok_and(|known| known == sources);
         fs::write(&list, sources)?;
@@ -109,8 +124,12 @@ impl Archive {
         ];
         let mut command = Command::new(program);
         command.current_dir(folder);
-        options.iter().for_each(|option| {
-            command.args(["-o", option]);
+        let foreign = self
+            .foreign
+            .iter()
+            .flat_map(|name| [format!("APT::Architecture={name}"), format!("APT::Architectures::={name}")]);
+        options.into_iter().chain(foreign).for_each(|option| {
+            command.args(["-o", &option]);
         });
         run(command.args(arguments))
     }

@@ -1,14 +1,15 @@
 //! What the end-to-end tests, the benchmarks and their tools share: real programs, the profiler, a real Collector.
 //!
 //! - [`workload`] compiles and runs programs whose call chains are known; [`programs`] copies large ones;
-//!   [`python`] finds Pythons.
+//!   [`python`] finds Pythons, and [`java`] JDKs.
 //! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration; [`user`] runs it, and others, as
 //!   users without privileges.
 //! - [`collector`] builds an OpenTelemetry Collector, starts it on free ports and reads what it wrote.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
 //! - [`session`] joins the three: a workload, the profiler and a Collector.
 //! - [`recording`] has the profiler start a program and write files.
-//! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes.
+//! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes; [`sample_cost`]
+//!   measures what a sample costs.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 //! - [`load`] keeps programs running beside the profiler; [`bench`] reads the command lines of benchmarks.
 //! - [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands;
@@ -19,6 +20,7 @@ pub mod bench;
 pub mod collector;
 pub mod command;
 pub mod conservation;
+pub mod java;
 pub mod load;
 pub mod lock;
 pub mod observe;
@@ -29,6 +31,7 @@ pub mod rate;
 pub mod received;
 pub mod recording;
 pub mod requirement;
+pub mod sample_cost;
 pub mod session;
 pub mod sidewinder;
 pub mod user;

@@ -2,6 +2,8 @@
 //! collector moves objects. The program knows its own stack (`workloads/node/chains.js`). `make node-test` does this with Node.js
 //! 18 to 26, which it fetches from npm.
 
+mod libnode;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +30,8 @@ const WARM_UP_NS: u64 = 500_000_000;
 /// Of a program's samples; there are some thousands.
 const ENOUGH: usize = 200;
 const WHOLE_SHARE: f64 = 0.999;
+/// Of calls: V8 makes the table of lines of a function when that is optimized, or when it needs it.
+const LINES_SHARE: f64 = 0.999;
 /// Of samples with a function that was moved or freed before its name was read.
 const UNKNOWN_SHARE: f64 = 0.001;
 const UNKNOWN: &str = "[unknown JavaScript function]";
@@ -59,13 +63,30 @@ const FUNCTIONS: [(&str, &str); 13] = [
     ("Steps", "constructor(depth)"),
 ];
 
+/// The functions that call each other, with a text of the line of the call.
+const CALLS: [(&str, &str, &str); 13] = [
+    ("first", "second", "second(new Steps("),
+    ("second", "eachStep", "[steps].map("),
+    ("eachStep", "get taken", "return step.taken"),
+    ("get taken", "take", "this.take()"),
+    ("take", "größe", "größe(this.depth)"),
+    ("größe", "recurse", "recurse(depth) + keep"),
+    ("recurse", "recurse", "recurse(depth - 1)"),
+    ("recurse", "work", "work(4000)"),
+    ("recurse", "sort", "sort(40)"),
+    ("recurse", "allocate", "allocate(200)"),
+    ("work", "short", "short(sum + i)"),
+    ("sort", "compareNumbers", "numbers.sort("),
+    ("compareNumbers", "work", "work(20)"),
+];
+
 /// How a program is run.
 #[derive(Clone, Copy)]
 struct Set {
     what: &'static str,
     options: &'static [&'static str],
-    /// Whether no function is compiled into its caller.
-    is_whole: bool,
+    /// Whether calls have their lines: functions that were optimized have.
+    has_lines: bool,
     has_map: bool,
 }
 
@@ -73,24 +94,31 @@ const SETS: [Set; 5] = [
     Set {
         what: "interpreted",
         options: &["--no-opt", "--no-sparkplug", "--no-maglev"],
-        is_whole: true,
+        has_lines: false,
         has_map: false,
     },
-    Set { what: "without generated code", options: &["--jitless"], is_whole: true, has_map: false },
+    Set { what: "without generated code", options: &["--jitless"], has_lines: false, has_map: false },
     Set {
         what: "baseline",
         options: &["--always-sparkplug", "--no-opt", "--no-maglev"],
-        is_whole: true,
+        has_lines: false,
         has_map: false,
     },
     Set {
         what: "optimized",
         options: &["--no-turbo-inlining", "--no-maglev-inlining"],
-        is_whole: true,
+        has_lines: true,
         has_map: false,
     },
-    Set { what: "as usual", options: &["--perf-basic-prof"], is_whole: false, has_map: true },
+    Set { what: "inlined", options: &["--perf-basic-prof"], has_lines: true, has_map: true },
 ];
+
+impl Set {
+    /// Whether all functions of JavaScript are compiled before they run for long.
+    fn is_compiled(&self) -> bool {
+        self.has_lines || self.what == "baseline"
+    }
+}
 
 /// A running program, which ends with this, and so does its map.
 struct Node(Child);
@@ -143,12 +171,12 @@ fn sample_of(event: &DecodedEvent<'_>) -> Sample {
 }
 
 /// Starts the program once for each set, with those of its options that this version has. V8 leaves a log in `folder`.
-fn start(node: &Path, folder: &Path) -> Result<Vec<(Set, Node)>> {
+fn start(node: &Path, folder: &Path, sets: &[Set]) -> Result<Vec<(Set, Node)>> {
     let known = run(Command::new(node).arg("--v8-options"))?;
     let has = |option: &&&str| {
         known.contains(&format!("--{} (", option.trim_start_matches("--no-").trim_start_matches("--")))
     };
-    let started = SETS.into_iter().map(|set| {
+    let started = sets.iter().map(|&set| {
         let options: Vec<_> = set.options.iter().filter(has).collect();
         let mut command = Command::new(node);
         command.args(options).arg(script()).arg(SECONDS).current_dir(folder);
@@ -158,13 +186,13 @@ fn start(node: &Path, folder: &Path) -> Result<Vec<(Set, Node)>> {
     started.collect()
 }
 
-fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
+fn judge(test: &str, node: &Path, sets: &[Set], seconds: u32) -> Result<()> {
     if !requirement::ebpf(test)? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp");
-    let programs = start(node, folder.path())?;
+    let programs = start(node, folder.path(), sets)?;
     let pids: Vec<String> = programs.iter().map(|(_, node)| node.0.id().to_string()).collect();
     let mut recorder = sidewinder::command()?;
     recorder.args([
@@ -188,7 +216,7 @@ fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
         let start = known.with_context(|| format!("{what}: no complete stack"))? + WARM_UP_NS;
         let warm = events.iter().filter(|event| event.time_unix_ns >= start);
         let samples: Vec<Sample> = warm.map(sample_of).collect();
-        assert_names(&what, &samples, set.is_whole)?;
+        assert_names(&what, &samples, set.has_lines)?;
         if set.has_map {
             assert_mapped(&what, &samples, &fs::read_to_string(node.map())?);
         }
@@ -196,14 +224,14 @@ fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-fn assert_names(what: &str, samples: &[Sample], is_whole: bool) -> Result<()> {
+fn assert_names(what: &str, samples: &[Sample], has_lines: bool) -> Result<()> {
     let source = fs::read_to_string(script())?;
     let in_script = |sample: &Sample| {
         let first = sample.frames.iter().position(|frame| frame.name == CHAIN[0])?;
         Some(sample.frames[first..].to_vec())
     };
     let mut threads: BTreeMap<i64, usize> = BTreeMap::new();
-    let (mut working, mut whole, mut unknown) = (0, 0, 0);
+    let (mut working, mut whole, mut unknown, mut calls, mut exact) = (0, 0, 0, 0, 0);
     for sample in samples {
         unknown += usize::from(sample.frames.iter().any(|frame| frame.name == UNKNOWN));
         let Some(frames) = in_script(sample) else { continue };
@@ -212,17 +240,25 @@ fn assert_names(what: &str, samples: &[Sample], is_whole: bool) -> Result<()> {
         for frame in frames.iter().filter(|frame| frame.path == script().to_string_lossy()) {
             assert!(is_line_of(frame, &source), "{what}: {frame:?}");
         }
+        for pair in frames.windows(2) {
+            let Some(is_exact) = is_line_of_call(pair, &source) else { continue };
+            calls += 1;
+            exact += usize::from(is_exact);
+            assert!(is_exact || is_first_line(&pair[0], &source), "{what}: {pair:?} is another line");
+        }
         if frames.iter().any(|frame| WORK.contains(&&*frame.name)) {
             working += 1;
             whole += usize::from(is_whole_chain(&frames));
         }
     }
     eprintln!(
-        "{what}: {} samples, {threads:?} in the chain, {whole} of {working} whole, {unknown} unknown",
+        "{what}: {} samples, {threads:?} in the chain, {whole} of {working} whole, {exact} of {calls} lines of calls, \
+         {unknown} unknown",
         samples.len()
     );
     assert!(threads.len() == 2 && threads.values().all(|count| *count >= ENOUGH), "{what}: {threads:?}");
-    assert!(!is_whole || whole as f64 >= WHOLE_SHARE * working as f64, "{what}: {whole} of {working}");
+    assert!(whole as f64 >= WHOLE_SHARE * working as f64, "{what}: {whole} of {working}");
+    assert!(!has_lines || exact as f64 >= LINES_SHARE * calls as f64, "{what}: {exact} of {calls} lines");
     assert!(unknown as f64 <= UNKNOWN_SHARE * samples.len() as f64, "{what}: {unknown}");
     Ok(())
 }
@@ -260,6 +296,21 @@ fn is_line_of(frame: &JsFrame, source: &str) -> bool {
     (start + 1..=start + 2 + bytes).contains(&usize::try_from(frame.line).unwrap_or(0))
 }
 
+/// Whether the line of the first of two frames is that of its call of the second one; `None` for calls of others.
+fn is_line_of_call(pair: &[JsFrame], source: &str) -> Option<bool> {
+    let [caller, callee] = pair else { return None };
+    let (_, _, text) =
+        CALLS.iter().find(|(from, to, _)| (*from, *to) == (caller.name.as_str(), callee.name.as_str()))?;
+    let line = source.lines().position(|line| line.contains(text))?;
+    Some(usize::try_from(caller.line) == Ok(line + 1))
+}
+
+fn is_first_line(frame: &JsFrame, source: &str) -> bool {
+    let text = FUNCTIONS.iter().find(|(name, _)| *name == frame.name).map(|(_, text)| *text);
+    let line = text.and_then(|text| source.lines().position(|line| line.contains(text)));
+    line.is_some_and(|line| usize::try_from(frame.line) == Ok(line + 1))
+}
+
 /// V8's own map of the process has each of the program's functions, with this name and this path.
 fn assert_mapped(what: &str, samples: &[Sample], map: &str) {
     let path = script().to_string_lossy().into_owned();
@@ -295,17 +346,19 @@ fn functions_of_the_installed_node_have_names() -> Result<()> {
     if !requirement::program(test, "node")? {
         return Ok(());
     }
-    judge(test, Path::new("node"), RECORDING_SECONDS)
+    judge(test, Path::new("node"), &SETS, RECORDING_SECONDS)
 }
 
 #[test]
 fn functions_of_each_version_have_names() -> Result<()> {
     let test = "functions_of_each_version_have_names";
-    if std::env::var_os("SIDEWINDER_NODE").is_none() {
+    let Ok(wanted) = std::env::var("SIDEWINDER_NODE") else {
         return requirement::elsewhere(test, "make node-test");
-    }
-    for version in VERSIONS {
-        judge(&format!("node {version}"), &fetched(version)?, LONG_RECORDING_SECONDS)?;
+    };
+    // Versions, or any other value for all.
+    let named: Vec<&str> = wanted.split(',').filter(|version| version.contains('.')).collect();
+    for version in if named.is_empty() { VERSIONS.to_vec() } else { named } {
+        judge(&format!("node {version}"), &fetched(version)?, &SETS, LONG_RECORDING_SECONDS)?;
     }
     Ok(())
 }

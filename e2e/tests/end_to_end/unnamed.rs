@@ -112,6 +112,27 @@ fn code_of_node_without_names_is_reported_with_the_switch_that_names_it() -> Res
     Ok(())
 }
 
+/// Of a program that starts with the recording, the first samples are from before the tables of `node` are built.
+#[test]
+fn samples_from_before_functions_were_known_ask_for_more_time_and_no_switch() -> Result<()> {
+    let title = "first samples of node";
+    if !requirement::ebpf(title)? || !requirement::program(title, "node")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let summary = folder.path().join("summary.json");
+    let mut command = sidewinder::command()?;
+    command.args(["record", "-F", "997", "-d", "2s", "-o"]).arg(folder.path().join("out.folded"));
+    command.arg("--summary-json").arg(&summary).args(["--", "node", "-e", NODE]);
+    let ended = sidewinder::Running::start(command)?.wait(PATIENCE)?;
+    let summary: Value =
+        serde_json::from_str(&std::fs::read_to_string(&summary).context(ended.log.clone())?)?;
+    let groups = summary["unnamed"].as_array().context("no list")?;
+    let of_node = groups.iter().find(|group| group["runtime"] == "v8").context(ended.log.clone())?;
+    ensure!(of_node["cause"] == "too_early" && !ended.log.contains(SWITCH), "{of_node:#}\n{}", ended.log);
+    Ok(())
+}
+
 #[test]
 fn functions_of_python_are_read_by_check_and_none_is_reported_as_unnamed() -> Result<()> {
     let title = "names of Python";

@@ -10,10 +10,7 @@ use sidewinder_config::{BasicAuth, BearerTokenAuth, Credential};
 use tracing::warn;
 
 use super::connect::read_bounded;
-
-/// The version of the signal. Receivers refuse requests with another version than theirs.
-pub(super) const DEVELOPMENT_VERSION_KEY: &str = "otlp-profiles-development-version";
-pub(super) const DEVELOPMENT_VERSION: &str = "1";
+use crate::wire::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 
 /// Our `user-agent`.
 pub(super) const USER_AGENT: &str = concat!("sidewinder/", env!("CARGO_PKG_VERSION"));

@@ -25,12 +25,10 @@ use super::error::ConnectionError;
 use super::exporter::{Exporter, ExporterError};
 use super::options::ExporterOptions;
 use super::outcome::{SendOutcome, with_error_chain};
+use crate::wire::EXPORT_METHOD;
 use codec::ExportCodec;
 use exchange::{Exchange, StatusRecorder};
 pub use options::GrpcOptions;
-
-/// The method that receives profiles.
-const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
 /// The time between connection attempts while an attempt waits for a connection.
 const RECONNECT: Duration = Duration::from_millis(200);
@@ -91,7 +89,7 @@ impl GrpcTransport {
         if let Err(error) = client.ready().await {
             return outcome::from_error(&Status::from_error(error.into()), exchange);
         }
-        let path = PathAndQuery::from_static(EXPORT);
+        let path = PathAndQuery::from_static(EXPORT_METHOD);
         match client.unary(request, path, ExportCodec(exchange.clone())).await {
             Ok(response) => SendOutcome::from_response(response.into_inner()),
             Err(status) => outcome::from_error(&status, exchange),

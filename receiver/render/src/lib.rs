@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod annotation;
+mod counts;
 mod difference;
 mod document;
 mod escape;
@@ -34,6 +35,7 @@ pub use annotation::{
     Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
     SourcePart, UnwindingRanges,
 };
+pub use counts::TimeSlicedCounts;
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
 pub use escape::escaped;
@@ -51,6 +53,9 @@ pub use profile::{
     ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
     StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
-pub use read::{ReadError, read};
+pub use read::{
+    NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
+    read_bytes,
+};
 pub use summary::{group_thousands, summary};
 pub use table::{TableOptions, fitted, table};

@@ -3,8 +3,12 @@
 mod error;
 mod folded;
 mod guess;
+mod perf;
+mod perf_data;
+mod perf_script;
 mod pprof;
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 
@@ -14,26 +18,53 @@ use self::error::BYTES_MAX;
 use crate::profile::Profile;
 
 pub use self::error::ReadError;
+pub use self::perf_data::{NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Reads pprof's format, compressed or not, or folded stacks, depending on the content.
+/// Reads pprof's format, compressed or not, folded stacks, `perf.data`, or the text of `perf script`, depending on the content.
+/// `sample_type`: which of several events of perf; by default the first. `names` names the code of a `perf.data`.
 ///
 /// # Errors
 ///
 /// [`ReadError`].
-pub fn read(path: &Path) -> Result<Profile, ReadError> {
+pub fn read(path: &Path, sample_type: Option<&str>, names: &mut dyn PerfNames) -> Result<Profile, ReadError> {
     let bytes = read_to_end(std::fs::File::open(path)?)?;
     let bytes = if bytes.starts_with(&GZIP) { read_to_end(GzDecoder::new(&*bytes))? } else { bytes };
     let title = path.file_name().unwrap_or_default().to_string_lossy();
-    match std::str::from_utf8(&bytes) {
-        Ok(text) if !text.contains('\0') && text.lines().next().is_some_and(folded::is_stack_line) => {
-            folded::read(&title, text)
+    read_bytes(&title, &bytes, sample_type, names)
+}
+
+/// The same for the uncompressed content of a file.
+///
+/// # Errors
+///
+/// [`ReadError`].
+pub fn read_bytes(
+    title: &str,
+    bytes: &[u8],
+    sample_type: Option<&str>,
+    names: &mut dyn PerfNames,
+) -> Result<Profile, ReadError> {
+    if perf_data::is_perf_data(bytes) {
+        return perf_data::read(title, bytes, sample_type, names);
+    }
+    // Names in perf's text may be any bytes.
+    let text = if bytes.contains(&0) { None } else { Some(String::from_utf8_lossy(bytes)) };
+    if let Some(text) = text.as_ref().filter(|text| perf_script::is_script(text)) {
+        return perf_script::read(title, text, sample_type);
+    }
+    if sample_type.is_some() {
+        return Err(ReadError::NothingToChoose);
+    }
+    match text {
+        Some(Cow::Borrowed(text)) if text.lines().next().is_some_and(folded::is_stack_line) => {
+            folded::read(title, text)
         }
-        Ok(text) if !text.contains('\0') && text.chars().all(|c| !c.is_control() || c.is_whitespace()) => {
+        Some(Cow::Borrowed(text)) if text.chars().all(|c| !c.is_control() || c.is_whitespace()) => {
             Err(ReadError::UnknownFormat)
         }
-        _ => pprof::read(&title, &bytes),
+        _ => pprof::read(title, bytes),
     }
 }
 
@@ -54,7 +85,7 @@ mod tests {
     fn read_back(form: ProfileFormat) -> Profile {
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&sample(), form, NameStyle::Full, &mut file.as_file()).unwrap();
-        read(file.path()).unwrap()
+        read(file.path(), None, &mut NoNames).unwrap()
     }
 
     fn folded(profile: &Profile) -> Vec<String> {
@@ -66,7 +97,7 @@ mod tests {
         for form in [ProfileFormat::Folded, ProfileFormat::Pprof] {
             let file = tempfile::NamedTempFile::new().unwrap();
             crate::write(&guessed_sample(), form, NameStyle::Full, &mut file.as_file()).unwrap();
-            let back = read(file.path()).unwrap();
+            let back = read(file.path(), None, &mut NoNames).unwrap();
             assert_eq!(folded(&back), folded(&guessed_sample()));
             let guessed: Vec<_> = back.frames.iter().filter(|frame| frame.is_guessed).collect();
             assert_eq!(guessed.len(), 1);
@@ -127,7 +158,7 @@ mod tests {
         profile.stacks[0] = (0..profile.frames.len() as u32).map(FrameIndex).collect();
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&profile, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
-        let back = read(file.path()).unwrap();
+        let back = read(file.path(), None, &mut NoNames).unwrap();
         let kinds = |profile: &Profile| profile.frames.iter().map(|frame| frame.kind).collect::<Vec<_>>();
         assert_eq!(kinds(&back)[sample().frames.len()..], [FrameCategory::Python; 5]);
         assert!(!kinds(&back)[..sample().frames.len()].contains(&FrameCategory::Python));
@@ -137,10 +168,10 @@ mod tests {
     fn numbers_without_a_time_stay_numbers_in_pprofs_form() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "main;work 3\n").unwrap();
-        let counted = read(file.path()).unwrap();
+        let counted = read(file.path(), None, &mut NoNames).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&counted, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
-        let again = read(file.path()).unwrap();
+        let again = read(file.path(), None, &mut NoNames).unwrap();
         assert_eq!((folded(&again), &again.measure), (folded(&counted), &counted.measure));
         assert_eq!(again.total_count(), 3);
     }
@@ -149,12 +180,12 @@ mod tests {
     fn the_error_for_an_invalid_profile_gives_the_reason() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (text, message) in [
-            ("# A title\n", "it is neither pprof's nor folded stacks"),
+            ("# A title\n", "it is neither pprof's nor folded stacks, nor perf's"),
             ("a;b 1\na;c\n", "line 2 does not end in a number of samples, as folded stacks do"),
             ("\u{1}\0\u{fffd}", "it is not a pprof profile"),
         ] {
             std::fs::write(file.path(), text).unwrap();
-            assert_eq!(read(file.path()).unwrap_err().to_string(), message);
+            assert_eq!(read(file.path(), None, &mut NoNames).unwrap_err().to_string(), message);
         }
     }
 
@@ -163,6 +194,7 @@ mod tests {
         fn no_bytes_are_too_much(bytes: Vec<u8>) {
             let _ = pprof::read("", &bytes);
             let _ = folded::read("", &String::from_utf8_lossy(&bytes));
+            let _ = perf_script::read("", &String::from_utf8_lossy(&bytes), None);
         }
     }
 }

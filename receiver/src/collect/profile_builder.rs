@@ -153,7 +153,13 @@ impl ProfileBuilder {
             + 2 * size_of::<FrameIndex>() * self.stack_frames
             + size_of::<ProfileThread>() * self.profile.threads.len()
             + size_of::<ProfileSpan>() * self.profile.spans.len();
-        entries / 3 * 4 + tables + self.string_bytes
+        // Those of our own profiles are short, which others' need not be.
+        let binaries =
+            self.profile.binaries.iter().map(|binary| size_of::<ProfileBinary>() + text_bytes(binary));
+        let texts =
+            |thread: &ProfileThread| thread.process.len() + thread.name.len() + thread.container.len();
+        let threads = self.profile.threads.iter().map(texts);
+        entries / 3 * 4 + tables + self.string_bytes + binaries.sum::<usize>() + threads.sum::<usize>()
     }
 
     /// Appends the named frames of a walked frame, leaf first: several if calls were inlined, none if it is omitted. Returns
@@ -279,6 +285,12 @@ impl ProfileBuilder {
             FrameIndex(frames.len() as u32 - 1)
         })
     }
+}
+
+/// The size of a binary's texts in bytes.
+fn text_bytes(binary: &ProfileBinary) -> usize {
+    let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    binary.path.len() + optional(&binary.build_id) + optional(&binary.htlhash)
 }
 
 /// How the name of a frame that stands for a lock begins.

@@ -1,7 +1,9 @@
 //! A sliding window of the newest events, in bounded memory, for the live page.
 //!
-//! Input: the [`Message`]s of one receiver. Output: incremental updates for the page, and a [`Profile`] of a range of time.
+//! Input: the [`Message`]s of one receiver, or profiles that are received. Output: incremental updates for the page, and a [`Profile`] of a range of time.
 //! Owner: [`LiveFeed`](crate::live::LiveFeed), which locks it.
+
+mod received;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -27,6 +29,8 @@ use crate::sampling::message::{Message, SampleEvent};
 /// The length of a slice of time.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 const SLICE_NS: u64 = SLICE.as_nanos() as u64;
+/// How long before a window is created its profiles may have been taken: profilers report every five seconds.
+const RECEIVED_DELAY: Duration = Duration::from_secs(10);
 /// Events within this time are merged into rows, unless a page requests an update earlier.
 const MERGED_SLICES: u32 = 10;
 /// The most distinct rows that are merged at a time.
@@ -56,7 +60,8 @@ impl WindowLimits {
 #[derive(Debug)]
 pub(crate) struct SlidingWindow {
     limits: WindowLimits,
-    kind: Kind,
+    /// `None`: only profiles that are received are added.
+    kind: Option<Kind>,
     start_ns: u64,
     builder: ProfileBuilder,
     document: DocumentBuilder,
@@ -84,13 +89,25 @@ pub(crate) struct SlidingWindow {
 impl SlidingWindow {
     /// An empty window that starts now, for the events of one kind.
     pub(crate) fn new(title: String, kind: Kind, limits: WindowLimits) -> Self {
-        let measure = SampleType::from_kind(kind);
-        let (start, start_ns) = (SystemTime::now(), monotonic_ns());
+        let profile = Profile::new(title, SampleType::from_kind(kind));
+        Self::since(Duration::ZERO, profile, Some(kind), limits)
+    }
+
+    /// An empty window for profiles of this measure that are received.
+    pub(crate) fn for_received(title: String, measure: SampleType, limits: WindowLimits) -> Self {
+        Self::since(RECEIVED_DELAY, Profile::new(title, measure), None, limits)
+    }
+
+    /// A window that starts this long ago, or when the machine was started.
+    fn since(age: Duration, profile: Profile, kind: Option<Kind>, limits: WindowLimits) -> Self {
+        let now_ns = monotonic_ns();
+        let start_ns = now_ns.saturating_sub(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
+        let start = SystemTime::now() - Duration::from_nanos(now_ns - start_ns);
         Self {
             limits,
             kind,
             start_ns,
-            builder: ProfileBuilder::new(Profile { start, slice: SLICE, ..Profile::new(title, measure) }),
+            builder: ProfileBuilder::new(Profile { start, slice: SLICE, ..profile }),
             document: DocumentBuilder::default(),
             thread_indices: HashMap::new(),
             span_indices: HashMap::new(),
@@ -114,7 +131,7 @@ impl SlidingWindow {
             Message::JitSource(..) | Message::Interpreter(..) | Message::CodeObject(..) => {
                 self.builder.invalidate_jit_names();
             }
-            Message::Event(event) if event.kind == self.kind => self.add_event(event, namer, processes),
+            Message::Event(event) if Some(event.kind) == self.kind => self.add_event(event, namer, processes),
             Message::Event(_) | Message::Process(..) | Message::ProcessExited(_) | Message::ForgetFile(_) => {
             }
         }

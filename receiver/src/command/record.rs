@@ -21,7 +21,9 @@ use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessKey;
-use sidewinder_render::{DisplayNames, NameStyle, Profile, ProfileFormat, SampleType, TableOptions};
+use sidewinder_render::{
+    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions,
+};
 use sidewinder_vm::InterpreterSet;
 use tracing::warn;
 
@@ -143,6 +145,10 @@ impl EventSink {
     }
 }
 
+fn interpreters(args: &RecordArgs) -> InterpreterSet {
+    if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL }
+}
+
 fn record_target(args: &RecordArgs) -> CommandResult {
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let opener = Opener::start().map_err(SamplingError::Thread)?;
@@ -153,6 +159,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         lines: true,
         inlines: true,
         hides_vm_internals: !args.vm_internals,
+        interpreters: interpreters(args),
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: true,
         debug_roots: Arc::clone(&debug_roots),
@@ -244,7 +251,7 @@ fn sampling_options(
     let options = SamplingOptions {
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
-        interpreters: if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL },
+        interpreters: interpreters(args),
         unwind_mode: args.unwind.into(),
         trace_context: TraceContext {
             custom_labels: args.custom_labels,
@@ -390,7 +397,9 @@ fn profile_from_report(
 ) -> Result<Profile, Failure> {
     let sample_type = kind.descriptor().value_type.name;
     let profile = match import::from_report_bytes(title, report.as_bytes(), Some(sample_type)) {
-        Err(ImportError::NoSuchType { .. }) => Profile::new(title.to_owned(), SampleType::from_kind(kind)),
+        Err(ImportError::Other(ReadError::NoSuchType { .. })) => {
+            Profile::new(title.to_owned(), SampleType::from_kind(kind))
+        }
         read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
     };
     Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })

@@ -18,6 +18,7 @@ use sidewinder_bpf::{Opener, Storage};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::OutcomeCount;
+use sidewinder_vm::InterpreterSet;
 
 use self::screen::Screen;
 use super::{CommandResult, log_to_stderr, scope_from_args, stop_flag_in_terminal};
@@ -150,6 +151,7 @@ impl NameResolver {
             lines: false,
             inlines: true,
             hides_vm_internals: true,
+            interpreters: InterpreterSet::ALL,
             budget_bytes: SYMBOL_BUDGET_BYTES,
             has_no_time_limit: false,
             debug_roots,

@@ -1,4 +1,6 @@
-//! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier.
+//! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier, or that arrive now.
+
+mod listen;
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -14,6 +16,7 @@ use sidewinder_render::{
     DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, TableOptions,
     difference, merge, write,
 };
+use tokio::runtime::{Handle, Runtime};
 
 use super::{CommandResult, code, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
 use crate::annotate::Annotator;
@@ -30,6 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn view(args: &ViewArgs) -> CommandResult {
     log_to_stderr("warn");
+    let Some(file) = &args.file else { return listen::listen(args.listen.as_ref()) };
     let target = match &args.output {
         Some(path) => Some((OutputFormat::from_path(path, args.format)?, Output::new(path)?)),
         None => None,
@@ -37,7 +41,7 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let format = target.as_ref().map(|(format, _)| *format);
     let annotator = code::annotator(&args.code, format, false, debug_roots)?;
-    let mut profile = load_profile(&args.file, args.sample_type.as_deref())?;
+    let mut profile = load_profile(file, args.sample_type.as_deref())?;
     match target {
         Some((format, output)) => {
             print_notice(format_args!(
@@ -94,7 +98,7 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
 pub(super) fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
-            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file or folded stacks",
+            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file, folded stacks, perf.data, or what `perf script` printed",
         )
     };
     let profile = import::read_profile(path, sample_type).map_err(failed)?;
@@ -132,8 +136,7 @@ fn write_file(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the page on the loopback interface until interrupted. Its random path keeps it from other users of the machine.
-/// `annotator` answers what it asks for of the code of functions.
+/// Serves the page of a profile until interrupted. `annotator` answers what it asks for of the code of functions.
 fn serve(profile: Profile, names: NameStyle, annotator: Option<Arc<Annotator>>) -> CommandResult {
     let stop = stop_flag_in_terminal()?;
     let failed = |error: std::io::Error| Failure::runtime("can't serve the page", error);
@@ -141,25 +144,36 @@ fn serve(profile: Profile, names: NameStyle, annotator: Option<Arc<Annotator>>) 
     write(&profile, ProfileFormat::Html, names, &mut page)
         .map_err(|error| Failure::runtime("can't make the page", error))?;
     let page = String::from_utf8(page).map_err(|error| Failure::runtime("can't make the page", error))?;
-    let path = format!("/{:016x}{:016x}/", rand::random::<u64>(), rand::random::<u64>());
-    let handler: Arc<Handler> = {
-        let path = path.clone();
-        let mut document = DocumentBuilder::default();
-        document.update(&profile);
-        Arc::new(move |requested| match requested.strip_prefix(&*path)? {
-            "" => Some(PageResponse::with_own_policy(page.clone())),
-            code => annotator
-                .as_ref()?
-                .respond(code, |number| Some((document.function(number)?, Cow::Borrowed(&profile)))),
-        })
+    let runtime = start_runtime()?;
+    let mut document = DocumentBuilder::default();
+    document.update(&profile);
+    let handler = move |path: &str| match path.strip_prefix('/')? {
+        "" => Some(PageResponse::with_own_policy(page.clone())),
+        code => annotator
+            .as_ref()?
+            .respond(code, |number| Some((document.function(number)?, Cow::Borrowed(&profile)))),
     };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(failed)?;
-    let (_server, address) = Server::start_on_free_port(handler, runtime.handle()).map_err(failed)?;
-    writeln!(std::io::stdout(), "http://{address}{path}\nOpen this in a browser; Ctrl-C ends.")
-        .map_err(failed)?;
+    let (_server, url) = serve_privately(Arc::new(handler), runtime.handle()).map_err(failed)?;
+    writeln!(std::io::stdout(), "{url}/\nOpen this in a browser; Ctrl-C ends.").map_err(failed)?;
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(POLL_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn start_runtime() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|error| Failure::runtime("can't start threads", error))
+}
+
+/// Serves pages on the loopback interface, below a random path, which keeps them from other users of the machine. Returns the URL,
+/// without a slash at its end.
+fn serve_privately(pages: Arc<Handler>, runtime: &Handle) -> std::io::Result<(Server, String)> {
+    let root = format!("/{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
+    let handler: Arc<Handler> = {
+        let root = root.clone();
+        Arc::new(move |path| pages(path.strip_prefix(&root)?))
+    };
+    let (server, address) = Server::start_on_free_port(handler, runtime)?;
+    Ok((server, format!("http://{address}{root}")))
 }

@@ -1,6 +1,6 @@
 //! Where a process's runtime publishes the names of the code that it generates.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sidewinder_process::tls::GlobalVariable;
@@ -9,7 +9,7 @@ use sidewinder_process::{
     ProcessRoot, status_numbers,
 };
 use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
-use sidewinder_vm::{Runtime, find_runtimes};
+use sidewinder_vm::{Interpreter, InterpreterSet, Runtime, find_runtimes};
 
 use super::gdb_interface::GdbJitInterface;
 use crate::foreign::{ForeignProcess, ForeignReader};
@@ -37,6 +37,14 @@ const GENERATORS: [Runtime; 9] = [
     Runtime::LuaJit,
     Runtime::CPython,
 ];
+
+/// The runtime that generates the code of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Generator {
+    pub(crate) runtime: Runtime,
+    /// Whether walks find its functions once its file has been read.
+    pub(crate) is_walked: bool,
+}
 
 /// Where a process's runtime publishes the names of its code.
 #[derive(Debug)]
@@ -161,14 +169,19 @@ impl JitSource {
 
     /// The runtime that generates the code of the process, by the symbols of the files that it maps; `None` if no known runtime
     /// does.
-    pub(super) fn find_generator(&self) -> Option<Runtime> {
-        let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
-        let found: HashSet<Runtime> = opened
-            .filter_map(|file| find_runtimes(&file.ok()?).ok())
-            .flatten()
-            .map(|(runtime, _)| runtime)
-            .collect();
-        GENERATORS.into_iter().find(|generator| found.contains(generator))
+    pub(super) fn find_generator(&self) -> Option<Generator> {
+        let mut found = HashMap::<Runtime, bool>::new();
+        for file in self.root.open_mapped(self.mapped.keys().map(|file| &**file)).flatten() {
+            let runtimes = find_runtimes(&file).unwrap_or_default();
+            let is_walked = !runtimes.is_empty()
+                && Interpreter::read(&file, InterpreterSet::ALL).is_ok_and(|found| found.is_some());
+            for (runtime, _) in runtimes {
+                *found.entry(runtime).or_default() |= is_walked;
+            }
+        }
+        GENERATORS
+            .into_iter()
+            .find_map(|runtime| Some(Generator { runtime, is_walked: *found.get(&runtime)? }))
     }
 
     /// The PID of the process in its innermost PID namespace, by which it names its own files.

@@ -162,6 +162,7 @@ impl ReceiverContext {
         let debug_roots = Arc::new(DebugRoots::open(&symbolize.debug_directories));
         let kinds = self.kinds();
         let options = self.options(kinds.clone(), Arc::clone(&debug_roots));
+        let interpreters = options.interpreters;
         let mut sampler = Sampler::new(&mut storage, options, self.opener.clone())?;
         self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
         let namer = Namer::new(NamingOptions {
@@ -170,6 +171,7 @@ impl ReceiverContext {
             lines: symbolize.lines,
             inlines: symbolize.inlines,
             hides_vm_internals: symbolize.vm_internals == VmInternals::Hide,
+            interpreters,
             budget_bytes: self.budget.names_bytes,
             has_no_time_limit: false,
             debug_roots,

@@ -330,6 +330,8 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.code_object_losses.expired)
         .labelled("state", "expired"),
     Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.named).labelled("result", "named"),
+    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.without_code)
+        .labelled("result", "without_code"),
     Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.replaced)
         .labelled("result", "replaced"),
     Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.unreadable)
@@ -472,8 +474,8 @@ const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than ten sec
      function be freed, before it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of \
      them were waiting for their samples, and expired, because no sample of their process came within 10 s.";
 const VM_FUNCTIONS: &str = "vm_functions";
-const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; and those that were forgotten because the memory for \
-     names was used up.";
+const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; of those named, the ones whose compiled code was gone, so that \
+     they have no inlined functions (without_code); and those that were forgotten because the memory for names was used up.";
 const READS: &str = "foreign_reads";
 const READS_DESCRIPTION: &str = "Reads of processes' memory, by result: answered; timed_out; late, after they timed out; quarantined, not tried because the process had timed out before; refused, not tried because too many were pending; failed.";
 const LOOKUPS: &str = "name_lookups";

@@ -51,6 +51,8 @@ fn a_line_names_the_program_and_what_would_name_its_frames() {
     assert!(text.contains("vm (pid 9): ") && text.contains("/tmp/perf-1.map"), "{text}");
     let stale = UnnamedCause::GeneratedCode { generator: Some(Runtime::V8), has_names: true };
     assert!(lines(&[group("node", &[9], stale)]).contains(INCOMPLETE_ADVICE));
+    let text = lines(&[group("node", &[9], UnnamedCause::TooEarly(Runtime::V8))]);
+    assert!(text.contains(EARLY_ADVICE) && !text.contains("--perf-basic-prof"), "{text}");
 }
 
 #[test]

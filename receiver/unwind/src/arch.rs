@@ -1,24 +1,117 @@
 //! The architecture-specific parts of this crate; everything else is the same for all architectures.
 //!
-//! The module of an architecture has
+//! A file states its architecture ([`of_machine`]), and what is read of the file depends on that, not on the machine that
+//! reads it: tables of one architecture can be made on another. The functions here tell the architectures apart. For all
+//! of them, there are
 //!
-//! - the values by which ELF and `.sframe` files name the architecture: [`MACHINE`], [`SFRAME_ABI`];
-//! - the expression that its linkers write for [linkage tables](linkage), and their code;
-//! - [`call_before`]: the call after which code returns;
+//! - the values by which ELF and `.sframe` files name the architecture, and its dialect of DWARF;
+//! - the names of symbols that aren't functions;
+//! - the rules of linkage tables, and the expression that linkers write for them;
+//! - the bytes of `rt_sigreturn`, and how far code runs straight on.
+//!
+//! Machine code is analyzed for [`ANALYZED`] only. Its module has
+//!
+//! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
+//!   from machine code and validated; [`clone`] and [`haskell`] handle code that these alone don't explain;
 //! - [`known`]: code of C libraries that is recognised by its bytes;
 //! - [`go`]: Go's prologues and the instructions of its runtime that are recognised by their bytes;
-//! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
-//!   from machine code and validated; [`clone`] and [`haskell`] handle code that these alone don't explain.
+//! - [`call_before`]: the call after which code returns, for the stacks of this machine.
 //!
-//! Its registers, and the rules that its ABI fixes, are in `sidewinder-unwind-table`.
-//!
-//! There is one architecture so far, and [`CodeRanges`](crate::segments::CodeRanges) rejects files of all others. To
-//! add a second one, select its module here by the file's architecture rather than the host's: tables of one
-//! architecture can be made on another.
+//! Registers, and the rules that an ABI fixes, are in `sidewinder-unwind-table`.
 
+mod aarch64;
 mod x86_64;
 
+use gimli::Vendor;
+use sidewinder_unwind_table::{Architecture, EntryInterner};
+
 pub use self::x86_64::{CALL_BYTES, call_before};
-pub(crate) use self::x86_64::{
-    Instruction, MACHINE, SFRAME_ABI, Stepper, clone, go, haskell, known, linkage,
-};
+pub(crate) use self::x86_64::{Instruction, Stepper, clone, go, haskell, known, linkage};
+use crate::code::piece::CodeSlice;
+use crate::code::span::RuleSpan;
+
+/// The architecture whose machine code is analyzed.
+pub(crate) const ANALYZED: Architecture = Architecture::X86_64;
+
+/// Whether machine code of an architecture is analyzed.
+pub(crate) fn is_analyzed(architecture: Architecture) -> bool {
+    architecture == ANALYZED
+}
+
+/// The architecture in the header of an ELF file, if there are tables for it.
+pub(crate) fn of_machine(machine: object::Architecture) -> Option<Architecture> {
+    match machine {
+        object::Architecture::X86_64 => Some(Architecture::X86_64),
+        object::Architecture::Aarch64 => Some(Architecture::Aarch64),
+        _ => None,
+    }
+}
+
+/// The dialect of DWARF.
+pub(crate) fn vendor(architecture: Architecture) -> Vendor {
+    match architecture {
+        Architecture::X86_64 => Vendor::Default,
+        Architecture::Aarch64 => Vendor::AArch64,
+    }
+}
+
+/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE` and `SFRAME_ABI_AARCH64_ENDIAN_LITTLE`.
+pub(crate) fn sframe_abi(architecture: Architecture) -> u8 {
+    match architecture {
+        Architecture::X86_64 => 3,
+        Architecture::Aarch64 => 2,
+    }
+}
+
+/// Whether a symbol without a type only says whether code or data begins at its address.
+pub(crate) fn is_mapping_symbol(architecture: Architecture, name: &[u8]) -> bool {
+    match architecture {
+        Architecture::X86_64 => false,
+        Architecture::Aarch64 => aarch64::is_mapping_symbol(name),
+    }
+}
+
+/// The threshold of [`Cfa::Plt`](sidewinder_unwind_table::Cfa::Plt), if an expression is the one that linkers write for
+/// entries of linkage tables.
+pub(crate) fn linkage_threshold(architecture: Architecture, expression: &[u8]) -> Option<u8> {
+    match architecture {
+        Architecture::X86_64 => linkage::threshold(expression),
+        Architecture::Aarch64 => None,
+    }
+}
+
+/// The rules of a section of linkage code.
+pub(crate) fn linkage_spans(
+    architecture: Architecture,
+    section: &CodeSlice<'_>,
+    entries: &mut EntryInterner,
+) -> Vec<RuleSpan> {
+    match architecture {
+        Architecture::X86_64 => linkage::spans(section, entries),
+        Architecture::Aarch64 => aarch64::linkage::spans(section, entries),
+    }
+}
+
+/// The code of `rt_sigreturn`, in each of its forms.
+pub(crate) fn rt_sigreturn(architecture: Architecture) -> &'static [&'static [u8]] {
+    match architecture {
+        Architecture::X86_64 => &known::RT_SIGRETURN,
+        Architecture::Aarch64 => &aarch64::RT_SIGRETURN,
+    }
+}
+
+/// Bytes up to the first instruction, inclusive, after which execution never continues.
+pub(crate) fn straight_length(architecture: Architecture, code: &[u8]) -> Option<u32> {
+    match architecture {
+        Architecture::X86_64 => x86_64::straight_length(code),
+        Architecture::Aarch64 => aarch64::straight_length(code),
+    }
+}
+
+/// Whether code consists only of instructions that do nothing, or of zeros.
+pub(crate) fn is_padding(architecture: Architecture, code: &CodeSlice<'_>) -> bool {
+    match architecture {
+        Architecture::X86_64 => code.is_padding(code.start, code.end()),
+        Architecture::Aarch64 => aarch64::is_padding(code.bytes),
+    }
+}

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use gimli::{BaseAddresses, CfaRule, RegisterRule, UnwindExpression, UnwindSection};
 use sidewinder_unwind_table::{
-    CalleeSaved, Cfa, EndReason, Entry, EntryInterner, Register, ReturnAddress, RowBuffer, RowSource, Rule,
-    SavedRegister, Summary, UnsupportedReason,
+    Architecture, CalleeSaved, Cfa, EndReason, Entry, EntryInterner, Register, ReturnAddress, RowBuffer,
+    RowSource, Rule, SavedRegister, Summary, UnsupportedReason,
 };
 
 pub(crate) use self::entry::SectionBytes;
@@ -29,6 +29,7 @@ const MAX_KEPT_CIES: usize = 1024;
 
 /// A section of call frame information and everything needed to read it.
 pub(crate) struct Cfi<'data, Section> {
+    pub(crate) architecture: Architecture,
     pub(crate) section: Section,
     pub(crate) data: &'data [u8],
     pub(crate) bases: BaseAddresses,
@@ -84,7 +85,7 @@ where
             let bases = self.bases_at(place);
             let evaluated = cies.fde(self, place).and_then(|fde| {
                 let cie = fde.cie();
-                evaluator.states(&fde, &self.section, &bases, |at, state| {
+                evaluator.states(&fde, &self.section, &bases, self.architecture, |at, state| {
                     let rule = self.rule(state, cie).map(|rule| match follows_callee_saved {
                         true => Rule { callee_saved: self.callee_saved(state.callee_saved.as_ref()), ..rule },
                         false => rule,
@@ -114,15 +115,17 @@ where
         let mut cies = CieCache::default();
         let mut evaluator = Evaluator::default();
         let mut found = CfiTraits::default();
+        let callee_saved = self.architecture.callee_saved();
         for fde in located {
             // Malformed entries are counted where their rows are made.
             let _ = cies.fde(self, fde.place).and_then(|fde| {
-                evaluator.states(&fde, &self.section, &self.bases, |_, state| {
+                evaluator.states(&fde, &self.section, &self.bases, self.architecture, |_, state| {
                     let CfaRule::RegisterAndOffset { register, .. } = state.cfa() else { return };
-                    found.has_callee_saved_frames |= register.0 == Register::CALLEE_SAVED.dwarf();
+                    found.has_callee_saved_frames |=
+                        callee_saved.is_some_and(|callee_saved| register.0 == callee_saved.dwarf());
                     if let Some(RegisterRule::ValExpression(sum)) = &state.stack_pointer
-                        && let Some((Register::STACK_POINTER, offset)) =
-                            self.bytes(sum).and_then(expression::place)
+                        && let Some((from, offset)) = self.place(sum)
+                        && from.is_stack_pointer()
                         && offset >= MIN_HASKELL_RESERVED_BYTES
                     {
                         found.haskell_cfa_offset = Some(offset);
@@ -186,6 +189,9 @@ where
     }
 
     fn rule(&self, state: &CfiState, cie: &Cie<'data>) -> Result<Rule, UnsupportedReason> {
+        if state.is_unknown {
+            return Err(UnsupportedReason::Instruction);
+        }
         let return_address = self.return_address(state.return_address.as_ref())?;
         let signal_frame = cie.is_signal_trampoline();
         let cfa = self.cfa(&state.cfa());
@@ -193,7 +199,7 @@ where
         if return_address == ReturnAddress::Undefined {
             // Nothing follows, so the other rules need not be known.
             return Ok(Rule {
-                cfa: cfa.unwrap_or(Rule::ROOT.cfa),
+                cfa: cfa.unwrap_or(self.architecture.root().cfa),
                 frame_pointer: frame_pointer.unwrap_or(SavedRegister::Undefined),
                 return_address,
                 callee_saved: CalleeSaved::Unknown,
@@ -213,11 +219,14 @@ where
     fn cfa(&self, rule: &CfaRule<usize>) -> Result<Cfa, UnsupportedReason> {
         match rule {
             CfaRule::RegisterAndOffset { register, offset } => Ok(Cfa::Register {
-                register: Register::from_dwarf(register.0).ok_or(UnsupportedReason::CfaRegister)?,
+                register: self.architecture.register(register.0).ok_or(UnsupportedReason::CfaRegister)?,
                 offset: offset_bytes(*offset)?,
             }),
             CfaRule::Expression(expression) => {
-                self.bytes(expression).and_then(expression::cfa).ok_or(UnsupportedReason::CfaExpression)
+                let bytes = self.bytes(expression);
+                bytes
+                    .and_then(|bytes| expression::cfa(bytes, self.architecture))
+                    .ok_or(UnsupportedReason::CfaExpression)
             }
         }
     }
@@ -228,11 +237,13 @@ where
             None | Some(RegisterRule::SameValue) => Ok(SavedRegister::Same),
             Some(RegisterRule::Undefined) => Ok(SavedRegister::Undefined),
             Some(RegisterRule::Offset(offset)) => Ok(SavedRegister::AtCfa(offset_bytes(*offset)?)),
-            Some(RegisterRule::Register(register)) => Register::from_dwarf(register.0)
+            Some(RegisterRule::Register(register)) => self
+                .architecture
+                .register(register.0)
                 .map(SavedRegister::InRegister)
                 .ok_or(UnsupportedReason::FramePointerRule),
             Some(RegisterRule::Expression(expression)) => {
-                let place = self.bytes(expression).and_then(expression::place);
+                let place = self.place(expression);
                 let (register, offset) = place.ok_or(UnsupportedReason::FramePointerExpression)?;
                 Ok(SavedRegister::At { register, offset })
             }
@@ -251,15 +262,23 @@ where
         }
     }
 
+    /// A function without a rule for the link register has left the return address there.
     fn return_address(&self, rule: Option<&RegisterRule<usize>>) -> Result<ReturnAddress, UnsupportedReason> {
         match rule {
+            None | Some(RegisterRule::SameValue) => self
+                .architecture
+                .link()
+                .map(ReturnAddress::InRegister)
+                .ok_or(UnsupportedReason::ReturnAddressRule),
             Some(RegisterRule::Undefined) => Ok(ReturnAddress::Undefined),
             Some(RegisterRule::Offset(offset)) => Ok(ReturnAddress::AtCfa(offset_bytes(*offset)?)),
-            Some(RegisterRule::Register(register)) => Register::from_dwarf(register.0)
+            Some(RegisterRule::Register(register)) => self
+                .architecture
+                .register(register.0)
                 .map(ReturnAddress::InRegister)
                 .ok_or(UnsupportedReason::ReturnAddressRule),
             Some(RegisterRule::Expression(expression)) => {
-                let place = self.bytes(expression).and_then(expression::place);
+                let place = self.place(expression);
                 let (register, offset) = place.ok_or(UnsupportedReason::ReturnAddressExpression)?;
                 Ok(ReturnAddress::At { register, offset })
             }
@@ -290,14 +309,12 @@ where
                 rule.cfa
             }
             Some(RegisterRule::Register(register)) => {
-                let register = Register::from_dwarf(register.0).ok_or(refused)?;
+                let register = self.architecture.register(register.0).ok_or(refused)?;
                 Cfa::Register { register, offset: 0 }
             }
-            Some(RegisterRule::Expression(expression)) => {
-                deref(self.bytes(expression).and_then(expression::place).ok_or(refused)?)
-            }
+            Some(RegisterRule::Expression(expression)) => deref(self.place(expression).ok_or(refused)?),
             Some(RegisterRule::ValExpression(expression)) => {
-                let (register, offset) = self.bytes(expression).and_then(expression::place).ok_or(refused)?;
+                let (register, offset) = self.place(expression).ok_or(refused)?;
                 Cfa::Register { register, offset }
             }
             Some(RegisterRule::Offset(by)) => deref(from_cfa(*by)?),
@@ -321,6 +338,11 @@ where
             elsewhere => elsewhere,
         };
         Ok(Rule { cfa, frame_pointer, return_address, ..rule })
+    }
+
+    /// The register and offset whose sum an expression computes, if it has that form.
+    fn place(&self, expression: &UnwindExpression<usize>) -> Option<(Register, i32)> {
+        self.bytes(expression).and_then(|bytes| expression::place(bytes, self.architecture))
     }
 
     fn bytes(&self, expression: &UnwindExpression<usize>) -> Option<SectionBytes<'data>> {

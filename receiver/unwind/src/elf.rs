@@ -6,8 +6,9 @@ use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType};
 use object::read::elf::ProgramHeader as _;
 use object::{CompressionFormat, File, Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
-use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary};
+use sidewinder_unwind_table::{Architecture, EntryInterner, RowBuffer, RowSource, Summary};
 
+use crate::arch;
 use crate::cfi::{Cfi, FdeWindow, LocatedFde, SectionBytes};
 use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::segments::CodeRanges;
@@ -22,6 +23,7 @@ const MAX_TRAIT_SCAN_BYTES: usize = 64 << 10;
 
 /// `.eh_frame`, and the locations of its functions, which takes a pass over all of them.
 pub(crate) struct EhFrameSection<'data> {
+    architecture: Architecture,
     data: Cow<'data, [u8]>,
     address: u64,
     ends_at_terminator: bool,
@@ -36,8 +38,10 @@ impl<'data> EhFrameSection<'data> {
         summary: &mut Summary,
     ) -> Option<Self> {
         let (data, address, ends_at_terminator) = eh_frame_data(file, source, summary)?;
-        let located = eh_frame(bases(file), source, &data, address, ends_at_terminator).locate(code, summary);
-        Some(Self { data, address, ends_at_terminator, located })
+        let architecture = code.architecture();
+        let section = eh_frame(architecture, bases(file), source, &data, (address, ends_at_terminator));
+        let located = section.locate(code, summary);
+        Some(Self { architecture, data, address, ends_at_terminator, located })
     }
 
     /// The traits of a small section. Larger sections are not examined: all files with such frames have small ones.
@@ -45,7 +49,16 @@ impl<'data> EhFrameSection<'data> {
         if self.data.len() > MAX_TRAIT_SCAN_BYTES {
             return CfiTraits::default();
         }
-        eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator).traits(&self.located)
+        self.section(file, source).traits(&self.located)
+    }
+
+    fn section<'file, R: ReadRef<'file>>(
+        &self,
+        file: &File<'file, R>,
+        source: RowSource,
+    ) -> Cfi<'_, EhFrame<SectionBytes<'_>>> {
+        let place = (self.address, self.ends_at_terminator);
+        eh_frame(self.architecture, bases(file), source, &self.data, place)
     }
 
     /// The ranges of the functions that it describes, sorted by their starts.
@@ -62,13 +75,7 @@ impl<'data> EhFrameSection<'data> {
         entries: &mut EntryInterner,
         summary: &mut Summary,
     ) -> RowBuffer {
-        eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator).rows(
-            &self.located,
-            code,
-            known,
-            entries,
-            summary,
-        )
+        self.section(file, source).rows(&self.located, code, known, entries, summary)
     }
 }
 
@@ -83,7 +90,8 @@ pub(crate) fn rows_of_window(
 ) -> RowBuffer {
     let source = RowSource::EhFrame;
     (0..window.malformed).for_each(|_| Summary::count(&mut summary.malformed, source));
-    let section = eh_frame(bases.clone(), source, &window.data, window.address, false);
+    let place = (window.address, false);
+    let section = eh_frame(code.architecture(), bases.clone(), source, &window.data, place);
     let mut located = Vec::with_capacity(window.places.len());
     section.locate_at(window.places.into_iter().map(Some), code, summary, &mut located);
     section.rows(&located, code, known, entries, summary)
@@ -100,7 +108,7 @@ pub(crate) fn debug_frame_rows<'data, R: ReadRef<'data>>(
     let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
         return RowBuffer::default();
     };
-    let debug_frame = debug_frame(file, source, &data);
+    let debug_frame = debug_frame(code.architecture(), file, source, &data);
     debug_frame.rows(&debug_frame.locate(code, summary), code, known, entries, summary)
 }
 
@@ -112,11 +120,12 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
     let mut summary = Summary::default();
     let mut functions = Vec::new();
     if let Some((data, address, ends_at_terminator)) = eh_frame_data(file, RowSource::EhFrame, &mut summary) {
-        let eh_frame = eh_frame(bases(file), RowSource::EhFrame, &data, address, ends_at_terminator);
+        let place = (address, ends_at_terminator);
+        let eh_frame = eh_frame(code.architecture(), bases(file), RowSource::EhFrame, &data, place);
         functions.extend(eh_frame.ranges(code));
     }
     if let Some((data, _)) = section_data(file, ".debug_frame", RowSource::DebugFrame, &mut summary) {
-        functions.extend(debug_frame(file, RowSource::DebugFrame, &data).ranges(code));
+        functions.extend(debug_frame(code.architecture(), file, RowSource::DebugFrame, &data).ranges(code));
     }
     functions.sort_unstable();
     functions.dedup_by_key(|(start, _)| *start);
@@ -124,26 +133,29 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
 }
 
 fn eh_frame(
+    architecture: Architecture,
     bases: BaseAddresses,
     source: RowSource,
     data: &[u8],
-    address: u64,
-    ends_at_terminator: bool,
+    (address, ends_at_terminator): (u64, bool),
 ) -> Cfi<'_, EhFrame<SectionBytes<'_>>> {
     let mut section = EhFrame::new(data, LittleEndian);
     section.set_address_size(8);
+    section.set_vendor(arch::vendor(architecture));
     let bases = bases.set_eh_frame(address);
-    Cfi { section, data, bases, source, ends_at_terminator }
+    Cfi { architecture, section, data, bases, source, ends_at_terminator }
 }
 
 fn debug_frame<'bytes, 'data, R: ReadRef<'data>>(
+    architecture: Architecture,
     file: &File<'data, R>,
     source: RowSource,
     data: &'bytes [u8],
 ) -> Cfi<'bytes, DebugFrame<SectionBytes<'bytes>>> {
     let mut section = DebugFrame::new(data, LittleEndian);
     section.set_address_size(8);
-    Cfi { section, data, bases: bases(file), source, ends_at_terminator: false }
+    section.set_vendor(arch::vendor(architecture));
+    Cfi { architecture, section, data, bases: bases(file), source, ends_at_terminator: false }
 }
 
 pub(crate) fn sframe_rows<'data, R: ReadRef<'data>>(
@@ -158,7 +170,7 @@ pub(crate) fn sframe_rows<'data, R: ReadRef<'data>>(
         Some((Cow::Borrowed(data), address))
     });
     let Some((data, address)) = section else { return RowBuffer::default() };
-    match SFrame::parse(&data, address) {
+    match SFrame::parse(&data, address, code.architecture()) {
         Some(sframe) => sframe.rows(code, known, entries, summary),
         None => {
             Summary::count(&mut summary.malformed, RowSource::SFrame);

@@ -5,9 +5,9 @@
 
 use gimli::constants as dw;
 use gimli::{EndianSlice, LittleEndian, Reader as _};
-use sidewinder_unwind_table::{Cfa, Register};
+use sidewinder_unwind_table::{Architecture, Cfa, Register};
 
-use crate::arch::linkage;
+use crate::arch;
 
 type ExpressionBytes<'data> = EndianSlice<'data, LittleEndian>;
 
@@ -17,12 +17,12 @@ type ExpressionBytes<'data> = EndianSlice<'data, LittleEndian>;
 /// - `bregR+offset; deref`, and the same plus a constant: [`Cfa::Deref`];
 /// - `bregR+offset; bregI+0; lit8; mul; plus; deref`, and the same plus a constant: [`Cfa::DerefIndexed`];
 /// - `bregR+offset`, and the same plus a constant: [`Cfa::Register`].
-pub(crate) fn cfa(expression: ExpressionBytes<'_>) -> Option<Cfa> {
-    if let Some(threshold) = linkage::threshold(expression.slice()) {
+pub(crate) fn cfa(expression: ExpressionBytes<'_>, architecture: Architecture) -> Option<Cfa> {
+    if let Some(threshold) = arch::linkage_threshold(architecture, expression.slice()) {
         return Some(Cfa::Plt { threshold });
     }
     let mut rest = expression;
-    let (register, offset) = register_plus_offset(&mut rest)?;
+    let (register, offset) = register_plus_offset(&mut rest, architecture)?;
     if rest.is_empty() {
         return Some(Cfa::Register { register, offset });
     }
@@ -30,7 +30,7 @@ pub(crate) fn cfa(expression: ExpressionBytes<'_>) -> Option<Cfa> {
         let offset = offset.checked_add(constant_addend(&mut rest)?)?;
         return rest.is_empty().then_some(Cfa::Register { register, offset });
     }
-    let index = index_of_words(&mut rest);
+    let index = index_of_words(&mut rest, architecture);
     if rest.read_u8().ok()? != dw::DW_OP_deref.0 {
         return None;
     }
@@ -42,30 +42,33 @@ pub(crate) fn cfa(expression: ExpressionBytes<'_>) -> Option<Cfa> {
 }
 
 /// The memory location `register + offset` that an expression computes, if it has that form.
-pub(crate) fn place(expression: ExpressionBytes<'_>) -> Option<(Register, i32)> {
+pub(crate) fn place(expression: ExpressionBytes<'_>, architecture: Architecture) -> Option<(Register, i32)> {
     let mut rest = expression;
-    let place = register_plus_offset(&mut rest)?;
+    let place = register_plus_offset(&mut rest, architecture)?;
     rest.is_empty().then_some(place)
 }
 
 /// `bregI+0; lit8; mul; plus`. Leaves `rest` unchanged if it begins with anything else.
-fn index_of_words(rest: &mut ExpressionBytes<'_>) -> Option<Register> {
+fn index_of_words(rest: &mut ExpressionBytes<'_>, architecture: Architecture) -> Option<Register> {
     const TIMES_8: [u8; 3] = [dw::DW_OP_lit8.0, dw::DW_OP_mul.0, dw::DW_OP_plus.0];
     let mut after = *rest;
-    let (index, 0) = register_plus_offset(&mut after)? else { return None };
+    let (index, 0) = register_plus_offset(&mut after, architecture)? else { return None };
     let behind = after.slice().strip_prefix(&TIMES_8)?;
     *rest = EndianSlice::new(behind, LittleEndian);
     Some(index)
 }
 
-fn register_plus_offset(rest: &mut ExpressionBytes<'_>) -> Option<(Register, i32)> {
+fn register_plus_offset(
+    rest: &mut ExpressionBytes<'_>,
+    architecture: Architecture,
+) -> Option<(Register, i32)> {
     let operation = rest.read_u8().ok()?;
     let number = match operation {
         _ if operation == dw::DW_OP_bregx.0 => u16::try_from(rest.read_uleb128().ok()?).ok()?,
         _ => u16::from(operation.checked_sub(dw::DW_OP_breg0.0).filter(|number| *number < 32)?),
     };
     let offset = i32::try_from(rest.read_sleb128().ok()?).ok()?;
-    Some((Register::from_dwarf(number)?, offset))
+    Some((architecture.register(number)?, offset))
 }
 
 /// `plus_uconst N`, or `litN; plus`.
@@ -80,14 +83,22 @@ fn constant_addend(rest: &mut ExpressionBytes<'_>) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Architecture, Cfa, EndianSlice, ExpressionBytes, LittleEndian, Register};
 
     fn bytes(expression: &[u8]) -> ExpressionBytes<'_> {
         EndianSlice::new(expression, LittleEndian)
     }
 
     fn register(number: u16) -> Register {
-        Register::from_dwarf(number).unwrap()
+        Architecture::X86_64.register(number).unwrap()
+    }
+
+    fn cfa(expression: ExpressionBytes<'_>) -> Option<Cfa> {
+        super::cfa(expression, Architecture::X86_64)
+    }
+
+    fn place(expression: ExpressionBytes<'_>) -> Option<(Register, i32)> {
+        super::place(expression, Architecture::X86_64)
     }
 
     #[test]

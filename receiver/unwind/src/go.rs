@@ -12,6 +12,7 @@ use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary};
 
 use self::function::{FramePointerSaving, GoUnwindMethod, MAX_CODE_BYTES};
 use self::pclntab::{Pclntab, PclntabFunction, u64_at};
+use crate::arch;
 use crate::elf::section_data;
 use crate::known_functions::KnownFunctions;
 use crate::layers::RangeStack;
@@ -33,6 +34,9 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
+    if !arch::is_analyzed(code.architecture()) {
+        return RowBuffer::default();
+    }
     let section = SECTIONS.iter().find_map(|name| section_data(file, name, RowSource::GoPclntab, summary));
     let Some((data, address)) = section else { return RowBuffer::default() };
     let table = Pclntab::parse(&data);

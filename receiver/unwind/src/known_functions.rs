@@ -4,11 +4,10 @@
 //! only some of them (`DW_CFA_undefined` for the return address), and some mark none.
 
 use object::{File, Object as _, ReadRef};
-use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary};
+use sidewinder_unwind_table::{Architecture, Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary};
 
 use crate::arch;
-use crate::arch::known::{COROUTINE_START, CloneParts, RT_SIGRETURN};
-use crate::code::piece::CodeSlice;
+use crate::arch::known::{COROUTINE_START, CloneParts};
 use crate::layers::{RangeRows, RangeStack};
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
@@ -28,9 +27,9 @@ const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 /// part and returns to it.
 const MAKE_FCONTEXT: &[u8] = b"make_fcontext";
 
-/// The kernel's return from a signal handler, and the functions that create a thread: their rules apply where no unwind
-/// information covers them (musl).
-const SIGNAL_RETURNS: [&[u8]; 3] = [b"__restore_rt", b"__restore", b"restore_rt"];
+/// The return from a signal handler, in C libraries or the vDSO, and the functions that create a thread: their rules apply where no unwind
+/// information covers them (musl; the vDSO of arm64).
+const SIGNAL_RETURNS: [&[u8]; 4] = [b"__restore_rt", b"__restore", b"restore_rt", b"__kernel_rt_sigreturn"];
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 
 /// The size assumed for a function without a known end. Entry points are that short.
@@ -63,7 +62,7 @@ pub(crate) struct KnownFunctions {
     functions: Vec<KnownFunction>,
     /// Sorted starts of the functions that dynamic linkers call while they bind a symbol.
     resolvers: Vec<u32>,
-    /// Whether a rule of the file starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED).
+    /// Whether a rule of the file starts from the [callee-saved register](Architecture::callee_saved).
     has_callee_saved_frames: bool,
     /// From the stack pointer of Haskell code up to where the C stack continues, in the file that enters Haskell.
     haskell_cfa_offset: Option<i32>,
@@ -72,7 +71,7 @@ pub(crate) struct KnownFunctions {
 /// Rare frames that identify a file.
 #[derive(Default)]
 pub(crate) struct CfiTraits {
-    /// Some CFA starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED): the file is
+    /// Some CFA starts from the [callee-saved register](Architecture::callee_saved): the file is
     /// glibc's dynamic linker.
     pub(crate) has_callee_saved_frames: bool,
     /// The distance from this stack pointer to the caller's, by a rule other than the CFA's: the file has `StgRun`,
@@ -99,9 +98,11 @@ impl KnownFunctions {
         file: &File<'data, R>,
         code: &CodeRanges,
     ) {
+        let has_callee_saved = code.architecture().callee_saved().is_some();
         for_each_code_symbol(named, |&SymbolCandidate { name, address, size, is_resolver, .. }| {
             if is_resolver {
-                self.resolvers.extend(code.offset(address).filter(|_| self.resolvers.len() < MAX_RESOLVERS));
+                let is_room = has_callee_saved && self.resolvers.len() < MAX_RESOLVERS;
+                self.resolvers.extend(code.offset(address).filter(|_| is_room));
                 return;
             }
             if self.functions.len() >= MAX_FUNCTIONS {
@@ -202,8 +203,13 @@ impl KnownFunctions {
     }
 
     /// The rows of functions that begin a stack; they override other sources.
-    pub(crate) fn roots(&self, entries: &mut EntryInterner, summary: &mut Summary) -> RowBuffer {
-        let root = entries.intern(Entry::Rule(Rule::ROOT));
+    pub(crate) fn roots(
+        &self,
+        architecture: Architecture,
+        entries: &mut EntryInterner,
+        summary: &mut Summary,
+    ) -> RowBuffer {
+        let root = entries.intern(Entry::Rule(architecture.root()));
         self.rows(summary, |function, range| match function.kind {
             KnownFunctionKind::Root | KnownFunctionKind::CoroutineStart => range.set_only(root),
             KnownFunctionKind::SignalReturn | KnownFunctionKind::Clone => {}
@@ -218,20 +224,21 @@ impl KnownFunctions {
         entries: &mut EntryInterner,
         summary: &mut Summary,
     ) -> RowBuffer {
-        let signal_frame = entries.intern(Entry::Rule(Rule::KERNEL_SIGNAL_FRAME));
-        let leaf = entries.intern(Entry::Rule(Rule::LEAF));
+        let architecture = code.architecture();
+        let signal_frame = entries.intern(Entry::Rule(architecture.kernel_signal_frame()));
+        let leaf = entries.intern(Entry::Rule(architecture.leaf()));
         let after_clone = entries.intern(Entry::Rule(Rule::AFTER_CLONE));
-        let root = entries.intern(Entry::Rule(Rule::ROOT));
+        let root = entries.intern(Entry::Rule(architecture.root()));
         self.rows(summary, |function, range| {
             let length = u64::from(function.end - function.start);
             let bytes = code.bytes(file, function.start, length).unwrap_or_default();
             match function.kind {
                 KnownFunctionKind::SignalReturn
-                    if RT_SIGRETURN.iter().any(|call| bytes.starts_with(call)) =>
+                    if arch::rt_sigreturn(architecture).iter().any(|call| bytes.starts_with(call)) =>
                 {
                     range.set_only(signal_frame);
                 }
-                KnownFunctionKind::Clone => {
+                KnownFunctionKind::Clone if arch::is_analyzed(architecture) => {
                     if let Some(clone) = CloneParts::find(bytes) {
                         range.set_only(leaf);
                         range.push(function.start.saturating_add(clone.returns), after_clone);
@@ -240,6 +247,7 @@ impl KnownFunctions {
                     }
                 }
                 KnownFunctionKind::SignalReturn
+                | KnownFunctionKind::Clone
                 | KnownFunctionKind::Root
                 | KnownFunctionKind::CoroutineStart => {}
             }
@@ -270,15 +278,7 @@ fn straight_length<'data, R: ReadRef<'data>>(
     at: u64,
 ) -> Option<u32> {
     let start = code.offset(at)?;
-    let piece = CodeSlice { start, bytes: code.bytes(file, start, MAX_UNSIZED_BYTES)? };
-    let mut end = start;
-    loop {
-        let instruction = piece.decode(end)?;
-        end = instruction.end();
-        if instruction.is_last() {
-            return Some(end - start);
-        }
-    }
+    arch::straight_length(code.architecture(), code.bytes(file, start, MAX_UNSIZED_BYTES)?)
 }
 
 /// The address that `makecontext` passes on and whose code begins like a coroutine's start.
@@ -321,8 +321,9 @@ fn addresses_passed<'data, R: ReadRef<'data>>(
     function: u64,
     size: u64,
 ) -> Option<impl Iterator<Item = u64>> {
+    let is_analyzed = arch::is_analyzed(code.architecture());
     let bytes = code.bytes(file, code.offset(function)?, size.min(MAX_MAKE_CONTEXT_BYTES))?;
-    Some(arch::known::addresses_taken(function, bytes))
+    is_analyzed.then(|| arch::known::addresses_taken(function, bytes))
 }
 
 /// Whether a function with this name is never called.

@@ -29,7 +29,7 @@
 //! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`UnwindSources`]; [`debug_file`]
 //!    finds their paths), and of the one in `.gnu_debugdata`;
 //! 7. known functions that no source above covers;
-//! 8. the machine code itself ([`RowSource::MachineCode`]), for the rest. Code that jumps reach from the ELF entry
+//! 8. the machine code itself ([`RowSource::MachineCode`]), for the rest; of arm64, linkage tables only. Code that jumps reach from the ELF entry
 //!    point has the rule of the entry point; code of GHC has one rule throughout.
 //!
 //! # Modules
@@ -38,7 +38,8 @@
 //! addresses from other words of a stack. `indexed` makes tables of parts of files, and of single functions, without
 //! reading the rest. `cfi` turns DWARF into rules, with `expression` for the few DWARF expressions that occur; `go`
 //! does the same for Go, `sframe` for `.sframe`; `companion` decompresses the file inside `.gnu_debugdata`;
-//! `known_functions` holds the functions known by name, which `symbols` reads. Architecture-specific code is in `arch`.
+//! `known_functions` holds the functions known by name, which `symbols` reads. Architecture-specific code is in `arch`;
+//! a file's architecture is the one that it states, not the machine's.
 //! `code` tracks what machine code does to its frame: `synthesize` makes rows from that, [`validate`](mod@validate)
 //! checks given rows against it.
 //! `layers` merges rows, over interned entries; `segments` finds where a file has code, `elf` finds the sources in a
@@ -73,10 +74,10 @@ pub use companion::unpack_mini_debug_info;
 pub use go::pclntab::{GoTableHeader, PcValue, PcValues};
 pub use indexed::FileOutline;
 pub use read::ReadFile;
-pub use segments::{UnwindTableError, code_ranges, load_segments};
+pub use segments::{UnwindTableError, check_native, code_ranges, load_segments};
 pub use sources::{UnwindSources, has_only_eh_frame, unwind_table};
 // What the functions here return.
 pub use sidewinder_unwind_table::{
-    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister, Summary,
-    UnresolvedReason, UnsupportedReason, UnwindRow, UnwindTable,
+    Architecture, CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule,
+    SavedRegister, Summary, UnresolvedReason, UnsupportedReason, UnwindRow, UnwindTable,
 };

@@ -1,7 +1,7 @@
 //! Decides which ranges can be walked by the frame pointer alone, and why the others need their rows.
 //!
 //! The proof is the file's own unwind information: a range is proven if its rule equals the step of a frame-pointer
-//! walk ([`Rule::FRAME_POINTER`]). So prologues, epilogues, leaves and everything between functions are never proven,
+//! walk ([`Architecture::frame_pointer_rule`](sidewinder_unwind_table::Architecture::frame_pointer_rule)). So prologues, epilogues, leaves and everything between functions are never proven,
 //! whatever options the compiler was given.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use sidewinder_address::Svma;
-use sidewinder_unwind_table::{Cfa, EndReason, Entry, Register, Rule, UnwindTable};
+use sidewinder_unwind_table::{Cfa, EndReason, Entry, Rule, UnwindTable};
 
 /// How a range can be walked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -61,10 +61,10 @@ impl UnwindMethod {
         Self::Table(match *rule {
             _ if rule.is_root() => TableReason::Root,
             Rule { signal_frame: true, .. } => TableReason::SignalFrame,
-            Rule { cfa: Cfa::Register { register: Register::STACK_POINTER, .. }, .. } => {
+            Rule { cfa: Cfa::Register { register, .. }, .. } if register.is_stack_pointer() => {
                 TableReason::StackPointer
             }
-            Rule { cfa: Cfa::Register { register: Register::FRAME_POINTER, .. }, .. } => {
+            Rule { cfa: Cfa::Register { register, .. }, .. } if register.is_frame_pointer() => {
                 TableReason::UnusualFrame
             }
             _ => TableReason::Special,

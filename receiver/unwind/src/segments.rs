@@ -7,6 +7,7 @@ use object::{
     Architecture, File, Object as _, ObjectSection as _, ObjectSegment as _, ReadRef, SectionFlags,
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
+use sidewinder_unwind_table::Architecture as FileArchitecture;
 
 use crate::arch;
 
@@ -51,6 +52,18 @@ pub fn code_ranges<'data, R: ReadRef<'data>>(
     Ok(ranges.map(|(start, end)| code.svma(start)..code.svma(end)).collect())
 }
 
+/// Checks that a file is for the architecture of this machine, so that walks here can use its rules.
+///
+/// # Errors
+///
+/// If it is for another one.
+pub fn check_native<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<(), UnwindTableError> {
+    match arch::of_machine(file.architecture()) {
+        Some(FileArchitecture::HOST) => Ok(()),
+        _ => Err(UnwindTableError::Architecture(file.architecture())),
+    }
+}
+
 /// The length of a file.
 fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
     match file {
@@ -62,6 +75,7 @@ fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
 /// The ranges in which a file has code: its executable segments, sorted, in bytes from the lowest of them.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeRanges {
+    architecture: FileArchitecture,
     base: Svma,
     ranges: Vec<ExecutableRange>,
     /// The parts for which rows are wanted; `None` means all.
@@ -79,13 +93,15 @@ impl CodeRanges {
     pub(crate) fn from_file<'data, R: ReadRef<'data>>(
         file: &File<'data, R>,
     ) -> Result<Self, UnwindTableError> {
-        if file.architecture() != arch::MACHINE {
-            return Err(UnwindTableError::Architecture(file.architecture()));
-        }
-        Self::from_segments(file).ok_or(UnwindTableError::NoCode)
+        let stated = file.architecture();
+        let architecture = arch::of_machine(stated).ok_or(UnwindTableError::Architecture(stated))?;
+        Self::from_segments(file, architecture).ok_or(UnwindTableError::NoCode)
     }
 
-    fn from_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+    fn from_segments<'data, R: ReadRef<'data>>(
+        file: &File<'data, R>,
+        architecture: FileArchitecture,
+    ) -> Option<Self> {
         // Segments don't wrap around the end of the address space.
         let ends =
             |segment: &object::Segment<'data, '_, R>| segment.address().checked_add(segment.size()).is_some();
@@ -102,7 +118,7 @@ impl CodeRanges {
             })
             .collect();
         ranges.sort_unstable_by_key(|range| range.start);
-        Some(Self { base: Svma(base), ranges, wanted: None })
+        Some(Self { architecture, base: Svma(base), ranges, wanted: None })
     }
 
     /// Restricts the wanted rows to these parts; `None` means all.
@@ -113,6 +129,11 @@ impl CodeRanges {
             parts.iter().map(|part| from_base(part.start)..from_base(part.end)).collect()
         };
         self.wanted = parts.map(of_parts);
+    }
+
+    /// The architecture of the code.
+    pub(crate) fn architecture(&self) -> FileArchitecture {
+        self.architecture
     }
 
     /// The lowest stated address of code.

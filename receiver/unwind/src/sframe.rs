@@ -4,8 +4,8 @@
 //! functions, and for each function its rows. Everything is read on demand, with every offset checked.
 
 use sidewinder_unwind_table::{
-    CalleeSaved, Cfa, EndReason, Entry, EntryInterner, PLT_ENTRY_BYTES, Register, ReturnAddress, RowBuffer,
-    RowSource, Rule, SavedRegister, Summary, UnsupportedReason,
+    Architecture, Cfa, EndReason, Entry, EntryInterner, PLT_ENTRY_BYTES, ReturnAddress, RowBuffer, RowSource,
+    Rule, SavedRegister, Summary, UnsupportedReason,
 };
 
 use crate::arch;
@@ -21,6 +21,7 @@ const HEADER_BYTES: usize = 28;
 
 /// A section of a known version.
 pub(crate) struct SFrame<'data> {
+    architecture: Architecture,
     /// The section's stated address.
     address: u64,
     index: &'data [u8],
@@ -32,13 +33,13 @@ pub(crate) struct SFrame<'data> {
     starts_count_from_field: bool,
     /// Bytes from the CFA to the frame pointer; zero if each row states it.
     fixed_frame_pointer: i8,
-    /// Bytes from the CFA to the return address.
+    /// Bytes from the CFA to the return address; zero if each row states it, or that it is in the link register.
     fixed_return_address: i8,
 }
 
 impl<'data> SFrame<'data> {
-    /// Reads the header of a section; `None` if the format isn't known.
-    pub(crate) fn parse(data: &'data [u8], address: u64) -> Option<Self> {
+    /// Reads the header of a section; `None` if the format isn't known, or is for another architecture.
+    pub(crate) fn parse(data: &'data [u8], address: u64, architecture: Architecture) -> Option<Self> {
         let [low, high, version, flags, abi, frame_pointer, return_address, auxiliary_bytes, ..] =
             *data.first_chunk::<HEADER_BYTES>()?;
         let entry_bytes = match version {
@@ -46,7 +47,7 @@ impl<'data> SFrame<'data> {
             2 => 20,
             _ => return None,
         };
-        if u16::from_le_bytes([low, high]) != MAGIC || abi != arch::SFRAME_ABI {
+        if u16::from_le_bytes([low, high]) != MAGIC || abi != arch::sframe_abi(architecture) {
             return None;
         }
         let field = |at| Some(u32_at(data, at)? as usize);
@@ -54,6 +55,7 @@ impl<'data> SFrame<'data> {
         let index_at = base.checked_add(field(20)?)?;
         let index_bytes = field(8)?.checked_mul(entry_bytes)?;
         Some(Self {
+            architecture,
             address,
             index: data.get(index_at..)?.get(..index_bytes)?,
             index_at,
@@ -174,29 +176,36 @@ impl<'data> SFrame<'data> {
         let mut offsets = offsets.chunks_exact(offset_bytes).map(signed);
         let Some(cfa_offset) = offsets.next() else {
             // No offsets at all: the outermost frame of a stack.
-            return Some((start, Entry::Rule(Rule::ROOT)));
+            return Some((start, Entry::Rule(self.architecture.root())));
         };
-        let register = if info & 1 == 0 { Register::FRAME_POINTER } else { Register::STACK_POINTER };
-        let fixed = Some(i32::from(self.fixed_frame_pointer)).filter(|offset| *offset != 0);
-        let entry = Entry::Rule(Rule {
-            cfa: Cfa::Register { register, offset: cfa_offset },
-            frame_pointer: fixed.or(offsets.next()).map_or(SavedRegister::Same, SavedRegister::AtCfa),
-            return_address: ReturnAddress::AtCfa(i32::from(self.fixed_return_address)),
-            callee_saved: CalleeSaved::Unknown,
-            signal_frame: false,
-        });
+        let register = match info & 1 {
+            0 => self.architecture.frame_pointer(),
+            _ => self.architecture.stack_pointer(),
+        };
+        // Of the offsets that rows state, the return address's comes first.
+        let mut place = |fixed: i8| if fixed == 0 { offsets.next() } else { Some(i32::from(fixed)) };
+        let leaf = self.architecture.leaf();
+        let return_address = match place(self.fixed_return_address) {
+            Some(offset) => ReturnAddress::AtCfa(offset),
+            // Where the ABI has no link register, it is always fixed.
+            None => leaf.return_address,
+        };
+        let frame_pointer = place(self.fixed_frame_pointer).map_or(SavedRegister::Same, SavedRegister::AtCfa);
+        let cfa = Cfa::Register { register, offset: cfa_offset };
+        let entry = Entry::Rule(Rule { cfa, frame_pointer, return_address, ..leaf });
         Some((start, entry))
     }
 }
 
-/// The entry for a range in which each [`PLT_ENTRY_BYTES`] have the same rows: one row, or two of which the second is
-/// after the push of the index.
+/// The entry for a range in which each [`PLT_ENTRY_BYTES`] have the same rows: one row, or on x86-64 two of which the
+/// second is after the push of the index.
 fn linkage_entry(first: (u32, Entry), second: Option<(u32, Entry)>, count: u32) -> Entry {
+    const LEAF: Rule = Architecture::X86_64.leaf();
     const INDEX_PUSHED: Entry = Entry::Rule(Rule::above_stack_pointer(16));
     match (first, second) {
         ((0, only), None) if count == 1 => only,
-        ((0, Entry::Rule(Rule::LEAF)), Some((at, INDEX_PUSHED))) if at < PLT_ENTRY_BYTES => {
-            Entry::Rule(Rule { cfa: Cfa::Plt { threshold: at as u8 }, ..Rule::LEAF })
+        ((0, Entry::Rule(LEAF)), Some((at, INDEX_PUSHED))) if at < PLT_ENTRY_BYTES => {
+            Entry::Rule(Rule { cfa: Cfa::Plt { threshold: at as u8 }, ..LEAF })
         }
         _ => Entry::unsupported(UnsupportedReason::CfaExpression),
     }

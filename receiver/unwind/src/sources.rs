@@ -129,7 +129,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             covered = covered.max(end);
         }
         described.push((covered, EntryInterner::NO_INFORMATION));
-        let described = overlay(known.roots(entries, &mut summary), described, entries);
+        let described = overlay(known.roots(code.architecture(), entries, &mut summary), described, entries);
         let by_code = known.by_code(file, code, entries, &mut summary);
         let described = overlay(described, by_code, entries);
         self.by_machine_code = self.rows_from_code(&described, &mut summary);
@@ -167,7 +167,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             layers.push(debug_frame_rows(&debug_file, source, code, known, entries, summary));
         }
         // The sources above delimit the known functions.
-        layers.insert(0, known.roots(entries, summary));
+        layers.insert(0, known.roots(code.architecture(), entries, summary));
         layers.push(known.by_code(file, code, entries, summary));
         layers.into_iter().reduce(|above, below| overlay(above, below, entries)).unwrap_or_default()
     }

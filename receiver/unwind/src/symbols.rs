@@ -6,8 +6,9 @@
 use object::elf::{SHN_XINDEX, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Sym64};
 use object::pod::bytes_of_slice_mut;
 use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
-use object::{Endianness, File};
+use object::{Endianness, File, Object as _};
 
+use crate::arch;
 use crate::read::ReadFile;
 
 /// The most symbols of one table that are read.
@@ -39,6 +40,9 @@ pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     mut visit: impl FnMut(&SymbolCandidate<'_>),
 ) {
+    let is_mapping = |name: &[u8]| {
+        arch::of_machine(file.architecture()).is_some_and(|of| arch::is_mapping_symbol(of, name))
+    };
     for table in [".symtab", ".dynsym"].into_iter().filter_map(|name| ElfSymbolTable::from_file(file, name)) {
         let endian = table.endian;
         table.for_each_name(
@@ -47,7 +51,9 @@ pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
                 let (address, size) = (symbol.st_value(endian), symbol.st_size(endian));
                 let is_function = symbol.st_type() == STT_FUNC;
                 let is_resolver = symbol.st_type() == STT_GNU_IFUNC;
-                visit(&SymbolCandidate { name, address, size, is_function, is_resolver });
+                if is_function || is_resolver || !is_mapping(name) {
+                    visit(&SymbolCandidate { name, address, size, is_function, is_resolver });
+                }
             },
         );
     }

@@ -7,16 +7,17 @@ mod calls;
 mod entry;
 mod imports;
 mod layout;
+mod unanalyzed;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
-use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary, UnresolvedReason};
+use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Summary, UnresolvedReason};
 
 use self::calls::CallSweep;
 use self::imports::{Imports, never_returns};
 use self::layout::emit_rows;
-use crate::arch::{Instruction, Stepper, clone, haskell, linkage};
+use crate::arch::{self, Instruction, Stepper, clone, haskell};
 use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::span::{FUNCTION_ALIGNMENT_BYTES, MIN_GAP_BYTES, RuleSpan};
@@ -45,6 +46,9 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     if undescribed.is_empty() {
         return RowBuffer::default();
     }
+    if !arch::is_analyzed(code.architecture()) {
+        return unanalyzed::rows(file, code, &undescribed, entries, summary);
+    }
     let (mut pieces, mut spans) = (Vec::new(), Vec::new());
     for piece in &undescribed {
         match clone::span(piece, entries) {
@@ -64,7 +68,7 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
         match section.kind {
             SectionKind::Linkage => {
                 linkage.ranges.push((section.piece.start, section.piece.end()));
-                let of_entries = linkage::spans(&section.piece, entries);
+                let of_entries = arch::linkage_spans(code.architecture(), &section.piece, entries);
                 understood.ranges.extend(of_entries.last().map(|last| (section.piece.start, last.end)));
                 spans.extend(of_entries);
             }
@@ -80,7 +84,7 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     starts.extend(sweep.functions());
     starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
-    let root = entries.intern(Entry::Rule(Rule::ROOT));
+    let root = entries.intern(Entry::Rule(code.architecture().root()));
     spans.extend(entry::spans(file, code, known, &pieces, &starts, root));
 
     let mut functions = FunctionAnalyzer {
@@ -111,7 +115,7 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
     entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let root = entries.intern(Entry::Rule(Rule::ROOT));
+    let root = entries.intern(Entry::Rule(code.architecture().root()));
     let mut tables: Vec<CodeSlice<'_>> = file
         .sections()
         .filter(|section| {
@@ -124,7 +128,11 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
         })
         .collect();
     tables.sort_unstable_by_key(|table| table.start);
-    let spans: Vec<RuleSpan> = tables.iter().flat_map(|table| linkage::spans(table, entries)).collect();
+    if !arch::is_analyzed(code.architecture()) {
+        return unanalyzed::rows(file, code, &tables, entries, summary);
+    }
+    let spans: Vec<RuleSpan> =
+        tables.iter().flat_map(|table| arch::linkage_spans(code.architecture(), table, entries)).collect();
     if !spans.is_empty() {
         Summary::count(&mut summary.functions, RowSource::MachineCode);
     }
@@ -149,7 +157,7 @@ fn uncovered_code<'data, R: ReadRef<'data>>(
             }
             let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
             let piece = CodeSlice { start, bytes };
-            if !piece.is_padding(start, end) {
+            if !arch::is_padding(code.architecture(), &piece) {
                 pieces.push(piece);
             }
         }

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-use object::{File, ReadRef};
+use object::{File, Object as _, ReadRef};
 use sidewinder_address::Svma;
 use sidewinder_unwind_table::{Entry, Rule, UnwindRow, UnwindTable};
 
-use crate::arch::{Instruction, Stepper};
+use crate::arch::{self, Instruction, Stepper};
 use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
 use crate::code::piece::CodeSlice;
 use crate::code::state::{AbstractState, RuleVerdict, StatementVerdict};
@@ -90,12 +90,15 @@ pub struct Validation {
 ///
 /// # Errors
 ///
-/// If the file has no code, or code for another processor.
+/// If the file has no code, or code of an architecture whose machine code isn't analyzed.
 pub fn validate<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     table: &UnwindTable,
 ) -> Result<Validation, UnwindTableError> {
     let code = CodeRanges::from_file(file)?;
+    if !arch::is_analyzed(code.architecture()) {
+        return Err(UnwindTableError::Architecture(file.architecture()));
+    }
     let mut validation = Validation::default();
     let mut stepper = Stepper::new();
     for (start, end) in described_functions(file, &code) {

@@ -3,9 +3,11 @@
 
 mod x86_64;
 
+#[cfg(test)]
+pub(crate) use self::x86_64::instructions;
 pub(crate) use self::x86_64::{
-    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, GLIBC_FIRST_KEYS, GLIBC_KEY_BLOCKS, MUSL_KEYS, first_argument,
-    jumps_out, thread_local, unlinked_code,
+    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, GLIBC_FIRST_KEYS, GLIBC_KEY_BLOCKS, INSTRUCTION_BYTES_MAX,
+    MUSL_KEYS, first_argument, jumps_out, step, thread_local, unlinked_code,
 };
 
 use sidewinder_address::Svma;
@@ -42,4 +44,28 @@ pub(crate) enum Argument {
     Value(Svma),
     /// The 4-byte value at an offset from the address that a word of the file refers to.
     ValueThroughWord(Svma, u32),
+}
+
+/// An instruction of generated code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    /// The address of the next one.
+    pub(crate) next: u64,
+    /// What is executed after it.
+    pub(crate) flow: Flow,
+}
+
+/// What is executed after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// The next one.
+    Next,
+    /// A function, and then the next one.
+    Call,
+    /// What is at an address.
+    Jump(u64),
+    /// The next one, or what is at an address.
+    Branch(u64),
+    /// What is not known from the instruction: it returns, jumps to an address in a register or in memory, or traps.
+    End,
 }

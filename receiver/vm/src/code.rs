@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::cpython::{CachedCode, Function};
+use crate::cpython::{CachedCode, Function, SharedPaths};
 
 /// What a frame of a virtual machine executes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,13 +32,22 @@ impl CachedCode for Code {
             Self::Compiled(calls) => size_of_val(&**calls),
         }
     }
+
+    fn path(&mut self) -> Option<&mut Arc<str>> {
+        match self {
+            Self::Function(function) => Some(&mut function.path),
+            Self::Compiled(_) => None,
+        }
+    }
 }
 
 /// Functions that many instructions of compiled code have in common, each once.
 #[derive(Default, Debug)]
 pub struct SharedFunctions {
     functions: HashSet<Arc<Function>>,
-    bytes: usize,
+    paths: SharedPaths,
+    /// Without the paths.
+    function_bytes: usize,
 }
 
 impl SharedFunctions {
@@ -49,7 +58,8 @@ impl SharedFunctions {
             if let Some(known) = self.functions.get(&call.function) {
                 call.function = Arc::clone(known);
             } else {
-                self.bytes += Self::entry_bytes(&call.function);
+                self.paths.share(&mut Arc::make_mut(&mut call.function).path);
+                self.function_bytes += Self::entry_bytes(&call.function);
                 self.functions.insert(Arc::clone(&call.function));
             }
         }
@@ -58,19 +68,24 @@ impl SharedFunctions {
     /// The bytes of memory that they take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.function_bytes + self.paths.bytes()
     }
 
     /// Forgets those that no code has any more.
     pub fn forget_unused(&mut self) {
-        self.functions.retain(|function| Arc::strong_count(function) > 1);
-        self.bytes = self.functions.iter().map(|function| Self::entry_bytes(function)).sum();
+        let is_unused = |function: &Arc<Function>| Arc::strong_count(function) == 1;
+        for function in self.functions.extract_if(is_unused) {
+            self.function_bytes -= Self::entry_bytes(&function);
+            let path = Arc::clone(&function.path);
+            drop(function);
+            self.paths.release(path);
+        }
     }
 
-    /// With counts of references, and what an allocator adds to the three blocks; a slot of the set, of which 7/16 to 7/8 are in use.
+    /// Without the path. With counts of references, and what an allocator adds to the two blocks; a slot of the set, of which 7/16 to 7/8 are in use.
     fn entry_bytes(function: &Function) -> usize {
         let slot = (size_of::<usize>() + 1) * 16 / 7;
-        size_of::<Function>() + 2 * size_of::<usize>() + 3 * 16 + slot + function.heap_bytes()
+        size_of::<Function>() + 2 * size_of::<usize>() + 2 * 16 + slot + function.heap_bytes()
     }
 }
 
@@ -95,7 +110,9 @@ mod tests {
         shared.share(&mut two);
         let (Code::Compiled(first), Code::Compiled(second)) = (&one, &two) else { panic!("compiled") };
         assert!(Arc::ptr_eq(&first[1].function, &second[0].function));
-        assert_eq!(2 * shared.bytes(), 3 * before);
+        // The third has the path of the others.
+        let path = SharedPaths::entry_bytes("path");
+        assert_eq!(2 * (shared.bytes() - path), 3 * (before - path));
         drop(one);
         shared.forget_unused();
         assert_eq!(shared.bytes(), before);

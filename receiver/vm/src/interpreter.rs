@@ -4,7 +4,7 @@ use std::io;
 
 use sidewinder_process::{ExecutableMapping, ReadAt};
 
-use crate::{cpython, hotspot, v8};
+use crate::{Runtime, cpython, hotspot, v8};
 
 /// The virtual machine that an ELF file contains.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub enum Interpreter {
 }
 
 /// Which virtual machines to look for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct InterpreterSet {
     /// CPython.
     pub cpython: bool,
@@ -33,6 +33,17 @@ impl InterpreterSet {
     pub const ALL: Self = Self { cpython: true, hotspot: true, v8: true };
     /// None.
     pub const NONE: Self = Self { cpython: false, hotspot: false, v8: false };
+
+    /// Whether it contains that of a runtime.
+    #[must_use]
+    pub fn has(self, runtime: Runtime) -> bool {
+        match runtime {
+            Runtime::CPython => self.cpython,
+            Runtime::Jvm => self.hotspot,
+            Runtime::V8 => self.v8,
+            _ => false,
+        }
+    }
 
     /// Whether it contains none.
     #[must_use]

@@ -6,7 +6,7 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use crate::hotspot::{BlobLayout, CodeHeap, DebugLayout, DebugPlace, MethodLayout, VirtualMachine};
-use crate::v8::Layout;
+use crate::v8::{CodeLayout, Layout, PositionForm};
 
 /// The memory at the lowest addresses; higher ones are the same again, so that many pointers lead somewhere.
 #[derive(Debug)]
@@ -99,5 +99,47 @@ pub fn v8_layout(has_fixed_positions: bool) -> Layout {
         has_fixed_positions,
         bytecodes: 64,
         bytecode_positions: 24,
+        position_form: Some(if has_fixed_positions { PositionForm::Flagged } else { PositionForm::Signed }),
+        code: Some(v8_code_layout(has_fixed_positions)),
+    }
+}
+
+/// That of objects of machine code of Node.js 24, or of Node.js 18, which has the instructions in the object that describes them.
+#[must_use]
+pub fn v8_code_layout(has_streams: bool) -> CodeLayout {
+    let code_type = 187;
+    let array_types = [174, 197, 193, 247, 199];
+    if has_streams {
+        CodeLayout {
+            stream_type: 192,
+            instructions: 32,
+            code_type,
+            start: Some(40),
+            size: 56,
+            deoptimization: 8,
+            positions: 16,
+            array_types,
+            inlined_count: 1,
+            literals: 3,
+            function: 7,
+            inlinings: 8,
+            wrapper: Some((195, 8)),
+        }
+    } else {
+        CodeLayout {
+            stream_type: code_type,
+            instructions: 128,
+            code_type,
+            start: None,
+            size: 40,
+            deoptimization: 16,
+            positions: 24,
+            array_types,
+            inlined_count: 1,
+            literals: 2,
+            function: 6,
+            inlinings: 7,
+            wrapper: None,
+        }
     }
 }

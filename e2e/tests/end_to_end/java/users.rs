@@ -8,7 +8,7 @@ use anyhow::Result;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::user::{can_read_others, record};
 
-use super::{INLINED, Origin, assert_chain, assert_complete, assert_lines, compiled, homes, samples_in};
+use super::{INLINED, Origin, assert_complete, assert_inlined, assert_lines, compiled, homes, samples_in};
 
 const RUNS_FOR: Duration = Duration::from_secs(10);
 
@@ -29,7 +29,6 @@ fn java_of_another_user_has_names() -> Result<()> {
     let pid = record(&program, Some(RUNS_FOR), &[], &output)?.pid;
     let samples = samples_in(&output, pid)?;
     assert_complete(test, &samples);
-    let names = INLINED.map(|(name, _)| name);
-    let chains = assert_chain(test, &samples, &names, &names);
+    let chains = assert_inlined(test, &samples);
     assert_lines(test, &chains, &INLINED[..INLINED.len() - 1])
 }

@@ -6,8 +6,8 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::exchange::Exchange;
-use crate::send::credentials::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 use crate::send::outcome::{SendOutcome, with_error_chain};
+use crate::wire::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 
 /// How servers in Go, Java and Rust say that a message exceeds their limit. There is no status code for it.
 const TOO_LARGE: [&str; 3] = ["larger than max", "exceeds maximum", "message length too large"];

@@ -9,9 +9,8 @@ use http::header::RETRY_AFTER;
 use http::response::Parts;
 use prost::Message;
 
-use crate::send::credentials::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 use crate::send::outcome::{SendOutcome, sanitized, with_error_chain};
-use crate::wire::ExportProfilesServiceResponse;
+use crate::wire::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY, ExportProfilesServiceResponse};
 
 /// How a Collector says, with status 400, that a body exceeds its limit (`http.MaxBytesReader` of Go).
 const TOO_LARGE: &str = "request body too large";

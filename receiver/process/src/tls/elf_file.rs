@@ -160,6 +160,23 @@ impl ElfFile {
     /// # Errors
     /// Any I/O error of the file.
     pub fn functions_with_prefix(&self, file: &impl ReadAt, prefix: &[u8]) -> io::Result<Vec<ElfSymbol>> {
+        self.symbols_with_prefix(file, prefix, elf::STT_FUNC)
+    }
+
+    /// The data objects whose names start with `prefix`, among all symbols: none in a stripped file.
+    ///
+    /// # Errors
+    /// Any I/O error of the file.
+    pub fn data_with_prefix(&self, file: &impl ReadAt, prefix: &[u8]) -> io::Result<Vec<ElfSymbol>> {
+        self.symbols_with_prefix(file, prefix, elf::STT_OBJECT)
+    }
+
+    fn symbols_with_prefix(
+        &self,
+        file: &impl ReadAt,
+        prefix: &[u8],
+        kind: elf::SymbolType,
+    ) -> io::Result<Vec<ElfSymbol>> {
         let Some((table, strings)) = symbol_table(&self.sections, elf::SHT_SYMTAB) else {
             return Ok(Vec::new());
         };
@@ -169,8 +186,8 @@ impl ElfFile {
             return Ok(found);
         }
         for_each(file, section_range(table), |_, symbol: &Sym| {
-            let is_it = symbol.st_type() == elf::STT_FUNC
-                && offsets.binary_search(&symbol.st_name.get(LE).into()).is_ok();
+            let is_it =
+                symbol.st_type() == kind && offsets.binary_search(&symbol.st_name.get(LE).into()).is_ok();
             found.extend(defined(symbol).filter(|_| is_it));
             found.len() < PREFIXED_MAX
         })?;

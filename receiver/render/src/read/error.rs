@@ -26,7 +26,27 @@ pub enum ReadError {
         /// The line number, from 1.
         line: usize,
     },
-    /// It is in neither format.
-    #[error("it is neither pprof's nor folded stacks")]
+    /// A line of perf's text is neither a sample nor a frame.
+    #[error("line {line} is neither a sample nor a frame of perf script")]
+    NoSample {
+        /// The line number, from 1.
+        line: usize,
+    },
+    /// The file has perf's first bytes, and can't be read.
+    #[error("it is not a perf.data file that can be read: {0}")]
+    PerfData(&'static str),
+    /// The file has samples of other types only.
+    #[error("none of its profiles has samples of the type {wanted}; it holds {}", .found.join(", "))]
+    NoSuchType {
+        /// The requested type.
+        wanted: String,
+        /// The types in the file.
+        found: Vec<String>,
+    },
+    /// A type is requested of a format that holds one profile.
+    #[error("only files of OTLP and of perf hold profiles of several types to choose from")]
+    NothingToChoose,
+    /// It is in no known format.
+    #[error("it is neither pprof's nor folded stacks, nor perf's")]
     UnknownFormat,
 }

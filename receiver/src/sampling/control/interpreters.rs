@@ -167,7 +167,8 @@ impl Interpreters {
                 }
                 Interpreter::HotSpot(_) => (None, memory, None),
                 Interpreter::V8(library) => {
-                    let layout = FunctionLayout::V8(Arc::new(v8::Engine::new(library.layout)));
+                    let engine = v8::Engine::new(library.layout, library.bytecode_sizes.clone());
+                    let layout = FunctionLayout::V8(Arc::new(engine));
                     let source = memory.map(|memory| InterpreterSource::new(layout, memory));
                     (Some(published_v8(file, library)), None, source)
                 }

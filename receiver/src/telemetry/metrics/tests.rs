@@ -127,6 +127,7 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
     let names = NameCounts {
         vm: VmNameCounts {
             named: unique("vm.named"),
+            without_code: unique("vm.without_code"),
             replaced: unique("vm.replaced"),
             unreadable: unique("vm.unreadable"),
             forgotten: unique("vm.forgotten"),

@@ -13,7 +13,7 @@ use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::{LoadSegment, Svma};
 use sidewinder_unwind::{EndReason, Entry, RowSource, UnwindTable, load_segments, unwind_table};
 
-use crate::gimli_rows::{ExpectedRow, FdeTable, GimliSlice};
+use crate::gimli_rows::{Dialect, ExpectedRow, FdeTable, GimliSlice};
 
 /// The reasons for which a row may differ from gimli's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -90,9 +90,14 @@ pub fn compare(data: &[u8]) -> Result<(UnwindTable, Comparison), ComparisonError
     let file = File::parse(data)?;
     let table = unwind_table(&file)?;
     let sections = CfiSections::from_file(&file);
+    let dialect = Dialect::of(file.architecture());
+    let mut eh_frame = EhFrame::from(sections.slice(&sections.eh_frame));
+    eh_frame.set_vendor(dialect.vendor);
+    let mut debug_frame = DebugFrame::from(sections.slice(&sections.debug_frame));
+    debug_frame.set_vendor(dialect.vendor);
     let mut sides = TableComparison {
-        eh_frame: FdeTable::new(EhFrame::from(sections.slice(&sections.eh_frame)), &sections.bases),
-        debug_frame: FdeTable::new(DebugFrame::from(sections.slice(&sections.debug_frame)), &sections.bases),
+        eh_frame: FdeTable::new(eh_frame, &sections.bases, dialect),
+        debug_frame: FdeTable::new(debug_frame, &sections.bases, dialect),
         table: &table,
         is_go: table.summary().functions.contains_key(&RowSource::GoPclntab),
         by_machine_code: table.by_machine_code().collect(),

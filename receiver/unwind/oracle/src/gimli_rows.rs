@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EndianSlice, Expression, FrameDescriptionEntry, LittleEndian,
-    Operation, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
+    AArch64, BaseAddresses, CfaRule, CieOrFde, EndianSlice, Expression, FrameDescriptionEntry, LittleEndian,
+    Operation, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow,
+    Vendor, X86_64,
 };
 
 pub(crate) type GimliSlice<'data> = EndianSlice<'data, LittleEndian>;
@@ -28,8 +29,54 @@ pub(crate) enum ExpectedRow {
     Refused(gimli::Error),
 }
 
+/// What the columns depend on, by the architecture of a file.
+#[derive(Clone, Copy)]
+pub(crate) struct Dialect {
+    pub(crate) vendor: Vendor,
+    stack_pointer: Register,
+    frame_pointer: Register,
+    /// What the return address is where nothing is said of it: the link register's value.
+    unstated_return_address: Option<&'static str>,
+    /// The name of a register that rows can refer to.
+    name: fn(Register) -> Option<&'static str>,
+}
+
+impl Dialect {
+    const X86_64: Self = Self {
+        vendor: Vendor::Default,
+        stack_pointer: X86_64::RSP,
+        frame_pointer: X86_64::RBP,
+        unstated_return_address: None,
+        name: |register| X86_64::register_name(register).filter(|_| register.0 < 16),
+    };
+
+    const AARCH64: Self = Self {
+        vendor: Vendor::AArch64,
+        stack_pointer: AArch64::SP,
+        frame_pointer: AArch64::X29,
+        unstated_return_address: Some("x30"),
+        // gimli writes them in capitals.
+        name: |register| AARCH64_NAMES.get(usize::from(register.0)).copied(),
+    };
+
+    pub(crate) fn of(architecture: object::Architecture) -> Self {
+        match architecture {
+            object::Architecture::Aarch64 => Self::AARCH64,
+            _ => Self::X86_64,
+        }
+    }
+}
+
+/// In the order of DWARF for the Arm 64-bit Architecture, section 4.1.
+const AARCH64_NAMES: [&str; 32] = [
+    "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
+    "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30",
+    "sp",
+];
+
 /// The functions of one section of call frame information.
 pub(crate) struct FdeTable<'data, Section> {
+    dialect: Dialect,
     section: Section,
     bases: BaseAddresses,
     /// By start; of equal starts, the first of the section last.
@@ -49,7 +96,7 @@ where
     Section::Offset: gimli::UnwindOffset<usize>,
 {
     /// All functions that gimli can read. Others are left out, up to the first that hides the rest of the section.
-    pub(crate) fn new(section: Section, bases: &BaseAddresses) -> Self {
+    pub(crate) fn new(section: Section, bases: &BaseAddresses, dialect: Dialect) -> Self {
         let mut fdes = Vec::new();
         let mut entries = section.entries(bases);
         while let Ok(Some(entry)) = entries.next() {
@@ -69,7 +116,7 @@ where
             })
             .collect();
         let (bases, context) = (bases.clone(), UnwindContext::new());
-        Self { section, bases, fdes, highest_ends, context, evaluated: None }
+        Self { dialect, section, bases, fdes, highest_ends, context, evaluated: None }
     }
 
     /// Passes every address at which a row or a function begins or ends to `sink`.
@@ -108,8 +155,8 @@ where
         let mut evaluated = Vec::new();
         let mut rows = fde.rows(&self.section, &self.bases, &mut self.context)?;
         while let Some(row) = rows.next_row()? {
-            let describe =
-                RowFormatter { section: &self.section, return_address: fde.cie().return_address_register() };
+            let return_address = fde.cie().return_address_register();
+            let describe = RowFormatter { section: &self.section, return_address, dialect: self.dialect };
             let expected = describe.row(row).unwrap_or(ExpectedRow::Exotic);
             evaluated.push((row.start_address()..row.end_address(), Rc::new(expected)));
         }
@@ -124,36 +171,41 @@ fn gimli_offset(fde: &GimliFde<'_>) -> usize {
 /// Formats rows as text.
 struct RowFormatter<'section, Section> {
     section: &'section Section,
-    return_address: gimli::Register,
+    return_address: Register,
+    dialect: Dialect,
 }
 
 impl<'data, Section: UnwindSection<GimliSlice<'data>>> RowFormatter<'_, Section> {
     fn row(&self, row: &UnwindTableRow<usize>) -> Option<ExpectedRow> {
-        let mut return_address = self.place(row.register(self.return_address))?;
+        let mut return_address =
+            match (row.register(self.return_address), self.dialect.unstated_return_address) {
+                (None | Some(RegisterRule::SameValue), Some(unstated)) => unstated.to_owned(),
+                (rule, _) => self.place(rule)?,
+            };
         if return_address == "undefined" {
             return Some(ExpectedRow::Outermost);
         }
         let mut cfa = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => format!("{}{offset:+}", name(*register)?),
+            CfaRule::RegisterAndOffset { register, offset } => format!("{}{offset:+}", self.name(*register)?),
             CfaRule::Expression(expression) => self.value(expression)?,
         };
-        let mut frame_pointer = match row.register(X86_64::RBP) {
+        let mut frame_pointer = match row.register(self.dialect.frame_pointer) {
             None => "same".to_owned(),
             rule => self.place(rule)?,
         };
         let from_cfa = |place: &str| match (place.strip_prefix("cfa"), row.cfa()) {
             (None, _) => Some(place.to_owned()),
             (Some(by), CfaRule::RegisterAndOffset { register, offset }) => {
-                Some(format!("*({}{:+})", name(*register)?, offset + by.parse::<i64>().ok()?))
+                Some(format!("*({}{:+})", self.name(*register)?, offset + by.parse::<i64>().ok()?))
             }
             (Some(_), CfaRule::Expression(_)) => None,
         };
         // The stack pointer's rule matters if it differs from the CFA.
-        let stack_pointer = match row.register(X86_64::RSP) {
+        let stack_pointer = match row.register(self.dialect.stack_pointer) {
             None => cfa.clone(),
             Some(RegisterRule::SameValue | RegisterRule::Undefined) => cfa.clone(),
             Some(RegisterRule::ValOffset(0)) => cfa.clone(),
-            Some(RegisterRule::Register(register)) => format!("{}+0", name(register)?),
+            Some(RegisterRule::Register(register)) => format!("{}+0", self.name(register)?),
             rule => from_cfa(&self.place(rule)?)?,
         };
         if stack_pointer != cfa {
@@ -169,10 +221,10 @@ impl<'data, Section: UnwindSection<GimliSlice<'data>>> RowFormatter<'_, Section>
             RegisterRule::Undefined => Some("undefined".to_owned()),
             RegisterRule::SameValue => Some("same".to_owned()),
             RegisterRule::Offset(offset) => Some(format!("cfa{offset:+}")),
-            RegisterRule::Register(register) => Some(name(register)?.to_owned()),
+            RegisterRule::Register(register) => Some(self.name(register)?.to_owned()),
             RegisterRule::Expression(expression) => match *self.operations(&expression)? {
                 [Operation::RegisterOffset { register, offset, .. }] => {
-                    Some(format!("*({}{offset:+})", name(register)?))
+                    Some(format!("*({}{offset:+})", self.name(register)?))
                 }
                 _ => None,
             },
@@ -184,12 +236,12 @@ impl<'data, Section: UnwindSection<GimliSlice<'data>>> RowFormatter<'_, Section>
         use Operation::{And, Deref, Ge, Mul, Plus, PlusConstant, RegisterOffset, Shl, UnsignedConstant};
         let operations = self.operations(expression)?;
         match *operations {
-            [RegisterOffset { register, offset, .. }] => Some(format!("{}{offset:+}", name(register)?)),
+            [RegisterOffset { register, offset, .. }] => Some(format!("{}{offset:+}", self.name(register)?)),
             [RegisterOffset { register, offset, .. }, Deref { .. }] => {
-                Some(format!("*({}{offset:+})", name(register)?))
+                Some(format!("*({}{offset:+})", self.name(register)?))
             }
             [RegisterOffset { register, offset, .. }, Deref { .. }, PlusConstant { value }] => {
-                Some(format!("*({}{offset:+})+{value}", name(register)?))
+                Some(format!("*({}{offset:+})+{value}", self.name(register)?))
             }
             [
                 RegisterOffset { register, offset, .. },
@@ -199,7 +251,7 @@ impl<'data, Section: UnwindSection<GimliSlice<'data>>> RowFormatter<'_, Section>
                 Plus,
                 Deref { .. },
                 PlusConstant { value },
-            ] => Some(format!("*({}+8*{}{offset:+})+{value}", name(register)?, name(index)?)),
+            ] => Some(format!("*({}+8*{}{offset:+})+{value}", self.name(register)?, self.name(index)?)),
             [
                 RegisterOffset { register: X86_64::RSP, offset: 8, .. },
                 RegisterOffset { register: X86_64::RA, offset: 0, .. },
@@ -225,8 +277,8 @@ impl<'data, Section: UnwindSection<GimliSlice<'data>>> RowFormatter<'_, Section>
         }
         Some(operations)
     }
-}
 
-fn name(register: gimli::Register) -> Option<&'static str> {
-    X86_64::register_name(register).filter(|name| name.starts_with('r') && register.0 < 16)
+    fn name(&self, register: Register) -> Option<&'static str> {
+        (self.dialect.name)(register)
+    }
 }

@@ -12,9 +12,17 @@ mod step;
 pub use self::call::{CALL_BYTES, call_before};
 pub(crate) use self::instruction::Instruction;
 pub(crate) use self::step::Stepper;
+use crate::code::piece::CodeSlice;
 
-/// The architecture in the headers of ELF files.
-pub(crate) const MACHINE: object::Architecture = object::Architecture::X86_64;
-
-/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`.
-pub(crate) const SFRAME_ABI: u8 = 3;
+/// Bytes up to the first instruction, inclusive, after which execution never continues.
+pub(super) fn straight_length(code: &[u8]) -> Option<u32> {
+    let piece = CodeSlice { start: 0, bytes: code };
+    let mut end = 0;
+    loop {
+        let instruction = piece.decode(end)?;
+        end = instruction.end();
+        if instruction.is_last() {
+            return Some(end);
+        }
+    }
+}

@@ -1,20 +1,25 @@
 //! Applies the instructions of call frame information to the rules that a walk needs.
 //!
 //! gimli parses the instructions. Their effect is kept for the CFA, the frame pointer, the stack pointer, the
-//! [callee-saved register](Register::CALLEE_SAVED) and the return address only: no caller depends on the rules of other
+//! [callee-saved register](Architecture::callee_saved) and the return address only: no caller depends on the rules of other
 //! registers, so functions with unusual rules for them are still walked.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CfaRule, Error, RegisterRule, Result,
     UnwindExpression, UnwindSection,
 };
-use sidewinder_unwind_table::Register;
+use sidewinder_unwind_table::Architecture;
 
 use super::entry::{Cie, Fde, SectionBytes};
 
 /// The deepest nesting of `DW_CFA_remember_state`; a function that needs more counts as malformed. Compilers rarely
 /// nest at all.
 const MAX_REMEMBERED_STATES: usize = 64;
+
+/// `DW_CFA_AARCH64_negate_ra_state_with_pc` (DWARF for the Arm 64-bit Architecture, 2024Q3): the parser doesn't know it,
+/// so what follows in the function isn't known. Another such instruction, without `_with_pc`, changes no rule: a signature
+/// is stripped from every return address.
+const NEGATE_RA_STATE_WITH_PC: u8 = 0x2c;
 
 /// The rules in force at one address of a function.
 #[derive(Clone)]
@@ -27,6 +32,8 @@ pub(super) struct CfiState {
     pub(super) stack_pointer: Option<RegisterRule<usize>>,
     pub(super) callee_saved: Option<RegisterRule<usize>>,
     pub(super) return_address: Option<RegisterRule<usize>>,
+    /// Whether an instruction that isn't known came before.
+    pub(super) is_unknown: bool,
 }
 
 impl CfiState {
@@ -38,6 +45,7 @@ impl CfiState {
         stack_pointer: None,
         callee_saved: None,
         return_address: None,
+        is_unknown: false,
     };
 
     pub(super) fn cfa(&self) -> CfaRule<usize> {
@@ -66,10 +74,12 @@ impl Evaluator {
         fde: &Fde<'data>,
         section: &Section,
         bases: &BaseAddresses,
+        architecture: Architecture,
         mut sink: impl FnMut(u64, &CfiState),
     ) -> Result<()> {
         self.remembered.clear();
         let mut run = CfiInterpreter {
+            architecture,
             cie: fde.cie(),
             at: fde.initial_address(),
             state: CfiState::EMPTY,
@@ -79,13 +89,21 @@ impl Evaluator {
         run.execute(fde.cie().instructions(section, bases), |_, _| ())?;
         run.at = fde.initial_address();
         run.initial = Some(run.state.clone());
-        run.execute(fde.instructions(section, bases), &mut sink)?;
+        match run.execute(fde.instructions(section, bases), &mut sink) {
+            Err(Error::UnknownCallFrameInstruction(unknown))
+                if unknown.0 == NEGATE_RA_STATE_WITH_PC && architecture == Architecture::Aarch64 =>
+            {
+                run.state.is_unknown = true;
+            }
+            executed => executed?,
+        }
         sink(run.at, &run.state);
         Ok(())
     }
 }
 
 struct CfiInterpreter<'a, 'data> {
+    architecture: Architecture,
     cie: &'a Cie<'data>,
     /// The address that has been reached.
     at: u64,
@@ -189,15 +207,15 @@ impl<'data> CfiInterpreter<'_, 'data> {
     }
 
     fn set(&mut self, register: gimli::Register, rule: RegisterRule<usize>) {
-        if let Some(place) = rule_of(&mut self.state, register, self.cie) {
+        if let Some(place) = rule_of(&mut self.state, register, self.cie, self.architecture) {
             *place = Some(rule);
         }
     }
 
     fn restore(&mut self, register: gimli::Register) -> Result<()> {
         let initial = self.initial.as_mut().ok_or(Error::CfiInstructionInInvalidContext)?;
-        if let Some(place) = rule_of(&mut self.state, register, self.cie) {
-            *place = rule_of(initial, register, self.cie).and_then(|rule| rule.clone());
+        if let Some(place) = rule_of(&mut self.state, register, self.cie, self.architecture) {
+            *place = rule_of(initial, register, self.cie, self.architecture).and_then(|rule| rule.clone());
         }
         Ok(())
     }
@@ -208,14 +226,14 @@ fn rule_of<'a>(
     state: &'a mut CfiState,
     register: gimli::Register,
     cie: &Cie<'_>,
+    architecture: Architecture,
 ) -> Option<&'a mut Option<RegisterRule<usize>>> {
     if register == cie.return_address_register() {
         return Some(&mut state.return_address);
     }
-    match Register::from_dwarf(register.0)? {
-        Register::FRAME_POINTER => Some(&mut state.frame_pointer),
-        Register::STACK_POINTER => Some(&mut state.stack_pointer),
-        Register::CALLEE_SAVED => Some(&mut state.callee_saved),
-        _ => None,
+    match architecture.register(register.0)? {
+        frame_pointer if frame_pointer.is_frame_pointer() => Some(&mut state.frame_pointer),
+        stack_pointer if stack_pointer.is_stack_pointer() => Some(&mut state.stack_pointer),
+        other => (architecture.callee_saved() == Some(other)).then_some(&mut state.callee_saved),
     }
 }

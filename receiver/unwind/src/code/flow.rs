@@ -4,12 +4,11 @@
 //! which they have a bounded amount, so each block is walked a bounded number of times; a step budget bounds the work
 //! for any code.
 
-use sidewinder_unwind_table::Register;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::piece::CodeSlice;
 use super::state::{AbstractState, AbstractValue};
-use crate::arch::{Instruction, Stepper};
+use crate::arch::{ANALYZED, Instruction, Stepper};
 
 /// How often a function is analyzed again because a call was found not to return.
 const MAX_PASSES: usize = 8;
@@ -358,7 +357,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         let Some(is_right) = state.may_return() else { return };
         self.evidence.inconsistent_exit |= !is_right;
         self.evidence.consistent_exit |=
-            is_right && state.get(Register::FRAME_POINTER) == AbstractValue::CallerFramePointer;
+            is_right && state.get(ANALYZED.frame_pointer()) == AbstractValue::CallerFramePointer;
     }
 
     /// Makes room for a new block at `at`: ends the current walk there, and has the block that contains `at` walked again.

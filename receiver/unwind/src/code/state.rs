@@ -8,6 +8,8 @@ use sidewinder_unwind_table::{
     CalleeSaved, Cfa, PLT_ENTRY_BYTES, Register, ReturnAddress, Rule, SavedRegister,
 };
 
+use crate::arch::ANALYZED;
+
 /// Stack words whose values are tracked. Functions save two or three that matter.
 const MAX_SLOTS: usize = 8;
 
@@ -129,7 +131,7 @@ pub(crate) enum UnknownPart {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AbstractState {
     /// Indexed by DWARF register number.
-    registers: [AbstractValue; Register::COUNT],
+    registers: [AbstractValue; ANALYZED.registers().len()],
     slots: [Option<(SymbolicAddress, AbstractValue)>; MAX_SLOTS],
     /// The register that the previous instruction compared with the stack pointer.
     pub(crate) compared: Option<Register>,
@@ -141,7 +143,7 @@ impl AbstractState {
 
     /// All registers hold `value`, and nothing is known of the stack.
     pub(crate) const fn with_registers(value: AbstractValue) -> Self {
-        Self { registers: [value; Register::COUNT], slots: [None; MAX_SLOTS], compared: None }
+        Self { registers: [value; ANALYZED.registers().len()], slots: [None; MAX_SLOTS], compared: None }
     }
 
     pub(crate) fn get(&self, register: Register) -> AbstractValue {
@@ -155,7 +157,7 @@ impl AbstractState {
     }
 
     pub(crate) fn stack_pointer(&self) -> Option<SymbolicAddress> {
-        self.get(Register::STACK_POINTER).address()
+        self.get(ANALYZED.stack_pointer()).address()
     }
 
     /// The end of the caller's frame: the CFA or, once the arguments are dropped, the resulting stack pointer.
@@ -181,7 +183,7 @@ impl AbstractState {
     pub(crate) fn drop_arguments(&mut self, by: u32) {
         let origin = Origin::Dropped { by };
         self.forget_origin(origin);
-        self.set(Register::STACK_POINTER, AbstractValue::Address(SymbolicAddress { origin, offset: 0 }));
+        self.set(ANALYZED.stack_pointer(), AbstractValue::Address(SymbolicAddress { origin, offset: 0 }));
     }
 
     /// The word at an address.
@@ -254,12 +256,12 @@ impl AbstractState {
             (one, another) => one != another,
         };
         let has_dropped = [self, other].iter().any(|state| state.caller_frame().is_dropped());
-        (differ(Register::STACK_POINTER) && !has_dropped) || differ(Register::FRAME_POINTER)
+        (differ(ANALYZED.stack_pointer()) && !has_dropped) || differ(ANALYZED.frame_pointer())
     }
 
     /// Whether stack pointer and frame pointer are the same in both.
     pub(crate) fn has_frame_of(&self, other: &Self) -> bool {
-        [Register::STACK_POINTER, Register::FRAME_POINTER]
+        [ANALYZED.stack_pointer(), ANALYZED.frame_pointer()]
             .into_iter()
             .all(|register| self.get(register) == other.get(register))
     }
@@ -320,12 +322,12 @@ impl AbstractState {
             Cfa::DerefIndexed { .. } => AbstractValue::Unknown,
             Cfa::Plt { threshold } => {
                 let pushed = if pc % u64::from(PLT_ENTRY_BYTES) >= u64::from(threshold) { WORD } else { 0 };
-                self.sum_value(Register::STACK_POINTER, WORD + pushed)
+                self.sum_value(ANALYZED.stack_pointer(), WORD + pushed)
             }
         };
         let frame_pointer = match rule.frame_pointer {
             SavedRegister::Undefined => AbstractValue::CallerFramePointer,
-            SavedRegister::Same => self.get(Register::FRAME_POINTER),
+            SavedRegister::Same => self.get(ANALYZED.frame_pointer()),
             SavedRegister::InRegister(register) => self.get(register),
             SavedRegister::AtCfa(offset) => self.load(SymbolicAddress { origin, offset }),
             SavedRegister::At { register, offset } => self.load_at(register, offset),
@@ -350,7 +352,7 @@ impl AbstractState {
 
     /// The state in which only what `rule` says is known.
     pub(crate) fn from_rule(rule: &Rule) -> Self {
-        if *rule == Rule::LEAF {
+        if *rule == ANALYZED.leaf() {
             return Self::at_entry();
         }
         let mut state = Self::UNKNOWN;
@@ -378,7 +380,7 @@ impl AbstractState {
         match rule.frame_pointer {
             SavedRegister::Undefined => {}
             SavedRegister::Same => {
-                self.assume_register(Register::FRAME_POINTER, AbstractValue::CallerFramePointer);
+                self.assume_register(ANALYZED.frame_pointer(), AbstractValue::CallerFramePointer);
             }
             SavedRegister::InRegister(register) => {
                 self.assume_register(register, AbstractValue::CallerFramePointer);
@@ -435,12 +437,12 @@ impl AbstractState {
     fn cfa(&self) -> Option<Cfa> {
         let origin = self.caller_frame();
         let standard = SymbolicAddress::cfa(-16);
-        let has_frame_pointer = self.get(Register::FRAME_POINTER) == AbstractValue::Address(standard)
+        let has_frame_pointer = self.get(ANALYZED.frame_pointer()) == AbstractValue::Address(standard)
             && self.load(standard) == AbstractValue::CallerFramePointer;
         let order = if has_frame_pointer {
-            [Register::FRAME_POINTER, Register::STACK_POINTER]
+            [ANALYZED.frame_pointer(), ANALYZED.stack_pointer()]
         } else {
-            [Register::STACK_POINTER, Register::FRAME_POINTER]
+            [ANALYZED.stack_pointer(), ANALYZED.frame_pointer()]
         };
         let above = |register| match self.get(register) {
             AbstractValue::Address(address) if address.origin == origin => {
@@ -464,7 +466,7 @@ impl AbstractState {
             .into_iter()
             .find_map(above)
             .or_else(|| order.into_iter().find_map(saved))
-            .or_else(|| Register::all().find_map(above))
+            .or_else(|| ANALYZED.registers().iter().copied().find_map(above))
     }
 
     /// Whether a word may lie at or above the stack pointer. Below it, a signal may overwrite the word.
@@ -483,11 +485,11 @@ impl AbstractState {
         if let Some(place) = place(Some(self.caller_frame())) {
             return SavedRegister::AtCfa(place.offset);
         }
-        if self.get(Register::FRAME_POINTER) == AbstractValue::CallerFramePointer {
+        if self.get(ANALYZED.frame_pointer()) == AbstractValue::CallerFramePointer {
             return SavedRegister::Same;
         }
         let at = |place: SymbolicAddress| {
-            [Register::FRAME_POINTER, Register::STACK_POINTER].into_iter().find_map(|register| {
+            [ANALYZED.frame_pointer(), ANALYZED.stack_pointer()].into_iter().find_map(|register| {
                 let base = self.get(register).address().filter(|base| base.origin == place.origin)?;
                 Some(SavedRegister::At { register, offset: place.offset.checked_sub(base.offset)? })
             })
@@ -511,6 +513,6 @@ impl AbstractState {
     }
 
     fn register_holding(&self, value: AbstractValue) -> Option<Register> {
-        Register::all().find(|register| self.get(*register) == value)
+        ANALYZED.registers().iter().copied().find(|register| self.get(*register) == value)
     }
 }

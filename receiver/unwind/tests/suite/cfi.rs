@@ -263,9 +263,9 @@ fn a_file_without_code_or_for_another_processor_has_no_table() {
     file[64 + 4] = 4; // PF_R alone
     let error = unwind_table(&object::File::parse(&*file).unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "no executable segment");
-    file[18] = 183; // EM_AARCH64
+    file[18] = 243; // EM_RISCV
     let error = unwind_table(&object::File::parse(&*file).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "unsupported architecture Aarch64");
+    assert_eq!(error.to_string(), "unsupported architecture Riscv64");
 }
 
 #[test]

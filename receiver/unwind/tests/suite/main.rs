@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod aarch64;
 mod arbitrary;
 mod cfi;
 mod go;

@@ -1,10 +1,12 @@
-//! Any bytes as memory with a function of JavaScript at its start, whose references lead anywhere in it.
+//! Any bytes as memory with a function of JavaScript at its start, whose references lead anywhere in it, and machine code of
+//! functions.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
-use sidewinder_vm::test_support::{Bytes, v8_layout};
-use sidewinder_vm::v8::{Engine, Layout};
+use sidewinder_vm::Code;
+use sidewinder_vm::test_support::{Bytes, v8_code_layout, v8_layout};
+use sidewinder_vm::v8::{BytecodeSizes, CodeLayout, CompiledFrame, Engine, Layout};
 
 /// As Node.js 22 has it, with types that are small numbers.
 fn layout(has_fixed_positions: bool) -> Layout {
@@ -16,6 +18,13 @@ fn layout(has_fixed_positions: bool) -> Layout {
         bytecode_type: 0x86,
         array_type: 0x87,
         byte_array_types: [0x88, 0x89],
+        code: Some(CodeLayout {
+            stream_type: 0x8a,
+            code_type: if has_fixed_positions { 0x8b } else { 0x8a },
+            array_types: [0x87, 0x8c, 0x8d, 0x8e, 0x8f],
+            wrapper: has_fixed_positions.then_some((0x91, 8)),
+            ..v8_code_layout(has_fixed_positions)
+        }),
         ..v8_layout(has_fixed_positions)
     }
 }
@@ -36,8 +45,21 @@ fuzz_target!(|input: &[u8]| {
     memory.extend_from_slice(objects);
     memory.resize(memory.len().max(FUNCTION + 64), 0);
     memory[FUNCTION..FUNCTION + 8].copy_from_slice(&((MAPS + 16 * 0x84) as u64 | 1).to_le_bytes());
-    let (engine, memory) = (Engine::new(layout(version % 2 == 1)), Bytes(memory));
+    let (engine, memory) = (Engine::new(layout(version % 2 == 1), BytecodeSizes::new(&[3; 3 * 200])), Bytes(memory));
     let Ok(cookie) = engine.read_cookie(&memory, Avma(FUNCTION as u64)) else { return };
+    // The code of any function may be anywhere.
+    for pc in (FUNCTION as u64..).step_by(40).take(16) {
+        let frame = CompiledFrame {
+            shared: Avma(FUNCTION as u64),
+            cookie: cookie & 0x7_ffff,
+            cookie_mask: 0x7_ffff,
+            pc: Some(Avma(pc)),
+            is_return_address: pc % 16 == 0,
+        };
+        if let Ok(Code::Compiled(calls)) = engine.read_compiled(&memory, frame) {
+            assert!((1..=65).contains(&calls.len()));
+        }
+    }
     let Ok(function) = engine.read_function(&memory, Avma(FUNCTION as u64), cookie) else { return };
     assert!(function.name.len() <= 1 << 10);
     assert!(function.path.len() <= 4 << 10);

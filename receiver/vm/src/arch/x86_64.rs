@@ -8,8 +8,12 @@ use sidewinder_process::tls::TlsGotEntry;
 
 use super::{Argument, ThreadLocal};
 
+mod step;
 mod unlinked;
 
+#[cfg(test)]
+pub(crate) use step::instructions;
+pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
 pub(crate) use unlinked::{CodePart, unlinked_code};
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.

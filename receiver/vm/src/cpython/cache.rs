@@ -1,5 +1,6 @@
 //! Functions of processes that have been read, in bounded memory.
 
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -14,13 +15,60 @@ const FREED_SHARE: usize = 8;
 
 /// What a [`FunctionCache`] keeps.
 pub trait CachedCode {
-    /// Bytes of heap memory that it uses.
+    /// Bytes of heap memory that it uses, without the path.
     fn heap_bytes(&self) -> usize;
+
+    /// The path of its source, which it may share with others.
+    fn path(&mut self) -> Option<&mut Arc<str>>;
 }
 
 impl CachedCode for Function {
     fn heap_bytes(&self) -> usize {
         Self::heap_bytes(self)
+    }
+
+    fn path(&mut self) -> Option<&mut Arc<str>> {
+        Some(&mut self.path)
+    }
+}
+
+/// Paths that many functions have in common, each once.
+#[derive(Default, Debug)]
+pub struct SharedPaths {
+    paths: HashSet<Arc<str>>,
+    bytes: usize,
+}
+
+impl SharedPaths {
+    /// Makes a path a shared one.
+    pub fn share(&mut self, path: &mut Arc<str>) {
+        if let Some(known) = self.paths.get(path) {
+            *path = Arc::clone(known);
+        } else {
+            self.bytes += Self::entry_bytes(path);
+            self.paths.insert(Arc::clone(path));
+        }
+    }
+
+    /// Forgets a shared path, if nothing else has it any more.
+    pub fn release(&mut self, path: Arc<str>) {
+        // This one, and that of the set.
+        if Arc::strong_count(&path) == 2 && self.paths.remove(&path) {
+            self.bytes -= Self::entry_bytes(&path);
+        }
+    }
+
+    /// The bytes of memory that they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes of memory that a path takes: with counts of references, and a slot of the set, of which 7/16 to 7/8 are in use.
+    #[must_use]
+    pub fn entry_bytes(path: &str) -> usize {
+        let slot = (size_of::<Arc<str>>() + 1) * 16 / 7;
+        path.len() + 2 * size_of::<usize>() + BLOCK_BYTES + slot
     }
 }
 
@@ -28,8 +76,10 @@ impl CachedCode for Function {
 #[derive(Debug)]
 pub struct FunctionCache<K: Eq + Hash, F: CachedCode = Function> {
     /// `None`: the function can't be named.
-    functions: LruCache<K, Option<Arc<F>>>,
-    bytes: usize,
+    functions: LruCache<K, Option<F>>,
+    paths: SharedPaths,
+    /// Without the paths.
+    function_bytes: usize,
     budget_bytes: usize,
 }
 
@@ -37,24 +87,28 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
     /// An empty cache for at most `budget_bytes` of memory.
     #[must_use]
     pub fn new(budget_bytes: usize) -> Self {
-        Self { functions: LruCache::unbounded(), bytes: 0, budget_bytes }
+        Self {
+            functions: LruCache::unbounded(),
+            paths: SharedPaths::default(),
+            function_bytes: 0,
+            budget_bytes,
+        }
     }
 
-    /// The bytes of memory that an entry takes.
+    /// The bytes of memory that an entry takes, without its path.
     #[must_use]
     pub fn entry_bytes(function: Option<&F>) -> usize {
         // A node of the list, and a slot of the map with its pointers and control byte, of which 7/16 to 7/8 are in use.
-        let node = size_of::<(K, Option<Arc<F>>, [usize; 2])>() + BLOCK_BYTES;
+        let node = size_of::<(K, Option<F>, [usize; 2])>() + BLOCK_BYTES;
         let slot = (2 * size_of::<usize>() + 1) * 16 / 7;
-        // With the counts of references; its three blocks are the name, the path and the lines.
-        let shared = size_of::<F>() + 2 * size_of::<usize>() + 4 * BLOCK_BYTES;
-        node + slot + function.map_or(0, |function| shared + function.heap_bytes())
+        // Its two blocks are the name and the lines.
+        node + slot + function.map_or(0, |function| 2 * BLOCK_BYTES + function.heap_bytes())
     }
 
     /// The bytes of memory that all entries take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.function_bytes + self.paths.bytes()
     }
 
     /// The number of entries.
@@ -70,30 +124,34 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
     }
 
     /// Looks a function up; `Some(None)` if it can't be named.
-    pub fn get(&mut self, key: &K) -> Option<Option<&Arc<F>>> {
+    pub fn get(&mut self, key: &K) -> Option<Option<&F>> {
         self.functions.get(key).map(Option::as_ref)
     }
 
     /// Adds a function, or that it can't be named. Returns how many others were forgotten for it: an eighth of the budget at
     /// once, so that this is rare.
-    pub fn insert(&mut self, key: K, function: Option<F>) -> usize {
-        let bytes = Self::entry_bytes(function.as_ref());
+    pub fn insert(&mut self, key: K, mut function: Option<F>) -> usize {
         if let Some(previous) = self.functions.pop(&key) {
-            self.bytes -= Self::entry_bytes(previous.as_deref());
+            self.removed(previous);
         }
+        if let Some(path) = function.as_mut().and_then(F::path) {
+            self.paths.share(path);
+        }
+        self.function_bytes += Self::entry_bytes(function.as_ref());
         let mut forgotten = 0;
-        if self.bytes + bytes > self.budget_bytes {
-            let kept_bytes = (self.budget_bytes - self.budget_bytes / FREED_SHARE).saturating_sub(bytes);
-            while self.bytes > kept_bytes
+        if self.bytes() > self.budget_bytes {
+            let kept_bytes = self.budget_bytes - self.budget_bytes / FREED_SHARE;
+            while self.bytes() > kept_bytes
                 && let Some((_, oldest)) = self.functions.pop_lru()
             {
-                self.bytes -= Self::entry_bytes(oldest.as_deref());
+                self.removed(oldest);
                 forgotten += 1;
             }
         }
-        if bytes <= self.budget_bytes {
-            self.bytes += bytes;
-            self.functions.put(key, function.map(Arc::new));
+        if self.bytes() <= self.budget_bytes {
+            self.functions.put(key, function);
+        } else {
+            self.removed(function);
         }
         forgotten
     }
@@ -107,8 +165,18 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
             self.functions.iter().map(|(key, _)| key).filter(|key| matches(key)).cloned().collect();
         for key in keys {
             if let Some(function) = self.functions.pop(&key) {
-                self.bytes -= Self::entry_bytes(function.as_deref());
+                self.removed(function);
             }
+        }
+    }
+
+    /// Subtracts a function that is not kept any more.
+    fn removed(&mut self, mut function: Option<F>) {
+        self.function_bytes -= Self::entry_bytes(function.as_ref());
+        let path = function.as_mut().and_then(F::path).cloned();
+        drop(function);
+        if let Some(path) = path {
+            self.paths.release(path);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The functions of a process.
 
 use std::io;
+use std::sync::Arc;
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
@@ -26,8 +27,8 @@ const CODE_TYPE: &[u8; 5] = b"code\0";
 pub struct Function {
     /// Its qualified name, or before 3.11, which don't keep that, its name. At most 1 KiB.
     pub name: Box<str>,
-    /// The path of its source, as it was given to the compiler. At most 4 KiB.
-    pub path: Box<str>,
+    /// The path of its source, as it was given to the compiler. At most 4 KiB. Functions of one file can share it.
+    pub path: Arc<str>,
     /// The line of its first decorator, or of its definition; 0 if that is not a line.
     pub first_line: u32,
     /// `None`: they were not copied, and each instruction has the first line.
@@ -150,7 +151,7 @@ impl Layout {
         };
         Ok(Function {
             name: text(names.name, copy.name, NAME_BYTES_MAX)?,
-            path: text(names.path, copy.path, PATH_BYTES_MAX)?,
+            path: text(names.path, copy.path, PATH_BYTES_MAX)?.into(),
             first_line: first_line(&object, names).try_into().unwrap_or(0),
             lines: self.read_lines(&memory, &object).ok(),
         })
@@ -184,7 +185,7 @@ impl Layout {
     fn read_parts(&self, memory: &impl ForeignMemory, object: &[u8]) -> Result<Function, FunctionError> {
         let names = &self.names;
         let name = read_text(memory, pointer(object, names.name), names, NAME_BYTES_MAX)?;
-        let path = read_text(memory, pointer(object, names.path), names, PATH_BYTES_MAX)?;
+        let path = read_text(memory, pointer(object, names.path), names, PATH_BYTES_MAX)?.into();
         let lines = Some(self.read_lines(memory, object)?);
         Ok(Function { name, path, first_line: first_line(object, names).try_into().unwrap_or(0), lines })
     }
@@ -216,8 +217,13 @@ fn is_code(memory: &impl ForeignMemory, object: &[u8], head: ObjectHead) -> bool
 
 impl Function {
     /// A function with lines that were read by other means.
-    pub(crate) fn new(name: Box<str>, path: Box<str>, first_line: u32, lines: Option<Lines>) -> Self {
+    pub(crate) fn new(name: Box<str>, path: Arc<str>, first_line: u32, lines: Option<Lines>) -> Self {
         Self { name, path, first_line, lines }
+    }
+
+    /// This function, with these lines of its instructions.
+    pub(crate) fn with_lines(self, lines: Option<Lines>) -> Self {
+        Self { lines, ..self }
     }
 
     /// This function, without the lines of its instructions.
@@ -229,7 +235,7 @@ impl Function {
     /// object (`_Py_InitCleanup`, 3.12+).
     #[must_use]
     pub fn is_internal(&self) -> bool {
-        self.first_line == 0 && self.path == self.name
+        self.first_line == 0 && *self.path == *self.name
     }
 
     /// The line of the instruction at an offset in bytes in the bytecode; `None` for one that has no line. The offset of a
@@ -248,10 +254,10 @@ impl Function {
         self.lines.is_some()
     }
 
-    /// Bytes of heap memory that it uses.
+    /// Bytes of heap memory that it uses, without its path.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.name.len() + self.path.len() + self.lines.as_ref().map_or(0, Lines::heap_bytes)
+        self.name.len() + self.lines.as_ref().map_or(0, Lines::heap_bytes)
     }
 }
 

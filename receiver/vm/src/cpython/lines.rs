@@ -9,12 +9,25 @@ const ROWS_MAX: usize = 16 << 10;
 /// Bytes of a unit of bytecode.
 const UNIT_BYTES: u32 = 2;
 
-/// The line of each instruction of a function.
+/// The line of each instruction of a function: rows with the place, an offset in bytes in the bytecode, from which on a line
+/// holds, and that line, as a distance from the lowest one, from 1 on; 0 for none. Sorted, each place once. They are as narrow
+/// as the largest of these numbers allows, since most functions are short.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Lines(Box<[Row]>);
+pub(crate) struct Lines {
+    /// One less than the lowest line.
+    base: u32,
+    rows: CompactRows,
+}
 
-/// From `place`, an offset in bytes in the bytecode, the line is `line`; 0 if there is none. Sorted, each place once.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum CompactRows {
+    Bytes(Box<[[u8; 2]]>),
+    Halves(Box<[[u16; 2]]>),
+    Words(Box<[[u32; 2]]>),
+}
+
+/// From `place` on, the line is `line`; 0 if there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Row {
     place: u32,
     line: u32,
@@ -30,25 +43,57 @@ impl Lines {
             LineForm::Ranges => ranges(table, first, &mut rows),
             LineForm::Locations => locations(table, first, &mut rows),
         }
-        Self(rows.0.into())
+        rows.into()
     }
 
     /// Lines of ranges that begin at a place, sorted by that; a line of 0 is none.
     pub(crate) fn from_rows(rows: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let mut kept = Rows(Vec::new());
         let _is_complete = rows.into_iter().all(|(place, line)| kept.push(place, Some(line.into())));
-        Self(kept.0.into())
+        kept.into()
     }
 
     /// The line at a place.
     pub(super) fn at(&self, place: u32) -> Option<u32> {
-        let after = self.0.partition_point(|row| row.place <= place);
-        let row = self.0.get(after.checked_sub(1)?)?;
-        (row.line != 0).then_some(row.line)
+        let distance = match &self.rows {
+            CompactRows::Bytes(rows) => value_at(rows, place),
+            CompactRows::Halves(rows) => value_at(rows, place),
+            CompactRows::Words(rows) => value_at(rows, place),
+        };
+        distance.filter(|distance| *distance != 0).map(|distance| self.base.saturating_add(distance))
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.0)
+        match &self.rows {
+            CompactRows::Bytes(rows) => size_of_val(&**rows),
+            CompactRows::Halves(rows) => size_of_val(&**rows),
+            CompactRows::Words(rows) => size_of_val(&**rows),
+        }
+    }
+}
+
+/// The second number of the last row whose first one isn't higher.
+fn value_at<N: Copy + Into<u32>>(rows: &[[N; 2]], place: u32) -> Option<u32> {
+    let after = rows.partition_point(|[start, _]| (*start).into() <= place);
+    let [_, value] = rows.get(after.checked_sub(1)?)?;
+    Some((*value).into())
+}
+
+/// The rows as narrower numbers, if all fit.
+fn narrowed<N: TryFrom<u32>>(rows: &[[u32; 2]]) -> Option<Box<[[N; 2]]>> {
+    rows.iter().map(|[place, value]| Some([(*place).try_into().ok()?, (*value).try_into().ok()?])).collect()
+}
+
+impl From<Rows> for Lines {
+    fn from(Rows(rows): Rows) -> Self {
+        let lowest = rows.iter().map(|row| row.line).filter(|line| *line != 0).min();
+        let base = lowest.map_or(0, |line| line - 1);
+        let rows: Vec<_> = rows.iter().map(|row| [row.place, row.line.saturating_sub(base)]).collect();
+        let rows = narrowed(&rows)
+            .map(CompactRows::Bytes)
+            .or_else(|| narrowed(&rows).map(CompactRows::Halves))
+            .unwrap_or_else(|| CompactRows::Words(rows.into()));
+        Self { base, rows }
     }
 }
 
@@ -164,8 +209,19 @@ mod tests {
 
     use super::*;
 
+    impl Lines {
+        fn rows(&self) -> Vec<(u32, u32)> {
+            let places: Vec<u32> = match &self.rows {
+                CompactRows::Bytes(rows) => rows.iter().map(|[place, _]| (*place).into()).collect(),
+                CompactRows::Halves(rows) => rows.iter().map(|[place, _]| (*place).into()).collect(),
+                CompactRows::Words(rows) => rows.iter().map(|[place, _]| *place).collect(),
+            };
+            places.into_iter().map(|place| (place, self.at(place).unwrap_or(0))).collect()
+        }
+    }
+
     fn rows(form: LineForm, table: &[u8]) -> Vec<(u32, u32)> {
-        Lines::decode(form, table, 10).0.iter().map(|row| (row.place, row.line)).collect()
+        Lines::decode(form, table, 10).rows()
     }
 
     /// The example of `Objects/lnotab_notes.txt`: increments that don't fit in one pair, and lines that go back.
@@ -201,6 +257,16 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_as_narrow_as_possible() {
+        let bytes = |rows: &[(u32, u32)]| Lines::from_rows(rows.iter().copied()).heap_bytes();
+        assert_eq!(bytes(&[(0, 1000), (200, 0), (255, 1254)]), 6);
+        assert_eq!(bytes(&[(0, 1000), (5, 1255)]), 8);
+        assert_eq!(bytes(&[(0, 1000), (256, 1001)]), 8);
+        assert_eq!(bytes(&[(0, 1000), (65_536, 1001)]), 16);
+        assert_eq!(bytes(&[]), 0);
+    }
+
+    #[test]
     fn a_place_has_the_line_of_the_row_before_it() {
         let lines = Lines::decode(LineForm::Ranges, &[6, 0, 4, 0x80, 8, 1], 10);
         let at = |place| lines.at(place);
@@ -216,8 +282,25 @@ mod tests {
             form in prop::sample::select(vec![LineForm::Increments, LineForm::Ranges, LineForm::Locations]),
         ) {
             let lines = Lines::decode(form, &table, first);
-            prop_assert!(lines.0.is_sorted_by(|a, b| a.place < b.place));
-            prop_assert!(lines.0.len() <= table.len() + 2);
+            let rows = lines.rows();
+            prop_assert!(rows.is_sorted_by(|(a, _), (b, _)| a < b));
+            prop_assert!(rows.len() <= table.len() + 2);
+        }
+
+        #[test]
+        fn rows_of_any_size_are_kept(
+            first in prop::sample::select(vec![0_u32, 1, 200, 70_000, u32::MAX - 300]),
+            rows in prop::collection::btree_map(0_u32..300, 0_u32..300, 0..20),
+            scale in prop::sample::select(vec![1_u32, 100, 100_000]),
+        ) {
+            let rows: Vec<_> = rows
+                .into_iter()
+                .map(|(place, line)| (place * scale, if line == 0 { 0 } else { first.saturating_add(line) }))
+                .collect();
+            let lines = Lines::from_rows(rows.iter().copied());
+            for (place, line) in rows {
+                prop_assert_eq!(lines.at(place), (line != 0).then_some(line));
+            }
         }
     }
 
@@ -227,7 +310,7 @@ mod tests {
             (0..64 << 10).map(|at| if at % 2 == 0 { 1 } else { 1 + (at / 2 % 2) as u8 }).collect();
         for form in [LineForm::Increments, LineForm::Ranges] {
             let lines = Lines::decode(form, &table, 1);
-            assert_eq!(lines.0.len(), ROWS_MAX);
+            assert_eq!(lines.rows().len(), ROWS_MAX);
             assert_eq!(lines.at(u32::MAX), None);
             assert!(lines.heap_bytes() <= 128 << 10);
         }

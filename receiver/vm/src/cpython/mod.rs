@@ -18,7 +18,7 @@ mod text;
 mod thread_list;
 mod thread_state;
 
-pub use cache::{CachedCode, FunctionCache};
+pub use cache::{CachedCode, FunctionCache, SharedPaths};
 pub(crate) use cookie::hash;
 pub use function::{CodeCopy, Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};

@@ -7,8 +7,9 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use super::chunks::Chunks;
+use super::interrupted::{CompiledCode, Scopes};
 use super::machine::{BLOB_BYTES_MAX, VirtualMachine};
-use super::object::{pointer, read_object, u32_field};
+use super::object::{pointer, read_object, u16_field, u32_field};
 use super::scopes::{DebugInfo, Scope};
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, FunctionError, hash};
@@ -98,21 +99,28 @@ impl VirtualMachine {
         place: CodePlace,
         is_native: bool,
     ) -> Result<Vec<CompiledCall>, FunctionError> {
-        let (mut scopes, mut certain) = (Vec::new(), 0);
+        let own = pointer(header, self.blob.method)?;
+        let mut found = Scopes::default();
         if let Some(layout) = self.debug.filter(|_| !is_native) {
             let debug = DebugInfo::new(&layout, self.version.0, blob, header)?;
-            if place.is_return_address {
-                scopes = debug.at_call(memory, place.offset)?;
-                certain = scopes.len();
+            found = if place.is_return_address {
+                Scopes::certain(debug.at_call(memory, place.offset)?)
             } else {
-                (scopes, certain) = debug.around(memory, place.offset)?;
-                certain = if self.has_debug_everywhere { scopes.len() } else { certain };
-            }
+                let code = CompiledCode {
+                    memory,
+                    start: self.code_start(blob, header)?,
+                    frame_complete: self.frame_complete(header)?,
+                    method: own,
+                    debug,
+                    has_debug_everywhere: self.has_debug_everywhere,
+                };
+                code.scopes_at(place.offset)?
+            };
         }
-        let own = pointer(header, self.blob.method)?;
-        if scopes.last().is_none_or(|outermost| outermost.method != own) {
-            (scopes, certain) = (vec![Scope { method: own, bci: -1 }], 0);
+        if found.scopes.last().is_none_or(|outermost| outermost.method != own) {
+            found = Scopes { scopes: vec![Scope { method: own, bci: -1 }], certain: 0 };
         }
+        let Scopes { scopes, certain } = found;
         let first_certain = scopes.len() - certain;
         let mut calls: Vec<CompiledCall> = Vec::new();
         for (number, scope) in scopes.into_iter().enumerate() {
@@ -123,6 +131,25 @@ impl VirtualMachine {
                 .push(CompiledCall { function: Arc::new(function.without_lines()), line: line.unwrap_or(0) });
         }
         Ok(calls)
+    }
+
+    fn code_start(&self, blob: Avma, header: &[u8]) -> Result<Avma, FunctionError> {
+        if !self.blob.has_offsets {
+            return pointer(header, self.blob.code);
+        }
+        let offset = u32_field(header, self.blob.code)?;
+        blob.checked_add(offset.into()).ok_or(FunctionError::Malformed("not an address"))
+    }
+
+    /// From which offset in the code on it has its frame: 0, if it is negative.
+    fn frame_complete(&self, header: &[u8]) -> Result<u32, FunctionError> {
+        let at = self.blob.frame_complete;
+        let offset = if self.blob.frame_complete_is_short {
+            u16_field(header, at)?.cast_signed().into()
+        } else {
+            u32_field(header, at)?.cast_signed()
+        };
+        Ok(offset.max(0).cast_unsigned())
     }
 
     /// Reads the start of a blob.
@@ -173,7 +200,7 @@ fn continuation() -> Code {
 /// Code of the virtual machine that is no method.
 fn stub(name: &str) -> Function {
     let name: Box<str> = format!("[jvm: {name}]").into();
-    Function::new(name.clone(), name, 0, None)
+    Function::new(name.clone(), name.into(), 0, None)
 }
 
 fn read_c_string(memory: &impl ForeignMemory, at: Avma) -> Result<String, FunctionError> {

@@ -12,6 +12,7 @@
 mod chunks;
 mod code;
 mod function;
+mod interrupted;
 mod layout;
 mod lines;
 mod machine;

@@ -17,8 +17,10 @@ use crate::cpython::FunctionError;
 pub(super) const SCOPES_MAX: usize = 64;
 /// The largest table of `PcDesc`s that is searched, in bytes, and the largest scopes and metadata.
 const SECTION_BYTES_MAX: u64 = 64 << 20;
-/// A `PcDesc`: the offset of the instruction, that of the scope, and two more fields.
+/// A `PcDesc`: the offset of the instruction, that of the scope, that of objects, and flags.
 const PC_DESC_BYTES: u64 = 16;
+/// The flag of an instruction whose bytecode is executed again by the interpreter (`PCDESC_reexecute`).
+const REEXECUTE: u32 = 1;
 /// A scope is three numbers of at most 5 bytes.
 const SCOPE_BYTES_MAX: u64 = 15;
 /// The scope of a caller that there is none of.
@@ -31,6 +33,24 @@ pub(super) struct Scope {
     pub(super) method: Avma,
     /// The offset in its bytecode; negative before the first one.
     pub(super) bci: i32,
+}
+
+/// What the debug information says of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PcDesc {
+    /// Where it is in the code: for a call, where that returns to. Before the first and behind the last are ones that are no
+    /// instruction's.
+    offset: i32,
+    /// The offset of its scope.
+    scope: u32,
+    /// Whether the interpreter has to execute its bytecode. So it is at calls by which compiled code is left.
+    pub(super) is_reexecuted: bool,
+}
+
+impl PcDesc {
+    pub(super) fn is_at(self, offset: u32) -> bool {
+        i64::from(self.offset) == i64::from(offset)
+    }
 }
 
 /// Where the parts of a method's debug information are.
@@ -94,35 +114,30 @@ impl DebugInfo {
         memory: &impl ForeignMemory,
         offset: u32,
     ) -> Result<Vec<Scope>, FunctionError> {
-        let found = self.pc_desc(memory, self.lower_bound(memory, offset)?)?;
-        match found {
-            Some((at, scope)) if at == offset.cast_signed() => self.chain(memory, scope),
+        match self.first_from(memory, offset)? {
+            Some(found) if found.is_at(offset) => self.scopes_of(memory, found),
             _ => Ok(Vec::new()),
         }
     }
 
-    /// The scopes of the next instruction from an offset in the code on that has debug information, the innermost first; and
-    /// how many of them, from the outermost on, are also those of the one before.
-    pub(super) fn around(
+    /// The scopes of the last instruction before an offset in the code that has debug information, the innermost first.
+    pub(super) fn before(
         &self,
         memory: &impl ForeignMemory,
         offset: u32,
-    ) -> Result<(Vec<Scope>, usize), FunctionError> {
-        let number = self.lower_bound(memory, offset)?;
-        let Some((at, scope)) = self.pc_desc(memory, number)? else { return Ok((Vec::new(), 0)) };
-        let after = self.chain(memory, scope)?;
-        if at == offset.cast_signed() {
-            let count = after.len();
-            return Ok((after, count));
-        }
-        let before = match number.checked_sub(1) {
-            Some(number) => self.pc_desc(memory, number)?,
-            None => None,
-        };
-        let before = before.map_or(Ok(Vec::new()), |(_, scope)| self.chain(memory, scope))?;
-        let same = after.iter().rev().zip(before.iter().rev()).take_while(|(after, before)| after == before);
-        let same = same.count();
-        Ok((after, same))
+    ) -> Result<Vec<Scope>, FunctionError> {
+        let number = self.lower_bound(memory, offset)?.checked_sub(1);
+        let found = number.map_or(Ok(None), |number| self.pc_desc(memory, number))?;
+        found.map_or(Ok(Vec::new()), |found| self.scopes_of(memory, found))
+    }
+
+    /// The first `PcDesc` whose offset is not lower.
+    pub(super) fn first_from(
+        &self,
+        memory: &impl ForeignMemory,
+        offset: u32,
+    ) -> Result<Option<PcDesc>, FunctionError> {
+        self.pc_desc(memory, self.lower_bound(memory, offset)?)
     }
 
     /// The number of the first `PcDesc` whose offset is not lower: they are sorted.
@@ -131,25 +146,37 @@ impl DebugInfo {
         while low < high {
             let middle = low + (high - low) / 2;
             match self.pc_desc(memory, middle)? {
-                Some((at, _)) if i64::from(at) < i64::from(offset) => low = middle + 1,
+                Some(found) if i64::from(found.offset) < i64::from(offset) => low = middle + 1,
                 _ => high = middle,
             }
         }
         Ok(low)
     }
 
-    /// The offset of a `PcDesc`'s instruction, and its scope; `None` behind the last one.
-    fn pc_desc(&self, memory: &impl ForeignMemory, number: u64) -> Result<Option<(i32, u32)>, FunctionError> {
+    /// A `PcDesc` by its number; `None` behind the last one.
+    fn pc_desc(&self, memory: &impl ForeignMemory, number: u64) -> Result<Option<PcDesc>, FunctionError> {
         if number >= self.pcs.bytes / PC_DESC_BYTES {
             return Ok(None);
         }
-        let word = memory.word(Avma(self.pcs.start.0 + number * PC_DESC_BYTES))?;
-        Ok(Some(((word as u32).cast_signed(), (word >> 32) as u32)))
+        let mut bytes = [0; PC_DESC_BYTES as usize];
+        memory.read_exact(Avma(self.pcs.start.0 + number * PC_DESC_BYTES), &mut bytes)?;
+        let (fields, _) = bytes.as_chunks();
+        let [offset, scope, _, flags] =
+            [0, 1, 2, 3].map(|number| fields.get(number).copied().unwrap_or([0; 4]));
+        Ok(Some(PcDesc {
+            offset: i32::from_le_bytes(offset),
+            scope: u32::from_le_bytes(scope),
+            is_reexecuted: u32::from_le_bytes(flags) & REEXECUTE != 0,
+        }))
     }
 
-    /// A scope and its callers'. An offset that leads to no scope ends the chain, as the sentinels at both ends of the table do.
-    fn chain(&self, memory: &impl ForeignMemory, scope: u32) -> Result<Vec<Scope>, FunctionError> {
-        let (mut scopes, mut offset) = (Vec::new(), scope);
+    /// The scope of a `PcDesc` and its callers', the innermost first. An offset that leads to no scope ends the chain, as the sentinels at both ends of the table do.
+    pub(super) fn scopes_of(
+        &self,
+        memory: &impl ForeignMemory,
+        pc_desc: PcDesc,
+    ) -> Result<Vec<Scope>, FunctionError> {
+        let (mut scopes, mut offset) = (Vec::new(), pc_desc.scope);
         while offset != NO_SCOPE {
             let left = self.scopes.bytes.saturating_sub(offset.into()).min(SCOPE_BYTES_MAX);
             let mut bytes = [0; SCOPE_BYTES_MAX as usize];

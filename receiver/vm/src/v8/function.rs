@@ -1,15 +1,23 @@
 //! The functions of a process.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
+use super::bytecodes::BytecodeSizes;
+use super::code_layout::CodeLayout;
+use super::compiled::{Compiled, Compiler, Inlined, Instruction, read_bytes};
 use super::layout::Layout;
-use super::lines::bytecode_positions;
+use super::lines::{PositionForm, bytecode_positions, position_at};
+use super::named::{Named, NamedFunctions};
 use super::scope::Scope;
-use super::script::{Script, Scripts};
+use super::script::{ScriptLines, Scripts, read_path};
 use super::text::{Heap, Object, Value};
+use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, FunctionError, Lines, hash};
 
 /// The longest name that is kept, in bytes.
@@ -24,12 +32,32 @@ const POSITIONS_MASK: u64 = (1 << 48) - 1;
 #[derive(Debug)]
 pub struct Engine {
     layout: Layout,
+    /// `None`: unknown.
+    bytecode_sizes: Option<BytecodeSizes>,
     scripts: Scripts,
+    /// Functions of compiled code.
+    named: NamedFunctions,
     /// Whether objects of the process were found to have this layout.
     is_checked: AtomicBool,
 }
 
+/// A frame of a function whose machine code runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompiledFrame {
+    /// The address of its `SharedFunctionInfo`.
+    pub shared: Avma,
+    /// Bits of its cookie.
+    pub cookie: u32,
+    /// Which bits these are.
+    pub cookie_mask: u32,
+    /// The instruction, if it is known.
+    pub pc: Option<Avma>,
+    /// Whether that is the one behind a call that is being made.
+    pub is_return_address: bool,
+}
+
 /// What identifies a function, and leads to the rest.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
     cookie: u32,
     /// With its number; `None` for functions of V8's own.
@@ -37,10 +65,21 @@ struct Identity {
 }
 
 impl Engine {
-    /// Objects have this layout.
+    /// Objects have this layout, and bytecodes these sizes.
     #[must_use]
-    pub fn new(layout: Layout) -> Self {
-        Self { layout, scripts: Scripts::default(), is_checked: AtomicBool::new(false) }
+    pub fn new(layout: Layout, bytecode_sizes: Option<BytecodeSizes>) -> Self {
+        Self {
+            layout,
+            bytecode_sizes,
+            scripts: Scripts::default(),
+            named: NamedFunctions::default(),
+            is_checked: AtomicBool::new(false),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Reads the function whose `SharedFunctionInfo` is at an address, if it has the given cookie.
@@ -59,12 +98,128 @@ impl Engine {
         if identity.cookie != cookie {
             return Err(FunctionError::Replaced);
         }
-        let function = self.read_parts(&heap, shared, &identity);
+        let function = self
+            .read_parts(&heap, shared, &identity)
+            .and_then(|function| Ok(function.with_lines(self.read_lines(&heap, shared, &identity)?)));
         // The garbage collector may have moved what was read, and the program may have gone on.
         if self.identify(&heap, shared)?.cookie != cookie {
             return Err(FunctionError::Replaced);
         }
         function
+    }
+
+    /// Reads the functions of a frame of compiled code: those that are inlined at its instruction, if the code is still there;
+    /// else the function alone, with its first line.
+    ///
+    /// # Errors
+    /// See [`FunctionError`].
+    pub fn read_compiled(
+        &self,
+        memory: &impl ForeignMemory,
+        frame: CompiledFrame,
+    ) -> Result<Code, FunctionError> {
+        let heap = Heap { memory, layout: &self.layout };
+        if let (Some(pc), Some(layout)) = (frame.pc, &self.layout.code) {
+            let at = Instruction { pc, is_return_address: frame.is_return_address };
+            if let Ok(Some(calls)) = self.read_calls(&heap, layout, frame, at) {
+                return Ok(Code::Compiled(calls));
+            }
+        }
+        let shared = Object::at(frame.shared);
+        if self.identify(&heap, shared)?.cookie & frame.cookie_mask != frame.cookie {
+            return Err(FunctionError::Replaced);
+        }
+        let (named, _) = self.read_named(&heap, shared)?;
+        let is_same = named.cookie & frame.cookie_mask == frame.cookie;
+        if is_same { Ok(Code::Function((*named.function).clone())) } else { Err(FunctionError::Replaced) }
+    }
+
+    /// `None`: the code at the instruction is of no compiler, or of another function. The function may have been moved: the code of
+    /// an optimizing compiler leads to where it is now.
+    fn read_calls(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        layout: &CodeLayout,
+        frame: CompiledFrame,
+        at: Instruction,
+    ) -> Result<Option<Box<[CompiledCall]>>, FunctionError> {
+        let Some(code) = Compiled::find(heap, layout, at)? else { return Ok(None) };
+        let shared = match code.compiler {
+            Compiler::Optimizing { shared, .. } => shared,
+            Compiler::Baseline { .. } => Object::at(frame.shared),
+        };
+        if self.identify(heap, shared)?.cookie & frame.cookie_mask != frame.cookie {
+            return Ok(None);
+        }
+        let inlined = match code.compiler {
+            Compiler::Optimizing { .. } => code.calls_at(heap, layout, at)?,
+            Compiler::Baseline { bytecode } if self.bytecode_of(heap, shared)? == Some(bytecode) => {
+                vec![self.read_baseline(heap, &code, bytecode, shared, at)?]
+            }
+            Compiler::Baseline { .. } => return Ok(None),
+        };
+        let mut functions = HashMap::new();
+        let mut calls = Vec::new();
+        for inlined in inlined {
+            let (named, lines) = match functions.entry(inlined.shared) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    let (named, identity) = self.read_named(heap, inlined.shared)?;
+                    unknown.insert((named, self.lines_of(heap, &identity)?))
+                }
+            };
+            let line = lines.as_ref().zip(inlined.position);
+            let line = line.map_or(named.function.first_line, |(lines, position)| lines.line_of(position));
+            calls.push(CompiledCall { function: Arc::clone(&named.function), line });
+        }
+        Ok(code.is_current(heap, layout)?.then(|| calls.into()))
+    }
+
+    /// The position of an instruction of the baseline compiler, if the bytecode has positions.
+    fn read_baseline(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        code: &Compiled,
+        bytecode: Object,
+        shared: Object,
+        at: Instruction,
+    ) -> Result<Inlined, FunctionError> {
+        let (Some(sizes), Some((table, is_cut, form))) =
+            (&self.bytecode_sizes, self.read_positions(heap, bytecode)?)
+        else {
+            return Ok(Inlined { shared, position: None });
+        };
+        let offset = code.bytecode_at(heap, sizes, bytecode, at)?;
+        let position = offset.and_then(|offset| position_at(&table, form, is_cut, offset)?.in_source());
+        Ok(Inlined { shared, position })
+    }
+
+    /// A function without the lines of its bytecode, read or as it was read last: many instructions have it in common.
+    fn read_named(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        shared: Object,
+    ) -> Result<(Arc<Named>, Identity), FunctionError> {
+        let identity = self.identify(heap, shared)?;
+        if let Some(known) = self.named.get(shared, identity.cookie) {
+            return Ok((known, identity));
+        }
+        let function = self.read_parts(heap, shared, &identity)?;
+        // As above.
+        if self.identify(heap, shared)? != identity {
+            return Err(FunctionError::Replaced);
+        }
+        let named = Named { cookie: identity.cookie, function: Arc::new(function) };
+        Ok((self.named.add(shared, named), identity))
+    }
+
+    /// The lines of a function's source; `None` for functions of V8's own.
+    fn lines_of(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        identity: &Identity,
+    ) -> Result<Option<ScriptLines>, FunctionError> {
+        identity.script.map(|(script, id)| self.scripts.lines(heap, script, id)).transpose()
     }
 
     /// The cookie of the function at an address, as the programs compute it.
@@ -134,38 +289,64 @@ impl Engine {
             }
         }
         let name = if name.is_empty() { ANONYMOUS.into() } else { name.into() };
-        let Some((script, id)) = identity.script else {
+        let Some((script, _)) = identity.script else {
             return Ok(Function::new(name, "".into(), 0, None));
         };
-        let script = self.scripts.read(heap, script, id)?;
-        let first_line = scope.position.map_or(0, |position| script.line_of(position));
-        let lines = self.read_lines(heap, shared, &script)?;
-        Ok(Function::new(name, script.path.into(), first_line, lines))
+        let lines = self.lines_of(heap, identity)?.zip(scope.position);
+        let first_line = lines.map_or(0, |(lines, position)| lines.line_of(position));
+        Ok(Function::new(name, read_path(heap, script)?.into(), first_line, None))
     }
 
-    /// The lines of the bytecode, if that has positions: V8 leaves them out until it needs them.
+    /// The bytecode of a function, if it has been compiled to that.
+    fn bytecode_of(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        shared: Object,
+    ) -> Result<Option<Object>, FunctionError> {
+        let Value::Object(mut data) = heap.value(shared, self.layout.data)? else { return Ok(None) };
+        // The code of the baseline compiler is in the place of its bytecode, and leads to that.
+        if let Some(code) = &self.layout.code
+            && heap.type_of(data)? == code.code_type
+        {
+            let Value::Object(bytecode) = heap.value(data, code.deoptimization)? else { return Ok(None) };
+            data = bytecode;
+        }
+        let is_bytecode = self.layout.bytecodes != 0 && heap.type_of(data)? == self.layout.bytecode_type;
+        Ok(is_bytecode.then_some(data))
+    }
+
+    /// The table of positions of a bytecode, and whether it is cut, if there is one: V8 makes it when it needs it.
+    fn read_positions(
+        &self,
+        heap: &Heap<'_, impl ForeignMemory>,
+        bytecode: Object,
+    ) -> Result<Option<(Vec<u8>, bool, PositionForm)>, FunctionError> {
+        let layout = &self.layout;
+        let (Value::Object(table), Some(form)) =
+            (heap.value(bytecode, layout.bytecode_positions)?, layout.position_form)
+        else {
+            return Ok(None);
+        };
+        if !layout.byte_array_types.contains(&heap.type_of(table)?) {
+            return Ok(None);
+        }
+        let (positions, is_cut) = read_bytes(heap, table, POSITIONS_BYTES_MAX)?;
+        Ok((!positions.is_empty()).then_some((positions, is_cut, form)))
+    }
+
+    /// The lines of the bytecode.
     fn read_lines(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
-        script: &Script,
+        identity: &Identity,
     ) -> Result<Option<Lines>, FunctionError> {
-        let layout = &self.layout;
-        let Value::Object(bytecode) = heap.value(shared, layout.data)? else { return Ok(None) };
-        if layout.bytecodes == 0 || heap.type_of(bytecode)? != layout.bytecode_type {
-            return Ok(None);
-        }
-        let Value::Object(table) = heap.value(bytecode, layout.bytecode_positions)? else { return Ok(None) };
-        if !layout.byte_array_types.contains(&heap.type_of(table)?) {
-            return Ok(None);
-        }
-        let bytes = heap.value(table, 8)?.number().and_then(|bytes| usize::try_from(bytes).ok());
-        let Some(bytes) = bytes.filter(|bytes| *bytes > 0) else { return Ok(None) };
-        let mut positions = vec![0; bytes.min(POSITIONS_BYTES_MAX)];
-        heap.memory.read_exact(table.address(16)?, &mut positions)?;
+        let Some(script) = self.lines_of(heap, identity)? else { return Ok(None) };
+        let Some(bytecode) = self.bytecode_of(heap, shared)? else { return Ok(None) };
+        let Some((positions, _, form)) = self.read_positions(heap, bytecode)? else { return Ok(None) };
         // Frames count from the object's tagged address.
-        let start = u32::from(layout.bytecodes) - 1;
-        let rows = bytecode_positions(&positions).into_iter();
+        let start = u32::from(self.layout.bytecodes) - 1;
+        let rows = bytecode_positions(&positions, form).into_iter();
         let rows = rows
             .map(|(offset, position)| (offset.saturating_add(start), script.line_of(position.cast_signed())));
         Ok(Some(Lines::from_rows(rows)))

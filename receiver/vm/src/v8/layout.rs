@@ -7,6 +7,9 @@ use sidewinder_address::{Avma, FileOffset, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol};
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
+use super::bytecodes::BytecodeSizes;
+use super::code_layout::{CODE_NAMES, CodeLayout};
+use super::lines::PositionForm;
 use crate::cpython::FileRange;
 use crate::runtime::{V8_MAJOR, V8_MINOR};
 
@@ -71,10 +74,12 @@ const FIRST_BUILTIN: &[u8] = b"Builtins_DeoptimizationEntry_Eager";
 const FIRST_HANDLER: &[u8] = b"Builtins_WideHandler";
 const LAST_HANDLERS: [&[u8]; 2] =
     [b"Builtins_AbortExtraWideHandler", b"Builtins_IncBlockCounterExtraWideHandler"];
+/// The first version of V8 whose tables of positions are [`PositionForm::Flagged`]: Node.js 24 has 13.6, 25 has 14.1.
+const V8_WITH_FLAGGED_POSITIONS: u16 = 14;
 /// How many types of functions there are, where that is not said.
 const FUNCTION_TYPES: u16 = 17;
 /// Offsets of fields are below this, in bytes: as much as walks read of an object.
-const OFFSET_MAX: u16 = 120;
+pub(super) const OFFSET_MAX: u16 = 120;
 
 /// An ELF file that contains V8: `node`, `libnode.so`, or another program.
 #[derive(Clone, Debug)]
@@ -86,6 +91,8 @@ pub struct Library {
     /// The code that enters interpreted functions, and that of bytecodes. Empty in stripped files: then interpreted functions
     /// are not found.
     pub loops: Vec<FileRange>,
+    /// How long bytecodes are; `None` in stripped files: then code of the baseline compiler has only the first lines of functions.
+    pub bytecode_sizes: Option<BytecodeSizes>,
     /// V8's own code, which includes the loops.
     pub builtins: Option<FileRange>,
     elf: ElfFile,
@@ -142,10 +149,14 @@ pub struct Layout {
     pub bytecodes: u16,
     /// In a `BytecodeArray`: the positions of its bytecodes in the source.
     pub bytecode_positions: u16,
+    /// How tables of positions are written; `None` if the version is unknown.
+    pub position_form: Option<PositionForm>,
+    /// Objects of machine code; `None` if their layout is unknown.
+    pub code: Option<CodeLayout>,
 }
 
 /// The constants of a file by name.
-struct Constants(HashMap<&'static [u8], i32>);
+pub(super) struct Constants(HashMap<&'static [u8], i32>);
 
 impl Constants {
     fn read(file: &impl ReadAt, elf: &ElfFile) -> io::Result<Self> {
@@ -154,6 +165,7 @@ impl Constants {
             .map(|(name, _)| *name)
             .chain(FIELDS.into_iter().flatten().copied())
             .chain(OPTIONAL)
+            .chain(CODE_NAMES)
             .collect();
         let symbols = elf.exported_each(file, &names)?;
         let mut values = HashMap::new();
@@ -170,7 +182,7 @@ impl Constants {
     }
 
     /// The value of the first of these that there is.
-    fn any(&self, names: &[&[u8]]) -> Option<u16> {
+    pub(super) fn any(&self, names: &[&[u8]]) -> Option<u16> {
         names.iter().find_map(|name| self.get(name))?.try_into().ok()
     }
 
@@ -222,6 +234,11 @@ impl Constants {
             has_fixed_positions: first >= 5,
             bytecodes: bytecodes.unwrap_or(0),
             bytecode_positions: if has_wrapper { 24 } else { 32 },
+            position_form: self.any(&[V8_MAJOR]).map(|major| match major {
+                ..V8_WITH_FLAGGED_POSITIONS => PositionForm::Signed,
+                _ => PositionForm::Flagged,
+            }),
+            code: CodeLayout::from_constants(self),
         })
     }
 }
@@ -241,7 +258,9 @@ impl Library {
         let number = |name| constants.get(name).and_then(|value| u8::try_from(value).ok());
         let version = number(V8_MAJOR).zip(number(V8_MINOR));
         let (loops, builtins) = find_code(file, &elf)?;
-        Ok(Some(Self { version, layout, loops, builtins, elf, tagged_size: tagged_size.address }))
+        let bytecode_sizes = BytecodeSizes::read(file, &elf)?;
+        let tagged_size = tagged_size.address;
+        Ok(Some(Self { version, layout, loops, bytecode_sizes, builtins, elf, tagged_size }))
     }
 
     /// Whether the memory of a process in which this file is loaded with the given bias has what the file has.

@@ -5,15 +5,22 @@
 //! - [`Library`] is what an ELF file says: the layout of objects, and where the interpreter's code is.
 //! - [`Engine`] reads functions in a process: their names, files and lines.
 
+mod bytecodes;
+mod code_layout;
+mod compiled;
 mod function;
 mod layout;
 mod lines;
+mod named;
 mod scope;
 mod script;
 mod text;
 
-pub use function::Engine;
+pub use bytecodes::BytecodeSizes;
+pub use code_layout::CodeLayout;
+pub use function::{CompiledFrame, Engine};
 pub use layout::{Layout, Library};
+pub use lines::PositionForm;
 
 #[cfg(test)]
 mod tests;

@@ -20,19 +20,29 @@ const ENDS_CHUNK: usize = 4096;
 const SCRIPTS_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 const SCRIPTS_BYTES_MAX: usize = 1 << 20;
 
-/// A source, as one function needs it.
-pub(super) struct Script {
-    pub(super) path: String,
-    pub(super) ends: Arc<LineEnds>,
-    line_offset: i32,
+/// The lines of a source, as one function needs them.
+pub(super) struct ScriptLines {
+    ends: Arc<LineEnds>,
+    offset: i32,
 }
 
-impl Script {
+impl ScriptLines {
     /// The line of a position, counted from 1; 0 if it is unknown.
     pub(super) fn line_of(&self, position: i32) -> u32 {
         let line = u32::try_from(position).ok().and_then(|position| self.ends.line_of(position));
-        let line = line.and_then(|line| line.checked_add_signed(self.line_offset)?.checked_add(1));
+        let line = line.and_then(|line| line.checked_add_signed(self.offset)?.checked_add(1));
         line.unwrap_or(0)
+    }
+}
+
+/// The path or URL of a source; empty if it has none.
+pub(super) fn read_path(
+    heap: &Heap<'_, impl ForeignMemory>,
+    script: Object,
+) -> Result<String, FunctionError> {
+    match heap.value(script, heap.layout.source_name)? {
+        Value::Object(name) if heap.is_string(name)? => heap.text(name, PATH_BYTES_MAX),
+        _ => Ok(String::new()),
     }
 }
 
@@ -54,24 +64,20 @@ impl Default for Scripts {
 }
 
 impl Scripts {
-    /// Reads the script at an object, which has a number.
-    pub(super) fn read(
+    /// Reads the lines of the script at an object, which has a number.
+    pub(super) fn lines(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         script: Object,
         id: i32,
-    ) -> Result<Script, FunctionError> {
-        let path = match heap.value(script, heap.layout.source_name)? {
-            Value::Object(name) if heap.is_string(name)? => heap.text(name, PATH_BYTES_MAX)?,
-            _ => String::new(),
-        };
-        let line_offset = heap.value(script, heap.layout.line_offset)?.number().unwrap_or(0);
+    ) -> Result<ScriptLines, FunctionError> {
+        let offset = heap.value(script, heap.layout.line_offset)?.number().unwrap_or(0);
         let known = self.lock().ends.get(&(script, id)).cloned();
         let ends = match known {
             Some(ends) => ends,
             None => self.add((script, id), read_ends(heap, script)?),
         };
-        Ok(Script { path, ends, line_offset })
+        Ok(ScriptLines { ends, offset })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {

@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use sidewinder_address::Avma;
 
-use super::Engine;
+use super::lines::tests::write_rows;
+use super::{BytecodeSizes, CompiledFrame, Engine};
+use crate::Code;
 use crate::cpython::FunctionError;
 use crate::test_support::{Bytes, v8_layout};
 
@@ -16,7 +18,17 @@ const CONS: u64 = 0xc40;
 const PATH: u64 = 0xc80;
 const SOURCE: u64 = 0xd00;
 const SLICE: u64 = 0xd80;
-const END: usize = 0xe00;
+/// Another function of the script, and its machine code, in which the first one is inlined.
+const INNER: u64 = 0xe00;
+const INNER_NAME: u64 = 0xe60;
+const WRAPPER: u64 = 0xe90;
+const DEOPTIMIZATION: u64 = 0xec0;
+const LITERALS: u64 = 0xf40;
+const INLININGS: u64 = 0xf80;
+const CODE_POSITIONS: u64 = 0xfc0;
+const STREAM: u64 = 0x1000;
+const CODE: u64 = 0x1100;
+const END: usize = 0x1200;
 
 const TEXT: &str = "let a;\n\nfunction größe(x) {\n  return x;\n}\n";
 
@@ -122,13 +134,186 @@ fn heap(has_fixed_positions: bool) -> Vec<u8> {
     heap.number(SLICE + 24, 2);
     heap.string(SOURCE, 0x28, text.len() + 2);
     heap.put(SOURCE + 18, &text);
+    put_code(&mut heap, has_fixed_positions);
     heap.0
+}
+
+/// Code of `größe`: from its byte 16 on it is that of the other function, which `größe` calls in its second line, and from 40 on
+/// its own again. At 60 it ends.
+fn put_code(heap: &mut Heap, has_streams: bool) {
+    let layout = v8_layout(has_streams);
+    let code_layout = layout.code.unwrap();
+    heap.object(INNER, layout.shared_type);
+    heap.reference(INNER + 16, INNER_NAME);
+    heap.reference(INNER + 32, SCRIPT);
+    heap.word(INNER + 48, 9 << 32);
+    heap.string(INNER_NAME, 8, 5);
+    heap.put(INNER_NAME + 16, b"inner");
+
+    let code = if has_streams { CODE } else { STREAM };
+    heap.object(STREAM, code_layout.stream_type);
+    heap.object(code, code_layout.code_type);
+    if let Some(start) = code_layout.start {
+        heap.reference(STREAM + 8, CODE);
+        heap.word(CODE + u64::from(start), STREAM + u64::from(code_layout.instructions));
+    }
+    heap.put(code + u64::from(code_layout.size), &80_u32.to_le_bytes());
+    heap.reference(code + u64::from(code_layout.deoptimization), DEOPTIMIZATION);
+    heap.reference(code + u64::from(code_layout.positions), CODE_POSITIONS);
+
+    let at = |index: u16| DEOPTIMIZATION + 16 + 8 * u64::from(index);
+    heap.object(DEOPTIMIZATION, code_layout.array_types[if has_streams { 2 } else { 0 }]);
+    heap.number(DEOPTIMIZATION + 8, 12);
+    heap.number(at(code_layout.inlined_count), 1);
+    heap.reference(at(code_layout.literals), LITERALS);
+    heap.reference(at(code_layout.inlinings), INLININGS);
+    heap.number(at(code_layout.inlinings + 1), 60);
+    match code_layout.wrapper {
+        Some((kind, field)) => {
+            heap.object(WRAPPER, kind);
+            heap.reference(WRAPPER + u64::from(field), SHARED);
+            heap.reference(at(code_layout.function), WRAPPER);
+        }
+        None => heap.reference(at(code_layout.function), SHARED),
+    }
+    heap.object(LITERALS, code_layout.array_types[if has_streams { 4 } else { 3 }]);
+    heap.number(LITERALS + 8, 1);
+    // Weak.
+    heap.word(LITERALS + 16, INNER | 3);
+    heap.object(INLININGS, layout.byte_array_types[usize::from(has_streams)]);
+    heap.number(INLININGS + 8, 16);
+    heap.word(INLININGS + 16, 33 << 1);
+
+    let rows = [(0, 23 << 1, false), (16, 1 << 31 | 1 << 1, true), (40, 33 << 1, true)];
+    let rows = write_rows(layout.position_form.unwrap(), &rows);
+    heap.object(CODE_POSITIONS, layout.byte_array_types[usize::from(has_streams)]);
+    heap.number(CODE_POSITIONS + 8, rows.len() as i32);
+    heap.put(CODE_POSITIONS + 16, &rows);
+}
+
+/// A frame of `größe` at an offset in its code.
+fn frame(engine: &Engine, memory: &Bytes, offset: u64, is_return_address: bool) -> CompiledFrame {
+    let instructions = engine.layout().code.unwrap().instructions;
+    CompiledFrame {
+        shared: Avma(SHARED),
+        cookie: engine.read_cookie(memory, Avma(SHARED)).unwrap() & 0x7_ffff,
+        cookie_mask: 0x7_ffff,
+        pc: Some(Avma(STREAM + u64::from(instructions) + offset)),
+        is_return_address,
+    }
+}
+
+/// The names and lines of compiled code, `None` if that is not known.
+fn calls(engine: &Engine, memory: &Bytes, frame: CompiledFrame) -> Option<Vec<(String, u32)>> {
+    match engine.read_compiled(memory, frame).unwrap() {
+        Code::Compiled(calls) => {
+            Some(calls.iter().map(|call| (call.function.name.to_string(), call.line)).collect())
+        }
+        Code::Function(function) => {
+            assert_eq!((&*function.name, function.line_at(0)), ("größe", Some(13)));
+            None
+        }
+    }
+}
+
+fn own(line: u32) -> Vec<(String, u32)> {
+    vec![("größe".to_owned(), line)]
+}
+
+#[test]
+fn compiled_code_has_its_inlined_functions_and_lines() {
+    for has_streams in [false, true] {
+        let engine = Engine::new(v8_layout(has_streams), None);
+        let memory = Bytes(heap(has_streams));
+        let at = |offset, is_return_address| {
+            calls(&engine, &memory, frame(&engine, &memory, offset, is_return_address)).unwrap()
+        };
+        let inner = vec![("inner".to_owned(), 11), ("größe".to_owned(), 14)];
+        assert_eq!([at(0, false), at(15, false), at(16, true)], [own(13), own(13), own(13)]);
+        assert_eq!([at(16, false), at(17, true), at(40, true)], [inner.clone(), inner.clone(), inner]);
+        assert_eq!([at(40, false), at(59, false), at(60, false)], [own(14), own(14), own(13)]);
+        // Behind the code is nothing of it.
+        assert_eq!(calls(&engine, &memory, frame(&engine, &memory, 80, false)), None);
+        let unknown = CompiledFrame { pc: None, ..frame(&engine, &memory, 0, false) };
+        assert_eq!(calls(&engine, &memory, unknown), None);
+    }
+}
+
+#[test]
+fn code_of_the_baseline_compiler_has_the_lines_of_its_bytecode() {
+    for has_streams in [false, true] {
+        let code_layout = v8_layout(has_streams).code.unwrap();
+        let code = if has_streams { CODE } else { STREAM };
+        let mut changed = Heap(heap(has_streams));
+        // It is in the place of the bytecode.
+        changed.reference(SHARED + 8, code);
+        changed.reference(code + u64::from(code_layout.deoptimization), BYTECODE);
+        changed.number(BYTECODE + 8, 3);
+        changed.put(BYTECODE + 64, &[4, 5, 0]);
+        // The prologue and two bytecodes.
+        changed.number(CODE_POSITIONS + 8, 3);
+        changed.put(CODE_POSITIONS + 16, &[10, 4, 4]);
+        let memory = Bytes(changed.0);
+        let sizes = BytecodeSizes::new(&[1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 3, 1, 1, 1, 1, 1, 5]);
+        let engine = Engine::new(v8_layout(has_streams), sizes);
+        let at = |offset, is_return_address| {
+            calls(&engine, &memory, frame(&engine, &memory, offset, is_return_address)).unwrap()
+        };
+        assert_eq!([at(9, false), at(10, true), at(14, false), at(18, true)], [13, 13, 14, 14].map(own));
+        let engine = Engine::new(v8_layout(has_streams), None);
+        assert_eq!(calls(&engine, &memory, frame(&engine, &memory, 14, false)), Some(own(13)));
+        let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
+        let interpreted = engine.read_function(&memory, Avma(SHARED), cookie).unwrap();
+        assert_eq!(interpreted.line_at(63 + 2), Some(14));
+    }
+}
+
+#[test]
+fn a_function_that_was_moved_is_found_by_its_code() {
+    for has_streams in [false, true] {
+        let engine = Engine::new(v8_layout(has_streams), None);
+        let memory = Bytes(heap(has_streams));
+        let moved = CompiledFrame { shared: Avma(0x700), ..frame(&engine, &memory, 0, false) };
+        assert_eq!(calls(&engine, &memory, moved), Some(own(13)));
+        let other = CompiledFrame { cookie: moved.cookie ^ 1, ..moved };
+        assert!(engine.read_compiled(&memory, other).is_err());
+        let other = CompiledFrame { shared: Avma(SHARED), ..other };
+        assert!(matches!(engine.read_compiled(&memory, other), Err(FunctionError::Replaced)));
+    }
+}
+
+/// What is changed, and how.
+type Change<'change> = (&'change str, &'change dyn Fn(&mut Heap));
+
+#[test]
+fn code_that_is_not_the_functions_leaves_the_function_alone() {
+    for has_streams in [false, true] {
+        let engine = Engine::new(v8_layout(has_streams), None);
+        let code_layout = v8_layout(has_streams).code.unwrap();
+        let function_at = match code_layout.wrapper {
+            Some((_, field)) => WRAPPER + u64::from(field),
+            None => DEOPTIMIZATION + 16 + 8 * u64::from(code_layout.function),
+        };
+        let changes: [Change<'_>; 4] = [
+            ("another function's", &|heap| heap.reference(function_at, INNER)),
+            // The first call is inlined in itself.
+            ("endless", &|heap| heap.word(INLININGS + 16, 1 << 31 | 33 << 1)),
+            ("an inlined function that is missing", &|heap| heap.put(INLININGS + 24, &[7])),
+            ("a reference that was cleared", &|heap| heap.word(LITERALS + 16, 3)),
+        ];
+        for (what, change) in changes {
+            let mut changed = Heap(heap(has_streams));
+            change(&mut changed);
+            let memory = Bytes(changed.0);
+            assert_eq!(calls(&engine, &memory, frame(&engine, &memory, 20, false)), None, "{what}");
+        }
+    }
 }
 
 #[test]
 fn a_function_is_read_with_its_line() {
     for has_fixed_positions in [false, true] {
-        let engine = Engine::new(v8_layout(has_fixed_positions));
+        let engine = Engine::new(v8_layout(has_fixed_positions), None);
         let memory = Bytes(heap(has_fixed_positions));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         let function = engine.read_function(&memory, Avma(SHARED), cookie).unwrap();
@@ -145,7 +330,7 @@ fn a_function_is_read_with_its_line() {
 
 #[test]
 fn another_function_at_the_address_has_another_cookie() {
-    let engine = Engine::new(v8_layout(false));
+    let engine = Engine::new(v8_layout(false), None);
     let cookie_of = |change: &dyn Fn(&mut Heap)| {
         let mut heap = Heap(heap(false));
         change(&mut heap);
@@ -165,7 +350,7 @@ fn objects_of_another_layout_are_not_read() {
     let mut changed = Heap(heap(false));
     // The map of the map of functions is not its own.
     changed.reference(0x40 + 16 * 63, SCOPE);
-    let engine = Engine::new(v8_layout(false));
+    let engine = Engine::new(v8_layout(false), None);
     let result = engine.read_cookie(&Bytes(changed.0), Avma(SHARED));
     assert!(matches!(result, Err(FunctionError::Malformed(_))), "{result:?}");
     let mut moved = Heap(heap(false));
@@ -182,12 +367,15 @@ proptest! {
     ) {
         let mut memory = heap(has_fixed_positions);
         changes.into_iter().for_each(|(at, byte)| memory[at] = byte);
-        let (engine, memory) = (Engine::new(v8_layout(has_fixed_positions)), Bytes(memory));
+        let (engine, memory) = (Engine::new(v8_layout(has_fixed_positions), None), Bytes(memory));
         if let Ok(cookie) = engine.read_cookie(&memory, Avma(SHARED))
             && let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie)
         {
             prop_assert!(function.name.len() <= 1 << 10 && function.path.len() <= 4 << 10);
             prop_assert!(function.heap_bytes() <= 1 << 18);
+            for offset in [0, 20, 60] {
+                let _ = engine.read_compiled(&memory, frame(&engine, &memory, offset, true));
+            }
         }
     }
 
@@ -198,7 +386,7 @@ proptest! {
         changed.string(NAME, kind, 1 << 20);
         changed.reference(NAME + 16, first);
         changed.reference(NAME + 24, NAME);
-        let (engine, memory) = (Engine::new(v8_layout(false)), Bytes(changed.0));
+        let (engine, memory) = (Engine::new(v8_layout(false), None), Bytes(changed.0));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         if let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie) {
             prop_assert!(function.name.len() <= 1 << 10);

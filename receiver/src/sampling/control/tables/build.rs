@@ -15,7 +15,8 @@ use sidewinder_bpf::{PackedSegment, Packing, pack, pack_part, page_range, repack
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{TrustedSide, Validation, resolve_conflicts, validate};
 use sidewinder_unwind::{
-    FileOutline, ReadFile, UnwindSources, UnwindTable, code_ranges, has_only_eh_frame, load_segments,
+    FileOutline, ReadFile, UnwindSources, UnwindTable, check_native, code_ranges, has_only_eh_frame,
+    load_segments,
 };
 use thiserror::Error;
 
@@ -383,14 +384,17 @@ fn to_file_range(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<File
     Some(start..start.checked_add(code.end.checked_offset_from(code.start)?)?)
 }
 
+/// A file whose table walks are to use: one of this machine's architecture.
 fn parse_elf<'data, R: ReadFile<'data>>(
     file: R,
     budget: &ReadBudget,
 ) -> Result<object::File<'data, R>, BuildError> {
-    object::File::parse(file).map_err(|error| match budget.refused_bytes() {
+    let file = object::File::parse(file).map_err(|error| match budget.refused_bytes() {
         None => error.into(),
         Some(refused_bytes) => BuildError::OverBudget(refused_bytes),
-    })
+    })?;
+    check_native(&file)?;
+    Ok(file)
 }
 
 /// A file's table, and its code ranges.

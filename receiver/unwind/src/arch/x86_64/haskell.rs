@@ -9,6 +9,7 @@ use sidewinder_unwind_table::{
     Cfa, Entry, EntryId, EntryInterner, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
 };
 
+use crate::arch::ANALYZED;
 use crate::code::piece::CodeSlice;
 
 /// From the stack pointer in Haskell code up to its value in the caller of `StgRun` on Linux: the return address, six
@@ -38,7 +39,7 @@ impl Frames {
                 cfa: Cfa::Register { register: Register::Rsp, offset },
                 frame_pointer: SavedRegister::AtCfa(FRAME_POINTER_AT),
                 return_address: ReturnAddress::AtCfa(-8),
-                ..Rule::LEAF
+                ..ANALYZED.leaf()
             }))
         };
         Self { plain: rule(cfa_offset), around_calls: rule(cfa_offset.saturating_add(8)) }

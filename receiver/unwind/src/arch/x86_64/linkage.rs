@@ -5,6 +5,7 @@ use iced_x86::Mnemonic;
 use sidewinder_unwind_table::{Cfa, Entry, EntryInterner, PLT_ENTRY_BYTES, Rule};
 
 use super::Instruction;
+use crate::arch::ANALYZED;
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
@@ -38,11 +39,11 @@ pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec
     }
     while at < section.end() {
         if let Some(threshold) = lazy_entry(section, at) {
-            let entry = Rule { cfa: Cfa::Plt { threshold }, ..Rule::LEAF };
+            let entry = Rule { cfa: Cfa::Plt { threshold }, ..ANALYZED.leaf() };
             put(at, at + PLT_ENTRY_BYTES, entry);
             at += PLT_ENTRY_BYTES;
         } else if let Some(end) = bound_entry(section, at) {
-            put(at, end, Rule::LEAF);
+            put(at, end, ANALYZED.leaf());
             at = end;
         } else {
             break;

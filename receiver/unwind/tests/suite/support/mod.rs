@@ -80,19 +80,20 @@ pub(crate) const RSP: u8 = 7;
 pub(crate) const RA: u8 = 16;
 
 /// A section of call frame information under construction.
-#[derive(Default)]
 pub(crate) struct Section {
     pub(crate) bytes: Vec<u8>,
+    /// The return address's number, x86-64's unless stated otherwise.
+    pub(crate) return_address: u8,
     is_debug_frame: bool,
 }
 
 impl Section {
     pub(crate) fn eh_frame() -> Self {
-        Self::default()
+        Self { bytes: Vec::new(), return_address: RA, is_debug_frame: false }
     }
 
     pub(crate) fn debug_frame() -> Self {
-        Self { is_debug_frame: true, ..Self::default() }
+        Self { is_debug_frame: true, ..Self::eh_frame() }
     }
 
     fn entry(&mut self, id: [u8; 4], content: &[u8]) -> usize {
@@ -127,8 +128,14 @@ impl Section {
         let version = [1];
         let data = [&[data.len() as u8], data].concat();
         let data: &[u8] = if augmentation.starts_with('z') { &data } else { &[] };
-        let content =
-            [&version, augmentation.as_bytes(), &[0, 1, 0x78, RA], data, &instructions.concat()].concat();
+        let content = [
+            &version,
+            augmentation.as_bytes(),
+            &[0, 1, 0x78, self.return_address],
+            data,
+            &instructions.concat(),
+        ]
+        .concat();
         let id = if self.is_debug_frame { [0xff; 4] } else { [0; 4] };
         self.entry(id, &content)
     }

@@ -149,7 +149,7 @@ fn long_strings_are_cut_between_characters() {
         assert!(function.name.len() <= 1024 && function.name.len() > 1000, "{}", function.name.len());
         assert!(function.path.len() <= 4096 && function.path.len() > 4000, "{}", function.path.len());
         assert!(function.name.chars().all(|character| unit.starts_with(character)));
-        assert!(function.heap_bytes() >= function.name.len() + function.path.len());
+        assert!(function.heap_bytes() >= function.name.len());
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct FileFindings {
     pub(crate) malformed: u64,
     /// Its rows compared with its code.
     pub(crate) contradictions: Contradictions,
-    /// Its rows compared with those from its code alone. Not for Go programs, which don't keep to the calling
+    /// Its rows compared with those from its code alone. Not where its code can't be analyzed, and not for Go programs, which don't keep to the calling
     /// convention that the analysis of code assumes.
     pub(crate) blind: Option<stripped::BlindComparison>,
     pub(crate) size: TableSize,
@@ -63,14 +63,18 @@ pub(crate) fn file(path: &Path) -> Examined {
     let began = Instant::now();
     let _ = unwind_table(&file);
     let building = began.elapsed();
-    let validation = validate(&file, &table).unwrap_or_default();
+    // There is none of an architecture whose machine code isn't analyzed.
+    let validation = validate(&file, &table).ok();
     let is_go = table.summary().functions.contains_key(&RowSource::GoPclntab)
         || file.section_by_name(".go.buildinfo").is_some();
-    let blind = if is_go { None } else { stripped::compare(&data, &table, &validation.mismatches) };
+    let blind = validation
+        .as_ref()
+        .filter(|_| !is_go)
+        .and_then(|validation| stripped::compare(&data, &table, &validation.mismatches));
     Ok(Box::new(FileFindings {
         rows,
         malformed: table.summary().malformed_total(),
-        contradictions: Contradictions::from_validation(&validation),
+        contradictions: Contradictions::from_validation(&validation.unwrap_or_default()),
         blind,
         size: TableSize::from_table(&file, &table),
         building,

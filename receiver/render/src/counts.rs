@@ -13,7 +13,7 @@ const ROWS_MAX: usize = 1 << 19;
 
 /// Event counts by slice of `CLOCK_MONOTONIC`, and by key: what the events have in common.
 #[derive(Debug)]
-pub(crate) struct TimeSlicedCounts<K> {
+pub struct TimeSlicedCounts<K> {
     slice_ns: u64,
     first: u64,
     last: u64,
@@ -22,14 +22,18 @@ pub(crate) struct TimeSlicedCounts<K> {
 }
 
 impl<K: Copy + Eq + Hash> TimeSlicedCounts<K> {
-    pub(crate) fn new() -> Self {
+    /// No events.
+    #[must_use]
+    pub fn new() -> Self {
         Self { slice_ns: SLICE_NS, first: u64::MAX, last: 0, rows: HashMap::new(), rows_max: ROWS_MAX }
     }
 
-    pub(crate) fn add(&mut self, time_ns: u64, key: K, count: u64) {
+    /// Adds events of the same time and key.
+    pub fn add(&mut self, time_ns: u64, key: K, count: u64) {
         let slice = time_ns / self.slice_ns;
         (self.first, self.last) = (self.first.min(slice), self.last.max(slice));
-        *self.rows.entry((slice, key)).or_default() += count;
+        let row = self.rows.entry((slice, key)).or_default();
+        *row = row.saturating_add(count);
         while self.last - self.first >= SLICES_MAX {
             self.coarsen();
         }
@@ -41,12 +45,13 @@ impl<K: Copy + Eq + Hash> TimeSlicedCounts<K> {
     }
 
     /// The current length of a slice.
-    pub(crate) fn slice(&self) -> Duration {
+    #[must_use]
+    pub fn slice(&self) -> Duration {
         Duration::from_nanos(self.slice_ns)
     }
 
     /// Each row, with its slice counted from the one that contains `start_ns`. Earlier events are counted in that slice.
-    pub(crate) fn rows_since(&self, start_ns: u64) -> impl Iterator<Item = (u32, K, u64)> {
+    pub fn rows_since(&self, start_ns: u64) -> impl Iterator<Item = (u32, K, u64)> {
         let first = start_ns / self.slice_ns;
         self.rows.iter().map(move |(&(slice, key), &count)| {
             (u32::try_from(slice.saturating_sub(first)).unwrap_or(u32::MAX), key, count)
@@ -57,8 +62,15 @@ impl<K: Copy + Eq + Hash> TimeSlicedCounts<K> {
         self.slice_ns *= 2;
         (self.first, self.last) = (self.first / 2, self.last / 2);
         for ((slice, key), count) in std::mem::take(&mut self.rows) {
-            *self.rows.entry((slice / 2, key)).or_default() += count;
+            let row = self.rows.entry((slice / 2, key)).or_default();
+            *row = row.saturating_add(count);
         }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Default for TimeSlicedCounts<K> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -1,0 +1,67 @@
+//! What Java frames cost: a sample of a program with 60 of them, compiled or interpreted, with and without that they are looked
+//! for, and beside both one of a program in C++. Without, the stack ends where generated code begins.
+//!
+//! The loads take turns, and each figure is the median of theirs. No method is put into another, so that each frame is one of the
+//! stack.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use sidewinder_e2e_support::sample_cost::{SECONDS, WITHOUT_INTERPRETERS, ns_per_sample};
+use sidewinder_e2e_support::{bench, java, requirement, workload};
+
+const TURNS: usize = 5;
+/// Of the Java program.
+const FRAMES: &str = "60";
+/// Of the C++ program.
+const RUNGS: &str = "30";
+/// How methods are executed, and the options by which they are.
+const MODES: [(&str, &str); 2] = [("compiled", "-XX:-Inline"), ("interpreted", "-Xint")];
+
+fn measure(name: &str, home: &Path, classes: &Path, (mode, option): (&str, &str)) -> Result<()> {
+    let program = || {
+        let mut command = java::java(home, classes);
+        command.args([option, "Deep", SECONDS, FRAMES]);
+        command
+    };
+    let (mut on, mut off, mut native) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        on.push(ns_per_sample(program(), &[])?);
+        off.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS])?);
+        native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[])?);
+    }
+    let (on, off, native) = (bench::median(on), bench::median(off), bench::median(native));
+    let per_frame = (on - off) / FRAMES.parse::<f64>()?;
+    println!("{name:<24} {mode:<12} {FRAMES:>6} {on:>9.0} {off:>9.0} {per_frame:>9.1} {native:>9.0}");
+    Ok(())
+}
+
+/// Takes the versions that are named on the command line, as `17`; all JDKs that are here, where none is.
+fn main() -> Result<()> {
+    if bench::is_to_start_only() {
+        return Ok(());
+    }
+    if !requirement::ebpf("benchmarks").context("benchmarks need eBPF")? {
+        return Ok(());
+    }
+    let classes = java::compiled(&["Deep.java"])?;
+    let named = bench::named();
+    println!(
+        "{:<24} {:<12} {:>6} {:>9} {:>9} {:>9} {:>9}",
+        "HotSpot", "methods", "Java", "with", "without", "ns/Java", "C++"
+    );
+    println!(
+        "{:<24} {:<12} {:>6} {:>9} {:>9} {:>9} {:>9}",
+        "", "", "frames", "ns/sample", "ns/sample", "frame", "ns/sample"
+    );
+    for home in java::homes(None) {
+        let name = home.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if named.is_empty() || named.iter().any(|version| name.split('-').any(|part| part == version)) {
+            for mode in MODES {
+                measure(&name, &home, classes.path(), mode)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! The profile of one event of Linux's `perf`: what its text and its files have in common.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sidewinder_kind::{CPU_TIME, Counter, Kind, ValueType, unit};
+
+use super::error::ReadError;
+use super::guess::{FrameHints, guess_category};
+use crate::counts::TimeSlicedCounts;
+use crate::profile::{
+    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    ProfileThread, SampleType, StackIndex, ThreadIndex,
+};
+use crate::tree::ValueInterner;
+
+/// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
+pub(super) const KERNEL: &str = "[kernel]";
+/// The most events that an error lists.
+const LISTED_EVENTS_MAX: usize = 20;
+
+/// A thread, as perf records it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PerfThread<'a> {
+    pub(super) name: &'a str,
+    /// 0 if unknown.
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+}
+
+/// A frame of a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct PerfFrame<'a> {
+    /// 0 if unknown.
+    pub(super) address: u64,
+    /// Empty if it has no name.
+    pub(super) name: &'a str,
+    /// The path of the file that contains it; empty if unknown.
+    pub(super) file: &'a str,
+    /// The path and line of its source; empty and 0 if unknown.
+    pub(super) source: (&'a str, u32),
+}
+
+/// A profile under construction, of the samples of one event.
+#[derive(Debug)]
+pub(super) struct PerfProfile {
+    title: String,
+    /// The event; `None`: the first one that occurs.
+    wanted: Option<String>,
+    /// Each event that occurred.
+    found: ValueInterner<String>,
+    pub(super) binaries: ValueInterner<ProfileBinary>,
+    frames: ValueInterner<ProfileFrame>,
+    stacks: ValueInterner<Vec<FrameIndex>>,
+    threads: ValueInterner<ProfileThread>,
+    /// By PID: the last name of its main thread, which has the same number.
+    main_threads: HashMap<u32, Arc<str>>,
+    counts: TimeSlicedCounts<(ThreadIndex, StackIndex)>,
+    periods: Periods,
+    /// The time of the first sample and of the last, in nanoseconds of the recording's clock; `None`: no sample has a time.
+    times_ns: Option<(u64, u64)>,
+}
+
+/// What the samples of an event stand for.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Periods {
+    /// There is no sample yet.
+    #[default]
+    None,
+    /// Samples have no period: each counts as one.
+    Unknown,
+    /// Each sample stands for so many counts.
+    Fixed(u64),
+    /// Samples stand for different numbers of counts.
+    Varying,
+}
+
+impl PerfProfile {
+    pub(super) fn new(title: &str, sample_type: Option<&str>) -> Self {
+        Self {
+            title: title.to_owned(),
+            wanted: sample_type.map(str::to_owned),
+            found: ValueInterner::default(),
+            binaries: ValueInterner::default(),
+            frames: ValueInterner::default(),
+            stacks: ValueInterner::default(),
+            threads: ValueInterner::default(),
+            main_threads: HashMap::new(),
+            counts: TimeSlicedCounts::new(),
+            periods: Periods::None,
+            times_ns: None,
+        }
+    }
+
+    /// Notes an event of the recording. Returns whether its samples belong to this profile.
+    pub(super) fn selects(&mut self, event: &str) -> bool {
+        if self.found.values.last().is_none_or(|last| last != event) {
+            self.found.intern(event.to_owned());
+        }
+        self.wanted.get_or_insert_with(|| event.to_owned()) == event
+    }
+
+    /// Adds a sample of the selected event. `stack` is leaf first.
+    pub(super) fn add(
+        &mut self,
+        thread: PerfThread<'_>,
+        time_ns: Option<u64>,
+        period: Option<u64>,
+        stack: Vec<FrameIndex>,
+    ) {
+        self.periods = match (self.periods, period) {
+            (Periods::None, Some(period)) => Periods::Fixed(period),
+            (Periods::None | Periods::Unknown, None) => Periods::Unknown,
+            (Periods::Fixed(before), Some(period)) if before == period => Periods::Fixed(period),
+            _ => Periods::Varying,
+        };
+        if let Some(time_ns) = time_ns {
+            let (first, last) = self.times_ns.unwrap_or((time_ns, time_ns));
+            self.times_ns = Some((first.min(time_ns), last.max(time_ns)));
+        }
+        let PerfThread { name, pid, tid } = thread;
+        let name: Arc<str> = name.into();
+        if pid == tid {
+            self.name_process(pid, &name);
+        }
+        let thread = ProfileThread { process: Arc::clone(&name), pid, name, tid, container: "".into() };
+        let key = (ThreadIndex(self.threads.intern(thread)), StackIndex(self.stacks.intern(stack)));
+        // Without times, all samples are in one slice.
+        self.counts.add(time_ns.unwrap_or(0), key, period.unwrap_or(1));
+    }
+
+    /// A process has the name that its main thread had last.
+    pub(super) fn name_process(&mut self, pid: u32, name: &Arc<str>) {
+        if pid != 0 {
+            self.main_threads.insert(pid, Arc::clone(name));
+        }
+    }
+
+    pub(super) fn binary(&mut self, path: &str) -> BinaryIndex {
+        let binary = ProfileBinary { path: path.to_owned(), build_id: None, htlhash: None };
+        BinaryIndex(self.binaries.intern(binary))
+    }
+
+    /// Adds a frame that perf itself, or nobody, has named.
+    pub(super) fn frame(&mut self, frame: PerfFrame<'_>, binary: Option<BinaryIndex>) -> FrameIndex {
+        let PerfFrame { address, name, file, source: (path, line) } = frame;
+        let label = unnamed_label(file, address);
+        let (name, path) = python_function(name).unwrap_or((name, path));
+        let kind = category(name, path, file, address);
+        self.intern(ProfileFrame {
+            name: if name.is_empty() { label } else { name.to_owned() },
+            is_named: !name.is_empty(),
+            system_name: String::new(),
+            binary,
+            kind,
+            address,
+            path: path.to_owned(),
+            line,
+            is_guessed: false,
+        })
+    }
+
+    pub(super) fn intern(&mut self, frame: ProfileFrame) -> FrameIndex {
+        FrameIndex(self.frames.intern(frame))
+    }
+
+    /// The profile.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::NoSuchType`]: there are events, and none is the selected one.
+    pub(super) fn finish(mut self) -> Result<Profile, ReadError> {
+        let event = self.wanted.unwrap_or_default();
+        if !self.found.values.is_empty() && !self.found.values.contains(&event) {
+            self.found.values.truncate(LISTED_EVENTS_MAX);
+            return Err(ReadError::NoSuchType { wanted: event, found: self.found.values });
+        }
+        for thread in &mut self.threads.values {
+            if let Some(name) = self.main_threads.get(&thread.pid) {
+                thread.process = Arc::clone(name);
+            }
+        }
+        let (measure, divisor) = measure(&event, self.periods);
+        let (first_ns, last_ns) = self.times_ns.unwrap_or_default();
+        let has_times = last_ns > first_ns;
+        let samples = self.counts.rows_since(first_ns).map(|(slice, (thread, stack), count)| ProfileSample {
+            slice: if has_times { slice } else { 0 },
+            thread,
+            span: None,
+            state: None,
+            stack,
+            count: count / divisor,
+        });
+        Ok(Profile {
+            duration: Duration::from_nanos(last_ns - first_ns),
+            slice: if has_times { self.counts.slice() } else { Duration::ZERO },
+            samples: samples.collect(),
+            binaries: self.binaries.values,
+            frames: self.frames.values,
+            stacks: self.stacks.values,
+            threads: self.threads.values,
+            ..Profile::new(self.title, measure)
+        })
+    }
+}
+
+/// How the samples of an event are measured, and by what the sum of their periods is divided for it.
+fn measure(event: &str, periods: Periods) -> (SampleType, u64) {
+    if matches!(periods, Periods::None | Periods::Unknown) {
+        return (SampleType::from_kind(Kind::Aggregated { samples_per_second: 0 }), 1);
+    }
+    // What follows are modifiers as `u`, or the event of a tracepoint's subsystem, which no counter has as its name.
+    let base = event.split(':').next().unwrap_or_default();
+    let named = |counter: &&Counter| {
+        let row = counter.descriptor();
+        row.name == base || row.aliases.contains(&base)
+    };
+    let counted = match Counter::ALL.iter().find(named) {
+        _ if base == "cpu-clock" => Some(CPU_TIME),
+        counter => counter.map(|counter| counter.descriptor().value_type),
+    };
+    let (name, unit) = counted.map_or((event, unit::COUNT), |ValueType { name, unit, .. }| (name, unit));
+    let name = name.to_owned();
+    match periods {
+        // As our own samples of CPU time: at a rate.
+        Periods::Fixed(period_ns @ 1..) if base == "cpu-clock" => {
+            let rate_hz = 1_000_000_000 / period_ns;
+            (SampleType { name, rate_hz, period_ns, period: None }, period_ns)
+        }
+        Periods::Fixed(amount @ 1..) => {
+            let period = EventPeriod { name: name.clone(), unit: unit.to_owned(), amount };
+            let period_ns = u64::from(unit == unit::NANOSECONDS);
+            (SampleType { name, rate_hz: 0, period_ns, period: Some(period) }, 1)
+        }
+        _ => {
+            let period_ns = u64::from(unit == unit::NANOSECONDS);
+            (SampleType { name, rate_hz: 0, period_ns, period: None }, 1)
+        }
+    }
+}
+
+/// The label of code without a name.
+pub(super) fn unnamed_label(file: &str, address: u64) -> String {
+    match file.rsplit('/').next().unwrap_or_default() {
+        "" => "[unknown]".to_owned(),
+        name => format!("{name}+{address:#x}"),
+    }
+}
+
+/// The name and the path in a symbol of CPython's trampolines (`python -X perf`), which have the form `py::NAME:PATH`.
+fn python_function(symbol: &str) -> Option<(&str, &str)> {
+    symbol.strip_prefix("py::")?.split_once(':').filter(|(name, _)| !name.is_empty())
+}
+
+fn category(name: &str, source: &str, file: &str, address: u64) -> FrameCategory {
+    let file_name = file.rsplit('/').next().unwrap_or_default();
+    let is_jit = (file_name.starts_with("perf-") && file_name.ends_with(".map"))
+        || (file_name.starts_with("jitted-") && file_name.ends_with(".so"));
+    let hints = FrameHints { name, source, binary: file, has_address: true };
+    match guess_category(hints) {
+        FrameCategory::Native if is_kernel_address(address) || file == "[guest.kernel.kallsyms]" => {
+            FrameCategory::Kernel
+        }
+        FrameCategory::Native if is_jit => FrameCategory::Jit,
+        category => category,
+    }
+}
+
+/// Whether an address is in the upper half of the address space, which the kernel has for itself on every 64-bit machine.
+pub(super) fn is_kernel_address(address: u64) -> bool {
+    address >> 63 == 1
+}

@@ -1,0 +1,366 @@
+//! `perf.data`, as `perf record` writes it into a file or a pipe.
+//!
+//! Its records are put in the order of time, and mappings and names are followed as processes change them; what code is called is
+//! left to a [`PerfNames`]. Stacks are those that the kernel or the CPU recorded. Of a stack that was copied for a later unwinding
+//! (`--call-graph dwarf`) the frames of user space are missing, which is marked in each.
+
+mod bytes;
+mod file;
+mod record;
+mod space;
+
+use std::collections::HashMap;
+
+use self::file::{PerfEvent, PerfFile, Record};
+use self::record::{Content, Sample};
+use self::space::{Mapping, Space};
+use super::error::ReadError;
+use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address};
+use crate::profile::{
+    BinaryIndex, FrameCategory, FrameIndex, OutcomeCount, Profile, ProfileBinary, ProfileFrame, Severity,
+};
+
+pub(super) use self::file::is_perf_data;
+
+/// What perf calls the kernel's own code; the name of a symbol at its start follows.
+const PERF_KERNEL: &str = "[kernel.kallsyms]";
+/// The frame outside of which frames are missing.
+const NOT_UNWOUND: &str = "[truncated: perf only copied the stack]";
+
+/// Names code of a recording.
+pub trait PerfNames {
+    /// The function at an offset in a file, those inlined there first; `None`: this file isn't here, or has no name for it.
+    fn code(&mut self, binary: &PerfBinary, file_offset: u64) -> Option<PerfCode>;
+
+    /// The name of the function of the kernel itself at an address; `None`: this kernel isn't running, or its names are hidden.
+    fn kernel(&mut self, kernel: &PerfKernel, address: u64) -> Option<String>;
+}
+
+/// A file of a recording.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PerfBinary {
+    /// Its path, as the recorded process saw it, and its build ID. perf states that of files in which a sample was taken, or of
+    /// all (`--buildid-mmap`).
+    pub file: ProfileBinary,
+    /// Its inode on the recorded machine, if known.
+    pub inode: Option<PerfInode>,
+}
+
+/// An inode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PerfInode {
+    /// The major number of its device.
+    pub major: u32,
+    /// The minor number of its device.
+    pub minor: u32,
+    /// Its number there.
+    pub inode: u64,
+}
+
+/// The functions at an address of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PerfCode {
+    /// The address in the file's address space.
+    pub address: u64,
+    /// The language of the code.
+    pub kind: FrameCategory,
+    /// The calls that were inlined at this address, innermost first, and the function that contains it.
+    pub functions: Vec<PerfFunction>,
+}
+
+/// A function, and a position in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PerfFunction {
+    /// Its name in the source.
+    pub name: String,
+    /// Its linker symbol; empty if it equals the name.
+    pub system_name: String,
+    /// The source file; empty if unknown.
+    pub path: String,
+    /// The line number in it, from 1; 0 if unknown.
+    pub line: u32,
+}
+
+/// The kernel of a recording.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PerfKernel {
+    /// Its build ID, in hexadecimal.
+    pub build_id: String,
+    /// A symbol, `_text` or `_stext`, and where it was: at each start the kernel is in another place.
+    pub symbol: String,
+    /// The address of that symbol.
+    pub symbol_address: u64,
+}
+
+/// No names: all code is shown as an offset in its file.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NoNames;
+
+impl PerfNames for NoNames {
+    fn code(&mut self, _: &PerfBinary, _: u64) -> Option<PerfCode> {
+        None
+    }
+
+    fn kernel(&mut self, _: &PerfKernel, _: u64) -> Option<String> {
+        None
+    }
+}
+
+/// Reads the samples of one event: by default, of the first that perf counted.
+pub(super) fn read(
+    title: &str,
+    bytes: &[u8],
+    sample_type: Option<&str>,
+    names: &mut dyn PerfNames,
+) -> Result<Profile, ReadError> {
+    let mut decompressed = Vec::new();
+    let file = file::parse(bytes, &mut decompressed)?;
+    let mut profile = PerfProfile::new(title, sample_type);
+    // perf adds a dummy event for its own use.
+    for event in file.events.iter().filter(|event| !event.name.starts_with("dummy")) {
+        profile.selects(&event.name);
+    }
+    let reader = DataReader {
+        profile,
+        names,
+        space: Space::default(),
+        kernel: None,
+        frames: HashMap::new(),
+        binaries: Vec::new(),
+        binary_indices: HashMap::new(),
+        outcomes: Outcomes::default(),
+        file: &file,
+    };
+    reader.read()
+}
+
+struct DataReader<'a> {
+    profile: PerfProfile,
+    names: &'a mut dyn PerfNames,
+    space: Space,
+    kernel: Option<PerfKernel>,
+    /// By place, the frames there.
+    frames: HashMap<Place, Vec<FrameIndex>>,
+    /// By index in the profile, which has one for each path, build ID and inode.
+    binaries: Vec<PerfBinary>,
+    binary_indices: HashMap<PerfBinary, BinaryIndex>,
+    outcomes: Outcomes,
+    file: &'a PerfFile<'a>,
+}
+
+/// What identifies the frames at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Place {
+    File { binary: BinaryIndex, offset: u64 },
+    Kernel { address: u64 },
+    Unknown { address: u64 },
+    NotUnwound,
+}
+
+/// What became of the samples of the selected event, and of lost records of all.
+#[derive(Clone, Copy, Default, Debug)]
+struct Outcomes {
+    complete: u64,
+    not_unwound: u64,
+    malformed: u64,
+    lost: u64,
+}
+
+impl DataReader<'_> {
+    fn read(mut self) -> Result<Profile, ReadError> {
+        let file = self.file;
+        let first = file.events.first().ok_or(ReadError::PerfData("it has no event"))?;
+        let by_id: HashMap<u64, &PerfEvent> =
+            file.events.iter().flat_map(|event| event.ids.iter().map(move |id| (*id, event))).collect();
+        let event_of = |record: Record<'_>| match file.events.len() {
+            1 => first,
+            _ => record.event_id(first.attributes).and_then(|id| by_id.get(&id).copied()).unwrap_or(first),
+        };
+        let timed = |(at, record): (usize, &Record<'_>)| {
+            (record.time_ns(event_of(*record).attributes).unwrap_or(0), at)
+        };
+        // Without a time it is from before the first sample. The order in the file decides among equal ones.
+        let mut order: Vec<(u64, usize)> = file.records.iter().enumerate().map(timed).collect();
+        order.sort_unstable();
+        for (_, at) in order {
+            let record = file.records[at];
+            let event = event_of(record);
+            match record.content(event.attributes) {
+                Some(content) => self.apply(content, event)?,
+                None => self.outcomes.malformed += 1,
+            }
+        }
+        self.outcomes.malformed += u64::from(file.is_cut);
+        let mut profile = self.profile.finish()?;
+        profile.binaries = self.binaries.into_iter().map(|binary| binary.file).collect();
+        profile.outcomes = self.outcomes.to_counts();
+        Ok(profile)
+    }
+
+    fn apply(&mut self, content: Content, event: &PerfEvent) -> Result<(), ReadError> {
+        match content {
+            Content::Mapping { pid, start, end, file_offset, path, identity } => {
+                let build_id = identity.build_id.or_else(|| self.build_id(&path));
+                let kernel_symbol = path.strip_prefix(PERF_KERNEL).filter(|_| pid == record::KERNEL_PID);
+                if let Some((symbol, build_id)) = kernel_symbol.zip(build_id.as_ref()) {
+                    // The offset of this mapping is the address of the symbol.
+                    self.kernel = Some(PerfKernel {
+                        build_id: build_id.clone(),
+                        symbol: symbol.to_owned(),
+                        symbol_address: file_offset,
+                    });
+                }
+                let path = if kernel_symbol.is_some() { KERNEL.to_owned() } else { path };
+                let binary = self.binary(path, build_id, identity.inode);
+                self.space.map(pid, Mapping { start, end, file_offset, binary })?;
+            }
+            Content::KernelFunction { start, end, name } => self.space.add_kernel_function(start, end, name),
+            Content::Name { pid, tid, name, is_exec } => {
+                let name = name.into();
+                if pid == tid {
+                    self.profile.name_process(pid, &name);
+                }
+                self.space.rename(pid, tid, name, is_exec);
+            }
+            Content::Fork { pid, parent_pid, tid, parent_tid } => {
+                self.space.fork([pid, parent_pid], [tid, parent_tid]);
+            }
+            Content::Lost(count) => self.outcomes.lost = self.outcomes.lost.saturating_add(count),
+            Content::Sample(sample) if self.profile.selects(&event.name) => self.sample(&sample),
+            Content::Sample(_) | Content::Other => {}
+        }
+        Ok(())
+    }
+
+    fn build_id(&self, path: &str) -> Option<String> {
+        let known = if path.starts_with(PERF_KERNEL) { PERF_KERNEL } else { path };
+        self.file.build_ids.get(known).cloned()
+    }
+
+    fn binary(&mut self, path: String, build_id: Option<String>, inode: Option<PerfInode>) -> BinaryIndex {
+        let binary = PerfBinary { file: ProfileBinary { path, build_id, htlhash: None }, inode };
+        let binaries = &mut self.binaries;
+        *self.binary_indices.entry(binary).or_insert_with_key(|binary| {
+            binaries.push(binary.clone());
+            BinaryIndex(binaries.len() as u32 - 1)
+        })
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let mut stack = Vec::new();
+        for address in &sample.stack {
+            let place = self.place(sample.pid, *address);
+            stack.extend(self.frames_at(place));
+        }
+        // Threads of the kernel have no stack in user space.
+        let is_cut = sample.is_stack_copied && self.space.has_memory(sample.pid);
+        if is_cut {
+            stack.extend(self.frames_at(Place::NotUnwound));
+        }
+        let outcome = if is_cut { &mut self.outcomes.not_unwound } else { &mut self.outcomes.complete };
+        *outcome += 1;
+        let name = self.space.name(sample.tid);
+        let thread = PerfThread { name: &name, pid: sample.pid, tid: sample.tid };
+        self.profile.add(thread, sample.time_ns, sample.period, stack);
+    }
+
+    fn place(&self, pid: u32, address: u64) -> Place {
+        if is_kernel_address(address) {
+            return Place::Kernel { address };
+        }
+        match self.space.find(pid, address) {
+            Some(Mapping { start, file_offset, binary, .. }) => {
+                Place::File { binary, offset: file_offset.saturating_add(address - start) }
+            }
+            None => Place::Unknown { address },
+        }
+    }
+
+    fn frames_at(&mut self, place: Place) -> Vec<FrameIndex> {
+        if let Some(frames) = self.frames.get(&place) {
+            return frames.clone();
+        }
+        let frames = self.new_frames(place);
+        self.frames.insert(place, frames.clone());
+        frames
+    }
+
+    fn new_frames(&mut self, place: Place) -> Vec<FrameIndex> {
+        let frame = match place {
+            Place::File { binary, offset } => return self.file_frames(binary, offset),
+            Place::Kernel { address } => return vec![self.kernel_frame(address)],
+            Place::Unknown { address } => PerfFrame { address, name: "", file: "", source: ("", 0) },
+            Place::NotUnwound => PerfFrame { address: 0, name: NOT_UNWOUND, file: "", source: ("", 0) },
+        };
+        vec![self.profile.frame(frame, None)]
+    }
+
+    fn file_frames(&mut self, binary: BinaryIndex, offset: u64) -> Vec<FrameIndex> {
+        let Some(known) = self.binaries.get(binary.0 as usize) else { return Vec::new() };
+        let Some(code) = self.names.code(known, offset) else {
+            // Without the file, the offset stands for the address.
+            let frame = PerfFrame { address: offset, name: "", file: &known.file.path, source: ("", 0) };
+            return vec![self.profile.frame(frame, Some(binary))];
+        };
+        let functions =
+            code.functions.into_iter().map(|PerfFunction { name, system_name, path, line }| ProfileFrame {
+                name,
+                is_named: true,
+                system_name,
+                binary: Some(binary),
+                kind: code.kind,
+                address: code.address,
+                path,
+                line,
+                is_guessed: false,
+            });
+        functions.map(|frame| self.profile.intern(frame)).collect()
+    }
+
+    fn kernel_frame(&mut self, address: u64) -> FrameIndex {
+        let binary = self.space.find_kernel(address).map(|mapping| mapping.binary);
+        let known = binary.and_then(|binary| self.binaries.get(binary.0 as usize));
+        let path = known.map_or_else(|| KERNEL.to_owned(), |binary| binary.file.path.clone());
+        let name = match self.space.kernel_function(address) {
+            Some(name) => Some(name.to_owned()),
+            // Modules are in other places after each start, too, and not at the same distance.
+            None if path == KERNEL => {
+                self.kernel.as_ref().and_then(|kernel| self.names.kernel(kernel, address))
+            }
+            None => None,
+        };
+        let binary = binary.unwrap_or_else(|| self.binary(path.clone(), None, None));
+        let frame =
+            PerfFrame { address, name: name.as_deref().unwrap_or_default(), file: &path, source: ("", 0) };
+        self.profile.frame(frame, Some(binary))
+    }
+}
+
+impl Outcomes {
+    fn to_counts(self) -> Vec<OutcomeCount> {
+        let Self { complete, not_unwound, malformed, lost } = self;
+        let counts = [
+            ("complete", complete, Severity::Complete, ""),
+            (
+                "stack only copied",
+                not_unwound,
+                Severity::Truncated,
+                "perf record --call-graph dwarf leaves unwinding to perf script: view what that prints",
+            ),
+            ("malformed", malformed, Severity::Lost, "the file is cut or damaged"),
+            ("lost by perf", lost, Severity::Lost, "record with a larger buffer: perf record -m"),
+        ];
+        let counts = counts.into_iter().filter(|(_, count, ..)| *count > 0);
+        counts
+            .map(|(name, count, severity, help)| OutcomeCount {
+                name: name.to_owned(),
+                count,
+                severity,
+                help: help.to_owned(),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Profiles that another profiler has taken, in a window.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::SystemTime;
+
+use sidewinder_render::{
+    BinaryIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, SpanIndex, StackIndex, StateIndex,
+    ThreadIndex,
+};
+
+use super::{SLICE_NS, SlidingWindow, monotonic_ns};
+use crate::collect::profile_builder::ResolvedFunction;
+
+/// The most states of threads that are told apart, since they are never dropped. There are six.
+const STATES_MAX: usize = 64;
+
+impl SlidingWindow {
+    /// Adds a profile of the window's measure. Samples from before the window are counted at its start.
+    pub(crate) fn add_profile(&mut self, received: &Profile) {
+        let profile = &mut self.builder.profile;
+        let binaries = merge(&mut profile.binaries, &received.binaries, usize::MAX);
+        let threads = merge(&mut profile.threads, &received.threads, usize::MAX);
+        let spans = merge(&mut profile.spans, &received.spans, usize::MAX);
+        let states = merge(&mut profile.states, &received.states, STATES_MAX);
+        let frames: Vec<_> =
+            received.frames.iter().map(|frame| self.received_frame(frame, &binaries)).collect();
+        let stacks: Vec<_> = received
+            .stacks
+            .iter()
+            .map(|stack| stack.iter().filter_map(|frame| frames.get(frame.0 as usize).copied()).collect())
+            .map(|stack| self.builder.intern_stack(stack))
+            .collect();
+        let index_in = |indices: &[Option<u32>], index: u32| indices.get(index as usize).copied().flatten();
+        for sample in &received.samples {
+            let (Some(thread), Some(stack)) =
+                (index_in(&threads, sample.thread.0), stacks.get(sample.stack.0 as usize))
+            else {
+                continue;
+            };
+            let row = ProfileSample {
+                slice: self.slice_of(received.start + received.slice * sample.slice),
+                thread: ThreadIndex(thread),
+                span: sample.span.and_then(|span| index_in(&spans, span.0)).map(SpanIndex),
+                state: sample.state.and_then(|state| index_in(&states, state.0)).map(StateIndex),
+                stack: StackIndex(stack.0),
+                count: 0,
+            };
+            let count = self.unmerged.entry(row).or_default();
+            *count = count.saturating_add(sample.count);
+        }
+        self.flush();
+    }
+
+    fn received_frame(&mut self, frame: &ProfileFrame, binaries: &[Option<u32>]) -> FrameIndex {
+        let binary = frame.binary.and_then(|binary| binaries.get(binary.0 as usize).copied().flatten());
+        let function = ResolvedFunction {
+            name: &frame.name,
+            is_named: frame.is_named,
+            system_name: &frame.system_name,
+            path: &frame.path,
+            line: frame.line,
+            is_guessed: frame.is_guessed,
+        };
+        self.builder.intern_frame(binary.map(BinaryIndex), frame.address, frame.kind, &function)
+    }
+
+    /// The slice of a time; at the latest the current one, since clocks of machines differ.
+    fn slice_of(&self, time: SystemTime) -> u32 {
+        let since_start = time.duration_since(self.builder.profile.start).unwrap_or_default();
+        let slice = u32::try_from(since_start.as_nanos() / u128::from(SLICE_NS)).unwrap_or(u32::MAX);
+        slice.min(self.slice_at(monotonic_ns()))
+    }
+}
+
+/// Adds entries that a table does not have, up to a limit, and returns the index of each.
+fn merge<T: Clone + Eq + Hash>(table: &mut Vec<T>, entries: &[T], limit: usize) -> Vec<Option<u32>> {
+    let mut indices: HashMap<T, u32> = table.iter().cloned().zip(0..).collect();
+    let mut index_of = |entry: &T| {
+        if let Some(index) = indices.get(entry) {
+            return Some(*index);
+        }
+        let index = u32::try_from(table.len()).ok().filter(|_| table.len() < limit)?;
+        table.push(entry.clone());
+        indices.insert(entry.clone(), index);
+        Some(index)
+    };
+    entries.iter().map(&mut index_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::Value;
+    use sidewinder_kind::Kind;
+    use sidewinder_render::{FrameCategory, ProfileBinary, ProfileThread, SampleType, ThreadState};
+
+    use super::*;
+    use crate::collect::WindowLimits;
+
+    fn limits(max_bytes: usize) -> WindowLimits {
+        WindowLimits { max_age: Duration::from_secs(600), max_bytes }
+    }
+
+    fn measure() -> SampleType {
+        SampleType::from_kind(Kind::Cpu { samples_per_second: 20 })
+    }
+
+    /// A profile with a sample of each function, one slice after the other.
+    fn profile(functions: impl Iterator<Item = String>) -> Profile {
+        let mut profile = Profile::new("received".to_owned(), measure());
+        (profile.start, profile.slice) = (SystemTime::now(), Duration::from_millis(1));
+        profile.binaries = vec![ProfileBinary { path: "/bin/app".to_owned(), build_id: None, htlhash: None }];
+        profile.threads = vec![ProfileThread {
+            process: "app".into(),
+            pid: 7,
+            name: "worker".into(),
+            tid: 8,
+            container: "0123".into(),
+        }];
+        profile.states = vec![ThreadState { state: "running".into(), cause: "".into() }];
+        for (name, number) in functions.zip(0..) {
+            profile.frames.push(ProfileFrame {
+                name,
+                is_named: true,
+                system_name: String::new(),
+                binary: Some(BinaryIndex(0)),
+                kind: FrameCategory::Native,
+                address: 0x1000 + u64::from(number),
+                path: String::new(),
+                line: 0,
+                is_guessed: false,
+            });
+            profile.stacks.push(vec![FrameIndex(number)]);
+            profile.samples.push(ProfileSample {
+                slice: number,
+                thread: ThreadIndex(0),
+                span: None,
+                state: Some(StateIndex(0)),
+                stack: StackIndex(number),
+                count: 2,
+            });
+        }
+        profile
+    }
+
+    fn total(window: &mut SlidingWindow) -> u64 {
+        let update: Value = serde_json::from_slice(&window.update_since("0", Vec::new())).unwrap();
+        update["samples"]["count"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
+    }
+
+    #[test]
+    fn equal_entries_of_several_messages_are_there_once() {
+        let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 20));
+        for _ in 0..3 {
+            window.add_profile(&profile(["main", "work"].map(str::to_owned).into_iter()));
+        }
+        assert_eq!(total(&mut window), 12);
+        let shown = window.profile(0..u32::MAX, Vec::new());
+        assert_eq!((shown.binaries.len(), shown.frames.len(), shown.stacks.len()), (1, 2, 2));
+        assert_eq!((shown.threads.len(), shown.states.len()), (1, 1));
+        assert_eq!((&*shown.threads[0].container, shown.measure.rate_hz), ("0123", 20));
+    }
+
+    #[test]
+    fn what_never_repeats_is_held_within_the_limit() {
+        let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 20));
+        for message in 0..40 {
+            let mut profile = profile((0..500).map(|function| format!("{:>100}", function + message * 1000)));
+            profile.binaries[0].path = format!("/{message}{}", "x".repeat(100_000));
+            profile.states[0].state = format!("{message:>1000}").into();
+            window.add_profile(&profile);
+        }
+        assert!(window.tables_bytes() <= 1 << 19, "{}", window.tables_bytes());
+        assert!(window.evicted_events > 0 && total(&mut window) > 0);
+        assert!(window.builder.profile.states.len() <= STATES_MAX);
+    }
+
+    #[test]
+    fn samples_of_the_past_and_of_the_future_are_in_the_window() {
+        let mut window = SlidingWindow::for_received("t".to_owned(), measure(), limits(1 << 20));
+        for start in [SystemTime::UNIX_EPOCH, SystemTime::now() + Duration::from_secs(1 << 40)] {
+            window.add_profile(&Profile { start, ..profile(std::iter::once("main".to_owned())) });
+        }
+        assert_eq!(window.profile(0..u32::MAX, Vec::new()).total_count(), 4);
+    }
+}

@@ -1,0 +1,58 @@
+//! Rows of files of arm64 out of Debian's packages are compared with gimli's. `make oracle ARCH=arm64` compares those of more
+//! packages, all files of each.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+
+use object::Object as _;
+use sidewinder_e2e_debian::arm64;
+use sidewinder_e2e_support::requirement;
+use sidewinder_unwind::{RowSource, code_ranges};
+use sidewinder_unwind_oracle::{Difference, compare};
+
+/// Compares a file of a package. At most this percentage of its code may have no rule: assembly without unwind information,
+/// since machine code of arm64 isn't analyzed.
+fn compare_file(package: &str, path: &str, max_percent_without: u64) {
+    let files = match arm64::files(package) {
+        Ok(files) => files,
+        Err(why) => return requirement::skip(path, &format!("no {package} for arm64: {why:#}")).unwrap(),
+    };
+    let data = fs::read(files.join(path)).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    assert_eq!(file.architecture(), object::Architecture::Aarch64);
+    let (table, comparison) = compare(&data).unwrap();
+    eprintln!("{path}: {comparison:?}");
+    let summary = table.summary();
+    assert_eq!(summary.malformed_total(), 0, "{summary:?}");
+    assert!(summary.functions[&RowSource::EhFrame] > 100, "{summary:?}");
+    assert!(comparison.compared > 10_000, "{comparison:?}");
+    assert_eq!(comparison.unexplained, 0, "{:#?}", comparison.examples);
+    // libmvec's are the only others, which are not compared here.
+    assert!(comparison.differences.keys().all(|why| *why == Difference::StackBegins), "{comparison:?}");
+    assert!(comparison.differences.values().sum::<u64>() <= 12, "{comparison:?}");
+
+    let code: u64 = code_ranges(&file).unwrap().iter().map(|range| range.end.0 - range.start.0).sum();
+    let without: u64 = summary.unresolved_bytes.values().sum();
+    assert!(without * 100 <= code * max_percent_without, "{without} of {code} bytes have no rule");
+}
+
+#[test]
+fn rows_of_the_c_library_of_arm64_equal_gimlis() {
+    compare_file("libc6", "usr/lib/aarch64-linux-gnu/libc.so.6", 2);
+}
+
+#[test]
+fn rows_of_the_cpp_library_of_arm64_equal_gimlis() {
+    compare_file("libstdc++6", "usr/lib/aarch64-linux-gnu/libstdc++.so.6", 2);
+}
+
+#[test]
+fn rows_of_libcrypto_of_arm64_equal_gimlis() {
+    compare_file("libssl3t64", "usr/lib/aarch64-linux-gnu/libcrypto.so.3", 6);
+}
+
+#[test]
+fn rows_of_bash_of_arm64_equal_gimlis() {
+    compare_file("bash", "usr/bin/bash", 3);
+}

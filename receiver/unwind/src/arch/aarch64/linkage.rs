@@ -1,0 +1,108 @@
+//! Procedure linkage tables.
+//!
+//! An entry loads an address and branches to it, without touching the stack or the link register. The first entry of a
+//! lazily bound table, and the one that resolves TLS descriptors, push two registers before they branch. None of them
+//! calls anything, so wherever one is interrupted, the link register has the return address.
+
+use sidewinder_unwind_table::{Architecture, Cfa, Entry, EntryInterner, Register, Rule};
+
+use super::{NOP, instructions, is_branch_to_register};
+use crate::code::piece::CodeSlice;
+use crate::code::span::RuleSpan;
+
+const LEAF: Rule = Architecture::Aarch64.leaf();
+
+/// Two registers are on the stack.
+const PUSHED: Rule = Rule { cfa: Cfa::Register { register: Register::Sp, offset: 16 }, ..LEAF };
+
+/// The effect of an instruction of linkage code.
+enum Effect {
+    None,
+    /// `stp xA, xB, [sp, #-16]!`.
+    Push,
+    /// `br`.
+    Branch,
+}
+
+impl Effect {
+    /// Returns `None` for an instruction that linkage tables don't have.
+    fn of(word: u32) -> Option<Self> {
+        /// `bti c`, and `autia1716` before a branch.
+        const HINTS: [u32; 3] = [NOP, 0xd503_245f, 0xd503_219f];
+        let is_adrp = word & 0x9f00_0000 == 0x9000_0000;
+        let is_load = word & 0xffc0_0000 == 0xf940_0000; // `ldr xA, [xB, #n]`
+        let is_add = word & 0xff80_0000 == 0x9100_0000 && word & 31 != u32::from(Register::Sp.dwarf());
+        if word & 0xffff_83e0 == 0xa9bf_03e0 {
+            Some(Self::Push)
+        } else if is_branch_to_register(word) {
+            Some(Self::Branch)
+        } else {
+            (is_adrp || is_load || is_add || HINTS.contains(&word)).then_some(Self::None)
+        }
+    }
+}
+
+/// The rules of a section of linkage code, up to the first instruction that no such section has.
+pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec<RuleSpan> {
+    let mut spans: Vec<RuleSpan> = Vec::new();
+    let mut rule = LEAF;
+    for (start, word) in (section.start..).step_by(4).zip(instructions(section.bytes)) {
+        let Some(effect) = Effect::of(word) else { break };
+        let (id, end) = (Ok(entries.intern(Entry::Rule(rule))), start.saturating_add(4));
+        match spans.last_mut() {
+            Some(last) if last.rule == id => last.end = end,
+            _ => spans.push(RuleSpan { start, end, rule: id }),
+        }
+        match effect {
+            Effect::None => {}
+            Effect::Push => rule = PUSHED,
+            Effect::Branch => rule = LEAF,
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_pushed_two_registers_in_its_first_entry_only() {
+        // As GNU ld links with `-z force-bti`: the first entry, and one more.
+        let words: [u32; 14] = [
+            0xd503_245f,
+            0xa9bf_7bf0,
+            0xf000_0090,
+            0xf947_fe11,
+            0x913f_e210,
+            0xd61f_0220,
+            NOP,
+            NOP,
+            0xd503_245f,
+            0x9000_00b0,
+            0xf940_0211,
+            0x9100_0210,
+            0xd61f_0220,
+            NOP,
+        ];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut entries = EntryInterner::new();
+        let section = CodeSlice { start: 0x40, bytes: &bytes };
+        let spans: Vec<_> = spans(&section, &mut entries)
+            .into_iter()
+            .map(|span| (span.start, span.end, entries.get(span.rule.unwrap())))
+            .collect();
+        let (leaf, pushed) = (Entry::Rule(LEAF), Entry::Rule(PUSHED));
+        assert_eq!(spans, [(0x40, 0x48, leaf), (0x48, 0x58, pushed), (0x58, 0x78, leaf)]);
+    }
+
+    #[test]
+    fn other_code_has_no_rule() {
+        let stores_elsewhere = 0xa9bf_7bfd_u32 ^ 0x0000_0020;
+        let bytes = stores_elsewhere.to_le_bytes();
+        assert!(spans(&CodeSlice { start: 0, bytes: &bytes }, &mut EntryInterner::new()).is_empty());
+        let moves_stack_pointer = 0x9100_43ff_u32.to_le_bytes();
+        let section = CodeSlice { start: 0, bytes: &moves_stack_pointer };
+        assert!(spans(&section, &mut EntryInterner::new()).is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! Files of arm64: the same crate makes their tables, on any machine.
+
+use std::fs;
+use std::process::Command;
+
+use object::{Object as _, ObjectSymbol as _};
+use sidewinder_address::Svma;
+use sidewinder_unwind::validate::validate;
+use sidewinder_unwind::{
+    Architecture, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister,
+    UnresolvedReason, UnsupportedReason, UnwindTable, unwind_table,
+};
+
+use crate::support::{Section, TEXT, cfa, elf_with_symbols};
+
+const ARM64: Architecture = Architecture::Aarch64;
+const LEAF: Entry = Entry::Rule(ARM64.leaf());
+const END: Entry = Entry::NO_INFORMATION;
+
+const EM_AARCH64: u8 = 183;
+const SP: u8 = 31;
+const X29: u8 = 29;
+const X30: u8 = 30;
+/// `DW_CFA_AARCH64_negate_ra_state`, and the same `_with_pc`.
+const SIGNED: u8 = 0x2d;
+const SIGNED_WITH_PC: u8 = 0x2c;
+
+fn file(entry: u64, code: &[u8], sections: &[(&str, &[u8])], symbols: &[(&str, u64, u64)]) -> Vec<u8> {
+    let mut file = elf_with_symbols(entry, code, sections, symbols);
+    file[18] = EM_AARCH64;
+    file
+}
+
+fn table_of(file: &[u8]) -> UnwindTable {
+    unwind_table(&object::File::parse(file).unwrap()).unwrap()
+}
+
+/// The table of one function of 0x100 bytes at the start of the text.
+fn function(instructions: &[Vec<u8>]) -> UnwindTable {
+    let mut section = Section::eh_frame();
+    section.return_address = X30;
+    let cie = section.cie_with("zR", &[cfa::def_cfa(SP, 0)]);
+    section.fde(cie, 0, 0x100, instructions);
+    table_of(&file(0, &[], &[(".eh_frame", &section.bytes)], &[]))
+}
+
+fn rows(table: &UnwindTable) -> Vec<(u64, Entry)> {
+    table.rows().map(|row| (row.start.0 - TEXT, row.entry)).collect()
+}
+
+/// A frame of 32 bytes with a frame record at its start.
+fn framed(register: Register) -> Entry {
+    Entry::Rule(Rule {
+        cfa: Cfa::Register { register, offset: 32 },
+        frame_pointer: SavedRegister::AtCfa(-32),
+        return_address: ReturnAddress::AtCfa(-24),
+        ..ARM64.leaf()
+    })
+}
+
+/// `paciasp; stp x29, x30, [sp, #-32]!; mov x29, sp; ...; ldp x29, x30, [sp], #32; autiasp; ret`.
+#[test]
+fn a_leaf_returns_by_the_link_register_and_a_frame_by_its_record() {
+    let table = function(&[
+        cfa::advance(4),
+        vec![SIGNED],
+        cfa::advance(4),
+        cfa::def_cfa_offset(32),
+        cfa::offset(X29, 4),
+        cfa::offset(X30, 3),
+        cfa::advance(4),
+        cfa::def_cfa_register(X29),
+        cfa::advance(40),
+        cfa::restore(X30),
+        cfa::restore(X29),
+        cfa::def_cfa(SP, 0),
+        cfa::advance(4),
+        vec![SIGNED],
+    ]);
+    assert_eq!(table.summary().malformed_total(), 0);
+    let expected =
+        [(0, LEAF), (8, framed(Register::Sp)), (12, framed(Register::X29)), (52, LEAF), (0x100, END)];
+    assert_eq!(rows(&table), expected);
+}
+
+#[test]
+fn rows_end_at_an_instruction_that_is_not_known() {
+    let table = function(&[
+        cfa::advance(4),
+        cfa::def_cfa_offset(16),
+        cfa::advance(4),
+        vec![SIGNED_WITH_PC],
+        cfa::advance(4),
+        cfa::def_cfa_offset(32),
+    ]);
+    let above = Rule { cfa: Cfa::Register { register: Register::Sp, offset: 16 }, ..ARM64.leaf() };
+    let unknown = Entry::End(EndReason::Unsupported(UnsupportedReason::Instruction));
+    assert_eq!(rows(&table), [(0, LEAF), (4, Entry::Rule(above)), (8, unknown), (0x100, END)]);
+    assert_eq!(table.summary().unsupported_rows[&UnsupportedReason::Instruction], 1);
+}
+
+#[test]
+fn a_lost_return_address_is_a_root() {
+    let table = function(&[cfa::undefined(X30)]);
+    assert_eq!(rows(&table), [(0, Entry::Rule(ARM64.root())), (0x100, END)]);
+}
+
+#[test]
+fn the_kernels_signal_return_is_known_by_name_and_code_and_marks_of_code_are_no_names() {
+    let mut code = [0; 0x40];
+    let call = [0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
+    code[0x10..0x18].copy_from_slice(&call);
+    code[0x20..0x28].copy_from_slice(&call);
+    let symbols = [("$x", 0x10, 8), ("__kernel_rt_sigreturn", 0x10, 8), ("sigreturn", 0x20, 8)];
+    let table = table_of(&file(0, &code, &[], &symbols));
+    let signal_frame = Entry::Rule(ARM64.kernel_signal_frame());
+    assert_eq!(rows(&table), [(0x0f, signal_frame), (0x18, END)], "from the byte that a walk looks up");
+}
+
+#[test]
+fn the_entry_point_ends_where_its_code_does() {
+    // `mov x29, xzr; b; nop`.
+    let code: Vec<u8> =
+        [0xaa1f_03fd_u32, 0x1400_0010, 0xd503_201f].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let table = table_of(&file(TEXT, &code, &[], &[]));
+    assert_eq!(rows(&table), [(0, Entry::Rule(ARM64.root())), (8, END)]);
+}
+
+#[test]
+fn machine_code_is_counted_and_never_taken_for_another_architectures() {
+    // `push %rbp; mov %rsp,%rbp; pop %rbp; ret` of x86-64.
+    let code = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0x90, 0x90];
+    let bytes = file(0, &code.repeat(8), &[], &[("function", 0, 0x40)]);
+    let table = table_of(&bytes);
+    assert!(table.is_empty());
+    assert_eq!(table.summary().unresolved_bytes.keys().collect::<Vec<_>>(), [&UnresolvedReason::NotAnalyzed]);
+    let parsed = object::File::parse(&*bytes).unwrap();
+    assert_eq!(validate(&parsed, &table).unwrap_err().to_string(), "unsupported architecture Aarch64");
+}
+
+/// Functions of a frame in a program without libraries, and the file without its `.eh_frame`.
+#[test]
+fn the_assemblers_sframe_says_what_its_eh_frame_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let [source, whole, cut] = ["c.c", "whole", "cut"].map(|name| directory.path().join(name));
+    fs::write(
+        &source,
+        "void other(char *); long leaf(long a) { return a * 3; }\n\
+         long pushes(long a) { char b[64]; other(b); return leaf(a) + b[3]; }\n\
+         long variable(long a) { char b[a]; other(b); return b[a / 2]; }\n\
+         void other(char *a) { __asm__ volatile(\"\" :: \"r\"(a) : \"memory\"); }\n\
+         void _start(void) { pushes(1); variable(2); for (;;) {} }\n",
+    )
+    .unwrap();
+    let options = ["-O2", "-fno-inline", "-nostdlib", "-static", "-Wa,--gsframe", "-o"];
+    let compile = Command::new("aarch64-linux-gnu-gcc").arg(&source).args(options).arg(&whole).output();
+    if !compile.is_ok_and(|output| output.status.success()) {
+        return eprintln!("SKIPPED: no aarch64-linux-gnu-gcc here whose assembler knows --gsframe");
+    }
+    let mut without = Command::new("aarch64-linux-gnu-objcopy");
+    without.arg("--remove-section=.eh_frame").arg(&whole).arg(&cut);
+    assert!(without.status().unwrap().success());
+    let [whole, cut] = [whole, cut].map(|path| fs::read(path).unwrap());
+    let parsed = object::File::parse(&*whole).unwrap();
+    if parsed.section_by_name(".sframe").is_none() {
+        return eprintln!("SKIPPED: this linker keeps no .sframe");
+    }
+    let (by_eh_frame, by_sframe) = (table_of(&whole), table_of(&cut));
+    assert!(by_sframe.summary().functions[&RowSource::SFrame] >= 5, "{:?}", by_sframe.summary());
+    let mut compared = 0;
+    for symbol in parsed.symbols() {
+        if ["leaf", "pushes", "variable", "other"].contains(&symbol.name().unwrap_or_default()) {
+            for at in (symbol.address()..symbol.address() + symbol.size()).step_by(4) {
+                assert_eq!(by_eh_frame.lookup(Svma(at)), by_sframe.lookup(Svma(at)), "at {at:#x}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 20);
+}
