@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use sidewinder_e2e_support::sample_cost::{SECONDS, WITHOUT_INTERPRETERS, ns_per_sample};
+use sidewinder_e2e_support::sample_cost::{SECONDS, WARM_UP, WITHOUT_INTERPRETERS, ns_per_sample};
 use sidewinder_e2e_support::{bench, java, requirement, workload};
 
 const TURNS: usize = 5;
@@ -27,9 +27,9 @@ fn measure(name: &str, home: &Path, classes: &Path, (mode, option): (&str, &str)
     };
     let (mut on, mut off, mut native) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TURNS {
-        on.push(ns_per_sample(program(), &[])?);
-        off.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS])?);
-        native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[])?);
+        on.push(ns_per_sample(program(), &[], WARM_UP)?);
+        off.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], WARM_UP)?);
+        native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
     }
     let (on, off, native) = (bench::median(on), bench::median(off), bench::median(native));
     let per_frame = (on - off) / FRAMES.parse::<f64>()?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::python::Expected;
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::sample_cost::{SECONDS, WITHOUT_INTERPRETERS, ns_per_sample};
+use sidewinder_e2e_support::sample_cost::{SECONDS, WARM_UP, WITHOUT_INTERPRETERS, ns_per_sample};
 use sidewinder_e2e_support::{bench, requirement, workload};
 
 const TURNS: usize = 5;
@@ -32,9 +32,9 @@ fn measure(name: &str, interpreter: &Path, calls_from_c: &str) -> Result<()> {
     let (frames, calls_from_c) = frames_and_calls_from_c(&program, &shape)?;
     let (mut on, mut off, mut native) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TURNS {
-        on.push(ns_per_sample(program.command(&arguments), &[])?);
-        off.push(ns_per_sample(program.command(&arguments), &[WITHOUT_INTERPRETERS])?);
-        native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[])?);
+        on.push(ns_per_sample(program.command(&arguments), &[], WARM_UP)?);
+        off.push(ns_per_sample(program.command(&arguments), &[WITHOUT_INTERPRETERS], WARM_UP)?);
+        native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
     }
     let (on, off, native) = (bench::median(on), bench::median(off), bench::median(native));
     let per_frame = (on - off) / frames as f64;

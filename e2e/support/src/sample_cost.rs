@@ -18,16 +18,19 @@ pub const WITHOUT_INTERPRETERS: &str = "--no-interpreters";
 /// For how long a load has to run, as an argument: longer than it is measured, it is ended from outside.
 pub const SECONDS: &str = "60";
 
+/// Until the unwind tables of most programs are built.
+pub const WARM_UP: Duration = Duration::from_millis(1_500);
+
 const SAMPLES_PER_SECOND: u32 = 997;
-const WARM_UP: Duration = Duration::from_millis(1_500);
 const WINDOWS: usize = 10;
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// Nanoseconds of eBPF for each busy sample of a workload, which `record` takes with the given options.
+/// Nanoseconds of eBPF for each busy sample of a workload, which `record` takes with the given options; those of the first time
+/// don't count.
 ///
 /// # Errors
 /// When one of the two does not start, or the load hardly runs.
-pub fn ns_per_sample(command: Command, options: &[&str]) -> Result<f64> {
+pub fn ns_per_sample(command: Command, options: &[&str], warm_up: Duration) -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let _stats = BpfStats::enable()?;
     let mut load = Gated::start(command)?;
@@ -36,7 +39,7 @@ pub fn ns_per_sample(command: Command, options: &[&str]) -> Result<f64> {
     recorder.arg(folder.path().join("out.otlp")).args(options);
     let recorder = Running::start_sampling(recorder)?;
     load.open()?;
-    thread::sleep(WARM_UP);
+    thread::sleep(warm_up);
     let look =
         || -> Result<_> { Ok((observe::program_runs(recorder.pid()).time_ns, observe::cpu_ns(load.pid())?)) };
     let (mut cheapest, mut samples_in_all) = (f64::INFINITY, 0.0);

@@ -14,7 +14,8 @@ use crate::cpython::FunctionError;
 
 /// Instructions begin at addresses that are multiples of this, in all versions.
 const ALIGNMENT: u64 = 32;
-const PAGE_BYTES: u64 = 4096;
+/// How much is read at a time, aligned to it: a block lies in one page, whatever their size.
+const BLOCK_BYTES: u64 = 4096;
 /// How far before an instruction its object is looked for: compilers leave larger functions to the interpreter.
 const OBJECT_BYTES_MAX: u64 = 1 << 20;
 /// Words that look like a map before the right one.
@@ -256,12 +257,12 @@ fn find_stream(
         return Ok(None);
     };
     let (lowest, mut candidates, mut bytes) = (pc.saturating_sub(OBJECT_BYTES_MAX), 0, Vec::new());
-    while at >= lowest.max(PAGE_BYTES) {
-        let page = at & !(PAGE_BYTES - 1);
-        bytes.resize((at - page) as usize + 8, 0);
-        heap.memory.read_exact(Avma(page), &mut bytes)?;
-        while at >= page {
-            let word = bytes.get((at - page) as usize..).and_then(|rest| rest.first_chunk());
+    while at >= lowest.max(BLOCK_BYTES) {
+        let block = at & !(BLOCK_BYTES - 1);
+        bytes.resize((at - block) as usize + 8, 0);
+        heap.memory.read_exact(Avma(block), &mut bytes)?;
+        while at >= block {
+            let word = bytes.get((at - block) as usize..).and_then(|rest| rest.first_chunk());
             let word = word.map_or(0, |word| u64::from_le_bytes(*word));
             if let Value::Object(map) = Value::from_word(word)
                 && word >> 48 == 0
