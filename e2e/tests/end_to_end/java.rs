@@ -27,8 +27,10 @@ const SAMPLES_PER_SECOND: &str = "997";
 const SECONDS: &str = "300";
 /// While the virtual machine starts.
 const START: Duration = Duration::from_secs(3);
-/// After the first complete stack: until then the unwind table of its library is built, which a busy machine takes seconds for.
+/// After the first complete stack.
 const WARM_UP_NS: u64 = 500_000_000;
+/// The outcome of a stack that lacks the unwind table of a file.
+const NO_TABLE: &str = "no_table";
 /// Of some 4,000, of which a busy machine has fewer.
 const ENOUGH: usize = 60;
 /// Of stacks that reach the root, and of chains that are whole.
@@ -167,7 +169,8 @@ fn profile(origin: &Origin, classes: &Path, options: &[&str], program: &[&str]) 
     samples_in(&output, java.0.id())
 }
 
-/// The samples of a process's threads that run Java, in the order of time, from a moment after the first complete stack on.
+/// The samples of a process's threads that run Java, in the order of time, from a moment after the first complete stack on, and
+/// since all unwind tables are there: on a busy machine, those of large libraries take seconds.
 fn samples_in(output: &Path, pid: u32) -> Result<Vec<Sample>> {
     let received = Received::from_otlp_file(output)?;
     let events: Vec<DecodedEvent<'_>> = received.events_of(pid).collect();
@@ -176,8 +179,10 @@ fn samples_in(output: &Path, pid: u32) -> Result<Vec<Sample>> {
         sample.is_complete() && !sample.frames.is_empty()
     };
     let known = events.iter().filter(is_known).map(|event| event.time_unix_ns).min();
-    let start = known.context("no complete stack")?;
-    let mut warm: Vec<_> = events.iter().filter(|event| event.time_unix_ns >= start + WARM_UP_NS).collect();
+    let lacks_table = |event: &&DecodedEvent<'_>| event.sample.outcome() == Some(NO_TABLE);
+    let built = events.iter().filter(lacks_table).map(|event| event.time_unix_ns + 1).max();
+    let start = (known.context("no complete stack")? + WARM_UP_NS).max(built.unwrap_or(0));
+    let mut warm: Vec<_> = events.iter().filter(|event| event.time_unix_ns >= start).collect();
     warm.sort_by_key(|event| event.time_unix_ns);
     let mut samples: Vec<Sample> = warm.into_iter().map(sample_of).collect();
     let of_java: BTreeSet<i64> =
