@@ -59,27 +59,46 @@ static __always_inline __u32 words_in_prologue(__u32 number, const struct sw_vm_
 	return 1;
 }
 
-/* Whether `cmp rsp, [r15 + disp]` (49 3B 67 ib, 49 3B A7 id) is at an offset from the pc: the poll before a return. */
-static __always_inline bool is_return_poll(const struct sw_vm_scratch *scratch, int offset, __u8 modrm)
+/* Whether the instruction with these two bytes has an operand `[r15 + disp]` at an offset from the pc: disp is ib or id. */
+static __always_inline bool is_of_thread(const struct sw_vm_scratch *scratch, int offset, __u8 rex, __u8 opcode, __u8 modrm)
 {
-	return code_byte(scratch, offset) == 0x49 && code_byte(scratch, offset + 1) == 0x3b &&
+	return code_byte(scratch, offset) == rex && code_byte(scratch, offset + 1) == opcode &&
 	       code_byte(scratch, offset + 2) == modrm;
+}
+
+/* Since 16, `cmp rsp, [r15 + disp]` (49 3B 67 ib, 49 3B A7 id) begins the poll before a return. */
+static __always_inline bool is_comparing_poll(const struct sw_vm_scratch *scratch, int ib, int id)
+{
+	return is_of_thread(scratch, ib, 0x49, 0x3b, 0x67) || is_of_thread(scratch, id, 0x49, 0x3b, 0xa7);
+}
+
+/* Before, `mov r10, [r15 + disp]` (4D 8B 57 ib, 4D 8B 97 id) does, since 10. */
+static __always_inline bool is_loading_poll(const struct sw_vm_scratch *scratch, int ib, int id)
+{
+	return is_of_thread(scratch, ib, 0x4d, 0x8b, 0x57) || is_of_thread(scratch, id, 0x4d, 0x8b, 0x97);
 }
 
 /*
  * The words from the stack pointer to the end of the frame in a method that is about to return, and has removed its frame up
- * to these. 0: it isn't. After `add rsp, imm` follow `pop rbp` (5D), since 16 the poll and `ja` (0F 87), and `ret` (C3).
+ * to these. 0: it isn't. After `add rsp, imm` follow `pop rbp` (5D), a poll, and `ret` (C3). The second instruction of the poll is
+ * `ja` (0F 87) since 16, and `test [r10], eax` (41 85 02) before; up to 9 it has only one, `test [rip + disp], eax` (85 05).
  */
 static __always_inline __u32 words_in_epilogue(const struct sw_vm_scratch *scratch)
 {
-	if (code_byte(scratch, 0) == 0x5d)
+	__u8 first = code_byte(scratch, 0), second = code_byte(scratch, 1);
+
+	if (first == 0x5d)
 		return 2;
-	if (code_byte(scratch, 0) == 0xc3)
+	if (first == 0xc3)
 		return 1;
-	if (code_byte(scratch, -1) == 0x5d && (is_return_poll(scratch, 0, 0x67) || is_return_poll(scratch, 0, 0xa7)))
+	if (code_byte(scratch, -1) == 0x5d &&
+	    (is_comparing_poll(scratch, 0, 0) || is_loading_poll(scratch, 0, 0) || (first == 0x85 && second == 0x05)))
 		return 1;
-	if (code_byte(scratch, 0) == 0x0f && code_byte(scratch, 1) == 0x87 &&
-	    (is_return_poll(scratch, -4, 0x67) || is_return_poll(scratch, -7, 0xa7)))
+	if (first == 0x0f && second == 0x87 && is_comparing_poll(scratch, -4, -7))
+		return 1;
+	/* Loops have this poll, too. */
+	if (first == 0x41 && second == 0x85 && is_loading_poll(scratch, -4, -7) &&
+	    (code_byte(scratch, -5) == 0x5d || code_byte(scratch, -8) == 0x5d))
 		return 1;
 	return 0;
 }

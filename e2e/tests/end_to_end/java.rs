@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::DecodedEvent;
+use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 const SAMPLES_PER_SECOND: &str = "997";
 /// For how long a program runs, unless it is ended before.
@@ -127,6 +128,9 @@ impl Sample {
 }
 
 fn sample_of(event: &DecodedEvent<'_>) -> Sample {
+    let is_of_kernel = |frame: &&Arc<DecodedFrame>| frame.frame_type() == Some(FrameType::Kernel);
+    // What was interrupted, at a page that is absent too.
+    let interrupted = event.sample.stack.iter().take_while(is_of_kernel).count();
     let stack = event.sample.stack.iter().enumerate().rev();
     let of_java = stack.filter(|(_, frame)| frame.frame_type() == Some(FrameType::Jvm));
     let frames = of_java.flat_map(|(depth, frame)| {
@@ -134,7 +138,7 @@ fn sample_of(event: &DecodedEvent<'_>) -> Sample {
         lines.map(move |line| JavaFrame {
             name: line.function.to_string(),
             line: line.line,
-            is_interrupted: depth == 0,
+            is_interrupted: depth == interrupted,
         })
     });
     Sample {

@@ -287,7 +287,7 @@ fn page_faults_are_shown_by_function_while_they_happen() -> Result<()> {
     })?;
     keep("page-faults.txt", &screen)?;
     ensure!(screen.contains("page-faults, period 16, the last 10 s"), "{screen}");
-    ensure!(screen.contains(" page faults, ") && screen.contains(" a second; "), "{screen}");
+    ensure!(screen.contains(" page faults, ") && screen.contains(" a second"), "{screen}");
     terminal.press("q")?;
     ensure!(terminal.ended()?.success());
     Ok(())
