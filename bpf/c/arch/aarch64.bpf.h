@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * arm64: the functions that arch.bpf.h lists. They need Linux 5.17: older kernels want programs that call themselves, and
- * their JIT compiler for arm64 allows no such calls in programs with functions.
+ * arm64: the functions that arch.bpf.h lists. They need Linux 5.17: before, walks are continued by tail calls, which the
+ * kernel's JIT compiler for arm64 doesn't allow in programs with functions.
  */
 #ifndef SIDEWINDER_ARCH_AARCH64_BPF_H
 #define SIDEWINDER_ARCH_AARCH64_BPF_H
