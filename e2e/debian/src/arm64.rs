@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::{lock, paths};
 
 use crate::archive::Archive;
 
@@ -55,14 +55,14 @@ pub fn files(package: &str) -> Result<PathBuf> {
     if files.is_dir() {
         return Ok(files);
     }
-    let archive = Archive::open_foreign("arm64", SUITE)?;
     fs::create_dir_all(folder())?;
-    let scratch = tempfile::tempdir_in(archive.folder())?;
-    archive.unpack(package, scratch.path())?;
-    match fs::rename(scratch.path(), &files) {
-        // Another process was faster.
-        Err(_) if files.is_dir() => {}
-        renamed => renamed?,
+    // apt has one user at a time.
+    let _lock = lock::exclusive(&folder())?;
+    if !files.is_dir() {
+        let archive = Archive::open_foreign("arm64", SUITE)?;
+        let scratch = tempfile::tempdir_in(archive.folder())?;
+        archive.unpack(package, scratch.path())?;
+        fs::rename(scratch.path(), &files)?;
     }
     Ok(files)
 }
