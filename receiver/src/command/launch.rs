@@ -98,13 +98,18 @@ impl LaunchedCommand {
             let _ = kill_process(process, Signal::TERM);
             let _ = kill_process(process, Signal::CONT);
         }
+        self.wait_briefly();
+        CommandExit::Terminated
+    }
+
+    /// Waits up to 2 s for the command to end. Its last thread has left its program before it can be waited for.
+    pub(crate) fn wait_briefly(&mut self) {
         for _ in 0..200 {
             if self.has_ended() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        CommandExit::Terminated
     }
 
     fn process(&self) -> Result<Pid, Failure> {

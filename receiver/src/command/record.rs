@@ -316,6 +316,10 @@ fn sample(
         }
         has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
     }
+    // Its processes are seen to end a moment before it can be waited for: it isn't ended by us then.
+    if let Some(launched) = launched.filter(|_| sampler.is_finished()) {
+        launched.wait_briefly();
+    }
     let end_ns = sampler.stop(None, &mut messages);
     flush(&mut messages);
     progress.end();
