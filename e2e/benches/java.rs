@@ -8,14 +8,11 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use sidewinder_e2e_support::sample_cost::{SECONDS, WARM_UP, WITHOUT_INTERPRETERS, ns_per_sample};
-use sidewinder_e2e_support::{bench, java, requirement, workload};
+use sidewinder_e2e_support::sample_cost::{SECONDS, SampleCosts, WARM_UP};
+use sidewinder_e2e_support::{bench, java, requirement};
 
-const TURNS: usize = 5;
 /// Of the Java program.
 const FRAMES: &str = "60";
-/// Of the C++ program.
-const RUNGS: &str = "30";
 /// How methods are executed, and the options by which they are.
 const MODES: [(&str, &str); 2] = [("compiled", "-XX:-Inline"), ("interpreted", "-Xint")];
 
@@ -25,15 +22,12 @@ fn measure(name: &str, home: &Path, classes: &Path, (mode, option): (&str, &str)
         command.args([option, "Deep", SECONDS, FRAMES]);
         command
     };
-    let (mut on, mut off, mut native) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..TURNS {
-        on.push(ns_per_sample(program(), &[], WARM_UP)?);
-        off.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], WARM_UP)?);
-        native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
-    }
-    let (on, off, native) = (bench::median(on), bench::median(off), bench::median(native));
-    let per_frame = (on - off) / FRAMES.parse::<f64>()?;
-    println!("{name:<24} {mode:<12} {FRAMES:>6} {on:>9.0} {off:>9.0} {per_frame:>9.1} {native:>9.0}");
+    let costs = SampleCosts::measure(program, WARM_UP)?;
+    let SampleCosts { with_interpreters, without_interpreters, native } = costs;
+    let per_frame = costs.per_frame(FRAMES.parse()?);
+    println!(
+        "{name:<24} {mode:<12} {FRAMES:>6} {with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}"
+    );
     Ok(())
 }
 

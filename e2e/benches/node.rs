@@ -8,16 +8,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use sidewinder_e2e_support::sample_cost::{self, SECONDS, WITHOUT_INTERPRETERS, ns_per_sample};
-use sidewinder_e2e_support::{bench, paths, requirement, workload};
+use sidewinder_e2e_support::sample_cost::SampleCosts;
+use sidewinder_e2e_support::{bench, paths, requirement};
 
-const TURNS: usize = 5;
 /// Until the unwind table of `node` is built.
 const WARM_UP: Duration = Duration::from_secs(4);
 /// Calls of the JavaScript program.
 const FRAMES: &str = "100";
-/// Of the C++ program.
-const RUNGS: &str = "30";
 
 /// How functions are executed, and the options by which they are.
 const MODES: [(&str, &[&str]); 3] = [
@@ -47,19 +44,12 @@ fn main() -> Result<()> {
     let named = bench::named();
     let is_wanted = |mode: &str| named.is_empty() || named.iter().any(|wanted| wanted == mode);
     for (mode, options) in MODES.into_iter().filter(|(mode, _)| is_wanted(mode)) {
-        let (mut on, mut off, mut native) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..TURNS {
-            on.push(ns_per_sample(program(options), &[], WARM_UP)?);
-            off.push(ns_per_sample(program(options), &[WITHOUT_INTERPRETERS], WARM_UP)?);
-            native.push(ns_per_sample(
-                workload::LADDER.command(&[SECONDS, RUNGS])?,
-                &[],
-                sample_cost::WARM_UP,
-            )?);
-        }
-        let (on, off, native) = (bench::median(on), bench::median(off), bench::median(native));
-        let per_frame = (on - off) / FRAMES.parse::<f64>()?;
-        println!("{mode:<12} {FRAMES:>6} {on:>10.0} {off:>10.0} {per_frame:>10.1} {native:>10.0}");
+        let costs = SampleCosts::measure(|| program(options), WARM_UP)?;
+        let SampleCosts { with_interpreters, without_interpreters, native } = costs;
+        let per_frame = costs.per_frame(FRAMES.parse()?);
+        println!(
+            "{mode:<12} {FRAMES:>6} {with_interpreters:>10.0} {without_interpreters:>10.0} {per_frame:>10.1} {native:>10.0}"
+        );
     }
     Ok(())
 }

@@ -10,14 +10,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::python::Expected;
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::sample_cost::{SECONDS, WARM_UP, WITHOUT_INTERPRETERS, ns_per_sample};
-use sidewinder_e2e_support::{bench, requirement, workload};
+use sidewinder_e2e_support::sample_cost::{SECONDS, SampleCosts, WARM_UP};
+use sidewinder_e2e_support::{bench, requirement};
 
-const TURNS: usize = 5;
 /// Calls from C in the Python program's stack: each is an activation more.
 const CALLS_FROM_C: [&str; 2] = ["0", "11"];
-/// Of the C++ program.
-const RUNGS: &str = "30";
 
 /// What the program says of its one chain: its frames, and the calls of them from C.
 fn frames_and_calls_from_c(program: &PythonProgram, arguments: &[&str]) -> Result<(usize, usize)> {
@@ -30,16 +27,11 @@ fn measure(name: &str, interpreter: &Path, calls_from_c: &str) -> Result<()> {
     let shape = ["--calls-from-c", calls_from_c];
     let arguments = [SECONDS, shape[0], shape[1]];
     let (frames, calls_from_c) = frames_and_calls_from_c(&program, &shape)?;
-    let (mut on, mut off, mut native) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..TURNS {
-        on.push(ns_per_sample(program.command(&arguments), &[], WARM_UP)?);
-        off.push(ns_per_sample(program.command(&arguments), &[WITHOUT_INTERPRETERS], WARM_UP)?);
-        native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
-    }
-    let (on, off, native) = (bench::median(on), bench::median(off), bench::median(native));
-    let per_frame = (on - off) / frames as f64;
+    let costs = SampleCosts::measure(|| program.command(&arguments), WARM_UP)?;
+    let SampleCosts { with_interpreters, without_interpreters, native } = costs;
+    let per_frame = costs.per_frame(frames as f64);
     println!(
-        "{name:<10} {frames:>6} {:>6} {on:>9.0} {off:>9.0} {per_frame:>9.1} {native:>9.0}",
+        "{name:<10} {frames:>6} {:>6} {with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}",
         calls_from_c + 1
     );
     Ok(())

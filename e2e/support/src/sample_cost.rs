@@ -9,28 +9,66 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use crate::bench;
 use crate::observe::{self, BpfStats};
 use crate::sidewinder::{self, Running};
-use crate::workload::Gated;
+use crate::workload::{self, Gated};
 
 /// The switch of `record` by which no interpreter is looked for.
-pub const WITHOUT_INTERPRETERS: &str = "--no-interpreters";
+const WITHOUT_INTERPRETERS: &str = "--no-interpreters";
 /// For how long a load has to run, as an argument: longer than it is measured, it is ended from outside.
 pub const SECONDS: &str = "60";
 
 /// Until the unwind tables of most programs are built.
 pub const WARM_UP: Duration = Duration::from_millis(1_500);
 
+const TURNS: usize = 5;
+/// Of the C++ program.
+const RUNGS: &str = "30";
 const SAMPLES_PER_SECOND: u32 = 997;
 const WINDOWS: usize = 10;
 const WINDOW: Duration = Duration::from_millis(250);
 
+/// Nanoseconds of eBPF for each busy sample.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleCosts {
+    /// Of a program of an interpreter or a virtual machine, whose frames are looked for.
+    pub with_interpreters: f64,
+    /// Of the same, whose frames are not looked for.
+    pub without_interpreters: f64,
+    /// Of a program in C++, beside both.
+    pub native: f64,
+}
+
+impl SampleCosts {
+    /// Measures a workload. The three take turns, and each figure is the median of theirs.
+    ///
+    /// # Errors
+    /// When a workload or the profiler does not start, or the workload hardly runs.
+    pub fn measure(program: impl Fn() -> Command, warm_up: Duration) -> Result<Self> {
+        let (mut with, mut without, mut native) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            with.push(ns_per_sample(program(), &[], warm_up)?);
+            without.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+            native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
+        }
+        Ok(Self {
+            with_interpreters: bench::median(with),
+            without_interpreters: bench::median(without),
+            native: bench::median(native),
+        })
+    }
+
+    /// Nanoseconds for each of so many frames that are looked for.
+    #[must_use]
+    pub fn per_frame(&self, frames: f64) -> f64 {
+        (self.with_interpreters - self.without_interpreters) / frames
+    }
+}
+
 /// Nanoseconds of eBPF for each busy sample of a workload, which `record` takes with the given options; those of the first time
 /// don't count.
-///
-/// # Errors
-/// When one of the two does not start, or the load hardly runs.
-pub fn ns_per_sample(command: Command, options: &[&str], warm_up: Duration) -> Result<f64> {
+fn ns_per_sample(command: Command, options: &[&str], warm_up: Duration) -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let _stats = BpfStats::enable()?;
     let mut load = Gated::start(command)?;
