@@ -1,8 +1,10 @@
 // Chromium without a window, and what the tests say to it.
 
+import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
@@ -46,6 +48,19 @@ export async function follow(browser, url, options) {
   await page.goto(url);
   await page.locator("canvas.graph").first().waitFor();
   return page;
+}
+
+/** A test with a page of its own, which `opened` opens and which must not complain. */
+export function testPage(what, opened, act) {
+  test(what, async () => {
+    const page = await opened();
+    try {
+      await act(page);
+      assert.deepEqual(page.complaints, []);
+    } finally {
+      await page.context().close();
+    }
+  });
 }
 
 async function blank(browser, allowed, options) {

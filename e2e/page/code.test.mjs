@@ -1,25 +1,14 @@
 // Costs of lines. The profile is `search` of `e2e/tests/end_to_end/page/code.rs`.
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, open, picture, violations } from "./browser.mjs";
+import { after, before } from "node:test";
+import { launch, open, picture, testPage, violations } from "./browser.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** A test with a page of its own, which must not complain. */
-function shows(what, act, options) {
-  test(what, async () => {
-    const page = await open(browser, "code.html", options);
-    try {
-      await act(page);
-      assert.deepEqual(page.complaints, []);
-    } finally {
-      await page.context().close();
-    }
-  });
-}
+const shows = (what, act, options) => testPage(what, () => open(browser, "code.html", options), act);
 
 const panel = (page) => page.getByRole("region", { name: "Code" });
 /** The lines with a cost: self, total, number, text. */

@@ -4,25 +4,14 @@
 import assert from "node:assert/strict";
 import { rename } from "node:fs/promises";
 import { after, before, test } from "node:test";
-import { follow, kept, launch, open, picture, texts, violations, written } from "./browser.mjs";
+import { follow, kept, launch, open, picture, testPage, texts, violations, written } from "./browser.mjs";
 
 const url = process.env.LIVE;
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** A test with a page of its own, which must not complain. */
-function shows(what, act, options) {
-  test(what, async () => {
-    const page = await follow(browser, url, options);
-    try {
-      await act(page);
-      assert.deepEqual(page.complaints, []);
-    } finally {
-      await page.context().close();
-    }
-  });
-}
+const shows = (what, act, options) => testPage(what, () => follow(browser, url, options), act);
 
 const samples = async (page) => parseInt((await page.locator("header b").first().innerText()).replaceAll(",", ""), 10);
 const seconds = (count) => new Promise((done) => setTimeout(done, count * 1e3));

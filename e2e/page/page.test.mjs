@@ -5,24 +5,13 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { kept, launch, open, picture, pixel, settle, texts, violations } from "./browser.mjs";
+import { kept, launch, open, picture, pixel, settle, testPage, texts, violations } from "./browser.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** A test with a page of its own, which must not complain. */
-function shows(what, name, act, options) {
-  test(what, async () => {
-    const page = await open(browser, name, options);
-    try {
-      await act(page);
-      assert.deepEqual(page.complaints, []);
-    } finally {
-      await page.context().close();
-    }
-  });
-}
+const shows = (what, name, act, options) => testPage(what, () => open(browser, name, options), act);
 
 const search = (page, text) => page.getByRole("searchbox").fill(text);
 const matched = async (page) => parseFloat(await page.locator(".matched").innerText());

@@ -3,25 +3,14 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { after, before, test } from "node:test";
-import { launch, open, picture, texts, violations } from "./browser.mjs";
+import { after, before } from "node:test";
+import { launch, open, picture, testPage, texts, violations } from "./browser.mjs";
 
 let browser;
 before(async () => (browser = await launch()));
 after(() => browser.close());
 
-/** A test with a page of its own, which must not complain. */
-function shows(what, act, options) {
-  test(what, async () => {
-    const page = await open(browser, "languages.html", options);
-    try {
-      await act(page);
-      assert.deepEqual(page.complaints, []);
-    } finally {
-      await page.context().close();
-    }
-  });
-}
+const shows = (what, act, options) => testPage(what, () => open(browser, "languages.html", options), act);
 
 const names = (page) => texts(page, "section[aria-label=Functions] td.name button");
 const graph = (page) => page.getByRole("application", { name: /^Flame graph/ });
