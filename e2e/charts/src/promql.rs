@@ -23,19 +23,22 @@ pub fn dashboard() -> Result<Value> {
 /// The expressions of a `PrometheusRule`; of another manifest, none.
 #[must_use]
 pub fn of_rules(manifest: &Value) -> Vec<String> {
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let groups = list(manifest.pointer("/spec/groups"));
-    let rules = groups.iter().flat_map(|group| list(group.get("rules")));
+    let groups = items(manifest.pointer("/spec/groups"));
+    let rules = groups.iter().flat_map(|group| items(group.get("rules")));
     rules.filter_map(|rule| Some(rule.get("expr")?.as_str()?.to_owned())).collect()
 }
 
 /// The expressions of a dashboard's panels.
 #[must_use]
 pub fn of_dashboard(dashboard: &Value) -> Vec<String> {
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let panels = list(dashboard.get("panels"));
-    let targets = panels.iter().flat_map(|panel| list(panel.get("targets")));
+    let panels = items(dashboard.get("panels"));
+    let targets = panels.iter().flat_map(|panel| items(panel.get("targets")));
     targets.filter_map(|target| Some(target.get("expr")?.as_str()?.to_owned())).collect()
+}
+
+/// The items of a list; none if there is no list.
+fn items(list: Option<&Value>) -> &[Value] {
+    list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn is_of_name(c: char) -> bool {
