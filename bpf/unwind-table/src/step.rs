@@ -128,11 +128,11 @@ impl Rule {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Words, from address 0x1000 on.
-    struct Words(Vec<u64>);
+    pub(crate) struct Words(pub(crate) Vec<u64>);
 
     impl Memory for Words {
         fn word(&self, address: u64) -> Option<u64> {

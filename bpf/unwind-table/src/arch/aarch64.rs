@@ -73,16 +73,8 @@ mod tests {
 
     use super::*;
     use crate::rule::Entry;
-    use crate::{Architecture, FrameRegisters, Memory, StepError};
-
-    /// Words, from address 0x1000 on.
-    struct Words(Vec<u64>);
-
-    impl Memory for Words {
-        fn word(&self, address: u64) -> Option<u64> {
-            self.0.get(usize::try_from(address.checked_sub(0x1000)? / 8).ok()?).copied()
-        }
-    }
+    use crate::step::tests::Words;
+    use crate::{Architecture, FrameRegisters, StepError};
 
     #[test]
     fn entries_read_as_the_documented_columns() {
