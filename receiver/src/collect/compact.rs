@@ -8,7 +8,7 @@ use sidewinder_render::{
     BinaryIndex, FrameIndex, Profile, ProfileSample, SpanIndex, StackIndex, ThreadIndex,
 };
 
-use super::profile_builder::{ProfileBuilder, ResolvedFunction};
+use super::profile_builder::ProfileBuilder;
 
 /// The new indices of a table's entries, by their old indices.
 pub(super) struct IndexRemap<T>(Vec<Option<T>>);
@@ -76,15 +76,7 @@ impl ProfileBuilder {
                                 BinaryIndex(self.profile.binaries.len() as u32 - 1)
                             })
                         });
-                        let function = ResolvedFunction {
-                            name: &frame.name,
-                            is_named: frame.is_named,
-                            system_name: &frame.system_name,
-                            path: &frame.path,
-                            line: frame.line,
-                            is_guessed: frame.is_guessed,
-                        };
-                        self.intern_frame(binary, frame.address, frame.kind, &function)
+                        self.intern_frame(binary, frame.address, frame.kind, &frame.into())
                     })
                 });
                 let moved = moved.collect();

@@ -316,3 +316,16 @@ pub(super) struct ResolvedFunction<'a> {
     pub(super) line: u32,
     pub(super) is_guessed: bool,
 }
+
+impl<'a> From<&'a ProfileFrame> for ResolvedFunction<'a> {
+    fn from(frame: &'a ProfileFrame) -> Self {
+        Self {
+            name: &frame.name,
+            is_named: frame.is_named,
+            system_name: &frame.system_name,
+            path: &frame.path,
+            line: frame.line,
+            is_guessed: frame.is_guessed,
+        }
+    }
+}

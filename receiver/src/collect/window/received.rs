@@ -10,7 +10,6 @@ use sidewinder_render::{
 };
 
 use super::{SLICE_NS, SlidingWindow, monotonic_ns};
-use crate::collect::profile_builder::ResolvedFunction;
 
 /// The most states of threads that are told apart, and the longest in bytes, since they are never dropped. There are six.
 const STATES_MAX: usize = 64;
@@ -57,15 +56,7 @@ impl SlidingWindow {
 
     fn received_frame(&mut self, frame: &ProfileFrame, binaries: &[Option<u32>]) -> FrameIndex {
         let binary = frame.binary.and_then(|binary| binaries.get(binary.0 as usize).copied().flatten());
-        let function = ResolvedFunction {
-            name: &frame.name,
-            is_named: frame.is_named,
-            system_name: &frame.system_name,
-            path: &frame.path,
-            line: frame.line,
-            is_guessed: frame.is_guessed,
-        };
-        self.builder.intern_frame(binary.map(BinaryIndex), frame.address, frame.kind, &function)
+        self.builder.intern_frame(binary.map(BinaryIndex), frame.address, frame.kind, &frame.into())
     }
 
     /// The slice of a time; at the latest the current one, since clocks of machines differ.
