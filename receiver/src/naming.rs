@@ -500,11 +500,11 @@ impl BinaryFiles for SymbolSources<'_> {
     }
 
     fn debug_file(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(&self.info.companions.debug.as_ref()?.file)))
+        self.info.companions.debug_image()
     }
 
     fn alternate(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(self.info.companions.debug.as_ref()?.alternate.as_ref()?)))
+        self.info.companions.alternate_image()
     }
 
     fn package(&self) -> Option<Image> {

@@ -70,6 +70,14 @@ pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
 }
 
 impl BuildIds {
+    /// The IDs in notes, up to the first malformed one.
+    #[must_use]
+    pub fn from_notes(bytes: &[u8], align: u64) -> Self {
+        let mut ids = Self::default();
+        ids.take_notes(bytes, align);
+        ids
+    }
+
     /// Takes the IDs that are still missing from one note segment, up to the first malformed note.
     fn take_notes(&mut self, bytes: &[u8], align: u64) {
         let Ok(mut notes) = NoteIterator::<ElfHeader>::new(LittleEndian, align, bytes) else { return };

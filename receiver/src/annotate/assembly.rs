@@ -10,8 +10,8 @@ use sidewinder_render::{
     ProfileBinary, UnwindingRanges, escaped,
 };
 use sidewinder_symbolize::{
-    BinaryId, Image, ListedInstruction, Lookup, Symbol, SymbolLimits, SymbolTable, SymbolTableError,
-    Symbolizer, SymbolizerOptions, demangle, disassemble,
+    BinaryId, ListedInstruction, Lookup, Symbol, SymbolLimits, SymbolTable, SymbolTableError, Symbolizer,
+    SymbolizerOptions, demangle, disassemble,
 };
 use sidewinder_unwind::method::method_ranges;
 
@@ -178,8 +178,10 @@ struct Symbols(Vec<SymbolTable>);
 
 impl Symbols {
     fn read(file: &BinaryFile) -> Result<Self, AssemblyError> {
-        let debug = file.companions.debug.as_ref().map(|debug| Image::from(Arc::clone(&debug.file)));
-        let debug = debug.and_then(|image| SymbolTable::read(image, SymbolLimits::default()).ok());
+        let debug = file
+            .companions
+            .debug_image()
+            .and_then(|image| SymbolTable::read(image, SymbolLimits::default()).ok());
         let own = SymbolTable::read(file.image(), SymbolLimits::default())?;
         Ok(Self(debug.into_iter().chain([own]).collect()))
     }

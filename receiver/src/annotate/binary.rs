@@ -118,11 +118,11 @@ impl BinaryFiles for &BinaryFile {
     }
 
     fn debug_file(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(&self.companions.debug.as_ref()?.file)))
+        self.companions.debug_image()
     }
 
     fn alternate(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(self.companions.debug.as_ref()?.alternate.as_ref()?)))
+        self.companions.alternate_image()
     }
 
     fn split_unit(&self, path: &[u8]) -> Option<Image> {

@@ -4,19 +4,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::io;
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use object::elf::FileHeader64;
-use object::read::elf::NoteIterator;
-use object::{LittleEndian, Object as _, ObjectSegment as _, ReadCache, elf};
+use object::{Object as _, ReadCache};
 use rustix::fs::{Mode, OFlags};
-use sidewinder_address::{Avma, Svma};
-use sidewinder_process::vdso_image;
+use sidewinder_address::{Avma, FileOffset, LoadSegment};
+use sidewinder_process::{BuildIds, vdso_image};
 use sidewinder_render::{
     FrameCategory, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames,
 };
@@ -24,6 +20,7 @@ use sidewinder_symbolize::{
     BinaryFiles, BinaryId, CodeFrame, Image, KernelName, KernelSymbols, Language, Lookup, Symbolizer,
     SymbolizerOptions,
 };
+use sidewinder_unwind::load_segments;
 
 use crate::hex;
 use crate::sampling::debug_files::{Companions, DebugFile, DebugRoots};
@@ -32,6 +29,7 @@ use crate::sampling::debug_files::{Companions, DebugFile, DebugRoots};
 const BUDGET_BYTES: usize = 256 << 20;
 /// The notes of the running kernel.
 const KERNEL_NOTES: &str = "/sys/kernel/notes";
+const KERNEL_NOTES_ALIGNMENT: u64 = 4;
 const KALLSYMS: &str = "/proc/kallsyms";
 
 /// Names from this machine.
@@ -55,8 +53,7 @@ struct LocalFile {
     id: BinaryId,
     image: Image,
     companions: Companions,
-    /// By ranges of the file: where they are in its address space.
-    segments: Vec<(Range<u64>, Svma)>,
+    loads: Vec<LoadSegment>,
 }
 
 impl LocalNames {
@@ -95,7 +92,7 @@ impl PerfNames for LocalNames {
             self.files.insert(binary.clone(), find_file(binary, id, self.recorded));
         }
         let file = self.files.get(binary)?.as_ref()?;
-        let svma = file.svma(file_offset)?;
+        let svma = file.loads.iter().find_map(|load| load.svma_of(FileOffset(file_offset)))?;
         let Lookup::Named(functions) =
             self.symbols.name(file.id, LocalSources { file, roots: &self.roots }, svma)
         else {
@@ -136,13 +133,6 @@ fn perf_function(frame: &CodeFrame) -> PerfFunction {
     }
 }
 
-impl LocalFile {
-    fn svma(&self, file_offset: u64) -> Option<Svma> {
-        let (range, start) = self.segments.iter().find(|(range, _)| range.contains(&file_offset))?;
-        start.checked_add(file_offset - range.start)
-    }
-}
-
 struct LocalSources<'a> {
     file: &'a LocalFile,
     roots: &'a DebugRoots,
@@ -154,11 +144,11 @@ impl BinaryFiles for LocalSources<'_> {
     }
 
     fn debug_file(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(&self.file.companions.debug.as_ref()?.file)))
+        self.file.companions.debug_image()
     }
 
     fn alternate(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(self.file.companions.debug.as_ref()?.alternate.as_ref()?)))
+        self.file.companions.alternate_image()
     }
 
     fn split_unit(&self, path: &[u8]) -> Option<Image> {
@@ -175,13 +165,8 @@ fn find_file(binary: &PerfBinary, id: BinaryId, recorded: SystemTime) -> Option<
     };
     if file.path == "[vdso]" {
         let image = vdso_image().ok()?;
-        let segments = segments(&object::File::parse(&*image).ok()?, Identity::BuildId(build_id))?;
-        return Some(LocalFile {
-            id,
-            image: Image::from(image),
-            companions: Companions::default(),
-            segments,
-        });
+        let loads = loads(&object::File::parse(&*image).ok()?, Identity::BuildId(build_id))?;
+        return Some(LocalFile { id, image: Image::from(image), companions: Companions::default(), loads });
     }
     let cached = perf_cache(build_id);
     let mut paths = [Some(PathBuf::from(&file.path)), cached].into_iter().flatten();
@@ -227,38 +212,29 @@ fn open_file(path: &Path, identity: Identity<'_>, id: BinaryId) -> Option<LocalF
     }
     let cache = ReadCache::new(&file);
     let parsed = object::File::parse(&cache).ok()?;
-    let segments = segments(&parsed, identity)?;
+    let loads = loads(&parsed, identity)?;
     let debug_file = DebugFile::from_own_root(path.as_os_str().as_bytes(), Some(status.uid()));
     let companions = debug_file.find(&parsed);
-    Some(LocalFile { id, image: Image::from(file), companions, segments })
+    Some(LocalFile { id, image: Image::from(file), companions, loads })
 }
 
 /// The segments of a file, if it is this one.
-fn segments<'data, R: object::ReadRef<'data>>(
+fn loads<'data, R: object::ReadRef<'data>>(
     file: &object::File<'data, R>,
     identity: Identity<'_>,
-) -> Option<Vec<(Range<u64>, Svma)>> {
+) -> Option<Vec<LoadSegment>> {
     if let Identity::BuildId(build_id) = identity
         && hex::encode(file.build_id().ok()??) != build_id
     {
         return None;
     }
-    let range = |segment: object::Segment<'data, '_, R>| {
-        let (start, length) = segment.file_range();
-        (start..start.saturating_add(length), Svma(segment.address()))
-    };
-    Some(file.segments().map(range).collect())
+    Some(load_segments(file))
 }
 
 /// By how much the functions of this kernel are above those of the recorded one; `None` if it is another kernel.
 fn kernel_shift(kernel: &PerfKernel) -> Option<u64> {
-    let notes = std::fs::read(KERNEL_NOTES).ok()?;
-    let mut notes = NoteIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, 4, &notes).ok()?;
-    let build_id = std::iter::from_fn(|| notes.next().ok().flatten()).find_map(|note| {
-        let is_id = note.name() == elf::ELF_NOTE_GNU && note.n_type(LittleEndian) == elf::NT_GNU_BUILD_ID;
-        is_id.then(|| hex::encode(note.desc()))
-    });
-    if build_id.as_deref() != Some(&*kernel.build_id) {
+    let build_id = BuildIds::from_notes(&std::fs::read(KERNEL_NOTES).ok()?, KERNEL_NOTES_ALIGNMENT).gnu?;
+    if build_id.to_string() != kernel.build_id {
         return None;
     }
     let kallsyms = std::fs::read_to_string(KALLSYMS).ok()?;
@@ -273,7 +249,7 @@ fn kernel_shift(kernel: &PerfKernel) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use object::ObjectSymbol as _;
+    use object::{ObjectSegment as _, ObjectSymbol as _};
     use sidewinder_render::ProfileBinary;
 
     use super::*;

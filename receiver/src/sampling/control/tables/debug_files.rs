@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use object::{Object as _, ReadCache, ReadRef};
 use sidewinder_process::{Credentials, OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
+use sidewinder_symbolize::Image;
 use sidewinder_unwind::debug_file::{AlternateReference, DebugFileMatch, DebugFileReference};
 
 use super::reader::SeekableContent;
@@ -42,6 +43,16 @@ pub(crate) struct Companions {
 }
 
 impl Companions {
+    /// The debug file.
+    pub(crate) fn debug_image(&self) -> Option<Image> {
+        Some(Image::from(Arc::clone(&self.debug.as_ref()?.file)))
+    }
+
+    /// The alternate file of the debug file.
+    pub(crate) fn alternate_image(&self) -> Option<Image> {
+        Some(Image::from(Arc::clone(self.debug.as_ref()?.alternate.as_ref()?)))
+    }
+
     /// Opens a file with split-off debug information, in our own root or in that of the process. The binary states the path,
     /// so in either root only files are opened that the process itself could read.
     pub(crate) fn open_split(&self, path: &[u8], roots: &DebugRoots) -> Option<File> {
