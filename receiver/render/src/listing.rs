@@ -23,6 +23,7 @@ pub fn source_listing(
     for ((path, line), cost) in code.line_costs() {
         files.entry(path).or_default().insert(line, cost);
     }
+    let all = profile.total_count();
     let mut out = String::new();
     for (path, costs) in files {
         let path_shown = if path.is_empty() { "[no file]".into() } else { escaped(path) };
@@ -39,8 +40,8 @@ pub fn source_listing(
             let (own, total) = cost.map_or((0, 0), |cost| (cost.own, cost.total));
             let number = if line == 0 { "?".to_owned() } else { line.to_string() };
             let text = texts.get(&line).unwrap_or(&"");
-            let inlined = cost.map_or_else(String::new, |cost| inlined_calls(profile, cost, names));
-            let row = format!("{}  {number:>6}  {text}{inlined}", shares(profile, own, total));
+            let inlined = cost.map_or_else(String::new, |cost| inlined_calls(cost, all, names));
+            let row = format!("{}  {number:>6}  {text}{inlined}", shares(own, total, all));
             let _ = writeln!(out, "{}", row.trim_end());
         }
     }
@@ -63,6 +64,8 @@ pub fn assembly_listing(profile: &Profile, assembly: &FunctionAssembly, sources:
     }
     out.push('\n');
     let _ = writeln!(out, "{:>7}  {:>7}  {:>12}", "SELF", "TOTAL", "ADDRESS");
+    let all = profile.total_count();
+    let texts: Vec<_> = files.iter().map(|path| texts(sources, path)).collect();
     let mut blocks = blocks.iter().peekable();
     let mut methods = unwinding.address.iter().zip(&unwinding.method).peekable();
     let mut last_line = (0, 0);
@@ -82,13 +85,13 @@ pub fn assembly_listing(profile: &Profile, assembly: &FunctionAssembly, sources:
         }
         if line > 0 && (file, line) != last_line {
             last_line = (file, line);
-            let path = (file as usize).checked_sub(1).and_then(|file| files.get(file));
-            let path = path.map_or("?", String::as_str);
-            let text = texts(sources, path).get(&line).map_or("", |text| text.trim());
+            let known = (file as usize).checked_sub(1).and_then(|file| files.get(file).zip(texts.get(file)));
+            let (path, text) = known.map_or(("?", None), |(path, texts)| (path.as_str(), texts.get(&line)));
+            let text = text.map_or("", |text| text.trim());
             note(format!("{path}:{line}  {text}").trim_end());
         }
         let (own, total) = sums.get(&number).copied().unwrap_or_default();
-        let _ = writeln!(out, "{}  {address:>12x}  {text}", shares(profile, own, total));
+        let _ = writeln!(out, "{}  {address:>12x}  {text}", shares(own, total, all));
     }
     out
 }
@@ -100,8 +103,7 @@ fn texts<'a>(sources: &'a [SourceExcerpt], path: &str) -> BTreeMap<u32, &'a str>
 }
 
 /// Two shares of all events; blanks where there are none.
-fn shares(profile: &Profile, own: u64, total: u64) -> String {
-    let all = profile.total_count();
+fn shares(own: u64, total: u64, all: u64) -> String {
     let [own, total] = [own, total].map(|events| match events {
         0 => String::new(),
         events => format!("{:.2}%", percent(events, all)),
@@ -109,10 +111,9 @@ fn shares(profile: &Profile, own: u64, total: u64) -> String {
     format!("{own:>7}  {total:>7}")
 }
 
-fn inlined_calls(profile: &Profile, cost: &LineCost<'_>, names: &DisplayNames) -> String {
+fn inlined_calls(cost: &LineCost<'_>, all: u64, names: &DisplayNames) -> String {
     let mut calls: Vec<_> = cost.inlined.iter().collect();
     calls.sort_by_key(|(name, events)| (std::cmp::Reverse(**events), **name));
-    let all = profile.total_count();
     let calls = calls.into_iter().take(3);
     calls.map(|(name, events)| format!("  <- {} {:.2}%", names.shown(name), percent(*events, all))).collect()
 }

@@ -19,6 +19,7 @@ use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address}
 use crate::profile::{
     BinaryIndex, FrameCategory, FrameIndex, OutcomeCount, Profile, ProfileBinary, ProfileFrame, Severity,
 };
+use crate::tree::ValueInterner;
 
 pub(super) use self::file::is_perf_data;
 
@@ -126,8 +127,7 @@ pub(super) fn read(
         space: Space::default(),
         kernel: None,
         frames: HashMap::new(),
-        binaries: Vec::new(),
-        binary_indices: HashMap::new(),
+        binaries: ValueInterner::default(),
         outcomes: Outcomes::default(),
         file: &file,
     };
@@ -142,8 +142,7 @@ struct DataReader<'a> {
     /// By place, the frames there.
     frames: HashMap<Place, Vec<FrameIndex>>,
     /// By index in the profile, which has one for each path, build ID and inode.
-    binaries: Vec<PerfBinary>,
-    binary_indices: HashMap<PerfBinary, BinaryIndex>,
+    binaries: ValueInterner<PerfBinary>,
     outcomes: Outcomes,
     file: &'a PerfFile<'a>,
 }
@@ -157,7 +156,7 @@ enum Place {
     NotUnwound,
 }
 
-/// What became of the samples of the selected event, and of lost records of all.
+/// Samples of the selected event by outcome, and lost records of all events.
 #[derive(Clone, Copy, Default, Debug)]
 struct Outcomes {
     complete: u64,
@@ -192,7 +191,7 @@ impl DataReader<'_> {
         }
         self.outcomes.malformed += u64::from(file.is_cut);
         let mut profile = self.profile.finish()?;
-        profile.binaries = self.binaries.into_iter().map(|binary| binary.file).collect();
+        profile.binaries = self.binaries.values.into_iter().map(|binary| binary.file).collect();
         profile.outcomes = self.outcomes.to_counts();
         Ok(profile)
     }
@@ -238,12 +237,8 @@ impl DataReader<'_> {
     }
 
     fn binary(&mut self, path: String, build_id: Option<String>, inode: Option<PerfInode>) -> BinaryIndex {
-        let binary = PerfBinary { file: ProfileBinary { path, build_id, htlhash: None }, inode };
-        let binaries = &mut self.binaries;
-        *self.binary_indices.entry(binary).or_insert_with_key(|binary| {
-            binaries.push(binary.clone());
-            BinaryIndex(binaries.len() as u32 - 1)
-        })
+        let file = ProfileBinary { path, build_id, htlhash: None };
+        BinaryIndex(self.binaries.intern(PerfBinary { file, inode }))
     }
 
     fn sample(&mut self, sample: &Sample) {
@@ -296,7 +291,7 @@ impl DataReader<'_> {
     }
 
     fn file_frames(&mut self, binary: BinaryIndex, offset: u64) -> Vec<FrameIndex> {
-        let Some(known) = self.binaries.get(binary.0 as usize) else { return Vec::new() };
+        let Some(known) = self.binaries.values.get(binary.0 as usize) else { return Vec::new() };
         let Some(code) = self.names.code(known, offset) else {
             // Without the file, the offset stands for the address.
             let frame = PerfFrame { address: offset, name: "", file: &known.file.path, source: ("", 0) };
@@ -319,7 +314,7 @@ impl DataReader<'_> {
 
     fn kernel_frame(&mut self, address: u64) -> FrameIndex {
         let binary = self.space.find_kernel(address).map(|mapping| mapping.binary);
-        let known = binary.and_then(|binary| self.binaries.get(binary.0 as usize));
+        let known = binary.and_then(|binary| self.binaries.values.get(binary.0 as usize));
         let path = known.map_or_else(|| KERNEL.to_owned(), |binary| binary.file.path.clone());
         let name = match self.space.kernel_function(address) {
             Some(name) => Some(name.to_owned()),
