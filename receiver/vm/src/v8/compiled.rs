@@ -233,17 +233,14 @@ impl Inlinings {
         index: usize,
     ) -> Result<(Object, Position), FunctionError> {
         let missing = || FunctionError::Malformed("an inlined call that is missing");
-        let entry = self
-            .bytes
-            .get(index * INLINING_BYTES..)
-            .and_then(|rest| rest.first_chunk())
-            .ok_or_else(missing)?;
-        let [a, b, c, d, e, f, g, h, i, j, k, l, ..]: [u8; INLINING_BYTES] = *entry;
-        let function = usize::try_from(i32::from_le_bytes([i, j, k, l])).ok();
+        let start = index.saturating_mul(INLINING_BYTES);
+        let entry = self.bytes.get(start..start.saturating_add(INLINING_BYTES)).ok_or_else(missing)?;
+        let (position, rest) = entry.split_first_chunk().ok_or_else(missing)?;
+        let function = usize::try_from(i32::from_le_bytes(*rest.first_chunk().ok_or_else(missing)?)).ok();
         let function = function.filter(|function| *function < self.functions).ok_or_else(missing)?;
         let literal = heap.memory.word(self.literals.address(16 + 8 * function as u64)?)?;
         let shared = Value::from_word(literal & !WEAK).object()?;
-        Ok((shared, Position::from_raw(u64::from_le_bytes([a, b, c, d, e, f, g, h]))))
+        Ok((shared, Position::from_raw(u64::from_le_bytes(*position))))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where lines of a source end, and the positions of bytecodes in it.
 
+use super::recent::MemorySize;
 use super::text::Characters;
 
 /// Lines that are kept of one source. Those behind them are unknown.
@@ -40,8 +41,10 @@ impl LineEnds {
         let line = self.ends.partition_point(|end| *end < position);
         (line < self.ends.len() || !self.is_cut).then_some(line as u32)
     }
+}
 
-    pub(super) fn heap_bytes(&self) -> usize {
+impl MemorySize for LineEnds {
+    fn bytes(&self) -> usize {
         self.ends.capacity() * size_of::<u32>()
     }
 }

@@ -12,6 +12,7 @@ mod function;
 mod layout;
 mod lines;
 mod named;
+mod recent;
 mod scope;
 mod script;
 mod text;

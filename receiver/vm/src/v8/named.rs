@@ -1,10 +1,9 @@
 //! The functions of compiled code that were read last.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use lru::LruCache;
-
+use super::recent::{MemorySize, Recent};
 use super::text::Object;
 use crate::cpython::Function;
 
@@ -19,7 +18,7 @@ pub(super) struct Named {
     pub(super) function: Arc<Function>,
 }
 
-impl Named {
+impl MemorySize for Named {
     fn bytes(&self) -> usize {
         size_of::<Self>() + size_of::<Function>() + self.function.heap_bytes()
     }
@@ -27,37 +26,21 @@ impl Named {
 
 /// Functions by their object and their cookie, as far as they were needed last.
 #[derive(Debug)]
-pub(super) struct NamedFunctions(Mutex<Known>);
-
-#[derive(Debug)]
-struct Known {
-    functions: LruCache<(Object, u32), Arc<Named>>,
-    bytes: usize,
-}
+pub(super) struct NamedFunctions(Recent<(Object, u32), Named>);
 
 impl Default for NamedFunctions {
     fn default() -> Self {
-        Self(Mutex::new(Known { functions: LruCache::new(FUNCTIONS_MAX), bytes: 0 }))
+        Self(Recent::new(FUNCTIONS_MAX, BYTES_MAX))
     }
 }
 
 impl NamedFunctions {
     pub(super) fn get(&self, shared: Object, cookie: u32) -> Option<Arc<Named>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).functions.get(&(shared, cookie)).cloned()
+        self.0.get(&(shared, cookie))
     }
 
     pub(super) fn add(&self, shared: Object, named: Named) -> Arc<Named> {
-        let named = Arc::new(named);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.bytes += named.bytes();
-        if let Some((_, replaced)) = known.functions.push((shared, named.cookie), Arc::clone(&named)) {
-            known.bytes -= replaced.bytes();
-        }
-        while known.bytes > BYTES_MAX && known.functions.len() > 1 {
-            let Some((_, oldest)) = known.functions.pop_lru() else { break };
-            known.bytes -= oldest.bytes();
-        }
-        named
+        self.0.add((shared, named.cookie), named)
     }
 }
 
@@ -79,8 +62,8 @@ mod tests {
         let has = |number: u32| functions.get(Object::at(Avma(8 * u64::from(number))), number).is_some();
         assert!(has(1_999) && has(1_700) && !has(1_000));
         assert!(functions.get(Object::at(Avma(8 * 1_999)), 0).is_none());
-        let known = functions.0.lock().unwrap();
-        let bytes: usize = known.functions.iter().map(|(_, named)| named.bytes()).sum();
+        let known = functions.0.lock();
+        let bytes: usize = known.values.iter().map(|(_, named)| named.bytes()).sum();
         assert_eq!(known.bytes, bytes);
         assert!(bytes <= BYTES_MAX);
     }

@@ -1,12 +1,12 @@
 //! The sources of functions: their names, and where their lines end.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use lru::LruCache;
 use sidewinder_process::ForeignMemory;
 
 use super::lines::{LineEnds, LineScanner};
+use super::recent::Recent;
 use super::text::{Heap, Object, Value};
 use crate::cpython::FunctionError;
 
@@ -46,20 +46,13 @@ pub(super) fn read_path(
     }
 }
 
-/// Where the lines of a process's sources end, as far as they were needed last.
+/// Where the lines of a process's sources end, as far as they were needed last: by the object of the source, and its number.
 #[derive(Debug)]
-pub(super) struct Scripts(Mutex<Known>);
-
-#[derive(Debug)]
-struct Known {
-    /// By the object and its number.
-    ends: LruCache<(Object, i32), Arc<LineEnds>>,
-    bytes: usize,
-}
+pub(super) struct Scripts(Recent<(Object, i32), LineEnds>);
 
 impl Default for Scripts {
     fn default() -> Self {
-        Self(Mutex::new(Known { ends: LruCache::new(SCRIPTS_MAX), bytes: 0 }))
+        Self(Recent::new(SCRIPTS_MAX, SCRIPTS_BYTES_MAX))
     }
 }
 
@@ -72,31 +65,11 @@ impl Scripts {
         id: i32,
     ) -> Result<ScriptLines, FunctionError> {
         let offset = heap.value(script, heap.layout.line_offset)?.number().unwrap_or(0);
-        let known = self.lock().ends.get(&(script, id)).cloned();
-        let ends = match known {
+        let ends = match self.0.get(&(script, id)) {
             Some(ends) => ends,
-            None => self.add((script, id), read_ends(heap, script)?),
+            None => self.0.add((script, id), read_ends(heap, script)?),
         };
         Ok(ScriptLines { ends, offset })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, key: (Object, i32), ends: LineEnds) -> Arc<LineEnds> {
-        let ends = Arc::new(ends);
-        let mut known = self.lock();
-        known.bytes += ends.heap_bytes();
-        if let Some((_, replaced)) = known.ends.push(key, Arc::clone(&ends)) {
-            known.bytes -= replaced.heap_bytes();
-        }
-        // The one that is being used stays.
-        while known.bytes > SCRIPTS_BYTES_MAX && known.ends.len() > 1 {
-            let Some((_, oldest)) = known.ends.pop_lru() else { break };
-            known.bytes -= oldest.heap_bytes();
-        }
-        ends
     }
 }
 
