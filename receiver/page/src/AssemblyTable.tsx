@@ -1,10 +1,10 @@
-import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { Cost, Note } from "./CodePanel";
+import { useMemo } from "preact/hooks";
 import { assemblyOf, costs as costsOfLines, sourcesOf } from "./code";
+import { Cost, Note, useHottestInSight } from "./codeParts";
 import type { Assembly } from "./document";
 import { type AssemblyRow, assemblyRows, costsOfInstructions } from "./instructions";
 import { textsOf } from "./sourceRows";
-import { codeOf, recording, selection } from "./state";
+import { recording, selection } from "./state";
 import { cut } from "./words";
 
 /** The instructions of a function, with what each costs, the lines that they are of, and how stacks are unwound there. */
@@ -28,15 +28,11 @@ function useTexts(label: number): (path: string, line: number) => string | undef
 const hex = (address: number) => address.toString(16);
 
 function Instructions({ label, assembly }: { label: number; assembly: Assembly }) {
-  const scroll = useRef<HTMLDivElement>(null);
+  const scroll = useHottestInSight();
   const textOf = useTexts(label);
   const costs = costsOfInstructions(recording.value, selection.value, assembly);
   const rows = assemblyRows(assembly, costs.total, textOf);
   const best = costs.own.reduce((best, own, at) => (own > costs.own[best] ? at : best), 0);
-  useLayoutEffect(() => {
-    const [list, row] = [scroll.current!, scroll.current!.querySelector<HTMLElement>("tr.hottest")];
-    if (row) list.scrollTop = row.offsetTop - list.clientHeight / 3;
-  }, [codeOf.value]);
   const { path, build_id, blocks } = assembly;
   const isInlined = blocks.every(({ symbol }) => symbol !== assembly.name);
   return (

@@ -1,10 +1,8 @@
-import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { AssemblyTable } from "./AssemblyTable";
 import { SourceTable } from "./SourceTable";
 import { codeForm, codeOf, colourOf, nameOf, recording } from "./state";
-import { share } from "./tree";
-import { cut, percent } from "./words";
+import { cut } from "./words";
 
 /** The source or the assembly of a function, with what each line or instruction costs. */
 export function CodePanel() {
@@ -34,26 +32,4 @@ export function CodePanel() {
       {codeForm.value === "source" ? <SourceTable label={label} /> : <AssemblyTable label={label} />}
     </section>
   );
-}
-
-/** A note above or instead of a table. */
-export function Note({ children }: { children: ComponentChildren }) {
-  return <p class="note faint">{children}</p>;
-}
-
-/** The cell of a cost, as a share of everything that is selected; empty where there is none. */
-export function Cost({ events, of }: { events: number; of: number }) {
-  if (events === 0) return <td class="number" />;
-  return (
-    <td class="number" style={{ "--part": 100 * share(events, of) }} title={amountOf(events)}>
-      {percent(share(events, of))}
-    </td>
-  );
-}
-
-/** A number of events in the unit of the profile. */
-export function amountOf(events: number): string {
-  const { isOfCpus } = recording.value;
-  const amount = recording.value.amount(events);
-  return isOfCpus ? `${amount}, ${recording.value.time(events)}` : amount;
 }

@@ -1,6 +1,5 @@
-import { useLayoutEffect, useRef } from "preact/hooks";
-import { amountOf, Cost, Note } from "./CodePanel";
 import { costs, sourcesOf } from "./code";
+import { amountOf, Cost, Note, useHottestInSight } from "./codeParts";
 import type { SourceFile } from "./document";
 import type { FileCosts, LineCost } from "./lines";
 import { hottest, rowsOf, type SourceRow } from "./sourceRows";
@@ -32,15 +31,10 @@ export function SourceTable({ label }: { label: number }) {
 }
 
 function File({ costs, text, events, isAsked }: { costs: FileCosts; text: SourceFile | undefined; events: number; isAsked: boolean }) {
-  const scroll = useRef<HTMLDivElement>(null);
   const rows = rowsOf(costs, text);
   const best = hottest(rows);
   const hasText = text !== undefined;
-  // Once, and again when the text has come: what costs most is looked for first.
-  useLayoutEffect(() => {
-    const [list, row] = [scroll.current!, scroll.current!.querySelectorAll("tbody tr")[best] as HTMLElement | undefined];
-    if (row) list.scrollTop = row.offsetTop - list.clientHeight / 3;
-  }, [codeOf.value, hasText]);
+  const scroll = useHottestInSight(hasText);
   return (
     <>
       <h2 class="path">{cut(costs.path) || "[no file]"}</h2>
