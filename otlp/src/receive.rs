@@ -27,7 +27,7 @@ const REQUESTS_MAX: usize = 4;
 /// The longest time that a request takes, waiting included.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What became of a message that is valid.
+/// How much of a valid message was taken.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Taken {
     /// Profiles that were not taken.
