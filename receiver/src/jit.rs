@@ -9,7 +9,7 @@ mod gdb_interface;
 mod source;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::monotonic_ns;
@@ -19,7 +19,7 @@ use sidewinder_vm::Runtime;
 use crate::refusals::Refusals;
 use gdb_interface::GdbJitInterface;
 use sidewinder_process::ProcessKey;
-pub(crate) use source::{Generator, JitSource, PublishedNames};
+pub(crate) use source::{JitSource, PublishedNames};
 
 /// How long a known name is used before the source is read again. New code may have replaced old code at the same address.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -54,7 +54,9 @@ struct ProcessJitState {
     maps: Vec<Option<JitMap>>,
     gdb_interface: GdbInterfaceState,
     /// The runtime that generates the code, once the files of the process were inspected.
-    generator: Option<Option<Generator>>,
+    generator: Option<Option<Runtime>>,
+    /// Whether walks find the functions of that runtime, once somebody has asked.
+    is_walked: OnceLock<bool>,
     /// When open files were last read to their ends, in `CLOCK_MONOTONIC` nanoseconds; 0 if never.
     refreshed_at_ns: u64,
     /// When missing files and the debugger interface were last looked for, by the same clock.
@@ -103,6 +105,7 @@ impl JitNames {
             maps: Vec::new(),
             gdb_interface: GdbInterfaceState::Unknown,
             generator: None,
+            is_walked: OnceLock::new(),
             refreshed_at_ns: 0,
             discovered_at_ns: 0,
             reading_time: self.processes.get(&process).map_or(Duration::ZERO, |state| state.reading_time),
@@ -140,7 +143,7 @@ impl JitNames {
         }
         let Some(state) = self.processes.get(&process) else { return JitName::Unnamed };
         match state.lookup(address) {
-            Some(name) => JitName::Named(Arc::from(name), state.generator.flatten().map(|it| it.runtime)),
+            Some(name) => JitName::Named(Arc::from(name), state.generator.flatten()),
             None if !may_read => {
                 self.omitted += 1;
                 JitName::Unnamed
@@ -152,8 +155,16 @@ impl JitNames {
 
     /// The runtime that generates the code of a process, if that is known, and whether the process provides any names. `None`:
     /// the process has no source.
-    pub(crate) fn generator(&self, process: ProcessKey) -> Option<(Option<Generator>, bool)> {
+    pub(crate) fn generator(&self, process: ProcessKey) -> Option<(Option<Runtime>, bool)> {
         self.processes.get(&process).map(|state| (state.generator.flatten(), state.heap_bytes() > 0))
+    }
+
+    /// Whether walks find the functions of the runtime that generates the code of a process, once its files have been read.
+    pub(crate) fn is_walked(&self, process: ProcessKey) -> bool {
+        self.processes.get(&process).is_some_and(|state| {
+            let is_walked = |runtime| *state.is_walked.get_or_init(|| state.source.is_walked(runtime));
+            state.generator.flatten().is_some_and(is_walked)
+        })
     }
 
     /// Stops reading. Later look-ups use what has been read so far.

@@ -24,7 +24,7 @@ use self::lock_names::LockNames;
 pub(crate) use self::marker::{
     STACK_MISSING, STACK_MISSING_SUMMARY, marker_of_summary, marker_summary, truncation_marker,
 };
-use crate::jit::{Generator, JitName, JitNames, JitSource};
+use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
@@ -289,12 +289,14 @@ impl Namer {
             return UnnamedCause::UnknownCode;
         };
         match generator {
-            Some(Generator { runtime, is_walked: true })
-                if !has_functions && self.options.interpreters.has(runtime) =>
+            Some(runtime)
+                if !has_functions
+                    && self.options.interpreters.has(runtime)
+                    && self.jit.is_walked(process) =>
             {
                 UnnamedCause::TooEarly(runtime)
             }
-            _ => UnnamedCause::GeneratedCode { generator: generator.map(|it| it.runtime), has_names },
+            _ => UnnamedCause::GeneratedCode { generator, has_names },
         }
     }
 

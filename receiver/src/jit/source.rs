@@ -1,6 +1,6 @@
 //! Where a process's runtime publishes the names of the code that it generates.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sidewinder_process::tls::GlobalVariable;
@@ -37,14 +37,6 @@ const GENERATORS: [Runtime; 9] = [
     Runtime::LuaJit,
     Runtime::CPython,
 ];
-
-/// The runtime that generates the code of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Generator {
-    pub(crate) runtime: Runtime,
-    /// Whether walks find its functions once its file has been read.
-    pub(crate) is_walked: bool,
-}
 
 /// Where a process's runtime publishes the names of its code.
 #[derive(Debug)]
@@ -169,19 +161,25 @@ impl JitSource {
 
     /// The runtime that generates the code of the process, by the symbols of the files that it maps; `None` if no known runtime
     /// does.
-    pub(super) fn find_generator(&self) -> Option<Generator> {
-        let mut found = HashMap::<Runtime, bool>::new();
-        for file in self.root.open_mapped(self.mapped.keys().map(|file| &**file)).flatten() {
-            let runtimes = find_runtimes(&file).unwrap_or_default();
-            let is_walked = !runtimes.is_empty()
-                && Interpreter::read(&file, InterpreterSet::ALL).is_ok_and(|found| found.is_some());
-            for (runtime, _) in runtimes {
-                *found.entry(runtime).or_default() |= is_walked;
-            }
-        }
-        GENERATORS
-            .into_iter()
-            .find_map(|runtime| Some(Generator { runtime, is_walked: *found.get(&runtime)? }))
+    pub(super) fn find_generator(&self) -> Option<Runtime> {
+        let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
+        let found: HashSet<Runtime> = opened
+            .filter_map(|file| find_runtimes(&file.ok()?).ok())
+            .flatten()
+            .map(|(runtime, _)| runtime)
+            .collect();
+        GENERATORS.into_iter().find(|generator| found.contains(generator))
+    }
+
+    /// Whether walks find the functions of a runtime once the files of the process have been read.
+    pub(super) fn is_walked(&self, runtime: Runtime) -> bool {
+        let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
+        let has_runtime = |file: &_| {
+            find_runtimes(file).is_ok_and(|found| found.iter().any(|(found, _)| *found == runtime))
+        };
+        opened.flatten().filter(has_runtime).any(|file| {
+            Interpreter::read(&file, InterpreterSet::ALL).is_ok_and(|interpreter| interpreter.is_some())
+        })
     }
 
     /// The PID of the process in its innermost PID namespace, by which it names its own files.
