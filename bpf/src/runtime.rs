@@ -75,7 +75,7 @@ pub struct PublishedCPython {
 }
 
 impl PublishedCPython {
-    /// Whether walks can look up all of a loop: it has at most four ranges, below 4 GiB.
+    /// Whether walks can look up all of a loop: it has at most 16 ranges, below 4 GiB.
     #[must_use]
     pub fn can_have_loop(ranges: &[(FileOffset, u64)]) -> bool {
         ranges.len() <= intf::SW_VM_LOOP_RANGES as usize

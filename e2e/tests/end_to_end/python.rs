@@ -14,6 +14,7 @@ mod oracles;
 mod recursion;
 mod replaced;
 mod subinterpreters;
+mod tail_calls;
 mod threads;
 mod toy;
 mod users;

@@ -6,8 +6,9 @@ mod x86_64;
 #[cfg(test)]
 pub(crate) use self::x86_64::instructions;
 pub(crate) use self::x86_64::{
-    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, GLIBC_FIRST_KEYS, GLIBC_KEY_BLOCKS, INSTRUCTION_BYTES_MAX,
-    MUSL_KEYS, first_argument, jumps_out, step, thread_local, unlinked_code,
+    Activation, CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, GLIBC_FIRST_KEYS, GLIBC_KEY_BLOCKS,
+    INSTRUCTION_BYTES_MAX, MUSL_KEYS, TABLE_CALL_BYTES, activations, calls_through, dispatch_table,
+    first_argument, jumps_out, step, thread_local, unlinked_code,
 };
 
 use sidewinder_address::Svma;

@@ -18,17 +18,21 @@ const EH_FRAME_BYTES_MAX: usize = 8 << 20;
 const PARTS_MAX: usize = 256;
 /// Bytes of code that are decoded. CPython's loop has up to 90 KiB.
 const CODE_BYTES_MAX: u64 = 4 << 20;
+/// The same of one part, of which all is in memory with the others.
+const PART_BYTES_MAX: u64 = 1 << 20;
+
+/// The section `.eh_frame` and its address; nothing if there is none, or it is too large.
+pub(crate) fn eh_frame(file: &impl ReadAt, elf: &ElfFile) -> io::Result<(Svma, Vec<u8>)> {
+    Ok(elf.section(file, b".eh_frame", EH_FRAME_BYTES_MAX)?.unwrap_or((Svma(0), Vec::new())))
+}
 
 /// The parts that belong to a function but are not among those `known`, found by following its jumps.
 pub(crate) fn other_parts(
     file: &impl ReadAt,
     elf: &ElfFile,
+    entries: &mut Entries<'_>,
     known: &[ElfSymbol],
 ) -> io::Result<Vec<ElfSymbol>> {
-    let Some((address, bytes)) = elf.section(file, b".eh_frame", EH_FRAME_BYTES_MAX)? else {
-        return Ok(Vec::new());
-    };
-    let mut entries = Entries::new(&bytes, address);
     let mut parts: Vec<ElfSymbol> = known.iter().copied().take(PARTS_MAX).collect();
     let (mut next, mut code_bytes) = (0, 0);
     while let Some(part) = parts.get(next).copied() {
@@ -53,13 +57,26 @@ pub(crate) fn other_parts(
     Ok(parts)
 }
 
+/// The code of a function's parts, as much as is decoded.
+pub(crate) fn code_of(
+    file: &impl ReadAt,
+    elf: &ElfFile,
+    parts: &[ElfSymbol],
+) -> io::Result<Vec<arch::CodePart>> {
+    let code = parts.iter().map(|part| {
+        let bytes = usize::try_from(part.bytes.min(PART_BYTES_MAX)).unwrap_or(0);
+        Ok((part.address.0, elf.content(file, part.address, bytes)?))
+    });
+    code.collect()
+}
+
 fn overlap(a: ElfSymbol, b: ElfSymbol) -> bool {
     let end = |part: ElfSymbol| part.address.0.saturating_add(part.bytes);
     a.address.0 < end(b) && b.address.0 < end(a)
 }
 
 /// The entries of `.eh_frame`.
-struct Entries<'bytes> {
+pub(crate) struct Entries<'bytes> {
     section: EhFrame<Slice<'bytes>>,
     bases: BaseAddresses,
     context: UnwindContext<usize>,
@@ -81,7 +98,7 @@ struct Entry {
 type Slice<'bytes> = gimli::EndianSlice<'bytes, LittleEndian>;
 
 impl<'bytes> Entries<'bytes> {
-    fn new(bytes: &'bytes [u8], address: Svma) -> Self {
+    pub(crate) fn new((address, bytes): &'bytes (Svma, Vec<u8>)) -> Self {
         let section = EhFrame::new(bytes, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(address.0);
         let mut entries = Vec::new();
@@ -95,6 +112,11 @@ impl<'bytes> Entries<'bytes> {
         }
         entries.sort_unstable();
         Self { section, bases, context: UnwindContext::new(), entries }
+    }
+
+    /// The code of the entry for an address: of a function, or of a part of one.
+    pub(crate) fn code_around(&self, at: Svma) -> Option<ElfSymbol> {
+        self.find(at).map(|entry| ElfSymbol { address: Svma(entry.start), bytes: entry.bytes })
     }
 
     /// The entry for an address.

@@ -9,11 +9,13 @@ use sidewinder_process::tls::TlsGotEntry;
 use super::{Argument, ThreadLocal};
 
 mod step;
+mod tail_calls;
 mod unlinked;
 
 #[cfg(test)]
 pub(crate) use step::instructions;
 pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
+pub(crate) use tail_calls::{Activation, TABLE_CALL_BYTES, activations, calls_through, dispatch_table};
 pub(crate) use unlinked::{CodePart, unlinked_code};
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
