@@ -102,7 +102,7 @@ type FunctionKey = (ProcessKey, VmFunction);
 /// The functions of virtual machines that have been named.
 #[derive(Debug)]
 pub(crate) struct VmNames {
-    processes: HashMap<ProcessKey, ProcessState>,
+    processes: HashMap<ProcessKey, ProcessRuntimes>,
     functions: FunctionCache<FunctionKey, Code>,
     /// Those of compiled code, which take a share of the budget of their own.
     shared: SharedFunctions,
@@ -118,7 +118,7 @@ pub(crate) struct VmNames {
 }
 
 #[derive(Debug)]
-struct ProcessState {
+struct ProcessRuntimes {
     source: Arc<InterpreterSource>,
     /// The read that takes longer than was waited for it, with the functions that it reads.
     pending: Option<(PendingRead<FunctionsRead>, Vec<VmFunction>)>,
@@ -130,7 +130,7 @@ struct ProcessState {
     obstacle: Option<VmObstacle>,
 }
 
-impl ProcessState {
+impl ProcessRuntimes {
     fn new(source: Arc<InterpreterSource>) -> Self {
         Self {
             source,
@@ -205,7 +205,7 @@ impl VmNames {
     }
 
     pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
-        self.processes.insert(process, ProcessState::new(source));
+        self.processes.insert(process, ProcessRuntimes::new(source));
     }
 
     /// Removes a process, with the names of its functions.

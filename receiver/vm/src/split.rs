@@ -30,7 +30,7 @@ pub(crate) fn eh_frame(file: &impl ReadAt, elf: &ElfFile) -> io::Result<(Svma, V
 pub(crate) fn other_parts(
     file: &impl ReadAt,
     elf: &ElfFile,
-    entries: &mut Entries<'_>,
+    entries: &mut EhFrameEntries<'_>,
     known: &[ElfSymbol],
 ) -> io::Result<Vec<ElfSymbol>> {
     let mut parts: Vec<ElfSymbol> = known.iter().copied().take(PARTS_MAX).collect();
@@ -43,7 +43,8 @@ pub(crate) fn other_parts(
         }
         let bytes = usize::try_from(part.bytes.min(CODE_BYTES_MAX)).unwrap_or(0);
         let targets = arch::jumps_out(&elf.content(file, part.address, bytes)?, part.address);
-        let mut found: Vec<Entry> = targets.iter().filter_map(|target| entries.find(*target)).collect();
+        let mut found: Vec<EhFrameEntry> =
+            targets.iter().filter_map(|target| entries.find(*target)).collect();
         found.dedup();
         for entry in found {
             let code = ElfSymbol { address: Svma(entry.start), bytes: entry.bytes };
@@ -76,17 +77,17 @@ fn overlap(a: ElfSymbol, b: ElfSymbol) -> bool {
 }
 
 /// The entries of `.eh_frame`.
-pub(crate) struct Entries<'bytes> {
+pub(crate) struct EhFrameEntries<'bytes> {
     section: EhFrame<Slice<'bytes>>,
     bases: BaseAddresses,
     context: UnwindContext<usize>,
     /// Sorted.
-    entries: Vec<Entry>,
+    entries: Vec<EhFrameEntry>,
 }
 
 /// An entry of `.eh_frame`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct EhFrameEntry {
     /// The start of its code.
     start: u64,
     /// The length of its code.
@@ -97,7 +98,7 @@ struct Entry {
 
 type Slice<'bytes> = gimli::EndianSlice<'bytes, LittleEndian>;
 
-impl<'bytes> Entries<'bytes> {
+impl<'bytes> EhFrameEntries<'bytes> {
     pub(crate) fn new((address, bytes): &'bytes (Svma, Vec<u8>)) -> Self {
         let section = EhFrame::new(bytes, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(address.0);
@@ -107,7 +108,7 @@ impl<'bytes> Entries<'bytes> {
             let CieOrFde::Fde(entry) = entry else { continue };
             if let Ok(entry) = entry.parse(EhFrame::cie_from_offset) {
                 let (start, bytes) = (entry.initial_address(), entry.len());
-                entries.push(Entry { start, bytes, offset: entry.offset() });
+                entries.push(EhFrameEntry { start, bytes, offset: entry.offset() });
             }
         }
         entries.sort_unstable();
@@ -120,14 +121,14 @@ impl<'bytes> Entries<'bytes> {
     }
 
     /// The entry for an address.
-    fn find(&self, at: Svma) -> Option<Entry> {
+    fn find(&self, at: Svma) -> Option<EhFrameEntry> {
         let after = self.entries.partition_point(|entry| entry.start <= at.0);
         let entry = self.entries.get(after.checked_sub(1)?)?;
         (at.0 - entry.start < entry.bytes).then_some(*entry)
     }
 
     /// Whether the code of an entry has a frame already when it starts.
-    fn is_part(&mut self, entry: Entry) -> bool {
+    fn is_part(&mut self, entry: EhFrameEntry) -> bool {
         let entry = self.section.fde_from_offset(&self.bases, entry.offset.into(), EhFrame::cie_from_offset);
         let Ok(entry) = entry else { return false };
         let Ok(mut rows) = entry.rows(&self.section, &self.bases, &mut self.context) else { return false };

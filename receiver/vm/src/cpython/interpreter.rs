@@ -116,7 +116,7 @@ impl Interpreter {
         let mut parts = vec![main];
         parts.extend(elf.functions_with_prefix(file, LOOP_PARTS)?);
         let eh_frame = split::eh_frame(file, &elf)?;
-        let mut entries = split::Entries::new(&eh_frame);
+        let mut entries = split::EhFrameEntries::new(&eh_frame);
         parts.extend(split::other_parts(file, &elf, &mut entries, &parts)?);
         let mut loops = join(file_ranges(&elf, &parts));
         if minor >= TAIL_CALLS_SINCE {

@@ -29,7 +29,7 @@ const COPIES_MAX: usize = 16;
 pub(super) fn inlined_loops(
     file: &impl ReadAt,
     elf: &ElfFile,
-    entries: &mut split::Entries<'_>,
+    entries: &mut split::EhFrameEntries<'_>,
     parts: &[ElfSymbol],
     current_frame: u16,
 ) -> io::Result<Vec<ElfSymbol>> {
