@@ -6,6 +6,8 @@
 //! Owner: the thread of the reporter or command that has the [`Namer`](crate::naming::Namer). Input: stacks, and the
 //! [`InterpreterSource`]s of processes. Output: functions with their lines.
 
+mod source;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,13 +15,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
-use sidewinder_process::{ForeignMemory, ProcessKey};
-use sidewinder_vm::cpython::{CodeCopy, FunctionCache, FunctionError, Layout};
-use sidewinder_vm::hotspot::{CodePlace, VirtualMachine};
-use sidewinder_vm::{Code, SharedFunctions, v8};
+use sidewinder_process::ProcessKey;
+use sidewinder_vm::cpython::{CodeCopy, FunctionCache, FunctionError};
+use sidewinder_vm::{Code, SharedFunctions};
 use tracing::debug;
 
-use crate::foreign::{ForeignProcess, PendingRead, ReadFailure, ReadProgress};
+pub(crate) use self::source::{FunctionLayout, InterpreterSource};
+use crate::foreign::{PendingRead, ReadFailure, ReadProgress};
 use crate::time_budget::TimeBudget;
 
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
@@ -39,58 +41,6 @@ const BATCH_MAX: usize = 1024;
 const SHARED_SHARE: usize = 2;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
-
-/// Where the functions of a process are described.
-#[derive(Clone, Debug)]
-pub(crate) enum FunctionLayout {
-    CPython(Layout),
-    HotSpot(Arc<VirtualMachine>),
-    V8(Arc<v8::Engine>),
-}
-
-impl FunctionLayout {
-    fn machine(&self) -> VmMachine {
-        match self {
-            Self::CPython(_) => VmMachine::CPython,
-            Self::HotSpot(_) => VmMachine::HotSpot,
-            Self::V8(_) => VmMachine::V8,
-        }
-    }
-
-    /// Reads a function of this machine.
-    fn read_code(&self, memory: &impl ForeignMemory, wanted: VmFunction) -> Result<Code, FunctionError> {
-        let VmFunction { machine: _, object, cookie, place, form } = wanted;
-        match (self, form) {
-            (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
-            (Self::V8(engine), VmForm::CompiledAt { pc, is_return_address }) => {
-                let cookie_mask = VmFunction::low_cookie(u32::MAX);
-                let frame = v8::CompiledFrame { shared: object, cookie, cookie_mask, pc, is_return_address };
-                engine.read_compiled(memory, frame)
-            }
-            (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
-            (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
-                let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
-                machine.read_blob(memory, object, cookie, place)
-            }
-            (Self::HotSpot(machine), VmForm::Interpreted | VmForm::CompiledAt { .. }) => {
-                machine.read_interpreted(memory, object, cookie)
-            }
-        }
-    }
-}
-
-/// An interpreter that a process runs, and the memory in which its functions are.
-#[derive(Debug)]
-pub(crate) struct InterpreterSource {
-    layout: FunctionLayout,
-    memory: ForeignProcess,
-}
-
-impl InterpreterSource {
-    pub(crate) fn new(layout: FunctionLayout, memory: ForeignProcess) -> Self {
-        Self { layout, memory }
-    }
-}
 
 /// What was read of functions; `None`: their process had ended.
 type FunctionsRead = Option<Vec<(VmFunction, Result<Code, FunctionError>)>>;

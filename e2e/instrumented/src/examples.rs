@@ -202,7 +202,7 @@ impl Example {
     /// Ends it, before its time is over.
     ///
     /// # Errors
-    /// When it has failed, or says something else.
+    /// When it has ended by itself, or says something else.
     pub fn end(mut self) -> Result<Handled> {
         if let Some(status) = self.process.try_wait()? {
             bail!("the example has ended with {status}");
@@ -225,6 +225,14 @@ impl Example {
         }
         self.said.rewind()?;
         handled_in(&io::read_to_string(&self.said)?)
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

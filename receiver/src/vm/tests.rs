@@ -6,7 +6,7 @@ use sidewinder_bpf::Opener;
 use sidewinder_process::Pid;
 
 use super::*;
-use crate::foreign::{ForeignReader, ReadTarget};
+use crate::foreign::{ForeignProcess, ForeignReader, ReadTarget};
 
 const PYTHON: &str = "/usr/bin/python3";
 
