@@ -112,7 +112,8 @@ struct sw_slot {
 	__u32 clock; /* this CPU's clock, read after `ranges` were looked up */
 	__u32 variables_offset; /* in the same chunk */
 	__u32 variable_count;
-	__u32 runtime_offset; /* in the same chunk; 0: it runs no virtual machine */
+	__u32 runtime_offset; /* in the same chunk, of CPython or V8; 0: it runs none of them */
+	__u32 hotspot_offset; /* likewise, of HotSpot */
 	__u64 range_start;
 	__u64 range_bytes;
 	__u64 range_file_offset;

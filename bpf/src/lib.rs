@@ -61,7 +61,7 @@ pub use container::{CgroupId, Container};
 pub use counter::probe_counter;
 pub use events::{CpuList, EventError, can_open_events};
 pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};
-pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction};
+pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
 pub use heap::limit_heap;
 pub use interrupt_check::Interrupts;
 pub use load::{LoadError, Options, PodCgroup, Storage, TaskFilter, is_in_initial_pid_namespace};

@@ -48,6 +48,11 @@ pub enum PublishedRuntime {
 }
 
 impl PublishedRuntime {
+    /// Whether it has a loop, in which walks look its frames up. A process has at most one of these published, and one other.
+    pub(crate) fn has_loop(&self) -> bool {
+        !matches!(self, Self::HotSpot(_))
+    }
+
     pub(crate) fn encode(&self) -> sw_runtime {
         match self {
             Self::CPython(cpython) => cpython.encode(),

@@ -34,6 +34,8 @@ use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, Report};
 use sidewinder_e2e_support::{python, requirement};
 
+pub(crate) use self::embedded::embedding_flags;
+
 const SAMPLES_PER_SECOND: u32 = 997;
 /// CPU time, so that a busy machine gives as many samples as another.
 const SECONDS: u32 = 2;
