@@ -203,8 +203,8 @@ pub(crate) struct TopArgs {
     /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
     #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, group = "shown")]
     pub(crate) event: Option<EventArg>,
-    /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or
-    /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it
+    /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION,
+    /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it, or tracepoint:CATEGORY:NAME
     #[arg(long, value_name = "SPEC", value_parser = probe, group = "shown")]
     pub(crate) probe: Option<ProbeSpec>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
