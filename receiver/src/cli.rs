@@ -213,6 +213,9 @@ pub(crate) struct TopArgs {
     /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) locks: Option<f64>,
+    /// With --locks, show who ends these waits instead of who waits: the threads that release the locks
+    #[arg(long, requires = "locks")]
+    pub(crate) lock_wakers: bool,
     /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) wall: Option<f64>,
