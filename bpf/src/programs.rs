@@ -208,9 +208,12 @@ fn connect(calls: &dyn MapCore, index: u32, program: &ProgramMut<'_>) -> libbpf_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
+    use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+    use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
 
     use crate::events::PerfCounter;
+    use crate::load::Storage;
+    use crate::skeleton::sample::SampleSkelBuilder;
 
     /// A kind for each program that samples.
     const KINDS: [Kind; 4] = [
@@ -219,6 +222,40 @@ mod tests {
         Kind::LockDelay,
         Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
     ];
+
+    /// The programs that are loaded for these kinds, of which so many probes are at tracepoints.
+    fn selected(kinds: &KindSet, tracepoints: usize) -> Vec<String> {
+        let mut storage = Storage::uninit();
+        let mut open = SampleSkelBuilder::default().open(&mut storage).unwrap();
+        let selection = ProgramSelection {
+            kinds,
+            tracepoints,
+            walk: WalkMode::Loop,
+            uses_process_list: false,
+            keeps_namespaced_tids: false,
+            #[cfg(feature = "test-programs")]
+            test_programs: false,
+        };
+        select(&mut open.progs, selection);
+        let loaded = open.open_object().progs().filter(|program| program.autoload());
+        loaded.map(|program| program.name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_not_sampled_has_no_program() {
+        let cpu = KindSet::new(Kind::Cpu { samples_per_second: 19 });
+        assert_eq!(selected(&cpu, 0), ["process_exec", "sample_cpu"]);
+        let probes = ["first", "second"].map(|name| Kind::Probe(SampledProbe::new(name, None)));
+        let probes = probes.into_iter().fold(cpu, KindSet::with);
+        assert_eq!(
+            selected(&probes, 1),
+            ["process_exec", "sample_cpu", "sample_user_probe", "sample_tracepoint_0"]
+        );
+        assert_eq!(
+            selected(&probes, 2),
+            ["process_exec", "sample_cpu", "sample_tracepoint_0", "sample_tracepoint_1"]
+        );
+    }
 
     #[test]
     fn a_program_that_runs_at_overflows_has_a_counter() {
