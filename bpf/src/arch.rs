@@ -2,4 +2,4 @@
 
 mod x86_64;
 
-pub(crate) use self::x86_64::THREAD_POINTER;
+pub(crate) use self::x86_64::{PREEMPT_COUNTS, THREAD_POINTER};

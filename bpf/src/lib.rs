@@ -46,6 +46,7 @@ mod test_programs;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tracepoint;
 mod user_probe;
 mod verifier_log;
 mod verify;
@@ -88,6 +89,7 @@ pub use tables::{SegmentId, UnwindTables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{AttachedProbe, StackMemory};
 pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
+pub use tracepoint::{NumericArgument, TracepointError};
 pub use user_probe::{
     OperandPlace, ProbeOperand, UserProbeError, UserProbeHits, UserProbeSite, probe_user_probes,
 };

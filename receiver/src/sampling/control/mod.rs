@@ -143,6 +143,7 @@ impl Control {
         for pid in self.membership.scope.pids() {
             self.probes.add_unknown_process(Pid(pid));
         }
+        self.probes.attach_tracepoints(profiler);
         self.probes.wait_for_found(profiler);
         match self
             .probes
