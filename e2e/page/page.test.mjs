@@ -362,7 +362,7 @@ shows("hostile names are text", "hostile.html", async (page) => {
 
 shows("100,000 stacks are searched, zoomed, brushed and scrolled", "large.html", async (page) => {
   const whole = await samples(page);
-  assert.ok(whole > 1_000_000);
+  assert.equal(whole, 60 * 64 * 100);
   /** How long the page is busy with something. Said, not judged: the machine has a part in it. */
   const busy = async (what, act) => {
     const began = await page.evaluate(() => performance.now());
@@ -377,7 +377,7 @@ shows("100,000 stacks are searched, zoomed, brushed and scrolled", "large.html",
   await busy("reset", () => page.getByRole("button", { name: "all", exact: true }).click());
   await search(page, "");
   await busy("brush", async () => {
-    await page.getByLabel("time: to, in seconds").fill("5");
+    await page.getByLabel("time: to, in seconds").fill("30");
     await page.getByLabel("time: to, in seconds").press("Tab");
   });
   const half = (await samples(page)) / whole;
