@@ -5,10 +5,10 @@ import { recording, view } from "./state";
 export function Change({ values, comparisons, role }: { values: Values; comparisons: number; role?: "gridcell" }) {
   const change = difference(view.value, values);
   const isNoise = isChance(recording.value, view.value, values, comparisons);
-  const numbers = testedText(view.value, values);
+  const [text, numbers] = [differenceText(recording.value, view.value, change), testedText(view.value, values)];
   return (
     <td role={role} class={`number change ${isNoise ? "noise" : change > 0 ? "more" : "less"}`} title={isNoise ? `noise: chance explains ${numbers.replace(" against", " samples against")}` : numbers}>
-      {differenceText(recording.value, view.value, change)}{isNoise ? " ~" : ""}
+      {text}{isNoise && !text.startsWith("±") ? " ~" : ""}
     </td>
   );
 }
