@@ -1,6 +1,7 @@
 //! The command line. The doc comments of arguments are the help texts: their first paragraphs are what `-h` prints.
 
 mod code;
+mod debuginfod;
 mod record;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use crate::event_arg::EventArg;
 use crate::hex;
 
 pub(crate) use self::code::{AnnotateArgs, CodeArgs};
+pub(crate) use self::debuginfod::DebuginfodArgs;
 pub(crate) use self::record::RecordArgs;
 
 /// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
@@ -320,6 +322,8 @@ pub(crate) struct ViewArgs {
     pub(crate) names: Option<NamesArg>,
     #[command(flatten)]
     pub(crate) code: CodeArgs,
+    #[command(flatten)]
+    pub(crate) debuginfod: DebuginfodArgs,
 }
 
 #[derive(Debug, Args)]

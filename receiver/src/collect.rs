@@ -113,6 +113,7 @@ impl ProfileCollector {
         };
         if let Some(stack) = event.stack {
             self.namer.read_functions(event.process, &stack);
+            self.namer.request_debug_files(&stack);
             self.stacks.entry(stack.id).or_insert(stack);
         }
         counts.add(event.time_ns, key, event.value);

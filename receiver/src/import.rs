@@ -22,6 +22,7 @@ use self::local_names::LocalNames;
 use crate::collect::{IndexedSet, LOCK_MARKER, lock_marker};
 use crate::naming::marker_summary;
 use crate::report::LOCK_ID;
+use crate::sampling::debug_files::DebugRoots;
 
 /// The most files that a warning lists.
 const LISTED_FILES_MAX: usize = 5;
@@ -44,11 +45,15 @@ pub(crate) enum ImportError {
 }
 
 /// Reads a profile in any known format: OTLP by the suffix of the file, others by their content. `sample_type`: which one of
-/// several in a file.
-pub(crate) fn read_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, ImportError> {
+/// several in a file. `debug_roots`: where debug files may be, for formats without names.
+pub(crate) fn read_profile(
+    path: &Path,
+    sample_type: Option<&str>,
+    debug_roots: &Arc<DebugRoots>,
+) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
         let written = std::fs::metadata(path)?.modified()?;
-        let mut names = LocalNames::new(written);
+        let mut names = LocalNames::new(written, Arc::clone(debug_roots));
         let mut profile = sidewinder_render::read(path, sample_type, &mut names)?;
         let missing = names.missing_files();
         if !missing.is_empty() {

@@ -19,6 +19,7 @@
 //! | `service`    | the service: runs a configuration, and applies changes to it                             |
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
+//! | `debuginfod` | debug files and sources from servers, if that is asked for                               |
 //! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
 //! | `server`     | a small HTTP server for pages; `otlp_server` receives OTLP                               |
@@ -36,6 +37,7 @@ mod cli;
 mod collect;
 mod command;
 mod configuration;
+mod debuginfod;
 mod encode;
 mod event_arg;
 mod exit;

@@ -3,6 +3,7 @@
 //! Owner: the thread of the reporter or command that has the [`Namer`]. Input: frames, and messages about files and
 //! processes. Output: [`NamedFrame`]s.
 
+mod downloads;
 mod lock_names;
 mod marker;
 
@@ -20,15 +21,17 @@ use sidewinder_symbolize::{
 use sidewinder_vm::cpython::Function;
 use sidewinder_vm::{Code, InterpreterSet, Runtime};
 
+use self::downloads::Downloads;
 use self::lock_names::LockNames;
 pub(crate) use self::marker::{
     STACK_MISSING, STACK_MISSING_SUMMARY, marker_of_summary, marker_summary, truncation_marker,
 };
+use crate::debuginfod::Fetched;
 use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
-use crate::sampling::message::{FileInfo, Stack};
+use crate::sampling::message::{FileInfo, Stack, file_location};
 use crate::vm::{InterpreterSource, VmNameCounts, VmNames, VmObstacle};
 
 /// A frame with its location and its names.
@@ -164,6 +167,7 @@ pub(crate) struct Namer {
     vm: VmNames,
     kernel: KernelNameCache,
     locks: LockNames,
+    downloads: Downloads,
     no_functions: Arc<[CodeFrame]>,
     empty_name: Arc<str>,
 }
@@ -190,6 +194,7 @@ impl Namer {
             vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE, options.has_no_time_limit),
             kernel: KernelNameCache::new(options.opener.clone()),
             locks: LockNames::default(),
+            downloads: Downloads::default(),
             options,
             files: HashMap::new(),
             no_functions: Arc::from([]),
@@ -202,13 +207,30 @@ impl Namer {
         // A look-up may have failed while the file's headers were unknown.
         self.locks.clear();
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
+        self.downloads.forget(id);
         self.files.insert(id, info);
     }
 
     /// Removes a file, and closes it.
     pub(crate) fn remove_file(&mut self, id: FileId) {
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
+        self.downloads.forget(id);
         self.files.remove(&id);
+    }
+
+    /// Asks servers for the debug files of the files in a stack, unless it has.
+    pub(crate) fn request_debug_files(&mut self, stack: &Stack) {
+        let Some(servers) = self.options.debug_roots.debuginfod() else { return };
+        for (id, _) in stack.frames.iter().filter_map(file_location) {
+            if let Some(info) = self.files.get(&id) {
+                self.downloads.get(Some(servers), id, info);
+            }
+        }
+    }
+
+    /// From now on, names wait for the debug files of servers.
+    pub(crate) fn wait_for_debug_files(&mut self) {
+        self.downloads.start_waiting();
     }
 
     /// Stops reading files and the output of runtimes. Frames are named from what has been read so far.
@@ -344,8 +366,9 @@ impl Namer {
         let Some((load, svma)) = located else {
             return self.unknown_frame(unnamed_frame(info.name(), offset), offset.0);
         };
-        let lookup = self.lookup(id, &info, svma);
-        let is_provisional = matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
+        let (lookup, is_pending) = self.lookup(id, &info, svma);
+        let is_provisional =
+            is_pending || matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
         let (functions, name, language) = match lookup {
             Lookup::Named(functions) => {
                 // Inlined calls have the language of the function that they were inlined into.
@@ -365,12 +388,20 @@ impl Namer {
         NamedFrame { location, functions, name, origin, is_provisional, is_guessed: false }
     }
 
-    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma) -> Lookup {
+    /// The functions at an address, and whether a debug file may still arrive that knows more of it.
+    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma) -> (Lookup, bool) {
         if !self.options.native {
-            return Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
+            let unnamed = Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
+            return (unnamed, false);
         }
-        let sources = SymbolSources { info, roots: &self.options.debug_roots };
-        self.symbols.name(sidewinder_symbolize::BinaryId(id.0), sources, svma)
+        let roots = &*self.options.debug_roots;
+        let downloaded = self.downloads.get(roots.debuginfod(), id, info);
+        let binary = sidewinder_symbolize::BinaryId(id.0);
+        if downloaded.has_arrived {
+            self.symbols.forget(binary);
+        }
+        let sources = SymbolSources { info, roots, downloaded: downloaded.file.as_deref() };
+        (self.symbols.name(binary, sources, svma), downloaded.is_pending)
     }
 
     fn resolve_kernel(&mut self, address: u64) -> NamedFrame {
@@ -494,6 +525,8 @@ fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {
 struct SymbolSources<'a> {
     info: &'a FileInfo,
     roots: &'a DebugRoots,
+    /// The debug file of a server.
+    downloaded: Option<&'a Fetched>,
 }
 
 impl BinaryFiles for SymbolSources<'_> {
@@ -502,11 +535,14 @@ impl BinaryFiles for SymbolSources<'_> {
     }
 
     fn debug_file(&self) -> Option<Image> {
-        self.info.companions.debug_image()
+        self.downloaded.map(Fetched::image).or_else(|| self.info.companions.debug_image())
     }
 
     fn alternate(&self) -> Option<Image> {
-        self.info.companions.alternate_image()
+        match self.downloaded {
+            Some(downloaded) => downloaded.alternate_image(),
+            None => self.info.companions.alternate_image(),
+        }
     }
 
     fn package(&self) -> Option<Image> {

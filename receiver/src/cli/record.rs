@@ -7,7 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use sidewinder_config::{ListenAddress, ProbeSpec};
 
-use super::{CodeArgs, FormatArg, NamesArg, UnwindArg, duration, identifier, probe, process, wait_fraction};
+use super::{
+    CodeArgs, DebuginfodArgs, FormatArg, NamesArg, UnwindArg, duration, identifier, probe, process,
+    wait_fraction,
+};
 use crate::event_arg::EventArg;
 
 /// What `-h` ends with.
@@ -137,6 +140,8 @@ pub(crate) struct RecordArgs {
 
     #[command(flatten)]
     pub(crate) code: CodeArgs,
+    #[command(flatten)]
+    pub(crate) debuginfod: DebuginfodArgs,
 
     /// Only events inside of this span: 16 hexadecimal digits
     #[arg(long, value_name = "ID", value_parser = identifier::<8>, help_heading = "Spans")]

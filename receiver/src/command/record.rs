@@ -4,15 +4,16 @@
 
 mod outputs;
 mod page;
+mod progress;
+mod sink;
 mod summary;
 
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::mem;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,6 +30,8 @@ use tracing::warn;
 
 use self::outputs::Outputs;
 use self::page::LivePage;
+use self::progress::Progress;
+use self::sink::{EventFilter, EventSink};
 use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
 use super::{
@@ -36,13 +39,13 @@ use super::{
 };
 use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
+use crate::debuginfod::Debuginfod;
 use crate::event_arg::kinds_of_events;
 use crate::exit::{ExitCause, Failure};
 use crate::import::{self, ImportError};
 use crate::interval_timer::IntervalTimer;
-use crate::live::LiveFeeds;
 use crate::memory::WORKING_SET_BYTES_MAX;
-use crate::naming::{Namer, NamingContext, NamingOptions};
+use crate::naming::{Namer, NamingOptions};
 use crate::output::{Output, OutputFormat};
 use crate::privilege;
 use crate::report::Reporter;
@@ -74,83 +77,12 @@ pub(crate) fn record(args: RecordArgs) -> CommandResult {
     })
 }
 
-/// Selects events of a span, a trace, or some threads. Without any, all events match.
-#[derive(Clone, Copy)]
-struct EventFilter<'a> {
-    span: Option<[u8; 8]>,
-    trace: Option<[u8; 16]>,
-    tids: &'a [u32],
-}
-
-impl EventFilter<'_> {
-    fn matches(self, message: &Message) -> bool {
-        let Message::Event(event) = message else { return true };
-        let (span, trace) = (event.span.map(|link| link.span_id), event.span.map(|link| link.trace_id));
-        (self.span.is_none() || self.span == span)
-            && (self.trace.is_none() || self.trace == trace)
-            && (self.tids.is_empty() || self.tids.contains(&event.tid))
-    }
-}
-
-/// Collects events, by the format of the output.
-enum EventSink {
-    Report(Box<Reporter>),
-    Profile(Box<ProfileCollector>, ProfileFormat),
-}
-
-impl EventSink {
-    /// Handles all messages that match the filter until the queue is closed, and tees them to the page. The queue is not
-    /// bounded: it is small compared with what a recording keeps.
-    fn run(
-        &mut self,
-        incoming: Receiver<Vec<Message>>,
-        filter: EventFilter<'_>,
-        feeds: Option<&LiveFeeds>,
-        unnamed: &mut UnnamedSamples,
-    ) {
-        for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
-            let Some(message) = self.naming_context().namer.sift(message) else { continue };
-            unnamed.note(&message);
-            if let Some(feeds) = feeds {
-                feeds.tee(&message, self.naming_context());
-            }
-            self.handle(message);
-        }
-        if let Some(feeds) = feeds {
-            feeds.close();
-        }
-    }
-
-    /// The processes that have frames without a name in the output.
-    fn unnamed_groups(&mut self, samples: &UnnamedSamples, recorded: &RecordingStats) -> Vec<UnnamedGroup> {
-        if let Self::Report(reporter) = self {
-            // Its frames have been named already: names that can be read only now are not in it.
-            reporter.stop_reading();
-        }
-        samples.groups(self.naming_context().namer, &recorded.denied_interpreters, recorded.end_ns)
-    }
-
-    fn naming_context(&mut self) -> NamingContext<'_> {
-        match self {
-            Self::Report(reporter) => reporter.naming_context(),
-            Self::Profile(collector, _) => collector.naming_context(),
-        }
-    }
-
-    fn handle(&mut self, message: Message) {
-        match self {
-            Self::Report(reporter) => reporter.handle(message),
-            Self::Profile(collector, _) => collector.handle(message),
-        }
-    }
-}
-
 fn interpreters(args: &RecordArgs) -> InterpreterSet {
     if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL }
 }
 
 fn record_target(args: &RecordArgs) -> CommandResult {
-    let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let debug_roots = code::debug_roots(&args.debuginfod)?;
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     privilege::restrict_opener(&opener).map_err(SamplingError::Thread)?;
     let namer = Namer::new(NamingOptions {
@@ -170,7 +102,8 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let format = OutputFormat::from_path(&args.output, args.format)?;
     let mut sink = match format {
         OutputFormat::Otlp => {
-            EventSink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX)))
+            let reporter = Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX);
+            EventSink::report(reporter, debug_roots.debuginfod().is_some())
         }
         OutputFormat::Rendered(form) => {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
@@ -208,9 +141,17 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         return Ok(code);
     }
 
-    Progress::new(args).show("naming functions");
+    let progress = Progress::new(args);
+    match debug_roots.debuginfod().map_or(0, Debuginfod::pending) {
+        0 => progress.show("naming functions"),
+        files => progress.show(&format!("downloading debug information of {files} files")),
+    }
+    sink.finish_naming();
     let unnamed = sink.unnamed_groups(&unnamed, &recorded);
     let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &stop)?;
+    if let Some(servers) = debug_roots.debuginfod().filter(|_| !args.quiet) {
+        print_notice(format_args!("{}\n", servers.counts()));
+    }
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
@@ -351,7 +292,7 @@ fn write(
 ) -> Result<Vec<Profile>, Failure> {
     let progress = Progress::new(args);
     let profiles = match sink {
-        EventSink::Report(mut reporter) => {
+        EventSink::Report { mut reporter, .. } => {
             let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
             let report = report.ok_or_else(|| {
                 Failure::new(ExitCause::Runtime, "no event was recorded, so nothing was written")
@@ -442,47 +383,6 @@ fn title(args: &RecordArgs) -> Result<String, Failure> {
         return Ok(if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() });
     }
     scope_from_args(&args.pid, &args.tid, &args.comm).map(|(_, title)| title)
-}
-
-/// A progress line on standard error, if that is a terminal.
-struct Progress {
-    is_shown: bool,
-}
-
-impl Progress {
-    fn new(args: &RecordArgs) -> Self {
-        Self { is_shown: !args.quiet && io::stderr().is_terminal() }
-    }
-
-    fn show(&self, text: &str) {
-        if self.is_shown {
-            print_notice(format_args!("\r\u{1b}[2K{text} ..."));
-        }
-    }
-
-    /// Shows a tally. Calls `tally`, which reads the kernel's counters, only if the line is shown.
-    fn show_tally(&self, tally: impl FnOnce() -> SamplingTally, elapsed: Duration) {
-        if !self.is_shown {
-            return;
-        }
-        let tally = tally();
-        let outcomes = tally.interrupts.iter().flat_map(|(_, interrupts)| &interrupts.outcomes);
-        let complete = outcomes.filter(|(outcome, _)| outcome.label() == "complete");
-        let complete: u64 = complete.map(|(_, count)| count).sum();
-        let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
-        let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);
-        print_notice(format_args!(
-            "\r\u{1b}[2K{:.0} s, {} samples, {per_second:.0} a second, {share:.1}% complete; Ctrl-C ends",
-            elapsed.as_secs_f64(),
-            tally.events
-        ));
-    }
-
-    fn end(&self) {
-        if self.is_shown {
-            print_notice(format_args!("\r\u{1b}[2K"));
-        }
-    }
 }
 
 #[cfg(test)]

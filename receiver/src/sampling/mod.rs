@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{LoadError, Opener, Profiler, Storage, monotonic_ns};
 
 pub(crate) use self::control::scope;
-pub(crate) use self::control::tables::{build, debug_files};
+pub(crate) use self::control::tables::{SeekableContent, build, debug_files};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
 pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
