@@ -81,7 +81,7 @@ impl ProfileCollector {
         match message {
             Message::File(id, facts) => self.namer.add_file(id, facts),
             Message::Process(key, description) => {
-                self.processes.insert(key, description);
+                self.processes.insert(key, self.namer.describe(description));
             }
             Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
             Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),

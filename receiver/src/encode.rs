@@ -223,9 +223,8 @@ fn thread_attributes(
     state: Option<&ThreadState>,
 ) -> (ResourceIndex, AttributeSetIndex) {
     let mut resource = Vec::new();
-    for (key, text) in
-        [(key::PROCESS_EXECUTABLE_NAME, &thread.process), (key::CONTAINER_ID, &thread.container)]
-    {
+    let process = [(key::PROCESS_EXECUTABLE_NAME, &*thread.process)];
+    for (key, text) in process.into_iter().chain(thread.container.attributes()) {
         if !text.is_empty() {
             resource.push((key, Value::Str(text)));
         }

@@ -12,9 +12,9 @@ use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
-    TimeSlicedCounts,
+    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileContainer,
+    ProfileFrame, ProfileSample, ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex,
+    ThreadIndex, ThreadState, TimeSlicedCounts,
 };
 use tracing::warn;
 
@@ -247,7 +247,7 @@ impl ImportBuilder {
             pid: to_u32(resource("process.pid").and_then(DecodedValue::as_int)),
             name: sample.thread_name().unwrap_or_default().into(),
             tid: to_u32(sample.thread_id()),
-            container: resource("container.id").and_then(DecodedValue::as_str).unwrap_or_default().into(),
+            container: ProfileContainer::from_attributes(|key| resource(key).and_then(DecodedValue::as_str)),
         };
         let threads = &mut self.threads;
         *self.thread_indices.entry(thread).or_insert_with_key(|thread| {

@@ -8,6 +8,7 @@
 //! | `runtime_support` | what is read of each language runtime, and what to do for the rest                     |
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `resource`   | the resource of a process                                                                |
+//! | `containers` | the names of containers and pods                                                         |
 //! | `processor`  | the processors that change it                                                            |
 //! | `report_queue` | the queue from the sampling thread to the reporter                                     |
 //! | `report`     | OTLP reports from events                                                                 |
@@ -37,6 +38,7 @@ mod cli;
 mod collect;
 mod command;
 mod configuration;
+mod containers;
 mod debuginfod;
 mod encode;
 mod event_arg;

@@ -4,94 +4,39 @@
 //! processes. Output: [`NamedFrame`]s.
 
 mod downloads;
+mod frame;
 mod lock_names;
 mod marker;
+mod sources;
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
+use sidewinder_address::{Avma, CodeAddress, FileOffset, Svma};
 use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing};
-use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
+use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
-    BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
-    SymbolizerStats, UnnamedReason, unnamed_frame,
+    CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
+    UnnamedReason, unnamed_frame,
 };
 use sidewinder_vm::cpython::Function;
 use sidewinder_vm::{Code, InterpreterSet, Runtime};
 
 use self::downloads::Downloads;
+pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
 use self::lock_names::LockNames;
 pub(crate) use self::marker::{
     STACK_MISSING, STACK_MISSING_SUMMARY, marker_of_summary, marker_summary, truncation_marker,
 };
-use crate::debuginfod::Fetched;
+use self::sources::SymbolSources;
+use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::{FileInfo, Stack, file_location};
-use crate::vm::{InterpreterSource, VmNameCounts, VmNames, VmObstacle};
-
-/// A frame with its location and its names.
-#[derive(Clone, Debug)]
-pub(crate) struct NamedFrame {
-    pub(crate) location: FrameLocation,
-    /// The functions according to symbols and debug information, inlined calls first; empty if there is no name.
-    pub(crate) functions: Arc<[CodeFrame]>,
-    /// The name if `functions` is empty: the kernel's function, or `file+0x...`.
-    pub(crate) name: Arc<str>,
-    pub(crate) origin: CodeOrigin,
-    /// Whether not every source was searched for a name, so that a later attempt may find one.
-    pub(crate) is_provisional: bool,
-    /// Whether the frame was found only by an unproven frame pointer.
-    pub(crate) is_guessed: bool,
-}
-
-/// Where a frame is. Return addresses are already moved into the call.
-#[derive(Clone, Debug)]
-pub(crate) enum FrameLocation {
-    /// In a file, at an address as stated in the file, in one of its segments.
-    File { id: FileId, facts: Arc<FileInfo>, svma: Svma, load: LoadSegment },
-    /// In the kernel.
-    Kernel { address: u64 },
-    /// In memory that no file backs, or in an unknown file.
-    Anonymous { address: u64 },
-    /// In a function of a virtual machine, which has no address.
-    Vm,
-}
-
-/// The kind of code that a frame executes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum CodeOrigin {
-    Native,
-    Rust,
-    Go,
-    Kernel,
-    /// Code generated at run time, by a known runtime or another.
-    Jit(Option<Runtime>),
-    /// Code of a virtual machine.
-    Interpreted(Runtime),
-}
-
-/// Why frames have no name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum UnnamedCause {
-    /// The process has generated the code.
-    GeneratedCode {
-        /// By this runtime; `None`: by another.
-        generator: Option<Runtime>,
-        /// Whether the process publishes the names of other code.
-        has_names: bool,
-    },
-    /// The stack was walked before the files of the process were read, which say how to find the functions of this runtime.
-    TooEarly(Runtime),
-    /// The names are in the memory of the process, and could not be read.
-    Memory(VmObstacle),
-    /// Nothing is known of the code: the mappings and files of the process could not be read.
-    UnknownCode,
-}
+use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
 
 /// Which names to look up, and the limits of the look-up.
 #[derive(Clone, Default, Debug)]
@@ -168,6 +113,7 @@ pub(crate) struct Namer {
     kernel: KernelNameCache,
     locks: LockNames,
     downloads: Downloads,
+    containers: ContainerDirectory,
     no_functions: Arc<[CodeFrame]>,
     empty_name: Arc<str>,
 }
@@ -195,11 +141,17 @@ impl Namer {
             kernel: KernelNameCache::new(options.opener.clone()),
             locks: LockNames::default(),
             downloads: Downloads::default(),
+            containers: ContainerDirectory::new(options.has_no_time_limit),
             options,
             files: HashMap::new(),
             no_functions: Arc::from([]),
             empty_name: Arc::from(""),
         }
+    }
+
+    /// A description with the names of the process's container.
+    pub(crate) fn describe(&mut self, description: Arc<ProcessDescription>) -> Arc<ProcessDescription> {
+        self.containers.describe(description)
     }
 
     /// Adds a file, or replaces it after its headers were read.
@@ -518,49 +470,5 @@ fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {
         CodeAddress::ReturnAddress(address)
     } else {
         CodeAddress::InstructionPointer(address)
-    }
-}
-
-/// The sources of a file's names: the file itself, and its debug files.
-struct SymbolSources<'a> {
-    info: &'a FileInfo,
-    roots: &'a DebugRoots,
-    /// The debug file of a server.
-    downloaded: Option<&'a Fetched>,
-}
-
-impl BinaryFiles for SymbolSources<'_> {
-    fn content(&self) -> std::io::Result<Image> {
-        self.info.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), open_image)
-    }
-
-    fn debug_file(&self) -> Option<Image> {
-        self.downloaded.map(Fetched::image).or_else(|| self.info.companions.debug_image())
-    }
-
-    fn alternate(&self) -> Option<Image> {
-        match self.downloaded {
-            Some(downloaded) => downloaded.alternate_image(),
-            None => self.info.companions.alternate_image(),
-        }
-    }
-
-    fn package(&self) -> Option<Image> {
-        self.split_unit(format!("{}.dwp", self.info.path).as_bytes())
-    }
-
-    fn split_unit(&self, path: &[u8]) -> Option<Image> {
-        self.info.companions.open_split(path, self.roots).map(Image::from)
-    }
-}
-
-fn open_image(content: &OpenedFile) -> std::io::Result<Image> {
-    match content.file() {
-        Some(file) => Ok(Image::from(Arc::clone(file))),
-        None => {
-            let mut bytes = vec![0; usize::try_from(content.size_bytes()).unwrap_or(0)];
-            content.read_exact_at(&mut bytes, 0)?;
-            Ok(Image::from(bytes))
-        }
     }
 }

@@ -12,6 +12,8 @@ export interface Document {
   kinds: { label: string; colour: [number, number, number] }[];
   /** Whether names are shown in full at first. */
   full_names: boolean;
+  /** How boxes are grouped at first. */
+  grouping: "none" | "thread";
   strings: string[];
   /** `short` is what tells the name apart from all others. */
   functions: { name: number[]; short: number[]; binary: number[]; path: number[]; kind: number[] };
@@ -21,7 +23,7 @@ export interface Document {
   places: { function: number[]; line: number[]; inlined: number[]; elsewhere: number[]; path: number[] };
   /** `parent_before`: how many nodes before this one its caller is; 0: it has none. */
   nodes: { parent_before: number[]; place: number[] };
-  /** `container` is 0 where there is none. */
+  /** `container` is what the container or the unit is called, 0 where there is none. */
   threads: { process: number[]; pid: number[]; name: number[]; tid: number[]; container: number[] };
   spans: { trace: string[]; span: string[] };
   /** What threads do or wait for; `cause` is 0 where there is none. */

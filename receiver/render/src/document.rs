@@ -100,7 +100,7 @@ impl DocumentBuilder {
         let new = profile.threads.iter().skip(self.threads.len()).map(|thread| ThreadStrings {
             process: text(&thread.process),
             name: text(&thread.name),
-            container: text(&thread.container),
+            container: text(&thread.container.label()),
         });
         let new: Vec<_> = new.collect();
         self.threads.extend(new);
@@ -186,6 +186,7 @@ impl DocumentBuilder {
                 .map(|kind| CategoryStyle { label: kind.label(), colour: kind.colour() })
                 .collect(),
             full_names: false,
+            grouping: if profile.is_per_thread { "thread" } else { "none" },
             strings: tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             functions: functions_since(tree, functions),
             renamed: renamed_since(tree, functions),
@@ -309,6 +310,8 @@ struct Document<'a> {
     kinds: Vec<CategoryStyle>,
     /// Whether names are shown in full at first.
     full_names: bool,
+    /// How boxes are grouped at first.
+    grouping: &'static str,
     strings: Vec<&'a str>,
     functions: DocumentFunctions,
     renamed: DocumentRenamings,
