@@ -59,7 +59,9 @@ fn has_file(port: u16) -> bool {
     let request = format!("GET /buildid/{BUILD_ID}/debuginfo HTTP/1.0\r\n\r\n");
     let mut status = [0; 12];
     TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-        .and_then(|mut stream| stream.write_all(request.as_bytes()).and_then(|()| stream.read_exact(&mut status)))
+        .and_then(|mut stream| {
+            stream.write_all(request.as_bytes()).and_then(|()| stream.read_exact(&mut status))
+        })
         .is_ok_and(|()| status.ends_with(b" 200"))
 }
 
@@ -70,7 +72,13 @@ fn run(command: &str, arguments: &[&str], directory: &Path) -> Result<()> {
 }
 
 /// A second of the stripped program, with servers at `url`: the file that was written, and what was printed.
-fn recorded(folder: &Path, options: &[&str], url: &str, cache: &str, output: &str) -> Result<(PathBuf, String)> {
+fn recorded(
+    folder: &Path,
+    options: &[&str],
+    url: &str,
+    cache: &str,
+    output: &str,
+) -> Result<(PathBuf, String)> {
     let output = folder.join(output);
     let mut command = sidewinder::command()?;
     command.args(["record", "-F", "199", "-d", "1", "--no-kernel"]).args(options).arg("-o").arg(&output);

@@ -5,32 +5,32 @@
 mod outputs;
 mod page;
 mod progress;
+mod sample;
 mod sink;
 mod summary;
 
 use std::io::{self, Write as _};
-use std::mem;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
+use sidewinder_bpf::Opener;
 use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
-use sidewinder_process::ProcessKey;
 use sidewinder_render::{
-    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions,
+    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions, container_table,
+    table, thread_tables,
 };
 use sidewinder_vm::InterpreterSet;
-use tracing::warn;
 
 use self::outputs::Outputs;
 use self::page::LivePage;
 use self::progress::Progress;
+use self::sample::{RecordingStats, sample};
 use self::sink::{EventFilter, EventSink};
 use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
@@ -43,25 +43,18 @@ use crate::debuginfod::Debuginfod;
 use crate::event_arg::kinds_of_events;
 use crate::exit::{ExitCause, Failure};
 use crate::import::{self, ImportError};
-use crate::interval_timer::IntervalTimer;
 use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingOptions};
 use crate::output::{Output, OutputFormat};
 use crate::privilege;
 use crate::report::Reporter;
-use crate::report_queue::FLUSH_INTERVAL;
 use crate::sampling::debug_files::DebugRoots;
-use crate::sampling::message::Message;
 use crate::sampling::scope::SamplingScope;
-use crate::sampling::{Sampler, SamplingError, SamplingOptions, SamplingTally};
+use crate::sampling::{SamplingError, SamplingOptions};
 use crate::terminal::{print_notice, supports_colour};
 use crate::unnamed::{UnnamedGroup, UnnamedSamples};
 use crate::user_probe::UserProbe;
 
-/// How often the rings are drained, and progress is shown.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How often the set of online CPUs is checked for changes.
-const CPU_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The budget for symbol tables, names, and debug information.
 const SYMBOL_BUDGET_BYTES: usize = 32 << 20;
 
@@ -164,23 +157,6 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     })
 }
 
-/// Statistics of a recording, apart from its events.
-struct RecordingStats {
-    tally: SamplingTally,
-    start: SystemTime,
-    start_ns: u64,
-    end_ns: u64,
-    frames_by_mode: [u64; 3],
-    depths: Vec<u64>,
-    stacks_known_and_sent: (u64, u64),
-    table_bytes: u64,
-    table_evictions: u64,
-    table_reloads: u64,
-    map_bytes: u64,
-    /// The processes whose interpreter's state we may not read.
-    denied_interpreters: Vec<ProcessKey>,
-}
-
 fn sampling_options(
     args: &RecordArgs,
     scope: SamplingScope,
@@ -205,79 +181,10 @@ fn sampling_options(
         lock_threshold: args.locks.unwrap_or_default(),
         probes,
         requires_probes: true,
+        sampled_cpus: args.cpus.clone(),
         ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
     if args.pid.is_empty() && args.tid.is_empty() { options } else { options.for_running_processes() }
-}
-
-fn sample(
-    args: &RecordArgs,
-    options: SamplingOptions,
-    mut launched: Option<&mut LaunchedCommand>,
-    mut page: Option<&mut LivePage>,
-    stop: &AtomicBool,
-    sink: &Sender<Vec<Message>>,
-    opener: Opener,
-) -> Result<RecordingStats, Failure> {
-    let progress = Progress::new(args);
-    progress.show("reading unwind tables");
-    let mut storage = Storage::uninit();
-    let mut cpus = CpuList::online().ok();
-    let (mut flush_timer, mut cpu_timer) =
-        (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
-    let mut sampler = Sampler::new(&mut storage, options, opener)?;
-    let (start, start_ns) = (SystemTime::now(), monotonic_ns());
-    sampler.start()?;
-    if let Some(launched) = &launched {
-        launched.resume()?;
-    }
-
-    let began = Instant::now();
-    // The receiving thread ends only after the sender is dropped.
-    let flush = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
-    let mut messages = Vec::new();
-    let mut has_ended = false;
-    while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_finished() {
-        let remaining =
-            args.duration.map_or(POLL_INTERVAL, |duration| duration.saturating_sub(began.elapsed()));
-        if remaining.is_zero() {
-            break;
-        }
-        sampler.poll(remaining.min(POLL_INTERVAL), &mut messages);
-        if flush_timer.is_due() {
-            flush(&mut messages);
-        }
-        if cpus.is_some() && cpu_timer.is_due() && cpus != CpuList::online().ok() {
-            cpus = None;
-            warn!("degraded: CPUs came or went: those that came are not recorded");
-        }
-        progress.show_tally(|| sampler.tally(), began.elapsed());
-        if let Some(page) = &mut page {
-            page.update_outcomes(|| sampler.tally());
-        }
-        has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
-    }
-    // Its processes are seen to end a moment before it can be waited for: it isn't ended by us then.
-    if let Some(launched) = launched.filter(|_| sampler.is_finished()) {
-        launched.wait_briefly();
-    }
-    let end_ns = sampler.stop(None, &mut messages);
-    flush(&mut messages);
-    progress.end();
-    Ok(RecordingStats {
-        tally: sampler.tally(),
-        start,
-        start_ns,
-        end_ns,
-        frames_by_mode: sampler.profiler().frames_by_mode(),
-        depths: sampler.profiler().depths().to_vec(),
-        stacks_known_and_sent: sampler.profiler().stacks_deduplicated_and_sent(),
-        table_bytes: sampler.profiler().tables.loaded_bytes(),
-        table_evictions: sampler.profiler().tables.evictions(),
-        table_reloads: sampler.control_counts().table_reloads,
-        map_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
-        denied_interpreters: sampler.denied_interpreters(),
-    })
 }
 
 /// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested.
@@ -312,6 +219,9 @@ fn write(
                 duration,
                 tally: &recorded.tally,
             });
+            for profile in &mut profiles {
+                profile.is_per_thread = args.per_thread;
+            }
             let mut code_summary = String::new();
             if format == ProfileFormat::Html {
                 progress.show("reading code");
@@ -354,7 +264,9 @@ fn print_table(profile: &Profile, args: &RecordArgs) -> Result<(), Failure> {
     let is_coloured = supports_colour(&io::stdout());
     let options = TableOptions { is_coloured, columns: terminal_columns(), ..TableOptions::default() };
     let names = DisplayNames::new([profile], args.names.map(NameStyle::from).unwrap_or_default());
-    print_all(&sidewinder_render::table(profile, &names, options)).map(drop)
+    let table = if args.per_thread { thread_tables } else { table };
+    print_all(&table(profile, &names, options))?;
+    print_all(&container_table(profile, options)).map(drop)
 }
 
 /// The kinds of profile that are recorded.

@@ -269,9 +269,10 @@ mod tests {
         assert!(is_here(&id) && is_here(&other));
         cache.clean(SystemTime::now(), 5).unwrap();
         assert!(!is_here(&id) && is_here(&other), "what was used longest ago");
-        cache.clean(SystemTime::now() + UNUSED_MAX, 5).unwrap();
+        let in_a_week = SystemTime::now() + UNUSED_MAX;
+        cache.clean(in_a_week - Duration::from_secs(60), 5).unwrap();
         assert!(is_here(&other));
-        cache.clean(SystemTime::now() + UNUSED_MAX + Duration::from_secs(60), 5).unwrap();
+        cache.clean(in_a_week + Duration::from_secs(60), 5).unwrap();
         assert!(!is_here(&other));
         assert!(mine.exists());
     }
