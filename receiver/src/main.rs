@@ -111,7 +111,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Validate(args)) => command::configuration::validate(&args),
         Some(Command::PrintConfig(args)) => command::configuration::print(&args),
         Some(Command::Components) => command::configuration::components(),
-        Some(Command::Completions { shell }) => command::completions(shell),
+        Some(Command::Completions { shell }) => command::completions::completions(shell),
         Some(Command::Manual { folder }) => command::write_manual(&folder),
     }
 }
