@@ -21,7 +21,7 @@ case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+
 [ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
 case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools fp-compiler)
-    packages+=(libboost-context-dev luajit pypy3)
+    packages+=(libboost-context-dev luajit pypy3 debuginfod)
     # For arm64, the eBPF programs are compiled, and a program whose unwind information is read.
     packages+=(gcc-aarch64-linux-gnu linux-libc-dev-arm64-cross)
     # Their names of code that they make are looked at.

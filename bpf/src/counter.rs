@@ -3,7 +3,7 @@
 use perf_event_open_sys::bindings as perf;
 use sidewinder_kind::{Counter, CounterRate, SampledCounter};
 
-use crate::events::{CpuList, EventError, EventKind, EventTarget, PerfCounter};
+use crate::events::{EventError, EventKind, EventTarget, PerfCounter, online_cpus};
 use crate::opener::Opener;
 
 /// The fields of `perf_event_attr` that select what an event counts.
@@ -70,7 +70,7 @@ fn probed(counter: Counter) -> EventKind {
 /// # Errors
 /// [`EventError::NoCounter`] if it does not, others if that can't be tried.
 pub fn probe_counter(counter: Counter) -> Result<(), EventError> {
-    probed(counter).open(&CpuList::online()?, &EventTarget::EveryTask).map(drop)
+    probed(counter).open(&online_cpus()?, &EventTarget::EveryTask).map(drop)
 }
 
 impl Opener {
@@ -79,7 +79,7 @@ impl Opener {
     /// # Errors
     /// As [`probe_counter`].
     pub fn probe_counter(&self, counter: Counter) -> Result<(), EventError> {
-        self.events(probed(counter), &CpuList::online()?, None).map(drop)
+        self.events(probed(counter), &online_cpus()?, None).map(drop)
     }
 }
 

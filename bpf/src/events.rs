@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libbpf_rs::{Link, PerfEventOpts, ProgramMut};
 use perf_event_open_sys as sys;
-use sidewinder_kind::{Counter, CounterRate, Hook, Kind, SampledCounter};
+use sidewinder_kind::{Counter, CounterRate, CpuIds, Hook, Kind, SampledCounter};
 use sys::bindings as perf;
 use thiserror::Error;
 
@@ -74,49 +74,13 @@ pub enum EventError {
     },
 }
 
-/// A list of CPU ids, as in sysfs: `0-3,8`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CpuList(Vec<u32>);
-
-impl CpuList {
-    /// The CPUs that are online.
-    ///
-    /// # Errors
-    /// If sysfs can't be read or has an unexpected format.
-    pub fn online() -> Result<Self, EventError> {
-        let text = std::fs::read_to_string("/sys/devices/system/cpu/online").map_err(EventError::Cpus)?;
-        let malformed = || EventError::Cpus(io::Error::new(io::ErrorKind::InvalidData, text.clone()));
-        Self::parse(&text).ok_or_else(malformed)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut cpus = Vec::new();
-        for part in text.trim().split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-            if last.checked_sub(first)? > 1 << 16 {
-                return None;
-            }
-            cpus.extend(first..=last);
-        }
-        Some(Self(cpus))
-    }
-
-    /// Those of these CPUs that have one of the ids; all of them if there are no ids.
-    pub(crate) fn only(&self, ids: &[u32]) -> Self {
-        Self(self.iter().filter(|cpu| ids.is_empty() || ids.contains(cpu)).collect())
-    }
-
-    /// The first `count` CPUs.
-    #[cfg(test)]
-    pub(crate) fn from_count(count: u32) -> Self {
-        Self((0..count).collect())
-    }
-
-    /// The CPU ids.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().copied()
-    }
+/// The CPUs that are online.
+///
+/// # Errors
+/// If sysfs can't be read or has an unexpected format.
+pub fn online_cpus() -> Result<CpuIds, EventError> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").map_err(EventError::Cpus)?;
+    text.parse().map_err(|error| EventError::Cpus(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 /// A counter that interrupts each time it has advanced by a period.
@@ -212,12 +176,12 @@ pub(crate) enum EventTarget<'a> {
 /// Whether this thread may open events for every task.
 #[must_use]
 pub fn can_open_events() -> bool {
-    CpuList::online().and_then(|cpus| EventKind::SideBand.open(&cpus, &EventTarget::EveryTask)).is_ok()
+    online_cpus().and_then(|cpus| EventKind::SideBand.open(&cpus, &EventTarget::EveryTask)).is_ok()
 }
 
 impl EventKind {
     /// Opens one event on each CPU. Requires `CAP_PERFMON`.
-    pub(crate) fn open(self, cpus: &CpuList, target: &EventTarget<'_>) -> Result<Vec<OwnedFd>, EventError> {
+    pub(crate) fn open(self, cpus: &CpuIds, target: &EventTarget<'_>) -> Result<Vec<OwnedFd>, EventError> {
         let mut attr = self.attributes();
         let (tasks, flags) = match target {
             EventTarget::EveryTask => (-1, 0),
@@ -339,7 +303,7 @@ impl CounterEvents {
     pub(crate) fn attach(
         &mut self,
         program: &ProgramMut<'_>,
-        cpus: &CpuList,
+        cpus: &CpuIds,
         container: Option<CgroupId>,
         events: Vec<OwnedFd>,
     ) -> Result<(), EventError> {
@@ -413,22 +377,5 @@ impl CounterEvent {
         let mut counted = [0; 8];
         (&self.file).read_exact(&mut counted)?;
         Ok(period.and_then(|period| u64::from_ne_bytes(counted).checked_div(period)).unwrap_or(0))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_cpus_are_read_as_sysfs_writes_them() {
-        let numbers = |text| CpuList::parse(text).map(|cpus| cpus.0);
-        assert_eq!(numbers("0-3,8\n"), Some(vec![0, 1, 2, 3, 8]));
-        assert_eq!(numbers("0\n"), Some(vec![0]));
-        assert_eq!(CpuList(vec![0, 1, 4]).only(&[4, 0, 7]).0, [0, 4]);
-        assert_eq!(CpuList(vec![0, 1, 4]).only(&[]).0, [0, 1, 4]);
-        assert_eq!(numbers("3-1"), None);
-        assert_eq!(numbers(""), None);
-        assert_eq!(numbers("0-99999999"), None);
     }
 }

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 
-use crate::events::{CounterEvents, CpuList};
+use crate::events::CounterEvents;
 use crate::outcome::Outcome;
+use sidewinder_kind::CpuIds;
 
 /// Interrupts since the start, by outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -79,7 +80,7 @@ impl InterruptCheck {
     }
 
     /// Combines this with the counts of the programs, by CPU and outcome.
-    pub(crate) fn interrupts(&self, counted: impl Fn(u32, Outcome) -> u64, cpus: &CpuList) -> Interrupts {
+    pub(crate) fn interrupts(&self, counted: impl Fn(u32, Outcome) -> u64, cpus: &CpuIds) -> Interrupts {
         let idle_inferred = |period| self.cpus.iter().map(|cpu| cpu.idle_inferred(&counted, period)).sum();
         let idle_inferred = self.period.map_or(0, idle_inferred);
         let sum = |outcome| cpus.iter().map(|cpu| counted(cpu, outcome)).sum::<u64>();
@@ -164,7 +165,7 @@ mod tests {
             Outcome::Complete => complete,
             _ => 0,
         };
-        witness.interrupts(counted, &CpuList::from_count(1))
+        witness.interrupts(counted, &CpuIds::from_iter([0]))
     }
 
     #[test]

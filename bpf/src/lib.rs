@@ -60,7 +60,7 @@ pub use chunk::can_create_maps;
 pub use code_object::CodeObject;
 pub use container::{CgroupId, Container};
 pub use counter::probe_counter;
-pub use events::{CpuList, EventError, can_open_events};
+pub use events::{EventError, can_open_events, online_cpus};
 pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};
 pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
 pub use heap::limit_heap;

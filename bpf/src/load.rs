@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use sidewinder_kind::{Kind, KindSet};
+use sidewinder_kind::{CpuIds, Kind, KindSet};
 use thiserror::Error;
 
 use crate::denial;
@@ -84,7 +84,7 @@ pub struct Options {
     /// Whether stacks have the frames of virtual machines.
     pub vm_frames: bool,
     /// The CPUs that are sampled, as far as they are online; empty: all.
-    pub sampled_cpus: Vec<u32>,
+    pub sampled_cpus: CpuIds,
     /// What is logged of the verifier's log.
     pub verifier_log: VerifierLog,
     /// Whether to load the test programs, too.
@@ -123,7 +123,7 @@ impl Default for Options {
             min_process_age: Duration::ZERO,
             context_attributes: false,
             vm_frames: true,
-            sampled_cpus: Vec::new(),
+            sampled_cpus: CpuIds::default(),
             verifier_log: VerifierLog::Nothing,
             #[cfg(feature = "test-programs")]
             test_programs: false,

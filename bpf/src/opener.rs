@@ -13,12 +13,13 @@ use std::thread::{self, JoinHandle};
 
 use crate::chunk;
 use crate::container::Container;
-use crate::events::{CpuList, EventError, EventKind, EventTarget};
+use crate::events::{EventError, EventKind, EventTarget};
 use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::kernel_names::KernelNamesProgram;
 use crate::load::{LoadError, PodCgroup, Storage};
 use crate::tracepoint::{self, TracepointError};
 use crate::user_probe::{PlaceRequest, UserProbeError};
+use sidewinder_kind::CpuIds;
 
 /// A request to the thread.
 enum OpenerRequest {
@@ -36,7 +37,7 @@ enum OpenerRequest {
 /// Opens one event on each of these CPUs.
 struct EventRequest {
     kind: EventKind,
-    cpus: CpuList,
+    cpus: CpuIds,
     /// The directory of a cgroup; `None`: all tasks.
     cgroup: Option<OwnedFd>,
 }
@@ -102,7 +103,7 @@ impl Opener {
     pub(crate) fn events(
         &self,
         kind: EventKind,
-        cpus: &CpuList,
+        cpus: &CpuIds,
         container: Option<&Container>,
     ) -> Result<Vec<OwnedFd>, EventError> {
         let cgroup = container.map(|container| container.directory().try_clone_to_owned());

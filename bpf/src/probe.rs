@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::container::Container;
 use crate::denial;
-use crate::events::{CpuList, EventKind, EventTarget, PerfCounter};
+use crate::events::{EventKind, EventTarget, PerfCounter, online_cpus};
 use crate::fields::KernelField;
 use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::ring::{create_ring, whole_pages};
@@ -264,7 +264,7 @@ fn open_for_own_container() -> Result<(), String> {
 }
 
 fn open(kind: EventKind, target: &EventTarget<'_>) -> Result<(), String> {
-    let opened = CpuList::online().and_then(|cpus| kind.open(&cpus, target));
+    let opened = online_cpus().and_then(|cpus| kind.open(&cpus, target));
     opened.map(drop).map_err(|error| error_chain(&error))
 }
 

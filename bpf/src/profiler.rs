@@ -19,7 +19,7 @@ use sidewinder_kind::KindSet;
 pub use self::counts::ContextCounts;
 use crate::arena::Arena;
 use crate::container::Container;
-use crate::events::{CpuList, EventError};
+use crate::events::{EventError, online_cpus};
 use crate::intf::{sw_cpu, sw_probe_site, sw_process, sw_scope_gaps, sw_segment};
 use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
@@ -76,7 +76,7 @@ impl<'obj> Profiler<'obj> {
     /// If the kernel doesn't have, or refuses, something that is required.
     pub fn load(storage: &'obj mut Storage, options: &Options, opener: Opener) -> Result<Self, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
-        let cpus = CpuList::online()?;
+        let cpus = online_cpus()?;
         let sampled_cpus = cpus.only(&options.sampled_cpus);
         if sampled_cpus.iter().next().is_none() {
             return Err(EventError::NoCpu.into());

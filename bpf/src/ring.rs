@@ -11,7 +11,6 @@ use sidewinder_unwind_table::Register;
 use zerocopy::FromBytes;
 
 use crate::code_object::CodeObject;
-use crate::events::CpuList;
 use crate::frame::RawFrame;
 use crate::intf::{
     self, sw_body, sw_context, sw_frame, sw_hash, sw_label, sw_newcomer, sw_sample, sw_snapshot,
@@ -19,6 +18,7 @@ use crate::intf::{
 use crate::outcome::Outcome;
 use crate::sample_kind::SampleKind;
 use crate::wait::{WaitEnd, WaitReason};
+use sidewinder_kind::CpuIds;
 
 /// The 128-bit hash of a stack: its frames and its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -333,7 +333,7 @@ impl Rings {
     pub(crate) fn create(
         map: &MapHandle,
         snapshots: MapHandle,
-        cpus: &CpuList,
+        cpus: &CpuIds,
         bytes: u32,
     ) -> libbpf_rs::Result<Self> {
         let arrived = Rc::new(RefCell::new(ReceivedRecords::default()));

@@ -13,8 +13,9 @@ use sidewinder_address::{Avma, FileOffset};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::container::CgroupId;
-use crate::events::{CpuList, EventError};
+use crate::events::EventError;
 use crate::ring::whole_pages;
+use sidewinder_kind::CpuIds;
 
 /// The size of a ring, unless a page is larger. All rings of a user share 516 KiB per CPU, so they are kept small.
 const RING_BYTES: u32 = 32 << 10;
@@ -93,7 +94,7 @@ struct Ring {
 
 impl SideBand {
     /// Maps a ring for the event of each CPU.
-    pub(crate) fn new(cpus: &CpuList, events: Vec<OwnedFd>) -> Result<Self, EventError> {
+    pub(crate) fn new(cpus: &CpuIds, events: Vec<OwnedFd>) -> Result<Self, EventError> {
         let ring = |(cpu, event): (u32, OwnedFd)| {
             let data_bytes = whole_pages(RING_BYTES) as usize;
             let memory = MmapOptions::new()

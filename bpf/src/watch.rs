@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use sidewinder_kind::KindSet;
+use sidewinder_kind::{CpuIds, KindSet};
 
 use crate::container::Container;
-use crate::events::{CounterEvents, CpuList, EventError, EventKind, PerfCounter};
+use crate::events::{CounterEvents, EventError, EventKind, PerfCounter};
 use crate::interrupt_check::{IdleTimes, InterruptCheck};
 use crate::opener::Opener;
 use crate::programs::SamplingPrograms;
@@ -31,9 +31,9 @@ pub enum EventScope {
 #[derive(Debug)]
 pub(crate) struct EventWatch {
     /// The CPUs that are online.
-    cpus: CpuList,
+    cpus: CpuIds,
     /// Those of them that are sampled.
-    sampled_cpus: CpuList,
+    sampled_cpus: CpuIds,
     opener: Opener,
     scope: EventScope,
     /// The events that trigger programs, by kind of sample; empty before the start and after the end.
@@ -48,7 +48,7 @@ pub(crate) struct EventWatch {
 }
 
 impl EventWatch {
-    pub(crate) fn new(cpus: CpuList, sampled_cpus: CpuList, opener: Opener) -> Self {
+    pub(crate) fn new(cpus: CpuIds, sampled_cpus: CpuIds, opener: Opener) -> Self {
         Self {
             cpus,
             sampled_cpus,
@@ -62,7 +62,7 @@ impl EventWatch {
         }
     }
 
-    pub(crate) fn cpus(&self) -> &CpuList {
+    pub(crate) fn cpus(&self) -> &CpuIds {
         &self.cpus
     }
 

@@ -8,6 +8,7 @@
 //! outcome, retry, counts              the meaning of a response, retry delays, the counts of events
 //! options, error, notes               settings of all exporters, errors in them, the last failure
 //! file, debug                         exporters to a file and to the log
+//! download                            a file from a server, by the same connections
 //! ```
 
 mod connect;
@@ -15,6 +16,7 @@ mod counts;
 mod credentials;
 mod debug;
 mod delivery;
+mod download;
 mod error;
 mod exporter;
 pub mod file;
@@ -30,6 +32,7 @@ mod storage;
 pub use connect::{Resolve, ResolveFuture, Resolver, TlsConfigError};
 pub use counts::{Counts, State};
 pub use credentials::{CredentialsError, ExporterCredentials, HeaderError};
+pub use download::{DownloadError, DownloadLimits, Downloader};
 pub use error::ConnectionError;
 pub use exporter::{Exporter, ExporterError, ExporterStats};
 pub use grpc::GrpcOptions;

@@ -1,21 +1,27 @@
 //! The command line. The doc comments of arguments are the help texts: their first paragraphs are what `-h` prints.
 
 mod code;
+mod debuginfod;
 mod record;
+mod top;
+mod view;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use sidewinder_config::{InvalidProbe, ListenAddress, ProbeSpec};
+use sidewinder_config::{InvalidProbe, ProbeSpec};
+use sidewinder_kind::{CpuIds, InvalidCpuIds};
 use sidewinder_render::NameStyle;
 
-use crate::event_arg::EventArg;
 use crate::hex;
 
 pub(crate) use self::code::{AnnotateArgs, CodeArgs};
+pub(crate) use self::debuginfod::DebuginfodArgs;
 pub(crate) use self::record::RecordArgs;
+pub(crate) use self::top::TopArgs;
+pub(crate) use self::view::{DiffArgs, ViewArgs};
 
 /// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
 ///
@@ -186,50 +192,6 @@ impl RunArgs {
     }
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct TopArgs {
-    /// A process; may be given several times, or as a list with commas; without this and --comm every process
-    #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',', conflicts_with = "comm")]
-    pub(crate) pid: Vec<u32>,
-    /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
-    #[arg(long, value_name = "NAME")]
-    pub(crate) comm: Vec<String>,
-    /// A thread; may be given several times, or as a list with commas
-    #[arg(short, long, value_name = "TID", value_parser = process, value_delimiter = ',', conflicts_with_all = ["pid", "comm"])]
-    pub(crate) tid: Vec<u32>,
-    /// Samples per second and CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) frequency: u32,
-    /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
-    #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, group = "shown")]
-    pub(crate) event: Option<EventArg>,
-    /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION,
-    /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it, or tracepoint:CATEGORY:NAME
-    #[arg(long, value_name = "SPEC", value_parser = probe, group = "shown")]
-    pub(crate) probe: Option<ProbeSpec>,
-    /// Show off-CPU time instead of CPU time, of at least this fraction of waits
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
-    pub(crate) off_cpu: Option<f64>,
-    /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
-    pub(crate) locks: Option<f64>,
-    /// With --locks, show who ends these waits instead of who waits: the threads that release the locks
-    #[arg(long, requires = "locks")]
-    pub(crate) lock_wakers: bool,
-    /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
-    #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
-    pub(crate) wall: Option<f64>,
-    /// The time range that is shown, in seconds
-    #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
-    pub(crate) seconds: u32,
-    /// Leave kernel frames out
-    #[arg(long)]
-    pub(crate) no_kernel: bool,
-    /// How functions are named
-    #[arg(long, value_name = "STYLE", default_value = "short")]
-    pub(crate) names: NamesArg,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum UnwindArg {
     /// By frame pointers where they are proven, by tables elsewhere
@@ -300,59 +262,6 @@ pub(crate) struct InspectArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ViewArgs {
-    /// A profile: .otlp, pprof, folded stacks, perf.data, or the text of `perf script`
-    #[arg(required_unless_present = "listen")]
-    pub(crate) file: Option<PathBuf>,
-    /// Show what profilers and Collectors send over OTLP to this address, while it arrives
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:4317", conflicts_with_all = ["file", "output", "sample_type", "names"])]
-    pub(crate) listen: Option<ListenAddress>,
-    /// Which profiles of a file to show, if it holds several: of .otlp by their sample type, as off_cpu or faults, of perf by the
-    /// event, as cycles:P; by default those of CPU time, or the first
-    #[arg(long, value_name = "NAME")]
-    pub(crate) sample_type: Option<String>,
-    /// Write it to this file instead; its suffix sets the format, as with record
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// The format, whatever the suffix of the file, for example for -o /dev/stdout
-    #[arg(long, value_name = "FORMAT", requires = "output")]
-    pub(crate) format: Option<FormatArg>,
-    /// How functions are named: in full in folded stacks by default, and short in pages, pictures and tables. Formats of other
-    /// tools always have full names
-    #[arg(long, value_name = "STYLE")]
-    pub(crate) names: Option<NamesArg>,
-    #[command(flatten)]
-    pub(crate) code: CodeArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DiffArgs {
-    /// The profile to compare with
-    pub(crate) before: PathBuf,
-    /// The profile that is compared
-    pub(crate) after: PathBuf,
-    /// Which profiles of two files to compare, as with view
-    #[arg(long, value_name = "NAME")]
-    pub(crate) sample_type: Option<String>,
-    /// Write the page here instead of showing it: a name that ends in .html
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// The most functions in the table
-    #[arg(long, value_name = "ROWS", default_value_t = 20)]
-    pub(crate) rows: usize,
-    /// Compare values per second of each recording, instead of their shares of all samples
-    #[arg(long, conflicts_with = "requests")]
-    pub(crate) per_second: bool,
-    /// Compare values per request: the numbers of requests, or of other units of work, that the program has completed in each
-    /// recording
-    #[arg(long, value_name = "BEFORE,AFTER", value_parser = request_counts)]
-    pub(crate) requests: Option<[u64; 2]>,
-    /// How functions are named
-    #[arg(long, value_name = "STYLE", default_value = "short")]
-    pub(crate) names: NamesArg,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Also report which language runtimes a process contains, and whether their frames and names can be read now; may be
     /// given several times, or as a list with commas
@@ -420,12 +329,9 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "not a time, as 10, 2.5, 10s or 1m30s".to_owned())
 }
 
-fn request_counts(text: &str) -> Result<[u64; 2], String> {
-    let counts =
-        text.split_once(',').and_then(|(before, after)| Some([before.parse().ok()?, after.parse().ok()?]));
-    counts
-        .filter(|counts| !counts.contains(&0))
-        .ok_or_else(|| "not two numbers above 0, as 1200,1500".to_owned())
+/// Parses a list of CPUs. Nothing is the default, and stands for all.
+fn cpus(list: &str) -> Result<CpuIds, String> {
+    list.parse().map_err(|error: InvalidCpuIds| format!("{error}, as 0-3,8"))
 }
 
 fn wait_fraction(text: &str) -> Result<f64, String> {
@@ -494,6 +400,8 @@ mod tests {
         assert!(parse(&["--comm", "a", "-p", "1"]).is_err());
         assert!(parse(&["-a", "--no-kernel", "--kernel"]).is_ok());
         assert!(parse(&["-a", "-d", "0s"]).is_err() && parse(&["-a", "-d", "0"]).is_err());
+        assert!(parse(&["-a", "-C", "0-3,8", "-D", "500ms", "--per-thread"]).is_ok());
+        assert!(parse(&["-a", "-C", "3-1"]).is_err() && parse(&["-a", "-D", "0"]).is_err());
         assert!(parse(&["-t", "7,8", "-d", "10"]).is_ok() && parse(&["-t", "7", "-p", "7"]).is_err());
     }
 

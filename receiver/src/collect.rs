@@ -81,7 +81,7 @@ impl ProfileCollector {
         match message {
             Message::File(id, facts) => self.namer.add_file(id, facts),
             Message::Process(key, description) => {
-                self.processes.insert(key, description);
+                self.processes.insert(key, self.namer.describe(description));
             }
             Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
             Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
@@ -113,6 +113,7 @@ impl ProfileCollector {
         };
         if let Some(stack) = event.stack {
             self.namer.read_functions(event.process, &stack);
+            self.namer.request_debug_files(&stack);
             self.stacks.entry(stack.id).or_insert(stack);
         }
         counts.add(event.time_ns, key, event.value);

@@ -223,9 +223,8 @@ fn thread_attributes(
     state: Option<&ThreadState>,
 ) -> (ResourceIndex, AttributeSetIndex) {
     let mut resource = Vec::new();
-    for (key, text) in
-        [(key::PROCESS_EXECUTABLE_NAME, &thread.process), (key::CONTAINER_ID, &thread.container)]
-    {
+    let process = [(key::PROCESS_EXECUTABLE_NAME, &*thread.process)];
+    for (key, text) in process.into_iter().chain(thread.container.attributes()) {
         if !text.is_empty() {
             resource.push((key, Value::Str(text)));
         }
@@ -248,6 +247,7 @@ fn thread_attributes(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
     use sidewinder_otlp::{conformance, decode};
@@ -341,7 +341,7 @@ mod tests {
         );
         let file = tempfile::Builder::new().suffix(".otlp").tempfile().unwrap();
         std::fs::write(file.path(), report.as_bytes()).unwrap();
-        let read = import::read_profile(file.path(), None).unwrap();
+        let read = import::read_profile(file.path(), None, &Arc::default()).unwrap();
         let mut out = [Vec::new(), Vec::new()];
         for (profile, out) in [&profile(), &read].into_iter().zip(&mut out) {
             sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, NameStyle::Full, out)
@@ -385,12 +385,12 @@ mod tests {
             let other = folder.path().join(format!("other{}", format.suffix()));
             let mut file = std::fs::File::create(&other).unwrap();
             sidewinder_render::write(&profile(), format, NameStyle::Full, &mut file).unwrap();
-            let read = import::read_profile(&other, None).unwrap();
+            let read = import::read_profile(&other, None, &Arc::default()).unwrap();
             let report = report(&read).unwrap();
             assert_eq!(conformance::check(report.as_bytes()), [], "{format:?}");
             let path = folder.path().join("out.otlp");
             std::fs::write(&path, report.as_bytes()).unwrap();
-            let again = import::read_profile(&path, None).unwrap();
+            let again = import::read_profile(&path, None, &Arc::default()).unwrap();
             // Folded stacks have the process as their outermost frame.
             assert_eq!(folded(&again), folded(&read), "{format:?}");
             assert_eq!(

@@ -12,9 +12,9 @@ use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
-    TimeSlicedCounts,
+    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileContainer,
+    ProfileFrame, ProfileSample, ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex,
+    ThreadIndex, ThreadState, TimeSlicedCounts,
 };
 use tracing::warn;
 
@@ -22,6 +22,7 @@ use self::local_names::LocalNames;
 use crate::collect::{IndexedSet, LOCK_MARKER, lock_marker};
 use crate::naming::marker_summary;
 use crate::report::LOCK_ID;
+use crate::sampling::debug_files::DebugRoots;
 
 /// The most files that a warning lists.
 const LISTED_FILES_MAX: usize = 5;
@@ -44,11 +45,15 @@ pub(crate) enum ImportError {
 }
 
 /// Reads a profile in any known format: OTLP by the suffix of the file, others by their content. `sample_type`: which one of
-/// several in a file.
-pub(crate) fn read_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, ImportError> {
+/// several in a file. `debug_roots`: where debug files may be, for formats without names.
+pub(crate) fn read_profile(
+    path: &Path,
+    sample_type: Option<&str>,
+    debug_roots: &Arc<DebugRoots>,
+) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
         let written = std::fs::metadata(path)?.modified()?;
-        let mut names = LocalNames::new(written);
+        let mut names = LocalNames::new(written, Arc::clone(debug_roots));
         let mut profile = sidewinder_render::read(path, sample_type, &mut names)?;
         let missing = names.missing_files();
         if !missing.is_empty() {
@@ -242,7 +247,7 @@ impl ImportBuilder {
             pid: to_u32(resource("process.pid").and_then(DecodedValue::as_int)),
             name: sample.thread_name().unwrap_or_default().into(),
             tid: to_u32(sample.thread_id()),
-            container: resource("container.id").and_then(DecodedValue::as_str).unwrap_or_default().into(),
+            container: ProfileContainer::from_attributes(|key| resource(key).and_then(DecodedValue::as_str)),
         };
         let threads = &mut self.threads;
         *self.thread_indices.entry(thread).or_insert_with_key(|thread| {

@@ -8,6 +8,7 @@
 //! | `runtime_support` | what is read of each language runtime, and what to do for the rest                     |
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `resource`   | the resource of a process                                                                |
+//! | `containers` | the names of containers and pods                                                         |
 //! | `processor`  | the processors that change it                                                            |
 //! | `report_queue` | the queue from the sampling thread to the reporter                                     |
 //! | `report`     | OTLP reports from events                                                                 |
@@ -19,6 +20,7 @@
 //! | `service`    | the service: runs a configuration, and applies changes to it                             |
 //! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
 //! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
+//! | `debuginfod` | debug files and sources from servers, if that is asked for                               |
 //! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
 //! | `server`     | a small HTTP server for pages; `otlp_server` receives OTLP                               |
@@ -36,6 +38,8 @@ mod cli;
 mod collect;
 mod command;
 mod configuration;
+mod containers;
+mod debuginfod;
 mod encode;
 mod event_arg;
 mod exit;
@@ -107,7 +111,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Validate(args)) => command::configuration::validate(&args),
         Some(Command::PrintConfig(args)) => command::configuration::print(&args),
         Some(Command::Components) => command::configuration::components(),
-        Some(Command::Completions { shell }) => command::completions(shell),
+        Some(Command::Completions { shell }) => command::completions::completions(shell),
         Some(Command::Manual { folder }) => command::write_manual(&folder),
     }
 }

@@ -3,92 +3,40 @@
 //! Owner: the thread of the reporter or command that has the [`Namer`]. Input: frames, and messages about files and
 //! processes. Output: [`NamedFrame`]s.
 
+mod downloads;
+mod frame;
 mod lock_names;
 mod marker;
+mod sources;
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
+use sidewinder_address::{Avma, CodeAddress, FileOffset, Svma};
 use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMachine, VmMissing};
-use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
+use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
-    BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
-    SymbolizerStats, UnnamedReason, unnamed_frame,
+    CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
+    UnnamedReason, unnamed_frame,
 };
 use sidewinder_vm::cpython::Function;
 use sidewinder_vm::{Code, InterpreterSet, Runtime};
 
+use self::downloads::Downloads;
+pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
 use self::lock_names::LockNames;
 pub(crate) use self::marker::{
     STACK_MISSING, STACK_MISSING_SUMMARY, marker_of_summary, marker_summary, truncation_marker,
 };
+use self::sources::SymbolSources;
+use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
-use crate::sampling::message::{FileInfo, Stack};
-use crate::vm::{InterpreterSource, VmNameCounts, VmNames, VmObstacle};
-
-/// A frame with its location and its names.
-#[derive(Clone, Debug)]
-pub(crate) struct NamedFrame {
-    pub(crate) location: FrameLocation,
-    /// The functions according to symbols and debug information, inlined calls first; empty if there is no name.
-    pub(crate) functions: Arc<[CodeFrame]>,
-    /// The name if `functions` is empty: the kernel's function, or `file+0x...`.
-    pub(crate) name: Arc<str>,
-    pub(crate) origin: CodeOrigin,
-    /// Whether not every source was searched for a name, so that a later attempt may find one.
-    pub(crate) is_provisional: bool,
-    /// Whether the frame was found only by an unproven frame pointer.
-    pub(crate) is_guessed: bool,
-}
-
-/// Where a frame is. Return addresses are already moved into the call.
-#[derive(Clone, Debug)]
-pub(crate) enum FrameLocation {
-    /// In a file, at an address as stated in the file, in one of its segments.
-    File { id: FileId, facts: Arc<FileInfo>, svma: Svma, load: LoadSegment },
-    /// In the kernel.
-    Kernel { address: u64 },
-    /// In memory that no file backs, or in an unknown file.
-    Anonymous { address: u64 },
-    /// In a function of a virtual machine, which has no address.
-    Vm,
-}
-
-/// The kind of code that a frame executes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum CodeOrigin {
-    Native,
-    Rust,
-    Go,
-    Kernel,
-    /// Code generated at run time, by a known runtime or another.
-    Jit(Option<Runtime>),
-    /// Code of a virtual machine.
-    Interpreted(Runtime),
-}
-
-/// Why frames have no name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum UnnamedCause {
-    /// The process has generated the code.
-    GeneratedCode {
-        /// By this runtime; `None`: by another.
-        generator: Option<Runtime>,
-        /// Whether the process publishes the names of other code.
-        has_names: bool,
-    },
-    /// The stack was walked before the files of the process were read, which say how to find the functions of this runtime.
-    TooEarly(Runtime),
-    /// The names are in the memory of the process, and could not be read.
-    Memory(VmObstacle),
-    /// Nothing is known of the code: the mappings and files of the process could not be read.
-    UnknownCode,
-}
+use crate::sampling::message::{FileInfo, Stack, file_location};
+use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
 
 /// Which names to look up, and the limits of the look-up.
 #[derive(Clone, Default, Debug)]
@@ -164,6 +112,8 @@ pub(crate) struct Namer {
     vm: VmNames,
     kernel: KernelNameCache,
     locks: LockNames,
+    downloads: Downloads,
+    containers: ContainerDirectory,
     no_functions: Arc<[CodeFrame]>,
     empty_name: Arc<str>,
 }
@@ -190,6 +140,8 @@ impl Namer {
             vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE, options.has_no_time_limit),
             kernel: KernelNameCache::new(options.opener.clone()),
             locks: LockNames::default(),
+            downloads: Downloads::default(),
+            containers: ContainerDirectory::new(options.has_no_time_limit),
             options,
             files: HashMap::new(),
             no_functions: Arc::from([]),
@@ -197,18 +149,40 @@ impl Namer {
         }
     }
 
+    /// A description with the names of the process's container.
+    pub(crate) fn describe(&mut self, description: Arc<ProcessDescription>) -> Arc<ProcessDescription> {
+        self.containers.describe(description)
+    }
+
     /// Adds a file, or replaces it after its headers were read.
     pub(crate) fn add_file(&mut self, id: FileId, info: Arc<FileInfo>) {
         // A look-up may have failed while the file's headers were unknown.
         self.locks.clear();
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
+        self.downloads.forget(id);
         self.files.insert(id, info);
     }
 
     /// Removes a file, and closes it.
     pub(crate) fn remove_file(&mut self, id: FileId) {
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
+        self.downloads.forget(id);
         self.files.remove(&id);
+    }
+
+    /// Asks servers for the debug files of the files in a stack, unless it has.
+    pub(crate) fn request_debug_files(&mut self, stack: &Stack) {
+        let Some(servers) = self.options.debug_roots.debuginfod() else { return };
+        for (id, _) in stack.frames.iter().filter_map(file_location) {
+            if let Some(info) = self.files.get(&id) {
+                self.downloads.get(Some(servers), id, info);
+            }
+        }
+    }
+
+    /// From now on, names wait for the debug files of servers.
+    pub(crate) fn wait_for_debug_files(&mut self) {
+        self.downloads.start_waiting();
     }
 
     /// Stops reading files and the output of runtimes. Frames are named from what has been read so far.
@@ -339,8 +313,9 @@ impl Namer {
         let Some((load, svma)) = located else {
             return self.unknown_frame(unnamed_frame(info.name(), offset), offset.0);
         };
-        let lookup = self.lookup(id, &info, svma);
-        let is_provisional = matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
+        let (lookup, is_pending) = self.lookup(id, &info, svma);
+        let is_provisional =
+            is_pending || matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
         let (functions, name, language) = match lookup {
             Lookup::Named(functions) => {
                 // Inlined calls have the language of the function that they were inlined into.
@@ -360,12 +335,20 @@ impl Namer {
         NamedFrame { location, functions, name, origin, is_provisional, is_guessed: false }
     }
 
-    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma) -> Lookup {
+    /// The functions at an address, and whether a debug file may still arrive that knows more of it.
+    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma) -> (Lookup, bool) {
         if !self.options.native {
-            return Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
+            let unnamed = Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
+            return (unnamed, false);
         }
-        let sources = SymbolSources { info, roots: &self.options.debug_roots };
-        self.symbols.name(sidewinder_symbolize::BinaryId(id.0), sources, svma)
+        let roots = &*self.options.debug_roots;
+        let downloaded = self.downloads.get(roots.debuginfod(), id, info);
+        let binary = sidewinder_symbolize::BinaryId(id.0);
+        if downloaded.has_arrived {
+            self.symbols.forget(binary);
+        }
+        let sources = SymbolSources { info, roots, downloaded: downloaded.file.as_deref() };
+        (self.symbols.name(binary, sources, svma), downloaded.is_pending)
     }
 
     fn resolve_kernel(&mut self, address: u64) -> NamedFrame {
@@ -482,44 +465,5 @@ fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {
         CodeAddress::ReturnAddress(address)
     } else {
         CodeAddress::InstructionPointer(address)
-    }
-}
-
-/// The sources of a file's names: the file itself, and its debug files.
-struct SymbolSources<'a> {
-    info: &'a FileInfo,
-    roots: &'a DebugRoots,
-}
-
-impl BinaryFiles for SymbolSources<'_> {
-    fn content(&self) -> std::io::Result<Image> {
-        self.info.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), open_image)
-    }
-
-    fn debug_file(&self) -> Option<Image> {
-        self.info.companions.debug_image()
-    }
-
-    fn alternate(&self) -> Option<Image> {
-        self.info.companions.alternate_image()
-    }
-
-    fn package(&self) -> Option<Image> {
-        self.split_unit(format!("{}.dwp", self.info.path).as_bytes())
-    }
-
-    fn split_unit(&self, path: &[u8]) -> Option<Image> {
-        self.info.companions.open_split(path, self.roots).map(Image::from)
-    }
-}
-
-fn open_image(content: &OpenedFile) -> std::io::Result<Image> {
-    match content.file() {
-        Some(file) => Ok(Image::from(Arc::clone(file))),
-        None => {
-            let mut bytes = vec![0; usize::try_from(content.size_bytes()).unwrap_or(0)];
-            content.read_exact_at(&mut bytes, 0)?;
-            Ok(Image::from(bytes))
-        }
     }
 }

@@ -142,7 +142,7 @@ impl Reporter {
                 for pending in &mut self.pending_reports {
                     pending.interned.resources.remove(&key);
                 }
-                self.descriptions.insert(key, description);
+                self.descriptions.insert(key, self.namer.describe(description));
             }
             Message::JitSource(key, source) => {
                 self.namer.add_jit_source(key, source);

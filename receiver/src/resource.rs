@@ -10,7 +10,11 @@ use sidewinder_process::{ProcessDescription, ProcessKey};
 
 /// Keys of the semantic conventions for resources.
 pub(crate) mod key {
-    pub(crate) const CONTAINER_ID: &str = "container.id";
+    pub(super) const CONTAINER_ID: &str = "container.id";
+    pub(super) const CONTAINER_IMAGE_NAME: &str = "container.image.name";
+    pub(super) const CONTAINER_NAME: &str = "container.name";
+    pub(super) const K8S_NAMESPACE_NAME: &str = "k8s.namespace.name";
+    pub(super) const K8S_POD_NAME: &str = "k8s.pod.name";
     /// Followed by the name of the variable.
     pub(super) const PROCESS_ENVIRONMENT_VARIABLE_PREFIX: &str = "process.environment_variable.";
     pub(super) const K8S_POD_UID: &str = "k8s.pod.uid";
@@ -19,6 +23,8 @@ pub(crate) mod key {
     pub(super) const PROCESS_EXECUTABLE_PATH: &str = "process.executable.path";
     pub(super) const PROCESS_OWNER: &str = "process.owner";
     pub(crate) const PROCESS_PID: &str = "process.pid";
+    /// The conventions have none.
+    pub(super) const SYSTEMD_UNIT: &str = "sidewinder.systemd.unit";
 }
 
 /// The beginning of a service's default name (semantic conventions, "Service").
@@ -88,6 +94,8 @@ impl ResourceAttributes {
 /// | the resource of its SDK, except `process.*` and `telemetry.sdk.*`       | its process context (OTEP 4719)    |
 /// | `OTEL_SERVICE_NAME`, then `OTEL_RESOURCE_ATTRIBUTES`                    | the environment of the process     |
 /// | `container.id`, `k8s.pod.uid` from its cgroup; `process.*`              | observed in `/proc`                |
+/// | `container.name`, `container.image.name`, `k8s.pod.name`, `k8s.namespace.name` | files of container runtimes |
+/// | `sidewinder.systemd.unit` from its cgroup, outside of containers        | observed in `/proc`                |
 /// | `process.environment_variable.NAME` for each of `include_env_vars`      | the environment of the process     |
 /// | `resource` processors that insert: values from the pod's spec           | the configuration of the chart     |
 /// | `unknown_service:EXECUTABLE`                                            | the default name of a service      |
@@ -126,6 +134,21 @@ pub(crate) fn resource_attributes(
     }
     if let Some(uid) = &description.pod_uid {
         text(key::K8S_POD_UID, uid.to_string());
+    }
+    if let Some(names) = description.container_names.as_deref() {
+        for (key, name) in [
+            (key::CONTAINER_NAME, &names.container),
+            (key::CONTAINER_IMAGE_NAME, &names.image),
+            (key::K8S_POD_NAME, &names.pod),
+            (key::K8S_NAMESPACE_NAME, &names.namespace),
+        ] {
+            if let Some(name) = name {
+                text(key, name.to_string());
+            }
+        }
+    }
+    if let Some(unit) = description.systemd_unit.as_ref().filter(|_| description.container_id.is_none()) {
+        text(key::SYSTEMD_UNIT, unit.to_string());
     }
     if let Some(name) = name {
         text(key::PROCESS_EXECUTABLE_NAME, name);
@@ -190,6 +213,26 @@ mod tests {
         assert_eq!(service_name(&description), "by-attributes");
         description.resource.service_name = Some("by-name".to_owned());
         assert_eq!(service_name(&description), "by-name");
+    }
+
+    #[test]
+    fn names_of_the_container_yield_to_those_that_the_process_states() {
+        let names = sidewinder_process::ContainerNames {
+            container: Some("api".into()),
+            pod: Some("api-7f9".into()),
+            ..Default::default()
+        };
+        let mut description = ProcessDescription {
+            container_names: Some(Arc::new(names)),
+            systemd_unit: Some("shop.service".into()),
+            ..ProcessDescription::default()
+        };
+        description.resource.attributes = vec![("k8s.pod.name".into(), "stated".into())];
+        let value = |key| value_of(&description, key);
+        assert_eq!(value("container.name").as_deref(), Some("api"));
+        assert_eq!(value("k8s.pod.name").as_deref(), Some("stated"));
+        assert_eq!(value("container.image.name"), None);
+        assert_eq!(value("sidewinder.systemd.unit").as_deref(), Some("shop.service"));
     }
 
     #[test]

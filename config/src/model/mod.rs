@@ -5,7 +5,6 @@
 
 mod binary;
 mod component;
-mod cpu_ids;
 mod endpoint;
 mod event;
 mod exporter;
@@ -24,7 +23,6 @@ use std::collections::BTreeMap;
 
 pub use binary::{BinaryMatch, GnuBuildId};
 pub use component::ComponentId;
-pub use cpu_ids::{CpuIds, InvalidCpuIds};
 pub use endpoint::{Endpoint, EndpointTarget, HttpEndpoint, ListenAddress};
 pub use event::{CounterEvent, InvalidEvent};
 pub use exporter::{

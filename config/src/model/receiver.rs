@@ -7,8 +7,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sidewinder_kind::CpuIds;
+
 use super::{
-    BinaryMatch, CounterEvent, CpuIds, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, ProbeSpec,
+    BinaryMatch, CounterEvent, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, ProbeSpec,
     SamplesPerSecond, VerifierLogLevel,
 };
 

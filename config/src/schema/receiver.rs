@@ -10,6 +10,7 @@ use super::{event, probe};
 use crate::diagnostics::ConfigProblem;
 use crate::model::*;
 use crate::tree::{ConfigNode, ConfigValue};
+use sidewinder_kind::CpuIds;
 
 /// Longer intervals need more memory than a sidecar has; shorter ones cost more than they are worth.
 const REPORTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);

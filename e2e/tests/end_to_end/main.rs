@@ -12,6 +12,7 @@ mod cluster;
 mod completeness;
 mod configurations;
 mod counters;
+mod debuginfod;
 mod delivery;
 mod ends;
 mod forms;

@@ -100,26 +100,33 @@ struct HttpTransport {
     timeout: Duration,
 }
 
+/// What connects to the host of a URL, and the URL. Only the URL decides whether TLS is used. A connection takes at most
+/// `timeout`, or any time if it is zero.
+pub(super) fn connector(
+    url: &str,
+    tls: TlsClient,
+    resolver: Resolver,
+    timeout: Duration,
+) -> Result<(Uri, Connector), ConnectionError> {
+    let wrong = |problem| ConnectionError::Endpoint { endpoint: url.to_owned(), problem };
+    let uri: Uri = url.parse().map_err(|_| wrong("is no URL"))?;
+    let (is_protected, default_port) = match uri.scheme_str() {
+        Some("https") => (true, 443),
+        Some("http") => (false, 80),
+        _ => return Err(wrong("does not begin with http:// or https://")),
+    };
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
+    let port = uri.port_u16().unwrap_or(default_port);
+    let target = ConnectTarget::from_authority(&format!("{host}:{port}")).map_err(wrong)?;
+    let tls = is_protected.then(|| Tls::load(tls, &[b"http/1.1"])).transpose();
+    let tls = tls.map_err(|source| ConnectionError::Tls { endpoint: url.to_owned(), source })?;
+    Ok((uri, Connector { target: Arc::new(target), resolver, tls: tls.map(Arc::new), timeout }))
+}
+
 impl HttpTransport {
     fn new(options: &HttpOptions) -> Result<Self, ConnectionError> {
-        let wrong = |problem| ConnectionError::Endpoint { endpoint: options.url.clone(), problem };
-        let uri: Uri = options.url.parse().map_err(|_| wrong("is no URL"))?;
-        let (is_protected, default_port) = match uri.scheme_str() {
-            Some("https") => (true, 443),
-            Some("http") => (false, 80),
-            _ => return Err(wrong("does not begin with http:// or https://")),
-        };
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
-        let port = uri.port_u16().unwrap_or(default_port);
-        let target = ConnectTarget::from_authority(&format!("{host}:{port}")).map_err(wrong)?;
-        let tls = is_protected.then(|| Tls::load(options.tls.clone(), &[b"http/1.1"])).transpose();
-        let tls = tls.map_err(|source| ConnectionError::Tls { endpoint: options.url.clone(), source })?;
-        let connector = Connector {
-            target: Arc::new(target),
-            resolver: options.resolver.clone(),
-            tls: tls.map(Arc::new),
-            timeout: options.timeout,
-        };
+        let (uri, connector) =
+            connector(&options.url, options.tls.clone(), options.resolver.clone(), options.timeout)?;
         let mut headers = options.headers.clone();
         headers.retain(|(name, _)| !name.eq_ignore_ascii_case("user-agent"));
         headers.push(("user-agent".to_owned(), USER_AGENT.to_owned()));

@@ -1,12 +1,14 @@
-//! The kinds of profile: one row each, with everything that encoders, readers and renderers need.
+//! The kinds of profile: one row each, with everything that encoders, readers and renderers need; and the CPUs that are sampled.
 //!
 //! To add a kind: a [`Kind`] with its row, the eBPF program that takes its samples, and their tests.
 #![forbid(unsafe_code)]
 
 mod counter;
+mod cpu_ids;
 mod probe;
 
 pub use counter::{Counter, CounterDescriptor, CounterRate, CounterSource, SampledCounter};
+pub use cpu_ids::{CpuIds, InvalidCpuIds};
 pub use probe::SampledProbe;
 
 /// The events of a profile.

@@ -15,6 +15,8 @@ export interface Document {
   kinds: { label: string; colour: [number, number, number] }[];
   /** Whether names are shown in full at first. */
   full_names: boolean;
+  /** How boxes are grouped at first. */
+  grouping: "none" | "thread";
   strings: string[];
   /** `short` is what tells the name apart from all others. */
   functions: { name: Column; short: Column; binary: Column; path: Column; kind: Column };
@@ -27,7 +29,7 @@ export interface Document {
    * none. `again_before`: of the nodes that differ in more than lines, how many before the last one this is one of; 0: of none.
    */
   nodes: { parent_before: Column; again_before: Column; place: Column };
-  /** `container` is 0 where there is none. */
+  /** `container` is what the container or the unit is called, 0 where there is none. */
   threads: { process: Column; pid: Column; name: Column; tid: Column; container: Column };
   spans: { trace: string[]; span: string[] };
   /** What threads do or wait for; `cause` is 0 where there is none. */

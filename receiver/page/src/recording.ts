@@ -25,6 +25,7 @@ export class Recording {
   readonly parts: Document["parts"];
 
   readonly hasFullNames: boolean;
+  readonly grouping: Document["grouping"];
   /** `short` tells a function apart from the others: no two have the same. */
   readonly functions: { name: string[]; short: string[]; binary: string[]; path: string[]; kind: Uint8Array };
   readonly threads: { process: string[]; pid: Column; name: string[]; tid: Column; container: string[] };
@@ -75,6 +76,7 @@ export class Recording {
     this.parts = document.parts;
     this.spans = document.spans;
     this.hasFullNames = document.full_names;
+    this.grouping = document.grouping;
     const { functions, threads, nodes, places, samples } = document;
     this.functions = {
       name: textsOf(functions.name),
@@ -198,10 +200,9 @@ export class Recording {
     return `${name[thread] || process[thread] || "[unnamed]"}${number ? ` ${number}` : ""}`;
   }
 
-  /** What to call the container of a thread. */
+  /** What to call the container of a thread, or its unit. */
   containerName(thread: number): string {
-    const { container } = this.threads;
-    return container[thread] ? `container ${container[thread]}` : "outside of any container";
+    return this.threads.container[thread] || "outside of any container";
   }
 
   /** What to call the process of a thread. */

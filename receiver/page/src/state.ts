@@ -200,7 +200,7 @@ function remember(): string {
   set("per", isPerSecond.value && "second");
   set("threads", threads.value && [...threads.value].join("."));
   set("states", states.value && [...states.value].join("."));
-  set("by", grouping.value !== "none" && grouping.value);
+  set("by", grouping.value !== recording.value.grouping && grouping.value);
   set("root", !isIcicle.value && "bottom");
   set("names", wantsFullNames.value !== null && (wantsFullNames.value ? "full" : "short"));
   for (const transform of transforms.value) state.append("do", transformText(transform));
@@ -226,7 +226,7 @@ function recall() {
   threads.value = wanted.length > 0 ? new Set(wanted) : null;
   const waits = numbers(state.get("states"), ".").filter((one) => one >= 1 && one <= ofThreads.state.length);
   states.value = waits.length > 0 ? new Set(waits) : null;
-  grouping.value = GROUPINGS.find((one) => one === state.get("by")) ?? "none";
+  grouping.value = GROUPINGS.find((one) => one === state.get("by")) ?? recording.value.grouping;
   isIcicle.value = state.get("root") !== "bottom";
   const asked = state.getAll("do").map((text) => parseTransform(text, functions.name.length));
   transforms.value = asked.filter((transform) => transform !== null);

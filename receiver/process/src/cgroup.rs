@@ -46,6 +46,29 @@ pub fn pod_uid(cgroup: &[u8]) -> Option<Box<str>> {
     paths(cgroup).find_map(|path| path.rsplit(|&byte| byte == b'/').find_map(pod_of_component))
 }
 
+/// The innermost unit of systemd named in the content of `/proc/PID/cgroup`: a service or a scope (systemd.unit(5)).
+#[must_use]
+pub fn systemd_unit(cgroup: &[u8]) -> Option<Box<str>> {
+    const NAME_BYTES_MAX: usize = 255;
+    let is_unit = |component: &&[u8]| {
+        let name = component.strip_suffix(b".service").or_else(|| component.strip_suffix(b".scope"));
+        name.is_some_and(|name| !name.is_empty()) && component.len() <= NAME_BYTES_MAX
+    };
+    let unit = paths(cgroup).find_map(|path| path.rsplit(|&byte| byte == b'/').find(is_unit))?;
+    Some(String::from_utf8_lossy(unit).into())
+}
+
+/// The user whose session the content of `/proc/PID/cgroup` names: `user-UID.slice`.
+#[must_use]
+pub fn session_uid(cgroup: &[u8]) -> Option<u32> {
+    paths(cgroup).find_map(|path| {
+        path.split(|&byte| byte == b'/').find_map(|component| {
+            let uid = component.strip_prefix(b"user-")?.strip_suffix(b".slice")?;
+            std::str::from_utf8(uid).ok()?.parse().ok()
+        })
+    })
+}
+
 /// The path of each hierarchy: `id:controllers:path`.
 fn paths(cgroup: &[u8]) -> impl Iterator<Item = &[u8]> {
     cgroup.split(|&byte| byte == b'\n').filter_map(|line| line.splitn(3, |&byte| byte == b':').nth(2))
@@ -111,6 +134,26 @@ mod tests {
             if path.contains("pod") && !path.contains("libpod") {
                 assert_eq!(pod_uid(path.as_bytes()).as_deref(), Some(UID), "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn units_and_users_of_systemd_are_read() {
+        for (path, unit, uid) in [
+            ("0::/system.slice/nginx.service", Some("nginx.service"), None),
+            ("0::/system.slice/system-getty.slice/getty@tty1.service", Some("getty@tty1.service"), None),
+            ("0::/user.slice/user-1000.slice/session-2.scope", Some("session-2.scope"), Some(1000)),
+            (
+                "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-shop.service/part",
+                Some("app-shop.service"),
+                Some(1000),
+            ),
+            ("1:name=systemd:/system.slice/cron.service\n0::/", Some("cron.service"), None),
+            ("0::/", None, None),
+            ("0::/user.slice/user-x.slice/.service", None, None),
+        ] {
+            assert_eq!(systemd_unit(path.as_bytes()).as_deref(), unit, "{path}");
+            assert_eq!(session_uid(path.as_bytes()), uid, "{path}");
         }
     }
 

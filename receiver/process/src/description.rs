@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::cgroup::{ContainerId, container_id, pod_uid};
+use crate::cgroup::{ContainerId, container_id, pod_uid, session_uid, systemd_unit};
 use crate::clock::time_of_ticks;
 use crate::context::ProcessContext;
 use crate::environment::ResourceVariables;
@@ -26,10 +26,43 @@ pub struct ProcessDescription {
     pub container_id: Option<ContainerId>,
     /// Its Kubernetes pod, if it is visible from our cgroup namespace.
     pub pod_uid: Option<Box<str>>,
+    /// The names of its container and its pod. The owner of the description sets them, because they are in files.
+    pub container_names: Option<Arc<ContainerNames>>,
+    /// The unit of systemd that it runs in.
+    pub systemd_unit: Option<Box<str>>,
+    /// The user whose session it runs in.
+    pub session_uid: Option<u32>,
     /// The attributes in its environment at its start.
     pub resource: ResourceVariables,
     /// The attributes that its SDK publishes. The owner of the description sets them, because it follows their changes.
     pub context: Option<Arc<ProcessContext>>,
+}
+
+/// What people call a container. Names that are not known are absent.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ContainerNames {
+    /// Its own name.
+    pub container: Option<Box<str>>,
+    /// The name of its image.
+    pub image: Option<Box<str>>,
+    /// The name of its Kubernetes pod.
+    pub pod: Option<Box<str>>,
+    /// The namespace of the pod.
+    pub namespace: Option<Box<str>>,
+}
+
+impl ContainerNames {
+    /// Adds the names of others that are not known yet.
+    pub fn add(&mut self, others: Option<Self>) {
+        let Some(others) = others else { return };
+        let names = [&mut self.container, &mut self.image, &mut self.pod, &mut self.namespace];
+        let others = [others.container, others.image, others.pod, others.namespace];
+        for (name, other) in names.into_iter().zip(others) {
+            if name.is_none() {
+                *name = other;
+            }
+        }
+    }
 }
 
 impl ProcessDescription {
@@ -50,6 +83,9 @@ impl ProcessDescription {
             namespaced_pids: status_numbers(&status, b"NSpid:").collect(),
             container_id: container_id(&cgroup),
             pod_uid: pod_uid(&cgroup),
+            container_names: None,
+            systemd_unit: systemd_unit(&cgroup),
+            session_uid: session_uid(&cgroup),
             resource: ResourceVariables::default(),
             context: None,
         }

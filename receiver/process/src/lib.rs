@@ -46,9 +46,9 @@ mod token_bucket;
 mod vdso;
 
 pub use build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};
-pub use cgroup::{ContainerId, container_id, pod_uid};
+pub use cgroup::{ContainerId, container_id, pod_uid, session_uid, systemd_unit};
 pub use credentials::Credentials;
-pub use description::{ProcessDescription, status_numbers};
+pub use description::{ContainerNames, ProcessDescription, status_numbers};
 pub use environment::{ResourceVariables, resource_variables};
 pub use event::{ProcessEvent, ProcessEventKind};
 pub use event_queue::EventQueue;

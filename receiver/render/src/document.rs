@@ -111,7 +111,7 @@ impl DocumentBuilder {
             pid: thread.pid,
             name: text(&thread.name),
             tid: thread.tid,
-            container: text(&thread.container),
+            container: text(&thread.container.label()),
         });
         let new: Vec<_> = new.collect();
         self.threads.extend(new);
@@ -277,6 +277,7 @@ impl DocumentBuilder {
                 .map(|kind| CategoryStyle { label: kind.label(), colour: kind.colour() })
                 .collect(),
             full_names: false,
+            grouping: if profile.is_per_thread { "thread" } else { "none" },
             strings: self.tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             spans: DocumentSpans {
                 trace: profile.spans.iter().skip(spans).map(|span| hex(&span.trace_id)).collect(),
@@ -357,6 +358,8 @@ struct DocumentHead<'a> {
     kinds: Vec<CategoryStyle>,
     /// Whether names are shown in full at first.
     full_names: bool,
+    /// How boxes are grouped at first.
+    grouping: &'static str,
     strings: Vec<&'a str>,
     spans: DocumentSpans,
     columns: &'a [ColumnLayout<'static>],

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use crate::escape::escaped;
 use crate::names::DisplayNames;
-use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample};
+use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample, ProfileThread};
 
 /// Writes the stacks in alphabetical order, with equal ones merged.
 pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Write) -> io::Result<()> {
@@ -33,10 +33,16 @@ pub(crate) fn lines(profile: &Profile, names: &DisplayNames) -> impl Iterator<It
 fn line(profile: &Profile, frames: &[String], sample: &ProfileSample) -> String {
     let process = profile.thread_of(sample).map(|thread| &*thread.process).filter(|name| !name.is_empty());
     let process = process.map(escape_field);
+    let thread = profile.thread_of(sample).filter(|_| profile.is_per_thread).map(thread_name);
     let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
     let frames = stack.iter().rev().filter_map(|index| frames.get(index.0 as usize)).map(String::as_str);
-    let frames: Vec<_> = process.as_deref().into_iter().chain(frames).collect();
+    let frames: Vec<_> = process.as_deref().into_iter().chain(thread.as_deref()).chain(frames).collect();
     if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
+}
+
+/// The name of a thread in this format, with its TID.
+pub(crate) fn thread_name(thread: &ProfileThread) -> String {
+    escape_field(&format!("{}/{}", thread.name, thread.tid)).into_owned()
 }
 
 /// A frame's name in this format.
@@ -77,6 +83,14 @@ mod tests {
         let names = DisplayNames::new([&profile], NameStyle::Short);
         assert_eq!(lines(&profile, &names).collect::<Vec<_>>(), ["p;main;b::c 1"]);
         assert_eq!(full_lines(&profile).collect::<Vec<_>>(), ["p;main;a::b::c(int) 1"]);
+    }
+
+    #[test]
+    fn threads_are_apart_if_requested() {
+        let mut profile = one_stack(&["main"]);
+        (profile.threads[0].name, profile.threads[0].tid) = ("a;b".into(), 7);
+        profile.is_per_thread = true;
+        assert_eq!(full_lines(&profile).collect::<Vec<_>>(), ["p;a:b/7;main 1"]);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod annotation;
+mod container;
+mod container_table;
 mod counts;
 mod difference;
 mod document;
@@ -35,6 +37,8 @@ pub use annotation::{
     Annotations, CodeBlock, FunctionAssembly, FunctionSource, Instructions, PageFunction, SourceExcerpt,
     SourcePart, UnwindingRanges,
 };
+pub use container::ProfileContainer;
+pub use container_table::container_table;
 pub use counts::TimeSlicedCounts;
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{
@@ -60,4 +64,4 @@ pub use read::{
     read_bytes,
 };
 pub use summary::{group_thousands, summary};
-pub use table::{TableOptions, fitted, table};
+pub use table::{TableOptions, fitted, table, thread_tables};

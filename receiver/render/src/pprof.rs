@@ -15,6 +15,7 @@ use prost::Message;
 use sidewinder_kind::{SAMPLES, unit};
 
 pub use self::pair::write_pprof_pair;
+use crate::container::ProfileContainer;
 use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::profile::{Profile, ProfileSample, ThreadState};
 
@@ -170,9 +171,9 @@ fn add_samples(
     strings: &mut StringTableBuilder,
     message: &mut proto::Profile,
 ) {
-    let keys = ["process", "thread", "container.id", "trace_id", "span_id"]
+    let keys = ["process", "thread", "trace_id", "span_id", ThreadState::STATE_KEY, ThreadState::CAUSE_KEY]
         .into_iter()
-        .chain([ThreadState::STATE_KEY, ThreadState::CAUSE_KEY]);
+        .chain(ProfileContainer::KEYS);
     let keys: Vec<_> = keys.map(|key| strings.index(key)).collect();
     let number_keys = ["pid", "thread_id"].map(|key| strings.index(key));
     for (sample, value) in samples {
@@ -182,12 +183,14 @@ fn add_samples(
         let values = [
             thread.map(|thread| escaped_or_empty(&thread.process)),
             thread.map(|thread| escaped_or_empty(&thread.name)),
-            thread.map(|thread| escaped_or_empty(&thread.container)),
             span.map(|span| hex(&span.trace_id).into()),
             span.map(|span| hex(&span.span_id).into()),
             state.map(|state| escaped_or_empty(&state.state)),
             state.map(|state| escaped_or_empty(&state.cause)),
         ];
+        let container =
+            thread.map_or_else(|| [""; 6], |thread| thread.container.attributes().map(|(_, text)| text));
+        let values = values.into_iter().chain(container.map(|text| Some(escaped_or_empty(text))));
         let labels = keys.iter().copied().zip(values).filter_map(|(key, value)| {
             let value = value.filter(|value: &Cow<'_, str>| !value.is_empty())?;
             Some(proto::Label { key, str: strings.index(&value), num: 0 })

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use sidewinder_kind::{Kind, unit};
 
 use crate::annotation::Annotations;
+use crate::container::ProfileContainer;
 use crate::escape::escaped;
 
 /// One recording.
@@ -44,6 +45,8 @@ pub struct Profile {
     pub recordings: Vec<MergedRecording>,
     /// What pages show of the code of functions.
     pub annotations: Annotations,
+    /// Whether threads are shown apart.
+    pub is_per_thread: bool,
 }
 
 /// The quantity that is counted.
@@ -234,8 +237,8 @@ pub struct ProfileThread {
     pub name: Arc<str>,
     /// Its TID; 0 if unknown.
     pub tid: u32,
-    /// The ID of its container; empty if it is in none, or unknown.
-    pub container: Arc<str>,
+    /// Its container.
+    pub container: ProfileContainer,
 }
 
 /// Index in [`Profile::states`].
@@ -352,6 +355,7 @@ impl Profile {
             outcomes: Vec::new(),
             recordings: Vec::new(),
             annotations: Annotations::default(),
+            is_per_thread: false,
         }
     }
 

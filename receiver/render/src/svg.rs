@@ -15,10 +15,13 @@ use crate::profile::Profile;
 pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Write) -> io::Result<()> {
     let mut palette = PaletteMap::default();
     let mut paint = |name: &str, [r, g, b]: Rgb| palette.insert(name, Color { r, g, b });
-    for place in profile.threads.iter().map(|thread| folded::escape_field(&thread.process)).chain(["".into()])
-    {
-        paint(&place, NEUTRAL);
+    for thread in &profile.threads {
+        paint(&folded::escape_field(&thread.process), NEUTRAL);
+        if profile.is_per_thread {
+            paint(&folded::thread_name(thread), NEUTRAL);
+        }
     }
+    paint("", NEUTRAL);
     for frame in &profile.frames {
         paint(&folded::frame_name(frame, names), function_colour(frame.kind, &frame.name));
     }

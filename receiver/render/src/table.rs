@@ -1,6 +1,8 @@
 //! The busiest functions, for a terminal.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -9,7 +11,7 @@ use crate::escape::escaped;
 use crate::functions::{FunctionTotals, functions};
 use crate::names::DisplayNames;
 use crate::palette::function_colour;
-use crate::profile::Profile;
+use crate::profile::{Profile, ProfileSample, ThreadIndex};
 use crate::summary::percent;
 
 /// Layout options of the table.
@@ -32,6 +34,8 @@ impl Default for TableOptions {
 /// `" 12.34%  12.34%  "`.
 const NUMBERS_COLUMNS: usize = 18;
 const BINARY_COLUMNS_LIMIT: usize = 24;
+/// The most threads that have a table of their own.
+const THREADS_SHOWN: usize = 20;
 
 /// The functions with the most self events, one per line: the share in which each was the leaf, the share in which it was on
 /// the stack, its name, its binary.
@@ -58,6 +62,37 @@ pub fn table(profile: &Profile, names: &DisplayNames, options: TableOptions) -> 
     if hidden > 0 {
         let rest = functions.iter().skip(shown.len()).map(|row| row.self_count).sum();
         let _ = writeln!(out, "{:>6.2}%           in the other {hidden}", percent(rest, total));
+    }
+    out
+}
+
+/// The [table] of each thread, those with the most events first, and what the rest has.
+#[must_use]
+pub fn thread_tables(profile: &Profile, names: &DisplayNames, options: TableOptions) -> String {
+    let mut by_thread = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
+    for sample in &profile.samples {
+        by_thread.entry(sample.thread).or_default().push(*sample);
+    }
+    let count = |samples: &[ProfileSample]| samples.iter().map(|sample| sample.count).sum::<u64>();
+    let total = profile.total_count();
+    let mut threads: Vec<_> = by_thread.into_iter().collect();
+    threads.sort_by_key(|(thread, samples)| (Reverse(count(samples)), *thread));
+    let hidden = threads.split_off(threads.len().min(THREADS_SHOWN));
+    let mut out = String::new();
+    let mut of_thread = profile.clone();
+    for (thread, samples) in threads {
+        let share = percent(count(&samples), total);
+        let name = profile.threads.get(thread.0 as usize).map_or_else(String::new, |thread| {
+            format!("{} (TID {}) of {} (PID {})", thread.name, thread.tid, thread.process, thread.pid)
+        });
+        let _ = writeln!(out, "{share:.2}%  {}", escaped(&name));
+        of_thread.samples = samples;
+        out.push_str(&table(&of_thread, names, options));
+        out.push('\n');
+    }
+    if !hidden.is_empty() {
+        let rest = hidden.iter().map(|(_, samples)| count(samples)).sum();
+        let _ = writeln!(out, "{:.2}%  in the other {} threads", percent(rest, total), hidden.len());
     }
     out
 }
@@ -113,6 +148,21 @@ mod tests {
     use super::*;
     use crate::profile::tests::{one_stack, sample};
     use proptest::prelude::*;
+
+    #[test]
+    fn each_thread_has_a_table_of_its_own_events() {
+        let mut profile = one_stack(&["work", "main"]);
+        let mut second = profile.threads[0].clone();
+        (second.name, second.tid) = ("second".into(), 9);
+        profile.threads.push(second);
+        let other = ProfileSample { thread: ThreadIndex(1), count: 3, ..profile.samples[0] };
+        profile.samples.push(other);
+        let tables = thread_tables(&profile, &DisplayNames::default(), TableOptions::default());
+        let lines: Vec<_> = tables.lines().collect();
+        assert!(lines[0].starts_with("75.00%  second (TID 9)"), "{tables}");
+        assert!(lines[2].starts_with("100.00%  100.00%  work"), "{tables}");
+        assert!(lines.iter().any(|line| line.starts_with("25.00%")), "{tables}");
+    }
 
     fn full_table(profile: &Profile, options: TableOptions) -> String {
         table(profile, &DisplayNames::default(), options)

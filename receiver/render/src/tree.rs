@@ -131,8 +131,8 @@ impl CallTree {
                 };
                 let [plain, inlined] = indices;
                 let known = if is_inlined { inlined } else { plain };
-                let function_line =
-                    *known.get_or_insert_with(|| self.function_lines.intern(FunctionLine { is_inlined, ..*line }));
+                let function_line = *known
+                    .get_or_insert_with(|| self.function_lines.intern(FunctionLine { is_inlined, ..*line }));
                 let function = line.function;
                 reached = Some(self.node(CallNode { parent: reached, function_line }, function));
             }
@@ -266,8 +266,7 @@ impl<T: Eq + Hash> ValueInterner<T> {
         let Self { values, indices, hasher } = self;
         let (hash, index) = (hasher.hash_one(&value), values.len() as u32);
         values.push(value);
-        let hash_of =
-            |index: &u32| values.get(*index as usize).map_or(0, |known: &T| hasher.hash_one(known));
+        let hash_of = |index: &u32| values.get(*index as usize).map_or(0, |known: &T| hasher.hash_one(known));
         indices.insert_unique(hash, index, hash_of);
         index
     }

@@ -77,6 +77,7 @@ impl BinaryFile {
             let companions = debug_file.find(&parsed);
             let loads = load_segments(&parsed);
             let debug_file = DebugFile::Searched(companions.clone());
+            let companions = companions.or_downloaded(&parsed, roots);
             drop(cache);
             return Ok(Self {
                 file: Arc::new(file),

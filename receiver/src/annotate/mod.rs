@@ -9,6 +9,7 @@ mod binary;
 mod sources;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex};
 
@@ -20,13 +21,18 @@ use tracing::warn;
 
 pub(crate) use self::assembly::AssemblyError;
 use self::assembly::Listing;
+use self::sources::excerpt;
 pub(crate) use self::sources::{SourceDirectories, SourcePath};
 use crate::causes::error_chain;
+use crate::debuginfod::BuildIdText;
 use crate::sampling::debug_files::DebugRoots;
 use crate::server::PageResponse;
 
 /// The most bytes of source text in a page.
 const SOURCE_BYTES_MAX: usize = 4 << 20;
+
+/// For how many binaries a server is asked for one source file.
+const BINARIES_MAX: usize = 3;
 
 /// Reads the code of functions.
 #[derive(Debug)]
@@ -95,7 +101,22 @@ impl Annotator {
     /// The text of the lines of a function that have samples, with their neighbours.
     pub(crate) fn source(&self, profile: &Profile, function: &PageFunction) -> Vec<SourceExcerpt> {
         let Some(code) = FunctionCode::new(profile, function) else { return Vec::new() };
-        code.lines().into_iter().filter_map(|(path, lines)| self.sources.excerpt(path, &lines)).collect()
+        let read = |(path, lines): (&str, BTreeSet<u32>)| {
+            let here = self.sources.excerpt(path, &lines);
+            here.or_else(|| excerpt(path, &self.downloaded_source(profile, path)?, &lines))
+        };
+        code.lines().into_iter().filter_map(read).collect()
+    }
+
+    /// The text of a source file, from a server that has it for a binary with lines of it.
+    fn downloaded_source(&self, profile: &Profile, path: &str) -> Option<String> {
+        let servers = self.debug_roots.debuginfod()?;
+        let frames = profile.frames.iter().filter(|frame| frame.path == path);
+        let binaries: BTreeSet<u32> = frames.filter_map(|frame| Some(frame.binary?.0)).collect();
+        binaries.into_iter().take(BINARIES_MAX).find_map(|binary| {
+            let build_id = profile.binaries.get(binary as usize)?.build_id.as_deref()?;
+            servers.source(&BuildIdText::new(build_id)?, path)
+        })
     }
 
     /// The instructions of a function, with what each costs.

@@ -98,9 +98,7 @@ impl SourceDirectories {
 
     /// Lines of a source file, with their neighbours; `None` if it is not there, or not a text.
     pub(crate) fn excerpt(&self, path: &str, lines: &BTreeSet<u32>) -> Option<SourceExcerpt> {
-        let text = self.read(path)?;
-        let parts = parts(&text, lines);
-        (!parts.is_empty()).then(|| SourceExcerpt { path: path.to_owned(), parts })
+        excerpt(path, &self.read(path)?, lines)
     }
 
     /// The content of the file that agrees with most of the last components of a path.
@@ -142,6 +140,12 @@ impl SourceDirectory {
         let file = File::from(openat2(&self.root, path, flags, Mode::empty(), resolve)?);
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
+}
+
+/// Lines of a text, with their neighbours; `None` if it does not have them.
+pub(super) fn excerpt(path: &str, text: &str, lines: &BTreeSet<u32>) -> Option<SourceExcerpt> {
+    let parts = parts(text, lines);
+    (!parts.is_empty()).then(|| SourceExcerpt { path: path.to_owned(), parts })
 }
 
 /// The names in a path, without those that lead nowhere. What leads up takes the name before it along.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::NamesArg;
+use super::{DebuginfodArgs, NamesArg};
 use crate::annotate::SourcePath;
 
 #[derive(Debug, Args)]
@@ -37,6 +37,8 @@ pub(crate) struct AnnotateArgs {
     /// times
     #[arg(long, value_name = "DIR|FROM=TO")]
     pub(crate) source_path: Vec<SourcePath>,
+    #[command(flatten)]
+    pub(crate) debuginfod: DebuginfodArgs,
     /// Which profiles of an .otlp file to show, by their sample type, as with view
     #[arg(long, value_name = "NAME")]
     pub(crate) sample_type: Option<String>,

@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use sidewinder_config::{ListenAddress, ProbeSpec};
+use sidewinder_kind::CpuIds;
 
-use super::{CodeArgs, FormatArg, NamesArg, UnwindArg, duration, identifier, probe, process, wait_fraction};
+use super::{
+    CodeArgs, DebuginfodArgs, FormatArg, NamesArg, UnwindArg, cpus, duration, identifier, probe, process,
+    wait_fraction,
+};
 use crate::event_arg::EventArg;
 
 /// What `-h` ends with.
@@ -27,6 +31,9 @@ pub(super) const LONG_HELP: &str = "Examples:\n  \
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
         sidewinder record -o out.pb.gz -- make -j8\n  \
+        sidewinder record -D 5 -d 10 -- ./server            from its sixth second on\n  \
+        sidewinder record -a -C 0-3 -d 5 --table            what some CPUs do\n  \
+        sidewinder record -p 1234 --per-thread -d 10 -o threads.svg\n  \
         sidewinder record -a -d 5s -o /dev/stdout --format folded | grep -c malloc\n  \
         sidewinder record --source-path src --assembly -- ./server     with costs of lines and of instructions\n  \
         sidewinder record --ui -- ./server             and look at http://localhost:7878/ meanwhile\n\n\
@@ -61,6 +68,15 @@ pub(crate) struct RecordArgs {
     /// Every process
     #[arg(short, long, help_heading = "Processes")]
     pub(crate) all: bool,
+    /// Only what these processes do on some CPUs, as 0-3,8
+    #[arg(short = 'C', long, value_name = "CPUS", value_parser = cpus, default_value = "", hide_default_value = true, help_heading = "Processes")]
+    pub(crate) cpus: CpuIds,
+    /// Keep the threads apart
+    ///
+    /// Tables are by thread, the page begins with its boxes grouped by thread, and stacks in .folded and .svg begin with the
+    /// process and the thread. Other formats have the thread of each sample in any case.
+    #[arg(long, help_heading = "Processes")]
+    pub(crate) per_thread: bool,
     /// A command to run and profile, with its children
     #[arg(last = true, value_name = "COMMAND", help_heading = "Processes")]
     pub(crate) command: Vec<OsString>,
@@ -70,6 +86,11 @@ pub(crate) struct RecordArgs {
     /// Without it a recording also ends when all profiled processes have ended.
     #[arg(short, long, value_name = "TIME", value_parser = duration, help_heading = "Time")]
     pub(crate) duration: Option<Duration>,
+    /// Begin to sample after this time, as 2 or 500ms, for example when the command has started up
+    ///
+    /// Processes are followed from the start on. --duration counts from then on.
+    #[arg(short = 'D', long, value_name = "TIME", value_parser = duration, help_heading = "Time")]
+    pub(crate) delay: Option<Duration>,
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Time")]
     pub(crate) frequency: u32,
@@ -137,6 +158,8 @@ pub(crate) struct RecordArgs {
 
     #[command(flatten)]
     pub(crate) code: CodeArgs,
+    #[command(flatten)]
+    pub(crate) debuginfod: DebuginfodArgs,
 
     /// Only events inside of this span: 16 hexadecimal digits
     #[arg(long, value_name = "ID", value_parser = identifier::<8>, help_heading = "Spans")]
@@ -147,7 +170,7 @@ pub(crate) struct RecordArgs {
     /// Also read the labels of the library custom-labels
     ///
     /// For the span of threads that publish no record.
-    #[arg(long, help_heading = "Spans")]
+    #[arg(long, hide_short_help = true, help_heading = "Spans")]
     pub(crate) custom_labels: bool,
     /// A key that threads publish besides their span, to add to samples in .otlp
     ///
@@ -165,10 +188,10 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) unwind: UnwindArg,
     /// Frames after which a stack is truncated, and marked as such
-    #[arg(long, value_name = "FRAMES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=8192), help_heading = "Stacks")]
+    #[arg(long, value_name = "FRAMES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=8192), hide_short_help = true, help_heading = "Stacks")]
     pub(crate) max_frames: u32,
     /// Include kernel frames, which is the default
-    #[arg(long, overrides_with = "no_kernel", help_heading = "Stacks")]
+    #[arg(long, overrides_with = "no_kernel", hide_short_help = true, help_heading = "Stacks")]
     pub(crate) kernel: bool,
     /// Leave kernel frames out
     #[arg(long, overrides_with = "kernel", help_heading = "Stacks")]
@@ -177,9 +200,9 @@ pub(crate) struct RecordArgs {
     #[arg(long, help_heading = "Stacks")]
     pub(crate) no_interpreters: bool,
     /// Also show the loops of interpreters, which the functions of Python programs stand for
-    #[arg(long, help_heading = "Stacks")]
+    #[arg(long, hide_short_help = true, help_heading = "Stacks")]
     pub(crate) vm_internals: bool,
     /// Memory for unwind tables, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512), help_heading = "Stacks")]
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512), hide_short_help = true, help_heading = "Stacks")]
     pub(crate) table_budget_mib: u32,
 }

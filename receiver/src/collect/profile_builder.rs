@@ -5,10 +5,10 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use sidewinder_bpf::Outcome;
-use sidewinder_process::{ProcessDescription, ProcessKey};
+use sidewinder_process::{ContainerNames, ProcessDescription, ProcessKey};
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSpan, ProfileThread,
-    StackIndex,
+    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileContainer, ProfileFrame,
+    ProfileSpan, ProfileThread, StackIndex,
 };
 use sidewinder_vm::Runtime;
 
@@ -30,7 +30,6 @@ impl ThreadKey {
     pub(super) fn to_profile_thread(self, process: Option<&ProcessDescription>) -> ProfileThread {
         let name = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         let name: Arc<str> = String::from_utf8_lossy(name).into();
-        let container = process.and_then(|process| process.container_id.as_ref());
         ProfileThread {
             process: process
                 .and_then(ProcessDescription::executable_name)
@@ -38,8 +37,25 @@ impl ThreadKey {
             pid: self.process.pid,
             name,
             tid: self.tid,
-            container: container.map_or_else(|| "".into(), |container| container.as_str().into()),
+            container: process.map_or_else(ProfileContainer::default, container),
         }
+    }
+}
+
+/// The container of a process, or its unit.
+fn container(process: &ProcessDescription) -> ProfileContainer {
+    let names = process.container_names.as_deref();
+    let name = |name: fn(&ContainerNames) -> &Option<Box<str>>| -> Arc<str> {
+        names.and_then(|names| name(names).as_deref()).unwrap_or_default().into()
+    };
+    let id = process.container_id.as_ref().map_or("", |id| id.as_str());
+    ProfileContainer {
+        id: id.into(),
+        name: name(|names| &names.container),
+        image: name(|names| &names.image),
+        pod: name(|names| &names.pod),
+        namespace: name(|names| &names.namespace),
+        unit: process.systemd_unit.as_deref().filter(|_| id.is_empty()).unwrap_or_default().into(),
     }
 }
 
@@ -157,7 +173,7 @@ impl ProfileBuilder {
         let binaries =
             self.profile.binaries.iter().map(|binary| size_of::<ProfileBinary>() + text_bytes(binary));
         let texts =
-            |thread: &ProfileThread| thread.process.len() + thread.name.len() + thread.container.len();
+            |thread: &ProfileThread| thread.process.len() + thread.name.len() + thread.container.text_bytes();
         let threads = self.profile.threads.iter().map(texts);
         entries / 3 * 4 + tables + self.string_bytes + binaries.sum::<usize>() + threads.sum::<usize>()
     }

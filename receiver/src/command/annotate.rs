@@ -1,6 +1,5 @@
 //! `sidewinder annotate`: what the lines or the instructions of a function cost, in the terminal.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use sidewinder_render::{
@@ -12,15 +11,15 @@ use super::view::load_profile;
 use super::{CommandResult, code, log_to_stderr, print_all};
 use crate::cli::AnnotateArgs;
 use crate::exit::{ExitCause, Failure};
-use crate::sampling::debug_files::DebugRoots;
 
 /// The most names in an error about a name that several functions have.
 const CANDIDATES_SHOWN: usize = 8;
 
 pub(crate) fn annotate(args: &AnnotateArgs) -> CommandResult {
     log_to_stderr("warn");
-    let annotator = code::open(&args.source_path, Arc::new(DebugRoots::open::<&Path>([])))?;
-    let profile = load_profile(&args.file, args.sample_type.as_deref())?;
+    let debug_roots = code::debug_roots(&args.debuginfod)?;
+    let annotator = code::open(&args.source_path, Arc::clone(&debug_roots))?;
+    let profile = load_profile(&args.file, args.sample_type.as_deref(), &debug_roots)?;
     let names = DisplayNames::new([&profile], NameStyle::from(args.names));
     let function = find(&profile, &names, &args.function)?;
     let sources = annotator.source(&profile, &function);

@@ -1,11 +1,12 @@
 //! The code of profiled functions in the pages of `record` and `view`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sidewinder_render::{Profile, ProfileFormat};
 
 use crate::annotate::{AnnotationTally, Annotator, SourceDirectories, SourcePath};
-use crate::cli::CodeArgs;
+use crate::cli::{CodeArgs, DebuginfodArgs};
 use crate::exit::{ExitCause, Failure};
 use crate::output::OutputFormat;
 use crate::sampling::debug_files::DebugRoots;
@@ -28,6 +29,19 @@ pub(super) fn annotator(
         ));
     }
     open(&args.source_path, debug_roots)
+}
+
+/// Where debug files may be: here, and on the servers that the command line names.
+///
+/// # Errors
+/// If these can't be asked.
+pub(super) fn debug_roots(args: &DebuginfodArgs) -> Result<Arc<DebugRoots>, Failure> {
+    let servers = args.start().map_err(|error| {
+        Failure::new(ExitCause::Usage, "can't download debug information").with_source(error).with_next_step(
+            "set DEBUGINFOD_URLS, as https://debuginfod.debian.net, or give the URLs with --debuginfod=URLS",
+        )
+    })?;
+    Ok(Arc::new(DebugRoots::open::<&Path>([]).with_servers(servers)))
 }
 
 /// What reads the code of functions, with sources below these directories.

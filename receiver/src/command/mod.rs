@@ -3,6 +3,7 @@
 pub(crate) mod annotate;
 pub(crate) mod check;
 mod code;
+pub(crate) mod completions;
 pub(crate) mod configuration;
 pub(crate) mod inspect;
 pub(crate) mod launch;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
-use clap_complete::Shell;
 use sidewinder_process::status_numbers;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -29,12 +29,6 @@ use crate::sampling::scope::SamplingScope;
 use crate::terminal::supports_colour;
 
 type CommandResult = Result<ExitCode, Failure>;
-
-pub(crate) fn completions(shell: Shell) -> CommandResult {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "sidewinder", &mut script);
-    print_result(io::stdout().write_all(&script))
-}
 
 /// Prints a command's result on standard output.
 fn print_all(text: &str) -> CommandResult {

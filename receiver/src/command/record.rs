@@ -4,31 +4,34 @@
 
 mod outputs;
 mod page;
+mod progress;
+mod sample;
+mod sink;
 mod summary;
 
-use std::io::{self, IsTerminal, Write as _};
-use std::mem;
-use std::path::Path;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
+use sidewinder_bpf::Opener;
 use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
-use sidewinder_process::ProcessKey;
 use sidewinder_render::{
-    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions,
+    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions, container_table,
+    table, thread_tables,
 };
 use sidewinder_vm::InterpreterSet;
-use tracing::warn;
 
 use self::outputs::Outputs;
 use self::page::LivePage;
+use self::progress::Progress;
+use self::sample::{RecordingStats, sample};
+use self::sink::{EventFilter, EventSink};
 use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
 use super::{
@@ -36,29 +39,22 @@ use super::{
 };
 use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
+use crate::debuginfod::Debuginfod;
 use crate::event_arg::kinds_of_events;
 use crate::exit::{ExitCause, Failure};
 use crate::import::{self, ImportError};
-use crate::interval_timer::IntervalTimer;
-use crate::live::LiveFeeds;
 use crate::memory::WORKING_SET_BYTES_MAX;
-use crate::naming::{Namer, NamingContext, NamingOptions};
+use crate::naming::{Namer, NamingOptions};
 use crate::output::{Output, OutputFormat};
 use crate::privilege;
 use crate::report::Reporter;
-use crate::report_queue::FLUSH_INTERVAL;
 use crate::sampling::debug_files::DebugRoots;
-use crate::sampling::message::Message;
 use crate::sampling::scope::SamplingScope;
-use crate::sampling::{Sampler, SamplingError, SamplingOptions, SamplingTally};
+use crate::sampling::{SamplingError, SamplingOptions};
 use crate::terminal::{print_notice, supports_colour};
 use crate::unnamed::{UnnamedGroup, UnnamedSamples};
 use crate::user_probe::UserProbe;
 
-/// How often the rings are drained, and progress is shown.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How often the set of online CPUs is checked for changes.
-const CPU_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The budget for symbol tables, names, and debug information.
 const SYMBOL_BUDGET_BYTES: usize = 32 << 20;
 
@@ -74,83 +70,12 @@ pub(crate) fn record(args: RecordArgs) -> CommandResult {
     })
 }
 
-/// Selects events of a span, a trace, or some threads. Without any, all events match.
-#[derive(Clone, Copy)]
-struct EventFilter<'a> {
-    span: Option<[u8; 8]>,
-    trace: Option<[u8; 16]>,
-    tids: &'a [u32],
-}
-
-impl EventFilter<'_> {
-    fn matches(self, message: &Message) -> bool {
-        let Message::Event(event) = message else { return true };
-        let (span, trace) = (event.span.map(|link| link.span_id), event.span.map(|link| link.trace_id));
-        (self.span.is_none() || self.span == span)
-            && (self.trace.is_none() || self.trace == trace)
-            && (self.tids.is_empty() || self.tids.contains(&event.tid))
-    }
-}
-
-/// Collects events, by the format of the output.
-enum EventSink {
-    Report(Box<Reporter>),
-    Profile(Box<ProfileCollector>, ProfileFormat),
-}
-
-impl EventSink {
-    /// Handles all messages that match the filter until the queue is closed, and tees them to the page. The queue is not
-    /// bounded: it is small compared with what a recording keeps.
-    fn run(
-        &mut self,
-        incoming: Receiver<Vec<Message>>,
-        filter: EventFilter<'_>,
-        feeds: Option<&LiveFeeds>,
-        unnamed: &mut UnnamedSamples,
-    ) {
-        for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
-            let Some(message) = self.naming_context().namer.sift(message) else { continue };
-            unnamed.note(&message);
-            if let Some(feeds) = feeds {
-                feeds.tee(&message, self.naming_context());
-            }
-            self.handle(message);
-        }
-        if let Some(feeds) = feeds {
-            feeds.close();
-        }
-    }
-
-    /// The processes that have frames without a name in the output.
-    fn unnamed_groups(&mut self, samples: &UnnamedSamples, recorded: &RecordingStats) -> Vec<UnnamedGroup> {
-        if let Self::Report(reporter) = self {
-            // Its frames have been named already: names that can be read only now are not in it.
-            reporter.stop_reading();
-        }
-        samples.groups(self.naming_context().namer, &recorded.denied_interpreters, recorded.end_ns)
-    }
-
-    fn naming_context(&mut self) -> NamingContext<'_> {
-        match self {
-            Self::Report(reporter) => reporter.naming_context(),
-            Self::Profile(collector, _) => collector.naming_context(),
-        }
-    }
-
-    fn handle(&mut self, message: Message) {
-        match self {
-            Self::Report(reporter) => reporter.handle(message),
-            Self::Profile(collector, _) => collector.handle(message),
-        }
-    }
-}
-
 fn interpreters(args: &RecordArgs) -> InterpreterSet {
     if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL }
 }
 
 fn record_target(args: &RecordArgs) -> CommandResult {
-    let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let debug_roots = code::debug_roots(&args.debuginfod)?;
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     privilege::restrict_opener(&opener).map_err(SamplingError::Thread)?;
     let namer = Namer::new(NamingOptions {
@@ -170,7 +95,8 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let format = OutputFormat::from_path(&args.output, args.format)?;
     let mut sink = match format {
         OutputFormat::Otlp => {
-            EventSink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX)))
+            let reporter = Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX);
+            EventSink::report(reporter, debug_roots.debuginfod().is_some())
         }
         OutputFormat::Rendered(form) => {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
@@ -208,9 +134,17 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         return Ok(code);
     }
 
-    Progress::new(args).show("naming functions");
+    let progress = Progress::new(args);
+    match debug_roots.debuginfod().map_or(0, Debuginfod::pending) {
+        0 => progress.show("naming functions"),
+        files => progress.show(&format!("downloading debug information of {files} files")),
+    }
+    sink.finish_naming();
     let unnamed = sink.unnamed_groups(&unnamed, &recorded);
     let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &stop)?;
+    if let Some(servers) = debug_roots.debuginfod().filter(|_| !args.quiet) {
+        print_notice(format_args!("{}\n", servers.counts()));
+    }
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
@@ -221,23 +155,6 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         Some(CommandExit::Exited(code)) => code,
         Some(CommandExit::Terminated | CommandExit::FailedToExec(_)) | None => ExitCode::SUCCESS,
     })
-}
-
-/// Statistics of a recording, apart from its events.
-struct RecordingStats {
-    tally: SamplingTally,
-    start: SystemTime,
-    start_ns: u64,
-    end_ns: u64,
-    frames_by_mode: [u64; 3],
-    depths: Vec<u64>,
-    stacks_known_and_sent: (u64, u64),
-    table_bytes: u64,
-    table_evictions: u64,
-    table_reloads: u64,
-    map_bytes: u64,
-    /// The processes whose interpreter's state we may not read.
-    denied_interpreters: Vec<ProcessKey>,
 }
 
 fn sampling_options(
@@ -264,79 +181,10 @@ fn sampling_options(
         lock_threshold: args.locks.unwrap_or_default(),
         probes,
         requires_probes: true,
+        sampled_cpus: args.cpus.clone(),
         ..SamplingOptions::interactive(scope, kinds, tables_bytes, debug_roots)
     };
     if args.pid.is_empty() && args.tid.is_empty() { options } else { options.for_running_processes() }
-}
-
-fn sample(
-    args: &RecordArgs,
-    options: SamplingOptions,
-    mut launched: Option<&mut LaunchedCommand>,
-    mut page: Option<&mut LivePage>,
-    stop: &AtomicBool,
-    sink: &Sender<Vec<Message>>,
-    opener: Opener,
-) -> Result<RecordingStats, Failure> {
-    let progress = Progress::new(args);
-    progress.show("reading unwind tables");
-    let mut storage = Storage::uninit();
-    let mut cpus = CpuList::online().ok();
-    let (mut flush_timer, mut cpu_timer) =
-        (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
-    let mut sampler = Sampler::new(&mut storage, options, opener)?;
-    let (start, start_ns) = (SystemTime::now(), monotonic_ns());
-    sampler.start()?;
-    if let Some(launched) = &launched {
-        launched.resume()?;
-    }
-
-    let began = Instant::now();
-    // The receiving thread ends only after the sender is dropped.
-    let flush = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
-    let mut messages = Vec::new();
-    let mut has_ended = false;
-    while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_finished() {
-        let remaining =
-            args.duration.map_or(POLL_INTERVAL, |duration| duration.saturating_sub(began.elapsed()));
-        if remaining.is_zero() {
-            break;
-        }
-        sampler.poll(remaining.min(POLL_INTERVAL), &mut messages);
-        if flush_timer.is_due() {
-            flush(&mut messages);
-        }
-        if cpus.is_some() && cpu_timer.is_due() && cpus != CpuList::online().ok() {
-            cpus = None;
-            warn!("degraded: CPUs came or went: those that came are not recorded");
-        }
-        progress.show_tally(|| sampler.tally(), began.elapsed());
-        if let Some(page) = &mut page {
-            page.update_outcomes(|| sampler.tally());
-        }
-        has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
-    }
-    // Its processes are seen to end a moment before it can be waited for: it isn't ended by us then.
-    if let Some(launched) = launched.filter(|_| sampler.is_finished()) {
-        launched.wait_briefly();
-    }
-    let end_ns = sampler.stop(None, &mut messages);
-    flush(&mut messages);
-    progress.end();
-    Ok(RecordingStats {
-        tally: sampler.tally(),
-        start,
-        start_ns,
-        end_ns,
-        frames_by_mode: sampler.profiler().frames_by_mode(),
-        depths: sampler.profiler().depths().to_vec(),
-        stacks_known_and_sent: sampler.profiler().stacks_deduplicated_and_sent(),
-        table_bytes: sampler.profiler().tables.loaded_bytes(),
-        table_evictions: sampler.profiler().tables.evictions(),
-        table_reloads: sampler.control_counts().table_reloads,
-        map_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
-        denied_interpreters: sampler.denied_interpreters(),
-    })
 }
 
 /// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested.
@@ -351,7 +199,7 @@ fn write(
 ) -> Result<Vec<Profile>, Failure> {
     let progress = Progress::new(args);
     let profiles = match sink {
-        EventSink::Report(mut reporter) => {
+        EventSink::Report { mut reporter, .. } => {
             let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
             let report = report.ok_or_else(|| {
                 Failure::new(ExitCause::Runtime, "no event was recorded, so nothing was written")
@@ -371,6 +219,9 @@ fn write(
                 duration,
                 tally: &recorded.tally,
             });
+            for profile in &mut profiles {
+                profile.is_per_thread = args.per_thread;
+            }
             let mut code_summary = String::new();
             if format == ProfileFormat::Html {
                 progress.show("reading code");
@@ -413,7 +264,9 @@ fn print_table(profile: &Profile, args: &RecordArgs) -> Result<(), Failure> {
     let is_coloured = supports_colour(&io::stdout());
     let options = TableOptions { is_coloured, columns: terminal_columns(), ..TableOptions::default() };
     let names = DisplayNames::new([profile], args.names.map(NameStyle::from).unwrap_or_default());
-    print_all(&sidewinder_render::table(profile, &names, options)).map(drop)
+    let table = if args.per_thread { thread_tables } else { table };
+    print_all(&table(profile, &names, options))?;
+    print_all(&container_table(profile, options)).map(drop)
 }
 
 /// The kinds of profile that are recorded.
@@ -442,47 +295,6 @@ fn title(args: &RecordArgs) -> Result<String, Failure> {
         return Ok(if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() });
     }
     scope_from_args(&args.pid, &args.tid, &args.comm).map(|(_, title)| title)
-}
-
-/// A progress line on standard error, if that is a terminal.
-struct Progress {
-    is_shown: bool,
-}
-
-impl Progress {
-    fn new(args: &RecordArgs) -> Self {
-        Self { is_shown: !args.quiet && io::stderr().is_terminal() }
-    }
-
-    fn show(&self, text: &str) {
-        if self.is_shown {
-            print_notice(format_args!("\r\u{1b}[2K{text} ..."));
-        }
-    }
-
-    /// Shows a tally. Calls `tally`, which reads the kernel's counters, only if the line is shown.
-    fn show_tally(&self, tally: impl FnOnce() -> SamplingTally, elapsed: Duration) {
-        if !self.is_shown {
-            return;
-        }
-        let tally = tally();
-        let outcomes = tally.interrupts.iter().flat_map(|(_, interrupts)| &interrupts.outcomes);
-        let complete = outcomes.filter(|(outcome, _)| outcome.label() == "complete");
-        let complete: u64 = complete.map(|(_, count)| count).sum();
-        let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
-        let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);
-        print_notice(format_args!(
-            "\r\u{1b}[2K{:.0} s, {} samples, {per_second:.0} a second, {share:.1}% complete; Ctrl-C ends",
-            elapsed.as_secs_f64(),
-            tally.events
-        ));
-    }
-
-    fn end(&self) {
-        if self.is_shown {
-            print_notice(format_args!("\r\u{1b}[2K"));
-        }
-    }
 }
 
 #[cfg(test)]

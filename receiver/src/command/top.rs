@@ -182,7 +182,9 @@ impl NameResolver {
         match message {
             Message::File(id, facts) => self.namer.add_file(id, facts),
             Message::ForgetFile(id) => self.namer.remove_file(id),
-            Message::Process(key, description) => drop(self.processes.insert(key, description)),
+            Message::Process(key, description) => {
+                self.processes.insert(key, self.namer.describe(description));
+            }
             Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
             Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
             Message::CodeObject(key, object) => _ = self.namer.add_code_object(key, &object),

@@ -38,10 +38,10 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
         Some(path) => Some((OutputFormat::from_path(path, args.format)?, Output::new(path)?)),
         None => None,
     };
-    let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let debug_roots = code::debug_roots(&args.debuginfod)?;
     let format = target.as_ref().map(|(format, _)| *format);
-    let annotator = code::annotator(&args.code, format, false, debug_roots)?;
-    let mut profile = load_profile(file, args.sample_type.as_deref())?;
+    let annotator = code::annotator(&args.code, format, false, Arc::clone(&debug_roots))?;
+    let mut profile = load_profile(file, args.sample_type.as_deref(), &debug_roots)?;
     match target {
         Some((format, output)) => {
             print_notice(format_args!(
@@ -60,7 +60,8 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
 pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     log_to_stderr("warn");
     let output = args.output.as_deref().map(page_output).transpose()?;
-    let load = |path| load_profile(path, args.sample_type.as_deref());
+    let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let load = |path| load_profile(path, args.sample_type.as_deref(), &debug_roots);
     let (before, after) = (load(&args.before)?, load(&args.after)?);
     let options = TableOptions {
         rows: args.rows,
@@ -95,13 +96,17 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
     }
 }
 
-pub(super) fn load_profile(path: &Path, sample_type: Option<&str>) -> Result<Profile, Failure> {
+pub(super) fn load_profile(
+    path: &Path,
+    sample_type: Option<&str>,
+    debug_roots: &Arc<DebugRoots>,
+) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
             "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file, folded stacks, perf.data, or what `perf script` printed",
         )
     };
-    let profile = import::read_profile(path, sample_type).map_err(failed)?;
+    let profile = import::read_profile(path, sample_type, debug_roots).map_err(failed)?;
     if profile.total_count() == 0 {
         return Err(Failure::new(ExitCause::Usage, format!("{} has no samples", path.display()))
             .with_next_step("record again, for longer, or while the target is busy"));

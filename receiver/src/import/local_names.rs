@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use object::{Object as _, ReadCache};
@@ -37,7 +38,7 @@ const KALLSYMS: &str = "/proc/kallsyms";
 pub(super) struct LocalNames {
     symbols: Symbolizer,
     /// Where debug information is that files have split off.
-    roots: DebugRoots,
+    roots: Arc<DebugRoots>,
     /// `None`: it is not here.
     files: HashMap<PerfBinary, Option<LocalFile>>,
     /// When the recording was written: a file that changed later isn't the recorded one.
@@ -57,7 +58,7 @@ struct LocalFile {
 }
 
 impl LocalNames {
-    pub(super) fn new(recorded: SystemTime) -> Self {
+    pub(super) fn new(recorded: SystemTime, roots: Arc<DebugRoots>) -> Self {
         let options = SymbolizerOptions {
             budget_bytes: BUDGET_BYTES,
             lines: true,
@@ -66,7 +67,7 @@ impl LocalNames {
         };
         Self {
             symbols: Symbolizer::new(options),
-            roots: DebugRoots::open::<&Path>([]),
+            roots,
             files: HashMap::new(),
             recorded,
             kernel_shifts: Vec::new(),
@@ -89,7 +90,7 @@ impl PerfNames for LocalNames {
     fn code(&mut self, binary: &PerfBinary, file_offset: u64) -> Option<PerfCode> {
         if !self.files.contains_key(binary) {
             let id = BinaryId(u32::try_from(self.files.len()).ok()?);
-            self.files.insert(binary.clone(), find_file(binary, id, self.recorded));
+            self.files.insert(binary.clone(), find_file(binary, id, self.recorded, &self.roots));
         }
         let file = self.files.get(binary)?.as_ref()?;
         let svma = file.loads.iter().find_map(|load| load.svma_of(FileOffset(file_offset)))?;
@@ -158,10 +159,15 @@ impl BinaryFiles for LocalSources<'_> {
 
 /// The file of a recording on this machine, at its path or in perf's own cache; `None` if there is none with its build ID, or, if
 /// that is unknown, none that has had its inode since before the recording.
-fn find_file(binary: &PerfBinary, id: BinaryId, recorded: SystemTime) -> Option<LocalFile> {
+fn find_file(
+    binary: &PerfBinary,
+    id: BinaryId,
+    recorded: SystemTime,
+    roots: &DebugRoots,
+) -> Option<LocalFile> {
     let PerfBinary { file, inode } = binary;
     let Some(build_id) = file.build_id.as_deref() else {
-        return open_file(Path::new(&file.path), Identity::Inode((*inode)?, recorded), id);
+        return open_file(Path::new(&file.path), Identity::Inode((*inode)?, recorded), id, roots);
     };
     if file.path == "[vdso]" {
         let image = vdso_image().ok()?;
@@ -170,7 +176,7 @@ fn find_file(binary: &PerfBinary, id: BinaryId, recorded: SystemTime) -> Option<
     }
     let cached = perf_cache(build_id);
     let mut paths = [Some(PathBuf::from(&file.path)), cached].into_iter().flatten();
-    paths.find_map(|path| open_file(&path, Identity::BuildId(build_id), id))
+    paths.find_map(|path| open_file(&path, Identity::BuildId(build_id), id, roots))
 }
 
 /// perf's copy of a file: `~/.debug/.build-id/AB/CDEF.../elf`.
@@ -199,7 +205,7 @@ impl Identity<'_> {
     }
 }
 
-fn open_file(path: &Path, identity: Identity<'_>, id: BinaryId) -> Option<LocalFile> {
+fn open_file(path: &Path, identity: Identity<'_>, id: BinaryId, roots: &DebugRoots) -> Option<LocalFile> {
     // The recording names the path, and memory that is no file has a name too, as `[heap]`. A device or a named pipe is not waited for.
     if !path.is_absolute() {
         return None;
@@ -214,7 +220,7 @@ fn open_file(path: &Path, identity: Identity<'_>, id: BinaryId) -> Option<LocalF
     let parsed = object::File::parse(&cache).ok()?;
     let loads = loads(&parsed, identity)?;
     let debug_file = DebugFile::from_own_root(path.as_os_str().as_bytes(), Some(status.uid()));
-    let companions = debug_file.find(&parsed);
+    let companions = debug_file.find(&parsed).or_downloaded(&parsed, roots);
     Some(LocalFile { id, image: Image::from(file), companions, loads })
 }
 
@@ -277,7 +283,7 @@ mod tests {
     }
 
     fn name(binary: &PerfBinary, offset: u64, recorded: SystemTime) -> Option<String> {
-        let code = LocalNames::new(recorded).code(binary, offset)?;
+        let code = LocalNames::new(recorded, Arc::default()).code(binary, offset)?;
         code.functions.last().map(|function| function.name.clone())
     }
 
@@ -289,7 +295,7 @@ mod tests {
         assert_eq!(name(&with_id, u64::MAX, now), None);
         let mut other = with_id.clone();
         other.file.build_id = Some("00".repeat(20));
-        let mut names = LocalNames::new(now);
+        let mut names = LocalNames::new(now, Arc::default());
         assert_eq!(names.code(&other, offset), None, "another build");
         assert_eq!(names.missing_files(), BTreeSet::from([&*other.file.path]));
 
@@ -321,6 +327,9 @@ mod tests {
             symbol: "_text".to_owned(),
             symbol_address: 0xffff_ffff_8100_0000,
         };
-        assert_eq!(LocalNames::new(SystemTime::now()).kernel(&kernel, kernel.symbol_address), None);
+        assert_eq!(
+            LocalNames::new(SystemTime::now(), Arc::default()).kernel(&kernel, kernel.symbol_address),
+            None
+        );
     }
 }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{LoadError, Opener, Profiler, Storage, monotonic_ns};
 
 pub(crate) use self::control::scope;
-pub(crate) use self::control::tables::{build, debug_files};
+pub(crate) use self::control::tables::{SeekableContent, build, debug_files};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
 pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
@@ -60,6 +60,7 @@ pub(crate) struct Sampler<'obj> {
     jitter: WakeupJitter,
     /// Whether threads may have begun to wait before the start.
     lists_first_waits: bool,
+    is_held: bool,
     /// Messages from startup, which the first poll returns.
     pending: Vec<Message>,
 }
@@ -84,11 +85,32 @@ impl<'obj> Sampler<'obj> {
         let mut control = Control::new(options, pod, opener, &mut profiler)?;
         let mut pending = Vec::new();
         control.publish_running(&mut profiler, &mut pending)?;
-        Ok(Self { profiler, control, data, maintenance, poll_interval, jitter, lists_first_waits, pending })
+        let is_held = false;
+        Ok(Self {
+            profiler,
+            control,
+            data,
+            maintenance,
+            poll_interval,
+            jitter,
+            lists_first_waits,
+            is_held,
+            pending,
+        })
+    }
+
+    /// Has [polls](Self::poll) follow processes, while nothing is sampled, until the [start](Self::start).
+    pub(crate) fn hold(&mut self) -> Result<(), SamplingError> {
+        self.is_held = true;
+        self.lists_first_waits = true;
+        Ok(self.profiler.set_paused(true).map_err(LoadError::from)?)
     }
 
     /// Starts sampling.
     pub(crate) fn start(&mut self) -> Result<(), SamplingError> {
+        if std::mem::take(&mut self.is_held) {
+            self.profiler.set_paused(false).map_err(LoadError::from)?;
+        }
         self.profiler.start().map_err(LoadError::from)?;
         if self.lists_first_waits {
             self.data.charge_waits(&mut self.control, &self.profiler, &mut self.pending);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sidewinder_bpf::{Options, Packing, PodCgroup, VerifierLog, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
-use sidewinder_kind::KindSet;
+use sidewinder_kind::{CpuIds, KindSet};
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::InterpreterSet;
 use tracing::warn;
@@ -54,8 +54,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: TrustedSide,
     pub(crate) trace_context: TraceContext,
-    /// The CPUs that are sampled, as far as they are online; empty: all.
-    pub(crate) sampled_cpus: Vec<u32>,
+    /// The CPUs that are sampled, as far as they are online.
+    pub(crate) sampled_cpus: CpuIds,
     pub(crate) pauses: Option<RandomPauses>,
     /// What is logged of the kernel's verifier.
     pub(crate) verifier_log: VerifierLog,
@@ -103,7 +103,7 @@ impl SamplingOptions {
             unwind_overrides: Vec::new(),
             unwind_trust: TrustedSide::Rows,
             trace_context: TraceContext::default(),
-            sampled_cpus: Vec::new(),
+            sampled_cpus: CpuIds::default(),
             pauses: None,
             verifier_log: VerifierLog::Nothing,
             min_process_age: Duration::ZERO,

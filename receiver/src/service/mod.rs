@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{CpuList, Opener, Support, measure_run_time, probe};
+use sidewinder_bpf::{Opener, Support, measure_run_time, online_cpus, probe};
 use sidewinder_config::{
     ComponentId, Config, LoadedConfig, MetricLevel, ProfilingReceiver, Reload, reload_for_change,
 };
@@ -47,6 +47,7 @@ use destinations::Destinations;
 use file_watcher::FileWatcher;
 use plan::ReceiverPlan;
 use receiver::Receiver;
+use sidewinder_kind::CpuIds;
 pub(crate) use signals::Signals;
 use ui::UiServer;
 
@@ -107,7 +108,7 @@ struct Service {
     file_watcher: FileWatcher,
     /// The CPUs that were online before the receivers started. Perf events are open on each of them; those of a CPU that
     /// goes offline don't come back.
-    cpus: Option<CpuList>,
+    cpus: Option<CpuIds>,
     /// While this is open, the kernel measures the run time of eBPF programs.
     bpf_stats: Option<OwnedFd>,
     /// Set when threads did not end in time: the process has to end.
@@ -131,7 +132,7 @@ impl Service {
             receivers: BTreeMap::new(),
             opener,
             file_watcher: FileWatcher::new(loaded.files),
-            cpus: CpuList::online().ok(),
+            cpus: online_cpus().ok(),
             bpf_stats: None,
             hung_threads: None,
         };
@@ -244,7 +245,7 @@ impl Service {
 
     /// Restarts every receiver if the set of online CPUs has changed.
     fn restart_on_cpu_change(&mut self) {
-        let Ok(online) = CpuList::online() else { return };
+        let Ok(online) = online_cpus() else { return };
         if self.cpus.as_ref() == Some(&online) {
             return;
         }

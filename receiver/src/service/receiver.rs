@@ -316,7 +316,7 @@ impl ReceiverContext {
                 UnwindTrust::Code => TrustedSide::Code,
             },
             trace_context: receiver.trace_context.clone(),
-            sampled_cpus: receiver.pin_cpu_ids.iter().collect(),
+            sampled_cpus: receiver.pin_cpu_ids.clone(),
             pauses: RandomPauses::new(receiver.probabilistic_interval, receiver.probabilistic_threshold),
             verifier_log: match receiver.bpf_verifier_log_level.get() {
                 0 => VerifierLog::Nothing,

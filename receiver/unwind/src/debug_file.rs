@@ -110,6 +110,12 @@ impl AlternateReference {
         by_build_id(debug_directory, &self.build_id).into_iter().chain([by_path])
     }
 
+    /// The build ID of the file referred to.
+    #[must_use]
+    pub fn build_id(&self) -> &[u8] {
+        &self.build_id
+    }
+
     /// Whether `candidate` is the file referred to.
     pub fn matches<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> bool {
         build_id(candidate) == Some(&*self.build_id)

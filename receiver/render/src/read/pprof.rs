@@ -8,6 +8,7 @@ use sidewinder_kind::unit;
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
+use crate::container::ProfileContainer;
 use crate::pprof::proto;
 use crate::profile::{
     BinaryIndex, EventPeriod, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan,
@@ -52,7 +53,7 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
                 pid: labels.number(&["pid", "process_id"]),
                 name: labels.text("thread").into(),
                 tid: labels.number(&["tid", "thread_id"]),
-                container: labels.text("container.id").into(),
+                container: ProfileContainer::from_attributes(|key| Some(labels.text(key))),
             })),
             span: span.map(|(trace_id, span_id)| SpanIndex(spans.intern(ProfileSpan { trace_id, span_id }))),
             state: labels.state().map(|state| StateIndex(states.intern(state))),

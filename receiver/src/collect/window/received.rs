@@ -159,7 +159,7 @@ mod tests {
         let shown = window.profile(0..u32::MAX, Vec::new());
         assert_eq!((shown.binaries.len(), shown.frames.len(), shown.stacks.len()), (1, 2, 2));
         assert_eq!((shown.threads.len(), shown.states.len()), (1, 1));
-        assert_eq!((&*shown.threads[0].container, shown.measure.rate_hz), ("0123", 20));
+        assert_eq!((&*shown.threads[0].container.id, shown.measure.rate_hz), ("0123", 20));
     }
 
     #[test]

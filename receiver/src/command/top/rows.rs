@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use sidewinder_render::{
-    DisplayNames, FunctionId, FunctionTotals, NameStyle, OutcomeCount, Profile, Severity, callers, escaped,
-    functions_of_process,
+    DisplayNames, FunctionId, FunctionTotals, NameStyle, OutcomeCount, Profile, ProfileContainer, Severity,
+    callers, escaped, functions_of_process,
 };
 
 /// What the rows are.
@@ -147,19 +147,25 @@ fn function_rows(profile: &Profile, functions: Vec<FunctionTotals<'_>>, style: N
 }
 
 fn process_rows(profile: &Profile) -> Vec<TopRow> {
-    let mut events = HashMap::<(u32, &str), u64>::new();
+    let mut events = HashMap::<(u32, &str, &ProfileContainer), u64>::new();
     for sample in &profile.samples {
         let Some(thread) = profile.threads.get(sample.thread.0 as usize) else { continue };
-        *events.entry((thread.pid, &thread.process)).or_default() += sample.count;
+        *events.entry((thread.pid, &thread.process, &thread.container)).or_default() += sample.count;
     }
-    let rows = events.into_iter().map(|((pid, name), events)| TopRow {
-        name: escaped(name).into_owned(),
+    let rows = events.into_iter().map(|((pid, name, container), events)| TopRow {
+        name: process_name(name, &container.label()),
         owner: pid.to_string(),
         self_count: events,
         total_count: events,
         target: Some(RowTarget::Process(pid)),
     });
     rows.collect()
+}
+
+/// The name of a process, and what its container or its unit is called.
+fn process_name(name: &str, container: &str) -> String {
+    let name = escaped(name);
+    if container.is_empty() { name.into_owned() } else { format!("{name}  {}", escaped(container)) }
 }
 
 /// One line on the outcomes of interrupts since the start.
@@ -243,6 +249,14 @@ mod tests {
         let processes = [("one".to_owned(), 6, 6), ("two".to_owned(), 4, 4)];
         assert_eq!(named(&View::Processes, SortOrder::SelfCount, ""), processes);
         assert_eq!(named(&View::Processes, SortOrder::SelfCount, "2"), processes[1..], "by its process ID");
+    }
+
+    #[test]
+    fn a_process_has_its_container_beside_its_name() {
+        let mut profile = profile();
+        profile.threads[1].container.unit = "two.service".into();
+        let rows = rows(&profile, &View::Processes, SortOrder::Name, "service", NameStyle::Short);
+        assert_eq!(rows.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["two  two.service"]);
     }
 
     #[test]

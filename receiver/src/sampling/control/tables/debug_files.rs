@@ -10,12 +10,14 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use object::{Object as _, ReadCache, ReadRef};
+use object::{Object as _, ObjectSection as _, ReadCache, ReadRef};
 use sidewinder_process::{Credentials, OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
 use sidewinder_symbolize::Image;
 use sidewinder_unwind::debug_file::{AlternateReference, DebugFileMatch, DebugFileReference};
 
 use super::reader::SeekableContent;
+use crate::debuginfod::{BuildIdText, Debuginfod, Fetched};
+use crate::hex;
 use crate::refusals::Refusals;
 
 /// The largest debug file that is read to verify its checksum. Verifying a build ID needs no read of the file.
@@ -43,6 +45,39 @@ pub(crate) struct Companions {
 }
 
 impl Companions {
+    /// These, or the debug file of a server if neither the binary nor its debug file has debug information. Waits for servers.
+    pub(crate) fn or_downloaded<'data, R: ReadRef<'data>>(
+        self,
+        file: &object::File<'data, R>,
+        roots: &DebugRoots,
+    ) -> Self {
+        let downloaded = roots.debuginfod.as_ref().and_then(|servers| {
+            if has_debug_info(file) || self.has_debug_info() {
+                return None;
+            }
+            let id = BuildIdText::new(&hex::encode(file.build_id().ok()??))?;
+            servers.wait(&id)
+        });
+        match downloaded {
+            Some(downloaded) => self.with_downloaded(&downloaded),
+            None => self,
+        }
+    }
+
+    /// These, with the debug file of a server instead of any other.
+    fn with_downloaded(self, downloaded: &Fetched) -> Self {
+        let Fetched { file, alternate } = downloaded.clone();
+        Self { debug: Some(Arc::new(DebugFiles { file, alternate, has_split_units: false })), ..self }
+    }
+
+    /// Whether the debug file has debug information. It may only have symbols.
+    pub(crate) fn has_debug_info(&self) -> bool {
+        self.debug.as_ref().is_some_and(|debug| {
+            let cache = ReadCache::new(SeekableContent::new(&*debug.file));
+            object::File::parse(&cache).is_ok_and(|file| has_debug_info(&file))
+        })
+    }
+
     /// The debug file.
     pub(crate) fn debug_image(&self) -> Option<Image> {
         Some(Image::from(Arc::clone(&self.debug.as_ref()?.file)))
@@ -81,7 +116,7 @@ pub(crate) enum DebugFile {
 }
 
 /// The roots that are searched for every binary: our own, that of the machine, and the directories that the user configures.
-/// None of them is on a network. A result is valid for every binary with the same build ID.
+/// A result is valid for every binary with the same build ID.
 #[derive(Debug, Default)]
 pub(crate) struct DebugRoots {
     own: Option<ProcessRoot>,
@@ -90,6 +125,8 @@ pub(crate) struct DebugRoots {
     cache: Mutex<HashMap<DebugFileReference, Option<Weak<DebugFiles>>>>,
     /// The record of files that were refused: debug files, and other files that processes name.
     refusals: Arc<Refusals>,
+    /// Servers to ask for what is nowhere here. Tables are built without them.
+    debuginfod: Option<Debuginfod>,
 }
 
 impl DebugRoots {
@@ -106,7 +143,18 @@ impl DebugRoots {
             directories: directories.into_iter().map(bytes).collect(),
             cache: Mutex::default(),
             refusals: Arc::default(),
+            debuginfod: None,
         }
+    }
+
+    /// These, and servers that have what is in none of them.
+    pub(crate) fn with_servers(self, debuginfod: Option<Debuginfod>) -> Self {
+        Self { debuginfod, ..self }
+    }
+
+    /// The servers that are asked for debug files.
+    pub(crate) fn debuginfod(&self) -> Option<&Debuginfod> {
+        self.debuginfod.as_ref()
     }
 
     /// The record of refused files.
@@ -212,6 +260,11 @@ impl DebugFile {
             }
         }
     }
+}
+
+/// Whether a file has lines and inlined calls.
+pub(crate) fn has_debug_info<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> bool {
+    file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0)
 }
 
 /// Whether units of a file's debug information may be split off into other files, with their addresses in this one.

@@ -6,3 +6,5 @@ pub(crate) mod debug_files;
 mod reader;
 mod segments;
 pub(crate) mod table_builder;
+
+pub(crate) use self::reader::SeekableContent;

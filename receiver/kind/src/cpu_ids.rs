@@ -16,6 +16,12 @@ pub struct InvalidCpuIds {
     part: String,
 }
 
+impl FromIterator<u32> for CpuIds {
+    fn from_iter<T: IntoIterator<Item = u32>>(ids: T) -> Self {
+        Self(ids.into_iter().collect())
+    }
+}
+
 impl CpuIds {
     /// The greatest CPU ID (`NR_CPUS` is at most 8,192 in any configuration of Linux on x86-64).
     pub const MAX: u32 = 8191;
@@ -24,6 +30,12 @@ impl CpuIds {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Those of these CPUs that are among others; all of them if the others are all.
+    #[must_use]
+    pub fn only(&self, others: &Self) -> Self {
+        self.iter().filter(|id| others.is_empty() || others.0.contains(id)).collect()
     }
 
     /// The CPU IDs in ascending order.
@@ -81,11 +93,21 @@ mod tests {
             ("0", &[0], "0"),
             ("8, 0-2,1", &[0, 1, 2, 8], "0-2,8"),
             ("8191", &[8191], "8191"),
+            ("0-1\n", &[0, 1], "0-1"),
         ] {
             let parsed: CpuIds = text.parse().unwrap();
             assert_eq!(parsed.iter().collect::<Vec<_>>(), ids);
             assert_eq!(parsed.to_string(), written);
         }
+    }
+
+    #[test]
+    fn some_of_the_cpus_are_those_that_exist() {
+        let only = |ids: &str| {
+            let online: CpuIds = "0-1,4".parse().unwrap();
+            online.only(&ids.parse().unwrap()).to_string()
+        };
+        assert_eq!((&*only("0,4,7"), &*only(""), &*only("9")), ("0,4", "0-1,4", ""));
     }
 
     #[test]

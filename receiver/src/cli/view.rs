@@ -1,0 +1,71 @@
+//! The command lines of `view` and `diff`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use sidewinder_config::ListenAddress;
+
+use super::{CodeArgs, DebuginfodArgs, FormatArg, NamesArg};
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewArgs {
+    /// A profile: .otlp, pprof, folded stacks, perf.data, or the text of `perf script`
+    #[arg(required_unless_present = "listen")]
+    pub(crate) file: Option<PathBuf>,
+    /// Show what profilers and Collectors send over OTLP to this address, while it arrives
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:4317", conflicts_with_all = ["file", "output", "sample_type", "names"])]
+    pub(crate) listen: Option<ListenAddress>,
+    /// Which profiles of a file to show, if it holds several: of .otlp by their sample type, as off_cpu or faults, of perf by the
+    /// event, as cycles:P; by default those of CPU time, or the first
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sample_type: Option<String>,
+    /// Write it to this file instead; its suffix sets the format, as with record
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The format, whatever the suffix of the file, for example for -o /dev/stdout
+    #[arg(long, value_name = "FORMAT", requires = "output")]
+    pub(crate) format: Option<FormatArg>,
+    /// How functions are named: in full in folded stacks by default, and short in pages, pictures and tables. Formats of other
+    /// tools always have full names
+    #[arg(long, value_name = "STYLE")]
+    pub(crate) names: Option<NamesArg>,
+    #[command(flatten)]
+    pub(crate) code: CodeArgs,
+    #[command(flatten)]
+    pub(crate) debuginfod: DebuginfodArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The profile to compare with
+    pub(crate) before: PathBuf,
+    /// The profile that is compared
+    pub(crate) after: PathBuf,
+    /// Which profiles of two files to compare, as with view
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sample_type: Option<String>,
+    /// Write the page here instead of showing it: a name that ends in .html
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The most functions in the table
+    #[arg(long, value_name = "ROWS", default_value_t = 20)]
+    pub(crate) rows: usize,
+    /// Compare values per second of each recording, instead of their shares of all samples
+    #[arg(long, conflicts_with = "requests")]
+    pub(crate) per_second: bool,
+    /// Compare values per request: the numbers of requests, or of other units of work, that the program has completed in each
+    /// recording
+    #[arg(long, value_name = "BEFORE,AFTER", value_parser = request_counts)]
+    pub(crate) requests: Option<[u64; 2]>,
+    /// How functions are named
+    #[arg(long, value_name = "STYLE", default_value = "short")]
+    pub(crate) names: NamesArg,
+}
+
+fn request_counts(text: &str) -> Result<[u64; 2], String> {
+    let counts =
+        text.split_once(',').and_then(|(before, after)| Some([before.parse().ok()?, after.parse().ok()?]));
+    counts
+        .filter(|counts| !counts.contains(&0))
+        .ok_or_else(|| "not two numbers above 0, as 1200,1500".to_owned())
+}

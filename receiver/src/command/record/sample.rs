@@ -1,0 +1,140 @@
+//! The sampling of a recording, on the main thread.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant, SystemTime};
+
+use sidewinder_bpf::{Opener, Storage, monotonic_ns, online_cpus};
+use sidewinder_process::ProcessKey;
+use tracing::warn;
+
+use super::page::LivePage;
+use super::progress::Progress;
+use crate::cli::RecordArgs;
+use crate::command::launch::LaunchedCommand;
+use crate::exit::Failure;
+use crate::interval_timer::IntervalTimer;
+use crate::report_queue::FLUSH_INTERVAL;
+use crate::sampling::message::Message;
+use crate::sampling::{Sampler, SamplingOptions, SamplingTally};
+
+/// How often the rings are drained, and progress is shown.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How often the set of online CPUs is checked for changes.
+const CPU_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Statistics of a recording, apart from its events.
+pub(super) struct RecordingStats {
+    pub(super) tally: SamplingTally,
+    pub(super) start: SystemTime,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) frames_by_mode: [u64; 3],
+    pub(super) depths: Vec<u64>,
+    pub(super) stacks_known_and_sent: (u64, u64),
+    pub(super) table_bytes: u64,
+    pub(super) table_evictions: u64,
+    pub(super) table_reloads: u64,
+    pub(super) map_bytes: u64,
+    /// The processes whose interpreter's state we may not read.
+    pub(super) denied_interpreters: Vec<ProcessKey>,
+}
+
+/// Samples until the recording ends, and sends what was sampled to `sink`.
+pub(super) fn sample(
+    args: &RecordArgs,
+    options: SamplingOptions,
+    mut launched: Option<&mut LaunchedCommand>,
+    mut page: Option<&mut LivePage>,
+    stop: &AtomicBool,
+    sink: &Sender<Vec<Message>>,
+    opener: Opener,
+) -> Result<RecordingStats, Failure> {
+    let progress = Progress::new(args);
+    progress.show("reading unwind tables");
+    let mut storage = Storage::uninit();
+    let mut cpus = online_cpus().ok();
+    let (mut flush_timer, mut cpu_timer) =
+        (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
+    let mut sampler = Sampler::new(&mut storage, options, opener)?;
+    let mut messages = Vec::new();
+    let mut has_ended = false;
+    if let Some(delay) = args.delay {
+        progress.show("waiting to begin");
+        has_ended = follow(&mut sampler, delay, launched.as_deref_mut(), stop, &mut messages)?;
+    }
+    let (start, start_ns) = (SystemTime::now(), monotonic_ns());
+    sampler.start()?;
+    if let Some(launched) = launched.as_ref().filter(|_| args.delay.is_none()) {
+        launched.resume()?;
+    }
+
+    let began = Instant::now();
+    // The receiving thread ends only after the sender is dropped.
+    let flush = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
+    while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_finished() {
+        let remaining =
+            args.duration.map_or(POLL_INTERVAL, |duration| duration.saturating_sub(began.elapsed()));
+        if remaining.is_zero() {
+            break;
+        }
+        sampler.poll(remaining.min(POLL_INTERVAL), &mut messages);
+        if flush_timer.is_due() {
+            flush(&mut messages);
+        }
+        if cpus.is_some() && cpu_timer.is_due() && cpus != online_cpus().ok() {
+            cpus = None;
+            warn!("degraded: CPUs came or went: those that came are not recorded");
+        }
+        progress.show_tally(|| sampler.tally(), began.elapsed());
+        if let Some(page) = &mut page {
+            page.update_outcomes(|| sampler.tally());
+        }
+        has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
+    }
+    // Its processes are seen to end a moment before it can be waited for: it isn't ended by us then.
+    if let Some(launched) = launched.filter(|_| sampler.is_finished()) {
+        launched.wait_briefly();
+    }
+    let end_ns = sampler.stop(None, &mut messages);
+    flush(&mut messages);
+    progress.end();
+    Ok(RecordingStats {
+        tally: sampler.tally(),
+        start,
+        start_ns,
+        end_ns,
+        frames_by_mode: sampler.profiler().frames_by_mode(),
+        depths: sampler.profiler().depths().to_vec(),
+        stacks_known_and_sent: sampler.profiler().stacks_deduplicated_and_sent(),
+        table_bytes: sampler.profiler().tables.loaded_bytes(),
+        table_evictions: sampler.profiler().tables.evictions(),
+        table_reloads: sampler.control_counts().table_reloads,
+        map_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
+        denied_interpreters: sampler.denied_interpreters(),
+    })
+}
+
+/// Follows the processes for a time in which nothing is sampled; a command begins with it. Returns whether the command has ended.
+fn follow(
+    sampler: &mut Sampler<'_>,
+    delay: Duration,
+    mut launched: Option<&mut LaunchedCommand>,
+    stop: &AtomicBool,
+    messages: &mut Vec<Message>,
+) -> Result<bool, Failure> {
+    sampler.hold()?;
+    if let Some(launched) = &launched {
+        launched.resume()?;
+    }
+    let until = Instant::now() + delay;
+    let mut has_ended = false;
+    while let Some(left) = until.checked_duration_since(Instant::now())
+        && !(has_ended || stop.load(Ordering::Relaxed) || sampler.is_finished())
+    {
+        sampler.poll(left.min(POLL_INTERVAL), messages);
+        has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
+    }
+    Ok(has_ended)
+}

@@ -1,0 +1,120 @@
+//! Where the events of a recording go, on the thread that names them.
+
+use std::sync::mpsc::Receiver;
+
+use sidewinder_render::ProfileFormat;
+
+use super::RecordingStats;
+use crate::collect::ProfileCollector;
+use crate::live::LiveFeeds;
+use crate::naming::NamingContext;
+use crate::report::Reporter;
+use crate::sampling::message::{Message, SampleEvent};
+use crate::unnamed::{UnnamedGroup, UnnamedSamples};
+
+/// Selects events of a span, a trace, or some threads. Without any, all events match.
+#[derive(Clone, Copy)]
+pub(super) struct EventFilter<'a> {
+    pub(super) span: Option<[u8; 8]>,
+    pub(super) trace: Option<[u8; 16]>,
+    pub(super) tids: &'a [u32],
+}
+
+impl EventFilter<'_> {
+    fn matches(self, message: &Message) -> bool {
+        let Message::Event(event) = message else { return true };
+        let (span, trace) = (event.span.map(|link| link.span_id), event.span.map(|link| link.trace_id));
+        (self.span.is_none() || self.span == span)
+            && (self.trace.is_none() || self.trace == trace)
+            && (self.tids.is_empty() || self.tids.contains(&event.tid))
+    }
+}
+
+/// Collects events, by the format of the output.
+pub(super) enum EventSink {
+    Report {
+        reporter: Box<Reporter>,
+        /// Events that are named when the recording has ended, if debug files may arrive until then.
+        held: Option<Vec<SampleEvent>>,
+    },
+    Profile(Box<ProfileCollector>, ProfileFormat),
+}
+
+impl EventSink {
+    /// Events become a report: at once, or when the recording has ended.
+    pub(super) fn report(reporter: Reporter, names_at_end: bool) -> Self {
+        Self::Report { reporter: Box::new(reporter), held: names_at_end.then(Vec::new) }
+    }
+
+    /// Handles all messages that match the filter until the queue is closed, and tees them to the page. The queue is not
+    /// bounded: it is small compared with what a recording keeps.
+    pub(super) fn run(
+        &mut self,
+        incoming: Receiver<Vec<Message>>,
+        filter: EventFilter<'_>,
+        feeds: Option<&LiveFeeds>,
+        unnamed: &mut UnnamedSamples,
+    ) {
+        for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
+            let Some(message) = self.naming_context().namer.sift(message) else { continue };
+            unnamed.note(&message);
+            if let Some(feeds) = feeds {
+                feeds.tee(&message, self.naming_context());
+            }
+            self.handle(message);
+        }
+        if let Some(feeds) = feeds {
+            feeds.close();
+        }
+    }
+
+    /// Names what is not named yet, with the debug files that servers have been asked for.
+    pub(super) fn finish_naming(&mut self) {
+        self.naming_context().namer.wait_for_debug_files();
+        if let Self::Report { reporter, held } = self {
+            for event in held.take().unwrap_or_default() {
+                reporter.handle(Message::Event(event));
+            }
+        }
+    }
+
+    /// The processes that have frames without a name in the output.
+    pub(super) fn unnamed_groups(
+        &mut self,
+        samples: &UnnamedSamples,
+        recorded: &RecordingStats,
+    ) -> Vec<UnnamedGroup> {
+        if let Self::Report { reporter, .. } = self {
+            // Its frames have been named already: names that can be read only now are not in it.
+            reporter.stop_reading();
+        }
+        samples.groups(self.naming_context().namer, &recorded.denied_interpreters, recorded.end_ns)
+    }
+
+    pub(super) fn naming_context(&mut self) -> NamingContext<'_> {
+        match self {
+            Self::Report { reporter, .. } => reporter.naming_context(),
+            Self::Profile(collector, _) => collector.naming_context(),
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match self {
+            Self::Report { reporter, held: Some(held) } => match message {
+                Message::Event(event) => {
+                    let namer = reporter.naming_context().namer;
+                    if let Some(stack) = &event.stack {
+                        namer.read_functions(event.process, stack);
+                        namer.request_debug_files(stack);
+                    }
+                    held.push(event);
+                }
+                // Events that are held may refer to them.
+                Message::ProcessExited(_) | Message::ForgetFile(_) => {}
+                message => reporter.handle(message),
+            },
+            Self::Report { reporter, held: None } => reporter.handle(message),
+            Self::Profile(collector, _) => collector.handle(message),
+        }
+    }
+}

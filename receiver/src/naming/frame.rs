@@ -1,0 +1,70 @@
+//! A named frame.
+
+use std::sync::Arc;
+
+use sidewinder_address::{LoadSegment, Svma};
+use sidewinder_process::FileId;
+use sidewinder_symbolize::CodeFrame;
+use sidewinder_vm::Runtime;
+
+use crate::sampling::message::FileInfo;
+use crate::vm::VmObstacle;
+
+/// A frame with its location and its names.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedFrame {
+    pub(crate) location: FrameLocation,
+    /// The functions according to symbols and debug information, inlined calls first; empty if there is no name.
+    pub(crate) functions: Arc<[CodeFrame]>,
+    /// The name if `functions` is empty: the kernel's function, or `file+0x...`.
+    pub(crate) name: Arc<str>,
+    pub(crate) origin: CodeOrigin,
+    /// Whether not every source was searched for a name, so that a later attempt may find one.
+    pub(crate) is_provisional: bool,
+    /// Whether the frame was found only by an unproven frame pointer.
+    pub(crate) is_guessed: bool,
+}
+
+/// Where a frame is. Return addresses are already moved into the call.
+#[derive(Clone, Debug)]
+pub(crate) enum FrameLocation {
+    /// In a file, at an address as stated in the file, in one of its segments.
+    File { id: FileId, facts: Arc<FileInfo>, svma: Svma, load: LoadSegment },
+    /// In the kernel.
+    Kernel { address: u64 },
+    /// In memory that no file backs, or in an unknown file.
+    Anonymous { address: u64 },
+    /// In a function of a virtual machine, which has no address.
+    Vm,
+}
+
+/// The kind of code that a frame executes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum CodeOrigin {
+    Native,
+    Rust,
+    Go,
+    Kernel,
+    /// Code generated at run time, by a known runtime or another.
+    Jit(Option<Runtime>),
+    /// Code of a virtual machine.
+    Interpreted(Runtime),
+}
+
+/// Why frames have no name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum UnnamedCause {
+    /// The process has generated the code.
+    GeneratedCode {
+        /// By this runtime; `None`: by another.
+        generator: Option<Runtime>,
+        /// Whether the process publishes the names of other code.
+        has_names: bool,
+    },
+    /// The stack was walked before the files of the process were read, which say how to find the functions of this runtime.
+    TooEarly(Runtime),
+    /// The names are in the memory of the process, and could not be read.
+    Memory(VmObstacle),
+    /// Nothing is known of the code: the mappings and files of the process could not be read.
+    UnknownCode,
+}
