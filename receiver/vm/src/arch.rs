@@ -1,17 +1,37 @@
 //! Differences between architectures: the machine code that tells where a runtime keeps a thread's state, and the C library's
 //! layout of a thread.
 
+#[cfg(any(target_arch = "aarch64", test))]
+#[cfg_attr(not(target_arch = "aarch64"), expect(unused, reason = "only its tests use it here"))]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(target_arch = "aarch64")]
+use self::aarch64 as host;
+#[cfg(target_arch = "x86_64")]
+use self::x86_64 as host;
+
 #[cfg(test)]
-pub(crate) use self::x86_64::instructions;
-pub(crate) use self::x86_64::{
-    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, GLIBC_FIRST_KEYS, GLIBC_KEY_BLOCKS, INSTRUCTION_BYTES_MAX,
-    MUSL_KEYS, first_argument, jumps_out, step, thread_local, unlinked_code,
+pub(crate) use host::instructions;
+pub(crate) use host::{
+    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, KEY_VALUES, WALKED, first_argument,
+    jumps_out, step, thread_local, unlinked_code,
 };
 
 use sidewinder_address::Svma;
 use sidewinder_process::tls::TlsGotEntry;
+
+/// Where C libraries have the values of pthread keys, as offsets from the thread pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeyValues {
+    /// In glibc's `struct pthread`: `specific_1stblock`.
+    pub(crate) glibc_first: i64,
+    /// In glibc's `struct pthread`: `specific`, the pointers to the blocks.
+    pub(crate) glibc_blocks: i64,
+    /// In musl's `struct pthread`: `tsd`, since musl 1.2.0.
+    pub(crate) musl: i64,
+}
 
 /// The fields by which frames are linked, as offsets in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
