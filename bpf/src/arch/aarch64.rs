@@ -35,3 +35,26 @@ pub fn code_address(signed: Avma) -> Avma {
 pub(crate) fn set_constants(constants: &mut rodata) {
     constants.signature_mask = USER_BITS & !code_address(Avma(USER_BITS)).0;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An address with a signature, if the CPU makes any.
+    fn sign(address: Avma) -> Avma {
+        let mut signed = address.0;
+        // SAFETY: `pacia1716` changes x17 and nothing else. A CPU without pointer authentication executes it as a `nop`.
+        unsafe {
+            asm!("hint #8", inout("x17") signed, in("x16") 0x1234, options(nomem, nostack, preserves_flags))
+        };
+        Avma(signed)
+    }
+
+    #[test]
+    fn a_signature_is_stripped_and_an_address_stays_the_same() {
+        for address in [Avma(0), Avma(0x40_4d6c), Avma(0x7fff_ffff_f000)] {
+            assert_eq!(code_address(address), address);
+            assert_eq!(code_address(sign(address)), address);
+        }
+    }
+}

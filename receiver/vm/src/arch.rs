@@ -45,6 +45,7 @@ pub(crate) struct FrameLink {
 }
 
 /// How code refers to a thread-local variable.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only code of x86-64 is read"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ThreadLocal {
     /// At this offset from the thread pointer.
@@ -54,6 +55,7 @@ pub(crate) enum ThreadLocal {
 }
 
 /// How code refers to an object whose address it passes, or which it passes.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only code of x86-64 is read"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Argument {
     /// The address of the byte at an offset from the address that a word of the file refers to.
