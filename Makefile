@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test fresh-test
+.PHONY: packages packages-test summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -152,11 +152,17 @@ java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the i
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
 
-vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline
+build-arm64: ## Build Sidewinder for arm64, to be tried: target/arm64/sidewinder; the image is built by other means
+	@e2e/setup.sh --arm64
+	$(as_root) .ci/build-arm64
+
+# ARCH=arm64 is emulated, too, and takes what `make build-arm64` builds.
+vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline; ARCH=arm64: kernels for arm64
 	@e2e/setup.sh --vm
-	cargo build --release -p sidewinder
+	$(if $(ARCH),,cargo build --release -p sidewinder)
 	cargo build --workspace --example vm-test
-	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) $(examples)/vm-test $(KERNELS)
+	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) VERIFIER=$(VERIFIER) \
+		$(examples)/vm-test $(ARCH) $(KERNELS)
 
 examples := $(abspath $(target))/debug/examples
 # The newest compiler that is tried; the distribution's is the oldest.

@@ -5,6 +5,7 @@
 #   e2e/setup.sh --image  also what building the container image needs, and running it
 #   e2e/setup.sh --vm     also what booting kernels in qemu needs
 #   e2e/setup.sh --compilers  the same, and another clang for the eBPF programs
+#   e2e/setup.sh --arm64  also what building and trying the programs for arm64 needs
 #   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf, the programs that they profile, a browser, and
 #                         the tools that render and judge the charts
 #   e2e/setup.sh --charts these tools alone
@@ -38,6 +39,7 @@ fi
 # The autotools are for libelf, which goes into the static binary.
 [ "${1:-}" = --image ] && packages+=(git jq binutils libcap2-bin podman crun autoconf automake autopoint gettext flex bison gawk)
 case "${1:-}" in --vm|--compilers) packages+=(qemu-system-x86 busybox-static cpio) ;; esac
+[ "${1:-}" = --arm64 ] && packages+=(mmdebstrap gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-system-arm cpio)
 
 say() { echo "setup: $*" >&2; }
 
@@ -90,7 +92,7 @@ if ! command -v cargo >/dev/null || ! at_least "$rust_minimum" "$(rust_version)"
 fi
 at_least "$rust_minimum" "$(rust_version)" || { say "Rust $rust_minimum or later is needed, $(rust_version) is found"; exit 2; }
 
-case "${1:-}" in --tests|--corpus|--charts|--cluster)
+case "${1:-}" in --tests|--corpus|--charts|--cluster|--arm64)
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         for package in golang-1.26-go golang-1.25-go golang-1.24-go golang-1.23-go golang-go; do
             # Backports carry the newer ones; the first that can be had is taken.

@@ -55,6 +55,7 @@ mod wait_list;
 mod walk;
 mod watch;
 
+pub use arch::code_address;
 pub use arena::{Arena, ArenaError};
 pub use chunk::can_create_maps;
 pub use code_object::CodeObject;

@@ -13,6 +13,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use sidewinder_kind::{CpuIds, Kind, KindSet};
 use thiserror::Error;
 
+use crate::arch;
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
@@ -22,7 +23,7 @@ use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
 use crate::tracepoint;
 use crate::verifier_log::VerifierLog;
-use crate::walk::WalkMode;
+use crate::walk::{LOOPS_REMEDY, WalkMode};
 
 /// The inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -145,6 +146,11 @@ pub enum LoadError {
         "the kernel offers no type information: /sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF)"
     )]
     NoBtf,
+    /// The kernel has no way to repeat the steps of a walk on this architecture.
+    #[error(
+        "the kernel is older than Linux 5.17, which is the first one whose eBPF programs can walk stacks on this architecture"
+    )]
+    NoLoops,
     /// The kernel refused a map or a program.
     #[error("the kernel refused the programs or their maps while {doing}")]
     Refused {
@@ -183,6 +189,9 @@ impl LoadError {
     pub fn next_step(&self) -> &'static str {
         if let Self::Events(EventError::NoCounter { .. }) = self {
             return "`sidewinder check` lists the counters of this machine";
+        }
+        if let Self::NoLoops = self {
+            return LOOPS_REMEDY;
         }
         let obstacle = self.is_denied().then(denial::denial_reason).flatten();
         obstacle.unwrap_or(match self.is_permission_denied() {
@@ -302,6 +311,7 @@ pub(crate) fn load_object<'obj>(
         fixed.reads_attributes = options.context_attributes;
         fixed.preempt_count_from_rq = preempt_count_from_rq.unwrap_or(0);
         fixed.has_several_counters = options.kinds.counters().nth(1).is_some();
+        arch::set_constants(fixed);
     }
     look(&mut open);
     let skeleton = options.verifier_log.log(open, OpenSkel::load).map_err(refused("loading"))?;

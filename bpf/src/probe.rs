@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::thread::{CapabilitySet, capabilities};
 
+use crate::arch;
 use crate::container::Container;
 use crate::denial;
 use crate::events::{EventKind, EventTarget, PerfCounter, online_cpus};
@@ -14,7 +15,7 @@ use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::ring::{create_ring, whole_pages};
 use crate::tracepoint::probe_tracepoints;
 use crate::user_probe::probe_user_probes;
-use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
+use crate::walk::{BPF_FIND_VMA, BPF_LOOP, LOOPS_REMEDY};
 
 /// Whether a feature works here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,10 +152,13 @@ pub fn probe() -> Vec<Probe> {
         Probe {
             id: "bpf_loop",
             name: "loops in programs (bpf_loop)",
-            required: false,
+            required: !arch::ALLOWS_TAIL_CALLS,
             support: helper(BPF_LOOP),
-            cost: "stacks are cut after 1056 frames, visibly",
-            remedy: "use Linux 5.17 or later",
+            cost: match arch::ALLOWS_TAIL_CALLS {
+                true => "stacks are cut after 1056 frames, visibly",
+                false => "no program that walks stacks can be loaded on this architecture",
+            },
+            remedy: LOOPS_REMEDY,
         },
         Probe {
             id: "bpf_find_vma",
@@ -162,7 +166,7 @@ pub fn probe() -> Vec<Probe> {
             required: false,
             support: helper(BPF_FIND_VMA),
             cost: "both are counted as bad addresses",
-            remedy: "use Linux 5.17 or later",
+            remedy: LOOPS_REMEDY,
         },
         Probe {
             id: "foreign_memory",

@@ -81,7 +81,7 @@ impl<'obj> Profiler<'obj> {
         if sampled_cpus.iter().next().is_none() {
             return Err(EventError::NoCpu.into());
         }
-        let walk = options.walk.unwrap_or_else(WalkMode::best_supported);
+        let walk = options.walk.or_else(WalkMode::best_supported).ok_or(LoadError::NoLoops)?;
         let has_probes = options.kinds.probes().next().is_some();
         let way = if has_probes { AttachWay::supported() } else { AttachWay::PerfEvent };
         let prepare = |open: &mut OpenSampleSkel<'obj>| {

@@ -158,8 +158,11 @@ fn similar_names(name: &str) -> Vec<String> {
 }
 
 /// The distance in bytes from a CPU's run queue to its preempt count, or to the variable that has it; `None` if the kernel's
-/// type information has no variables of CPUs.
+/// type information has no variables of CPUs. 0 where the count is no variable of a CPU.
 pub(crate) fn preempt_count_from_rq() -> Option<i64> {
+    if arch::PREEMPT_COUNTS.is_empty() {
+        return Some(0);
+    }
     let types = Btf::from_vmlinux().ok()?;
     let section = types.type_by_name::<DataSec<'_>>(".data..percpu")?;
     let offset_of = |wanted: &str| {
@@ -170,7 +173,7 @@ pub(crate) fn preempt_count_from_rq() -> Option<i64> {
         of_name.map(|variable| i64::from(variable.offset))
     };
     let run_queue = offset_of("runqueues")?;
-    let preempt_count = arch::PREEMPT_COUNTS.into_iter().find_map(offset_of)?;
+    let preempt_count = arch::PREEMPT_COUNTS.iter().find_map(|name| offset_of(name))?;
     Some(preempt_count - run_queue)
 }
 

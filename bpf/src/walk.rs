@@ -2,11 +2,14 @@
 
 use libbpf_rs::ProgramType;
 
-use crate::intf;
+use crate::{arch, intf};
 
 /// Values of `enum bpf_func_id`: both helpers take a function of the program, and exist since Linux 5.17.
 pub(crate) const BPF_FIND_VMA: u32 = 180;
 pub(crate) const BPF_LOOP: u32 = 181;
+
+/// What to do where [`WalkMode::Loop`] is missing.
+pub(crate) const LOOPS_REMEDY: &str = "use Linux 5.17 or later";
 
 /// How often a walk may go to a lower address: on another stack, or in stack memory that forms a loop.
 pub const STACK_SWITCHES_MAX: u32 = intf::SW_STACK_SWITCHES_MAX;
@@ -36,17 +39,23 @@ impl WalkMode {
         Self::supported().contains(&Self::Loop)
     }
 
-    /// The modes that this kernel supports, the best one first. If the kernel doesn't say, loading will show.
+    /// The modes that this kernel supports, the best one first. If the kernel doesn't say, loading will show. Empty before Linux
+    /// 5.17 where kernels [allow no tail calls](arch::ALLOWS_TAIL_CALLS).
     #[must_use]
     pub fn supported() -> &'static [Self] {
         let lacks = |helper| matches!(ProgramType::PerfEvent.is_helper_supported(helper), Ok(false));
         let has_loops = ![BPF_LOOP, BPF_FIND_VMA].into_iter().any(lacks);
-        if has_loops { &[Self::Loop, Self::TailCalls] } else { &[Self::TailCalls] }
+        match (has_loops, arch::ALLOWS_TAIL_CALLS) {
+            (true, true) => &[Self::Loop, Self::TailCalls],
+            (true, false) => &[Self::Loop],
+            (false, true) => &[Self::TailCalls],
+            (false, false) => &[],
+        }
     }
 
     /// The best mode that this kernel supports.
-    pub(crate) fn best_supported() -> Self {
-        Self::supported().first().copied().unwrap_or(Self::TailCalls)
+    pub(crate) fn best_supported() -> Option<Self> {
+        Self::supported().first().copied()
     }
 
     /// The maximum number of frames: longer stacks are truncated, whatever is configured.

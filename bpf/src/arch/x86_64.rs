@@ -1,9 +1,11 @@
 //! x86-64.
 
-use crate::field_names::FieldNames;
+use sidewinder_address::Avma;
 
-/// The variables of a CPU that have its preempt count, of which a kernel has one.
-pub(crate) const PREEMPT_COUNTS: [&str; 2] = ["__preempt_count", "pcpu_hot"];
+use crate::field_names::FieldNames;
+use crate::skeleton::sample::types::rodata;
+
+pub(crate) const PREEMPT_COUNTS: &[&str] = &["__preempt_count", "pcpu_hot"];
 
 /// The field that `thread_pointer` in `c/arch/x86_64.bpf.h` reads.
 pub(crate) const THREAD_POINTER: FieldNames = FieldNames {
@@ -11,3 +13,15 @@ pub(crate) const THREAD_POINTER: FieldNames = FieldNames {
     field: "thread_struct.fsbase",
     name: "the thread pointer (thread_struct.fsbase)",
 };
+
+/// Since Linux 5.10.
+pub(crate) const ALLOWS_TAIL_CALLS: bool = true;
+
+/// An address of code in user space: it has no signature.
+#[must_use]
+pub const fn code_address(address: Avma) -> Avma {
+    address
+}
+
+/// None of the programs' constants depends on this machine.
+pub(crate) const fn set_constants(_constants: &mut rodata) {}

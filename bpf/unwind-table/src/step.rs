@@ -18,6 +18,9 @@ pub struct FrameRegisters {
     pub pc: Avma,
     /// The stack pointer.
     pub sp: u64,
+    /// Whether the stack pointer is unknown, but not below `sp`: in a caller that was guessed where the frame pointer doesn't
+    /// lead to the end of a frame.
+    pub sp_is_bound: bool,
     /// The frame pointer.
     pub fp: u64,
     /// [`Register::CALLEE_SAVED`], if every rule so far said where it is.
@@ -50,6 +53,7 @@ impl FrameRegisters {
         Self {
             pc: Avma(registers[Register::COUNT]),
             sp: value(Register::STACK_POINTER),
+            sp_is_bound: false,
             fp: value(Register::FRAME_POINTER),
             callee_saved: Some(value(Register::CALLEE_SAVED)),
             general: Some(general),
@@ -58,7 +62,7 @@ impl FrameRegisters {
 
     fn register(&self, register: Register) -> Result<u64, StepError> {
         if register.is_stack_pointer() {
-            return Ok(self.sp);
+            return if self.sp_is_bound { Err(StepError::RegisterLost(register)) } else { Ok(self.sp) };
         }
         if register.is_frame_pointer() {
             return Ok(self.fp);
@@ -123,7 +127,7 @@ impl Rule {
                 _ => None,
             },
         };
-        Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, callee_saved, general: None })
+        Ok(FrameRegisters { pc: Avma(pc), sp: cfa, sp_is_bound: false, fp, callee_saved, general: None })
     }
 }
 
@@ -160,7 +164,14 @@ pub(crate) mod tests {
         let caller = Rule::LEAF.step(&interrupted(0x1008, 7), &Words(vec![0, 0x55])).unwrap();
         assert_eq!(
             caller,
-            FrameRegisters { pc: Avma(0x55), sp: 0x1010, fp: 7, callee_saved: None, general: None }
+            FrameRegisters {
+                pc: Avma(0x55),
+                sp: 0x1010,
+                sp_is_bound: false,
+                fp: 7,
+                callee_saved: None,
+                general: None
+            }
         );
     }
 

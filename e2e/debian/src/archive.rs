@@ -33,13 +33,14 @@ impl Archive {
         Self::open_in(Self { folder: paths::cache().join("vm"), foreign: None }, &SUITES)
     }
 
-    /// Learns what one suite has for another architecture, by Debian's name for it: `arm64`.
+    /// Learns what suites have for another architecture, by Debian's name for it: `arm64`. What is learned and downloaded is kept
+    /// in a folder of this name.
     ///
     /// # Errors
     /// When the archive can't be reached and never was.
-    pub fn open_foreign(architecture: &'static str, suite: &str) -> Result<Self> {
-        let folder = paths::cache().join(architecture);
-        Self::open_in(Self { folder, foreign: Some(architecture) }, &[suite])
+    pub fn open_foreign(architecture: &'static str, folder: &str, suites: &[&str]) -> Result<Self> {
+        let folder = paths::cache().join(folder);
+        Self::open_in(Self { folder, foreign: Some(architecture) }, suites)
     }
 
     fn open_in(archive: Self, suites: &[&str]) -> Result<Self> {

@@ -59,7 +59,7 @@ pub fn files(package: &str) -> Result<PathBuf> {
     // apt has one user at a time.
     let _lock = lock::exclusive(&folder())?;
     if !files.is_dir() {
-        let archive = Archive::open_foreign("arm64", SUITE)?;
+        let archive = Archive::open_foreign("arm64", "arm64", &[SUITE])?;
         let scratch = tempfile::tempdir_in(archive.folder())?;
         archive.unpack(package, scratch.path())?;
         fs::rename(scratch.path(), &files)?;

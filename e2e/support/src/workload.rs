@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::{lock, paths};
@@ -51,8 +51,29 @@ impl Program {
     /// # Errors
     /// When the compiler is missing or refuses.
     pub fn compiled(&self) -> Result<PathBuf> {
+        self.compiled_as(self.name, Compiler::command)
+    }
+
+    /// The program for arm64, likewise, by Debian's cross compilers.
+    ///
+    /// # Errors
+    /// When the compiler is missing or refuses, or the program is in another language than C, C++ or Go.
+    pub fn compiled_for_arm64(&self) -> Result<PathBuf> {
+        ensure!(
+            matches!(self.compiler, Compiler::C(_) | Compiler::Cxx(_) | Compiler::Go),
+            "{} is not compiled for arm64",
+            self.source
+        );
+        self.compiled_as(&format!("arm64-{}", self.name), Compiler::command_for_arm64)
+    }
+
+    fn compiled_as(
+        &self,
+        name: &str,
+        command: impl FnOnce(Compiler, &Path, &Path) -> Command,
+    ) -> Result<PathBuf> {
         let folder = paths::e2e().join("workloads");
-        let (source, output) = (folder.join(self.source), paths::compiled()?.join(self.name));
+        let (source, output) = (folder.join(self.source), paths::compiled()?.join(name));
         if is_newer(&output, &[&source, &folder.join("workload.h")]) {
             return Ok(output);
         }
@@ -62,7 +83,7 @@ impl Program {
         }
         // Written under another name first: a second test must not run half a program.
         let partial = output.with_extension(format!("{}.part", std::process::id()));
-        let mut command = self.compiler.command(&source, &partial);
+        let mut command = command(self.compiler, &source, &partial);
         let done = command.output().with_context(|| format!("cannot run {:?}", command.get_program()))?;
         if !done.status.success() {
             bail!("{} does not compile:\n{}", source.display(), String::from_utf8_lossy(&done.stderr));
@@ -83,15 +104,22 @@ impl Program {
 }
 
 impl Compiler {
-    fn command(self, source: &Path, output: &Path) -> Command {
-        let c_like = |compiler: &str, flags: &[&str]| {
-            let mut command = Command::new(compiler);
-            command.args(["-O2", "-g0", "-pthread"]).args(flags).arg(source).arg("-o").arg(output);
-            command
-        };
+    fn command_for_arm64(self, source: &Path, output: &Path) -> Command {
         match self {
-            Self::C(flags) => c_like("cc", flags),
-            Self::Cxx(flags) => c_like("c++", flags),
+            Self::C(flags) => c_command("aarch64-linux-gnu-gcc", flags, source, output),
+            Self::Cxx(flags) => c_command("aarch64-linux-gnu-g++", flags, source, output),
+            other => {
+                let mut command = other.command(source, output);
+                command.envs([("GOARCH", "arm64"), ("CGO_ENABLED", "0")]);
+                command
+            }
+        }
+    }
+
+    fn command(self, source: &Path, output: &Path) -> Command {
+        match self {
+            Self::C(flags) => c_command("cc", flags, source, output),
+            Self::Cxx(flags) => c_command("c++", flags, source, output),
             Self::Rust => {
                 let mut command = Command::new("rustc");
                 command.args(["--edition", "2024", "-C", "opt-level=3"]).arg(source).arg("-o").arg(output);
@@ -126,6 +154,12 @@ impl Compiler {
             }
         }
     }
+}
+
+fn c_command(compiler: &str, flags: &[&str], source: &Path, output: &Path) -> Command {
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-g0", "-pthread"]).args(flags).arg(source).arg("-o").arg(output);
+    command
 }
 
 fn is_newer(output: &Path, sources: &[&Path]) -> bool {

@@ -9,8 +9,9 @@ use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_vm::verifier::Verified;
 
-use crate::guest::Root;
-use crate::kernels::{Wanted, image};
+use crate::guest::{Root, busybox};
+use crate::kernels::{Package, Wanted, image};
+use crate::machine::Machine;
 
 const KERNEL: Wanted = Wanted::Of("bullseye");
 const RELEASE: &str = "5.10.";
@@ -25,14 +26,15 @@ const PLACES: [&str; 2] = ["initial", "nested"];
 /// Has the kernel load what each of these programs holds (`bpf/examples/verify.rs`, one for each compiler).
 pub(crate) fn test(archive: &Archive, loaders: &[String]) -> Result<ExitCode> {
     ensure!(loaders.len() == NAMES.len(), "name {} programs, one for each compiler", NAMES.len());
-    let kernel = match image(archive, KERNEL) {
+    let kernel = match image(archive, Package::amd64(KERNEL)) {
         Ok(kernel) => kernel,
         Err(error) => {
             requirement::skip("compilers-test", &format!("{error:#}"))?;
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let root = Root::of("init-compilers", loaders.iter().map(PathBuf::from).zip(NAMES), [])?;
+    let programs = loaders.iter().map(PathBuf::from).zip(NAMES.map(str::to_owned));
+    let root = Root::of(Machine::Amd64, "init-compilers", &busybox()?, programs, [])?;
     let told = root.boot(&kernel, 2, PATIENCE)?;
     let release = told.section("release")?.trim();
     ensure!(release.starts_with(RELEASE), "this is Linux {release}");

@@ -8,13 +8,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use sidewinder_e2e_support::command::{libraries_of, run};
+use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::{paths, python, workload};
 use tempfile::TempDir;
+
+use crate::machine::Machine;
 
 /// The guest's memory: an archive of files, which the kernel unpacks as its root.
 #[derive(Debug)]
 pub(crate) struct Root {
+    machine: Machine,
     folder: TempDir,
 }
 
@@ -36,7 +39,9 @@ impl Root {
         ];
         let ladder = paths::e2e().join("workloads/python/ladder.py");
         let modules = python_modules()?.into_iter().map(|module| (module.clone(), module));
-        Self::of("init", programs, modules.chain([(ladder, "/ladder.py".into())]))
+        let programs = programs.map(|(program, name)| (program, name.to_owned()));
+        let files = modules.chain([(ladder, "/ladder.py".into())]);
+        Self::of(Machine::Amd64, "init", &busybox()?, programs, files)
     }
 
     /// Programs and other files, each under its name there, the libraries that the programs need, and a shell to run `init`, a
@@ -44,9 +49,11 @@ impl Root {
     ///
     /// # Errors
     /// When one of these can't be had.
-    pub(crate) fn of<'a>(
+    pub(crate) fn of(
+        machine: Machine,
         init: &str,
-        programs: impl IntoIterator<Item = (PathBuf, &'a str)>,
+        busybox: &Path,
+        programs: impl IntoIterator<Item = (PathBuf, String)>,
         files: impl IntoIterator<Item = (PathBuf, PathBuf)>,
     ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
@@ -58,11 +65,11 @@ impl Root {
             Ok(fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?)
         };
         put(&paths::e2e().join("vm").join(init), Path::new("/init"))?;
-        put(&busybox()?, Path::new("/bin/busybox"))?;
+        put(busybox, Path::new("/bin/busybox"))?;
         for (program, name) in programs {
-            put(&program, Path::new(name))?;
-            for library in libraries_of(&program)? {
-                put(&library, &library)?;
+            put(&program, Path::new(&name))?;
+            for (library, name) in machine.libraries_of(&program)? {
+                put(&library, &name)?;
             }
         }
         for (file, name) in files {
@@ -73,7 +80,7 @@ impl Root {
             .args(["-c", "find . | cpio --quiet -o -H newc > \"$0\""])
             .arg(&archive)
             .current_dir(root))?;
-        Ok(Self { folder })
+        Ok(Self { machine, folder })
     }
 
     /// Boots a kernel with this root, waits for its end, and returns what it said. Now and then an emulated CPU runs into
@@ -102,21 +109,17 @@ impl Root {
     /// What a guest said until its end, or until it was out of time.
     fn boot_once(&self, kernel: &Path, cpus: u32, patience: Duration) -> Result<Told> {
         let told = self.folder.path().join("told");
-        let serial = |path: &Path| format!("file:{}", path.display());
-        let mut machine = Command::new("qemu-system-x86_64")
-            // Emulated: no test machine needs to offer virtualisation. QEMU 7.2 emulates cmpxchg16b wrongly on more
-            // than one CPU, and kernels do without it.
-            .args(["-accel", "tcg", "-cpu", "qemu64,-cx16", "-m", "2048", "-smp", &cpus.to_string()])
-            .args(["-display", "none", "-no-reboot", "-nic", "none"])
-            .args(["-serial", &serial(&self.console()), "-serial", &serial(&told)])
-            .args(["-append", "console=ttyS0 panic=-1 quiet"])
+        let mut machine = self
+            .machine
+            .emulator(&self.console(), &told)
+            .args(["-m", "2048", "-smp", &cpus.to_string(), "-display", "none", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(kernel)
             .arg("-initrd")
             .arg(self.folder.path().join("root.cpio"))
             .stdin(Stdio::null())
             .spawn()
-            .context("cannot run qemu-system-x86_64")?;
+            .with_context(|| format!("cannot run {}", self.machine.program()))?;
         let deadline = Instant::now() + patience;
         while machine.try_wait()?.is_none() {
             if Instant::now() > deadline {
@@ -178,7 +181,8 @@ for module in sys.modules.values():
     Ok(listed.lines().filter(|path| !path.is_empty()).map(PathBuf::from).collect())
 }
 
-fn busybox() -> Result<PathBuf> {
+/// The one of this machine.
+pub(crate) fn busybox() -> Result<PathBuf> {
     let places = ["/bin/busybox", "/usr/bin/busybox"];
     let found = places.iter().map(PathBuf::from).find(|path| path.is_file());
     found.context("no busybox: install busybox-static")

@@ -6,9 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_debian::archive::Archive;
 
-/// The kernel for guests: small, and with all that a guest needs built in.
-const PACKAGE: &str = "linux-image-cloud-amd64";
-
 /// Which kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
@@ -28,16 +25,31 @@ impl Wanted {
     }
 }
 
+/// A package of Debian that depends on a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Package {
+    pub(crate) name: &'static str,
+    pub(crate) wanted: Wanted,
+}
+
+impl Package {
+    /// The kernel for guests: small, and with all that a guest needs built in.
+    pub(crate) fn amd64(wanted: Wanted) -> Self {
+        Self { name: "linux-image-cloud-amd64", wanted }
+    }
+}
+
 /// The compressed image of a kernel.
 ///
 /// # Errors
 /// When the archive doesn't have it, or hands it out in a form that isn't known.
-pub(crate) fn image(archive: &Archive, wanted: Wanted) -> Result<PathBuf> {
+pub(crate) fn image(archive: &Archive, package: Package) -> Result<PathBuf> {
+    let Package { name, wanted } = package;
     let version = match wanted {
-        Wanted::Of(suite) => archive.version(PACKAGE, Some(suite))?,
-        Wanted::Newest => archive.version(PACKAGE, None)?,
+        Wanted::Of(suite) => archive.version(name, Some(suite))?,
+        Wanted::Newest => archive.version(name, None)?,
     };
-    let package = archive.dependency(&format!("{PACKAGE}={version}"), "linux-image-")?;
+    let package = archive.dependency(&format!("{name}={version}"), "linux-image-")?;
     // Since Linux 7 the image itself is in a package of its own.
     let package = archive.dependency(&package, "linux-binary-").unwrap_or(package);
     let folder = archive.folder().join("kernels").join(&package);

@@ -1,13 +1,18 @@
 //! `make vm-test`: boots Debian's kernels, from the oldest that is supported to the newest there is, and profiles in
 //! each a program whose stacks are known. Names of kernels (`bookworm`, `newest`) on the command line choose among them.
 //!
+//! `make vm-test ARCH=arm64`: `arm64 [KERNEL...]` does it with kernels for arm64.
+//!
 //! `make compilers-test`: `compilers PROGRAM...` has the oldest kernel load what different compilers made of the eBPF programs.
 #![forbid(unsafe_code)]
 
+mod arm64;
 mod compilers;
 mod guest;
 mod kernels;
 mod kinds;
+mod machine;
+mod recording;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -15,12 +20,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use guest::{Root, Told};
-use kernels::{Wanted, image};
+use kernels::{Package, Wanted, image};
 use kinds::Kinds;
-use serde::de::DeserializeOwned;
+use recording::{Limits, Recording, percent, read_summary};
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::conservation::{Summary, has_user_stack};
-use sidewinder_e2e_support::{requirement, workload};
+use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_vm::verifier::{Baseline, Verified, series};
 
 const KERNELS: [Wanted; 4] =
@@ -37,14 +42,15 @@ const MANY_CPUS_PATIENCE: Duration = Duration::from_secs(600);
 /// virtual machines.
 const BYTES_PER_CPU_MAX: u64 = (128 + 36) << 10;
 
-/// Of the samples that found a user stack, so many are complete.
-const COMPLETE_PERCENT: f64 = 99.0;
-/// Of all samples that are complete, so many show the whole chain: the rest were taken before it began or after it ended.
-const WHOLE_CHAIN_PERCENT: f64 = 90.0;
+const LIMITS: Limits = Limits { complete_percent: 99.0, whole_chain_percent: 90.0 };
 /// Of the samples of a program that has the kernel work, so many find it there.
 const IN_KERNEL_PERCENT: f64 = 50.0;
 
 fn main() -> Result<ExitCode> {
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("arm64", kernels)) = asked.split_first().map(|(first, others)| (first.as_str(), others)) {
+        return arm64::test(kernels);
+    }
     let archive = match Archive::open() {
         Ok(archive) => archive,
         Err(error) => {
@@ -52,7 +58,6 @@ fn main() -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let asked: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("compilers", loaders)) = asked.split_first().map(|(first, others)| (first.as_str(), others))
     {
         return compilers::test(&archive, loaders);
@@ -69,7 +74,7 @@ fn main() -> Result<ExitCode> {
     }
     let is_asked = |wanted: &Wanted| asked.is_empty() || asked.iter().any(|name| name == wanted.name());
     for wanted in KERNELS.into_iter().filter(is_asked) {
-        let kernel = match image(&archive, wanted) {
+        let kernel = match image(&archive, Package::amd64(wanted)) {
             Ok(kernel) => kernel,
             Err(error) => {
                 requirement::skip(&format!("vm-test: {wanted:?}"), &format!("{error:#}"))?;
@@ -171,43 +176,6 @@ impl CpusChange {
     }
 }
 
-/// What the profiler says of a program whose chain of calls is known.
-struct Recording {
-    summary: Summary,
-    chains: Chains,
-}
-
-impl Recording {
-    fn read(told: &Told, name: &str) -> Result<Self> {
-        let chain = workload::report_in(told.section(&format!("{name}.chain"))?)?.chain;
-        let chains = judge_chains(told.section(&format!("{name}.folded"))?, &chain);
-        Ok(Self { summary: read_summary(told, name)?, chains })
-    }
-
-    fn failures(&self, cpus: u32) -> Vec<String> {
-        let summary = &self.summary;
-        let complete = 100.0 * summary.complete_share();
-        let whole = percent(self.chains.whole, summary.outcome("complete"));
-        let law = summary.check(self.chains.received, u64::from(cpus));
-        [
-            (summary.with_user_stack() < 100).then(|| format!("too few samples: {summary:?}")),
-            (complete < COMPLETE_PERCENT).then(|| format!("{complete:.2}% are complete: {summary:?}")),
-            (whole < WHOLE_CHAIN_PERCENT).then(|| format!("{whole:.2}% show the whole chain")),
-            (self.chains.wrong > 0).then(|| format!("{} stacks were never there", self.chains.wrong)),
-            law.err().map(|breach| breach.to_string()),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-}
-
-/// What `record --summary-json` wrote.
-fn read_summary<T: DeserializeOwned>(told: &Told, name: &str) -> Result<T> {
-    serde_json::from_str(told.section(&format!("{name}.json"))?)
-        .with_context(|| format!("no summary: {}", told.section(&format!("{name}.log")).unwrap_or_default()))
-}
-
 impl Found {
     fn read(told: &Told) -> Result<Self> {
         let map_bytes = read_summary::<serde_json::Value>(told, "known")?;
@@ -217,9 +185,9 @@ impl Found {
             release: told.section("release")?.trim().to_owned(),
             cpus,
             verified: Verified::parse(told.section("verify")?),
-            known: Recording::read(told, "known")?,
-            kernel: Recording::read(told, "kernel")?,
-            python: Recording::read(told, "python")?,
+            known: Recording::read(told, "known", "known")?,
+            kernel: Recording::read(told, "kernel", "kernel")?,
+            python: Recording::read(told, "python", "python")?,
             deep: read_summary(told, "deep")?,
             kinds: Kinds::read(told)?,
             map_bytes: map_bytes.context("the summary has no map_bytes")?,
@@ -246,16 +214,7 @@ impl Found {
         for (name, recording) in
             [("chain", &self.known), ("in kernel", &self.kernel), ("Python", &self.python)]
         {
-            let Recording { summary, chains } = recording;
-            let _ = writeln!(
-                rows,
-                "  {name:<10} {:>5} samples, {:>6.2}% complete, {:>6.2}% of these with the whole chain, {} wrong, {:.2}% in the kernel",
-                summary.with_user_stack(),
-                100.0 * summary.complete_share(),
-                percent(chains.whole, summary.outcome("complete")),
-                chains.wrong,
-                percent(chains.in_kernel, chains.received),
-            );
+            rows += &recording.row(name);
         }
         let _ = writeln!(rows, "  3,000 deep {}", deep.join(", "));
         for row in self.kinds.rows() {
@@ -271,16 +230,16 @@ impl Found {
         if self.verified.instructions.is_empty() {
             failures.push("no program was loaded".to_owned());
         }
-        failures.extend(self.known.failures(self.cpus));
-        failures.extend(self.kernel.failures(self.cpus));
-        failures.extend(self.python.failures(self.cpus));
+        failures.extend(self.known.failures(LIMITS, self.cpus.into()));
+        failures.extend(self.kernel.failures(LIMITS, self.cpus.into()));
+        failures.extend(self.python.failures(LIMITS, self.cpus.into()));
         let in_kernel = percent(self.kernel.chains.in_kernel, self.kernel.chains.received);
         if in_kernel < IN_KERNEL_PERCENT {
             failures.push(format!("{in_kernel:.2}% of a program that is in the kernel were found there"));
         }
         let end = if self.walk() == "loop" { "complete" } else { "frame_limit" };
         let share = percent(self.deep.outcome(end), self.deep.with_user_stack());
-        if share < WHOLE_CHAIN_PERCENT {
+        if share < LIMITS.whole_chain_percent {
             failures.push(format!("{share:.2}% of 3,000 deep are {end}: {:?}", self.deep));
         }
         failures.extend(self.kinds.failures());
@@ -291,36 +250,6 @@ impl Found {
         failures.extend(self.cpus_change.as_ref().and_then(CpusChange::failure));
         failures.iter().map(|failure| format!("{}: {failure}", self.release)).collect()
     }
-}
-
-/// Samples of a profile, by what they show of a chain of calls.
-#[derive(Default)]
-struct Chains {
-    received: u64,
-    whole: u64,
-    wrong: u64,
-    in_kernel: u64,
-}
-
-/// Judges stacks in folded form. One that is marked as cut keeps its leaf end, so it says nothing of the chain's start.
-fn judge_chains(folded: &str, chain: &[String]) -> Chains {
-    let mut chains = Chains::default();
-    for (stack, count) in folded.lines().filter_map(|line| line.rsplit_once(' ')) {
-        let count: u64 = count.parse().unwrap_or(0);
-        // The first name is the process's.
-        let frames = stack.split(';').skip(1).filter(|frame| chain.iter().any(|name| name == frame));
-        let frames: Vec<&str> = frames.collect();
-        let is_on_chain =
-            chain.len() >= frames.len() && frames.iter().zip(chain).all(|(frame, name)| frame == name);
-        chains.received += count;
-        chains.in_kernel += if stack.ends_with("_[k]") { count } else { 0 };
-        if is_on_chain {
-            chains.whole += if frames.len() == chain.len() { count } else { 0 };
-        } else if !stack.contains("[truncated: ") {
-            chains.wrong += count;
-        }
-    }
-    chains
 }
 
 fn judge_memory(few_bytes: u64, found: &Found) -> Option<String> {
@@ -337,22 +266,4 @@ fn judge_memory(few_bytes: u64, found: &Found) -> Option<String> {
     );
     let is_whole = found.cpus == MANY_CPUS && per_cpu <= BYTES_PER_CPU_MAX;
     (!is_whole).then(|| format!("{} CPUs of {MANY_CPUS}, {per_cpu} bytes for each", found.cpus))
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stack_follows_the_chain_from_its_start_or_is_wrong_unless_it_is_cut() {
-        let chain = ["main", "outer", "inner"].map(str::to_owned);
-        let folded = "p;_start;main;outer;inner;clock 5\np;_start;main 3\np;_start;outer;inner 2\n\
-                      p;[truncated: frame_limit];outer;inner 7\np;_start;main;inner 1\n";
-        let chains = judge_chains(folded, &chain);
-        assert_eq!((chains.received, chains.whole, chains.wrong), (18, 5, 3));
-    }
 }

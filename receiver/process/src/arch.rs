@@ -1,7 +1,17 @@
 //! Differences between architectures: ELF constants, and the layout of thread-local storage.
+//!
+//! The unit tests of all architectures run on any of them.
 
+#[cfg(any(target_arch = "aarch64", test))]
+#[cfg_attr(not(target_arch = "aarch64"), expect(unused, reason = "only its tests use it here"))]
+mod aarch64;
+#[cfg(any(target_arch = "x86_64", test))]
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused, reason = "only its tests use it here"))]
 mod x86_64;
 
-pub(crate) use self::x86_64::{
-    DTPMOD, GO_G_ALONE, MACHINE, STATIC_OFFSETS, TLSDESC, TPOFF, offset_in_program,
-};
+#[cfg(target_arch = "aarch64")]
+use self::aarch64 as host;
+#[cfg(target_arch = "x86_64")]
+use self::x86_64 as host;
+
+pub(crate) use host::{DTPMOD, GO_G_ALONE, MACHINE, STATIC_OFFSETS, TLSDESC, TPOFF, offset_in_program};

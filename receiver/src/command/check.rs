@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use sidewinder_bpf::{Probe, Support, WalkMode, probe, verify};
+use sidewinder_bpf::{LoadError, Probe, Support, WalkMode, probe, verify};
 
 use self::counters::CounterReport;
 use self::process::{Obstacle, ProcessReport};
@@ -197,6 +197,9 @@ fn kernel() -> String {
 
 fn print_verified() -> CommandResult {
     let mut out = std::io::stdout();
+    if WalkMode::supported().is_empty() {
+        return Err(SamplingError::from(LoadError::NoLoops).into());
+    }
     for &walk in WalkMode::supported() {
         let verified = verify(walk).map_err(SamplingError::from)?;
         let counts =

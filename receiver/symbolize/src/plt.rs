@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::arch::{GLOB_DAT, JUMP_SLOT, MACHINE, STUB_BYTES, word_jumped_through};
+use crate::arch::{GLOB_DAT, JUMP_SLOT, MACHINE, Stub, stubs};
 use crate::elf::ElfLayout;
 use crate::image::Image;
 
@@ -34,32 +34,27 @@ pub(crate) fn plt_stubs(image: &Image, layout: &ElfLayout) -> Vec<PltStub> {
     if layout.machine != MACHINE.0 || !layout.is_little_endian_64() || layout.relocations.is_empty() {
         return Vec::new();
     }
-    let mut jumps = Vec::new();
+    let mut jumps: Vec<Stub> = Vec::new();
     for section in SECTIONS.iter().filter_map(|name| layout.section(name)) {
-        let stub_bytes = if section.entry_bytes == 8 { 8 } else { STUB_BYTES };
         in_chunks(image, &section.bytes, STUBS_LIMIT_BYTES, |at, chunk| {
-            for (index, stub) in chunk.chunks_exact(stub_bytes as usize).enumerate() {
-                let svma = section.svma.wrapping_add(at - section.bytes.start) + index as u64 * stub_bytes;
-                if let Some(word) = word_jumped_through(stub, svma) {
-                    jumps.push((word, svma, stub_bytes as u32));
-                }
-            }
+            let svma = section.svma.wrapping_add(at - section.bytes.start);
+            jumps.extend(stubs(chunk, svma, section.entry_bytes));
         });
     }
     jumps.sort_unstable();
-    let mut stubs = Vec::with_capacity(jumps.len());
+    let mut named = Vec::with_capacity(jumps.len());
     if jumps.is_empty() {
-        return stubs;
+        return named;
     }
     for_each_relocation(image, layout, |Relocation { offset: word, kind, symbol, .. }| {
         if symbol == 0 || ![JUMP_SLOT.0, GLOB_DAT.0].contains(&kind) {
             return;
         }
-        let from = jumps.partition_point(|(other, ..)| *other < word);
-        let through = jumps.iter().skip(from).take_while(|(other, ..)| *other == word);
-        stubs.extend(through.map(|(_, svma, bytes)| PltStub { svma: *svma, bytes: *bytes, symbol }));
+        let from = jumps.partition_point(|stub| stub.word < word);
+        let through = jumps.iter().skip(from).take_while(|stub| stub.word == word);
+        named.extend(through.map(|Stub { svma, bytes, .. }| PltStub { svma: *svma, bytes: *bytes, symbol }));
     });
-    stubs
+    named
 }
 
 /// The operation of the dynamic linker on a word.

@@ -8,14 +8,14 @@
 //! - the names of symbols that aren't functions;
 //! - the rules of linkage tables, and the expression that linkers write for them;
 //! - the bytes of `rt_sigreturn`, and how far code runs straight on;
+//! - [`call_before`]: the call after which code returns, for the stacks of this machine;
 //! - [`go`] and [`link_register_go`]: Go's prologues and the instructions of its runtime that are recognised.
 //!
 //! Machine code is analyzed for [`ANALYZED`] only. Its module has
 //!
 //! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
 //!   from machine code and validated; [`clone`] and [`haskell`] handle code that these alone don't explain;
-//! - [`known`]: code of C libraries that is recognised by its bytes;
-//! - [`call_before`]: the call after which code returns, for the stacks of this machine.
+//! - [`known`]: code of C libraries that is recognised by its bytes.
 //!
 //! Registers, and the rules that an ABI fixes, are in `sidewinder-unwind-table`.
 
@@ -25,8 +25,11 @@ mod x86_64;
 use gimli::{DwCfa, Vendor};
 use sidewinder_unwind_table::{Architecture, EntryInterner};
 
+#[cfg(target_arch = "aarch64")]
+pub use self::aarch64::call::{CALL_BYTES, call_before};
 pub(crate) use self::aarch64::go as link_register_go;
-pub use self::x86_64::{CALL_BYTES, call_before};
+#[cfg(target_arch = "x86_64")]
+pub use self::x86_64::call::{CALL_BYTES, call_before};
 pub(crate) use self::x86_64::{Instruction, Stepper, clone, go, haskell, known, linkage};
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;

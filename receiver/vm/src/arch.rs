@@ -1,18 +1,39 @@
 //! Differences between architectures: the machine code that tells where a runtime keeps a thread's state, and the C library's
 //! layout of a thread.
 
+#[cfg(any(target_arch = "aarch64", test))]
+#[cfg_attr(not(target_arch = "aarch64"), expect(unused, reason = "only its tests use it here"))]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(target_arch = "aarch64")]
+use self::aarch64 as host;
+#[cfg(target_arch = "x86_64")]
+use self::x86_64 as host;
+
 #[cfg(test)]
-pub(crate) use self::x86_64::instructions;
-pub(crate) use self::x86_64::{
-    Activation, CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, GLIBC_FIRST_KEYS, GLIBC_KEY_BLOCKS,
-    INSTRUCTION_BYTES_MAX, MUSL_KEYS, TABLE_CALL_BYTES, activations, calls_through, dispatch_table,
-    first_argument, jumps_out, step, thread_local, unlinked_code,
+pub(crate) use host::instructions;
+pub(crate) use host::{
+    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, KEY_VALUES, TABLE_CALL_BYTES, WALKED,
+    activations, calls_through, dispatch_table, first_argument, jumps_out, step, thread_local, unlinked_code,
 };
+
+use std::ops::Range;
 
 use sidewinder_address::Svma;
 use sidewinder_process::tls::TlsGotEntry;
+
+/// Where C libraries have the values of pthread keys, as offsets from the thread pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeyValues {
+    /// In glibc's `struct pthread`: `specific_1stblock`.
+    pub(crate) glibc_first: i64,
+    /// In glibc's `struct pthread`: `specific`, the pointers to the blocks.
+    pub(crate) glibc_blocks: i64,
+    /// In musl's `struct pthread`: `tsd`, since musl 1.2.0.
+    pub(crate) musl: i64,
+}
 
 /// The fields by which frames are linked, as offsets in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +46,16 @@ pub(crate) struct FrameLink {
     pub(crate) previous: u16,
 }
 
+/// Code from where a frame becomes the thread's current one to the call through the table that executes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Activation {
+    pub(crate) code: Range<u64>,
+    /// Whether the call is in it; otherwise it is executed seldom, and jumps to code that has the call.
+    pub(crate) has_call: bool,
+}
+
 /// How code refers to a thread-local variable.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only code of x86-64 is read"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ThreadLocal {
     /// At this offset from the thread pointer.
@@ -35,6 +65,7 @@ pub(crate) enum ThreadLocal {
 }
 
 /// How code refers to an object whose address it passes, or which it passes.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only code of x86-64 is read"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Argument {
     /// The address of the byte at an offset from the address that a word of the file refers to.

@@ -4,7 +4,7 @@ use std::io;
 
 use sidewinder_process::{ExecutableMapping, ReadAt};
 
-use crate::{Runtime, cpython, hotspot, v8};
+use crate::{Runtime, arch, cpython, hotspot, v8};
 
 /// The virtual machine that an ELF file contains.
 #[derive(Clone, Debug)]
@@ -34,6 +34,19 @@ impl InterpreterSet {
     /// None.
     pub const NONE: Self = Self { cpython: false, hotspot: false, v8: false };
 
+    /// Those whose frames can be walked on this architecture.
+    pub const WALKED: Self = arch::WALKED;
+
+    /// Those that are in another set, too.
+    #[must_use]
+    fn and(self, other: Self) -> Self {
+        Self {
+            cpython: self.cpython && other.cpython,
+            hotspot: self.hotspot && other.hotspot,
+            v8: self.v8 && other.v8,
+        }
+    }
+
     /// Whether it contains that of a runtime.
     #[must_use]
     pub fn has(self, runtime: Runtime) -> bool {
@@ -53,11 +66,12 @@ impl InterpreterSet {
 }
 
 impl Interpreter {
-    /// Reads a file; `None` if it contains none of the set, or one that is not supported.
+    /// Reads a file; `None` if it contains none of the set, or one that is not supported, or not on this architecture.
     ///
     /// # Errors
     /// Any I/O error of the file.
     pub fn read(file: &impl ReadAt, wanted: InterpreterSet) -> io::Result<Option<Self>> {
+        let wanted = wanted.and(InterpreterSet::WALKED);
         if wanted.cpython
             && let Some(found) = cpython::Interpreter::read(file)?
         {

@@ -88,11 +88,23 @@ mod tests {
     #[test]
     fn the_link_register_leads_to_the_caller_of_what_was_interrupted_and_of_nothing_else() {
         let arm64 = Architecture::Aarch64;
-        let frame =
-            FrameRegisters { pc: Avma(1), sp: 0x1000, fp: 7, callee_saved: Some(0x55), general: None };
+        let frame = FrameRegisters {
+            pc: Avma(1),
+            sp: 0x1000,
+            sp_is_bound: false,
+            fp: 7,
+            callee_saved: Some(0x55),
+            general: None,
+        };
         let caller = arm64.leaf().step(&frame, &Words(vec![])).unwrap();
-        let expected =
-            FrameRegisters { pc: Avma(0x55), sp: 0x1000, fp: 7, callee_saved: None, general: None };
+        let expected = FrameRegisters {
+            pc: Avma(0x55),
+            sp: 0x1000,
+            sp_is_bound: false,
+            fp: 7,
+            callee_saved: None,
+            general: None,
+        };
         assert_eq!(caller, expected);
         let lost = Err(StepError::RegisterLost(Register::X30));
         assert_eq!(arm64.leaf().step(&caller, &Words(vec![])), lost, "the call in it overwrote that");

@@ -5,6 +5,9 @@ use super::{Compiler, Program};
 const OMIT_FRAME_POINTER: &[&str] = &["-fomit-frame-pointer"];
 const KEEP_FRAME_POINTER: &[&str] = &["-fno-omit-frame-pointer"];
 
+/// For arm64.
+const SIGN_RETURN_ADDRESSES: &[&str] = &["-fomit-frame-pointer", "-mbranch-protection=standard"];
+
 const fn c(name: &'static str, source: &'static str) -> Program {
     Program { name, source, compiler: Compiler::C(OMIT_FRAME_POINTER) }
 }
@@ -15,6 +18,9 @@ pub const LADDER: Program =
 /// The same chain, with frame pointers.
 pub const LADDER_FP: Program =
     Program { name: "ladder-fp", source: "ladder.cc", compiler: Compiler::Cxx(KEEP_FRAME_POINTER) };
+/// The same chain for arm64, without frame pointers, and with signed return addresses and checked branches.
+pub const LADDER_SIGNED: Program =
+    Program { name: "ladder-signed", source: "ladder.cc", compiler: Compiler::Cxx(SIGN_RETURN_ADDRESSES) };
 /// A chain of distinct functions in Rust.
 pub const LADDER_RUST: Program =
     Program { name: "ladder-rust", source: "ladder.rs", compiler: Compiler::Rust };
@@ -83,6 +89,9 @@ pub const ASIDE: Program =
 pub const SPAWNER: Program = c("spawner", "spawner.c");
 /// Computes within a signal handler.
 pub const SIGNALS: Program = c("signals", "signals.c");
+/// The same for arm64, with signed return addresses and checked branches.
+pub const SIGNALS_SIGNED: Program =
+    Program { name: "signals-signed", source: "signals.c", compiler: Compiler::C(SIGN_RETURN_ADDRESSES) };
 /// Computes in a function whose unwind information contradicts its code.
 pub const MISSTATED: Program = c("misstated", "misstated.c");
 /// Calls itself with frames of 40 kB.

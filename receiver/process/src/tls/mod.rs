@@ -25,7 +25,7 @@ const SLOTS_MAX: usize = 8;
 /// Segments of one file that are kept.
 const LOADS_MAX: usize = 64;
 /// Static offsets are smaller, and nothing is mapped below this address (`vm.mmap_min_addr`), so a word can hold either.
-const LEAST_POINTER: u64 = 0x1_0000;
+pub(crate) const LEAST_POINTER: u64 = 0x1_0000;
 
 /// A thread-local variable with a given name, as one file describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]

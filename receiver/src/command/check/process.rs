@@ -14,6 +14,7 @@ use sidewinder_process::{
 };
 use sidewinder_vm::{Runtime, find_runtimes};
 
+use super::runtimes::architecture_limit;
 use super::{java, javascript, python};
 use crate::causes::error_chain;
 use crate::exit::Failure;
@@ -170,6 +171,10 @@ impl InspectedProcess<'_> {
         mapping: &ExecutableMapping,
     ) -> RuntimeReport {
         let support = RuntimeSupport::of(Some(runtime));
+        if let Some(limit) = architecture_limit(runtime) {
+            let (frames, names) = (Finding::limited(limit.why), Finding::limited(limit.why));
+            return RuntimeReport { support, version, file: path, frames, names, next: None };
+        }
         match runtime {
             Runtime::CPython => python::inspect(self, version, path, file, mapping),
             Runtime::Jvm => java::inspect(self, version, path, file, mapping),

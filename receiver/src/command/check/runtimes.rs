@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::{Value, json};
-use sidewinder_vm::Runtime;
+use sidewinder_vm::{InterpreterSet, Runtime};
 
 use super::ProbeStatus;
 use super::process::{Finding, Obstacle, ProcessReport, RuntimeReport};
@@ -26,13 +26,25 @@ pub(super) fn file_limit() -> Option<Limit> {
     })
 }
 
+/// What limits a runtime whose frames can't be walked on this architecture.
+const NOT_WALKED: Limit = Limit {
+    why: "on this architecture its own functions are not read yet: stacks have the frames of its native code, and end in code that it generates",
+    next: "profile it on an x86-64 machine, too",
+};
+
+/// What limits this runtime on this architecture.
+pub(super) fn architecture_limit(runtime: Runtime) -> Option<Limit> {
+    let is_walked = !InterpreterSet::ALL.has(runtime) || InterpreterSet::WALKED.has(runtime);
+    (!is_walked).then_some(NOT_WALKED)
+}
+
 /// The state of a row, why it is limited here, and the next steps.
 fn row_state(
     row: &RuntimeSupport,
     file_limit: Option<Limit>,
 ) -> (ProbeStatus, Option<&'static str>, Vec<&'static str>) {
-    let limit =
-        file_limit.filter(|_| matches!(row.runtime, Some(Runtime::CPython | Runtime::Jvm | Runtime::V8)));
+    let of_files = file_limit.filter(|_| row.runtime.is_some_and(|runtime| InterpreterSet::ALL.has(runtime)));
+    let limit = row.runtime.and_then(architecture_limit).or(of_files);
     let is_ok = limit.is_none() && row.is_complete();
     let next = [limit.map(|limit| limit.next), row.frames_advice, row.advice].into_iter().flatten().collect();
     (if is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited }, limit.map(|limit| limit.why), next)

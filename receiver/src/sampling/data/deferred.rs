@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod agreement;
 mod code;
+mod guess;
 mod walk;
 
 use std::collections::HashMap;

@@ -11,18 +11,29 @@ pub(crate) use object::elf::{
     R_X86_64_RELATIVE as RELATIVE,
 };
 
+use super::Stub;
+
 /// The registers of the first arguments of a C function, by DWARF number: rdi, rsi, rdx, rcx, r8, r9 (section 3.2.3).
 pub(crate) const ARGUMENT_REGISTERS: [u8; 6] = [5, 4, 1, 2, 8, 9];
 /// rax: that of what a C function returns.
 pub(crate) const RESULT_REGISTER: u8 = 0;
 
 /// Bytes of a stub, if the section doesn't state it.
-pub(crate) const STUB_BYTES: u64 = 16;
+const STUB_BYTES: u64 = 16;
 /// `jmp *displacement(%rip)`.
 const JUMP: [u8; 2] = [0xff, 0x25];
 
+/// The stubs in a part of a section that begins at `svma`, and whose entries have a stated size.
+pub(crate) fn stubs(code: &[u8], svma: u64, entry_bytes: u64) -> impl Iterator<Item = Stub> {
+    let bytes = if entry_bytes == 8 { 8 } else { STUB_BYTES };
+    code.chunks_exact(bytes as usize).zip((0..).step_by(bytes as usize)).filter_map(move |(stub, at)| {
+        let svma = svma.wrapping_add(at);
+        Some(Stub { word: word_jumped_through(stub, svma)?, svma, bytes: bytes as u32 })
+    })
+}
+
 /// The stated address of the word that a stub jumps through.
-pub(crate) fn word_jumped_through(stub: &[u8], svma: u64) -> Option<u64> {
+fn word_jumped_through(stub: &[u8], svma: u64) -> Option<u64> {
     let jump = stub.windows(JUMP.len()).position(|bytes| bytes == JUMP)?;
     let end = jump + JUMP.len() + 4;
     let displacement = stub.get(end - 4..end)?.first_chunk().copied().map(i32::from_le_bytes)?;

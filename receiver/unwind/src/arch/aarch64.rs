@@ -1,6 +1,9 @@
 //! arm64: instructions are words of 4 bytes, of which the few that matter here are recognised by their bits (Arm
 //! Architecture Reference Manual for A-profile, section C4).
 
+#[cfg(any(target_arch = "aarch64", test))]
+#[cfg_attr(not(target_arch = "aarch64"), expect(unreachable_pub, reason = "only its tests use it here"))]
+pub(crate) mod call;
 pub(crate) mod go;
 pub(crate) mod linkage;
 

@@ -1,6 +1,8 @@
 //! x86-64 (System V ABI for AMD64).
 
-mod call;
+#[cfg(any(target_arch = "x86_64", test))]
+#[cfg_attr(not(target_arch = "x86_64"), expect(unreachable_pub, reason = "only its tests use it here"))]
+pub(crate) mod call;
 pub(crate) mod clone;
 pub(crate) mod go;
 pub(crate) mod haskell;
@@ -9,7 +11,6 @@ pub(crate) mod known;
 pub(crate) mod linkage;
 mod step;
 
-pub use self::call::{CALL_BYTES, call_before};
 pub(crate) use self::instruction::Instruction;
 pub(crate) use self::step::Stepper;
 use crate::code::piece::CodeSlice;

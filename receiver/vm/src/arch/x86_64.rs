@@ -6,7 +6,8 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use sidewinder_address::Svma;
 use sidewinder_process::tls::TlsGotEntry;
 
-use super::{Argument, ThreadLocal};
+use super::{Argument, KeyValues, ThreadLocal};
+use crate::InterpreterSet;
 
 mod step;
 mod tail_calls;
@@ -15,8 +16,11 @@ mod unlinked;
 #[cfg(test)]
 pub(crate) use step::instructions;
 pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
-pub(crate) use tail_calls::{Activation, TABLE_CALL_BYTES, activations, calls_through, dispatch_table};
+pub(crate) use tail_calls::{TABLE_CALL_BYTES, activations, calls_through, dispatch_table};
 pub(crate) use unlinked::{CodePart, unlinked_code};
+
+/// The virtual machines whose frames can be walked.
+pub(crate) const WALKED: InterpreterSet = InterpreterSet::ALL;
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
 pub(crate) const ENTRY_CFA: (u16, i64) = (7, 8);
@@ -25,12 +29,9 @@ pub(crate) const ENTRY_CFA: (u16, i64) = (7, 8);
 pub(crate) const FUNCTION_BYTES_MAX: usize = 96;
 const INSTRUCTIONS_MAX: usize = 24;
 
-/// The offset of `specific_1stblock` in glibc's `struct pthread`, at which the thread pointer points.
-pub(crate) const GLIBC_FIRST_KEYS: i64 = 0x310;
-/// The offset of `specific`, which follows it.
-pub(crate) const GLIBC_KEY_BLOCKS: i64 = 0x510;
-/// The offset of `tsd` in musl's `struct pthread`, at which the thread pointer points, since musl 1.2.0.
-pub(crate) const MUSL_KEYS: i64 = 0x80;
+/// The thread pointer points at `struct pthread`.
+pub(crate) const KEY_VALUES: Option<KeyValues> =
+    Some(KeyValues { glibc_first: 0x310, glibc_blocks: 0x510, musl: 0x80 });
 
 /// What a register contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,7 +10,7 @@ use sidewinder_address::{Avma, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsSymbol, TlsVariableError};
 use sidewinder_process::{ForeignMemory, ReadAt};
 
-use crate::arch::{self, Argument, ThreadLocal};
+use crate::arch::{self, Argument, KeyValues, ThreadLocal};
 
 /// `PTHREAD_KEYS_MAX` of glibc; musl's is smaller.
 const KEYS_MAX: u32 = 1024;
@@ -36,16 +36,16 @@ enum CLibrary {
 
 impl CLibrary {
     /// Where each thread has the value of a key.
-    fn value_of(self, key: u32) -> TlsLocation {
+    fn value_of(self, key: u32, values: KeyValues) -> TlsLocation {
         match self {
             // Blocks of 32 pairs of a generation and a value. The first one is in the thread's structure.
             Self::Glibc => match (key / 32, u64::from(key % 32) * 16 + 8) {
-                (0, offset) => TlsLocation::Static { offset: arch::GLIBC_FIRST_KEYS + offset.cast_signed() },
+                (0, offset) => TlsLocation::Static { offset: values.glibc_first + offset.cast_signed() },
                 (block, offset) => {
-                    TlsLocation::Indirect { pointer: arch::GLIBC_KEY_BLOCKS + i64::from(block) * 8, offset }
+                    TlsLocation::Indirect { pointer: values.glibc_blocks + i64::from(block) * 8, offset }
                 }
             },
-            Self::Musl => TlsLocation::Indirect { pointer: arch::MUSL_KEYS, offset: u64::from(key) * 8 },
+            Self::Musl => TlsLocation::Indirect { pointer: values.musl, offset: u64::from(key) * 8 },
         }
     }
 }
@@ -88,11 +88,13 @@ impl ThreadState {
         bias: u64,
         memory: &impl ForeignMemory,
     ) -> Result<TlsLocation, TlsVariableError> {
-        let Some(key) = self.key else { return self.locate_variable(bias, memory) };
+        let (Some(key), Some(values)) = (self.key, arch::KEY_VALUES) else {
+            return self.locate_variable(bias, memory);
+        };
         let pair = memory.word(Avma(key.0.wrapping_add(bias))).map_err(TlsVariableError::Unreadable)?;
         match (pair as u32, (pair >> 32) as u32) {
             (0, _) => Err(TlsVariableError::NotYet),
-            (_, key @ ..KEYS_MAX) => Ok(self.library.value_of(key)),
+            (_, key @ ..KEYS_MAX) => Ok(self.library.value_of(key, values)),
             (_, key) => Err(TlsVariableError::Unreadable(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("{key} is not a pthread key"),

@@ -2,12 +2,14 @@
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Outcome, RawFrame, RawFrameKind, SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot,
-    UNPROVEN_FRAME_BYTES_MAX, VmMissing,
+    Outcome, RawFrame, RawFrameKind, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot, VmMissing,
+    code_address,
 };
 use sidewinder_process::FileId;
-use sidewinder_unwind::{CALL_BYTES, call_before};
-use sidewinder_unwind_table::{Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule, StepError};
+use sidewinder_unwind::CALL_BYTES;
+use sidewinder_unwind_table::{FrameRegisters, ReturnAddress, Rule, StepError};
+
+use super::guess::{SnapshotStack, guess_caller};
 
 /// The file and file offset of a rule that a walk needs and that is not loaded.
 pub(crate) type MissingRule = (FileId, FileOffset);
@@ -109,9 +111,9 @@ pub(crate) fn walk(
             Ok(caller) => caller,
             Err(outcome) => break outcome,
         };
-        // A leaf function that has moved its return address into a register has no frame.
+        // A leaf function whose return address is in a register has no frame.
         let has_no_frame =
-            rule.is_some_and(|rule| matches!(rule.return_address, ReturnAddress::InRegister(_)));
+            rule.is_none_or(|rule| matches!(rule.return_address, ReturnAddress::InRegister(_)));
         if caller.sp <= registers.sp && !(caller.sp == registers.sp && has_no_frame) {
             stack_switches += 1;
             if stack_switches > STACK_SWITCHES_MAX {
@@ -121,99 +123,9 @@ pub(crate) fn walk(
         is_return_address = !rule.is_some_and(|rule| rule.signal_frame);
         is_unproven = rule.is_none();
         has_guessed |= is_unproven;
-        registers = caller;
+        registers = FrameRegisters { pc: code_address(caller.pc), ..caller };
     };
     Ok((frames, outcome))
-}
-
-/// Guesses the caller of code that no rule covers, as `c/unwind.bpf.h` does.
-///
-/// # Errors
-/// The location of a rule in the caller that is not loaded.
-fn guess_caller(
-    registers: &FrameRegisters,
-    address: Avma,
-    is_generated: bool,
-    stack: &SnapshotStack<'_>,
-    code: &mut impl CodeLookup,
-) -> Result<Option<FrameRegisters>, MissingRule> {
-    let above = registers.fp.wrapping_sub(registers.sp);
-    let is_plausible =
-        registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
-    let mut by_frame_pointer = None;
-    if let Some(caller) = Rule::FRAME_POINTER.step(registers, stack).ok().filter(|_| is_plausible) {
-        let location = code.locate(Avma(caller.pc.0.wrapping_sub(1)));
-        if let CodeLocation::TableNotLoaded { file, offset } = location {
-            return Err((file, offset));
-        }
-        let (is_after_call, calls_another) =
-            match code.bytes_before(caller.pc).map(|code| call_before(caller.pc, code)) {
-                Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
-                Some(None) => (false, false),
-                // Generated code and code of a deleted file can't be read afterwards.
-                None => {
-                    let can_be_code = !matches!(location, CodeLocation::Unmapped);
-                    (matches!(location, CodeLocation::Anonymous) || is_generated && can_be_code, false)
-                }
-            };
-        if is_after_call && !calls_another {
-            return Ok(Some(caller));
-        }
-        by_frame_pointer = Some(caller).filter(|_| is_after_call);
-    }
-    if !is_generated && by_frame_pointer.is_none() {
-        return Ok(None);
-    }
-    let slots = (0..SEARCH_WORDS).map(|word| registers.sp.wrapping_add(word * 8));
-    for at in slots.take_while(|at| is_generated || *at < registers.fp) {
-        let Some(pc) = stack.word(at).map(Avma) else { break };
-        let call = code.bytes_before(pc).and_then(|bytes| call_before(pc, bytes));
-        if call.is_none_or(|call| !is_generated && !call.leads_near(address)) {
-            continue;
-        }
-        let caller = FrameRegisters {
-            pc,
-            sp: at.wrapping_add(8),
-            fp: registers.fp,
-            callee_saved: None,
-            general: None,
-        };
-        if is_plausible_caller(&caller, is_generated, stack, code)? {
-            return Ok(Some(caller));
-        }
-    }
-    // The code was reached by a jump from the function that was called.
-    Ok(by_frame_pointer)
-}
-
-/// Whether a return address is in code; for a caller of generated code, also whether the caller's own return address follows
-/// a call that may lead to it.
-///
-/// # Errors
-/// The location of a rule that is not loaded.
-fn is_plausible_caller(
-    caller: &FrameRegisters,
-    calls_generated: bool,
-    stack: &SnapshotStack<'_>,
-    code: &mut impl CodeLookup,
-) -> Result<bool, MissingRule> {
-    let rule = match code.locate(Avma(caller.pc.0.wrapping_sub(1))) {
-        CodeLocation::Unmapped => return Ok(false),
-        CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
-        CodeLocation::File { rule: Ok(rule), .. } if calls_generated => rule,
-        CodeLocation::Anonymous | CodeLocation::File { .. } => return Ok(true),
-    };
-    let (
-        Cfa::Register { register: Register::STACK_POINTER, offset: to_cfa },
-        ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset),
-    ) = (rule.cfa, rule.return_address)
-    else {
-        return Ok(true);
-    };
-    let at = caller.sp.wrapping_add_signed(to_cfa.into()).wrapping_add_signed(offset.into());
-    let Some(pc) = stack.word(at).map(Avma) else { return Ok(false) };
-    let call = code.bytes_before(pc).and_then(|bytes| call_before(pc, bytes));
-    Ok(call.is_some_and(|call| call.may_lead_to(caller.pc)))
 }
 
 fn outcome_from_error(error: StepError) -> Outcome {
@@ -221,15 +133,6 @@ fn outcome_from_error(error: StepError) -> Outcome {
         StepError::Outermost => Outcome::Complete,
         StepError::RegisterLost(_) => Outcome::RegisterLost,
         StepError::Unreadable(_) => Outcome::SnapshotEnd,
-    }
-}
-
-/// The stack memory in a snapshot.
-struct SnapshotStack<'a>(&'a StackSnapshot);
-
-impl Memory for SnapshotStack<'_> {
-    fn word(&self, address: u64) -> Option<u64> {
-        self.0.word(address)
     }
 }
 

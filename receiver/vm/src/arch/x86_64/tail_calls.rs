@@ -5,12 +5,12 @@
 //! indirect calls).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use iced_x86::{DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 use sidewinder_address::Svma;
 
 use super::unlinked::{CodePart, decoder, stored};
+use crate::arch::Activation;
 
 /// Instructions that are followed from one place.
 const INSTRUCTIONS_MAX: usize = 512;
@@ -36,14 +36,6 @@ pub(crate) fn calls_through<'a>(code: &'a [u8], start: Svma, table: Svma) -> imp
     let is_call = move |bytes: &[u8]| matches!(*bytes, [0xff, 0x14, sib, a, b, c, d] if sib & 0xc7 == 0xc5 && table == Some([a, b, c, d]));
     let places = code.windows(TABLE_CALL_BYTES).enumerate().filter(move |(_, bytes)| is_call(bytes));
     places.map(move |(at, _)| Svma(start.0.wrapping_add(at as u64)))
-}
-
-/// Code from where a frame becomes the thread's current one to the call through the table that executes it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Activation {
-    pub(crate) code: Range<u64>,
-    /// Whether the call is in it; otherwise it is executed seldom, and jumps to code that has the call.
-    pub(crate) has_call: bool,
 }
 
 /// The activations of a function, given by its parts: sorted and disjoint. The code behind the calls isn't in them, but for a
