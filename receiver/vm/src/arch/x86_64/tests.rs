@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::FrameLink;
+use super::super::{Activation, FrameLink};
 use super::*;
 
 fn bytes(digits: &str) -> Vec<u8> {
@@ -199,7 +199,7 @@ fn activations_begin_behind_the_link_and_end_with_the_call() {
              a0017507e8fdd3feffebd0ff14c56068fc00ebc7",
         ),
     );
-    let activation = |code, has_call| crate::arch::Activation { code, has_call };
+    let activation = |code, has_call| Activation { code, has_call };
     let of_calls = [activation(0x1a1_450c..0x1a1_455f, true), activation(0x1a1_457a..0x1a1_4596, true)];
     assert_eq!(activations(std::slice::from_ref(&of_vector), TABLE, 0x48), of_calls);
     // What it jumps to when a thread is being traced, which returns to it.
