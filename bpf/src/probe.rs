@@ -147,7 +147,9 @@ pub fn probe() -> Vec<Probe> {
                 Err(_) => unknown(),
             },
             cost: "probes and --probe with tracepoint:CATEGORY:NAME can't be used",
-            remedy: obstacle.unwrap_or("run as root or with CAP_BPF and CAP_PERFMON"),
+            remedy: obstacle.unwrap_or(
+                "run as root or with CAP_BPF and CAP_PERFMON, on a kernel whose type information pahole 1.22 or later has made",
+            ),
         },
         Probe {
             id: "bpf_loop",

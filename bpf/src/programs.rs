@@ -237,7 +237,7 @@ mod tests {
             test_programs: false,
         };
         select(&mut open.progs, selection);
-        let loaded = open.open_object().progs().filter(|program| program.autoload());
+        let loaded = open.open_object().progs().filter(libbpf_rs::OpenProgramImpl::autoload);
         loaded.map(|program| program.name().to_string_lossy().into_owned()).collect()
     }
 

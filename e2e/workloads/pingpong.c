@@ -1,14 +1,24 @@
 // Two processes that send each other a byte through pipes, again and again: nothing but system calls and switches. They
 // share one CPU, so that each byte is a switch between them and no CPU falls asleep meanwhile.
-// Usage: pingpong SECONDS
+// Usage: pingpong SECONDS [ROUNDS]
+// With ROUNDS, each adds up so many numbers in each turn.
 // `rounds` of its report is how often the byte came back.
 #define _GNU_SOURCE
 #include "workload.h"
 
 #include <sched.h>
 
+static NOINLINE void add_up(long rounds) {
+    uint64_t sum = 0;
+    for (long i = 0; i < rounds; i++) {
+        sum += (uint64_t)i;
+        AFTER_CALL(sum);
+    }
+}
+
 int main(int argc, char **argv) {
-    if (argc != 2) return 2;
+    if (argc < 2 || argc > 3) return 2;
+    long rounds = argc > 2 ? atol(argv[2]) : 0;
     cpu_set_t here;
     CPU_ZERO(&here);
     CPU_SET(sched_getcpu(), &here);
@@ -20,13 +30,15 @@ int main(int argc, char **argv) {
     if (child < 0) return 1;
     if (!child) {
         close(there[1]);
-        while (read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1);
+        while (read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1) add_up(rounds);
         _exit(0);
     }
     workload_begin();
     uint64_t deadline_ns = workload_deadline_ns(atof(argv[1]));
-    while (!workload_over(deadline_ns))
+    while (!workload_over(deadline_ns)) {
+        add_up(rounds);
         if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) return 1;
+    }
     workload_report("\"main\"");
     return 0;
 }
