@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::bench;
 use crate::observe::{self, BpfStats};
@@ -22,11 +22,11 @@ pub const SECONDS: &str = "60";
 /// Until the unwind tables of most programs are built.
 pub const WARM_UP: Duration = Duration::from_millis(1_500);
 
-const TURNS: usize = 5;
+const TURNS: usize = 3;
 /// Of the C++ program.
 const RUNGS: &str = "30";
 const SAMPLES_PER_SECOND: u32 = 997;
-const WINDOWS: usize = 10;
+const WINDOWS: usize = 6;
 const WINDOW: Duration = Duration::from_millis(250);
 
 /// Nanoseconds of eBPF for each busy sample.
@@ -46,17 +46,31 @@ impl SampleCosts {
     /// # Errors
     /// When a workload or the profiler does not start, or the workload hardly runs.
     pub fn measure(program: impl Fn() -> Command, warm_up: Duration) -> Result<Self> {
-        let (mut with, mut without, mut native) = (Vec::new(), Vec::new(), Vec::new());
+        let mut costs = Self::measure_each(&[program], warm_up)?;
+        costs.pop().context("nothing was measured")
+    }
+
+    /// Measures several, which all take turns, beside one program in C++.
+    ///
+    /// # Errors
+    /// As [`SampleCosts::measure`].
+    pub fn measure_each(programs: &[impl Fn() -> Command], warm_up: Duration) -> Result<Vec<Self>> {
+        let mut of_programs = vec![(Vec::new(), Vec::new()); programs.len()];
+        let mut native = Vec::new();
         for _ in 0..TURNS {
-            with.push(ns_per_sample(program(), &[], warm_up)?);
-            without.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+            for (program, (with, without)) in programs.iter().zip(&mut of_programs) {
+                with.push(ns_per_sample(program(), &[], warm_up)?);
+                without.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+            }
             native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
         }
-        Ok(Self {
+        let native = bench::median(native);
+        let costs = of_programs.into_iter().map(|(with, without)| Self {
             with_interpreters: bench::median(with),
             without_interpreters: bench::median(without),
-            native: bench::median(native),
-        })
+            native,
+        });
+        Ok(costs.collect())
     }
 
     /// Nanoseconds for each of so many frames that are looked for.
