@@ -5,7 +5,7 @@
 
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -28,6 +28,9 @@ const RUNGS: &str = "30";
 const SAMPLES_PER_SECOND: u32 = 997;
 const WINDOWS: usize = 6;
 const WINDOW: Duration = Duration::from_millis(250);
+/// A window is longer where it has fewer samples: on a busy machine a load runs for a part of the time.
+const WINDOW_SAMPLES: f64 = 100.0;
+const WINDOW_MAX: Duration = Duration::from_secs(5);
 
 /// Nanoseconds of eBPF for each busy sample.
 #[derive(Clone, Copy, Debug)]
@@ -97,9 +100,15 @@ fn ns_per_sample(command: Command, options: &[&str], warm_up: Duration) -> Resul
     let (mut cheapest, mut samples_in_all) = (f64::INFINITY, 0.0);
     let mut before = look()?;
     for _ in 0..WINDOWS {
-        thread::sleep(WINDOW);
-        let after = look()?;
-        let samples = f64::from(SAMPLES_PER_SECOND) * (after.1 - before.1) as f64 / 1e9;
+        let end = Instant::now() + WINDOW_MAX;
+        let (after, samples) = loop {
+            thread::sleep(WINDOW);
+            let after = look()?;
+            let samples = f64::from(SAMPLES_PER_SECOND) * (after.1 - before.1) as f64 / 1e9;
+            if samples >= WINDOW_SAMPLES || Instant::now() >= end {
+                break (after, samples);
+            }
+        };
         // Of a window in which the load hardly ran, most is the programs that ran for other reasons.
         if samples > 25.0 {
             cheapest = cheapest.min((after.0 - before.0) as f64 / samples);
