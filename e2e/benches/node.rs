@@ -43,8 +43,9 @@ fn main() -> Result<()> {
     );
     let named = bench::named();
     let is_wanted = |mode: &str| named.is_empty() || named.iter().any(|wanted| wanted == mode);
-    for (mode, options) in MODES.into_iter().filter(|(mode, _)| is_wanted(mode)) {
-        let costs = SampleCosts::measure(|| program(options), WARM_UP)?;
+    let modes: Vec<_> = MODES.into_iter().filter(|(mode, _)| is_wanted(mode)).collect();
+    let programs: Vec<_> = modes.iter().map(|(_, options)| || program(options)).collect();
+    for ((mode, _), costs) in modes.iter().zip(SampleCosts::measure_each(&programs, WARM_UP)?) {
         let SampleCosts { with_interpreters, without_interpreters, native } = costs;
         let per_frame = costs.per_frame(FRAMES.parse()?);
         println!(

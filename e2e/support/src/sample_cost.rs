@@ -5,9 +5,9 @@
 
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::bench;
 use crate::observe::{self, BpfStats};
@@ -22,12 +22,15 @@ pub const SECONDS: &str = "60";
 /// Until the unwind tables of most programs are built.
 pub const WARM_UP: Duration = Duration::from_millis(1_500);
 
-const TURNS: usize = 5;
+const TURNS: usize = 3;
 /// Of the C++ program.
 const RUNGS: &str = "30";
 const SAMPLES_PER_SECOND: u32 = 997;
-const WINDOWS: usize = 10;
+const WINDOWS: usize = 6;
 const WINDOW: Duration = Duration::from_millis(250);
+/// A window is longer where it has fewer samples: on a busy machine a load runs for a part of the time.
+const WINDOW_SAMPLES: f64 = 100.0;
+const WINDOW_MAX: Duration = Duration::from_secs(5);
 
 /// Nanoseconds of eBPF for each busy sample.
 #[derive(Clone, Copy, Debug)]
@@ -46,17 +49,31 @@ impl SampleCosts {
     /// # Errors
     /// When a workload or the profiler does not start, or the workload hardly runs.
     pub fn measure(program: impl Fn() -> Command, warm_up: Duration) -> Result<Self> {
-        let (mut with, mut without, mut native) = (Vec::new(), Vec::new(), Vec::new());
+        let mut costs = Self::measure_each(&[program], warm_up)?;
+        costs.pop().context("nothing was measured")
+    }
+
+    /// Measures several, which all take turns, beside one program in C++.
+    ///
+    /// # Errors
+    /// As [`SampleCosts::measure`].
+    pub fn measure_each(programs: &[impl Fn() -> Command], warm_up: Duration) -> Result<Vec<Self>> {
+        let mut of_programs = vec![(Vec::new(), Vec::new()); programs.len()];
+        let mut native = Vec::new();
         for _ in 0..TURNS {
-            with.push(ns_per_sample(program(), &[], warm_up)?);
-            without.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+            for (program, (with, without)) in programs.iter().zip(&mut of_programs) {
+                with.push(ns_per_sample(program(), &[], warm_up)?);
+                without.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+            }
             native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
         }
-        Ok(Self {
+        let native = bench::median(native);
+        let costs = of_programs.into_iter().map(|(with, without)| Self {
             with_interpreters: bench::median(with),
             without_interpreters: bench::median(without),
-            native: bench::median(native),
-        })
+            native,
+        });
+        Ok(costs.collect())
     }
 
     /// Nanoseconds for each of so many frames that are looked for.
@@ -83,9 +100,15 @@ fn ns_per_sample(command: Command, options: &[&str], warm_up: Duration) -> Resul
     let (mut cheapest, mut samples_in_all) = (f64::INFINITY, 0.0);
     let mut before = look()?;
     for _ in 0..WINDOWS {
-        thread::sleep(WINDOW);
-        let after = look()?;
-        let samples = f64::from(SAMPLES_PER_SECOND) * (after.1 - before.1) as f64 / 1e9;
+        let end = Instant::now() + WINDOW_MAX;
+        let (after, samples) = loop {
+            thread::sleep(WINDOW);
+            let after = look()?;
+            let samples = f64::from(SAMPLES_PER_SECOND) * (after.1 - before.1) as f64 / 1e9;
+            if samples >= WINDOW_SAMPLES || Instant::now() >= end {
+                break (after, samples);
+            }
+        };
         // Of a window in which the load hardly ran, most is the programs that ran for other reasons.
         if samples > 25.0 {
             cheapest = cheapest.min((after.0 - before.0) as f64 / samples);

@@ -2,6 +2,7 @@
 //! collector moves objects. The program knows its own stack (`workloads/node/chains.js`). `make node-test` does this with Node.js
 //! 18 to 26, which it fetches from npm.
 
+mod cpu_prof;
 mod libnode;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -357,8 +358,13 @@ fn functions_of_each_version_have_names() -> Result<()> {
     };
     // Versions, or any other value for all.
     let named: Vec<&str> = wanted.split(',').filter(|version| version.contains('.')).collect();
+    let examples = paths::e2e().join("examples/node");
     for version in if named.is_empty() { VERSIONS.to_vec() } else { named } {
-        judge(&format!("node {version}"), &fetched(version)?, &SETS, LONG_RECORDING_SECONDS)?;
+        let node = fetched(version)?;
+        judge(&format!("node {version}"), &node, &SETS, LONG_RECORDING_SECONDS)?;
+        if requirement::packages(test, &examples)? {
+            run(Command::new(&node).arg(examples.join("publish.test.js")))?;
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 mod budget;
 mod conservation;
 mod corpus;
+mod java;
 mod life;
 mod memory;
 mod neighbours;
