@@ -22,11 +22,11 @@ pub const SECONDS: &str = "60";
 /// Until the unwind tables of most programs are built.
 pub const WARM_UP: Duration = Duration::from_millis(1_500);
 
-const TURNS: usize = 5;
+const TURNS: usize = 3;
 /// Of the C++ program.
 const RUNGS: &str = "30";
 const SAMPLES_PER_SECOND: u32 = 997;
-const WINDOWS: usize = 10;
+const WINDOWS: usize = 6;
 const WINDOW: Duration = Duration::from_millis(250);
 
 /// Nanoseconds of eBPF for each busy sample.
@@ -46,17 +46,33 @@ impl SampleCosts {
     /// # Errors
     /// When a workload or the profiler does not start, or the workload hardly runs.
     pub fn measure(program: impl Fn() -> Command, warm_up: Duration) -> Result<Self> {
-        let (mut with, mut without, mut native) = (Vec::new(), Vec::new(), Vec::new());
+        let [costs] = Self::measure_each([program], warm_up)?;
+        Ok(costs)
+    }
+
+    /// The same of several workloads, which take turns too, beside one program in C++ for all of them.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure).
+    pub fn measure_each<const N: usize>(
+        programs: [impl Fn() -> Command; N],
+        warm_up: Duration,
+    ) -> Result<[Self; N]> {
+        let mut with: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+        let (mut without, mut native) = (with.clone(), Vec::new());
         for _ in 0..TURNS {
-            with.push(ns_per_sample(program(), &[], warm_up)?);
-            without.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+            for (number, program) in programs.iter().enumerate() {
+                with[number].push(ns_per_sample(program(), &[], warm_up)?);
+                without[number].push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+            }
             native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
         }
-        Ok(Self {
-            with_interpreters: bench::median(with),
-            without_interpreters: bench::median(without),
-            native: bench::median(native),
-        })
+        let native = bench::median(native);
+        Ok(std::array::from_fn(|number| Self {
+            with_interpreters: bench::median(with[number].clone()),
+            without_interpreters: bench::median(without[number].clone()),
+            native,
+        }))
     }
 
     /// Nanoseconds for each of so many frames that are looked for.
