@@ -13,6 +13,13 @@ static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
 	return false;
 }
 
+/* Whether the receiver may soon have what the walk was missing: it learns of mappings after they are first used. */
+static __always_inline bool came_too_early(__u32 outcome)
+{
+	return outcome == SW_OUTCOME_NO_TABLE || outcome == SW_OUTCOME_UNKNOWN_PROCESS ||
+	       outcome == SW_OUTCOME_NO_MAPPING;
+}
+
 /*
  * The value of a register in the current frame. In callers' frames only the two tracked registers are known, and
  * SW_REG_CALLEE_SAVED if all rules so far said where it is. A frame that was found by its frame pointer alone may have its

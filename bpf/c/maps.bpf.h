@@ -145,7 +145,7 @@ struct sw_slot {
 	__u32 vm_is_lost; /* the frame after those of the current activation can't be found through them */
 	__u32 vm_frames_met; /* so far, of all activations */
 	__u32 vm_has_blob; /* the blob in the scratch memory is that of the current frame */
-	__u32 vm_reserved;
+	__u32 vm_is_alone; /* frames are taken without the native frames of their activations */
 	__u64 vm_frame; /* address of the next frame; 0: there is none */
 	__u64 vm_frame_before; /* address of one of the frames so far, by which cycles are found */
 	__u64 vm_window_start;

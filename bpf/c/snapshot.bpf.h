@@ -4,6 +4,7 @@
 #define SIDEWINDER_SNAPSHOT_BPF_H
 
 #include "arch.bpf.h"
+#include "current_frame.bpf.h"
 #include "slot.bpf.h"
 #include "stack.bpf.h"
 #include "task.bpf.h"
@@ -12,13 +13,6 @@
 #define SW_FIRST_STACK_BYTES_MAX (64ull << 20)
 
 #define SW_FRAMES_ON_OTHER_STACK_MAX 16
-
-/* Whether the receiver may soon have what the walk was missing: it learns of mappings after they are first used. */
-static __always_inline bool came_too_early(__u32 outcome)
-{
-	return outcome == SW_OUTCOME_NO_TABLE || outcome == SW_OUTCOME_UNKNOWN_PROCESS ||
-	       outcome == SW_OUTCOME_NO_MAPPING;
-}
 
 /* Limits the number of snapshots, in case the missing data never arrives. */
 static __always_inline bool may_send_snapshot(struct sw_cpu *cpu, __u64 time_ns)

@@ -385,6 +385,8 @@ static __always_inline void walk_by_loop(struct sw_slot *slot)
 	__u32 found = 0;
 
 	bpf_loop(frame_limit / SW_FRAMES_PER_ROUND + 1, walk_round, &context, 0);
+	if (vm_frames && came_too_early(slot->outcome))
+		push_groups_alone(slot->number);
 	if (slot->outcome != SW_OUTCOME_BAD_ADDRESS)
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), slot->unreadable, found_vma, &found, 0);
@@ -410,8 +412,11 @@ __noinline int step_in_slot(__u32 number)
 static __always_inline bool walk_by_calls(__u32 slot)
 {
 	for (__u32 i = 0; i < SW_FRAMES_PER_CALL; i++)
-		if (!step_in_slot(slot))
+		if (!step_in_slot(slot)) {
+			if (vm_frames)
+				push_groups_alone(slot);
 			return false;
+		}
 	return true;
 }
 

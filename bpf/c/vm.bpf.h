@@ -28,6 +28,7 @@ static __always_inline void start_vm_frames(struct sw_slot *slot)
 	slot->vm_is_innermost = 1;
 	slot->vm_has_no_group = 0;
 	slot->vm_is_lost = 0;
+	slot->vm_is_alone = 0;
 	slot->vm_frames_met = 0;
 	slot->vm_has_blob = 0;
 	slot->vm_frame_before = 0;
@@ -130,6 +131,8 @@ static __always_inline void open_vm(struct sw_slot *slot, struct sw_vm_scratch *
 	__u64 file_offset = place_of_frame(slot)->address - slot->is_return_address;
 
 	slot->vm_state = open_cpython(slot, scratch, &runtime->cpython, runtime->state);
+	if (slot->vm_is_alone)
+		return;
 	mark_place(slot);
 	/* Into memory, which the verifier doesn't track: it would check what follows for each range. */
 #pragma unroll
@@ -210,9 +213,52 @@ __noinline int step_in_vm(__u32 number)
 		return end_with_missing(slot, SW_VM_BUSY);
 	if (slot->vm_group == SW_VM_OPEN && !slot->vm_is_lost)
 		result = push_vm_frames(slot, scratch, runtime);
-	if (result == SW_VM_GROUP_ENDED)
+	if (result == SW_VM_GROUP_ENDED && !slot->vm_is_alone)
 		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
 	return result;
+}
+
+/*
+ * One step in CPython's frames without the native frames of the activations that execute them: what would end a group there
+ * is pushed, too. Not static: the verifier checks it once. Returns whether there may be more.
+ */
+__noinline int step_in_vm_alone(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	int result;
+
+	if (!slot || (slot->vm_state != SW_VM_UNREAD && !slot->vm_frame) || slot->depth >= frame_limit)
+		return 0;
+	slot->vm_is_alone = 1;
+	result = step_in_vm(number);
+	slot->vm_is_alone = 0;
+	if (slot->vm_state != SW_VM_READ || slot->vm_is_lost || result == SW_VM_NO_ROOM)
+		return 0;
+	if (result != SW_VM_GROUP_ENDED && slot->vm_group == SW_VM_OPEN)
+		return 1;
+	if (!push_frame(slot, frame_head(SW_FRAME_CPYTHON, SW_FRAME_GROUP_END, 0), slot->vm_anchor))
+		return 0;
+	slot->vm_anchor = 0;
+	slot->vm_group = SW_VM_OPEN;
+	slot->vm_group_frames = 0;
+	return 1;
+}
+
+/*
+ * Pushes the groups of CPython that a walk has not reached, if it ended for lack of a table or a mapping. They are gone when
+ * the receiver can find the native frames, and puts the groups before those. Not static, either.
+ */
+__noinline int push_groups_alone(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+
+	if (!runtime || !came_too_early(slot->outcome) || runtime->kind != SW_FRAME_CPYTHON || !vm_scratch(number))
+		return 0;
+	for (__u32 i = 0; i < SW_VM_STEPS_ALONE; i++)
+		if (!step_in_vm_alone(number))
+			break;
+	return 0;
 }
 
 /*

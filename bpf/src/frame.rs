@@ -154,6 +154,9 @@ impl RawFrame {
     /// The kind of the frame; `None` if it is unknown.
     #[must_use]
     pub fn kind(self) -> Option<RawFrameKind> {
+        if self.vm_group_end().is_some() {
+            return None;
+        }
         if self.has(intf::SW_FRAME_MISSING) {
             return VmMissing::from_number(self.address).map(RawFrameKind::Missing);
         }
@@ -222,6 +225,22 @@ impl RawFrame {
         self.has(intf::SW_FRAME_VM_LOOP)
     }
 
+    /// Of what is not a frame, but follows the frames of an activation of CPython's loop whose native frame was not found: the
+    /// address of what that keeps in its native frame, or 0.
+    #[must_use]
+    pub fn vm_group_end(self) -> Option<u64> {
+        let is_end =
+            (self.head & 0xff) as u32 == intf::SW_FRAME_CPYTHON && self.has(intf::SW_FRAME_GROUP_END);
+        is_end.then_some(self.address)
+    }
+
+    /// What follows the frames of an activation, as the programs would send it.
+    #[must_use]
+    pub fn end_of_vm_group(anchor: u64) -> Self {
+        let flags = u64::from(intf::SW_FRAME_GROUP_END) << intf::SW_FRAME_FLAGS_SHIFT;
+        Self { head: u64::from(intf::SW_FRAME_CPYTHON) | flags, address: anchor }
+    }
+
     /// Whether the frame belongs to V8: it is a function of JavaScript, or stands for missing ones.
     #[must_use]
     pub fn is_of_v8(self) -> bool {
@@ -282,5 +301,8 @@ mod tests {
         let native = RawFrame::new(RawFrameKind::Native { file: 7 }, 0x1234, true, false);
         assert_eq!(native.in_vm_loop().kind(), native.kind());
         assert!(native.in_vm_loop().is_vm_loop() && !native.is_vm_loop());
+        assert!(native.vm_group_end().is_none() && native.in_vm_loop().vm_group_end().is_none());
+        let end = RawFrame::end_of_vm_group(0x7ffc_1234_5678);
+        assert_eq!((end.vm_group_end(), end.kind()), (Some(0x7ffc_1234_5678), None));
     }
 }

@@ -22,18 +22,22 @@ fn frames_and_calls_from_c(program: &PythonProgram, arguments: &[&str]) -> Resul
     Ok((chain.frames.len(), chain.frames.iter().filter(|frame| frame.is_called_from_c).count()))
 }
 
-fn measure(name: &str, interpreter: &Path, calls_from_c: &str) -> Result<()> {
+fn measure(name: &str, interpreter: &Path) -> Result<()> {
     let program = PythonProgram::new(interpreter, "activations.py");
-    let shape = ["--calls-from-c", calls_from_c];
-    let arguments = [SECONDS, shape[0], shape[1]];
-    let (frames, calls_from_c) = frames_and_calls_from_c(&program, &shape)?;
-    let costs = SampleCosts::measure(|| program.command(&arguments), WARM_UP)?;
-    let SampleCosts { with_interpreters, without_interpreters, native } = costs;
-    let per_frame = costs.per_frame(frames as f64);
-    println!(
-        "{name:<10} {frames:>6} {:>6} {with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}",
-        calls_from_c + 1
-    );
+    let load = |calls_from_c| {
+        let program = &program;
+        move || program.command(&[SECONDS, "--calls-from-c", calls_from_c])
+    };
+    let costs = SampleCosts::measure_each(&CALLS_FROM_C.map(load), WARM_UP)?;
+    for (costs, calls_from_c) in costs.iter().zip(CALLS_FROM_C) {
+        let (frames, calls_from_c) = frames_and_calls_from_c(&program, &["--calls-from-c", calls_from_c])?;
+        let SampleCosts { with_interpreters, without_interpreters, native } = costs;
+        let per_frame = costs.per_frame(frames as f64);
+        println!(
+            "{name:<10} {frames:>6} {:>6} {with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}",
+            calls_from_c + 1
+        );
+    }
     Ok(())
 }
 
@@ -58,9 +62,7 @@ fn main() -> Result<()> {
     );
     for (name, interpreter) in of_pyenv.chain([system]) {
         if named.is_empty() || named.contains(&name) {
-            for calls_from_c in CALLS_FROM_C {
-                measure(&name, &interpreter, calls_from_c)?;
-            }
+            measure(&name, &interpreter)?;
         }
     }
     Ok(())

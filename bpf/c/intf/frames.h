@@ -38,6 +38,11 @@ enum sw_frame_flag {
 	SW_FRAME_COMPILED = 16,
 	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's. */
 	SW_FRAME_V8_CODE = 32,
+	/*
+	 * Not a frame: the frames of CPython before it, and behind another one of these, are those of one activation whose native
+	 * frame was not found. address: what the activation keeps in it, 0: not known
+	 */
+	SW_FRAME_GROUP_END = 64,
 };
 
 /* One frame of any kind, native, kernel or interpreted. */

@@ -16,6 +16,7 @@ use sidewinder_bpf::{PublishedCPython, PublishedRuntime, TlsLocation};
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::Interpreter;
+use sidewinder_vm::cpython::FileRange;
 use sidewinder_vm::hotspot::{MachineError, VirtualMachine};
 use sidewinder_vm::v8;
 use thiserror::Error;
@@ -32,6 +33,17 @@ use crate::vm::{FunctionLayout, InterpreterSource};
 /// started. It doubles with each attempt.
 const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(30);
+
+/// What a place in CPython's loop says of the frames of an activation that executes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum VmLoop {
+    /// They are those that the thread's state leads to.
+    Linked,
+    /// The thread's state leads to its caller's.
+    Unlinked,
+    /// The thread's state may lead to none.
+    Unwritten,
+}
 
 /// What was found of a process's interpreter.
 #[derive(Debug)]
@@ -158,11 +170,18 @@ impl Interpreters {
         self.by_file.remove(&file);
     }
 
-    /// Whether a location is in the loop of a file's CPython, whose frames are not in snapshots of stacks.
-    pub(crate) fn is_loop(&self, file: FileId, offset: FileOffset) -> bool {
-        let Some(known) = self.by_file.get(&file) else { return false };
-        let Interpreter::CPython(cpython) = &*known.interpreter else { return false };
-        cpython.loops.iter().any(|range| offset.0.wrapping_sub(range.start.0) < range.bytes)
+    /// What a location in the loop of a file's CPython says of the frames that it executes, which are not in snapshots of stacks;
+    /// `None` if it is not in the loop.
+    pub(crate) fn loop_at(&self, file: FileId, offset: FileOffset) -> Option<VmLoop> {
+        let Interpreter::CPython(cpython) = &*self.by_file.get(&file)?.interpreter else { return None };
+        let contains = |range: &FileRange| offset.0.wrapping_sub(range.start.0) < range.bytes;
+        cpython.loops.iter().any(contains).then(|| {
+            match (cpython.unlinked.iter().any(contains), cpython.layout.cframe) {
+                (false, _) => VmLoop::Linked,
+                (true, None) => VmLoop::Unlinked,
+                (true, Some(_)) => VmLoop::Unwritten,
+            }
+        })
     }
 
     /// What walks need to find the frames of a process's interpreters, of those that are known. Locates an interpreter's

@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod agreement;
 mod code;
+mod groups;
 mod guess;
 mod walk;
 
@@ -21,6 +22,7 @@ use sidewinder_bpf::{SampleRecord, StackPiece, StackSnapshot};
 use sidewinder_process::{FileId, Pid, Process, ProcessKey};
 
 pub(super) use self::code::ProcessCode;
+pub(super) use self::groups::{VmGroups, without_groups};
 pub(super) use self::walk::{MissingRule, walk};
 
 /// How long a deferred walk waits for tables.

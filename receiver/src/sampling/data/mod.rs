@@ -30,7 +30,7 @@ use sidewinder_process::{FileId, Pid, ProcessKey};
 
 pub(crate) use self::code_objects::CodeObjectLosses;
 use self::code_objects::CodeObjects;
-use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
+use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode, VmGroups};
 use self::found_waits::FoundWaits;
 use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
@@ -166,6 +166,7 @@ impl Data {
         // A walk of a snapshot can't follow code that HotSpot has generated.
         let can_walk = stack.as_ref().is_none_or(|stack| !stack.has_hotspot_frames());
         let Some(sample) = self.deferred.defer(sample, process, can_walk) else { return };
+        let stack = stack.map(|stack| self.without_groups(stack));
         let (sample, stack) = self.truncate_stale_frames(sample, stack, control);
         control.request_missing(&sample, stack.as_deref());
         self.emit(key, &sample, stack, control, messages);
@@ -237,9 +238,17 @@ impl Data {
 
     /// Emits a sample with the stack that the eBPF programs walked.
     fn emit_unwalked(&mut self, deferred: &DeferredWalk, control: &mut Control, messages: &mut Vec<Message>) {
-        let stack = self.stacks.get(deferred.sample.stack);
+        let stack = self.stacks.get(deferred.sample.stack).map(|stack| self.without_groups(stack));
         control.request_missing(&deferred.sample, stack.as_deref());
         self.emit(deferred.process_key(), &deferred.sample, stack, control, messages);
+    }
+
+    /// A stack without what is behind it for a deferred walk, where there is none.
+    fn without_groups(&mut self, stack: Arc<Stack>) -> Arc<Stack> {
+        match deferred::without_groups(&stack.frames) {
+            Some(frames) => self.stacks.intern(frames.to_vec()),
+            None => stack,
+        }
     }
 
     /// The frames of a deferred walk, kernel frames first, and its outcome.
@@ -255,12 +264,13 @@ impl Data {
     ) -> Result<(Vec<RawFrame>, Outcome), Option<MissingRule>> {
         let process = deferred.process.as_deref().ok_or(None)?;
         let mut code = ProcessCode::new(process, &mut control.files, &control.interpreters, profiler);
+        let sampled = self.stacks.get(deferred.sample.stack);
+        let groups = sampled.as_ref().map(|stack| VmGroups::from_frames(&stack.frames)).unwrap_or_default();
         let (frames, outcome) =
-            deferred::walk(&deferred.snapshot, self.frame_limit, &mut code).map_err(Some)?;
+            deferred::walk(&deferred.snapshot, groups, self.frame_limit, &mut code).map_err(Some)?;
         for file in code.into_files_seen() {
             control.files.announce(file, messages);
         }
-        let sampled = self.stacks.get(deferred.sample.stack);
         let kernel_frames = sampled.iter().flat_map(|stack| &stack.frames).copied();
         let kernel_frames = kernel_frames.take_while(|frame| frame.kind() == Some(RawFrameKind::Kernel));
         Ok((kernel_frames.chain(frames).collect(), outcome))

@@ -18,7 +18,9 @@ use sidewinder_unwind_table::{
     CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
 };
 
+use super::groups::VmGroups;
 use super::walk::{CodeLocation, CodeLookup, walk};
+use crate::sampling::control::VmLoop;
 
 const FRAME_LIMIT: u32 = 12;
 
@@ -304,8 +306,8 @@ impl CodeLookup for Programs<'_> {
         self.location_at(address)
     }
 
-    fn is_vm_loop(&self, _: FileId, _: FileOffset) -> bool {
-        false
+    fn vm_loop_at(&self, _: FileId, _: FileOffset) -> Option<VmLoop> {
+        None
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
@@ -373,7 +375,7 @@ fn both_walks_find_the_same_frames_and_the_same_outcome() {
             let registers = programs.enter(thread);
             let (frames, outcome) = programs.walk(&registers);
             let snapshot = programs.snapshot(registers);
-            let deferred = walk(&snapshot, FRAME_LIMIT as usize, &mut *programs);
+            let deferred = walk(&snapshot, VmGroups::default(), FRAME_LIMIT as usize, &mut *programs);
             let (deferred_frames, deferred_outcome) =
                 deferred.expect("every table is loaded, or counts as absent");
             prop_assert_eq!(

@@ -8,7 +8,7 @@ use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
 use super::walk::{CodeLocation, CodeLookup};
-use crate::sampling::control::{FileTracker, Interpreters};
+use crate::sampling::control::{FileTracker, Interpreters, VmLoop};
 
 /// The code of a process.
 pub(crate) struct ProcessCode<'a, 'obj> {
@@ -53,8 +53,8 @@ impl CodeLookup for ProcessCode<'_, '_> {
         CodeLocation::File { file, offset, rule }
     }
 
-    fn is_vm_loop(&self, file: FileId, offset: FileOffset) -> bool {
-        self.interpreters.is_loop(file, offset)
+    fn vm_loop_at(&self, file: FileId, offset: FileOffset) -> Option<VmLoop> {
+        self.interpreters.loop_at(file, offset)
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {

@@ -2,14 +2,15 @@
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Outcome, RawFrame, RawFrameKind, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot, VmMissing,
-    code_address,
+    Outcome, RawFrame, RawFrameKind, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot, code_address,
 };
 use sidewinder_process::FileId;
 use sidewinder_unwind::CALL_BYTES;
 use sidewinder_unwind_table::{FrameRegisters, ReturnAddress, Rule, StepError};
 
+use super::groups::VmGroups;
 use super::guess::{SnapshotStack, guess_caller};
+use crate::sampling::control::VmLoop;
 
 /// The file and file offset of a rule that a walk needs and that is not loaded.
 pub(crate) type MissingRule = (FileId, FileOffset);
@@ -32,19 +33,21 @@ pub(crate) trait CodeLookup {
     /// The code at an address.
     fn locate(&mut self, address: Avma) -> CodeLocation;
 
-    /// Whether a location is in the loop of a virtual machine.
-    fn is_vm_loop(&self, file: FileId, offset: FileOffset) -> bool;
+    /// What a location says of the frames of a virtual machine, if it is in that one's loop.
+    fn vm_loop_at(&self, file: FileId, offset: FileOffset) -> Option<VmLoop>;
 
     /// The bytes before an address, if they can be read.
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
 }
 
-/// The frames of the user stack, leaf first, and the outcome of the walk.
+/// The frames of the user stack, leaf first, and the outcome of the walk. `groups`: the frames of virtual machines that were
+/// taken with the sample.
 ///
 /// # Errors
 /// The location of a rule that is not loaded.
 pub(crate) fn walk(
     snapshot: &StackSnapshot,
+    mut groups: VmGroups,
     frame_limit: usize,
     code: &mut impl CodeLookup,
 ) -> Result<(Vec<RawFrame>, Outcome), MissingRule> {
@@ -88,9 +91,12 @@ pub(crate) fn walk(
             CodeLocation::File { file, offset, rule } => {
                 let kind = RawFrameKind::Native { file: file.0 };
                 let native = frame(kind, offset.0 + u64::from(is_return_address));
-                if code.is_vm_loop(file, offset) {
-                    // What the virtual machine ran is not in the snapshot.
-                    frames.push(frame(RawFrameKind::Missing(VmMissing::TooEarly), 0));
+                if let Some(vm_loop) = code.vm_loop_at(file, offset) {
+                    let caller =
+                        rule.as_ref().ok().map(|rule| rule.step(&registers, &SnapshotStack(snapshot)));
+                    let end = caller.and_then(Result::ok).map(|caller| caller.sp);
+                    let room = frame_limit.saturating_sub(frames.len() + 1);
+                    frames.extend(groups.take(vm_loop, registers.sp, end).into_iter().take(room));
                     frames.push(native.in_vm_loop());
                 } else {
                     frames.push(native);
@@ -138,7 +144,7 @@ fn outcome_from_error(error: StepError) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use sidewinder_bpf::StackPiece;
+    use sidewinder_bpf::{StackPiece, VmMissing};
 
     use super::*;
 
@@ -167,8 +173,8 @@ mod tests {
             self.0(address)
         }
 
-        fn is_vm_loop(&self, _: FileId, offset: FileOffset) -> bool {
-            offset.0 & !0xff == LOOP
+        fn vm_loop_at(&self, _: FileId, offset: FileOffset) -> Option<VmLoop> {
+            (offset.0 & !0xff == LOOP).then_some(VmLoop::Linked)
         }
 
         fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
@@ -190,14 +196,20 @@ mod tests {
     }
 
     fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), MissingRule> {
-        let (frames, outcome) = walk(&snapshot(words), 9, &mut MockCode(locate, |_| None))?;
+        let (frames, outcome) =
+            walk(&snapshot(words), VmGroups::default(), 9, &mut MockCode(locate, |_| None))?;
         Ok((frames.iter().map(|frame| frame.address()).collect(), outcome))
     }
 
     #[test]
     fn a_stack_is_walked_to_its_proven_root() {
-        let (frames, outcome) =
-            walk(&snapshot(&[CALLER + 5, START + 1]), 9, &mut MockCode(locate, |_| None)).unwrap();
+        let (frames, outcome) = walk(
+            &snapshot(&[CALLER + 5, START + 1]),
+            VmGroups::default(),
+            9,
+            &mut MockCode(locate, |_| None),
+        )
+        .unwrap();
         let addresses: Vec<_> =
             frames.iter().map(|frame| (frame.address(), frame.is_return_address())).collect();
         assert_eq!(addresses, [(LEAF, false), (CALLER + 5, true), (START + 1, true)]);
@@ -207,7 +219,8 @@ mod tests {
     #[test]
     fn frames_of_a_virtual_machine_are_marked_as_missing() {
         let (frames, outcome) =
-            walk(&snapshot(&[LOOP + 5, START + 1]), 9, &mut MockCode(locate, |_| None)).unwrap();
+            walk(&snapshot(&[LOOP + 5, START + 1]), VmGroups::default(), 9, &mut MockCode(locate, |_| None))
+                .unwrap();
         let kinds: Vec<_> = frames.iter().map(|frame| (frame.kind(), frame.is_vm_loop())).collect();
         let native = Some(RawFrameKind::Native { file: 1 });
         let missing = Some(RawFrameKind::Missing(VmMissing::TooEarly));
@@ -224,9 +237,13 @@ mod tests {
             other => other,
         };
         let mut snapshot = snapshot(&[CALLER + 1]);
-        assert_eq!(walk(&snapshot, 9, &mut MockCode(large, |_| None)).unwrap().1, Outcome::SnapshotEnd);
+        assert_eq!(
+            walk(&snapshot, VmGroups::default(), 9, &mut MockCode(large, |_| None)).unwrap().1,
+            Outcome::SnapshotEnd
+        );
         snapshot.pieces.push(piece(SP + 0x8000, &[START + 1]));
-        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(large, |_| None)).unwrap();
+        let (frames, outcome) =
+            walk(&snapshot, VmGroups::default(), 9, &mut MockCode(large, |_| None)).unwrap();
         assert_eq!((frames.len(), outcome), (3, Outcome::Complete));
     }
 
@@ -240,7 +257,7 @@ mod tests {
             let mut snapshot = snapshot(words);
             (snapshot.registers[6], snapshot.registers[16]) = (SP + 8, 0x501);
             let call = Some([0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0]);
-            walk(&snapshot, 9, &mut MockCode(locate, |_| call)).unwrap().1
+            walk(&snapshot, VmGroups::default(), 9, &mut MockCode(locate, |_| call)).unwrap().1
         };
         assert_eq!(guessed(&[0, 0, CALLER + 5, 0]), Outcome::NoMapping, "after a guessed step");
     }
@@ -252,7 +269,8 @@ mod tests {
         snapshot.registers[16] = 0x501;
         let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
         let called = |at: Avma| [CALLER + 5, START + 1].contains(&at.0).then_some(call);
-        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(locate, called)).unwrap();
+        let (frames, outcome) =
+            walk(&snapshot, VmGroups::default(), 9, &mut MockCode(locate, called)).unwrap();
         let found: Vec<_> = frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect();
         assert_eq!(found, [(0x501, false), (CALLER + 5, true), (START + 1, false)]);
         assert_eq!(outcome, Outcome::Complete);
@@ -265,7 +283,8 @@ mod tests {
         snapshot.registers[16] = 0x501;
         let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
         let called = |at: Avma| (at.0 > CALLER).then_some(call);
-        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(locate, called)).unwrap();
+        let (frames, outcome) =
+            walk(&snapshot, VmGroups::default(), 9, &mut MockCode(locate, called)).unwrap();
         let found: Vec<_> = frames.iter().map(|frame| frame.address()).collect();
         assert_eq!((found, outcome), (vec![0x501, CALLER + 5, START + 1], Outcome::Complete));
     }
@@ -281,7 +300,9 @@ mod tests {
         assert_eq!(walked(&[0x901]), Ok((vec![LEAF], Outcome::NoMapping)));
         let no_frame_pointer = Ok((vec![LEAF, 0x501], Outcome::NoRule));
         assert_eq!(walked(&[0x501]), no_frame_pointer);
-        let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, &mut MockCode(locate, |_| None)).unwrap();
+        let recursion =
+            walk(&snapshot(&[CALLER + 1; 20]), VmGroups::default(), 9, &mut MockCode(locate, |_| None))
+                .unwrap();
         assert_eq!((recursion.0.len(), recursion.1), (9, Outcome::FrameLimit));
     }
 
@@ -309,7 +330,8 @@ mod tests {
         };
         let mut snapshot = snapshot(&[0, RETURN]);
         (snapshot.registers[6], snapshot.registers[16]) = (SP, pc);
-        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(locate, |_| code)).unwrap();
+        let (frames, outcome) =
+            walk(&snapshot, VmGroups::default(), 9, &mut MockCode(locate, |_| code)).unwrap();
         (frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect(), outcome)
     }
 
@@ -340,7 +362,8 @@ mod tests {
                 OWN => call_to(OWN, own_target),
                 _ => None,
             };
-            let (frames, _) = walk(&snapshot, 2, &mut MockCode(unknown, before)).unwrap();
+            let (frames, _) =
+                walk(&snapshot, VmGroups::default(), 2, &mut MockCode(unknown, before)).unwrap();
             frames[1].address()
         };
         let (own, elsewhere) = (UNKNOWN + 0x10, UNKNOWN + 0x80);
