@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const SOURCE: &str = "static volatile unsigned long sink;
 static inline __attribute__((always_inline)) void inlined_work(unsigned long i) { sink += i * i; }
 __attribute__((noinline)) static void busy_work(unsigned long n) {

@@ -41,6 +41,7 @@ mod reload;
 mod silent;
 mod stacks;
 mod supervision;
+mod switches;
 mod telemetry;
 mod top;
 mod trace;

@@ -301,6 +301,7 @@ function relabel(before: Recording, next: Recording) {
 /** Keeps the address and the state alike from now on. */
 export function link() {
   const { parts } = recording.value;
+  grouping.value = recording.value.grouping;
   if (location.hash.length > 1) recall();
   else if (parts.length > 1) compare();
   addEventListener("hashchange", () => {

@@ -530,6 +530,7 @@ pub(crate) mod tests {
             samples: samples.collect(),
             recordings: Vec::new(),
             annotations: Annotations::default(),
+            is_per_thread: false,
             outcomes: vec![
                 outcome("complete", 10, Severity::Complete, ""),
                 outcome("idle", 86, Severity::Excluded, ""),
