@@ -72,7 +72,8 @@ pub fn report() -> Result<Report> {
         let mut stack = way(&mut numbers);
         stack.reverse();
         if known.insert(stack.clone()) {
-            let frames: Vec<_> = stack.iter().filter_map(|site| locations.get(*site as usize).copied()).collect();
+            let frames: Vec<_> =
+                stack.iter().filter_map(|site| locations.get(*site as usize).copied()).collect();
             stacks.push(builder.stack(&frames));
         }
     }
@@ -96,7 +97,8 @@ fn locations(builder: &mut ReportBuilder) -> Vec<LocationIndex> {
     for (number, (pattern, frame_type)) in (0..FUNCTIONS).zip(NAMES.iter().cycle()) {
         let name = pattern.replace('#', &number.to_string());
         let filename = format!("src/module_{}/file_{}.rs", number / 400, number / 20);
-        let function = builder.function(&Function { name: &name, filename: &filename, ..Function::default() });
+        let function =
+            builder.function(&Function { name: &name, filename: &filename, ..Function::default() });
         for site in 0..SITES {
             let line = u32::try_from(number % 20 * 50 + site + 1).unwrap_or(0);
             locations.push(builder.location(&StackFrame {
@@ -128,10 +130,8 @@ fn way(numbers: &mut Numbers) -> Vec<u64> {
 }
 
 fn thread(builder: &mut ReportBuilder, number: u64) -> (ResourceIndex, AttributeSetIndex) {
-    let resource = builder.resource(&[
-        ("process.executable.name", Value::Str("server")),
-        ("process.pid", Value::Int(100)),
-    ]);
+    let resource = builder
+        .resource(&[("process.executable.name", Value::Str("server")), ("process.pid", Value::Int(100))]);
     let attributes = builder.attributes(&SampleAttributes {
         thread_id: i64::try_from(101 + number).ok(),
         thread_name: Some("worker"),

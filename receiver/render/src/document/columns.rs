@@ -77,7 +77,8 @@ impl Columns {
     /// Writes a document: `head`, which contains the [layout](Self::layout), and the columns.
     pub(super) fn write(&self, head: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
         let json = serde_json::to_vec(head)?;
-        let length = u32::try_from(json.len()).map_err(|_| io::Error::other("the document has 4 GiB of text"))?;
+        let length =
+            u32::try_from(json.len()).map_err(|_| io::Error::other("the document has 4 GiB of text"))?;
         out.write_all(&length.to_le_bytes())?;
         out.write_all(&json)?;
         out.write_all(&self.bytes)
