@@ -38,7 +38,7 @@ export function BinaryTable() {
     <td class="number" style={{ "--part": 100 * share(count, events) }} title={recording.value.amount(count)}>{percent(share(count, events))}</td>
   );
   return (
-    <div class="list binaries" tabIndex={0} role="group" aria-label="Table of binaries">
+    <div class={`list binaries ${base ? "compared" : ""}`} tabIndex={0} role="group" aria-label="Table of binaries">
       <table>
         <thead>
           <tr>

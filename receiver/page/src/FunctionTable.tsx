@@ -83,7 +83,7 @@ function FunctionTable() {
   const pad = (count: number) => count > 0 && <tr aria-hidden="true"><td colSpan={isCompared ? 6 : 4} style={{ height: `${count * ROW_PX}px`, padding: 0 }} /></tr>;
   return (
       <div
-        class="list"
+        class={`list ${isCompared ? "compared" : ""}`}
         ref={scroll}
         tabIndex={0}
         role="group"
