@@ -1,6 +1,6 @@
 import { computed, signal } from "@preact/signals";
 import { Change } from "./Change";
-import { difference } from "./comparison";
+import { difference, differenceHeads } from "./comparison";
 import type { Row } from "./functions";
 import { SortHead, type Sorting } from "./SortHead";
 import { binaries, binaryRows, query, recording, view } from "./state";
@@ -34,18 +34,19 @@ const sorted = computed(() => {
 export function BinaryTable() {
   const all = sorted.value;
   const { base, events } = view.value;
+  const heads = differenceHeads(recording.value, view.value);
   const cell = (count: number) => (
     <td class="number" style={{ "--part": 100 * share(count, events) }} title={recording.value.amount(count)}>{percent(share(count, events))}</td>
   );
   return (
-    <div class="list binaries" tabIndex={0} role="group" aria-label="Table of binaries">
+    <div class={`list binaries ${base ? "compared" : ""}`} tabIndex={0} role="group" aria-label="Table of binaries">
       <table>
         <thead>
           <tr>
             <SortHead sorting={sorting} by="own" text="self" isNumber />
             <SortHead sorting={sorting} by="total" text="total" isNumber />
-            {base && <SortHead sorting={sorting} by="change" text="change of self" isNumber />}
-            {base && <SortHead sorting={sorting} by="totalChange" text="of total" isNumber />}
+            {base && <SortHead sorting={sorting} by="change" text={heads.own} isNumber />}
+            {base && <SortHead sorting={sorting} by="totalChange" text={heads.total} isNumber />}
             <SortHead sorting={sorting} by="name" text="binary" />
           </tr>
         </thead>

@@ -2,6 +2,7 @@ import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { childRows, hasChildren, rootRows, type TreeRow } from "./treeRows";
 import { Change } from "./Change";
+import { differenceHeads } from "./comparison";
 import { openMenu } from "./Menu";
 import { SortHead, type Sorting } from "./SortHead";
 import { colourOf, focused, found, fullNameOf, isOpen, list, nameOf, openRows, recording, selectedRow, showCode, view } from "./state";
@@ -131,7 +132,7 @@ export function CallTree() {
           <tr>
             <SortHead sorting={sorting} by="total" text="total" isNumber />
             <SortHead sorting={sorting} by="own" text="self" isNumber />
-            {base && <th class="number" scope="col">change</th>}
+            {base && <th class="number" scope="col">{base.seconds ? differenceHeads(recording.value, view.value).total : "change"}</th>}
             <SortHead sorting={sorting} by="name" text={list.value === "inverted" ? "function and its callers" : "function and what it calls"} />
             <th class="binary" scope="col">binary</th>
           </tr>

@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import { BinaryTable } from "./BinaryTable";
 import { CallTree } from "./CallTree";
 import { Change } from "./Change";
-import { difference } from "./comparison";
+import { difference, differenceHeads } from "./comparison";
 import type { Row } from "./functions";
 import { openMenu } from "./Menu";
 import { SortHead, type Sorting } from "./SortHead";
@@ -78,12 +78,13 @@ function FunctionTable() {
   const scroll = useRef<HTMLDivElement>(null);
   const all = sorted.value;
   const isCompared = view.value.base !== null;
+  const heads = differenceHeads(recording.value, view.value);
   const top = Math.min(first.value, Math.max(0, all.length - 1));
   const shown = all.slice(top, top + 34);
   const pad = (count: number) => count > 0 && <tr aria-hidden="true"><td colSpan={isCompared ? 6 : 4} style={{ height: `${count * ROW_PX}px`, padding: 0 }} /></tr>;
   return (
       <div
-        class="list"
+        class={`list ${isCompared ? "compared" : ""}`}
         ref={scroll}
         tabIndex={0}
         role="group"
@@ -96,8 +97,8 @@ function FunctionTable() {
             <tr>
               <SortHead sorting={sorting} by="own" text="self" isNumber />
               <SortHead sorting={sorting} by="total" text="total" isNumber />
-              {isCompared && <SortHead sorting={sorting} by="change" text="change of self" isNumber />}
-              {isCompared && <SortHead sorting={sorting} by="totalChange" text="of total" isNumber />}
+              {isCompared && <SortHead sorting={sorting} by="change" text={heads.own} isNumber />}
+              {isCompared && <SortHead sorting={sorting} by="totalChange" text={heads.total} isNumber />}
               <SortHead sorting={sorting} by="name" text="function" />
               <SortHead sorting={sorting} by="binary" text="binary" />
             </tr>

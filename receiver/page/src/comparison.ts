@@ -1,7 +1,7 @@
 import type { Recording } from "./recording";
 import { isNoise } from "./significance";
 import { share, type View } from "./tree";
-import { percent, points, rate, rateChange, whole } from "./words";
+import { percent, points, rate, rateChange, rateUnit, whole } from "./words";
 
 /** The values of something in both of what is compared, in events. */
 export interface Values {
@@ -34,10 +34,15 @@ export function change(view: View, values: Values): number {
 
 /** One side of a comparison in words. */
 export function sideText(recording: Recording, { base }: View, value: number): string {
-  return base?.seconds ? rate(recording, value) : percent(value);
+  return base?.seconds ? `${rate(recording, value)} ${rateUnit(recording)}` : percent(value);
 }
 
-/** A difference in words, with its sign. */
+/** What is above columns of differences of what something did itself, and of what it caused. */
+export function differenceHeads(recording: Recording, { base }: View): { own: string; total: string } {
+  return base?.seconds ? { own: `self, ${rateUnit(recording)}`, total: `total, ${rateUnit(recording)}` } : { own: "change of self", total: "of total" };
+}
+
+/** A difference with its sign, in points of percent or in the unit of rates. */
 export function differenceText(recording: Recording, { base }: View, value: number): string {
   return base?.seconds ? rateChange(recording, value) : points(value);
 }

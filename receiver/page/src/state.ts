@@ -216,6 +216,10 @@ function remember(): string {
 
 /** Shows what a link asks for. */
 function recall() {
+  batch(recallEach);
+}
+
+function recallEach() {
   const state = new URLSearchParams(location.hash.slice(1));
   const { functions, threads: known, states: ofThreads } = recording.value;
   query.value = state.get("search") ?? "";

@@ -14,15 +14,16 @@ export const points = (difference: number) => {
   return text === "0.00" ? "±0.00" : `${difference > 0 ? "+" : "−"}${text}`;
 };
 
-/** Events a second: a time a second where they stand for one. */
-export function rate({ periodNs }: Recording, perSecond: number): string {
-  return periodNs > 0 ? `${((perSecond * periodNs) / 1e6).toFixed(2)} ms/s` : `${perSecond.toFixed(2)}/s`;
-}
+/** The unit of rates: time a second where events stand for a time. */
+export const rateUnit = ({ periodNs }: Recording) => (periodNs > 0 ? "ms/s" : "/s");
 
-/** The difference of two rates, with its sign. */
+/** Events a second in this unit. */
+export const rate = ({ periodNs }: Recording, perSecond: number) => (periodNs > 0 ? (perSecond * periodNs) / 1e6 : perSecond).toFixed(2);
+
+/** The difference of two rates in this unit, with its sign. */
 export function rateChange(recording: Recording, difference: number): string {
   const text = rate(recording, Math.abs(difference));
-  return text.startsWith("0.00") ? `±${text}` : `${difference > 0 ? "+" : "−"}${text}`;
+  return text === "0.00" ? "±0.00" : `${difference > 0 ? "+" : "−"}${text}`;
 }
 
 /** A time as people say it. */

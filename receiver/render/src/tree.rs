@@ -11,7 +11,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
 use crate::names::ShortNames;
-use crate::profile::{FrameCategory, Profile};
+use crate::profile::{FrameCategory, FrameIndex, Profile};
 
 /// A function: frames with the same name in the same binary. Strings are indices in [`CallTree::strings`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,23 +123,43 @@ impl CallTree {
             let line = FunctionLine { function, line: frame.line, path, is_inlined: false };
             self.line_of_frame.push(FrameLine { line, indices: [None; 2] });
         }
-        for stack in profile.stacks.iter().skip(self.leaves.len()) {
-            let mut reached = None;
-            for (frame, is_inlined) in profile.frames_with_inlining(stack).into_iter().rev() {
-                let Some(FrameLine { line, indices }) = self.line_of_frame.get_mut(frame.0 as usize) else {
+        self.add_stacks(profile);
+        self.renew_short_names();
+    }
+
+    /// Adds the new stacks by their callers: so a stack differs from the one before it at its end, only the nodes there are
+    /// looked up, and most nodes come right after their caller.
+    fn add_stacks(&mut self, profile: &Profile) {
+        let mut new: Vec<_> = profile.stacks.iter().enumerate().skip(self.leaves.len()).collect();
+        new.sort_by(|(_, one), (_, other)| from_root(one).cmp(from_root(other)));
+        self.leaves.resize(self.leaves.len() + new.len(), 0);
+        // The frames of the stack before, outermost first, each with its node.
+        let mut path: Vec<((FrameIndex, bool), u32)> = Vec::new();
+        for (index, stack) in new {
+            let mut frames = profile.frames_with_inlining(stack);
+            frames.reverse();
+            let shared = path.iter().zip(&frames).take_while(|((known, _), frame)| known == *frame).count();
+            path.truncate(shared);
+            for &(frame, is_inlined) in frames.iter().skip(shared) {
+                let Some(FrameLine { line, indices: [plain, inlined] }) =
+                    self.line_of_frame.get_mut(frame.0 as usize)
+                else {
                     continue;
                 };
-                let [plain, inlined] = indices;
                 let known = if is_inlined { inlined } else { plain };
                 let function_line = *known
                     .get_or_insert_with(|| self.function_lines.intern(FunctionLine { is_inlined, ..*line }));
                 let function = line.function;
-                reached = Some(self.node(CallNode { parent: reached, function_line }, function));
+                let parent = path.last().map(|(_, node)| *node);
+                let node = self.node(CallNode { parent, function_line }, function);
+                path.push(((frame, is_inlined), node));
             }
-            let leaf = reached.unwrap_or_else(|| self.empty_stack_node());
-            self.leaves.push(leaf);
+            let leaf = path.last().map(|(_, node)| *node);
+            let leaf = leaf.unwrap_or_else(|| self.empty_stack_node());
+            if let Some(place) = self.leaves.get_mut(index) {
+                *place = leaf;
+            }
         }
-        self.renew_short_names();
     }
 
     /// The approximate memory in bytes.
@@ -232,6 +252,11 @@ impl CallTree {
     }
 }
 
+/// The frames of a stack, outermost first.
+fn from_root(stack: &[FrameIndex]) -> impl Iterator<Item = u32> {
+    stack.iter().rev().map(|frame| frame.0)
+}
+
 /// Each distinct value once, indexed in order of arrival. The hash has a random seed: profiled programs choose names.
 #[derive(Debug)]
 pub(crate) struct ValueInterner<T> {
@@ -322,6 +347,16 @@ mod tests {
         &tree.strings.all()[tree.functions[place.function as usize].name as usize]
     }
 
+    /// The functions of each stack, leaf first.
+    fn paths(tree: &CallTree) -> Vec<Vec<&str>> {
+        let path = |leaf: &u32| {
+            let leaf = tree.nodes.values.get(*leaf as usize);
+            let callers = std::iter::successors(leaf, |node| tree.nodes.values.get(node.parent? as usize));
+            callers.map(|node| name(tree, node)).collect()
+        };
+        tree.leaves.iter().map(path).collect()
+    }
+
     #[test]
     fn stacks_share_their_beginnings() {
         let tree = grown(&sample());
@@ -347,7 +382,7 @@ mod tests {
         let tree = grown(&profile);
         assert_eq!(tree.functions.len(), 4);
         assert_eq!(tree.function_lines.values.len(), 5);
-        assert_eq!(tree.leaves, [0, 1, 2, 3, 5]);
+        assert_eq!(tree.leaves, [0, 1, 3, 2, 5]);
     }
 
     #[test]
@@ -391,8 +426,8 @@ mod tests {
             tree.update(&so_far);
         }
         let at_once = grown(&profile);
-        assert_eq!(tree.leaves, at_once.leaves);
-        assert_eq!(tree.nodes.values, at_once.nodes.values);
+        assert_eq!(paths(&tree), paths(&at_once));
+        assert_eq!(tree.nodes.values.len(), at_once.nodes.values.len());
         assert_eq!(tree.functions, at_once.functions);
         assert_eq!(tree.strings.all(), at_once.strings.all());
     }
