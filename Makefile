@@ -196,6 +196,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench python
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench node
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench java
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page_faults
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench off_cpu
 

@@ -29,6 +29,7 @@ case "${1:-}" in --tests|--corpus|--cluster)
     command -v node >/dev/null || packages+=(nodejs)
     command -v npm >/dev/null || packages+=(npm)
     command -v javac >/dev/null || packages+=(default-jdk-headless)
+    command -v mvn >/dev/null || packages+=(maven)
     command -v mcs >/dev/null || packages+=(mono-mcs) ;;
 esac
 if [ "${1:-}" = --corpus ]; then
@@ -145,8 +146,8 @@ if [ "${1:-}" = --tests ]; then
         python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
             --target "$tools/dotnet" "dotnetcore2==$dotnet"
     fi
-    # The page's sources, and its judges. Only what the lock files name; no package's own scripts are run.
-    for folder in receiver/page e2e/page; do
+    # The page's sources, its judges, and the example in JavaScript. Only what the lock files name; no package's own scripts are run.
+    for folder in receiver/page e2e/page e2e/examples/node; do
         stamp="$folder/node_modules/.package-lock.json"
         [ -f "$stamp" ] && [ ! "$folder/package-lock.json" -nt "$stamp" ] && continue
         say "installing the packages of $folder"

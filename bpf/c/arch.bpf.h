@@ -6,6 +6,7 @@
  *   registers_of_interrupt       copies the registers of an interrupt, by DWARF number, and the pc
  *   registers_of_task            copies the user registers of the current task, which is in the kernel
  *   registers_of_waiting         copies the user registers of a task that waits; false: they could not be read
+ *   read_preempt_count           the contexts that this CPU is in, one in the other: include/linux/preempt.h
  *   system_call_number           that of the system call that the current task is in; negative: it is in none
  *   system_call_of               likewise, of any task that waits
  *   is_futex_wake_call           whether the system call with this number wakes waiters of a futex, and is not futex(2)

@@ -99,7 +99,7 @@ __noinline int find_current_blob(__u32 number)
 __noinline int find_hotspot_frame(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	struct sw_found *found;
@@ -162,7 +162,7 @@ __noinline int may_return_from(__u32 number, __u32 words)
 __noinline int is_generated_at(__u32 number, __u32 words)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	__u64 address;
 
 	if (!runtime || !try_read_word(slot, slot->sp + ((__u64)words - 1) * sizeof(__u64), &address))
@@ -282,7 +282,7 @@ static __always_inline __s64 interpreted_bytecode(const struct sw_hotspot *hotsp
 __noinline int settle_interpreted(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	__u64 fp, method, sender_sp, address, bytecode, first, const_method = 0;
 	struct sw_found *found;
@@ -334,7 +334,7 @@ __noinline int settle_interpreted(__u32 number)
 __noinline int settle_hotspot_frame(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	struct sw_found *found;
 	__s32 frame_words;

@@ -80,7 +80,7 @@ static __always_inline __u64 blob_address(const struct sw_slot *slot, const stru
 __noinline int find_blob(__u32 number, __u64 address)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	__u64 start, word, cookie;
@@ -136,7 +136,7 @@ enum sw_hotspot_caller {
 __noinline int may_return_to(__u32 number, __u64 address)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	bool is_generated;
 

@@ -22,7 +22,7 @@ _Static_assert(SW_CLASS_NAME_BYTES <= SW_VM_TEXT_BYTES, "the end of a class's na
 __noinline int method_cookie(__u32 number, __u64 const_method)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	__u64 pool, class, name, hash;

@@ -105,8 +105,15 @@ struct mm_struct {
 	unsigned long start_stack;
 };
 
+struct rq;
+
+struct cfs_rq {
+	struct rq *rq; /* of the CPU */
+};
+
 struct sched_entity {
 	__u64 sum_exec_runtime; /* time on CPUs, in nanoseconds */
+	struct cfs_rq *cfs_rq; /* with CONFIG_FAIR_GROUP_SCHED */
 };
 
 struct sched_info {
@@ -180,5 +187,10 @@ struct kernel_clone_args {
 #define TASK_DEAD 0x00000080 /* leaves its CPU for the last time */
 #define TASK_WAKING 0x00000200
 #define TASK_NEW 0x00000800
+
+/* include/linux/preempt.h: in soft interrupts, in interrupts of devices, and in those that can't be masked. */
+#define SOFTIRQ_OFFSET 0x00000100
+#define HARDIRQ_MASK 0x000f0000
+#define NMI_MASK 0x00f00000
 
 #endif

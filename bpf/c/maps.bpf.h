@@ -27,6 +27,7 @@ const volatile bool only_locks; /* whether other waits aren't sampled */
 const volatile bool samples_runnable; /* whether the time is sampled, too, in which threads wait for a CPU */
 const volatile bool reads_attributes; /* of contexts, in addition to their head */
 const volatile bool has_several_counters;
+const volatile __s64 preempt_count_from_rq; /* the distance of two variables of a CPU, in bytes; see arch/x86_64.bpf.h */
 
 /*
  * A cached frame, with the rule that leads to its caller: most samples have frames in common with the previous ones. One
@@ -112,7 +113,8 @@ struct sw_slot {
 	__u32 clock; /* this CPU's clock, read after `ranges` were looked up */
 	__u32 variables_offset; /* in the same chunk */
 	__u32 variable_count;
-	__u32 runtime_offset; /* in the same chunk; 0: it runs no virtual machine */
+	__u32 runtime_offset; /* in the same chunk, of CPython or V8; 0: it runs none of them */
+	__u32 hotspot_offset; /* likewise, of HotSpot */
 	__u64 range_start;
 	__u64 range_bytes;
 	__u64 range_file_offset;
@@ -377,10 +379,10 @@ struct {
 	__type(value, struct sw_wait_list_scratch);
 } wait_list_scratch SEC(".maps");
 
-/* Where probes are, by the cookies of their attachments. */
+/* Where probes are: see sw_probe_site. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* SW_PROBE_SITES_MAX; 1 if there are no probes */
+	__uint(max_entries, 1); /* SW_PROBE_SITES_MAX + SW_TRACEPOINTS_MAX; 1 if there are no probes */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct sw_probe_site);
@@ -398,6 +400,14 @@ struct sw_walks cpu_walks SEC(".maps");
 struct sw_walks counter_walks SEC(".maps");
 struct sw_walks off_cpu_walks SEC(".maps");
 struct sw_walks user_probe_walks SEC(".maps");
+
+/* The same of tracepoints, each of which has programs of its own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, SW_TRACEPOINTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} tracepoint_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)
 {

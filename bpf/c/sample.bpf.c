@@ -22,6 +22,7 @@
  *   atomic.bpf.h   access to shared memory        current_frame.bpf.h  a frame's registers, and its end
  *   user_probe.bpf.h  probes that users place in programs
  *   waker.bpf.h    threads that end waits of others
+ *   tracepoint.bpf.h  probes at tracepoints of the kernel
  *   test.bpf.h     programs that only tests load
  *
  * What begins and ends a sample isn't inlined: verifiers add up the stack of a program and of all functions on the way to a
@@ -344,6 +345,7 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 #include "wait_list.bpf.h"
 #include "user_probe.bpf.h"
 #include "waker.bpf.h"
+#include "tracepoint.bpf.h"
 
 #ifdef SW_TEST_PROGRAMS
 #include "test.bpf.h"

@@ -26,6 +26,7 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 	__u8 *chunk = arena_chunk(location_chunk(location));
 	struct sw_cpu *cpu = this_cpu();
 	struct sw_ranges *ranges;
+	__u32 offset;
 
 	if (!location || !chunk || !cpu)
 		return 0;
@@ -34,12 +35,14 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 	slot->range_count = ranges->count;
 	slot->variable_count = ranges->variables;
 	slot->variables_offset = location_offset(location) + sizeof(*ranges);
-	slot->runtime_offset = slot->variables_offset + slot->variable_count * sizeof(struct sw_tls_variable);
-	slot->ranges = location - location_offset(location) + slot->runtime_offset;
-	if (ranges->runtimes)
-		slot->ranges += sizeof(struct sw_runtime);
-	else
-		slot->runtime_offset = 0;
+	offset = slot->variables_offset + slot->variable_count * sizeof(struct sw_tls_variable);
+	slot->runtime_offset = ranges->interpreters ? offset : 0;
+	if (ranges->interpreters)
+		offset += sizeof(struct sw_runtime);
+	slot->hotspot_offset = ranges->hotspots ? offset : 0;
+	if (ranges->hotspots)
+		offset += sizeof(struct sw_runtime);
+	slot->ranges = location - location_offset(location) + offset;
 	return 1;
 }
 
@@ -225,18 +228,30 @@ static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
 	return kind | flags << SW_FRAME_FLAGS_SHIFT | id << SW_FRAME_ID_SHIFT;
 }
 
-/* The virtual machine of the slot's process; null if it runs none. */
-static __always_inline const struct sw_runtime *process_runtime(const struct sw_slot *slot)
+/* A virtual machine of the slot's process, in the chunk of its ranges; null if the offset is 0. */
+static __always_inline const struct sw_runtime *runtime_at(const struct sw_slot *slot, __u32 at)
 {
-	__u32 offset = slot->runtime_offset & (SW_CHUNK_BYTES - 8);
+	__u32 offset = at & (SW_CHUNK_BYTES - 8);
 	__u8 *chunk;
 
-	if (!slot->runtime_offset)
+	if (!at)
 		return 0;
 	chunk = arena_chunk(location_chunk(slot->ranges));
 	if (!chunk || offset > SW_CHUNK_BYTES - sizeof(struct sw_runtime))
 		return 0;
 	return (const struct sw_runtime *)(chunk + offset);
+}
+
+/* The virtual machine with a loop, CPython or V8, of the slot's process; null if it runs none. */
+static __always_inline const struct sw_runtime *process_runtime(const struct sw_slot *slot)
+{
+	return runtime_at(slot, slot->runtime_offset);
+}
+
+/* HotSpot in the slot's process, maybe beside another virtual machine; null: it doesn't run there. */
+static __always_inline const struct sw_runtime *process_hotspot(const struct sw_slot *slot)
+{
+	return runtime_at(slot, slot->hotspot_offset);
 }
 
 /* Whether an offset of the slot's file is in the loop of the process's virtual machine. */
@@ -291,10 +306,9 @@ static __always_inline bool is_remembered(const struct sw_slot *slot, const stru
 /* Whether an address is in code that HotSpot has generated. */
 static __always_inline bool is_hotspot_code(const struct sw_slot *slot, __u64 address)
 {
-	const struct sw_runtime *runtime = slot->runtime_offset ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = process_hotspot(slot);
 
-	return runtime && runtime->kind == SW_FRAME_HOTSPOT &&
-	       address - runtime->hotspot.code_start < runtime->hotspot.code_bytes;
+	return runtime && address - runtime->hotspot.code_start < runtime->hotspot.code_bytes;
 }
 
 /* Looks up the current frame and its rule, and caches both. False: it is in no executable mapping. */

@@ -93,10 +93,22 @@ static __always_inline void account_hit(struct sw_probe_hits *count, __u64 began
 	WRITE_ONCE(count->period, period < SW_PROBE_PERIOD_MAX ? period : SW_PROBE_PERIOD_MAX);
 }
 
-/* The value of a hit, from the registers in the slot. Negative ones, and those that can't be read, are 0. */
+/* A value with the width of a site's, as an unsigned one: negative values are 0. */
+static __always_inline __u64 value_of_site(const struct sw_probe_site *site, __s64 value)
+{
+	__u32 unused = (64 - READ_ONCE(site->bits)) & 63;
+
+	value = READ_ONCE(site->is_signed) ? (value << unused) >> unused :
+					     (__s64)((__u64)value << unused >> unused);
+	if (value < 0)
+		return READ_ONCE(site->is_signed) ? 0 : SW_PROBE_VALUE_MAX;
+	return value < (__s64)SW_PROBE_VALUE_MAX ? value : SW_PROBE_VALUE_MAX;
+}
+
+/* The value of a hit, from the registers in the slot. Those that can't be read are 0. */
 static __always_inline __u64 value_of_hit(const struct sw_slot *slot, const struct sw_probe_site *site)
 {
-	__u32 operand = READ_ONCE(site->operand), reg = READ_ONCE(site->reg), unused = 64 - READ_ONCE(site->bits);
+	__u32 operand = READ_ONCE(site->operand), reg = READ_ONCE(site->reg);
 	__s64 value = READ_ONCE(site->offset);
 
 	if (operand == SW_OPERAND_NONE)
@@ -108,50 +120,46 @@ static __always_inline __u64 value_of_hit(const struct sw_slot *slot, const stru
 		reg &= SW_RULE_REGISTERS - 1;
 		value = operand == SW_OPERAND_REGISTER ? (__s64)slot->registers[reg] : value + (__s64)slot->registers[reg];
 	}
-	unused &= 63;
 	if (operand == SW_OPERAND_MEMORY) {
 		__u64 address = value;
-		__u32 bytes = 8 - unused / 8;
+		__u32 bytes = READ_ONCE(site->bits) / 8;
 
 		value = 0;
 		barrier_var(bytes);
 		if (bytes > sizeof(value) || bpf_probe_read_user(&value, bytes, (void *)address))
 			return 0;
 	}
-	value = READ_ONCE(site->is_signed) ? (value << unused) >> unused :
-					     (__s64)((__u64)value << unused >> unused);
-	if (value < 0)
-		return READ_ONCE(site->is_signed) ? 0 : SW_PROBE_VALUE_MAX;
-	return value < (__s64)SW_PROBE_VALUE_MAX ? value : SW_PROBE_VALUE_MAX;
+	return value_of_site(site, value);
 }
 
-/* Begins the sample of a hit, as begin_interrupt. */
-static __noinline struct sw_slot *begin_hit(bpf_user_pt_regs_t *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
-					    bool *walks)
+/*
+ * Counts a hit of the current task, and claims a slot if it is sampled. Null if it isn't; its outcome is then already
+ * counted. `otherwise`: that of a hit that belongs to no task; SW_OUTCOME_COUNT if it belongs to the current one.
+ */
+static __always_inline struct sw_slot *claim_hit(struct sw_cpu *cpu, const struct sw_probe_site *site, bool in_kernel,
+						 __u32 *task_flags, __u32 otherwise)
 {
-	struct task_struct *task = current_task();
-	__u32 probe = probe_of(site), kind, pid, task_flags, otherwise;
+	__u32 probe = probe_of(site), kind, pid;
 	struct sw_probe_hits *count = &cpu->probes[probe];
 	struct sw_slot *slot;
 	__u64 time_ns, weight;
 
-	pid = sampled_process(cpu, task, &task_flags, &time_ns, &otherwise);
+	if (otherwise != SW_OUTCOME_COUNT)
+		goto none;
+	pid = sampled_process(cpu, current_task(), task_flags, &time_ns, &otherwise);
 	if (!pid)
 		goto none;
 	weight = count_hit(count);
 	otherwise = SW_OUTCOME_THINNED;
 	if (!weight)
 		goto none;
-	slot = begin_sample(SW_SAMPLE_USER_PROBE + probe, pid, false, time_ns);
+	slot = begin_sample(SW_SAMPLE_USER_PROBE + probe, pid, in_kernel, time_ns);
 	otherwise = SW_OUTCOME_BUSY;
 	if (!slot) {
 		sw_count(count->lost, weight);
 		goto none;
 	}
 	slot->weight = weight;
-	*walks = enter_user(slot, task, registers_of_interrupt(slot->registers, ctx));
-	slot->is_return_address = READ_ONCE(site->is_return);
-	slot->value = weight * value_of_hit(slot, site);
 	return slot;
 none:
 	kind = SW_SAMPLE_USER_PROBE + probe;
@@ -159,6 +167,21 @@ none:
 	barrier_var(kind);
 	sw_count(cpu->outcomes[kind][otherwise], 1);
 	return 0;
+}
+
+/* Begins the sample of a hit, as begin_interrupt. */
+static __noinline struct sw_slot *begin_hit(bpf_user_pt_regs_t *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
+					    bool *walks)
+{
+	__u32 task_flags;
+	struct sw_slot *slot = claim_hit(cpu, site, false, &task_flags, SW_OUTCOME_COUNT);
+
+	if (!slot)
+		return 0;
+	*walks = enter_user(slot, current_task(), registers_of_interrupt(slot->registers, ctx));
+	slot->is_return_address = READ_ONCE(site->is_return);
+	slot->value = slot->weight * value_of_hit(slot, site);
+	return slot;
 }
 
 /* Ends the sample of a hit. */

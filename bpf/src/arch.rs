@@ -2,6 +2,7 @@
 //!
 //! - `THREAD_POINTER`: the field that `thread_pointer` reads;
 //! - `ALLOWS_TAIL_CALLS`: whether kernels allow tail calls from programs with functions;
+//! - `PREEMPT_COUNTS`: the variables of a CPU that have its preempt count; empty: each task has one;
 //! - `code_address`: as in `c/arch.bpf.h`;
 //! - `set_constants`: sets those of the programs that depend on this machine.
 
@@ -16,4 +17,4 @@ use self::aarch64 as host;
 use self::x86_64 as host;
 
 pub use host::code_address;
-pub(crate) use host::{ALLOWS_TAIL_CALLS, THREAD_POINTER, set_constants};
+pub(crate) use host::{ALLOWS_TAIL_CALLS, PREEMPT_COUNTS, THREAD_POINTER, set_constants};

@@ -24,19 +24,28 @@ pub enum RawFrameKind {
     Kernel,
     /// An address in the process, not backed by a file.
     Anonymous,
-    /// A function that CPython interprets. The frame has no address.
-    CPython(VmFunction),
-    /// A method of Java, or other code of HotSpot's. The frame has no address.
-    HotSpot(VmFunction),
-    /// A function of JavaScript that V8 runs. The frame has no address.
-    V8(VmFunction),
+    /// A function of a virtual machine. The frame has no address.
+    Vm(VmFunction),
     /// Frames of a virtual machine that could not be read. The frame has no address.
     Missing(VmMissing),
+}
+
+/// A virtual machine whose functions have frames of their own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum VmMachine {
+    /// CPython: functions that it interprets.
+    CPython,
+    /// HotSpot: methods of Java, and code of its own.
+    HotSpot,
+    /// V8: functions of JavaScript.
+    V8,
 }
 
 /// A function of a virtual machine, at one of its instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VmFunction {
+    /// Whose it is: a process can have several.
+    pub machine: VmMachine,
     /// The address of the object that is the function. It is valid in one process only.
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one. Of a function with
@@ -92,9 +101,7 @@ impl RawFrame {
             RawFrameKind::Native { file } => (intf::SW_FRAME_NATIVE, file),
             RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
             RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
-            RawFrameKind::CPython(function) => return Self::from_function(intf::SW_FRAME_CPYTHON, function),
-            RawFrameKind::HotSpot(function) => return Self::from_function(intf::SW_FRAME_HOTSPOT, function),
-            RawFrameKind::V8(function) => return Self::from_function(intf::SW_FRAME_V8, function),
+            RawFrameKind::Vm(function) => return Self::from_function(function),
             RawFrameKind::Missing(reason) => return Self::from_missing(reason),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
@@ -106,7 +113,12 @@ impl RawFrame {
         Self { head, address }
     }
 
-    fn from_function(kind: u32, VmFunction { object, cookie, place, form }: VmFunction) -> Self {
+    fn from_function(VmFunction { machine, object, cookie, place, form }: VmFunction) -> Self {
+        let kind = match machine {
+            VmMachine::CPython => intf::SW_FRAME_CPYTHON,
+            VmMachine::HotSpot => intf::SW_FRAME_HOTSPOT,
+            VmMachine::V8 => intf::SW_FRAME_V8,
+        };
         let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
         let compiled = |is_return_address| match is_return_address {
             false => intf::SW_FRAME_COMPILED,
@@ -151,19 +163,20 @@ impl RawFrame {
             }
             intf::SW_FRAME_KERNEL => Some(RawFrameKind::Kernel),
             intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
-            intf::SW_FRAME_CPYTHON => Some(RawFrameKind::CPython(self.function())),
-            intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::HotSpot(self.function())),
+            intf::SW_FRAME_CPYTHON => Some(RawFrameKind::Vm(self.function(VmMachine::CPython))),
+            intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::Vm(self.function(VmMachine::HotSpot))),
             intf::SW_FRAME_V8 if self.has(intf::SW_FRAME_COMPILED) => {
-                Some(RawFrameKind::V8(self.function_at_pc()))
+                Some(RawFrameKind::Vm(self.function_at_pc()))
             }
-            intf::SW_FRAME_V8 => Some(RawFrameKind::V8(self.function())),
+            intf::SW_FRAME_V8 => Some(RawFrameKind::Vm(self.function(VmMachine::V8))),
             _ => None,
         }
     }
 
     /// The function of a frame of a virtual machine.
-    fn function(self) -> VmFunction {
+    fn function(self, machine: VmMachine) -> VmFunction {
         VmFunction {
+            machine,
             object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
             cookie: self.address as u32,
             place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
@@ -175,11 +188,12 @@ impl RawFrame {
         }
     }
 
-    /// The function of a frame whose machine code runs at an address that the frame has.
+    /// The function of a frame of V8's whose machine code runs at an address that the frame has.
     fn function_at_pc(self) -> VmFunction {
         let (id, mask) = (self.head >> intf::SW_FRAME_ID_SHIFT, u64::from(intf::SW_V8_PC_LOW_MASK));
         let pc = self.address >> intf::SW_V8_COOKIE_BITS << intf::SW_V8_PC_LOW_BITS | id & mask;
         VmFunction {
+            machine: VmMachine::V8,
             object: Avma(id & !mask),
             cookie: VmFunction::low_cookie(self.address as u32),
             place: 0,
@@ -244,23 +258,25 @@ mod tests {
     #[test]
     fn frames_of_virtual_machines_are_read_as_they_were_made() {
         let form = VmForm::Interpreted;
-        let function = VmFunction { object: Avma(0x7f12_3456_7890), cookie: 0xffff_fffe, place: -2, form };
+        let (machine, object) = (VmMachine::HotSpot, Avma(0x7f12_3456_7890));
+        let function = VmFunction { machine, object, cookie: 0xffff_fffe, place: -2, form };
         let compiled = [true, false]
             .map(|is_return_address| VmFunction { form: VmForm::Compiled { is_return_address }, ..function });
-        let functions = compiled.into_iter().chain([function]).map(RawFrameKind::HotSpot);
         let missing = VmMissing::ALL.map(RawFrameKind::Missing);
         let at_pc = [None, Some(Avma(0x7fff_1234_5677))].map(|pc| VmFunction {
+            machine: VmMachine::V8,
             cookie: 0x7_fffe,
             place: 0,
             form: VmForm::CompiledAt { pc, is_return_address: false },
             ..function
         });
-        let others = [RawFrameKind::CPython(function), RawFrameKind::V8(function)];
-        let others = others.into_iter().chain(at_pc.map(RawFrameKind::V8));
-        for kind in functions.chain(others).chain(missing) {
+        let machines = [VmMachine::CPython, VmMachine::HotSpot, VmMachine::V8];
+        let interpreted = machines.map(|machine| VmFunction { machine, ..function });
+        let functions = compiled.into_iter().chain(interpreted).chain(at_pc).map(RawFrameKind::Vm);
+        for kind in functions.chain(missing) {
             let frame = RawFrame::new(kind, 0, false, false);
             assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));
-            let is_call = matches!(kind, RawFrameKind::HotSpot(function) if function == compiled[0]);
+            let is_call = matches!(kind, RawFrameKind::Vm(function) if function == compiled[0]);
             assert_eq!(frame.is_return_address(), is_call);
         }
         let native = RawFrame::new(RawFrameKind::Native { file: 7 }, 0x1234, true, false);

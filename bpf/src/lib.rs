@@ -46,6 +46,7 @@ mod test_programs;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod tracepoint;
 mod user_probe;
 mod verifier_log;
 mod verify;
@@ -62,7 +63,7 @@ pub use container::{CgroupId, Container};
 pub use counter::probe_counter;
 pub use events::{CpuList, EventError, can_open_events};
 pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};
-pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction};
+pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
 pub use heap::limit_heap;
 pub use interrupt_check::Interrupts;
 pub use load::{LoadError, Options, PodCgroup, Storage, TaskFilter, is_in_initial_pid_namespace};
@@ -89,6 +90,7 @@ pub use tables::{SegmentId, UnwindTables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{AttachedProbe, StackMemory};
 pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
+pub use tracepoint::{NumericArgument, TracepointError};
 pub use user_probe::{
     OperandPlace, ProbeOperand, UserProbeError, UserProbeHits, UserProbeSite, probe_user_probes,
 };

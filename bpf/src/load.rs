@@ -21,6 +21,7 @@ use crate::programs::{self, ProgramSelection};
 use crate::ring::{create_ring, whole_pages};
 use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
+use crate::tracepoint;
 use crate::verifier_log::VerifierLog;
 use crate::walk::{LOOPS_REMEDY, WalkMode};
 
@@ -52,6 +53,9 @@ pub struct PodCgroup {
 pub struct Options {
     /// What is sampled.
     pub kinds: KindSet,
+    /// How many of the probes among the kinds are at tracepoints; at most
+    /// [`TRACEPOINTS_MAX`](sidewinder_kind::SampledProbe::TRACEPOINTS_MAX).
+    pub tracepoints: usize,
     /// The least probability with which a wait is sampled, from 0 to 1, if off-CPU time is sampled.
     pub off_cpu_threshold: f64,
     /// The same of a wait in a futex, if waits for locks are sampled.
@@ -105,6 +109,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             kinds: KindSet::new(Kind::Cpu { samples_per_second: 97 }),
+            tracepoints: 0,
             off_cpu_threshold: 1.0,
             lock_threshold: 1.0,
             samples_runnable: false,
@@ -207,6 +212,9 @@ impl LoadError {
     }
 }
 
+/// The sites in programs, and behind them those of tracepoints.
+const PROBE_SITES: u32 = intf::SW_PROBE_SITES_MAX + intf::SW_TRACEPOINTS_MAX;
+
 /// How many reported containers the programs remember; the least recently used ones are reported again.
 const CONTAINERS_MAX: u32 = 1024;
 
@@ -239,10 +247,12 @@ pub(crate) fn load_object<'obj>(
         builder.obj_builder.btf_custom_path(btf).map_err(refused("setting the path of type information"))?;
     }
     let mut open = builder.open(storage).map_err(refused("opening the object"))?;
+    let preempt_count_from_rq = (options.tracepoints > 0).then(tracepoint::preempt_count_from_rq).flatten();
     let lists_processes = options.scope != TaskFilter::All;
     let keeps_numbers = lists_processes && own_namespace != 0;
     let selection = ProgramSelection {
         kinds: &options.kinds,
+        tracepoints: options.tracepoints,
         walk,
         uses_process_list: lists_processes,
         keeps_namespaced_tids: keeps_numbers,
@@ -267,7 +277,7 @@ pub(crate) fn load_object<'obj>(
         maps.listed.set_max_entries(if lists_processes { options.listed_max } else { 1 }),
         maps.exiting.set_max_entries(if keeps_numbers { options.listed_max } else { 1 }),
         maps.waits.set_max_entries(if has_waits { options.threads_max } else { 1 }),
-        maps.probe_sites.set_max_entries(if has_probes { intf::SW_PROBE_SITES_MAX } else { 1 }),
+        maps.probe_sites.set_max_entries(if has_probes { PROBE_SITES } else { 1 }),
         maps.containers.set_max_entries(if options.pod.is_some() { CONTAINERS_MAX } else { 1 }),
     ];
     resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
@@ -299,6 +309,7 @@ pub(crate) fn load_object<'obj>(
         }
         fixed.samples_runnable = options.samples_runnable;
         fixed.reads_attributes = options.context_attributes;
+        fixed.preempt_count_from_rq = preempt_count_from_rq.unwrap_or(0);
         fixed.has_several_counters = options.kinds.counters().nth(1).is_some();
         arch::set_constants(fixed);
     }

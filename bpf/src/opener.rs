@@ -17,6 +17,7 @@ use crate::events::{CpuList, EventError, EventKind, EventTarget};
 use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::kernel_names::KernelNamesProgram;
 use crate::load::{LoadError, PodCgroup, Storage};
+use crate::tracepoint::{self, TracepointError};
 use crate::user_probe::{PlaceRequest, UserProbeError};
 
 /// A request to the thread.
@@ -25,6 +26,7 @@ enum OpenerRequest {
     Container { pid: u32, reply: Sender<io::Result<Container>> },
     Events { of: Box<EventRequest>, reply: Sender<Result<Vec<OwnedFd>, EventError>> },
     UserProbe { place: Box<PlaceRequest>, reply: Sender<Result<OwnedFd, UserProbeError>> },
+    Tracepoint { program: OwnedFd, name: String, reply: Sender<Result<OwnedFd, TracepointError>> },
     Thread { name: String, run: Box<dyn FnOnce() + Send>, reply: Sender<io::Result<JoinHandle<()>>> },
     KernelSymbol { address: u64, reply: Sender<Option<String>> },
     ForeignMemory { pod: Option<PodCgroup>, reply: Sender<Result<Arc<ForeignMemoryPrograms>, LoadError>> },
@@ -117,6 +119,15 @@ impl Opener {
         self.request(|reply| OpenerRequest::UserProbe { place: Box::new(place), reply })
     }
 
+    /// Attaches a program to a tracepoint.
+    pub(crate) fn open_tracepoint(
+        &self,
+        program: OwnedFd,
+        name: &str,
+    ) -> io::Result<Result<OwnedFd, TracepointError>> {
+        self.request(|reply| OpenerRequest::Tracepoint { program, name: name.to_owned(), reply })
+    }
+
     /// The kernel's name for one of its addresses: `name+0xOFFSET/0xSIZE [module]`. `None` if the kernel can't resolve
     /// it: before Linux 5.13, or without the privileges.
     ///
@@ -184,6 +195,9 @@ fn serve(incoming: &Receiver<OpenerRequest>) {
                 drop(reply.send(of.kind.open(&of.cpus, &target)));
             }
             OpenerRequest::UserProbe { place, reply } => drop(reply.send(place.open())),
+            OpenerRequest::Tracepoint { program, name, reply } => {
+                drop(reply.send(tracepoint::open(&program, &name)));
+            }
             OpenerRequest::Thread { name, run, reply } => {
                 drop(reply.send(thread::Builder::new().name(name).spawn(run)));
             }

@@ -13,6 +13,7 @@ use crate::events::{CpuList, EventKind, EventTarget, PerfCounter};
 use crate::fields::KernelField;
 use crate::foreign_memory::ForeignMemoryPrograms;
 use crate::ring::{create_ring, whole_pages};
+use crate::tracepoint::probe_tracepoints;
 use crate::user_probe::probe_user_probes;
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP, LOOPS_REMEDY};
 
@@ -136,6 +137,17 @@ pub fn probe() -> Vec<Probe> {
                 "use Linux 6.6 or later with CAP_BPF and CAP_PERFMON; before, run as root or with CAP_PERFMON, and where \
                  perf events of uprobes are denied, with CAP_SYS_ADMIN",
             ),
+        },
+        Probe {
+            id: "tracepoint_probes",
+            name: "probes at tracepoints of the kernel (tracepoint)",
+            required: false,
+            support: match &programs {
+                Ok(()) => support_from(&probe_tracepoints().map_err(|error| error_chain(&error))),
+                Err(_) => unknown(),
+            },
+            cost: "probes and --probe with tracepoint:CATEGORY:NAME can't be used",
+            remedy: obstacle.unwrap_or("run as root or with CAP_BPF and CAP_PERFMON"),
         },
         Probe {
             id: "bpf_loop",

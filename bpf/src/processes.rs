@@ -8,7 +8,7 @@ use thiserror::Error;
 use zerocopy::IntoBytes;
 
 use crate::arena::{Arena, ArenaBlock, ArenaError};
-use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_tls_variable};
+use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_runtime, sw_tls_variable};
 use crate::memory::MappedArray;
 use crate::runtime::PublishedRuntime;
 use crate::tables::SegmentId;
@@ -73,7 +73,7 @@ impl ProcessMap {
 
     /// Publishes the mappings of a process: `ranges` are sorted, don't overlap, and are all that it had at `known_ns`.
     /// Samples of its threads include what `variables` point to (at most [`TlsVariable::MAX`]), and the frames of its
-    /// `runtime`. A later process with the same id does not use them, since it started later.
+    /// `runtimes`: of HotSpot, and of one that has a loop. A later process with the same id does not use them, since it started later.
     ///
     /// # Errors
     /// If the table of processes or the arena is full; walks then keep using the previous mappings.
@@ -83,7 +83,7 @@ impl ProcessMap {
         pid: u32,
         ranges: &[MappedRange],
         variables: &[TlsVariable],
-        runtime: Option<&PublishedRuntime>,
+        runtimes: &[&PublishedRuntime],
         known_ns: u64,
     ) -> Result<(), ProcessesError> {
         let place = self
@@ -91,7 +91,7 @@ impl ProcessMap {
             .or_else(|| self.free_slot(pid))
             .ok_or(ProcessesError::Full { pid, places: self.slots.entries() })?;
         let block = arena
-            .store(&encode(ranges, variables, runtime))
+            .store(&encode(ranges, variables, runtimes))
             .map_err(|source| ProcessesError::Mappings { pid, source })?;
         let is_new = self.pid(place) != pid;
         if is_new {
@@ -166,23 +166,26 @@ impl ProcessMap {
     }
 }
 
-fn encode(ranges: &[MappedRange], variables: &[TlsVariable], runtime: Option<&PublishedRuntime>) -> Vec<u8> {
+fn encode(ranges: &[MappedRange], variables: &[TlsVariable], runtimes: &[&PublishedRuntime]) -> Vec<u8> {
     let variables = &variables[..variables.len().min(TlsVariable::MAX)];
-    let runtime = runtime.map(PublishedRuntime::encode);
+    let first = |has_loop| runtimes.iter().find(|runtime| runtime.has_loop() == has_loop);
+    let [interpreter, hotspot] = [true, false].map(|has_loop| first(has_loop).map(|found| found.encode()));
+    let runtimes: Vec<sw_runtime> = interpreter.into_iter().chain(hotspot).collect();
     let head_bytes = size_of::<sw_ranges>()
         + size_of::<sw_tls_variable>() * variables.len()
-        + runtime.map_or(0, |runtime| size_of_val(&runtime));
+        + size_of_val(runtimes.as_slice());
     let mut bytes = Vec::with_capacity(head_bytes + size_of_val(ranges));
     let head = sw_ranges {
         count: ranges.len() as u32,
         variables: variables.len() as u16,
-        runtimes: runtime.is_some().into(),
+        interpreters: interpreter.is_some().into(),
+        hotspots: hotspot.is_some().into(),
     };
     bytes.extend(head.as_bytes());
     for variable in variables {
         bytes.extend(variable.encode().as_bytes());
     }
-    if let Some(runtime) = &runtime {
+    for runtime in &runtimes {
         bytes.extend(runtime.as_bytes());
     }
     for range in ranges {

@@ -31,6 +31,7 @@ use crate::settings::CpuSettings;
 use crate::sideband::SideBand;
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel};
 use crate::tables::UnwindTables;
+use crate::tracepoint::{NumericArgument, TracepointError};
 use crate::user_probe::{AttachWay, UserProbeError, UserProbeHits, UserProbeSite, UserProbes};
 use crate::wait_list::{ListedWait, WaitList};
 use crate::walk::WalkMode;
@@ -231,6 +232,23 @@ impl<'obj> Profiler<'obj> {
     ) -> Result<(), UserProbeError> {
         let program = programs::at_probes(&self.skeleton.progs).ok_or(UserProbeError::Attach(None))?;
         self.user_probes.attach(program, probe, file, site, process)
+    }
+
+    /// Attaches a probe, given by its index among those of the run, to a tracepoint, given by its index among the tracepoints of
+    /// the run, which are in the order of their probes. Hits of tasks out of scope are never sampled.
+    ///
+    /// # Errors
+    /// If the kernel has no such tracepoint, or refuses it.
+    pub fn attach_tracepoint(
+        &mut self,
+        probe: u8,
+        index: usize,
+        name: &str,
+        value: Option<NumericArgument>,
+    ) -> Result<(), TracepointError> {
+        let program =
+            programs::at_tracepoint(&self.skeleton.progs, index).ok_or(TracepointError::NoProgram)?;
+        self.user_probes.attach_tracepoint(program, probe, index, name, value)
     }
 
     /// Counts hits of the program where others attach it, without a cookie, for a probe. Only before any is attached here.

@@ -14,6 +14,8 @@ use crate::walk::WalkMode;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramSelection<'a> {
     pub(crate) kinds: &'a KindSet,
+    /// How many of the probes are at tracepoints.
+    pub(crate) tracepoints: usize,
     pub(crate) walk: WalkMode,
     /// Whether processes are listed.
     pub(crate) uses_process_list: bool,
@@ -29,6 +31,16 @@ impl ProgramSelection<'_> {
         let mut sampled = self.kinds.iter().filter_map(|kind| SampleKind::of(kind, self.kinds));
         self.walk == walk && sampled.any(|kind| kind.source() == source)
     }
+
+    /// Whether there are probes in programs.
+    fn probes_programs(self, walk: WalkMode) -> bool {
+        self.walk == walk && self.kinds.probes().count() > self.tracepoints
+    }
+
+    /// Whether there is a tracepoint with this index among those of the run.
+    fn probes_tracepoint(self, index: usize, walk: WalkMode) -> bool {
+        self.walk == walk && index < self.tracepoints
+    }
 }
 
 /// When a program runs.
@@ -38,6 +50,8 @@ pub(crate) enum ProgramTrigger {
     AtOverflows(SampleSource),
     /// When a place in a program is executed, for each place that it is attached to.
     AtProbes,
+    /// At the tracepoint that the user chose for it.
+    AtChosenTracepoint,
     /// At every wake-up of a task of the node.
     AtWakeups,
     /// When a program that walks by tail calls calls it.
@@ -54,7 +68,7 @@ pub(crate) enum ProgramTrigger {
 macro_rules! programs {
     ($(
         $(#[$attribute:meta])*
-        $name:ident $(in $calls:ident)?, $runs:ident $(($kind:ident))?, |$selection:pat_param| $is_loaded:expr;
+        $name:ident $(in $calls:ident $([$index:literal])?)?, $runs:ident $(($kind:ident))?, |$selection:pat_param| $is_loaded:expr;
     )*) => {
         /// Sets exactly the selected programs to be loaded.
         pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: ProgramSelection<'_>) {
@@ -85,7 +99,7 @@ macro_rules! programs {
             $(
                 $(#[$attribute])*
                 {
-                    $(connect(&skeleton.maps.$calls, &skeleton.progs.$name)?;)?
+                    $(connect(&skeleton.maps.$calls, 0 $(+ $index)?, &skeleton.progs.$name)?;)?
                 }
             )*
             Ok(())
@@ -93,7 +107,7 @@ macro_rules! programs {
     };
 }
 
-// `in MAP`: tail calls find the program in that map.
+// `in MAP`: tail calls find the program in that map; `in MAP[INDEX]`: behind others.
 programs! {
     sample_cpu, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::Loop);
     sample_cpu_by_calls, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::TailCalls);
@@ -105,9 +119,21 @@ programs! {
     sample_counter_by_calls, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     walk_counter_by_calls in counter_walks, WhenCalled, |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     list_waits, InIterator, |it| it.samples(SampleSource::OffCpu, it.walk);
-    sample_user_probe, AtProbes, |it| it.samples(SampleSource::UserProbe, WalkMode::Loop);
-    sample_user_probe_by_calls, AtProbes, |it| it.samples(SampleSource::UserProbe, WalkMode::TailCalls);
-    walk_user_probe_by_calls in user_probe_walks, WhenCalled, |it| it.samples(SampleSource::UserProbe, WalkMode::TailCalls);
+    sample_user_probe, AtProbes, |it| it.probes_programs(WalkMode::Loop);
+    sample_user_probe_by_calls, AtProbes, |it| it.probes_programs(WalkMode::TailCalls);
+    walk_user_probe_by_calls in user_probe_walks, WhenCalled, |it| it.probes_programs(WalkMode::TailCalls);
+    sample_tracepoint_0, AtChosenTracepoint, |it| it.probes_tracepoint(0, WalkMode::Loop);
+    sample_tracepoint_0_by_calls, AtChosenTracepoint, |it| it.probes_tracepoint(0, WalkMode::TailCalls);
+    walk_tracepoint_0_by_calls in tracepoint_walks[0], WhenCalled, |it| it.probes_tracepoint(0, WalkMode::TailCalls);
+    sample_tracepoint_1, AtChosenTracepoint, |it| it.probes_tracepoint(1, WalkMode::Loop);
+    sample_tracepoint_1_by_calls, AtChosenTracepoint, |it| it.probes_tracepoint(1, WalkMode::TailCalls);
+    walk_tracepoint_1_by_calls in tracepoint_walks[1], WhenCalled, |it| it.probes_tracepoint(1, WalkMode::TailCalls);
+    sample_tracepoint_2, AtChosenTracepoint, |it| it.probes_tracepoint(2, WalkMode::Loop);
+    sample_tracepoint_2_by_calls, AtChosenTracepoint, |it| it.probes_tracepoint(2, WalkMode::TailCalls);
+    walk_tracepoint_2_by_calls in tracepoint_walks[2], WhenCalled, |it| it.probes_tracepoint(2, WalkMode::TailCalls);
+    sample_tracepoint_3, AtChosenTracepoint, |it| it.probes_tracepoint(3, WalkMode::Loop);
+    sample_tracepoint_3_by_calls, AtChosenTracepoint, |it| it.probes_tracepoint(3, WalkMode::TailCalls);
+    walk_tracepoint_3_by_calls in tracepoint_walks[3], WhenCalled, |it| it.probes_tracepoint(3, WalkMode::TailCalls);
     sample_waker, AtWakeups, |it| it.samples(SampleSource::Waker, WalkMode::Loop);
     process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
@@ -156,26 +182,38 @@ pub(crate) fn at_probes<'skeleton>(
     loaded(programs).find(|(runs, _)| *runs == ProgramTrigger::AtProbes).map(|(_, program)| program)
 }
 
+/// The loaded program of the tracepoint with this index among those of the run.
+pub(crate) fn at_tracepoint<'skeleton>(
+    programs: &'skeleton SampleProgs<'_>,
+    index: usize,
+) -> Option<&'skeleton ProgramMut<'skeleton>> {
+    let chosen = loaded(programs).filter(|(runs, _)| *runs == ProgramTrigger::AtChosenTracepoint);
+    chosen.map(|(_, program)| program).nth(index)
+}
+
 /// A program that isn't loaded has no descriptor.
 fn is_loaded(program: &ProgramMut<'_>) -> bool {
     program.as_fd().as_raw_fd() >= 0
 }
 
-/// Makes tail calls through this map enter the program, if it is loaded.
-fn connect(calls: &dyn MapCore, program: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
+/// Makes tail calls through this entry of a map enter the program, if it is loaded.
+fn connect(calls: &dyn MapCore, index: u32, program: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
     if !is_loaded(program) {
         return Ok(());
     }
     let fd = program.as_fd().as_raw_fd();
-    calls.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+    calls.update(&index.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
+    use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+    use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
 
     use crate::events::PerfCounter;
+    use crate::load::Storage;
+    use crate::skeleton::sample::SampleSkelBuilder;
 
     /// A kind for each program that samples.
     const KINDS: [Kind; 4] = [
@@ -184,6 +222,40 @@ mod tests {
         Kind::LockDelay,
         Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
     ];
+
+    /// The programs that are loaded for these kinds, of which so many probes are at tracepoints.
+    fn selected(kinds: &KindSet, tracepoints: usize) -> Vec<String> {
+        let mut storage = Storage::uninit();
+        let mut open = SampleSkelBuilder::default().open(&mut storage).unwrap();
+        let selection = ProgramSelection {
+            kinds,
+            tracepoints,
+            walk: WalkMode::Loop,
+            uses_process_list: false,
+            keeps_namespaced_tids: false,
+            #[cfg(feature = "test-programs")]
+            test_programs: false,
+        };
+        select(&mut open.progs, selection);
+        let loaded = open.open_object().progs().filter(|program| program.autoload());
+        loaded.map(|program| program.name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn what_is_not_sampled_has_no_program() {
+        let cpu = KindSet::new(Kind::Cpu { samples_per_second: 19 });
+        assert_eq!(selected(&cpu, 0), ["process_exec", "sample_cpu"]);
+        let probes = ["first", "second"].map(|name| Kind::Probe(SampledProbe::new(name, None)));
+        let probes = probes.into_iter().fold(cpu, KindSet::with);
+        assert_eq!(
+            selected(&probes, 1),
+            ["process_exec", "sample_cpu", "sample_user_probe", "sample_tracepoint_0"]
+        );
+        assert_eq!(
+            selected(&probes, 2),
+            ["process_exec", "sample_cpu", "sample_tracepoint_0", "sample_tracepoint_1"]
+        );
+    }
 
     #[test]
     fn a_program_that_runs_at_overflows_has_a_counter() {

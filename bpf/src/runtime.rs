@@ -48,6 +48,11 @@ pub enum PublishedRuntime {
 }
 
 impl PublishedRuntime {
+    /// Whether it has a loop, in which walks look its frames up. A process has at most one of these published, and one other.
+    pub(crate) fn has_loop(&self) -> bool {
+        !matches!(self, Self::HotSpot(_))
+    }
+
     pub(crate) fn encode(&self) -> sw_runtime {
         match self {
             Self::CPython(cpython) => cpython.encode(),
@@ -75,7 +80,7 @@ pub struct PublishedCPython {
 }
 
 impl PublishedCPython {
-    /// Whether walks can look up all of a loop: it has at most four ranges, below 4 GiB.
+    /// Whether walks can look up all of a loop: it has at most 16 ranges, below 4 GiB.
     #[must_use]
     pub fn can_have_loop(ranges: &[(FileOffset, u64)]) -> bool {
         ranges.len() <= intf::SW_VM_LOOP_RANGES as usize

@@ -46,6 +46,7 @@ pub(crate) enum SampleSource {
 }
 
 const _: () = assert!(Counter::SAMPLED_MAX == intf::SW_COUNTERS_MAX as usize);
+const _: () = assert!(SampledProbe::TRACEPOINTS_MAX == intf::SW_TRACEPOINTS_MAX as usize);
 const _: () = assert!(SampledProbe::SAMPLED_MAX == intf::SW_USER_PROBES_MAX as usize);
 
 impl From<sw_sample_kind> for SampleKind {

@@ -1,4 +1,4 @@
-//! Probes that users place in programs: their events, their sites, and their hits.
+//! Probes that users place in programs and at tracepoints: their events, their sites, and their hits.
 //!
 //! The kernel opens a probe's file by a path, which is that of a descriptor of ours: so it is the file that was found in the
 //! target's root and checked, whatever its path leads to later.
@@ -19,12 +19,13 @@ use thiserror::Error;
 use zerocopy::IntoBytes;
 
 pub use self::attach::probe_user_probes;
-pub(crate) use self::attach::{AttachWay, PlaceRequest};
+pub(crate) use self::attach::{AttachWay, PlaceRequest, program_of_nothing};
 use self::attach::{UPROBE_EVENTS, duplicate};
 use crate::events::attach_to_event;
 use crate::intf::{self, sw_cpu, sw_probe_hits, sw_probe_site};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
+use crate::tracepoint::{NumericArgument, TracepointError, preempt_count_from_rq};
 
 /// Of `enum bpf_func_id`: since Linux 5.15.
 const BPF_GET_ATTACH_COOKIE: u32 = 174;
@@ -202,7 +203,7 @@ impl UserProbes {
         let same = UserProbeSite { offset: FileOffset(0), semaphore: None, ..site };
         let known = self.used_sites.iter().position(|used| *used == (probe, same));
         let index = known.unwrap_or(self.used_sites.len());
-        if index >= self.sites.entries() {
+        if index >= intf::SW_PROBE_SITES_MAX as usize {
             return Err(UserProbeError::TooManySites);
         }
         if index > 0 && !self.has_cookies {
@@ -231,6 +232,34 @@ impl UserProbes {
             self.used_sites.push((probe, same));
         }
         self.attachments.push(Attachment { process, _hold: hold });
+        Ok(())
+    }
+
+    /// Attaches its program to a tracepoint, the one with this index among those of the run, for all tasks.
+    pub(crate) fn attach_tracepoint(
+        &mut self,
+        program: &ProgramMut<'_>,
+        probe: u8,
+        index: usize,
+        name: &str,
+        value: Option<NumericArgument>,
+    ) -> Result<(), TracepointError> {
+        preempt_count_from_rq().ok_or(TracepointError::NoContexts)?;
+        let site = sw_probe_site {
+            probe: probe.into(),
+            is_return: 0,
+            operand: value.map_or(intf::SW_OPERAND_NONE, |_| intf::SW_OPERAND_ARGUMENT) as u8,
+            reg: value.map_or(0, |value| value.index),
+            bits: value.map_or(64, |value| value.bits),
+            is_signed: value.is_some_and(|value| value.is_signed).into(),
+            reserved: [0; 7],
+            offset: 0,
+        };
+        // No program reads the site of a tracepoint that it is not attached to.
+        self.sites.write(intf::SW_PROBE_SITES_MAX as usize + index, 0, site.as_bytes());
+        let program = program.as_fd().try_clone_to_owned().map_err(TracepointError::Refused)?;
+        let link = self.opener.open_tracepoint(program, name).map_err(TracepointError::Opener)??;
+        self.attachments.push(Attachment { process: None, _hold: AttachmentHold::Link(link) });
         Ok(())
     }
 

@@ -33,12 +33,14 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let mut storage = Storage::uninit();
     let counters = [Counter::PageFaults, Counter::Cycles].into_iter();
     let counters = counters.map(|counter| Kind::Counter(SampledCounter::by_default(counter, 1)));
-    let probe = Kind::Probe(SampledProbe::new("probe", None));
-    let kinds = Options::default().kinds.with(Kind::OffCpu).with_lock_wakers().with(probe);
+    let probes = ["probe", "tracepoint"].map(|name| Kind::Probe(SampledProbe::new(name, None)));
+    let kinds = Options::default().kinds.with(Kind::OffCpu).with_lock_wakers();
+    let kinds = probes.into_iter().fold(kinds, KindSet::with);
     // With all optional features.
     let options = Options {
         walk: Some(walk),
         scope: TaskFilter::Listed,
+        tracepoints: 1,
         kinds: counters.fold(kinds, KindSet::with),
         context_attributes: true,
         samples_runnable: true,

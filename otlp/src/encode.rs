@@ -4,12 +4,18 @@
 //! is traversed in order: reached elements are marked, from samples to strings, then renumbered, then written directly as
 //! bytes with the new indices.
 
-use prost::Message;
+mod input;
+mod numbering;
+mod protobuf;
 
-use crate::wire::{
-    Function, KeyValueAndUnit, Line, Link, Location, Mapping, Profile, ProfilesDictionary, ResourceProfiles,
-    Sample, Stack, ValueType,
+pub(crate) use input::{DictionaryTables, SampleRef};
+
+use numbering::DictionaryNumbering;
+use protobuf::{
+    append, put_bytes, put_length_delimited, put_length_header, put_list, put_message, put_number,
 };
+
+use crate::wire::{Function, KeyValueAndUnit, Line, Location, Profile, ResourceProfiles, Stack, ValueType};
 
 /// The fields of `ProfilesData`.
 const RESOURCE_PROFILES: u8 = 1;
@@ -47,59 +53,6 @@ const START_LINE: u8 = 4;
 /// The field of `Stack`.
 const LOCATION_INDICES: u8 = 1;
 
-/// The maximum length of a 64-bit varint.
-const VARINT_LEN_MAX: usize = 10;
-/// The length of the tag of a field with a number below 16.
-const LENGTH_HEADER_LEN_MAX: usize = 1 + VARINT_LEN_MAX;
-
-/// The seven tables of a dictionary, borrowed.
-#[derive(Clone, Copy)]
-pub(crate) struct DictionaryTables<'a> {
-    pub(crate) strings: &'a [String],
-    pub(crate) attributes: &'a [KeyValueAndUnit],
-    pub(crate) mappings: &'a [Mapping],
-    pub(crate) functions: &'a [Function],
-    pub(crate) locations: &'a [Location],
-    pub(crate) links: &'a [Link],
-    pub(crate) stacks: &'a [Stack],
-}
-
-impl<'a> From<&'a ProfilesDictionary> for DictionaryTables<'a> {
-    fn from(dictionary: &'a ProfilesDictionary) -> Self {
-        Self {
-            strings: &dictionary.string_table,
-            attributes: &dictionary.attribute_table,
-            mappings: &dictionary.mapping_table,
-            functions: &dictionary.function_table,
-            locations: &dictionary.location_table,
-            links: &dictionary.link_table,
-            stacks: &dictionary.stack_table,
-        }
-    }
-}
-
-/// A `Sample` message, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SampleRef<'a> {
-    pub(crate) stack: i32,
-    pub(crate) attributes: &'a [i32],
-    pub(crate) link: i32,
-    pub(crate) times_unix_ns: &'a [u64],
-    pub(crate) values: &'a [i64],
-}
-
-impl<'a> From<&'a Sample> for SampleRef<'a> {
-    fn from(sample: &'a Sample) -> Self {
-        Self {
-            stack: sample.stack_index,
-            attributes: &sample.attribute_indices,
-            link: sample.link_index,
-            times_unix_ns: &sample.timestamps_unix_nano,
-            values: &sample.values,
-        }
-    }
-}
-
 /// Encodes a `ProfilesData` message with `resource_profiles` and the elements of `tables` that they reach. The profiles
 /// have no samples yet: `samples` has those of each profile, in the order of profiles.
 ///
@@ -121,140 +74,7 @@ pub(crate) fn encode(
     message
 }
 
-/// The elements of a table that are in the report, in the order of the table. Element 0, the zero value, is always
-/// included.
-struct Numbering {
-    /// For each element, whether it is reached.
-    is_reached: Vec<bool>,
-    /// For each reached element, its index in the report; empty until all reached elements are marked.
-    numbers: Vec<i32>,
-}
-
-impl Numbering {
-    fn new(len: usize) -> Self {
-        let mut is_reached = vec![false; len.max(1)];
-        is_reached[0] = true;
-        Self { is_reached, numbers: Vec::new() }
-    }
-
-    /// Marks an element as reached.
-    #[inline]
-    fn mark(&mut self, old: i32) {
-        // A negative index is outside every table.
-        if let Some(is_reached) = self.is_reached.get_mut(old as usize) {
-            *is_reached = true;
-        }
-    }
-
-    /// Assigns indices to the reached elements.
-    fn assign(&mut self) {
-        let mut next = 0;
-        let number = |is_reached: &bool| {
-            let number = next;
-            next += i32::from(*is_reached);
-            number
-        };
-        self.numbers = self.is_reached.iter().map(number).collect();
-    }
-
-    /// The index in the report of a reached element, 0 if there is no such element.
-    #[inline]
-    fn index(&self, old: i32) -> i32 {
-        self.numbers.get(old as usize).copied().unwrap_or(0)
-    }
-
-    /// The elements of the table that are in the report.
-    fn pick<'t, T>(&self, table: &'t [T]) -> impl Iterator<Item = &'t T> {
-        table.iter().zip(&self.is_reached).filter(|(_, is_reached)| **is_reached).map(|(element, _)| element)
-    }
-}
-
-/// The renumbering of all tables.
-struct DictionaryNumbering {
-    strings: Numbering,
-    attributes: Numbering,
-    mappings: Numbering,
-    functions: Numbering,
-    locations: Numbering,
-    links: Numbering,
-    stacks: Numbering,
-}
-
 impl DictionaryNumbering {
-    /// Marks what profiles and samples reach. Each table is processed after all tables that refer to it.
-    fn new(
-        tables: DictionaryTables<'_>,
-        resource_profiles: &[ResourceProfiles],
-        samples: &[Vec<SampleRef<'_>>],
-    ) -> Self {
-        let mut numbers = Self {
-            strings: Numbering::new(tables.strings.len()),
-            attributes: Numbering::new(tables.attributes.len()),
-            mappings: Numbering::new(tables.mappings.len()),
-            functions: Numbering::new(tables.functions.len()),
-            locations: Numbering::new(tables.locations.len()),
-            links: Numbering::new(tables.links.len()),
-            stacks: Numbering::new(tables.stacks.len()),
-        };
-        for profile in resource_profiles.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles) {
-            numbers.mark_profile(profile);
-        }
-        for sample in samples.iter().flatten() {
-            numbers.stacks.mark(sample.stack);
-            numbers.links.mark(sample.link);
-            sample.attributes.iter().for_each(|&attribute| numbers.attributes.mark(attribute));
-        }
-        numbers.stacks.assign();
-        numbers.links.assign();
-        for stack in numbers.stacks.pick(tables.stacks) {
-            stack.location_indices.iter().for_each(|&location| numbers.locations.mark(location));
-        }
-        numbers.locations.assign();
-        for location in numbers.locations.pick(tables.locations) {
-            numbers.mappings.mark(location.mapping_index);
-            location.lines.iter().for_each(|line| numbers.functions.mark(line.function_index));
-            location.attribute_indices.iter().for_each(|&attribute| numbers.attributes.mark(attribute));
-        }
-        numbers.mappings.assign();
-        numbers.functions.assign();
-        for mapping in numbers.mappings.pick(tables.mappings) {
-            numbers.strings.mark(mapping.filename_strindex);
-            mapping.attribute_indices.iter().for_each(|&attribute| numbers.attributes.mark(attribute));
-        }
-        for function in numbers.functions.pick(tables.functions) {
-            numbers.strings.mark(function.name_strindex);
-            numbers.strings.mark(function.system_name_strindex);
-            numbers.strings.mark(function.filename_strindex);
-        }
-        numbers.attributes.assign();
-        for attribute in numbers.attributes.pick(tables.attributes) {
-            numbers.strings.mark(attribute.key_strindex);
-            numbers.strings.mark(attribute.unit_strindex);
-        }
-        numbers.strings.assign();
-        numbers
-    }
-
-    /// An estimate of the message's size, usually a bit too large: a vector that must grow is copied many times.
-    fn estimated_len(&self, tables: DictionaryTables<'_>, samples: &[Vec<SampleRef<'_>>]) -> usize {
-        let of_samples = samples.iter().flatten();
-        let of_samples: usize = of_samples.map(|sample| 24 + size_of_val(sample.times_unix_ns)).sum();
-        let of_stacks = self.stacks.pick(tables.stacks);
-        let of_stacks: usize = of_stacks.map(|stack| 8 + 3 * stack.location_indices.len()).sum();
-        let of_locations = 24 * self.locations.pick(tables.locations).count();
-        let of_functions = 12 * self.functions.pick(tables.functions).count();
-        let of_strings: usize = self.strings.pick(tables.strings).map(|string| 4 + string.len()).sum();
-        1024 + of_samples + of_stacks + of_locations + of_functions + of_strings
-    }
-
-    fn mark_profile(&mut self, profile: &Profile) {
-        for value_type in [&profile.sample_type, &profile.period_type].into_iter().flatten() {
-            self.strings.mark(value_type.type_strindex);
-            self.strings.mark(value_type.unit_strindex);
-        }
-        profile.attribute_indices.iter().for_each(|&attribute| self.attributes.mark(attribute));
-    }
-
     /// Writes the profiles of a resource, each with its samples from the iterator.
     fn put_resource_profiles<'s>(
         &self,
@@ -379,98 +199,12 @@ impl DictionaryNumbering {
     }
 }
 
-fn put_message(to: &mut Vec<u8>, field: u8, message: &impl Message) {
-    put_length_header(to, field, message.encoded_len());
-    append(to, message);
-}
-
-fn append(to: &mut Vec<u8>, message: &impl Message) {
-    // Encoding only fails for lack of capacity, and a vector grows.
-    let _ = message.encode(to);
-}
-
-/// Writes the tag and length of a length-delimited field with a number below 16.
-fn put_length_header(to: &mut Vec<u8>, field: u8, len: usize) {
-    const LENGTH_DELIMITED: u8 = 2;
-    to.push(field << 3 | LENGTH_DELIMITED);
-    put_varint(to, len as u64);
-}
-
-fn put_bytes(to: &mut Vec<u8>, field: u8, content: &[u8]) {
-    put_length_header(to, field, content.len());
-    to.extend_from_slice(content);
-}
-
-/// Writes an integer field, unless it is zero.
-fn put_number(to: &mut Vec<u8>, field: u8, number: u64) {
-    if number != 0 {
-        to.push(field << 3);
-        put_varint(to, number);
-    }
-}
-
-/// Writes a field whose length is only known after `put` has written its content. The content is moved within the buffer
-/// rather than copied from another one: touching new memory costs more.
-fn put_length_delimited(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) {
-    let start = to.len();
-    to.resize(start + LENGTH_HEADER_LEN_MAX, 0);
-    put(to);
-    let content = start + LENGTH_HEADER_LEN_MAX..to.len();
-    let mut head = Vec::with_capacity(LENGTH_HEADER_LEN_MAX);
-    put_length_header(&mut head, field, content.len());
-    let (end, moved_to) = (start + head.len() + content.len(), start + head.len());
-    to[start..moved_to].copy_from_slice(&head);
-    to.copy_within(content, moved_to);
-    to.truncate(end);
-}
-
-/// Writes a field with a list of integers, unless it is empty. `spare` is a reused buffer.
-fn put_list(to: &mut Vec<u8>, field: u8, spare: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64>) {
-    if numbers.len() == 0 {
-        return;
-    }
-    if spare.len() < VARINT_LEN_MAX * numbers.len() {
-        spare.resize(VARINT_LEN_MAX * numbers.len(), 0);
-    }
-    let mut len = 0;
-    for number in numbers {
-        len += set_varint(&mut spare[len..], number);
-    }
-    put_bytes(to, field, &spare[..len]);
-}
-
-/// Writes a varint to the start of `to`, which has room for [`VARINT_LEN_MAX`] bytes. Its length is unpredictable, so up
-/// to three bytes are written without a branch.
-#[inline]
-fn set_varint(to: &mut [u8], number: u64) -> usize {
-    if number >> 21 != 0 {
-        let mut longer = Vec::with_capacity(VARINT_LEN_MAX);
-        put_varint(&mut longer, number);
-        to[..longer.len()].copy_from_slice(&longer);
-        return longer.len();
-    }
-    let (has_second, has_third) = (u8::from(number >= 0x80), u8::from(number >= 0x4000));
-    let bytes = [
-        number as u8 & 0x7f | has_second << 7,
-        (number >> 7) as u8 & 0x7f | has_third << 7,
-        (number >> 14) as u8,
-    ];
-    to[..bytes.len()].copy_from_slice(&bytes);
-    usize::from(1 + has_second + has_third)
-}
-
-fn put_varint(to: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
-    use crate::wire::{ProfilesData, ScopeProfiles};
+    use crate::wire::{ProfilesData, ProfilesDictionary, Sample, ScopeProfiles};
 
     /// A profile without samples.
     fn profile() -> Vec<ResourceProfiles> {
@@ -523,20 +257,6 @@ mod tests {
         assert_eq!(dictionary.stack_table[1].location_indices, [0, 1]);
         assert_eq!(encoded(4).stack_table.len(), 1);
         assert_eq!(encoded(-1).stack_table.len(), 1);
-    }
-
-    #[test]
-    fn numbers_of_every_length_are_varints() {
-        for shift in 0..64 {
-            for number in [(1_u64 << shift) - 1, 1 << shift, u64::MAX >> shift] {
-                let (mut ours, mut theirs, mut set) = (Vec::new(), Vec::new(), [0; VARINT_LEN_MAX]);
-                put_varint(&mut ours, number);
-                prost::encoding::encode_varint(number, &mut theirs);
-                assert_eq!(ours, theirs);
-                let len = set_varint(&mut set, number);
-                assert_eq!(set[..len], theirs);
-            }
-        }
     }
 
     #[test]

@@ -203,8 +203,8 @@ pub(crate) struct TopArgs {
     /// Show a counter instead of CPU time, by its name in `perf list`, with a period in counts or a frequency per CPU
     #[arg(short, long, value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, group = "shown")]
     pub(crate) event: Option<EventArg>,
-    /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or
-    /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it
+    /// Show the hits of a probe instead of CPU time: uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION,
+    /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it, or tracepoint:CATEGORY:NAME
     #[arg(long, value_name = "SPEC", value_parser = probe, group = "shown")]
     pub(crate) probe: Option<ProbeSpec>,
     /// Show off-CPU time instead of CPU time, of at least this fraction of waits
@@ -213,6 +213,9 @@ pub(crate) struct TopArgs {
     /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) locks: Option<f64>,
+    /// With --locks, show who ends these waits instead of who waits: the threads that release the locks
+    #[arg(long, requires = "locks")]
+    pub(crate) lock_wakers: bool,
     /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) wall: Option<f64>,

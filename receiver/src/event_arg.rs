@@ -62,6 +62,11 @@ pub(crate) fn kinds_of_events(
         let (given, most) = (probes.len(), SampledProbe::SAMPLED_MAX);
         return Err(format!("{given} probes are more than the {most} of one recording"));
     }
+    let tracepoints = probes.iter().filter(|probe| probe.is_tracepoint()).count();
+    if tracepoints > SampledProbe::TRACEPOINTS_MAX {
+        let most = SampledProbe::TRACEPOINTS_MAX;
+        return Err(format!("{tracepoints} tracepoints are more than the {most} of one recording"));
+    }
     let of_probes = probes.iter().map(|probe| Kind::Probe(probe.sampled));
     let mut kinds = events.iter().map(|event| event.kind(samples_per_second)).chain(of_probes);
     let first = kinds.next().unwrap_or(Kind::Cpu { samples_per_second });

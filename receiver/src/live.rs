@@ -7,7 +7,7 @@
 //! | Path               | Response                                                                     |
 //! |--------------------|------------------------------------------------------------------------------|
 //! | `/`                | the page of the first kind of the first receiver; `/1/` is the next one      |
-//! | `/data/CURSOR`     | JSON of what is new since this cursor; everything if the cursor is not valid |
+//! | `/data/CURSOR`     | a document of what is new since this cursor; everything if it is not valid   |
 //! | `/source/NUMBER`, `/assembly/NUMBER` | JSON of the code of the function that has this number in the data      |
 //! | `/FROM-TO.SUFFIX`  | these slices of time in the format of that suffix, as `record` writes it     |
 
@@ -148,7 +148,7 @@ impl LiveView {
         };
         if let Some(cursor) = path.strip_prefix("data/") {
             let update = feed.window().as_mut()?.update_since(cursor, outcomes());
-            return Some(PageResponse::ok("application/json", update));
+            return Some(PageResponse::ok("application/octet-stream", update));
         }
         // The window is locked only while it is copied.
         let function = |number| {
@@ -261,6 +261,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::Value;
+    use sidewinder_render::decode_document;
 
     use super::*;
     use crate::annotate::SourceDirectories;
@@ -272,8 +273,8 @@ mod tests {
         live.handler(Arc::new(|_, _| Vec::new()))(path)
     }
 
-    fn json(live: &Arc<LiveView>, path: &str) -> Value {
-        serde_json::from_slice(&get(live, path).unwrap().body).unwrap()
+    fn document(live: &Arc<LiveView>, path: &str) -> Value {
+        decode_document(&get(live, path).unwrap().body).unwrap()
     }
 
     #[test]
@@ -286,8 +287,8 @@ mod tests {
         for path in ["/", "/1/"] {
             assert!(get(&live, path).unwrap().body.starts_with(b"<!DOCTYPE html>"));
         }
-        assert_eq!(json(&live, "/data/0")["title"], "first");
-        let update = json(&live, "/1/data/0");
+        assert_eq!(document(&live, "/data/0")["title"], "first");
+        let update = document(&live, "/1/data/0");
         assert_eq!(
             (&update["title"], &update["samples"]["count"]),
             (&"second".into(), &serde_json::json!([1]))
@@ -314,7 +315,7 @@ mod tests {
         let feeds = live.add_receiver("profiling", "app", &KindSet::new(CPU).with(Kind::OffCpu));
         let (mut namer, processes) = empty_naming_context();
         feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
-        let (cpu, off_cpu) = (json(&live, "/data/0"), json(&live, "/1/data/0"));
+        let (cpu, off_cpu) = (document(&live, "/data/0"), document(&live, "/1/data/0"));
         assert_eq!((&cpu["measure"], &off_cpu["measure"]), (&"CPU".into(), &"off-CPU".into()));
         assert_eq!(cpu["samples"]["count"], serde_json::json!([1]));
         assert_eq!(off_cpu["samples"]["count"], serde_json::json!([]));
@@ -351,7 +352,7 @@ mod tests {
         assert_eq!(live.add_profile("OTLP", &profile(20)), Some((0, true)));
         assert_eq!(live.add_profile("OTLP", &profile(20)), Some((0, false)));
         assert_eq!(live.add_profile("OTLP", &profile(99)), Some((1, true)));
-        let [first, second] = ["/data/0", "/1/data/0"].map(|path| json(&live, path));
+        let [first, second] = ["/data/0", "/1/data/0"].map(|path| document(&live, path));
         assert_eq!(
             (&first["title"], &first["rate_hz"], &second["rate_hz"]),
             (&"OTLP".into(), &20.into(), &99.into())
@@ -373,7 +374,7 @@ mod tests {
         let feeds = live.add_receiver("profiling", "app", &KindSet::new(CPU));
         let (mut namer, processes) = empty_naming_context();
         feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
-        let source = json(&live, "/source/0");
+        let source: Value = serde_json::from_slice(&get(&live, "/source/0").unwrap().body).unwrap();
         assert_eq!(source, serde_json::json!({ "name": "[anonymous]+0x1000", "binary": "", "sources": [] }));
         let refused = get(&live, "/0/assembly/0").unwrap();
         assert_eq!(refused.status, StatusCode::NOT_FOUND);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sidewinder_config::{Config, MemoryLimitMib, ProfilingReceiver};
-use sidewinder_kind::{CounterRate, KindSet, SampledCounter};
+use sidewinder_kind::{CounterRate, Kind, KindSet, SampledCounter};
 
 /// Where the cgroup hierarchy is mounted.
 const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
@@ -60,18 +60,19 @@ impl RingsBudget {
     const LARGE: Self = Self { samples_bytes: 128 << 10, snapshots_bytes: 4 << 20 };
 
     /// The sizes for interactive commands: they hold a few ms of events of a counter, or of a probe, that may interrupt a
-    /// million times a second.
+    /// million times a second, and most of a second of waits, if threads leave their CPUs 10,000 times in it: each wait has two
+    /// records, and a thread that reads them may have to wait for a CPU as others do.
     pub(crate) fn interactive(kinds: &KindSet) -> Self {
         const FREQUENT_PERIOD_MAX: u64 = 63;
         let is_frequent = |counter: SampledCounter| match counter.rate {
             CounterRate::Period(period) => period <= FREQUENT_PERIOD_MAX,
             CounterRate::Frequency(_) => false,
         };
-        let samples_bytes = if kinds.counters().any(is_frequent) || kinds.probes().next().is_some() {
-            1 << 20
-        } else {
-            Self::LARGE.samples_bytes
-        };
+        let is_of_waits = |kind: Kind| matches!(kind, Kind::OffCpu | Kind::Wall { .. }) || kind.is_of_locks();
+        let has_many = kinds.counters().any(is_frequent)
+            || kinds.probes().next().is_some()
+            || kinds.iter().any(is_of_waits);
+        let samples_bytes = if has_many { 1 << 20 } else { Self::LARGE.samples_bytes };
         Self { samples_bytes, ..Self::LARGE }
     }
 

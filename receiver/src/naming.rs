@@ -11,7 +11,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing};
+use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMachine, VmMissing};
 use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
 use sidewinder_symbolize::{
     BinaryFiles, CodeFrame, Image, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions,
@@ -258,10 +258,8 @@ impl Namer {
         frames: &[RawFrame],
         at_ns: u64,
     ) -> Option<UnnamedCause> {
-        let is_of_vm = |frame: &RawFrame| {
-            use RawFrameKind::{CPython, HotSpot, Missing, V8};
-            matches!(frame.kind(), Some(CPython(_) | HotSpot(_) | V8(_) | Missing(_)))
-        };
+        let is_of_vm =
+            |frame: &RawFrame| matches!(frame.kind(), Some(RawFrameKind::Vm(_) | RawFrameKind::Missing(_)));
         let has_functions = frames.iter().any(is_of_vm);
         frames.iter().find_map(|frame| match frame.kind()? {
             RawFrameKind::Anonymous if self.options.native => {
@@ -273,9 +271,7 @@ impl Namer {
                 let is_generated = self.files.get(&FileId(file)).is_some_and(|info| info.is_memory_file());
                 is_generated.then(|| self.unnamed_code(process, has_functions))
             }
-            RawFrameKind::CPython(function)
-            | RawFrameKind::HotSpot(function)
-            | RawFrameKind::V8(function) => match self.vm.lookup(process, function) {
+            RawFrameKind::Vm(function) => match self.vm.lookup(process, function) {
                 Some(_) => None,
                 None => self.vm.obstacle(process).map(UnnamedCause::Memory),
             },
@@ -316,15 +312,14 @@ impl Namer {
         let named = match frame.kind() {
             Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
-            Some(RawFrameKind::CPython(function)) => {
-                self.resolve_function(process, function, Runtime::CPython, true)?
-            }
-            // Code of the virtual machine's own is shown where it was interrupted.
-            Some(RawFrameKind::HotSpot(function)) => {
-                self.resolve_function(process, function, Runtime::Jvm, frame.is_return_address())?
-            }
-            Some(RawFrameKind::V8(function)) => {
-                self.resolve_function(process, function, Runtime::V8, true)?
+            Some(RawFrameKind::Vm(function)) => {
+                let (runtime, hides_internal) = match function.machine {
+                    VmMachine::CPython => (Runtime::CPython, true),
+                    // Code of the virtual machine's own is shown where it was interrupted.
+                    VmMachine::HotSpot => (Runtime::Jvm, frame.is_return_address()),
+                    VmMachine::V8 => (Runtime::V8, true),
+                };
+                self.resolve_function(process, function, runtime, hides_internal)?
             }
             Some(RawFrameKind::Missing(reason)) => {
                 let runtime = if frame.is_of_v8() { Runtime::V8 } else { Runtime::CPython };

@@ -1,6 +1,9 @@
-//! The probes of a run: each is a kind of profile, with the place in programs that the user gave for it.
+//! The probes of a run: each is a kind of profile, with the place in programs or in the kernel that the user gave for it.
 
-use sidewinder_config::{ProbePoint, ProbeSpec, ProbeValue, ProbeValueSource};
+use std::path::PathBuf;
+
+use sidewinder_bpf::{NumericArgument, TracepointError};
+use sidewinder_config::{ProbePlace, ProbePoint, ProbeSpec, ProbeValue, ProbeValueSource};
 use sidewinder_kind::SampledProbe;
 use sidewinder_symbolize::{
     Image, Operand, OperandAt, ProbeSite, SiteError, argument, find_function, find_return, find_usdt,
@@ -42,6 +45,66 @@ impl UserProbe {
         }
         probes
     }
+
+    /// Whether it is at a tracepoint of the kernel.
+    pub(crate) fn is_tracepoint(&self) -> bool {
+        self.spec.as_ref().is_some_and(ProbeSpec::is_tracepoint)
+    }
+
+    /// The tracepoint of the kernel that it is at.
+    pub(crate) fn tracepoint(&self) -> Option<Tracepoint> {
+        let spec = self.spec.as_ref()?;
+        match &spec.place {
+            ProbePlace::Tracepoint { name, .. } => {
+                Some(Tracepoint { name: name.clone(), value: spec.value.clone() })
+            }
+            ProbePlace::Program { .. } => None,
+        }
+    }
+
+    /// The file and the place in it of a probe in programs, and its value.
+    pub(crate) fn in_programs(&self) -> Option<ProgramProbe> {
+        let spec = self.spec.as_ref()?;
+        match &spec.place {
+            ProbePlace::Program { path, point } => {
+                Some(ProgramProbe { path: path.clone(), point: point.clone(), value: spec.value.clone() })
+            }
+            ProbePlace::Tracepoint { .. } => None,
+        }
+    }
+}
+
+/// A tracepoint of the kernel.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Tracepoint {
+    pub(crate) name: String,
+    value: Option<ProbeValue>,
+}
+
+impl Tracepoint {
+    /// The argument that is its value, with the type that the user gave for it, or that the kernel gives.
+    ///
+    /// # Errors
+    /// If the argument is not known, or no number.
+    pub(crate) fn value(&self) -> Result<Option<NumericArgument>, TracepointError> {
+        let Some(ProbeValue { source: ProbeValueSource::Argument(index), integer }) = &self.value else {
+            return Ok(None);
+        };
+        let found = NumericArgument::find(&self.name, *index)?;
+        Ok(Some(match integer {
+            Some(integer) => NumericArgument { bits: integer.bits, is_signed: integer.is_signed, ..found },
+            None => found,
+        }))
+    }
+}
+
+/// A probe in programs.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ProgramProbe {
+    /// The file, as the profiled processes see it.
+    pub(crate) path: PathBuf,
+    pub(crate) point: ProbePoint,
+    value: Option<ProbeValue>,
 }
 
 /// Why a file has no place for a probe.
@@ -59,25 +122,25 @@ pub(crate) enum PlaceError {
 /// # Errors
 /// If it has none there, or its value can't be read.
 pub(crate) fn find_places(
-    spec: &ProbeSpec,
+    probe: &ProgramProbe,
     image: &Image,
 ) -> Result<Vec<(ProbeSite, Option<Operand>)>, PlaceError> {
-    let sites = match &spec.point {
+    let sites = match &probe.point {
         ProbePoint::Function { name, offset } => vec![find_function(image, name, *offset)?],
         ProbePoint::Return { name } => vec![find_return(image, name)?],
         ProbePoint::Usdt { provider, name } => find_usdt(image, provider, name)?,
     };
     let with_operand = |site: ProbeSite| {
-        let operand = spec.value.as_ref().map(|value| operand(spec, value, &site)).transpose()?;
+        let operand = probe.value.as_ref().map(|value| operand(probe, value, &site)).transpose()?;
         Ok((site, operand))
     };
     sites.into_iter().map(with_operand).collect()
 }
 
 /// Where the value of a probe is in one of its places.
-fn operand(spec: &ProbeSpec, value: &ProbeValue, site: &ProbeSite) -> Result<Operand, PlaceError> {
+fn operand(probe: &ProgramProbe, value: &ProbeValue, site: &ProbeSite) -> Result<Operand, PlaceError> {
     let whole = |at: OperandAt| Operand { at, bits: 64, is_signed: false };
-    let found = match (&spec.point, &value.source) {
+    let found = match (&probe.point, &value.source) {
         (ProbePoint::Usdt { .. }, ProbeValueSource::Argument(index)) => {
             site.arguments.get(usize::from(*index)).copied().flatten()
         }

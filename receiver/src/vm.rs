@@ -6,19 +6,22 @@
 //! Owner: the thread of the reporter or command that has the [`Namer`](crate::naming::Namer). Input: stacks, and the
 //! [`InterpreterSource`]s of processes. Output: functions with their lines.
 
+mod source;
+
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction};
-use sidewinder_process::{ForeignMemory, ProcessKey};
-use sidewinder_vm::cpython::{CodeCopy, FunctionCache, FunctionError, Layout};
-use sidewinder_vm::hotspot::{CodePlace, VirtualMachine};
-use sidewinder_vm::{Code, SharedFunctions, v8};
+use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
+use sidewinder_process::ProcessKey;
+use sidewinder_vm::cpython::{CodeCopy, FunctionCache, FunctionError};
+use sidewinder_vm::{Code, SharedFunctions};
 use tracing::debug;
 
-use crate::foreign::{ForeignProcess, PendingRead, ReadFailure, ReadProgress};
+pub(crate) use self::source::{FunctionLayout, InterpreterSource};
+use crate::foreign::{PendingRead, ReadFailure, ReadProgress};
 use crate::time_budget::TimeBudget;
 
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
@@ -39,60 +42,6 @@ const SHARED_SHARE: usize = 2;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
 
-/// Where the functions of a process are described.
-#[derive(Clone, Debug)]
-pub(crate) enum FunctionLayout {
-    CPython(Layout),
-    HotSpot(Arc<VirtualMachine>),
-    V8(Arc<v8::Engine>),
-}
-
-impl FunctionLayout {
-    fn read_code(&self, memory: &impl ForeignMemory, wanted: VmFunction) -> Result<Code, FunctionError> {
-        let VmFunction { object, cookie, place, form } = wanted;
-        match (self, form) {
-            (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
-            (Self::V8(engine), VmForm::CompiledAt { pc, is_return_address }) => {
-                let cookie_mask = VmFunction::low_cookie(u32::MAX);
-                let frame = v8::CompiledFrame { shared: object, cookie, cookie_mask, pc, is_return_address };
-                engine.read_compiled(memory, frame)
-            }
-            (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
-            (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
-                let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
-                machine.read_blob(memory, object, cookie, place)
-            }
-            (Self::HotSpot(machine), VmForm::Interpreted | VmForm::CompiledAt { .. }) => {
-                machine.read_interpreted(memory, object, cookie)
-            }
-        }
-    }
-}
-
-/// The interpreter that a process runs, and the memory in which its functions are.
-#[derive(Debug)]
-pub(crate) struct InterpreterSource {
-    layout: FunctionLayout,
-    memory: ForeignProcess,
-}
-
-impl InterpreterSource {
-    pub(crate) fn new(layout: FunctionLayout, memory: ForeignProcess) -> Self {
-        Self { layout, memory }
-    }
-
-    fn start_read(
-        &self,
-        timeout: Duration,
-        wanted: Vec<VmFunction>,
-    ) -> Result<ReadProgress<FunctionsRead>, ReadFailure> {
-        let layout = self.layout.clone();
-        self.memory.start_read(timeout, move |memory| {
-            wanted.into_iter().map(|wanted| (wanted, layout.read_code(memory, wanted))).collect()
-        })
-    }
-}
-
 /// What was read of functions; `None`: their process had ended.
 type FunctionsRead = Option<Vec<(VmFunction, Result<Code, FunctionError>)>>;
 
@@ -102,7 +51,7 @@ type FunctionKey = (ProcessKey, VmFunction);
 /// The functions of virtual machines that have been named.
 #[derive(Debug)]
 pub(crate) struct VmNames {
-    processes: HashMap<ProcessKey, ProcessState>,
+    processes: HashMap<ProcessKey, ProcessRuntimes>,
     functions: FunctionCache<FunctionKey, Code>,
     /// Those of compiled code, which take a share of the budget of their own.
     shared: SharedFunctions,
@@ -118,8 +67,9 @@ pub(crate) struct VmNames {
 }
 
 #[derive(Debug)]
-struct ProcessState {
-    source: Arc<InterpreterSource>,
+struct ProcessRuntimes {
+    /// Of each of its interpreters. They have the same memory.
+    sources: Vec<Arc<InterpreterSource>>,
     /// The read that takes longer than was waited for it, with the functions that it reads.
     pending: Option<(PendingRead<FunctionsRead>, Vec<VmFunction>)>,
     /// Functions of stacks that came during a read, or during a backoff.
@@ -130,16 +80,32 @@ struct ProcessState {
     obstacle: Option<VmObstacle>,
 }
 
-impl ProcessState {
+impl ProcessRuntimes {
     fn new(source: Arc<InterpreterSource>) -> Self {
         Self {
-            source,
+            sources: vec![source],
             pending: None,
             postponed: HashMap::new(),
             backoff_until: None,
             next_backoff: BACKOFF_FIRST,
             obstacle: None,
         }
+    }
+
+    fn start_read(
+        &self,
+        timeout: Duration,
+        wanted: Vec<VmFunction>,
+    ) -> Result<ReadProgress<FunctionsRead>, ReadFailure> {
+        let Some(first) = self.sources.first() else { return Err(ReadFailure::Gone) };
+        let layouts: Vec<_> = self.sources.iter().map(|source| source.layout.clone()).collect();
+        first.memory.start_read(timeout, move |memory| {
+            let read = |wanted: VmFunction| {
+                let layout = layouts.iter().find(|layout| layout.machine() == wanted.machine)?;
+                Some((wanted, layout.read_code(memory, wanted)))
+            };
+            wanted.into_iter().filter_map(read).collect()
+        })
     }
 
     /// Adds functions to the next read, as far as there is room. Others are wanted again by the next stacks that have them.
@@ -205,7 +171,15 @@ impl VmNames {
     }
 
     pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
-        self.processes.insert(process, ProcessState::new(source));
+        let machine = source.layout.machine();
+        match self.processes.entry(process) {
+            Entry::Vacant(vacant) => drop(vacant.insert(ProcessRuntimes::new(source))),
+            Entry::Occupied(known) => {
+                let sources = &mut known.into_mut().sources;
+                sources.retain(|known| known.layout.machine() != machine);
+                sources.push(source);
+            }
+        }
     }
 
     /// Removes a process, with the names of its functions.
@@ -230,7 +204,10 @@ impl VmNames {
     /// Adds a function from a copy of its code object, unless it is known. Returns whether it was not found before.
     pub(crate) fn add_copy(&mut self, process: ProcessKey, object: &CodeObject) -> bool {
         let form = VmForm::Interpreted;
-        let key = (process, VmFunction { object: object.address, cookie: object.cookie, place: 0, form });
+        // Only CPython's functions are sent.
+        let machine = VmMachine::CPython;
+        let (address, cookie) = (object.address, object.cookie);
+        let key = (process, VmFunction { machine, object: address, cookie, place: 0, form });
         let Some(state) = self.processes.get(&process) else { return false };
         let was_unnamed = match self.functions.get(&key) {
             Some(Some(_)) => return false,
@@ -239,8 +216,9 @@ impl VmNames {
         };
         let CodeObject { head, identity, name, path, lines, .. } = object;
         let copy = CodeCopy { head, identity, name, path, lines };
-        // Only CPython's functions are sent.
-        let FunctionLayout::CPython(layout) = &state.source.layout else { return false };
+        let of_cpython = |source: &&Arc<InterpreterSource>| source.layout.machine() == machine;
+        let Some(source) = state.sources.iter().find(of_cpython) else { return false };
+        let FunctionLayout::CPython(layout) = &source.layout else { return false };
         match layout.copied_function(copy, object.cookie) {
             Ok(function) => {
                 if !function.has_lines() {
@@ -264,11 +242,7 @@ impl VmNames {
         self.take_pending(process);
         let mut wanted = HashMap::new();
         for frame in frames {
-            if let Some(
-                RawFrameKind::CPython(function)
-                | RawFrameKind::HotSpot(function)
-                | RawFrameKind::V8(function),
-            ) = frame.kind()
+            if let Some(RawFrameKind::Vm(function)) = frame.kind()
                 && wanted.len() < BATCH_MAX
                 && is_wanted(&mut self.functions, &self.incomplete, &key(process, function))
             {
@@ -322,7 +296,7 @@ impl VmNames {
         batch.extend(wanted);
         let functions: Vec<VmFunction> = batch.into_values().collect();
         let remaining = self.waits.as_ref().map(|waits| waits.remaining(now).min(READ_TIMEOUT));
-        let result = state.source.start_read(remaining.unwrap_or(PATIENT_READ_TIMEOUT), functions.clone());
+        let result = state.start_read(remaining.unwrap_or(PATIENT_READ_TIMEOUT), functions.clone());
         if let Some(waits) = &mut self.waits {
             waits.spend(now.elapsed(), Instant::now());
         }

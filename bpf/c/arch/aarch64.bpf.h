@@ -105,6 +105,15 @@ static __always_inline __u64 code_address(__u64 signed_address)
 	return signed_address & ~signature_mask;
 }
 
+/* ---- Contexts ------------------------------------------------------------------------------------------ */
+
+static __always_inline bool read_preempt_count(__u32 *count)
+{
+	const struct task_struct___arm64 *task = (void *)bpf_get_current_task();
+
+	return !BPF_CORE_READ_INTO(count, task, thread_info.preempt.count);
+}
+
 /* ---- System calls -------------------------------------------------------------------------------------- */
 
 /* The kernel stores the number there when a system call begins, and -1 at interrupts and exceptions. */

@@ -20,6 +20,16 @@ struct pt_regs___kernel {
 	__s32 syscallno;
 };
 
+struct thread_info {
+	struct {
+		__u32 count;
+	} preempt;
+};
+
+struct task_struct___arm64 {
+	struct thread_info thread_info;
+};
+
 #pragma clang attribute pop
 
 #define sw_has_thread_pointer() bpf_core_field_exists(struct thread_struct, uw.tp_value)

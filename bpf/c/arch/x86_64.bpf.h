@@ -123,6 +123,22 @@ static __always_inline __u64 thread_pointer(void)
 	return sw_task(task, thread.fsbase);
 }
 
+/* ---- Contexts ------------------------------------------------------------------------------------------ */
+
+/*
+ * A variable of each CPU, or a member of one (Linux 6.2 to 6.14). Programs can only refer to variables that the kernel has the
+ * address of, for which it needs CONFIG_KALLSYMS_ALL; so it is found from the run queue of the CPU.
+ */
+static __always_inline bool read_preempt_count(__u32 *count)
+{
+	const struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 address = (__u64)BPF_CORE_READ(task, se.cfs_rq, rq) + preempt_count_from_rq;
+
+	if (bpf_core_field_exists(struct pcpu_hot, preempt_count))
+		address += bpf_core_field_offset(struct pcpu_hot, preempt_count);
+	return !bpf_probe_read_kernel(count, sizeof(*count), (void *)address);
+}
+
 /* ---- System calls -------------------------------------------------------------------------------------- */
 
 /* The kernel stores the number there when a system call begins, and -1 at interrupts and exceptions. */

@@ -17,6 +17,11 @@ struct pt_regs___kernel {
 	unsigned long sp;
 };
 
+/* Linux 6.2 to 6.14. */
+struct pcpu_hot {
+	int preempt_count;
+};
+
 #pragma clang attribute pop
 
 #define sw_has_thread_pointer() bpf_core_field_exists(struct thread_struct, fsbase)

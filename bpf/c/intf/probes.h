@@ -6,6 +6,7 @@
 #include <linux/types.h>
 
 #define SW_PROBE_SITES_MAX 256 /* a power of two */
+#define SW_TRACEPOINTS_MAX 4 /* the sites of these are behind all others */
 /* Values above this count as this: sums of them, times hits, fit 63 bits. */
 #define SW_PROBE_VALUE_MAX (1ull << 40)
 #define SW_PROBE_WINDOW_SHIFT 29 /* the time for which a probe's budget is: 537 ms */
@@ -19,9 +20,13 @@ enum sw_probe_operand {
 	SW_OPERAND_CONSTANT, /* it is `offset` */
 	SW_OPERAND_REGISTER,
 	SW_OPERAND_MEMORY, /* at `offset` bytes from the address in a register */
+	SW_OPERAND_ARGUMENT, /* of a tracepoint: the one with the index `reg` */
 };
 
-/* A place of a program at which a probe is. Its index is the cookie of the attachment. */
+/*
+ * A place of a program at which a probe is, whose index is the cookie of the attachment; or a tracepoint, with the index
+ * SW_PROBE_SITES_MAX + that of its program.
+ */
 struct sw_probe_site {
 	__u32 probe; /* index among those of the run */
 	__u8 is_return; /* it is hit when the function has returned */

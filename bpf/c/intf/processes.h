@@ -29,7 +29,9 @@ struct sw_range {
 struct sw_ranges {
 	__u32 count;
 	__u16 variables;
-	__u16 runtimes; /* 0 or 1 */
+	/* 0 or 1. A process may have both, as a program in Java that embeds Python: this is their order. */
+	__u8 interpreters; /* those with a loop: CPython or V8 */
+	__u8 hotspots;
 };
 
 /* An entry of an open-addressed table keyed by pid: a process is within SW_PROCESS_PROBES entries of its hash. */

@@ -176,7 +176,7 @@ struct sw_v8 {
 #define SW_CPYTHON_TEXT_ASCII 48
 #define SW_CPYTHON_TEXT_COMPACT 72 /* of any text that isn't ASCII */
 
-#define SW_VM_LOOP_RANGES 4
+#define SW_VM_LOOP_RANGES 16 /* copies of a loop of tail calls included; of others there are up to 4 */
 #define SW_VM_UNLINKED_RANGES 4
 
 /* A virtual machine that a process runs. */

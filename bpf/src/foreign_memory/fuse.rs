@@ -40,7 +40,7 @@ impl WatchedFile {
         let options = std::ffi::CString::new(options)?;
         mount("watched", on, "fuse", MountFlags::NODEV | MountFlags::NOSUID, &*options)?;
         let is_read = Arc::new(AtomicBool::new(false));
-        let server = Server { device, bytes, is_read: Arc::clone(&is_read) };
+        let server = FuseServer { device, bytes, is_read: Arc::clone(&is_read) };
         thread::spawn(move || server.serve());
         Ok(Self { mounted_on: on.to_owned(), is_read })
     }
@@ -57,13 +57,13 @@ impl Drop for WatchedFile {
     }
 }
 
-struct Server {
+struct FuseServer {
     device: File,
     bytes: u64,
     is_read: Arc<AtomicBool>,
 }
 
-impl Server {
+impl FuseServer {
     /// Answers until it is unmounted.
     fn serve(mut self) {
         let mut request = vec![0; 1 << 17];

@@ -131,7 +131,7 @@ unsafe fn create_link(
 /// Whether links can place programs in others, in all threads of a process: the kernel refuses a directory, and a process
 /// that can't exist, each with its own error. (The first kernels with these links took a process for a thread.)
 fn has_links() -> io::Result<bool> {
-    let program = program_of_nothing(libbpf_sys::BPF_TRACE_UPROBE_MULTI)?;
+    let program = program_of_nothing(libbpf_sys::BPF_PROG_TYPE_KPROBE, libbpf_sys::BPF_TRACE_UPROBE_MULTI)?;
     let offset = 0;
     let error_for = |pid| {
         let link = libbpf_sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
@@ -147,8 +147,11 @@ fn has_links() -> io::Result<bool> {
     Ok(error_for(0) == Some(Errno::BADF) && error_for(u32::MAX) == Some(Errno::INVAL))
 }
 
-/// Loads a program for places in other programs that does nothing.
-fn program_of_nothing(attach_type: libbpf_sys::bpf_attach_type) -> io::Result<OwnedFd> {
+/// Loads a program of a type that does nothing.
+pub(crate) fn program_of_nothing(
+    program_type: libbpf_sys::bpf_prog_type,
+    attach_type: libbpf_sys::bpf_attach_type,
+) -> io::Result<OwnedFd> {
     const MOVE_0_TO_R0: u8 = 0xb7;
     const EXIT: u8 = 0x95;
     let instruction = |code| libbpf_sys::bpf_insn { code, ..Default::default() };
@@ -162,7 +165,7 @@ fn program_of_nothing(attach_type: libbpf_sys::bpf_attach_type) -> io::Result<Ow
     // during the call.
     let fd = unsafe {
         libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_KPROBE,
+            program_type,
             std::ptr::null(),
             c"GPL".as_ptr(),
             instructions.as_ptr(),
@@ -193,7 +196,8 @@ pub fn probe_user_probes() -> Result<(), UserProbeError> {
     };
     let link = match way {
         AttachWay::Link => {
-            let program = program_of_nothing(libbpf_sys::BPF_TRACE_UPROBE_MULTI);
+            let program =
+                program_of_nothing(libbpf_sys::BPF_PROG_TYPE_KPROBE, libbpf_sys::BPF_TRACE_UPROBE_MULTI);
             Some((program.map_err(UserProbeError::Refused)?, 0))
         }
         AttachWay::PerfEvent => None,

@@ -12,6 +12,7 @@ mod exporter;
 mod extension;
 mod number;
 mod probe;
+mod probe_value;
 mod processor;
 mod receiver;
 mod secret;
@@ -38,7 +39,8 @@ pub use number::{
     Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, Pid,
     SamplesPerSecond, UiMemoryMib, VerifierLogLevel,
 };
-pub use probe::{InvalidProbe, ProbeInteger, ProbePoint, ProbeSpec, ProbeValue, ProbeValueSource};
+pub use probe::{InvalidProbe, ProbePlace, ProbePoint, ProbeSpec};
+pub use probe_value::{ProbeInteger, ProbeValue, ProbeValueSource};
 pub use processor::{
     AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };

@@ -1,7 +1,7 @@
-//! Probes that users place in programs.
+//! Probes that users place in programs, and at tracepoints of the kernel.
 //!
-//! In text, a probe is `TYPE:PATH:FUNCTION[+OFFSET]` or `usdt:PATH:PROVIDER:NAME`, as OpenTelemetry's profiler and bpftrace
-//! write it, with options after commas: `,value=arg0:u32,unit=bytes,max_overhead=0.01`.
+//! In text, a probe is `TYPE:PATH:FUNCTION[+OFFSET]`, `usdt:PATH:PROVIDER:NAME` or `tracepoint:CATEGORY:NAME`, as
+//! OpenTelemetry's profiler and bpftrace write it, with options after commas: `,value=arg0:u32,unit=bytes,max_overhead=0.01`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,21 +9,38 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::Fraction;
+use super::{Fraction, ProbeValue, ProbeValueSource};
 
 /// A probe.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProbeSpec {
-    /// The file with the place, as a path that the profiled processes see.
-    pub path: PathBuf,
-    /// The place in it.
-    pub point: ProbePoint,
+    /// Where it is hit.
+    pub place: ProbePlace,
     /// The value of a hit; `None`: hits are counted.
     pub value: Option<ProbeValue>,
     /// The unit of the values; `None`: they are counts.
     pub unit: Option<String>,
     /// The share of each CPU's time that its samples may take, beyond which fewer hits are sampled.
     pub max_overhead: Fraction,
+}
+
+/// Where a probe is hit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ProbePlace {
+    /// In programs.
+    Program {
+        /// The file with the place, as a path that the profiled processes see.
+        path: PathBuf,
+        /// The place in it.
+        point: ProbePoint,
+    },
+    /// At a tracepoint of the kernel.
+    Tracepoint {
+        /// Its category, for readers: names are unique without it.
+        category: String,
+        /// Its name.
+        name: String,
+    },
 }
 
 /// A place in a file.
@@ -50,48 +67,27 @@ pub enum ProbePoint {
     },
 }
 
-/// The value of a hit.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ProbeValue {
-    /// Where it is.
-    pub source: ProbeValueSource,
-    /// Its type; `None`: the one that the trace point states, or `u64`.
-    pub integer: Option<ProbeInteger>,
-}
-
-/// The type of a value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProbeInteger {
-    /// Its width: 8, 16, 32 or 64.
-    pub bits: u8,
-    /// Whether it has a sign. Negative values count as 0.
-    pub is_signed: bool,
-}
-
-/// Where a value is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ProbeValueSource {
-    /// In an argument, counted from 0: of a C function, or of a trace point.
-    Argument(u8),
-    /// In what a C function returns.
-    Result,
-    /// In a register, `%NAME`.
-    Register(String),
-}
-
 /// Why a text is not a probe.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum InvalidProbe {
     /// It has no type, or an unknown one.
     #[error(
-        "a probe is uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME, and {0:?} is none"
+        "a probe is uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION, usdt:PATH:PROVIDER:NAME or \
+         tracepoint:CATEGORY:NAME, and {0:?} is none"
     )]
     Form(String),
-    /// A probe of the kernel.
+    /// A probe of a function of the kernel.
     #[error(
-        "probes in the kernel ({0}) are not supported: count with `events`, or probe the function that calls the kernel"
+        "probes of functions of the kernel ({0}) are not supported: use tracepoint:CATEGORY:NAME, or probe the function that \
+         calls the kernel"
     )]
     Kernel(String),
+    /// The events that the kernel's tracing makes of `sys_enter` and `sys_exit`, one for each system call.
+    #[error(
+        "there is no tracepoint {0}: those of all system calls are tracepoint:raw_syscalls:sys_enter, whose arg1 is the number \
+         of the call, and tracepoint:raw_syscalls:sys_exit, whose arg1 is its result"
+    )]
+    SystemCall(String),
     /// The path is not absolute.
     #[error("the path {0:?} is not absolute: give the one that the profiled process sees")]
     RelativePath(String),
@@ -128,50 +124,71 @@ impl ProbeSpec {
 
     /// A probe that counts hits.
     #[must_use]
-    pub fn new(path: PathBuf, point: ProbePoint) -> Self {
+    pub fn new(place: ProbePlace) -> Self {
         let max_overhead = Fraction::new(Self::MAX_OVERHEAD).unwrap_or_default();
-        Self { path, point, value: None, unit: None, max_overhead }
+        Self { place, value: None, unit: None, max_overhead }
     }
 
     /// The word for its type.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
-        match self.point {
-            ProbePoint::Function { .. } => "uprobe",
-            ProbePoint::Return { .. } => "uretprobe",
-            ProbePoint::Usdt { .. } => "usdt",
+        match &self.place {
+            ProbePlace::Program { point: ProbePoint::Function { .. }, .. } => "uprobe",
+            ProbePlace::Program { point: ProbePoint::Return { .. }, .. } => "uretprobe",
+            ProbePlace::Program { point: ProbePoint::Usdt { .. }, .. } => "usdt",
+            ProbePlace::Tracepoint { .. } => "tracepoint",
         }
     }
 
-    /// What is behind the path: the function, or provider and name.
+    /// What it is in: the path of a file, or the category of a tracepoint.
+    #[must_use]
+    pub fn target(&self) -> String {
+        match &self.place {
+            ProbePlace::Program { path, .. } => path.display().to_string(),
+            ProbePlace::Tracepoint { category, .. } => category.clone(),
+        }
+    }
+
+    /// What is behind the target: the function, or provider and name, or the name of a tracepoint.
     #[must_use]
     pub fn symbol(&self) -> String {
-        match &self.point {
-            ProbePoint::Function { name, offset: 0 } | ProbePoint::Return { name } => name.clone(),
-            ProbePoint::Function { name, offset } => format!("{name}+{offset:#x}"),
-            ProbePoint::Usdt { provider, name } => format!("{provider}:{name}"),
+        match &self.place {
+            ProbePlace::Program { point, .. } => point.symbol(),
+            ProbePlace::Tracepoint { name, .. } => name.clone(),
         }
+    }
+
+    /// Whether it is at a tracepoint of the kernel.
+    #[must_use]
+    pub const fn is_tracepoint(&self) -> bool {
+        matches!(self.place, ProbePlace::Tracepoint { .. })
     }
 
     /// The name of its profile: letters, digits and single underscores.
     #[must_use]
     pub fn profile_name(&self) -> String {
-        let text = format!("{} {}", self.kind(), self.symbol());
+        let text = match &self.place {
+            ProbePlace::Program { point, .. } => format!("{} {}", self.kind(), point.symbol()),
+            ProbePlace::Tracepoint { category, name } => format!("{} {category} {name}", self.kind()),
+        };
         let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
         words.collect::<Vec<_>>().join("_")
     }
 
-    /// The probe of a type at a symbol of a file.
+    /// The probe of a type at a symbol of a file, or at a tracepoint of a category.
     ///
     /// # Errors
     /// If there is no such type, or it has no such symbols.
-    pub fn from_parts(kind: &str, path: &str, symbol: &str) -> Result<Self, InvalidProbe> {
-        let form = || InvalidProbe::Form(format!("{kind}:{path}:{symbol}"));
-        if symbol.is_empty() || path.is_empty() {
+    pub fn from_parts(kind: &str, target: &str, symbol: &str) -> Result<Self, InvalidProbe> {
+        let form = || InvalidProbe::Form(format!("{kind}:{target}:{symbol}"));
+        if symbol.is_empty() || target.is_empty() {
             return Err(form());
         }
-        if !path.starts_with('/') {
-            return Err(InvalidProbe::RelativePath(path.to_owned()));
+        if kind == "tracepoint" {
+            return tracepoint(target, symbol).ok_or_else(form)?.map(Self::new);
+        }
+        if !target.starts_with('/') {
+            return Err(InvalidProbe::RelativePath(target.to_owned()));
         }
         let point = match kind {
             "uprobe" => match split_offset(symbol) {
@@ -189,7 +206,7 @@ impl ProbeSpec {
             }
             _ => return Err(form()),
         };
-        Ok(Self::new(PathBuf::from(path), point))
+        Ok(Self::new(ProbePlace::Program { path: PathBuf::from(target), point }))
     }
 
     /// The same with a value.
@@ -198,15 +215,22 @@ impl ProbeSpec {
     /// If the value is not known at its place.
     pub fn with_value(self, value: ProbeValue) -> Result<Self, InvalidProbe> {
         let elsewhere = |value, known| Err(InvalidProbe::ValueElsewhere { value, known });
-        match (&self.point, &value.source) {
-            (ProbePoint::Return { .. }, ProbeValueSource::Argument(_)) => {
+        let point = match &self.place {
+            ProbePlace::Program { point, .. } => Some(point),
+            ProbePlace::Tracepoint { .. } => None,
+        };
+        match (point, &value.source) {
+            (None, ProbeValueSource::Register(_) | ProbeValueSource::Result) => {
+                elsewhere("this value", "in programs: a tracepoint has arguments, arg0 and so on")
+            }
+            (Some(ProbePoint::Return { .. }), ProbeValueSource::Argument(_)) => {
                 elsewhere("an argument", "when the function begins: use a uprobe")
             }
-            (ProbePoint::Function { offset: 1.., .. }, ProbeValueSource::Argument(_)) => elsewhere(
+            (Some(ProbePoint::Function { offset: 1.., .. }), ProbeValueSource::Argument(_)) => elsewhere(
                 "an argument",
                 "where the function begins; further on, give its register: %REGISTER",
             ),
-            (ProbePoint::Function { .. } | ProbePoint::Usdt { .. }, ProbeValueSource::Result) => {
+            (Some(ProbePoint::Function { .. } | ProbePoint::Usdt { .. }), ProbeValueSource::Result) => {
                 elsewhere("retval", "when a function has returned: use a uretprobe")
             }
             _ => Ok(Self { value: Some(value), ..self }),
@@ -232,15 +256,15 @@ impl ProbeSpec {
         if share.get() > 0.0 { Ok(Self { max_overhead: share, ..self }) } else { Err(InvalidProbe::Overhead) }
     }
 
-    /// The type and path of a probe are words before the first two colons, and options are behind the last commas: C++ names
+    /// The type and target of a probe are words before the first two colons, and options are behind the last commas: C++ names
     /// have colons and commas, too.
     fn from_text(text: &str) -> Result<Self, InvalidProbe> {
         let (kind, rest) = text.split_once(':').ok_or_else(|| InvalidProbe::Form(text.to_owned()))?;
         let kind = kind.to_ascii_lowercase();
-        if matches!(&*kind, "kprobe" | "kretprobe" | "tracepoint") {
+        if matches!(&*kind, "kprobe" | "kretprobe") {
             return Err(InvalidProbe::Kernel(kind));
         }
-        let (path, mut symbol) = rest.split_once(':').ok_or_else(|| InvalidProbe::Form(text.to_owned()))?;
+        let (target, mut symbol) = rest.split_once(':').ok_or_else(|| InvalidProbe::Form(text.to_owned()))?;
         let (mut value, mut unit, mut overhead) = (None, None, None);
         while let Some((before, option)) = symbol.rsplit_once(',') {
             match option.split_once('=') {
@@ -254,7 +278,7 @@ impl ProbeSpec {
             }
             symbol = before;
         }
-        let mut probe = Self::from_parts(&kind, path, symbol)?;
+        let mut probe = Self::from_parts(&kind, target, symbol)?;
         if let Some(value) = value {
             probe = probe.with_value(value)?;
         }
@@ -263,6 +287,29 @@ impl ProbeSpec {
         }
         overhead.map_or(Ok(probe.clone()), |share| probe.with_max_overhead(share))
     }
+}
+
+impl ProbePoint {
+    /// The function, or provider and name.
+    fn symbol(&self) -> String {
+        match self {
+            Self::Function { name, offset: 0 } | Self::Return { name } => name.clone(),
+            Self::Function { name, offset } => format!("{name}+{offset:#x}"),
+            Self::Usdt { provider, name } => format!("{provider}:{name}"),
+        }
+    }
+}
+
+/// The tracepoint of this name; `None` if the words can't be names of the kernel.
+fn tracepoint(category: &str, name: &str) -> Option<Result<ProbePlace, InvalidProbe>> {
+    let is_name = |word: &str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_name(category) || !is_name(name) {
+        return None;
+    }
+    if category == "syscalls" {
+        return Some(Err(InvalidProbe::SystemCall(format!("{category}:{name}"))));
+    }
+    Some(Ok(ProbePlace::Tracepoint { category: category.to_owned(), name: name.to_owned() }))
 }
 
 /// `NAME+OFFSET`. A plus sign that nothing like a number follows belongs to the name: `operator+`.
@@ -291,7 +338,7 @@ impl FromStr for ProbeSpec {
 
 impl fmt::Display for ProbeSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.kind(), self.path.display(), self.symbol())?;
+        write!(f, "{}:{}:{}", self.kind(), self.target(), self.symbol())?;
         if let Some(value) = &self.value {
             write!(f, ",value={value}")?;
         }
@@ -302,47 +349,6 @@ impl fmt::Display for ProbeSpec {
             Self::MAX_OVERHEAD => Ok(()),
             share => write!(f, ",max_overhead={share}"),
         }
-    }
-}
-
-impl FromStr for ProbeValue {
-    type Err = InvalidProbe;
-
-    fn from_str(text: &str) -> Result<Self, InvalidProbe> {
-        let invalid = || InvalidProbe::Value(text.to_owned());
-        let (source, integer) = text.split_once(':').map_or((text, None), |(source, of)| (source, Some(of)));
-        let source = match source {
-            "retval" => ProbeValueSource::Result,
-            _ if source.len() > 1 && source.starts_with('%') => ProbeValueSource::Register(source.to_owned()),
-            _ => {
-                let index = source.strip_prefix("arg").and_then(|index| index.parse().ok());
-                ProbeValueSource::Argument(index.ok_or_else(invalid)?)
-            }
-        };
-        let parse_integer = |text: &str| {
-            let (is_signed, bits) = match text.split_at_checked(1)? {
-                ("u", bits) => (false, bits),
-                ("s", bits) => (true, bits),
-                _ => return None,
-            };
-            let bits = bits.parse().ok().filter(|bits| matches!(bits, 8 | 16 | 32 | 64))?;
-            Some(ProbeInteger { bits, is_signed })
-        };
-        let integer = integer.map(|text| parse_integer(text).ok_or_else(invalid)).transpose()?;
-        Ok(Self { source, integer })
-    }
-}
-
-impl fmt::Display for ProbeValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.source {
-            ProbeValueSource::Argument(index) => write!(f, "arg{index}")?,
-            ProbeValueSource::Result => f.write_str("retval")?,
-            ProbeValueSource::Register(name) => f.write_str(name)?,
-        }
-        self.integer.map_or(Ok(()), |ProbeInteger { bits, is_signed }| {
-            write!(f, ":{}{bits}", if is_signed { 's' } else { 'u' })
-        })
     }
 }
 
@@ -364,6 +370,7 @@ mod tests {
             "uprobe:/bin/a:operator+",
             "uprobe:/bin/a:0x1234,value=%rdi:u8,max_overhead=0.5",
             "usdt:/bin/python3:python:gc__start,value=arg0",
+            "tracepoint:raw_syscalls:sys_exit,value=arg1:s32,unit=bytes",
         ] {
             assert_eq!(probe(text).map(|probe| probe.to_string()).as_deref(), Ok(text));
         }
@@ -375,6 +382,7 @@ mod tests {
         let name = |text| probe(text).unwrap().profile_name();
         assert_eq!(name("uprobe:/bin/a:shop::Cart::add(int)"), "uprobe_shop_Cart_add_int");
         assert_eq!(name("usdt:/bin/python3:python:gc__start"), "usdt_python_gc_start");
+        assert_eq!(name("tracepoint:sched:sched_switch"), "tracepoint_sched_sched_switch");
     }
 
     #[test]
@@ -387,8 +395,12 @@ mod tests {
             ("probe:/bin/a:f", "a probe is uprobe:PATH"),
             ("usdt:/bin/a:name", "a probe is uprobe:PATH"),
             ("usdt:/bin/a::name", "a probe is uprobe:PATH"),
-            ("kprobe:vfs_open", "probes in the kernel (kprobe)"),
-            ("tracepoint:sched:sched_switch", "probes in the kernel (tracepoint)"),
+            ("kprobe:vfs_open", "probes of functions of the kernel (kprobe)"),
+            ("tracepoint:sched_switch", "tracepoint:CATEGORY:NAME"),
+            ("tracepoint:sched:sched-switch", "tracepoint:CATEGORY:NAME"),
+            ("tracepoint:syscalls:sys_enter_openat", "tracepoint:raw_syscalls:sys_enter, whose arg1"),
+            ("tracepoint:sched:sched_switch,value=%rdi", "a tracepoint has arguments"),
+            ("tracepoint:sched:sched_switch,value=retval", "a tracepoint has arguments"),
             ("uprobe:bin/a:f", "is not absolute"),
             ("uprobe:/bin/a:f+9x", "is not a number of bytes"),
             ("uretprobe:/bin/a:f+8", "takes no offset"),

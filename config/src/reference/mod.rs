@@ -9,7 +9,7 @@ use sidewinder_kind::Counter;
 
 use crate::model::{
     AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, CounterEvent, ExporterConfig,
-    Extension, Keepalive, MetricReader, OtlpTelemetry, PeriodicReader, ProbePoint, ProbeSpec,
+    Extension, Keepalive, MetricReader, OtlpTelemetry, PeriodicReader, ProbePlace, ProbePoint, ProbeSpec,
     PrometheusReader, ResourceProcessor, ResponseBody, UnwindMode, UnwindOverride,
 };
 use crate::schema::{WriteContext, WrittenKey, default_exporter, default_extension, write_config};
@@ -117,7 +117,7 @@ fn written_keys() -> Vec<WrittenKey> {
         let binary = BinaryMatch::Name(String::new());
         receiver.events = vec![CounterEvent { counter: Counter::PageFaults, rate: None }];
         let point = ProbePoint::Function { name: String::new(), offset: 0 };
-        receiver.probes = vec![ProbeSpec::new(PathBuf::new(), point)];
+        receiver.probes = vec![ProbeSpec::new(ProbePlace::Program { path: PathBuf::new(), point })];
         receiver.unwind.overrides = vec![UnwindOverride { binary, mode: UnwindMode::Auto }];
     }
     let mut written = WriteContext::default();

@@ -10,7 +10,6 @@ use super::{event, probe};
 use crate::diagnostics::ConfigProblem;
 use crate::model::*;
 use crate::tree::{ConfigNode, ConfigValue};
-use sidewinder_kind::SampledProbe;
 
 /// Longer intervals need more memory than a sidecar has; shorter ones cost more than they are worth.
 const REPORTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
@@ -24,8 +23,7 @@ impl KeyGroup for ProfilingReceiver {
         probe::read_or_write(fields, &mut self.probes);
         fields.list("probe_links", &mut self.probe_links);
         fields.value("load_probe", &mut self.load_probe);
-        let probes = self.probes.len() + self.probe_links.len() + usize::from(self.load_probe);
-        probe::check_count(fields, probes, SampledProbe::SAMPLED_MAX);
+        probe::check_count(fields, self.probes.iter().chain(&self.probe_links), self.load_probe);
         fields.duration("reporter_interval", &mut self.reporter_interval, &REPORTS);
         fields.value("reporter_jitter", &mut self.reporter_jitter);
         fields.duration("monitor_interval", &mut self.monitor_interval, &REPORTS);

@@ -36,13 +36,13 @@ pub(super) static KEYS: &[Key] = &[
         .deviates("`ignore`, where OpenTelemetry's profiler has `propagate`: a sidecar that exits makes its pod unready"),
     key("receivers::profiling::pid_namespace_translation", "Whether process IDs are translated to Sidewinder's PID namespace.")
         .meaningless("process IDs are always those of Sidewinder's PID namespace"),
-    key("receivers::profiling::probes[]", "Probes in programs, besides the clock: each hit is counted, and as many as `max_overhead` allows are sampled. Each probe has a profile of its own.").restarts(),
-    key("receivers::profiling::probes[]::type", "`uprobe`: when a function begins. `uretprobe`: when it has returned. `usdt`: a static trace point. `kprobe`: as `mode` says.").restarts(),
+    key("receivers::profiling::probes[]", "Probes in programs and at tracepoints of the kernel, besides the clock: each hit is counted, and as many as `max_overhead` allows are sampled. Each probe has a profile of its own.").restarts(),
+    key("receivers::profiling::probes[]::type", "`uprobe`: when a function begins. `uretprobe`: when it has returned. `usdt`: a static trace point. `tracepoint`: at a tracepoint of the kernel. `kprobe`: as `mode` says.").restarts(),
     key("receivers::profiling::probes[]::mode", "The type instead, as OpenTelemetry's profiler has it with the type `kprobe`.")
-        .deviates("`uprobe`, `uretprobe` or `usdt`, where OpenTelemetry's profiler also probes the kernel").restarts(),
-    key("receivers::profiling::probes[]::target", "The path of the program or library, as the profiled processes see it. Each file that a process in scope has there is probed.").restarts(),
-    key("receivers::profiling::probes[]::symbol", "The function: its symbol, its name in C++ or Rust, or its address as `0x...`, and for `uprobe` possibly `+` and an offset in bytes. For `usdt`: `PROVIDER:NAME`.").restarts(),
-    key("receivers::profiling::probes[]::value", "The value whose sum is profiled instead of the number of hits: `arg0` to `arg5`, `retval`, or a register as `%rdi`; with `:u8` to `:u64` or `:s8` to `:s64` after it for its type. Negative values count as 0.").restarts(),
+        .deviates("`uprobe`, `uretprobe`, `usdt` or `tracepoint`, where OpenTelemetry's profiler also probes functions of the kernel").restarts(),
+    key("receivers::profiling::probes[]::target", "The path of the program or library, as the profiled processes see it. Each file that a process in scope has there is probed. For `tracepoint`: the category.").restarts(),
+    key("receivers::profiling::probes[]::symbol", "The function: its symbol, its name in C++ or Rust, or its address as `0x...`, and for `uprobe` possibly `+` and an offset in bytes. For `usdt`: `PROVIDER:NAME`. For `tracepoint`: its name.").restarts(),
+    key("receivers::profiling::probes[]::value", "The value whose sum is profiled instead of the number of hits: `arg0` to `arg5`, `retval`, or a register as `%rdi`, and of tracepoints any argument that is a number; with `:u8` to `:u64` or `:s8` to `:s64` after it for its type. Negative values count as 0.").restarts(),
     key("receivers::profiling::probes[]::unit", "The unit of the value.").restarts(),
     key("receivers::profiling::probes[]::max_overhead", "The share of each CPU's time that the samples of this probe may take. Beyond it, fewer hits are sampled, and each counts for more.").restarts(),
     key("receivers::profiling::pin_cpu_ids", "The CPUs that are profiled, as far as they are online: `0-3,8`. Empty: all.").restarts(),
@@ -82,7 +82,7 @@ pub(super) static KEYS: &[Key] = &[
         .meaningless("the exporter's retry_on_failure decides"),
     key("receivers::profiling::max_rpc_msg_size", "Size of a request.")
         .meaningless("requests stay below what a Collector takes"),
-    key("receivers::profiling::probe_links", "More probes, as `uprobe:TARGET:SYMBOL`, `uretprobe:TARGET:SYMBOL` or `usdt:TARGET:SYMBOL`, with the other keys of `probes` as `,KEY=VALUE` behind.").restarts(),
+    key("receivers::profiling::probe_links", "More probes, as `TYPE:TARGET:SYMBOL` with one of these types, with the other keys of `probes` as `,KEY=VALUE` behind.").restarts(),
     key("receivers::profiling::load_probe", "Whether the program of probes is loaded even if nothing here attaches it: its hits, wherever other tools attach it, are in the profile `events`.").restarts(),
     key("receivers::profiling::memory_limit_mib", "The memory limit for maps, tables, names, aggregation and queues together; by default three quarters of the cgroup's limit, or 48 if there is none.").unit("MiB").restarts(),
     key("receivers::profiling::scope", "The processes that are sampled; the memory of any others is never read.").restarts(),

@@ -120,14 +120,19 @@ fn a_key_without_effect_yet_causes_a_warning_unless_it_has_its_default() {
 fn probes_of_each_notation_are_read_and_errors_say_what_is_wrong() {
     let text = "receivers: {profiling: {probes: [
         {type: kprobe, mode: uprobe, symbol: 'a::b+16', target: /bin/a, value: '%rdi:s32', unit: bytes},
-        {type: usdt, symbol: 'shop:sale', target: /bin/a, max_overhead: 0.5}],
+        {type: usdt, symbol: 'shop:sale', target: /bin/a, max_overhead: 0.5},
+        {type: tracepoint, symbol: sys_exit, target: raw_syscalls, value: 'arg1:s32'}],
         probe_links: ['uretprobe:/bin/a:f'], load_probe: true}}";
     let loaded = load_over(&[text]).unwrap();
     let receiver = receiver(&loaded);
     let shown = |probes: &[ProbeSpec]| probes.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(
         shown(&receiver.probes),
-        ["uprobe:/bin/a:a::b+0x10,value=%rdi:s32,unit=bytes", "usdt:/bin/a:shop:sale,max_overhead=0.5"]
+        [
+            "uprobe:/bin/a:a::b+0x10,value=%rdi:s32,unit=bytes",
+            "usdt:/bin/a:shop:sale,max_overhead=0.5",
+            "tracepoint:raw_syscalls:sys_exit,value=arg1:s32"
+        ]
     );
     assert_eq!(
         (shown(&receiver.probe_links), receiver.load_probe),
@@ -135,18 +140,22 @@ fn probes_of_each_notation_are_read_and_errors_say_what_is_wrong() {
     );
     for (keys, reason) in [
         ("probes: [{type: uprobe, symbol: f}]", "probes[0]::target: must be given"),
-        ("probes: [{type: kprobe, symbol: f, target: /a}]", "probes in the kernel (kprobe)"),
+        ("probes: [{type: kprobe, symbol: f, target: /a}]", "probes of functions of the kernel (kprobe)"),
         ("probes: [{type: uprobe, symbol: f, target: a}]", "is not absolute"),
         ("probes: [{type: usdt, symbol: f, target: /a}]", "usdt:PATH:PROVIDER:NAME"),
         ("probes: [{type: uprobe, symbol: f, target: /a, value: size}]", "expected argN"),
         ("probes: [{type: uprobe, symbol: f, target: /a, unit: bytes}]", "needs a value"),
         ("probes: [{type: uprobe, symbol: f, target: /a, max_overhead: 0}]", "above 0"),
-        ("probe_links: ['kprobe:vfs_open']", "probes in the kernel (kprobe)"),
+        ("probe_links: ['kprobe:vfs_open']", "probes of functions of the kernel (kprobe)"),
         ("lock_wakers: true", "without lock_threshold"),
         ("probe_links: ['uprobe:/a']", "uprobe:PATH:FUNCTION"),
         (
             &format!("load_probe: true, probe_links: [{}]", "'uprobe:/a:f',".repeat(8)),
             "9 are more than the 8 probes",
+        ),
+        (
+            &format!("probe_links: [{}]", "'tracepoint:sched:sched_switch',".repeat(5)),
+            "5 are more than the 4 tracepoints",
         ),
     ] {
         let error = error(&format!("receivers: {{profiling: {{{keys}}}}}"));

@@ -11,6 +11,7 @@
 //! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes; [`sample_cost`]
 //!   measures what a sample costs.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
+//! - [`many_stacks`] makes a large profile.
 //! - [`load`] keeps programs running beside the profiler; [`bench`] reads the command lines of benchmarks.
 //! - [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands;
 //!   [`lock`] has one test at a time make a file that several need.
@@ -23,6 +24,7 @@ pub mod conservation;
 pub mod java;
 pub mod load;
 pub mod lock;
+pub mod many_stacks;
 pub mod observe;
 pub mod paths;
 pub mod programs;

@@ -11,6 +11,9 @@ use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, LADDER};
+use sidewinder_render::decode_document;
+
+use crate::page::live::body;
 
 /// Events until the test has seen enough, and how long it waits for them.
 const ENOUGH: u64 = 50;
@@ -33,12 +36,10 @@ fn request(port: u16, head: &str, body: &[u8]) -> Result<Vec<u8>> {
 /// The data of the page: how many events there are, and the names in it.
 fn page_data(port: u16, path: &str) -> Result<Option<(u64, Vec<String>)>> {
     let answer = request(port, &format!("GET {path}/data/0 HTTP/1.1"), &[])?;
-    let text = String::from_utf8(answer)?;
-    if !text.starts_with("HTTP/1.1 200") {
+    if !answer.starts_with(b"HTTP/1.1 200") {
         return Ok(None);
     }
-    let (_, body) = text.split_once("\r\n\r\n").context("no body")?;
-    let data: Value = serde_json::from_str(body)?;
+    let data = decode_document(body(&answer)?)?;
     let counts = data["samples"]["count"].as_array().context("no counts")?;
     let names = data["strings"].as_array().context("no names")?;
     let names = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();

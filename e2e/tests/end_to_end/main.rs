@@ -43,6 +43,7 @@ mod supervision;
 mod telemetry;
 mod top;
 mod trace;
+mod two_runtimes;
 mod unnamed;
 mod verifier;
 mod wall;

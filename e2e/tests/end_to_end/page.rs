@@ -2,7 +2,7 @@
 //! `target/e2e/page/pictures`.
 
 mod code;
-mod live;
+pub(crate) mod live;
 pub(crate) mod profiles;
 
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e_support::{paths, requirement};
+use sidewinder_e2e_support::{many_stacks, paths, requirement, sidewinder};
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, write};
 
 /// Where the pages are written.
@@ -56,8 +56,18 @@ fn people_can_use_it() -> Result<()> {
     write_form("two.html", &profiles::two())?;
     write_form("deep.html", &profiles::deep())?;
     write_form("hostile.html", &profiles::hostile())?;
-    write_form("large.html", &profiles::large())?;
+    write_large()?;
     judge("people_can_use_it", "page.test.mjs").map(drop)
+}
+
+/// The page of a profile of 100,000 stacks.
+fn write_large() -> Result<()> {
+    let [input, page] = ["large.otlp", "large.html"].map(|name| folder().map(|folder| folder.join(name)));
+    let (input, page) = (input?, page?);
+    fs::write(&input, many_stacks::report()?.as_bytes())?;
+    let ended = sidewinder::run(&["view".as_ref(), "-o".as_ref(), page.as_os_str(), input.as_os_str()])?;
+    ensure!(ended.status.success(), "{}", ended.log);
+    Ok(())
 }
 
 /// Short names, the call tree, and what can be done to it.

@@ -1,6 +1,8 @@
 //! Probes: hits and values by caller are those that the programs count by themselves, and what can't be probed is refused with
 //! its reason.
 
+mod tracepoints;
+
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -218,7 +220,7 @@ fn what_cant_be_probed_is_refused_with_its_reason_and_a_next_step() -> Result<()
         ensure!(ended.log.contains(reason) && ended.log.contains("next: "), "{spec}: {}", ended.log);
     }
     for (spec, reason) in [
-        ("kprobe:vfs_read", "probes in the kernel (kprobe) are not supported"),
+        ("kprobe:vfs_read", "probes of functions of the kernel (kprobe) are not supported"),
         ("uprobe:sales:add", "is not absolute"),
         ("uprobe:/bin/true", "a probe is uprobe:PATH:FUNCTION"),
     ] {

@@ -14,6 +14,7 @@ mod oracles;
 mod recursion;
 mod replaced;
 mod subinterpreters;
+mod tail_calls;
 mod threads;
 mod toy;
 mod users;
@@ -32,6 +33,8 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, Report};
 use sidewinder_e2e_support::{python, requirement};
+
+pub(crate) use self::embedded::embedding_flags;
 
 const SAMPLES_PER_SECOND: u32 = 997;
 /// CPU time, so that a busy machine gives as many samples as another.

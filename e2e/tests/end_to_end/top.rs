@@ -321,6 +321,28 @@ fn waits_for_locks_are_shown_by_lock_and_by_function_while_they_happen() -> Resu
 }
 
 #[test]
+fn waits_for_locks_are_shown_by_the_threads_that_end_them() -> Result<()> {
+    if !requirement::ebpf("top of wakers")? {
+        return Ok(());
+    }
+    let program = Load::start(CONVOYS.command(&["mutex", "120"])?)?;
+    let pid = program.pid().to_string();
+    let mut terminal = Terminal::run(&["top", "--locks=1", "--lock-wakers", "--no-kernel", "-p", &pid])?;
+    terminal.until("three locks", |screen| {
+        screen.contains("time of waits for locks, by waker, the last 10 s")
+            && screen.matches("[lock ").count() == 3
+    })?;
+    terminal.press("t/leave")?;
+    let screen = terminal.until("the function that releases the locks", |screen| {
+        screen.contains("total↓") && shares(screen, "leave").is_some_and(|[_, total]| total > 95.0)
+    })?;
+    keep("wakers.txt", &screen)?;
+    terminal.press("\rq")?;
+    ensure!(terminal.ended()?.success());
+    Ok(())
+}
+
+#[test]
 fn however_it_ends_the_terminal_is_as_it_was() -> Result<()> {
     if !requirement::ebpf("however_it_ends_the_terminal_is_as_it_was")? {
         return Ok(());

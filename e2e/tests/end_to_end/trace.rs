@@ -5,6 +5,7 @@
 //! - [`examples`]: programs in C and Go, and one with labels, link their samples as they say.
 //! - [`libraries`]: the example in C with every C library, in the program and in libraries.
 //! - [`recorded`]: `record --span` and `--trace` keep what ran inside.
+//! - [`runtimes`]: programs in Java and JavaScript do as those of [`examples`].
 //! - [`users`]: programs of other users are read without `CAP_SYS_PTRACE`.
 
 mod backends;
@@ -12,6 +13,7 @@ mod documentation;
 mod examples;
 mod libraries;
 mod recorded;
+mod runtimes;
 mod users;
 
 use std::collections::HashMap;

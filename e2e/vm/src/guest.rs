@@ -34,6 +34,7 @@ impl Root {
             (workload::REC.compiled()?, "/rec"),
             (workload::CONVOYS.compiled()?, "/convoys"),
             (workload::FAULTS.compiled()?, "/faults"),
+            (workload::WRITES.compiled()?, "/writes"),
             (python::SYSTEM.into(), python::SYSTEM),
         ];
         let ladder = paths::e2e().join("workloads/python/ladder.py");

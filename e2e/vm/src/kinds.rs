@@ -1,4 +1,4 @@
-//! Off-CPU time, page faults and waits for locks in a guest, compared with what its programs count themselves.
+//! Off-CPU time, page faults, waits for locks and probes in a guest, compared with what its programs count themselves.
 
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::workload::{Convoy, convoys_in};
@@ -10,6 +10,11 @@ use crate::guest::Told;
 const LOCKS_MOST: f64 = 0.1;
 /// The same of page faults, of which each 16th has an event.
 const FAULTS_MOST: f64 = 0.15;
+/// The same of hits of probes, and of the values of these. Those that no sample counts for are few.
+const PROBES_MOST: f64 = 0.02;
+/// The profiles of probes, each with its file, and which of the numbers of `writes` it has.
+const PROBES: [(&str, &str, usize); 2] =
+    [("uprobe", "probes.folded", 0), ("tracepoint", "probes.tracepoint_raw_syscalls_sys_exit.folded", 1)];
 
 /// What `record` found in a function, and what the program says.
 pub(crate) struct Kinds {
@@ -60,6 +65,7 @@ impl Kinds {
             let most = FAULTS_MOST * counted;
             rows.push(Row { sample_type: "faults", function: function.to_owned(), found, counted, most });
         }
+        rows.extend(probes(told)?);
         Ok(Self { rows })
     }
 
@@ -70,8 +76,8 @@ impl Kinds {
     }
 
     pub(crate) fn failures(&self) -> impl Iterator<Item = String> {
-        // Three locks in three kinds, and two functions with faults.
-        let is_short = (self.rows.len() != 11).then(|| format!("{} sums of other kinds", self.rows.len()));
+        // Three locks in three kinds, two functions with faults, and a function of each probe with one more of the second.
+        let is_short = (self.rows.len() != 14).then(|| format!("{} sums of other kinds", self.rows.len()));
         let is_wrong = |row: &&Row| row.counted <= 0.0 || (row.found - row.counted).abs() > row.most;
         let wrong = self.rows.iter().filter(is_wrong).map(|row| {
             let Row { sample_type, function, found, counted, .. } = row;
@@ -79,6 +85,27 @@ impl Kinds {
         });
         wrong.chain(is_short)
     }
+}
+
+/// The hits of a function, and the sums of the results of system calls in two.
+fn probes(told: &Told) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for line in told.section("probes.said")?.lines().filter(|line| line.starts_with("write_")) {
+        let (function, numbers) = line.split_once(' ').context("no function")?;
+        let numbers: Vec<f64> = numbers.split(' ').filter_map(|number| number.parse().ok()).collect();
+        for (sample_type, file, number) in PROBES {
+            // The other function has no probe of its own.
+            if (sample_type, function) == ("uprobe", "write_large") {
+                continue;
+            }
+            let log = || told.section("probes.log").unwrap_or_default().to_owned();
+            let found = sum(told.section(file).with_context(log)?, function);
+            let counted = numbers.get(number).copied().with_context(log)?;
+            let most = PROBES_MOST * counted;
+            rows.push(Row { sample_type, function: function.to_owned(), found, counted, most });
+        }
+    }
+    Ok(rows)
 }
 
 #[cfg(test)]

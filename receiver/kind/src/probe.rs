@@ -1,4 +1,4 @@
-//! Probes that users place in programs, as kinds of profile.
+//! Probes that users place in programs and at tracepoints, as kinds of profile.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +18,8 @@ const TEXT_BYTES_MAX: usize = 96;
 impl SampledProbe {
     /// How many probes one run samples at the most.
     pub const SAMPLED_MAX: usize = 8;
+    /// How many of them are at tracepoints at the most: each has an eBPF program of its own.
+    pub const TRACEPOINTS_MAX: usize = 4;
 
     /// A probe with the name of its profile; with the unit of its values, or without one if hits are counted.
     ///

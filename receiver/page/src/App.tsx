@@ -84,7 +84,7 @@ const KEYS = [
   ["l, double click", "in the graph and the lists: the source and the assembly of a function, with costs"],
   ["i", "root at the top or at the bottom"],
   ["n", "short or full names of functions"],
-  ["c", "compare two ranges of time, or stop comparing"],
+  ["c", "compare the selected range with the rest of the time, or two ranges; or stop comparing"],
   ["p", "pause or resume a live page"],
   ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
   ["Esc", "back, step by step: the search, the code, the function, the zoom, the last change of the tree, the range of time, the state, the thread"],
@@ -242,7 +242,7 @@ function Legend() {
     return (
       <ul class="legend" aria-label="Colours">
         {([["less", -1], ["same", 0], ["more", 1]] as const).map(([text, change]) =>
-          <li key={text}><i class="swatch" style={{ background: differenceColour(change) }} />{text}</li>)}
+          <li key={text} title={change === 0 && state.recording.value.isOfCpus ? "or not more different than chance explains" : undefined}><i class="swatch" style={{ background: differenceColour(change) }} />{text}</li>)}
       </ul>
     );
   }

@@ -1,10 +1,12 @@
 import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { childRows, hasChildren, rootRows, type TreeRow } from "./treeRows";
+import { Change } from "./Change";
 import { openMenu } from "./Menu";
+import { SortHead, type Sorting } from "./SortHead";
 import { colourOf, focused, found, fullNameOf, isOpen, list, nameOf, openRows, recording, selectedRow, showCode, view } from "./state";
 import { share } from "./tree";
-import { cut, percent, points } from "./words";
+import { cut, percent } from "./words";
 
 const ROW_PX = 24;
 const HEIGHT_PX = 20 * ROW_PX;
@@ -13,7 +15,7 @@ const OPEN_SHARE = 0.5;
 const OPEN_DEPTH_MAX = 60;
 
 type Column = "own" | "total" | "name";
-const sorting = signal<{ by: Column; isDescending: boolean }>({ by: "total", isDescending: true });
+const sorting = signal<Sorting<Column>>({ by: "total", isDescending: true });
 
 /** Rows that are made once: each has its children by its path. */
 const model = computed(() => {
@@ -127,10 +129,10 @@ export function CallTree() {
       <table role="treegrid" aria-label="Call tree" aria-rowcount={rows.length + 1}>
         <thead>
           <tr>
-            <Head by="total" text="total" />
-            <Head by="own" text="self" />
+            <SortHead sorting={sorting} by="total" text="total" isNumber />
+            <SortHead sorting={sorting} by="own" text="self" isNumber />
             {base && <th class="number" scope="col">change</th>}
-            <Head by="name" text={list.value === "inverted" ? "function and its callers" : "function and what it calls"} />
+            <SortHead sorting={sorting} by="name" text={list.value === "inverted" ? "function and its callers" : "function and what it calls"} />
             <th class="binary" scope="col">binary</th>
           </tr>
         </thead>
@@ -155,16 +157,6 @@ function openHeaviest(row: TreeRow) {
   openRows.value = open;
 }
 
-function Head({ by, text }: { by: Column; text: string }) {
-  const { by: now, isDescending } = sorting.value;
-  const sort = () => (sorting.value = { by, isDescending: by === now ? !isDescending : by !== "name" });
-  return (
-    <th class={by === "name" ? "name" : "number"} scope="col" aria-sort={by === now ? (isDescending ? "descending" : "ascending") : undefined}>
-      <button type="button" onClick={sort}>{text}</button>
-    </th>
-  );
-}
-
 function Line({ row, number, isSelected, onMenu }: { row: TreeRow; number: number; isSelected: boolean; onMenu(event: MouseEvent, row: TreeRow): void }) {
   const { events, base } = view.value;
   const { functions } = recording.value;
@@ -173,7 +165,6 @@ function Line({ row, number, isSelected, onMenu }: { row: TreeRow; number: numbe
   const cell = (count: number) => (
     <td role="gridcell" class="number" style={{ "--part": 100 * share(count, events) }} title={recording.value.amount(count)}>{percent(share(count, events))}</td>
   );
-  const change = share(row.total, events) - share(row.baseTotal, base?.events ?? 0);
   const isFound = found.value !== null && found.value[row.label] === 1;
   return (
     <tr
@@ -188,7 +179,7 @@ function Line({ row, number, isSelected, onMenu }: { row: TreeRow; number: numbe
     >
       {cell(row.total)}
       {cell(row.own)}
-      {base && <td role="gridcell" class={`number change ${change > 0 ? "more" : "less"}`}>{points(change)}</td>}
+      {base && <Change role="gridcell" values={{ now: row.total, before: row.baseTotal }} comparisons={view.value.count} />}
       <td role="gridcell" class="name" style={{ "--level": Math.min(row.path.length - 1, 40) }} title={cut(fullNameOf(row.label), 1000)}>
         <span class="opener" aria-hidden="true" onClick={(event) => { event.stopPropagation(); setOpen(row, !open); }}>{hasMore ? (open ? "▾" : "▸") : ""}</span>
         <i class="swatch" style={{ background: colourOf(row.label) }} />

@@ -1,8 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as flame from "./flame";
-import { change, differenceColour } from "./palette";
-import { colourOf, found, hasFullNames, isDark, nameOf, recording, showCode } from "./state";
+import { colourOf, colourOfNode, found, hasFullNames, isDark, nameOf, recording, showCode } from "./state";
 import { openMenu } from "./Menu";
 import { hideTip, renewTip, showTip } from "./Tip";
 import { nodeAt, pathTo, share, type View } from "./tree";
@@ -43,10 +42,7 @@ export function FlameGraph(props: Props) {
   const look = (): flame.Look => ({
     view, zoomed, isIcicle, widthPx, rows, heightPx, nameOf,
     topPx: Math.max(0, Math.min(scroll.current!.scrollTop, farthestPx)),
-    colourOf: (node) => {
-      if (view.base) return differenceColour(change(view, node));
-      return colourOf(view.label[node]);
-    },
+    colourOf: (node) => colourOfNode(view, node),
     found: found.value,
     theme: flame.themeOf(isDark.value),
   });

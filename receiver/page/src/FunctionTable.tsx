@@ -1,28 +1,31 @@
 import { computed, signal, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
+import { BinaryTable } from "./BinaryTable";
 import { CallTree } from "./CallTree";
+import { Change } from "./Change";
+import { difference } from "./comparison";
 import type { Row } from "./functions";
 import { openMenu } from "./Menu";
-import { colourOf, focused, found, fullNameOf, type List, list, nameOf, recording, rows, selection, showCode, view } from "./state";
-import { isNoise } from "./significance";
+import { SortHead, type Sorting } from "./SortHead";
+import { colourOf, focused, found, fullNameOf, type List, list, nameOf, recording, rows, showCode, view } from "./state";
 import { share } from "./tree";
-import { cut, percent, points, whole } from "./words";
+import { cut, percent, whole } from "./words";
 
 const ROW_PX = 26;
 const HEIGHT_PX = 16 * ROW_PX;
 
 type Column = "own" | "total" | "change" | "totalChange" | "name" | "binary";
-const sorting = signal<{ by: Column; isDescending: boolean }>({ by: "own", isDescending: true });
+const sorting = signal<Sorting<Column>>({ by: "own", isDescending: true });
 
-const changeOf = (row: Row) => share(row.own, view.value.events) - share(row.baseOwn, view.value.base?.events ?? 0);
-const totalChangeOf = (row: Row) => share(row.total, view.value.events) - share(row.baseTotal, view.value.base?.events ?? 0);
+const ownOf = (row: Row) => ({ now: row.own, before: row.baseOwn });
+const totalOf = (row: Row) => ({ now: row.total, before: row.baseTotal });
 const binaryOf = (label: number) => recording.value.functions.binary[label];
 const compareText = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
 const orders: Record<Column, (a: Row, b: Row) => number> = {
   own: (a, b) => a.own - b.own || a.total - b.total,
   total: (a, b) => a.total - b.total || a.own - b.own,
-  change: (a, b) => changeOf(a) - changeOf(b),
-  totalChange: (a, b) => totalChangeOf(a) - totalChangeOf(b),
+  change: (a, b) => difference(view.value, ownOf(a)) - difference(view.value, ownOf(b)),
+  totalChange: (a, b) => difference(view.value, totalOf(a)) - difference(view.value, totalOf(b)),
   name: (a, b) => compareText(nameOf(a.label), nameOf(b.label)),
   binary: (a, b) => compareText(binaryOf(a.label), binaryOf(b.label)) || b.own - a.own,
 };
@@ -35,9 +38,17 @@ const sorted = computed(() => {
   return wanted.sort(sorting.value.isDescending ? (a, b) => order(b, a) : order);
 });
 
-const LISTS: [List, string][] = [["functions", "Functions"], ["tree", "Call tree"], ["inverted", "Bottom-up"]];
+const LISTS: [List, string][] = [["functions", "Functions"], ["tree", "Call tree"], ["inverted", "Bottom-up"], ["binaries", "Binaries"]];
 
-/** What is below the flame graph: all functions, or the call tree. */
+/** What is said beside each list. */
+const HINTS: Record<List, string> = {
+  functions: "A function's name shows who calls it and what it calls, a double click its source. A right click changes the tree.",
+  tree: "Arrows open and close; * opens the heaviest way. A right click changes the tree.",
+  inverted: "Arrows open and close; * opens the heaviest way. A right click changes the tree.",
+  binaries: "A binary's name shows where it is.",
+};
+
+/** What is below the flame graph: all functions, the call tree, or all binaries. */
 export function Lists() {
   const count = sorted.value.length;
   return (
@@ -53,10 +64,10 @@ export function Lists() {
         )}
         <span class="space" />
         <span class="faint hint">
-          {list.value === "functions" ? view.value.base && recording.value.isOfCpus ? "~ is noise: chance explains the change." : "A function's name shows who calls it and what it calls, a double click its source." : "Arrows open and close; * opens the heaviest way."} A right click changes the tree.
+          {view.value.base && recording.value.isOfCpus ? "~ is noise: chance explains the change." : HINTS[list.value]}
         </span>
       </div>
-      {list.value === "functions" ? <FunctionTable /> : <CallTree />}
+      {list.value === "functions" ? <FunctionTable /> : list.value === "binaries" ? <BinaryTable /> : <CallTree />}
     </section>
   );
 }
@@ -83,12 +94,12 @@ function FunctionTable() {
         <table aria-rowcount={all.length + 1}>
           <thead>
             <tr>
-              <Head by="own" text="self" isNumber />
-              <Head by="total" text="total" isNumber />
-              {isCompared && <Head by="change" text="change of self" isNumber />}
-              {isCompared && <Head by="totalChange" text="of total" isNumber />}
-              <Head by="name" text="function" />
-              <Head by="binary" text="binary" />
+              <SortHead sorting={sorting} by="own" text="self" isNumber />
+              <SortHead sorting={sorting} by="total" text="total" isNumber />
+              {isCompared && <SortHead sorting={sorting} by="change" text="change of self" isNumber />}
+              {isCompared && <SortHead sorting={sorting} by="totalChange" text="of total" isNumber />}
+              <SortHead sorting={sorting} by="name" text="function" />
+              <SortHead sorting={sorting} by="binary" text="binary" />
             </tr>
           </thead>
           <tbody>
@@ -101,29 +112,6 @@ function FunctionTable() {
   );
 }
 
-function Head({ by, text, isNumber }: { by: Column; text: string; isNumber?: boolean }) {
-  const { by: now, isDescending } = sorting.value;
-  const sort = () => (sorting.value = { by, isDescending: by === now ? !isDescending : Boolean(isNumber) });
-  const state = by === now ? (isDescending ? "descending" : "ascending") : undefined;
-  return (
-    <th class={isNumber ? "number" : by} aria-sort={state} scope="col">
-      <button type="button" onClick={sort}>{text}</button>
-    </th>
-  );
-}
-
-/** How a share changed, and whether chance explains it. */
-function Change({ change, now, before }: { change: number; now: number; before: number }) {
-  const { events, base } = view.value;
-  const { range, base: baseRange } = selection.value;
-  // A selection is compared with the rest of what it is a part of.
-  const isPart = range !== null && baseRange !== null && baseRange.from <= range.from && range.to <= baseRange.to;
-  const [old, oldEvents] = isPart ? [before - now, base!.events - events] : [before, base!.events];
-  const isChance = recording.value.isOfCpus && isNoise([old, now], [oldEvents, events], rows.value.length);
-  const title = isChance ? `noise: chance explains ${whole(old)} samples against ${whole(now)}` : `${whole(old)} against ${whole(now)}`;
-  return <td class={`number change ${isChance ? "noise" : change > 0 ? "more" : "less"}`} title={title}>{points(change)}{isChance ? " ~" : ""}</td>;
-}
-
 function Line({ row, number }: { row: Row; number: number }) {
   const { kinds, functions } = recording.value;
   const { events, base } = view.value;
@@ -133,7 +121,6 @@ function Line({ row, number }: { row: Row; number: number }) {
       {percent(share(count, events))}
     </td>
   );
-  const difference = changeOf(row);
   const ask = (event: MouseEvent & { currentTarget: HTMLElement }) => {
     event.preventDefault();
     openMenu({ label: row.label, path: null, x: event.clientX, y: event.clientY, from: event.currentTarget.querySelector("button") });
@@ -142,8 +129,8 @@ function Line({ row, number }: { row: Row; number: number }) {
     <tr aria-rowindex={number} class={found.value ? "match" : ""} onContextMenu={ask} onDblClick={() => showCode(row.label)}>
       {cell(row.own)}
       {cell(row.total)}
-      {base && <Change change={difference} now={row.own} before={row.baseOwn} />}
-      {base && <Change change={totalChangeOf(row)} now={row.total} before={row.baseTotal} />}
+      {base && <Change values={ownOf(row)} comparisons={rows.value.length} />}
+      {base && <Change values={totalOf(row)} comparisons={rows.value.length} />}
       <td class="name">
         <i class="swatch" style={{ background: colourOf(row.label) }} title={kinds[functions.kind[row.label]].label} />
         <button type="button" title={cut(fullNameOf(row.label), 1000)} aria-pressed={focused.value === row.label} onClick={() => (focused.value = row.label)}>{cut(name, 1000)}</button>

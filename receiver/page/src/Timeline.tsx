@@ -1,7 +1,7 @@
 import { computed, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { type Columns, heatOf, slicesOf, STATES, sumAt } from "./heat";
-import { base, brushes, compare, isDark, range, recording, states, threads } from "./state";
+import { base, brushes, compare, isDark, isPerSecond, range, recording, states, threads } from "./state";
 import { StateLegend, StateTip, type StatePlace } from "./States";
 import type { Range } from "./select";
 import { cut, seconds, whole } from "./words";
@@ -14,7 +14,7 @@ const heat = computed(() => heatOf(recording.value, states.value));
 
 /** What each thread did over time, to brush. */
 export function Timeline() {
-  const { slices, sliceMs, durationMs, isOfCpus, subject } = recording.value;
+  const { slices, sliceMs, durationMs, isOfCpus, parts, subject } = recording.value;
   const areAllShown = useSignal(false);
   const { threads: sorted, most, columns } = heat.value;
   const shown = areAllShown.value ? sorted : sorted.slice(0, FEW);
@@ -37,13 +37,28 @@ export function Timeline() {
         )}
         {threads.value && <button type="button" onClick={() => (threads.value = null)}>All threads again</button>}
         <span class="space" />
-        {sliceMs > 0 && base.value && <Limits what="before" limits={base} spanMs={spanMs} />}
+        {sliceMs > 0 && base.value && <Basis />}
+        {base.value === "rest" && <span class="limits base">before: <b>the rest of the time</b></span>}
+        {sliceMs > 0 && base.value && base.value !== "rest" && <Limits what="before" limits={base} spanMs={spanMs} />}
         {sliceMs > 0 && <Limits what={base.value ? "now" : "time"} limits={range} spanMs={spanMs} />}
         {base.value
           ? <button type="button" onClick={() => { base.value = null; brushes.value = "range"; }}>Stop comparing</button>
-          : <button type="button" onClick={compare}>Compare</button>}
+          : <button type="button" title="( c )" onClick={compare}>{range.value && parts.length < 2 ? "Compare with the rest" : "Compare"}</button>}
       </div>
     </section>
+  );
+}
+
+/** By what both sides are compared. */
+function Basis() {
+  return (
+    <label>
+      compare{" "}
+      <select value={isPerSecond.value ? "second" : "share"} onChange={(event) => (isPerSecond.value = event.currentTarget.value === "second")}>
+        <option value="share">shares of all {recording.value.isTime ? "time" : recording.value.counted}</option>
+        <option value="second">{recording.value.isTime || recording.value.isOfCpus ? "time" : recording.value.counted} per second</option>
+      </select>
+    </label>
   );
 }
 
@@ -63,10 +78,10 @@ function ThreadName({ thread }: { thread: number }) {
 }
 
 /** The ends of a range in seconds, to type; with what chooses whether brushing sets it. */
-function Limits({ what, limits, spanMs }: { what: string; limits: typeof range; spanMs: number }) {
+function Limits({ what, limits, spanMs }: { what: string; limits: typeof range | typeof base; spanMs: number }) {
   const { slices } = recording.value;
   const seconds = (slice: number) => ((slice / slices) * spanMs) / 1e3;
-  const { from, to } = limits.value ?? { from: 0, to: slices };
+  const { from, to } = limits.value && limits.value !== "rest" ? limits.value : { from: 0, to: slices };
   const side = limits === base ? "base" : "range";
   // An end that is moved past the other one moves that too.
   const setFrom = (slice: number) => {
@@ -84,7 +99,7 @@ function Limits({ what, limits, spanMs }: { what: string; limits: typeof range; 
   );
   return (
     <span class={`limits ${side}`}>
-      {base.value
+      {base.value && base.value !== "rest"
         ? <button type="button" aria-pressed={brushes.value === side} title="Brushing sets this range" onClick={() => (brushes.value = side)}>{what}</button>
         : <span>{what}</span>}
       {input("from", seconds(from), (event) => setFrom(slice(event)))}
@@ -131,7 +146,7 @@ function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
     if (!isOfStates || row >= shown.length) pointed.value = null;
     else pointed.value = { thread: row < 0 ? null : shown[row], range: slicesOf(column, heat.value, recording.value), x: event.clientX, y: event.clientY };
   };
-  const target = (event: PointerEvent) => (base.value && (brushes.value === "base" || event.shiftKey) ? base : range);
+  const target = (event: PointerEvent) => (base.value && base.value !== "rest" && (brushes.value === "base" || event.shiftKey) ? base : range);
   const brush = (event: PointerEvent) => {
     if (began.current === null) return;
     const at = sliceAt(event);
@@ -153,10 +168,17 @@ function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
       {pointed.value && <StateTip place={pointed.value} />}
       {parts.map((part) => <span key={part.name} class="part" style={{ left: `${(100 * part.from) / slices}%` }}>{cut(part.name, 60)}</span>)}
       {range.value && <Shade limits={range.value} kind="range" />}
-      {base.value && <Shade limits={base.value} kind="base" />}
+      {comparedWith(base.value).map((limits) => <Shade key={limits.from} limits={limits} kind="base" />)}
       {spanMs > 0 && <div class="axis" aria-hidden="true">{[0, 0.25, 0.5, 0.75, 1].map((at) => <span key={at}>{seconds((at * spanMs) / 1e3)}</span>)}</div>}
     </div>
   );
+}
+
+/** The stretches of time that are compared with. */
+function comparedWith(limits: typeof base.value): Range[] {
+  if (limits !== "rest") return limits ? [limits] : [];
+  const { from, to } = range.value ?? { from: 0, to: recording.value.slices };
+  return [{ from: 0, to: from }, { from: to, to: recording.value.slices }].filter(({ from, to }) => from < to);
 }
 
 function Shade({ limits, kind }: { limits: Range; kind: string }) {

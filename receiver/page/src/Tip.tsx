@@ -1,10 +1,11 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { moveBeside } from "./beside";
+import { compared, differenceText, isChance, sideText } from "./comparison";
 import { linesOf } from "./select";
 import { fullNameOf, recording, selection } from "./state";
 import { nodeAt, pathTo, share, type View } from "./tree";
-import { cut, percent, points, whole } from "./words";
+import { cut, percent, whole } from "./words";
 
 const shown = signal<{ view: View; node: number; x: number; y: number } | null>(null);
 
@@ -56,7 +57,7 @@ export function Tip() {
 function Where({ view, node, label }: { view: View; node: number; label: number }) {
   const { functions, kinds } = recording.value;
   if (label >= functions.name.length) return null;
-  const source = view.source ? view.source[node] : -1;
+  const source = view.source ? view.source(node) : -1;
   const lines = source > 0 && functions.path[label] ? linesOf(recording.value, selection.value, source) : [];
   const path = functions.path[label];
   const events = lines.reduce((sum, [, events]) => sum + events, 0);
@@ -77,11 +78,18 @@ function Where({ view, node, label }: { view: View; node: number; label: number 
 }
 
 function Numbers({ name, events, base, view }: { name: string; events: number; base: number | undefined; view: View }) {
-  const now = share(events, view.events);
   if (view.base && base !== undefined) {
-    const before = share(base, view.base.events);
-    return <tr><th>{name}</th><td>{percent(before)}</td><td>{percent(now)}</td><td>{points(now - before)}</td></tr>;
+    const values = { now: events, before: base };
+    const { now, before } = compared(view, values);
+    const isNoise = isChance(recording.value, view, values, view.count);
+    return (
+      <tr>
+        <th>{name}</th><td>{sideText(recording.value, view, before)}</td><td>{sideText(recording.value, view, now)}</td>
+        <td>{differenceText(recording.value, view, now - before)}{isNoise && " ~"}</td>
+      </tr>
+    );
   }
+  const now = share(events, view.events);
   const { periodNs, isTime } = recording.value;
   return (
     <tr>

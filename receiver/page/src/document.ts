@@ -1,4 +1,7 @@
-/** What the page shows, as `receiver/render/src/page.rs` writes it: tables by columns, texts as positions in `strings`. */
+/** A column of numbers: of whole ones, each exact. */
+export type Column = Int32Array | Float64Array;
+
+/** What the page shows, as `receiver/render/src/document.rs` writes it: tables by columns, texts as positions in `strings`. */
 export interface Document {
   title: string;
   /** What the time of events is of, as it is displayed. */
@@ -14,20 +17,23 @@ export interface Document {
   full_names: boolean;
   strings: string[];
   /** `short` is what tells the name apart from all others. */
-  functions: { name: number[]; short: number[]; binary: number[]; path: number[]; kind: number[] };
+  functions: { name: Column; short: Column; binary: Column; path: Column; kind: Column };
   /** Functions that the page has already, and what their short names are now. */
-  renamed: { function: number[]; short: number[] };
+  renamed: { function: Column; short: Column };
   /** `inlined` are the places of calls that are inlined; `elsewhere` those in another file than the rest of their function, `path`. */
-  places: { function: number[]; line: number[]; inlined: number[]; elsewhere: number[]; path: number[] };
-  /** `parent_before`: how many nodes before this one its caller is; 0: it has none. */
-  nodes: { parent_before: number[]; place: number[] };
+  places: { function: Column; line: Column; inlined: Column; elsewhere: Column; path: Column };
+  /**
+   * Functions as called by others, told apart by their lines. `parent_before`: how many nodes before this one its caller is, 0: it has
+   * none. `again_before`: of the nodes that differ in more than lines, how many before the last one this is one of; 0: of none.
+   */
+  nodes: { parent_before: Column; again_before: Column; place: Column };
   /** `container` is 0 where there is none. */
-  threads: { process: number[]; pid: number[]; name: number[]; tid: number[]; container: number[] };
+  threads: { process: Column; pid: Column; name: Column; tid: Column; container: Column };
   spans: { trace: string[]; span: string[] };
   /** What threads do or wait for; `cause` is 0 where there is none. */
-  states: { state: number[]; cause: number[] };
+  states: { state: Column; cause: Column };
   /** In the order of slices, but for what came late to a page that follows; `span` and `state` are one more than an index, 0: none. */
-  samples: { slice: number[]; thread: number[]; span: number[]; state: number[]; node: number[]; count: number[] };
+  samples: { slice: Column; thread: Column; span: Column; state: Column; node: Column; count: Column };
   outcomes: Outcome[];
   /** The recordings that this one was put together of, as ranges of slices. */
   parts: { name: string; from: number; to: number }[];
@@ -91,44 +97,75 @@ export interface Outcome {
   help: string;
 }
 
-const TABLES = ["functions", "places", "nodes", "threads", "spans", "states", "samples"] as const;
+const TABLES = ["functions", "places", "nodes", "threads", "states", "samples"] as const;
 
 /** Puts what is new at the end of what is there. */
 export function append(document: Document, more: Document): Document {
   for (const text of more.strings) document.strings.push(text);
+  for (const list of ["trace", "span"] as const) for (const id of more.spans[list]) document.spans[list].push(id);
   for (const table of TABLES) {
-    const to: Record<string, unknown[]> = document[table];
-    const from: Record<string, unknown[]> = more[table];
-    for (const column in to) for (const value of from[column]) to[column].push(value);
+    const to: Record<string, Column> = document[table];
+    const from: Record<string, Column> = more[table];
+    for (const column in to) to[column] = joined(to[column], from[column]);
   }
   more.renamed.function.forEach((number, at) => (document.functions.short[number] = more.renamed.short[at]));
   const { strings, functions, places, nodes, threads, spans, states, samples } = document;
   return { ...more, strings, functions, places, nodes, threads, spans, states, samples };
 }
 
-/** Lets go of samples before a slice. */
-export function forget(document: Document, before: number) {
-  const { slice } = document.samples;
-  let kept = 0;
-  const columns: number[][] = Object.values(document.samples);
-  for (let row = 0; row < slice.length; row++) {
-    if (slice[row] < before) continue;
-    // `slice` is one of the columns: what is read of it is at or after what is written.
-    for (const column of columns) column[kept] = column[row];
-    kept++;
-  }
-  for (const column of columns) column.length = kept;
+/** A new column with the values of both. */
+function joined(first: Column, second: Column): Column {
+  const isWhole = first instanceof Int32Array && second instanceof Int32Array;
+  const values = isWhole ? new Int32Array(first.length + second.length) : new Float64Array(first.length + second.length);
+  values.set(first);
+  values.set(second, first.length);
+  return values;
 }
 
-/** Reads what an element holds: JSON, compressed by gzip, in base64. */
+/** Lets go of samples before a slice. */
+export function forget(document: Document, before: number) {
+  const columns: Record<string, Column> = document.samples;
+  const { slice } = document.samples;
+  if (!slice.some((one) => one < before)) return;
+  const isKept = (_: number, row: number) => slice[row] >= before;
+  for (const column in columns) columns[column] = columns[column].filter(isKept);
+}
+
+/** Reads what an element holds: a document, compressed by gzip, in base64. */
 export async function read(element: HTMLTemplateElement): Promise<Document> {
   const text = atob(element.content.textContent ?? "");
   const bytes = new Uint8Array(text.length);
   for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
-  return inflate(new Blob([bytes]).stream());
+  return decode(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
 }
 
-/** The document in a stream of gzip. */
-export async function inflate(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<Document> {
-  return new Response(stream.pipeThrough(new DecompressionStream("gzip"))).json();
+/** Takes a document apart: the length of its JSON, the JSON, and the columns that it lists, in LEB128. */
+export function decode(buffer: ArrayBuffer): Document {
+  const length = new DataView(buffer).getUint32(0, true);
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  const bytes = new Uint8Array(buffer, 4 + length);
+  let at = 0;
+  for (const { table, name, count } of head.columns) {
+    head[table] ??= {};
+    [head[table][name], at] = column(bytes, at, count);
+  }
+  return head;
+}
+
+/** The numbers that begin at a byte, and the byte after them. */
+function column(bytes: Uint8Array, from: number, count: number): [Column, after: number] {
+  let values: Column = new Int32Array(count);
+  let at = from;
+  for (let row = 0; row < count; row++) {
+    let byte = bytes[at++];
+    let value = byte & 0x7f;
+    // Bits can be shifted within 32 of them, and numbers are exact up to 2^53.
+    for (let factor = 0x80; byte >= 0x80; factor *= 0x80) {
+      byte = bytes[at++];
+      value += (byte & 0x7f) * factor;
+    }
+    if (value > 0x7fffffff && values instanceof Int32Array) values = Float64Array.from(values);
+    values[row] = value;
+  }
+  return [values, at];
 }

@@ -1,5 +1,4 @@
-import { change, differenceColour } from "./palette";
-import { colourOf, fullNameOf, nameOf, recording, view } from "./state";
+import { colourOfNode, fullNameOf, nameOf, recording, view } from "./state";
 import { share, type View } from "./tree";
 import { cut, percent, whole } from "./words";
 
@@ -65,12 +64,11 @@ ${boxes.join("\n")}
 
 function box(shown: View, node: number, left: number, top: number, width: number): string {
   const name = node === 0 ? "all" : nameOf(shown.label[node]);
-  const colour = shown.base ? differenceColour(change(shown, node)) : colourOf(shown.label[node]);
   const room = Math.floor((width - 6) / 6.7);
   const text = room > 2 ? `<text x="${(left + 3).toFixed(1)}" y="${top + 12}">${escape(cut(name, room - 1))}</text>` : "";
   const fullName = node === 0 ? name : fullNameOf(shown.label[node]);
   const title = `${cut(fullName, 1000)} (${whole(shown.total[node])} samples, ${percent(share(shown.total[node], shown.events))})`;
-  const rect = `<rect x="${left.toFixed(1)}" y="${top}" width="${Math.max(width - 0.5, 0.2).toFixed(1)}" height="${ROW - 1}" fill="${colour}"/>`;
+  const rect = `<rect x="${left.toFixed(1)}" y="${top}" width="${Math.max(width - 0.5, 0.2).toFixed(1)}" height="${ROW - 1}" fill="${colourOfNode(shown, node)}"/>`;
   return `<g><title>${escape(title)}</title>${rect}${text}</g>`;
 }
 

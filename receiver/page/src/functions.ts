@@ -1,45 +1,44 @@
 import type { View } from "./tree";
 
-/** What each function did itself, and what it caused, recursion counted once. By label. */
-export interface Totals {
-  own: Float64Array;
-  total: Float64Array;
-}
-
-/** One function in a table. */
+/** One function or binary in a table, by its number. */
 export interface Row {
   label: number;
+  /** Events that ended in it. */
   own: number;
+  /** Events with it on their stack, each once. */
   total: number;
   /** The same of what is compared with. */
   baseOwn: number;
   baseTotal: number;
 }
 
-/** The functions of a view, in no order. */
-export function functionsOf(view: View, functionCount: number): Row[] {
-  const { own, total } = sum(view, view.own, view.total, functionCount);
-  const base = view.base && sum(view, view.base.own, view.base.total, functionCount);
+/** What labels stand for, such as functions or binaries, that has any events, in no order. -1: nothing. */
+export function rowsOf(view: View, numberOf: (label: number) => number, count: number): Row[] {
+  const now = sum(view, view.own, view.total, numberOf, count);
+  const before = view.base && sum(view, view.base.own, view.base.total, numberOf, count);
   const rows: Row[] = [];
-  for (let label = 0; label < functionCount; label++) {
-    const [baseOwn, baseTotal] = base ? [base.own[label], base.total[label]] : [0, 0];
-    if (total[label] > 0 || baseTotal > 0) rows.push({ label, own: own[label], total: total[label], baseOwn, baseTotal });
+  for (let label = 0; label < count; label++) {
+    const [baseOwn, baseTotal] = before ? [before.own[label], before.total[label]] : [0, 0];
+    if (now.total[label] > 0 || baseTotal > 0) rows.push({ label, own: now.own[label], total: now.total[label], baseOwn, baseTotal });
   }
   return rows;
 }
 
-function sum(view: View, ownOfNode: Float64Array, totalOfNode: Float64Array, functionCount: number): Totals {
-  const labels = functionCount + view.groups.length;
-  const own = new Float64Array(labels);
-  const total = new Float64Array(labels);
-  const onPath = new Int32Array(labels);
+function sum(view: View, ownOfNode: Float64Array, totalOfNode: Float64Array, numberOf: (label: number) => number, count: number) {
+  const own = new Float64Array(count);
+  const total = new Float64Array(count);
+  const onPath = new Int32Array(count);
   const path: number[] = [];
   for (let node = 1; node < view.count; node++) {
-    while (path.length >= view.depth[node]) onPath[path.pop()!]--;
-    const label = view.label[node];
-    own[label] += ownOfNode[node];
-    if (onPath[label]++ === 0) total[label] += totalOfNode[node];
-    path.push(label);
+    while (path.length >= view.depth[node]) {
+      const left = path.pop()!;
+      if (left >= 0) onPath[left]--;
+    }
+    const number = numberOf(view.label[node]);
+    path.push(number);
+    if (number < 0) continue;
+    own[number] += ownOfNode[node];
+    if (onPath[number]++ === 0) total[number] += totalOfNode[node];
   }
   return { own, total };
 }

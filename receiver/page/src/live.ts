@@ -1,5 +1,5 @@
 import { batch, signal } from "@preact/signals";
-import { append, type Document, forget } from "./document";
+import { append, decode, type Document, forget } from "./document";
 import { Recording } from "./recording";
 import type { Range } from "./select";
 import { range, recording, renew } from "./state";
@@ -24,7 +24,7 @@ let held: Document | null = null;
 async function ask() {
   const response = await fetch(`data/${held?.live?.next ?? "0"}`);
   if (!response.ok) throw new Error(`the profiler answers ${response.status}`);
-  const more: Document = await response.json();
+  const more = decode(await response.arrayBuffer());
   held = held && !more.live!.is_whole ? append(held, more) : more;
   forget(held, held.live!.first_slice);
   return new Recording(held);

@@ -1,5 +1,4 @@
 import type { Recording } from "./recording";
-import { share, type View } from "./tree";
 
 const rgb = (channels: number[]) => `rgb(${channels.map(Math.round).join(",")})`;
 
@@ -25,11 +24,4 @@ const MORE = [240, 142, 60];
 export function differenceColour(change: number): string {
   const [to, weight] = [change < 0 ? LESS : MORE, Math.min(1, Math.abs(change))];
   return rgb(SAME.map((channel, at) => channel + (to[at] - channel) * weight));
-}
-
-/** How a node's share changed, from -1, it is gone, to 1, it is new. */
-export function change(view: View, node: number): number {
-  if (!view.base) return 0;
-  const [after, before] = [share(view.total[node], view.events), share(view.base.total[node], view.base.events)];
-  return share(after - before, after + before);
 }

@@ -1,5 +1,5 @@
-import type { Document, Outcome } from "./document";
-import { Grower } from "./grower";
+import type { Column, Document, Outcome } from "./document";
+import { flattened } from "./grower";
 import type { Range } from "./select";
 import type { Tree } from "./tree";
 import { seconds, whole } from "./words";
@@ -27,7 +27,7 @@ export class Recording {
   readonly hasFullNames: boolean;
   /** `short` tells a function apart from the others: no two have the same. */
   readonly functions: { name: string[]; short: string[]; binary: string[]; path: string[]; kind: Uint8Array };
-  readonly threads: { process: string[]; pid: number[]; name: string[]; tid: number[]; container: string[] };
+  readonly threads: { process: string[]; pid: Column; name: string[]; tid: Column; container: string[] };
   readonly spans: Document["spans"];
   /** What threads do or wait for: a state, and the kind of system call in it, empty where there is none. */
   readonly states: { state: string[]; cause: string[] };
@@ -40,19 +40,19 @@ export class Recording {
   readonly samples: {
     count: number;
     first: Int32Array;
-    slice: Int32Array;
-    thread: Int32Array;
-    span: Int32Array;
-    state: Int32Array;
+    slice: Column;
+    thread: Column;
+    span: Column;
+    state: Column;
     node: Int32Array;
     /** The node with its lines, as the document numbers them. */
-    leaf: Int32Array;
-    events: Float64Array;
+    leaf: Column;
+    events: Column;
   };
   /** Nodes as the document has them, which tell the lines of a function apart. */
-  readonly lines: { parent: Int32Array; line: Int32Array; node: Int32Array; place: Int32Array };
+  readonly lines: { parent: Int32Array; node: Int32Array; place: Column };
   /** The lines of functions. `path` is there for those in another file than the rest of their function. */
-  readonly places: { function: Int32Array; line: Int32Array; isInlined: Uint8Array; path: Map<number, string> };
+  readonly places: { function: Column; line: Column; isInlined: Uint8Array; path: Map<number, string> };
   /** Parts of source files that the document holds. */
   readonly sources: Document["sources"];
   readonly assembly: Document["assembly"];
@@ -60,7 +60,7 @@ export class Recording {
   readonly servesCode: boolean;
 
   constructor(document: Document) {
-    const text = (index: number) => document.strings[index] ?? "";
+    const textsOf = (column: Column) => Array.from(column, (index) => document.strings[index] ?? "");
     this.title = document.title;
     this.measure = document.measure;
     this.rateHz = document.rate_hz;
@@ -77,62 +77,67 @@ export class Recording {
     this.hasFullNames = document.full_names;
     const { functions, threads, nodes, places, samples } = document;
     this.functions = {
-      name: functions.name.map(text),
-      short: functions.short.map(text),
-      binary: functions.binary.map(text),
-      path: functions.path.map(text),
+      name: textsOf(functions.name),
+      short: textsOf(functions.short),
+      binary: textsOf(functions.binary),
+      path: textsOf(functions.path),
       kind: Uint8Array.from(functions.kind),
     };
     this.threads = {
-      process: threads.process.map(text),
-      pid: threads.pid.slice(),
-      name: threads.name.map(text),
-      tid: threads.tid.slice(),
-      container: threads.container.map(text),
+      process: textsOf(threads.process),
+      pid: threads.pid,
+      name: textsOf(threads.name),
+      tid: threads.tid,
+      container: textsOf(threads.container),
     };
-    this.states = { state: document.states.state.map(text), cause: document.states.cause.map(text) };
-    const lastSlice = samples.slice.reduce((last, slice) => Math.max(last, slice), 0) - this.firstSlice;
+    this.states = { state: textsOf(document.states.state), cause: textsOf(document.states.cause) };
+    let lastSlice = -this.firstSlice;
+    for (const slice of samples.slice) lastSlice = Math.max(lastSlice, slice - this.firstSlice);
     const lasting = this.sliceMs > 0 ? Math.ceil(this.durationMs / this.sliceMs) : 0;
     this.slices = Math.max(lastSlice + 1, lasting, ...this.parts.map((part) => part.to));
 
     this.sources = document.sources;
     this.assembly = document.assembly;
     this.servesCode = document.serves_code;
+    const paths = textsOf(places.path);
     this.places = {
-      function: Int32Array.from(places.function),
-      line: Int32Array.from(places.line),
+      function: places.function,
+      line: places.line,
       isInlined: new Uint8Array(places.line.length),
-      path: new Map(places.elsewhere.map((place, at) => [place, text(places.path[at])])),
+      path: new Map(Array.from(places.elsewhere, (place, at) => [place, paths[at]])),
     };
     for (const place of places.inlined) this.places.isInlined[place] = 1;
 
     const nodeCount = nodes.place.length;
-    const grower = new Grower();
-    const grown = new Int32Array(nodeCount);
-    const column = () => new Int32Array(nodeCount);
-    this.lines = { parent: column(), line: column(), node: column(), place: Int32Array.from(nodes.place) };
-    for (let node = 0; node < nodeCount; node++) {
-      const before = nodes.parent_before[node];
-      const parent = before === 0 ? -1 : node - before;
-      this.lines.parent[node] = parent;
-      this.lines.line[node] = places.line[nodes.place[node]];
-      grown[node] = grower.child(parent < 0 ? 0 : grown[parent], places.function[nodes.place[node]]);
+    const parent = new Int32Array(nodeCount);
+    // The node of the tree of each; these are numbered as they come, until their order is that of a walk.
+    const node = new Int32Array(nodeCount);
+    const growth = { count: 1, parents: new Int32Array(nodeCount + 1), labels: new Int32Array(nodeCount + 1) };
+    growth.parents[0] = growth.labels[0] = -1;
+    for (let at = 0; at < nodeCount; at++) {
+      const [before, again] = [nodes.parent_before[at], nodes.again_before[at]];
+      parent[at] = before === 0 ? -1 : at - before;
+      node[at] = again === 0 ? growth.count++ : growth.count - again;
+      growth.parents[node[at]] = before === 0 ? 0 : node[parent[at]];
+      growth.labels[node[at]] = places.function[nodes.place[at]];
     }
-    const weight = new Float64Array(grower.parents.length);
-    for (let row = 0; row < samples.node.length; row++) weight[grown[samples.node[row]]] += samples.count[row];
-    const { tree, placeOf } = grower.flatten(weight);
+    const weight = new Float64Array(growth.count);
+    for (let row = 0; row < samples.node.length; row++) weight[node[samples.node[row]]] += samples.count[row];
+    const { tree, placeOf } = flattened(growth, weight);
     this.tree = tree;
-    for (let node = 0; node < nodeCount; node++) this.lines.node[node] = placeOf[grown[node]];
+    for (let at = 0; at < nodeCount; at++) node[at] = placeOf[node[at]];
+    this.lines = { parent, node, place: nodes.place };
+    const { firstSlice } = this;
     this.samples = {
       count: samples.node.length,
-      first: Int32Array.from(samples.slice, (slice, row) => this.firstSliceOf(slice - this.firstSlice, samples.state[row], samples.count[row])),
-      slice: Int32Array.from(samples.slice, (slice) => slice - this.firstSlice),
-      thread: Int32Array.from(samples.thread),
-      span: Int32Array.from(samples.span),
-      state: Int32Array.from(samples.state),
-      node: Int32Array.from(samples.node, (node) => this.lines.node[node]),
-      leaf: Int32Array.from(samples.node),
-      events: Float64Array.from(samples.count),
+      first: Int32Array.from(samples.slice, (slice, row) => this.firstSliceOf(slice - firstSlice, samples.state[row], samples.count[row])),
+      slice: firstSlice > 0 ? samples.slice.map((slice) => slice - firstSlice) : samples.slice,
+      thread: samples.thread,
+      span: samples.span,
+      state: samples.state,
+      node: Int32Array.from(samples.node, (leaf) => node[leaf]),
+      leaf: samples.node,
+      events: samples.count,
     };
   }
 

@@ -1,5 +1,5 @@
 import type { Recording } from "./recording";
-import { type View, viewOf } from "./tree";
+import { type Comparison, type Structure, type Tree, type View, viewOf } from "./tree";
 
 /** A stretch of time: slices from `from` on, before `to`. */
 export interface Range {
@@ -14,8 +14,10 @@ export type Grouping = "none" | "process" | "thread" | "container" | "trace" | "
 export interface Selection {
   /** `null`: all of the time. */
   range: Range | null;
-  /** The range to compare with; `null`: none. */
-  base: Range | null;
+  /** The range to compare with, or the rest of the time; `null`: none. */
+  base: Range | "rest" | null;
+  /** Whether events a second are compared, and not shares of events. */
+  isPerSecond: boolean;
   /** `null`: all threads. */
   threads: ReadonlySet<number> | null;
   /** Of states, counted from 1; `null`: all of them. */
@@ -62,12 +64,15 @@ export function select(recording: Recording, selection: Selection): View {
   const groupOfRow = (row: number) =>
     groups.ofThread ? groups.ofThread[samples.thread[row]] : groups.ofSpan ? groups.ofSpan[samples.span[row]] : 0;
 
+  // Of each row, the part that was selected, and the part that this is compared with.
+  const nowOf = (row: number) => (range ? recording.within(row, range) : 1);
+  const beforeOf = (row: number) => (base === "rest" ? 1 - nowOf(row) : base ? recording.within(row, base) : 0);
   // The rows of each group, those of the busiest group first.
   const rowsOf: number[][] = groups.names.map(() => []);
   const eventsOf = new Float64Array(groups.names.length);
   for (let row = 0; row < samples.count; row++) {
     if (!isWanted(row)) continue;
-    if (range && recording.within(row, range) === 0 && !(base && recording.within(row, base) > 0)) continue;
+    if (nowOf(row) === 0 && beforeOf(row) === 0) continue;
     const group = groupOfRow(row);
     rowsOf[group].push(row);
     eventsOf[group] += samples.events[row];
@@ -76,38 +81,87 @@ export function select(recording: Recording, selection: Selection): View {
   order.sort((a, b) => eventsOf[b] - eventsOf[a]);
 
   const touched = order.map((group) => touch(recording, rowsOf[group]));
-  // The root of the recording's tree stands for the group, or for everything.
-  const count = touched.reduce((sum, nodes) => sum + nodes.length, isGrouped ? 1 : 0);
-  const [label, parent, depth] = [new Int32Array(count), new Int32Array(count), new Int32Array(count)];
-  const [end, source] = [new Int32Array(count), new Int32Array(count)];
+  const isWhole = !isGrouped && touched[0].length === tree.count;
+  const maker = isWhole ? null : new Maker(tree, touched.reduce((sum, nodes) => sum + nodes.length, 0), isGrouped);
+  const count = maker?.count ?? tree.count;
   const own = new Float64Array(count);
   const baseOwn = base && new Float64Array(count);
-  const placed = new Int32Array(tree.count);
-  [label[0], parent[0], end[0]] = [-1, -1, count];
-  let next = isGrouped ? 1 : 0;
   order.forEach((group, number) => {
-    const below = isGrouped ? 1 : 0;
-    if (isGrouped) [label[next], source[next]] = [recording.functions.name.length + group, -1];
-    for (const node of touched[number]) {
-      const at = (placed[node] = next++);
-      depth[at] = tree.depth[node] + below;
-      if (node === 0) continue;
-      label[at] = tree.label[node];
-      parent[at] = placed[tree.parent[node]];
-      source[at] = node;
-    }
+    const placed = maker?.add(touched[number], recording.functions.name.length + group);
     for (const row of rowsOf[group]) {
-      const [at, events] = [placed[samples.node[row]], samples.events[row]];
-      own[at] += range ? events * recording.within(row, range) : events;
-      if (base) baseOwn![at] += events * recording.within(row, base);
+      const node = samples.node[row];
+      const [at, events] = [placed ? placed[node] : node, samples.events[row]];
+      own[at] += events * nowOf(row);
+      if (baseOwn) baseOwn[at] += events * beforeOf(row);
     }
   });
-  for (let node = count - 1; node > 0; node--) {
-    end[node] = Math.max(end[node], node + 1);
-    end[parent[node]] = Math.max(end[parent[node]], end[node]);
+  const structure = maker ? maker.finish(isGrouped ? groups.names : []) : { ...tree, groups: [], source: (node: number) => node };
+  return viewOf(structure, own, baseOwn && { own: baseOwn, ...comparison(recording, selection) });
+}
+
+function comparison({ slices, sliceMs }: Recording, { range, base, isPerSecond }: Selection): Comparison {
+  const now = range ?? { from: 0, to: slices };
+  const length = ({ from, to }: Range) => to - from;
+  const before = base === "rest" || !base ? slices - length(now) : length(base);
+  const toSeconds = sliceMs / 1e3;
+  return {
+    seconds: isPerSecond && sliceMs > 0 ? { now: length(now) * toSeconds, before: before * toSeconds } : null,
+    containsNow: base !== "rest" && base !== null && base.from <= now.from && now.to <= base.to,
+  };
+}
+
+/** Makes the tree of a view of nodes of the recording's tree: once, or below a node for each group. */
+class Maker {
+  readonly count: number;
+  private readonly label: Int32Array;
+  private readonly parent: Int32Array;
+  private readonly depth: Int32Array;
+  private readonly source: Int32Array;
+  /** Where nodes of the recording's tree are that were added last. */
+  private readonly placed: Int32Array;
+  private next: number;
+
+  /** For so many nodes of a tree, its root included wherever it is. */
+  constructor(private readonly tree: Tree, nodeCount: number, private readonly isGrouped: boolean) {
+    this.count = nodeCount + (isGrouped ? 1 : 0);
+    [this.label, this.parent, this.depth] = [new Int32Array(this.count), new Int32Array(this.count), new Int32Array(this.count)];
+    this.source = new Int32Array(this.count).fill(-1);
+    this.placed = new Int32Array(tree.count);
+    [this.label[0], this.parent[0]] = [-1, -1];
+    this.next = isGrouped ? 1 : 0;
   }
-  const structure = { count, label, parent, depth, end, source, groups: isGrouped ? groups.names : [] };
-  return viewOf(structure, own, baseOwn);
+
+  /**
+   * Adds nodes in their order. The first of them is the root of the recording's tree, which stands for the group with this
+   * label, or for everything. Returns where they are, until others are added.
+   */
+  add(nodes: Int32Array, label: number): Int32Array {
+    const { tree, placed } = this;
+    const below = this.isGrouped ? 1 : 0;
+    for (const node of nodes) {
+      const at = (placed[node] = this.next++);
+      this.depth[at] = tree.depth[node] + below;
+      if (node > 0) {
+        this.label[at] = tree.label[node];
+        this.parent[at] = placed[tree.parent[node]];
+        this.source[at] = node;
+      } else if (this.isGrouped) {
+        this.label[at] = label;
+      }
+    }
+    return placed;
+  }
+
+  finish(groups: string[]): Structure {
+    const { count, label, parent, depth, source } = this;
+    const end = new Int32Array(count);
+    end[0] = count;
+    for (let node = count - 1; node > 0; node--) {
+      end[node] = Math.max(end[node], node + 1);
+      end[parent[node]] = Math.max(end[parent[node]], end[node]);
+    }
+    return { count, label, parent, depth, end, groups, source: (node) => source[node] };
+  }
 }
 
 /** Whether a row is of a thread and a state that were selected. */
@@ -138,7 +192,7 @@ function touch({ tree, samples }: Recording, rows: number[]): Int32Array {
 
 /** Lines of one node of the recording's tree within the selection, the busiest first: events by line. */
 export function linesOf(recording: Recording, selection: Selection, node: number): [line: number, events: number][] {
-  const { lines, samples } = recording;
+  const { lines, places, samples } = recording;
   const of = new Map<number, number>();
   const { range } = selection;
   const isWanted = wanted(recording, selection);
@@ -153,7 +207,7 @@ export function linesOf(recording: Recording, selection: Selection, node: number
     if (line === undefined) {
       let at = leaf;
       while (at >= 0 && lines.node[at] !== node) at = lines.parent[at];
-      line = at < 0 ? 0 : lines.line[at];
+      line = at < 0 ? 0 : places.line[lines.place[at]];
       found.set(leaf, line);
     }
     if (line > 0) of.set(line, (of.get(line) ?? 0) + samples.events[row] * part);

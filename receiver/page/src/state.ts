@@ -1,13 +1,14 @@
 import { batch, computed, effect, signal } from "@preact/signals";
-import { functionsOf } from "./functions";
-import { PLACE, shades } from "./palette";
+import { rowsOf } from "./functions";
+import { change, isNodeChance } from "./comparison";
+import { differenceColour, PLACE, shades } from "./palette";
 import type { Recording } from "./recording";
 import { sandwich } from "./sandwich";
 import { matchedShare, search } from "./search";
 import { type Grouping, groupNames, type Range, type Selection, select } from "./select";
 import { type Colouring, groupsBy } from "./packages";
 import { parseTransform, relabelled, type Transform, transformed, transformText } from "./transform";
-import { nodeAt, pathTo } from "./tree";
+import { nodeAt, pathTo, type View } from "./tree";
 
 export const GROUPINGS: Grouping[] = ["none", "process", "thread", "container", "trace", "span"];
 
@@ -15,7 +16,9 @@ export const GROUPINGS: Grouping[] = ["none", "process", "thread", "container", 
 export const recording = signal<Recording>(null!);
 export const query = signal("");
 export const range = signal<Range | null>(null);
-export const base = signal<Range | null>(null);
+export const base = signal<Range | "rest" | null>(null);
+/** Whether events a second are compared, and not shares of events. */
+export const isPerSecond = signal(false);
 /** Which of the two brushing sets, where ranges are compared. */
 export const brushes = signal<"range" | "base">("range");
 export const threads = signal<ReadonlySet<number> | null>(null);
@@ -26,7 +29,7 @@ export const isIcicle = signal(true);
 /** What is done to the tree, one after the other. */
 export const transforms = signal<Transform[]>([]);
 /** What is listed below the flame graph. */
-export type List = "functions" | "tree" | "inverted";
+export type List = "functions" | "tree" | "inverted" | "binaries";
 export const list = signal<List>("functions");
 /** The row of the call tree that is selected, by labels. */
 export const selectedRow = signal<number[]>([]);
@@ -46,7 +49,9 @@ export const theme = signal<"system" | "light" | "dark">("system");
 
 export const selection = computed<Selection>(() => ({
   range: range.value,
-  base: base.value,
+  // Of all of the time nothing is left.
+  base: base.value === "rest" && !range.value ? null : base.value,
+  isPerSecond: isPerSecond.value,
   threads: threads.value,
   states: states.value,
   grouping: grouping.value,
@@ -55,7 +60,21 @@ const selectedView = computed(() => select(recording.value, selection.value));
 export const view = computed(() =>
   transforms.value.reduce((view, transform) => transformed(recording.value, view, transform), selectedView.value));
 export const zoomed = computed(() => nodeAt(view.value, zoomPath.value));
-export const rows = computed(() => functionsOf(view.value, recording.value.functions.name.length));
+export const rows = computed(() => {
+  const count = recording.value.functions.name.length;
+  return rowsOf(view.value, (label) => (label < count ? label : -1), count);
+});
+/** The binaries of functions, in the order in which functions have them. */
+export const binaries = computed(() => {
+  const { binary } = recording.value.functions;
+  const names = [...new Set(binary)];
+  const numbers = new Map(names.map((name, number) => [name, number]));
+  return { names, ofFunction: Int32Array.from(binary, (name) => numbers.get(name)!) };
+});
+export const binaryRows = computed(() => {
+  const { names, ofFunction } = binaries.value;
+  return rowsOf(view.value, (label) => (label < ofFunction.length ? ofFunction[label] : -1), names.length);
+});
 export const found = computed(() => search(recording.value, view.value, query.value));
 export const matched = computed(() => found.value && matchedShare(view.value, found.value));
 export const sides = computed(() => (focused.value === null ? null : sandwich(view.value, focused.value)));
@@ -79,6 +98,13 @@ export function fullNameOf(label: number): string {
 
 /** The colour of a function or a group. */
 export const colourOf = (label: number) => shadeOf.value[label] ?? PLACE;
+
+/** The colour of a node: what it is, or, where two selections are compared, how it changed, as far as chance does not explain it. */
+export function colourOfNode(view: View, node: number): string {
+  if (!view.base) return colourOf(view.label[node]);
+  const values = { now: view.total[node], before: view.base.total[node] };
+  return differenceColour(isNodeChance(recording.value, view, node) ? 0 : change(view, values));
+}
 
 /** Zooms to a node of the whole flame graph. */
 export function zoomTo(node: number) {
@@ -131,14 +157,14 @@ export function escape() {
   else if (threads.value) threads.value = null;
 }
 
-/** Compares with the rest of the time: parts with one another, else the selected range with all, else both halves. */
+/** Compares: parts with one another, else the selected range with the rest of the time, else both halves. */
 export function compare() {
   const { parts, slices } = recording.value;
   if (parts.length > 1) {
     base.value = { from: parts[0].from, to: parts[0].to };
     range.value = { from: parts[1].from, to: parts[1].to };
   } else if (range.value) {
-    base.value = { from: 0, to: slices };
+    base.value = "rest";
   } else {
     const half = Math.floor(slices / 2);
     base.value = { from: 0, to: half };
@@ -170,7 +196,8 @@ function remember(): string {
   const set = (key: string, value: string | null | false | undefined) => value && state.set(key, value);
   set("search", query.value);
   set("time", range.value && rangeText(range.value));
-  set("base", base.value && rangeText(base.value));
+  set("base", base.value === "rest" ? base.value : base.value && rangeText(base.value));
+  set("per", isPerSecond.value && "second");
   set("threads", threads.value && [...threads.value].join("."));
   set("states", states.value && [...states.value].join("."));
   set("by", grouping.value !== "none" && grouping.value);
@@ -193,7 +220,8 @@ function recall() {
   const { functions, threads: known, states: ofThreads } = recording.value;
   query.value = state.get("search") ?? "";
   range.value = parseRange(state.get("time"));
-  base.value = parseRange(state.get("base"));
+  base.value = state.get("base") === "rest" && range.value ? "rest" : parseRange(state.get("base"));
+  isPerSecond.value = state.get("per") === "second";
   const wanted = numbers(state.get("threads"), ".").filter((thread) => thread < known.tid.length);
   threads.value = wanted.length > 0 ? new Set(wanted) : null;
   const waits = numbers(state.get("states"), ".").filter((one) => one >= 1 && one <= ofThreads.state.length);
@@ -202,7 +230,7 @@ function recall() {
   isIcicle.value = state.get("root") !== "bottom";
   const asked = state.getAll("do").map((text) => parseTransform(text, functions.name.length));
   transforms.value = asked.filter((transform) => transform !== null);
-  list.value = (["tree", "inverted"] as const).find((one) => one === state.get("list")) ?? "functions";
+  list.value = (["tree", "inverted", "binaries"] as const).find((one) => one === state.get("list")) ?? "functions";
   selectedRow.value = numbers(state.get("row"), ".");
   colouring.value = (["binary", "package"] as const).find((one) => one === state.get("colour")) ?? "kind";
   const names = state.get("names");
@@ -240,7 +268,7 @@ export function renew(next: Recording) {
     if (focused.value !== null) focused.value = label(focused.value) < 0 ? null : label(focused.value);
     if (codeOf.value !== null) codeOf.value = label(codeOf.value) < 0 ? null : label(codeOf.value);
     threads.value = kept && kept.length > 0 ? new Set(kept) : null;
-    [range.value, base.value] = [move(range.value), move(base.value)];
+    [range.value, base.value] = [move(range.value), base.value === "rest" ? base.value : move(base.value)];
   });
 }
 

@@ -17,8 +17,8 @@ export interface View extends Tree {
   /** Events at or below. */
   total: Float64Array;
   /** The same of what is compared with; `null` where nothing is. */
-  base: { own: Float64Array; total: Float64Array; events: number } | null;
-  /** What widths are in proportion to: events; where two selections are compared, the mean of both shares. */
+  base: ({ own: Float64Array; total: Float64Array; events: number } & Comparison) | null;
+  /** What widths are in proportion to: events; where two selections are compared, the mean of both shares or rates. */
   value: Float64Array;
   /** Of `value`, what lies to the left. */
   start: Float64Array;
@@ -26,26 +26,33 @@ export interface View extends Tree {
   events: number;
   /** The names of groups, whose labels come after the functions'. */
   groups: string[];
-  /** The node of the recording's tree that each node is; `null` where it is none. */
-  source: Int32Array | null;
+  /** The node of the recording's tree that a node is, -1: none; `null` where no node is one. */
+  source: ((node: number) => number) | null;
   /** Nodes stand above those whom they called: what ended at them is no number of theirs. */
   isInverted?: boolean;
 }
 
-type Structure = Tree & Pick<View, "groups" | "source" | "isInverted">;
+/** How two selections are compared. */
+export interface Comparison {
+  /** How long both are, in seconds; `null`: they are compared by their shares of events. */
+  seconds: { now: number; before: number } | null;
+  /** Whether what is selected is a part of what it is compared with. */
+  containsNow: boolean;
+}
+
+/** A tree before anything was counted in it. */
+export type Structure = Tree & Pick<View, "groups" | "source" | "isInverted">;
 
 /** Sums up a tree whose nodes know what ended there. */
-export function viewOf(tree: Structure, own: Float64Array, baseOwn: Float64Array | null): View {
+export function viewOf(tree: Structure, own: Float64Array, before: ({ own: Float64Array } & Comparison) | null): View {
   const total = totals(tree, own);
-  const baseTotal = baseOwn && totals(tree, baseOwn);
   const events = total[0];
-  const base = baseOwn && baseTotal && { own: baseOwn, total: baseTotal, events: baseTotal[0] };
+  const base = before && withTotals(tree, before);
   let value = total;
   if (base) {
     value = new Float64Array(tree.count);
-    for (let node = 0; node < tree.count; node++) {
-      value[node] = share(total[node], events) / 2 + share(base.total[node], base.events) / 2;
-    }
+    const of = base.seconds ?? { now: events, before: base.events };
+    for (let node = 0; node < tree.count; node++) value[node] = share(total[node], of.now) / 2 + share(base.total[node], of.before) / 2;
   }
   const start = new Float64Array(tree.count);
   const next = new Float64Array(tree.count);
@@ -55,6 +62,11 @@ export function viewOf(tree: Structure, own: Float64Array, baseOwn: Float64Array
     next[above] += value[node];
   }
   return { ...tree, own, total, base, value, start, events };
+}
+
+function withTotals(tree: Tree, before: { own: Float64Array } & Comparison) {
+  const total = totals(tree, before.own);
+  return { ...before, total, events: total[0] };
 }
 
 /** `part` of `whole`; 0 of nothing. */

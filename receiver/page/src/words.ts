@@ -1,3 +1,5 @@
+import type { Recording } from "./recording";
+
 const number = new Intl.NumberFormat("en");
 
 /** A whole number with its thousands parted. */
@@ -11,6 +13,17 @@ export const points = (difference: number) => {
   const text = (100 * Math.abs(difference)).toFixed(2);
   return text === "0.00" ? "±0.00" : `${difference > 0 ? "+" : "−"}${text}`;
 };
+
+/** Events a second: a time a second where they stand for one. */
+export function rate({ periodNs }: Recording, perSecond: number): string {
+  return periodNs > 0 ? `${((perSecond * periodNs) / 1e6).toFixed(2)} ms/s` : `${perSecond.toFixed(2)}/s`;
+}
+
+/** The difference of two rates, with its sign. */
+export function rateChange(recording: Recording, difference: number): string {
+  const text = rate(recording, Math.abs(difference));
+  return text.startsWith("0.00") ? `±${text}` : `${difference > 0 ? "+" : "−"}${text}`;
+}
 
 /** A time as people say it. */
 export function seconds(value: number): string {

@@ -1,8 +1,13 @@
 //! All processes, kept up to date from events.
 
+mod counters;
+mod rescan_queue;
+
 use std::collections::{BTreeSet, HashMap};
-use std::ops::{AddAssign, Bound};
 use std::sync::Arc;
+
+pub use counters::{RegistryCounters, RegistryLimits};
+use rescan_queue::RescanQueue;
 
 use crate::clock::monotonic_ns;
 use crate::description::ProcessDescription;
@@ -16,75 +21,9 @@ use crate::pod::PodBounds;
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
 use crate::scan::{ScanResult, Scanner};
-use crate::token_bucket::TokenBucket;
 
 /// Events of a process that are kept during its scan. If there are more, it is scanned again.
 const EVENTS_DURING_SCAN_MAX: usize = 4096;
-
-/// The limits of a [`Registry`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RegistryLimits {
-    /// Known processes; further ones are counted and omitted.
-    pub processes: usize,
-    /// Executable mappings of one process; the kernel's own limit is 65,530 of all kinds.
-    pub mappings_per_process: usize,
-    /// Rescans per second.
-    pub rescans_per_second: u32,
-}
-
-impl Default for RegistryLimits {
-    fn default() -> Self {
-        Self { processes: 65_536, mappings_per_process: 65_530, rescans_per_second: 200 }
-    }
-}
-
-/// Losses and work of a registry, counted since it was created.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct RegistryCounters {
-    /// Events that were applied.
-    pub events: u64,
-    /// Events that the kernel dropped.
-    pub lost_events: u64,
-    /// Events from before the last scan of their process, and therefore ignored.
-    pub outdated_events: u64,
-    /// Events of processes outside of our PID namespace.
-    pub outside_events: u64,
-    /// Processes that were read from `/proc`.
-    pub reads: u64,
-    /// Processes that were omitted because there were too many.
-    pub processes_left_out: u64,
-    /// Mappings that were omitted because their process had too many.
-    pub mappings_left_out: u64,
-    /// Lines of `/proc/PID/maps` that do not conform to proc(5).
-    pub malformed_maps_lines: u64,
-    /// Processes whose mappings could not be read from `/proc`.
-    pub unreadable_processes: u64,
-}
-
-impl AddAssign for RegistryCounters {
-    fn add_assign(&mut self, more: Self) {
-        let Self {
-            events,
-            lost_events,
-            outdated_events,
-            outside_events,
-            reads,
-            processes_left_out,
-            mappings_left_out,
-            malformed_maps_lines,
-            unreadable_processes,
-        } = more;
-        self.events += events;
-        self.lost_events += lost_events;
-        self.outdated_events += outdated_events;
-        self.outside_events += outside_events;
-        self.reads += reads;
-        self.processes_left_out += processes_left_out;
-        self.mappings_left_out += mappings_left_out;
-        self.malformed_maps_lines += malformed_maps_lines;
-        self.unreadable_processes += unreadable_processes;
-    }
-}
 
 /// A change that the owner of a registry must process.
 #[derive(Clone, Debug)]
@@ -105,22 +44,9 @@ pub struct Registry {
     files: MappedFileInterner,
     changed: BTreeSet<Pid>,
     exited: Vec<Process>,
-    /// Processes to be rescanned.
-    stale: BTreeSet<Pid>,
+    rescans: RescanQueue,
     /// The processes whose scan is in progress, with their events since it began.
     scans: HashMap<Pid, Vec<ProcessEvent>>,
-    /// The process that was rescanned last. They are rescanned round robin, in order of PID.
-    last_rescanned: Pid,
-    rescans: TokenBucket,
-    /// Processes whose leader has ended. Threads may outlive it, but their count may also be wrong: an exit event precedes
-    /// the thread's disappearance from `/proc`. So these processes are rescanned until no thread is left.
-    leaderless: BTreeSet<Pid>,
-    /// Limits how often these are rescanned.
-    leaderless_scans: TokenBucket,
-    /// Whether events were lost and processes have not been marked as stale for that yet.
-    has_lost_events: bool,
-    /// Limits how often all processes are marked as stale.
-    recoveries: TokenBucket,
     /// Whether all processes are followed, so that processes whose fork was lost are looked for.
     follows_all: bool,
     /// The pod to which processes must belong to be read.
@@ -132,14 +58,8 @@ impl Registry {
     /// An empty registry.
     #[must_use]
     pub fn new(proc_root: ProcRoot, limits: RegistryLimits) -> Self {
-        let now_ns = monotonic_ns();
         Self {
-            last_rescanned: Pid(0),
-            rescans: TokenBucket::new(limits.rescans_per_second, now_ns),
-            leaderless: BTreeSet::new(),
-            leaderless_scans: TokenBucket::new(1, now_ns),
-            has_lost_events: false,
-            recoveries: TokenBucket::new(1, now_ns),
+            rescans: RescanQueue::new(limits.rescans_per_second, monotonic_ns()),
             proc_root,
             limits,
             processes: HashMap::new(),
@@ -147,7 +67,6 @@ impl Registry {
             files: MappedFileInterner::default(),
             changed: BTreeSet::new(),
             exited: Vec::new(),
-            stale: BTreeSet::new(),
             scans: HashMap::new(),
             follows_all: false,
             pod: None,
@@ -190,7 +109,7 @@ impl Registry {
     /// Starts the scan of a process, which another thread may do, because reading its mappings may block indefinitely.
     /// Events of the process are kept until [`Self::end_scan`] or [`Self::abandon_scan`].
     pub fn begin_scan(&mut self, pid: Pid) -> Scanner {
-        self.stale.remove(&pid);
+        self.rescans.remove_stale(pid);
         self.scans.insert(pid, Vec::new());
         Scanner {
             proc_root: self.proc_root.clone(),
@@ -238,7 +157,7 @@ impl Registry {
 
     /// Marks a process whose data may be wrong, to be rescanned by [`Self::rescan_stale`].
     pub fn mark_stale(&mut self, pid: Pid) {
-        self.stale.insert(pid);
+        self.rescans.mark_stale(pid);
     }
 
     /// Rescans stale processes, as many as the limits currently allow, and returns how many are left. Call it after each
@@ -248,31 +167,17 @@ impl Registry {
             // A process that can't be read is removed or counted.
             let _ = self.scan(pid);
         }
-        self.stale.len()
+        self.rescans.len()
     }
 
     /// Takes the processes that [`Self::rescan_stale`] would rescan, for a scan on another thread.
     pub fn take_due_rescans(&mut self) -> Vec<Pid> {
         let now_ns = monotonic_ns();
-        if !self.leaderless.is_empty() && self.leaderless_scans.take(1, now_ns) == 1 {
-            self.stale.extend(&self.leaderless);
-        }
-        if self.has_lost_events && self.recoveries.take(1, now_ns) == 1 {
+        if self.rescans.take_recovery(now_ns) {
             self.mark_all_stale();
         }
-        let mut due = Vec::new();
-        for _ in 0..self.rescans.take(self.stale.len(), now_ns) {
-            let after_last =
-                self.stale.range((Bound::Excluded(self.last_rescanned), Bound::Unbounded)).next();
-            let Some(&pid) = after_last.or_else(|| self.stale.first()) else { break };
-            self.last_rescanned = pid;
-            // A process whose scan is in progress is rescanned after that.
-            if !self.scans.contains_key(&pid) {
-                self.stale.remove(&pid);
-                due.push(pid);
-            }
-        }
-        due
+        // A process whose scan is in progress is rescanned after that.
+        self.rescans.take_due(now_ns, |pid| self.scans.contains_key(&pid))
     }
 
     /// Applies one event. Events must be in order of time (see [`crate::EventQueue`]).
@@ -283,7 +188,7 @@ impl Registry {
         self.counters.events += 1;
         if let ProcessEventKind::Lost { count } = *kind {
             self.counters.lost_events += count;
-            self.has_lost_events = true;
+            self.rescans.request_recovery();
             return false;
         }
         if pid.is_outside() {
@@ -409,12 +314,12 @@ impl Registry {
             Some(parent) => {
                 // The parent's data may be newer than the fork.
                 if time_ns < parent.known_since_ns {
-                    self.stale.insert(child);
+                    self.rescans.mark_stale(child);
                 }
                 parent.fork(child, instance, time_ns)
             }
             None => {
-                self.stale.insert(child);
+                self.rescans.mark_stale(child);
                 Process::new(child, instance, time_ns, self.limits.mappings_per_process)
             }
         };
@@ -425,8 +330,7 @@ impl Registry {
     fn exec(&mut self, pid: Pid, comm: Box<[u8]>, time_ns: u64) -> bool {
         let most_mappings = self.limits.mappings_per_process;
         // An exec discards all earlier data, so a pending rescan is obsolete.
-        self.stale.remove(&pid);
-        self.leaderless.remove(&pid);
+        self.rescans.remove(pid);
         match self.processes.get_mut(&pid) {
             Some(process) => {
                 let had_mappings = process.mappings().len() > 0;
@@ -487,17 +391,17 @@ impl Registry {
         if process.threads == 0 {
             self.retire(pid, time_ns);
         } else if process.leader_ended {
-            self.leaderless.insert(pid);
-            self.stale.insert(pid);
+            self.rescans.mark_leaderless(pid);
+            self.rescans.mark_stale(pid);
         }
     }
 
     /// The lost events may be of any process, and may include forks.
     fn mark_all_stale(&mut self) {
-        self.has_lost_events = false;
-        self.stale.extend(self.processes.keys());
+        self.processes.keys().for_each(|&pid| self.rescans.mark_stale(pid));
         if self.follows_all {
-            self.stale.extend(self.proc_root.pids().unwrap_or_default());
+            let listed = self.proc_root.pids().unwrap_or_default();
+            listed.into_iter().for_each(|pid| self.rescans.mark_stale(pid));
         }
     }
 
@@ -542,7 +446,7 @@ impl Registry {
     fn insert_scanned(&mut self, mut read: Process) {
         let pid = read.pid;
         if read.leader_ended {
-            self.leaderless.insert(pid);
+            self.rescans.mark_leaderless(pid);
         }
         match self.processes.get_mut(&pid) {
             // It has executed another program since, which its events report completely.
@@ -575,7 +479,7 @@ impl Registry {
     fn add(&mut self, process: Process) {
         if self.processes.len() >= self.limits.processes {
             self.counters.processes_left_out += 1;
-            self.stale.remove(&process.pid);
+            self.rescans.remove_stale(process.pid);
             return;
         }
         if !process.mappings.is_empty() {
@@ -585,8 +489,7 @@ impl Registry {
     }
 
     fn retire(&mut self, pid: Pid, ended_ns: u64) {
-        self.stale.remove(&pid);
-        self.leaderless.remove(&pid);
+        self.rescans.remove(pid);
         self.scans.remove(&pid);
         self.changed.remove(&pid);
         let ended = self.processes.remove(&pid);

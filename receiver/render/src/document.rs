@@ -1,7 +1,9 @@
-//! The data of the page, as JSON: `receiver/page/src/document.ts` is the reader.
+//! The data of the page: `receiver/page/src/document.ts` is the reader.
 //!
-//! Tables are stored by column, to be small; strings are indices in `strings`, of which the first is empty. Tables only
-//! grow, so a reader that has a prefix only needs the rest.
+//! Tables are stored by [column](columns), to be small; strings are indices in `strings`, of which the first is empty. Tables
+//! only grow, so a reader that has a prefix only needs the rest.
+
+mod columns;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,8 +15,12 @@ use serde::Serialize;
 use crate::annotation::{FunctionAssembly, PageFunction, SourceExcerpt};
 use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::names::NameStyle;
-use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread, ThreadState};
-use crate::tree::CallTree;
+use crate::profile::{FrameCategory, Profile, ProfileSample, ThreadState};
+use crate::tree::{CallTree, TreeFunction};
+
+use self::columns::{ColumnLayout, ColumnValues, Columns};
+
+pub use self::columns::{DocumentError, decode_document};
 
 /// Writes a whole profile, for a page that names functions like this at first.
 pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -> io::Result<()> {
@@ -22,25 +28,28 @@ pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -
     growth.update(profile);
     let mut samples = profile.samples.clone();
     samples.sort_unstable();
-    let mut document = growth.document(TableLengths::default(), profile, samples, None);
-    document.full_names = names == NameStyle::Full;
-    serde_json::to_writer(out, &document).map_err(io::Error::from)
+    let columns = growth.columns(TableLengths::default(), samples);
+    let mut head = growth.head(TableLengths::default(), profile, &columns, None);
+    head.full_names = names == NameStyle::Full;
+    columns.write(&head, out)
 }
 
 /// The tables of a document, which grow with its profile.
 #[derive(Default, Debug)]
 pub struct DocumentBuilder {
     tree: CallTree,
-    /// Indices in `strings`.
-    threads: Vec<ThreadStrings>,
+    threads: Vec<ThreadEntry>,
     spans: usize,
     states: Vec<StateStrings>,
 }
 
+/// A thread, with its strings as indices in `strings`.
 #[derive(Clone, Copy, Debug)]
-struct ThreadStrings {
+struct ThreadEntry {
     process: u32,
+    pid: u32,
     name: u32,
+    tid: u32,
     container: u32,
 }
 
@@ -97,9 +106,11 @@ impl DocumentBuilder {
         self.tree.update(profile);
         let texts = &mut self.tree.strings;
         let mut text = |text: &str| texts.intern(&escaped_or_empty(text));
-        let new = profile.threads.iter().skip(self.threads.len()).map(|thread| ThreadStrings {
+        let new = profile.threads.iter().skip(self.threads.len()).map(|thread| ThreadEntry {
             process: text(&thread.process),
+            pid: thread.pid,
             name: text(&thread.name),
+            tid: thread.tid,
             container: text(&thread.container),
         });
         let new: Vec<_> = new.collect();
@@ -116,7 +127,7 @@ impl DocumentBuilder {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.tree.bytes()
-            + self.threads.len() * size_of::<ThreadStrings>()
+            + self.threads.len() * size_of::<ThreadEntry>()
             + self.states.len() * size_of::<StateStrings>()
     }
 
@@ -157,20 +168,100 @@ impl DocumentBuilder {
         live: Option<LiveUpdate>,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        let document = self.document(since, profile, samples, live);
-        serde_json::to_writer(out, &document).map_err(io::Error::from)
+        let columns = self.columns(since, samples);
+        columns.write(&self.head(since, profile, &columns, live), out)
     }
 
-    fn document<'a>(
+    /// The entries of the tables after `since`.
+    fn columns(&self, since: TableLengths, samples: impl IntoIterator<Item = ProfileSample>) -> Columns {
+        let TableLengths([_, functions, places, nodes, threads, _, states]) = since;
+        let mut columns = Columns::default();
+        add_functions(&mut columns, &self.tree, functions);
+        add_lines(&mut columns, &self.tree, places);
+        let new_nodes = || (0_u32..).zip(&self.tree.nodes.values).skip(nodes);
+        columns.add(
+            "nodes",
+            [
+                // The distance to the index of its caller; 0 if it has none.
+                (
+                    "parent_before",
+                    new_nodes()
+                        .map(|(number, node)| node.parent.map_or(0, |parent| number.saturating_sub(parent)))
+                        .collect(),
+                ),
+                // The number of function nodes from its own to the last one before it; 0 if it is the first of its own.
+                ("again_before", self.tree.function_nodes_back().skip(nodes).collect()),
+                ("place", new_nodes().map(|(_, node)| node.function_line).collect()),
+            ],
+        );
+        let threads = || self.threads.iter().skip(threads);
+        columns.add(
+            "threads",
+            [
+                ("process", threads().map(|thread| thread.process).collect()),
+                ("pid", threads().map(|thread| thread.pid).collect()),
+                ("name", threads().map(|thread| thread.name).collect()),
+                ("tid", threads().map(|thread| thread.tid).collect()),
+                // Empty if it is in no container.
+                ("container", threads().map(|thread| thread.container).collect()),
+            ],
+        );
+        let states = || self.states.iter().skip(states);
+        columns.add(
+            "states",
+            [
+                ("state", states().map(|state| state.state).collect()),
+                // Empty if there is none.
+                ("cause", states().map(|state| state.cause).collect()),
+            ],
+        );
+        self.add_samples(&mut columns, samples);
+        columns
+    }
+
+    /// Adds samples, in order of slices, except for late ones of a live profile. Those that refer to unknown entries are
+    /// omitted.
+    fn add_samples(&self, columns: &mut Columns, of: impl IntoIterator<Item = ProfileSample>) {
+        let mut values: [ColumnValues; 6] = Default::default();
+        for sample in of {
+            let Some(&node) = self.tree.leaves.get(sample.stack.0 as usize) else { continue };
+            if sample.thread.0 as usize >= self.threads.len() {
+                continue;
+            }
+            let [slice, thread, span, state, leaf, count] = &mut values;
+            slice.push(sample.slice);
+            thread.push(sample.thread.0);
+            span.push(sample.span.map_or(0, |span| span.0 + 1));
+            state.push(sample.state.map_or(0, |state| state.0 + 1));
+            leaf.push(node);
+            count.push(sample.count);
+        }
+        let [slice, thread, span, state, leaf, count] = values;
+        columns.add(
+            "samples",
+            [
+                ("slice", slice),
+                ("thread", thread),
+                // The index of the span plus one; 0 if there is none.
+                ("span", span),
+                // The index of the state plus one; 0 if it is unknown.
+                ("state", state),
+                ("node", leaf),
+                ("count", count),
+            ],
+        );
+    }
+
+    /// What is not in columns.
+    fn head<'a>(
         &'a self,
         since: TableLengths,
         profile: &'a Profile,
-        samples: impl IntoIterator<Item = ProfileSample>,
+        columns: &'a Columns,
         live: Option<LiveUpdate>,
-    ) -> Document<'a> {
-        let TableLengths([texts, functions, places, nodes, threads, spans, states]) = since;
-        let tree = &self.tree;
-        Document {
+    ) -> DocumentHead<'a> {
+        let TableLengths([texts, .., spans, _]) = since;
+        DocumentHead {
             title: escaped(&profile.title).into_owned(),
             measure: sidewinder_kind::display_of(&profile.measure.name),
             rate_hz: profile.measure.rate_hz,
@@ -186,28 +277,12 @@ impl DocumentBuilder {
                 .map(|kind| CategoryStyle { label: kind.label(), colour: kind.colour() })
                 .collect(),
             full_names: false,
-            strings: tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
-            functions: functions_since(tree, functions),
-            renamed: renamed_since(tree, functions),
-            places: lines_since(tree, places),
-            nodes: DocumentNodes {
-                parent_before: (0..)
-                    .zip(&tree.nodes.values)
-                    .skip(nodes)
-                    .map(|(number, node)| node.parent.map_or(0, |parent| number - parent))
-                    .collect(),
-                place: tree.nodes.values.iter().skip(nodes).map(|node| node.function_line).collect(),
-            },
-            threads: threads_since(&profile.threads, &self.threads, threads),
+            strings: self.tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             spans: DocumentSpans {
                 trace: profile.spans.iter().skip(spans).map(|span| hex(&span.trace_id)).collect(),
                 span: profile.spans.iter().skip(spans).map(|span| hex(&span.span_id)).collect(),
             },
-            states: DocumentStates {
-                state: self.states.iter().skip(states).map(|state| state.state).collect(),
-                cause: self.states.iter().skip(states).map(|state| state.cause).collect(),
-            },
-            samples: self.samples(samples),
+            columns: columns.layout(),
             outcomes: outcome_entries(profile),
             parts: profile
                 .recordings
@@ -224,81 +299,54 @@ impl DocumentBuilder {
             live,
         }
     }
-
-    /// Samples that refer to unknown entries are omitted.
-    fn samples(&self, of: impl IntoIterator<Item = ProfileSample>) -> DocumentSamples {
-        let mut samples = DocumentSamples::default();
-        for sample in of {
-            let Some(&node) = self.tree.leaves.get(sample.stack.0 as usize) else { continue };
-            if sample.thread.0 as usize >= self.threads.len() {
-                continue;
-            }
-            samples.slice.push(sample.slice);
-            samples.thread.push(sample.thread.0);
-            samples.span.push(sample.span.map_or(0, |span| span.0 + 1));
-            samples.state.push(sample.state.map_or(0, |state| state.0 + 1));
-            samples.node.push(node);
-            samples.count.push(sample.count);
-        }
-        samples
-    }
 }
 
-fn functions_since(tree: &CallTree, since: usize) -> DocumentFunctions {
-    let mut functions = DocumentFunctions::default();
-    for function in tree.functions.iter().skip(since) {
-        functions.name.push(function.name);
-        functions.short.push(function.short);
-        functions.binary.push(function.binary);
-        functions.path.push(function.path);
-        let kind = FrameCategory::ALL.iter().position(|kind| *kind == function.kind);
-        functions.kind.push(kind.unwrap_or_default() as u8);
-    }
-    functions
+fn add_functions(columns: &mut Columns, tree: &CallTree, since: usize) {
+    let new = || tree.functions.iter().skip(since);
+    let kind = |function: &TreeFunction| FrameCategory::ALL.iter().position(|kind| *kind == function.kind);
+    columns.add(
+        "functions",
+        [
+            ("name", new().map(|function| function.name).collect()),
+            // The short form of the name.
+            ("short", new().map(|function| function.short).collect()),
+            ("binary", new().map(|function| function.binary).collect()),
+            ("path", new().map(|function| function.path).collect()),
+            // Index in the list of categories.
+            ("kind", new().map(|function| kind(function).unwrap_or_default() as u64).collect()),
+        ],
+    );
+    // The functions that a reader of this many has, and that others which came later gave another short name.
+    let known = (0_u32..).zip(tree.functions.iter().take(since));
+    let renamed: Vec<_> = known.filter(|(_, function)| function.short_since as usize > since).collect();
+    columns.add(
+        "renamed",
+        [
+            ("function", renamed.iter().map(|(number, _)| *number).collect()),
+            ("short", renamed.iter().map(|(_, function)| function.short).collect()),
+        ],
+    );
 }
 
-fn lines_since(tree: &CallTree, since: usize) -> DocumentLines {
-    let mut lines = DocumentLines::default();
-    for (number, line) in (0..).zip(&tree.function_lines.values).skip(since) {
-        lines.function.push(line.function);
-        lines.line.push(line.line);
-        if line.is_inlined {
-            lines.inlined.push(number);
-        }
-        if line.path != 0 {
-            lines.elsewhere.push(number);
-            lines.path.push(line.path);
-        }
-    }
-    lines
-}
-
-/// The functions that a reader of this many has, and that others which came later gave another short name.
-fn renamed_since(tree: &CallTree, since: usize) -> DocumentRenamings {
-    let mut renamed = DocumentRenamings::default();
-    for (number, function) in (0..).zip(tree.functions.iter().take(since)) {
-        if function.short_since as usize > since {
-            renamed.function.push(number);
-            renamed.short.push(function.short);
-        }
-    }
-    renamed
-}
-
-fn threads_since(of: &[ProfileThread], texts: &[ThreadStrings], since: usize) -> DocumentThreads {
-    let mut threads = DocumentThreads::default();
-    for (thread, texts) in of.iter().zip(texts).skip(since) {
-        threads.process.push(texts.process);
-        threads.pid.push(thread.pid);
-        threads.name.push(texts.name);
-        threads.tid.push(thread.tid);
-        threads.container.push(texts.container);
-    }
-    threads
+fn add_lines(columns: &mut Columns, tree: &CallTree, since: usize) {
+    let new = || (0_u32..).zip(&tree.function_lines.values).skip(since);
+    let elsewhere = || new().filter(|(_, line)| line.path != 0);
+    columns.add(
+        "places",
+        [
+            ("function", new().map(|(_, line)| line.function).collect()),
+            ("line", new().map(|(_, line)| line.line).collect()),
+            // The indices of those whose function is inlined there.
+            ("inlined", new().filter(|(_, line)| line.is_inlined).map(|(number, _)| number).collect()),
+            // The indices of those that are in another file than the rest of their function, and these files.
+            ("elsewhere", elsewhere().map(|(number, _)| number).collect()),
+            ("path", elsewhere().map(|(_, line)| line.path).collect()),
+        ],
+    );
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct DocumentHead<'a> {
     title: String,
     measure: &'a str,
     rate_hz: u64,
@@ -310,14 +358,8 @@ struct Document<'a> {
     /// Whether names are shown in full at first.
     full_names: bool,
     strings: Vec<&'a str>,
-    functions: DocumentFunctions,
-    renamed: DocumentRenamings,
-    places: DocumentLines,
-    nodes: DocumentNodes,
-    threads: DocumentThreads,
     spans: DocumentSpans,
-    states: DocumentStates,
-    samples: DocumentSamples,
+    columns: &'a [ColumnLayout<'static>],
     outcomes: Vec<DocumentOutcome>,
     parts: Vec<DocumentRecording>,
     sources: &'a [SourceExcerpt],
@@ -335,75 +377,9 @@ struct CategoryStyle {
 }
 
 #[derive(Default, Serialize)]
-struct DocumentFunctions {
-    name: Vec<u32>,
-    /// The short form of the name.
-    short: Vec<u32>,
-    binary: Vec<u32>,
-    path: Vec<u32>,
-    /// Index in the list of categories.
-    kind: Vec<u8>,
-}
-
-/// New short names of functions that the reader has.
-#[derive(Default, Serialize)]
-struct DocumentRenamings {
-    function: Vec<u32>,
-    short: Vec<u32>,
-}
-
-#[derive(Default, Serialize)]
-struct DocumentLines {
-    function: Vec<u32>,
-    line: Vec<u32>,
-    /// The indices of those whose function is inlined there.
-    inlined: Vec<u32>,
-    /// The indices of those that are in another file than the rest of their function, and these files.
-    elsewhere: Vec<u32>,
-    path: Vec<u32>,
-}
-
-#[derive(Default, Serialize)]
-struct DocumentNodes {
-    /// The distance to the index of its caller; 0 if it has none.
-    parent_before: Vec<u32>,
-    place: Vec<u32>,
-}
-
-#[derive(Default, Serialize)]
-struct DocumentThreads {
-    process: Vec<u32>,
-    pid: Vec<u32>,
-    name: Vec<u32>,
-    tid: Vec<u32>,
-    /// Empty if it is in no container.
-    container: Vec<u32>,
-}
-
-#[derive(Default, Serialize)]
 struct DocumentSpans {
     trace: Vec<String>,
     span: Vec<String>,
-}
-
-#[derive(Default, Serialize)]
-struct DocumentStates {
-    state: Vec<u32>,
-    /// Empty if there is none.
-    cause: Vec<u32>,
-}
-
-/// In order of slices, except for late samples of a live profile.
-#[derive(Default, Serialize)]
-struct DocumentSamples {
-    slice: Vec<u32>,
-    thread: Vec<u32>,
-    /// The index of the span plus one; 0 if there is none.
-    span: Vec<u32>,
-    /// The index of the state plus one; 0 if it is unknown.
-    state: Vec<u32>,
-    node: Vec<u32>,
-    count: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -445,7 +421,7 @@ mod tests {
     ) -> Value {
         let mut out = Vec::new();
         growth.write_since(since, profile, samples.iter().copied(), None, &mut out).unwrap();
-        serde_json::from_slice(&out).unwrap()
+        decode_document(&out).unwrap()
     }
 
     /// Appends the new entries to each column of the tables.

@@ -37,7 +37,9 @@ pub use annotation::{
 };
 pub use counts::TimeSlicedCounts;
 pub use difference::{DifferenceBasis, DifferenceError, difference};
-pub use document::{DocumentBuilder, LiveUpdate, TableLengths, TableLengthsError};
+pub use document::{
+    DocumentBuilder, DocumentError, LiveUpdate, TableLengths, TableLengthsError, decode_document,
+};
 pub use escape::escaped;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};

@@ -1,8 +1,12 @@
 //! All stacks as one call tree: stacks with common callers share nodes. It grows with its profile, and its indices don't
 //! change.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher as _, Hash};
 use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
@@ -45,6 +49,15 @@ pub(crate) struct CallNode {
     pub(crate) function_line: u32,
 }
 
+/// A function as reached by a certain chain of callers, whatever the lines: one or more [`CallNode`]s.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FunctionNode {
+    /// The caller, as index in [`CallTree::function_nodes`]; `None` for the outermost.
+    parent: Option<u32>,
+    /// Index in [`CallTree::functions`].
+    function: u32,
+}
+
 /// The stacks, merged from their roots.
 #[derive(Debug)]
 pub(crate) struct CallTree {
@@ -54,6 +67,9 @@ pub(crate) struct CallTree {
     pub(crate) function_lines: ValueInterner<FunctionLine>,
     /// Each node comes after its caller.
     pub(crate) nodes: ValueInterner<CallNode>,
+    function_nodes: ValueInterner<FunctionNode>,
+    /// The function node of each of `nodes`, as index in `function_nodes`.
+    function_node_of: Vec<u32>,
     /// The leaf of each stack of the profile, as index in `nodes`.
     pub(crate) leaves: Vec<u32>,
     /// By name and binary.
@@ -63,7 +79,15 @@ pub(crate) struct CallTree {
     functions_of_name: HashMap<u32, Vec<u32>>,
     /// Names whose short form is to be made, or made again.
     outdated_names: BTreeSet<u32>,
-    line_of_frame: Vec<FunctionLine>,
+    line_of_frame: Vec<FrameLine>,
+}
+
+/// The line of a frame.
+#[derive(Clone, Copy, Debug)]
+struct FrameLine {
+    line: FunctionLine,
+    /// Its indices in [`CallTree::function_lines`], once it has them: of a call that is not inlined, and of one that is.
+    indices: [Option<u32>; 2],
 }
 
 impl Default for CallTree {
@@ -75,6 +99,8 @@ impl Default for CallTree {
             functions: Vec::new(),
             function_lines: ValueInterner::default(),
             nodes: ValueInterner::default(),
+            function_nodes: ValueInterner::default(),
+            function_node_of: Vec::new(),
             leaves: Vec::new(),
             function_indices: HashMap::new(),
             short_names: ShortNames::default(),
@@ -94,15 +120,21 @@ impl CallTree {
             let own_path = self.functions.get(function as usize).map_or(0, |function| function.path);
             let path = self.strings.intern(&escaped_or_empty(&frame.path));
             let path = if path == own_path { 0 } else { path };
-            self.line_of_frame.push(FunctionLine { function, line: frame.line, path, is_inlined: false });
+            let line = FunctionLine { function, line: frame.line, path, is_inlined: false };
+            self.line_of_frame.push(FrameLine { line, indices: [None; 2] });
         }
         for stack in profile.stacks.iter().skip(self.leaves.len()) {
-            let (nodes, lines) = (&mut self.nodes, &mut self.function_lines);
             let mut reached = None;
             for (frame, is_inlined) in profile.frames_with_inlining(stack).into_iter().rev() {
-                let Some(&line) = self.line_of_frame.get(frame.0 as usize) else { continue };
-                let function_line = lines.intern(FunctionLine { is_inlined, ..line });
-                reached = Some(nodes.intern(CallNode { parent: reached, function_line }));
+                let Some(FrameLine { line, indices }) = self.line_of_frame.get_mut(frame.0 as usize) else {
+                    continue;
+                };
+                let [plain, inlined] = indices;
+                let known = if is_inlined { inlined } else { plain };
+                let function_line = *known
+                    .get_or_insert_with(|| self.function_lines.intern(FunctionLine { is_inlined, ..*line }));
+                let function = line.function;
+                reached = Some(self.node(CallNode { parent: reached, function_line }, function));
             }
             let leaf = reached.unwrap_or_else(|| self.empty_stack_node());
             self.leaves.push(leaf);
@@ -118,8 +150,10 @@ impl CallTree {
             + self.short_names.bytes()
             + self.function_lines.bytes()
             + self.nodes.bytes()
+            + self.function_nodes.bytes()
+            + self.function_node_of.len() * size_of::<u32>()
             + self.leaves.len() * size_of::<u32>()
-            + self.line_of_frame.len() * size_of::<FunctionLine>()
+            + self.line_of_frame.len() * size_of::<FrameLine>()
     }
 
     fn function(&mut self, name: &str, binary: &str, kind: FrameCategory, path: &str) -> u32 {
@@ -172,35 +206,74 @@ impl CallTree {
     fn empty_stack_node(&mut self) -> u32 {
         let function = self.function("[no frames]", "", FrameCategory::Marker, "");
         let line = FunctionLine { function, line: 0, path: 0, is_inlined: false };
-        let place = self.function_lines.intern(line);
-        self.nodes.intern(CallNode { parent: None, function_line: place })
+        let function_line = self.function_lines.intern(line);
+        self.node(CallNode { parent: None, function_line }, function)
+    }
+
+    /// The index of a node, which is of a line of this function.
+    fn node(&mut self, node: CallNode, function: u32) -> u32 {
+        let index = self.nodes.intern(node);
+        if index as usize == self.function_node_of.len() {
+            let parent = node.parent.and_then(|parent| self.function_node_of.get(parent as usize)).copied();
+            self.function_node_of.push(self.function_nodes.intern(FunctionNode { parent, function }));
+        }
+        index
+    }
+
+    /// For each node the number of function nodes from its own one to the last one that there was: 0 if it is the first node of
+    /// its function node.
+    pub(crate) fn function_nodes_back(&self) -> impl Iterator<Item = u32> {
+        let mut count = 0;
+        self.function_node_of.iter().map(move |function_node| {
+            let back = count - function_node;
+            count = count.max(function_node + 1);
+            back
+        })
     }
 }
 
-/// Each distinct value once, indexed in order of arrival.
+/// Each distinct value once, indexed in order of arrival. The hash has a random seed: profiled programs choose names.
 #[derive(Debug)]
 pub(crate) struct ValueInterner<T> {
     pub(crate) values: Vec<T>,
-    indices: HashMap<T, u32>,
+    /// Indices in `values`, by the hash of the value.
+    indices: HashTable<u32>,
+    hasher: DefaultHashBuilder,
 }
 
 impl<T> Default for ValueInterner<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), indices: HashMap::new() }
+        Self { values: Vec::new(), indices: HashTable::new(), hasher: DefaultHashBuilder::default() }
     }
 }
 
-impl<T: Clone + Eq + std::hash::Hash> ValueInterner<T> {
+impl<T: Eq + Hash> ValueInterner<T> {
     pub(crate) fn intern(&mut self, value: T) -> u32 {
-        *self.indices.entry(value).or_insert_with_key(|value| {
-            self.values.push(value.clone());
-            self.values.len() as u32 - 1
-        })
+        self.find(&value).unwrap_or_else(|| self.insert(value))
     }
 
-    /// The approximate memory in bytes, except what values own. A hash map is three quarters full on average.
+    fn find<Q: Eq + Hash + ?Sized>(&self, value: &Q) -> Option<u32>
+    where
+        T: Borrow<Q>,
+    {
+        let is_same =
+            |index: &u32| self.values.get(*index as usize).is_some_and(|known| known.borrow() == value);
+        self.indices.find(self.hasher.hash_one(value), is_same).copied()
+    }
+
+    /// Adds a value that is not there.
+    fn insert(&mut self, value: T) -> u32 {
+        let Self { values, indices, hasher } = self;
+        let (hash, index) = (hasher.hash_one(&value), values.len() as u32);
+        values.push(value);
+        let hash_of = |index: &u32| values.get(*index as usize).map_or(0, |known: &T| hasher.hash_one(known));
+        indices.insert_unique(hash, index, hash_of);
+        index
+    }
+
+    /// The approximate memory in bytes, except what values own. A hash table is three quarters full on average.
     fn bytes(&self) -> usize {
-        self.values.len() * (size_of::<T>() + size_of::<(T, u32)>() / 3 * 4)
+        self.values.len() * (size_of::<T>() + (size_of::<u32>() + 1) * 4 / 3)
     }
 }
 
@@ -213,11 +286,11 @@ pub(crate) struct StringTable {
 
 impl StringTable {
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.table.indices.get(text) {
-            return *number;
+        if let Some(number) = self.table.find(text) {
+            return number;
         }
         self.string_bytes += text.len();
-        self.table.intern(text.into())
+        self.table.insert(text.into())
     }
 
     pub(crate) fn all(&self) -> &[Arc<str>] {

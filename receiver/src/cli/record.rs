@@ -80,10 +80,10 @@ pub(crate) struct RecordArgs {
     /// separated by commas, each becomes a profile. `sidewinder check` lists the counters of this machine.
     #[arg(short, long = "event", value_name = "NAME[:PERIOD|@HZ]", value_parser = EventArg::parse, value_delimiter = ',', help_heading = "What to sample")]
     pub(crate) events: Vec<EventArg>,
-    /// A place in a program to sample instead of CPU time, as uprobe:PATH:FUNCTION
+    /// A place in a program or in the kernel to sample instead of CPU time, as uprobe:PATH:FUNCTION
     ///
     /// uprobe:PATH:FUNCTION[+OFFSET], uretprobe:PATH:FUNCTION or usdt:PATH:PROVIDER:NAME, where PATH is as the program sees
-    /// it; with ,value=arg0 behind it for the sum of an argument instead of the number of hits. May be given several times,
+    /// it, or tracepoint:CATEGORY:NAME; with ,value=arg0 behind it for the sum of an argument instead of the number of hits. May be given several times,
     /// and each becomes a profile.
     #[arg(long, value_name = "SPEC", value_parser = probe, help_heading = "What to sample")]
     pub(crate) probe: Vec<ProbeSpec>,

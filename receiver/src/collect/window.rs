@@ -255,7 +255,7 @@ impl SlidingWindow {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// The JSON of what is new since `cursor`, the [`LiveUpdate::next`] of an earlier update. If the cursor is not valid,
+    /// The document of what is new since `cursor`, the [`LiveUpdate::next`] of an earlier update. If the cursor is not valid,
     /// the update has everything.
     pub(crate) fn update_since(&mut self, cursor: &str, outcomes: Vec<OutcomeCount>) -> Vec<u8> {
         self.flush();
@@ -351,6 +351,7 @@ impl fmt::Display for Cursor {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use sidewinder_render::decode_document;
 
     use super::*;
     use crate::collect::tests::{CPU, empty_naming_context, event};
@@ -373,7 +374,7 @@ mod tests {
     }
 
     fn update(window: &mut SlidingWindow, cursor: &str) -> Value {
-        serde_json::from_slice(&window.update_since(cursor, Vec::new())).unwrap()
+        decode_document(&window.update_since(cursor, Vec::new())).unwrap()
     }
 
     fn next(update: &Value) -> &str {

@@ -64,12 +64,18 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let kind = match (args.event, probes.first()) {
         _ if args.off_cpu.is_some() => Kind::OffCpu,
         _ if args.wall.is_some() => Kind::Wall { samples_per_second },
+        _ if args.lock_wakers => Kind::LockWakers,
         _ if args.locks.is_some() => Kind::LockDelay,
         (Some(event), _) => event.kind(samples_per_second),
         (None, Some(probe)) => Kind::Probe(probe.sampled),
         (None, None) => Kind::Cpu { samples_per_second },
     };
-    let kinds = KindSet::new(kind);
+    let shown = KindSet::new(kind);
+    let kinds = match kind {
+        // What a waker's sample stands for is the wait that it ends.
+        Kind::LockWakers => KindSet::new(Kind::LockDelay).with(kind),
+        _ => shown.clone(),
+    };
     let stop = stop_flag_in_terminal()?;
     let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
     let mut storage = Storage::uninit();
@@ -79,7 +85,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         lock_threshold: args.locks.unwrap_or_default(),
         probes,
         requires_probes: true,
-        ..SamplingOptions::interactive(scope, kinds.clone(), TABLES_BYTES, &debug_roots)
+        ..SamplingOptions::interactive(scope, kinds, TABLES_BYTES, &debug_roots)
     };
     let options =
         if args.pid.is_empty() && args.tid.is_empty() { options } else { options.for_running_processes() };
@@ -90,7 +96,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     sampler.start()?;
 
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
-    let feeds = live.add_receiver("top", &title, &kinds);
+    let feeds = live.add_receiver("top", &title, &shown);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
     let mut screen =
         Screen::new(title, kind, args.seconds, args.names.into(), supports_colour(&std::io::stdout()));

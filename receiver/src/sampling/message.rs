@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, WaitReason};
+use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, VmMachine, WaitReason};
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
@@ -38,7 +38,9 @@ impl Stack {
     /// Whether a frame is of code that HotSpot has generated.
     pub(crate) fn has_hotspot_frames(&self) -> bool {
         self.has_vm_frames
-            && self.frames.iter().any(|frame| matches!(frame.kind(), Some(RawFrameKind::HotSpot(_))))
+            && self.frames.iter().any(|frame| {
+                matches!(frame.kind(), Some(RawFrameKind::Vm(function)) if function.machine == VmMachine::HotSpot)
+            })
     }
 
     /// Whether the stack has a meaning only within one process, because one of its frames has.
@@ -53,7 +55,7 @@ pub(crate) fn is_process_specific(frame: &RawFrame) -> bool {
 }
 
 fn is_of_vm(kind: RawFrameKind) -> bool {
-    matches!(kind, RawFrameKind::CPython(_) | RawFrameKind::HotSpot(_) | RawFrameKind::V8(_))
+    matches!(kind, RawFrameKind::Vm(_))
 }
 
 /// The file and file offset of a frame's instruction; `None` if no file backs it. A return address is moved back by one,
@@ -63,12 +65,9 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
         RawFrameKind::Native { file } => {
             Some((FileId(file), FileOffset(frame.address() - u64::from(frame.is_return_address()))))
         }
-        RawFrameKind::Kernel
-        | RawFrameKind::Anonymous
-        | RawFrameKind::CPython(_)
-        | RawFrameKind::HotSpot(_)
-        | RawFrameKind::V8(_)
-        | RawFrameKind::Missing(_) => None,
+        RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Vm(_) | RawFrameKind::Missing(_) => {
+            None
+        }
     }
 }
 

@@ -141,6 +141,7 @@ impl SamplingOptions {
     pub(super) fn load_options(&self, pod: Option<PodCgroup>) -> Options {
         Options {
             kinds: self.kinds.sampled(),
+            tracepoints: self.probes.iter().filter(|probe| probe.is_tracepoint()).count(),
             samples_runnable: self.kinds.wall().is_some(),
             off_cpu_threshold: self.off_cpu_threshold,
             lock_threshold: self.lock_threshold,

@@ -16,7 +16,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Identifies a version of a file: equal identities have the same content, as far as the filesystem records changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct FileIdentity {
+struct FileVersion {
     device: u64,
     inode: u64,
     size: u64,
@@ -28,9 +28,9 @@ struct FileIdentity {
 /// A set of files, with the versions of them that are in use.
 #[derive(Debug)]
 pub(super) struct FileWatcher {
-    files: Vec<(PathBuf, Option<FileIdentity>)>,
+    files: Vec<(PathBuf, Option<FileVersion>)>,
     /// The versions that the last check found, if they differ from `files`: the files may still be being written.
-    unsettled: Option<Vec<Option<FileIdentity>>>,
+    unsettled: Option<Vec<Option<FileVersion>>>,
     check_timer: IntervalTimer,
 }
 
@@ -48,7 +48,7 @@ impl FileWatcher {
     }
 
     fn check(&mut self) -> bool {
-        let current: Vec<Option<FileIdentity>> = self.files.iter().map(|(path, _)| identity(path)).collect();
+        let current: Vec<Option<FileVersion>> = self.files.iter().map(|(path, _)| identity(path)).collect();
         if self.files.iter().map(|(_, known)| known).eq(&current) {
             self.unsettled = None;
             return false;
@@ -66,9 +66,9 @@ impl FileWatcher {
 }
 
 /// The identity of the file at a path; `None` if there is none.
-fn identity(path: &std::path::Path) -> Option<FileIdentity> {
+fn identity(path: &std::path::Path) -> Option<FileVersion> {
     let metadata = fs::metadata(path).ok()?;
-    Some(FileIdentity {
+    Some(FileVersion {
         device: metadata.dev(),
         inode: metadata.ino(),
         size: metadata.size(),

@@ -6,7 +6,7 @@ use sidewinder_bpf::Opener;
 use sidewinder_process::Pid;
 
 use super::*;
-use crate::foreign::{ForeignReader, ReadTarget};
+use crate::foreign::{ForeignProcess, ForeignReader, ReadTarget};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -35,11 +35,12 @@ impl Drop for Target {
 }
 
 fn function(number: u64) -> VmFunction {
-    VmFunction { object: Avma(number << 12), cookie: 1, place: 0, form: VmForm::Interpreted }
+    let (machine, form) = (VmMachine::CPython, VmForm::Interpreted);
+    VmFunction { machine, object: Avma(number << 12), cookie: 1, place: 0, form }
 }
 
 fn stack(functions: std::ops::Range<u64>) -> Vec<RawFrame> {
-    functions.map(|number| RawFrame::new(RawFrameKind::CPython(function(number)), 0, false, false)).collect()
+    functions.map(|number| RawFrame::new(RawFrameKind::Vm(function(number)), 0, false, false)).collect()
 }
 
 /// Names with a process, and the reader that reads its memory; `None` if there is no CPython here.

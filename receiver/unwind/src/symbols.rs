@@ -77,7 +77,7 @@ pub(crate) fn for_each_dynamic_name<'data, R: ReadFile<'data>>(
 
 /// A section, by its offset in the file and its length, cut at the end of the file.
 #[derive(Clone, Copy)]
-struct FileRange {
+struct SectionRange {
     offset: u64,
     bytes: u64,
 }
@@ -86,8 +86,8 @@ struct FileRange {
 struct ElfSymbolTable<R> {
     data: R,
     endian: Endianness,
-    symbols: FileRange,
-    names: FileRange,
+    symbols: SectionRange,
+    names: SectionRange,
 }
 
 impl<'data, R: ReadFile<'data>> ElfSymbolTable<R> {
@@ -161,9 +161,9 @@ fn extent<'data, R: ReadFile<'data>>(
     elf: &ElfFile64<'data, Endianness, R>,
     offset: u64,
     bytes: u64,
-) -> FileRange {
+) -> SectionRange {
     let file_bytes = elf.data().len().unwrap_or(0);
-    FileRange { offset, bytes: bytes.min(file_bytes.saturating_sub(offset)) }
+    SectionRange { offset, bytes: bytes.min(file_bytes.saturating_sub(offset)) }
 }
 
 /// The bytes before the first NUL, if it comes within [`MAX_NAME_BYTES`].

@@ -15,9 +15,11 @@ use self::x86_64 as host;
 #[cfg(test)]
 pub(crate) use host::instructions;
 pub(crate) use host::{
-    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, KEY_VALUES, WALKED, first_argument,
-    jumps_out, step, thread_local, unlinked_code,
+    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, KEY_VALUES, TABLE_CALL_BYTES, WALKED,
+    activations, calls_through, dispatch_table, first_argument, jumps_out, step, thread_local, unlinked_code,
 };
+
+use std::ops::Range;
 
 use sidewinder_address::Svma;
 use sidewinder_process::tls::TlsGotEntry;
@@ -66,6 +68,14 @@ pub(crate) enum Argument {
     Value(Svma),
     /// The 4-byte value at an offset from the address that a word of the file refers to.
     ValueThroughWord(Svma, u32),
+}
+
+/// Code from where a frame becomes the thread's current one to the call through the table that executes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Activation {
+    pub(crate) code: Range<u64>,
+    /// Whether the call is in it; otherwise it is executed seldom, and jumps to code that has the call.
+    pub(crate) has_call: bool,
 }
 
 /// An instruction of generated code.

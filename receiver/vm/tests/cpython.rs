@@ -221,6 +221,24 @@ fn parts_of_a_split_loop_are_found_without_symbols() {
     assert_eq!(interpreter.version.to_string(), "3.13");
 }
 
+/// Its own function, two calls in the copy, and what the copy jumps to on the way to them.
+#[test]
+fn copies_of_a_loop_of_tail_calls_are_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("python3.14");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tail_calls.c");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O1", "-no-pie", "-nostartfiles", "-Wl,--no-as-needed", "-s", "-Wl,--export-dynamic", "-o"])
+        .arg(&program)
+        .arg(source);
+    assert!(compiler.status().expect("cc is installed").success());
+    let interpreter = Interpreter::read(&File::open(program).unwrap()).unwrap().unwrap();
+    let lengths: Vec<u64> = interpreter.loops.iter().map(|range| range.bytes).collect();
+    assert_eq!(lengths, [14, 27, 7, 10], "{:x?}", interpreter.loops);
+    assert_eq!(interpreter.version.to_string(), "3.14");
+}
+
 /// Each activation pushes registers before its frame is the current one; up to 3.10, it returns after its caller's is that.
 #[test]
 fn code_of_the_loop_without_a_current_frame_is_found() {

@@ -144,6 +144,8 @@ pub const SALES_RUST: Program = Program { name: "sales-rust", source: "sales.rs"
 pub const SALES_GO: Program = Program { name: "sales-go", source: "sales.go", compiler: Compiler::Go };
 /// Calls a function as often as it can.
 pub const TICKS: Program = c("ticks", "ticks.c");
+/// Two callers of write(2), which count what they write.
+pub const WRITES: Program = c("writes", "writes.c");
 /// Two processes that wait for each other.
 pub const PINGPONG: Program = c("pingpong", "pingpong.c");
 /// The first process of a pod.

@@ -9,6 +9,7 @@ use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::Running;
 use sidewinder_e2e_support::workload::{DISTINCT, Gated, LADDER};
 use sidewinder_e2e_support::{collector, received::Received, requirement, sidewinder};
+use sidewinder_render::decode_document;
 
 use super::{folder, judge_with};
 use crate::telemetry::until;
@@ -101,7 +102,7 @@ fn a_recording_can_be_followed_too() -> Result<()> {
     let recording = Running::start_sampling(command)?;
     workload.open()?;
     let events = || -> Result<u64> {
-        let told: Value = serde_json::from_str(body(&ask(port, "GET", "/data/0", "localhost")?)?)?;
+        let told = decode_document(body(&ask(port, "GET", "/data/0", "localhost")?)?)?;
         let counts = told.pointer("/samples/count").and_then(Value::as_array).context("no samples")?;
         Ok(counts.iter().filter_map(Value::as_u64).sum())
     };
@@ -119,17 +120,20 @@ fn a_recording_can_be_followed_too() -> Result<()> {
 }
 
 /// What this port answers.
-fn ask(port: u16, method: &str, path: &str, host: &str) -> Result<String> {
+fn ask(port: u16, method: &str, path: &str, host: &str) -> Result<Vec<u8>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     let origin = "Origin: http://evil.example\r\n";
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
     Ok(answer)
 }
 
-fn body(answer: &str) -> Result<&str> {
-    Ok(answer.split_once("\r\n\r\n").context("no body")?.1)
+/// What follows the head of an answer.
+pub(crate) fn body(answer: &[u8]) -> Result<&[u8]> {
+    const BLANK_LINE: &[u8] = b"\r\n\r\n";
+    let end = answer.windows(BLANK_LINE.len()).position(|bytes| bytes == BLANK_LINE);
+    Ok(&answer[end.context("no body")? + BLANK_LINE.len()..])
 }
 
 #[test]
@@ -141,7 +145,9 @@ fn only_this_machine_and_only_its_own_page_is_answered() -> Result<()> {
     let mut workload = Gated::start(LADDER.command(&[60, 10])?)?;
     let daemon = serve(&workload, port, "", 97)?;
     workload.open()?;
-    let ask = |method, path, host| ask(port, method, path, host);
+    let ask = |method, path, host| -> Result<String> {
+        Ok(String::from_utf8_lossy(&ask(port, method, path, host)?).into_owned())
+    };
     let begins = |answer: &str, status: &str| answer.starts_with(&format!("HTTP/1.1 {status}"));
     for path in ["/", "/data/0"] {
         let answer = until(path, || {

@@ -1,4 +1,4 @@
-//! Off-CPU time, page faults, waits for locks and their wakers, and a probe in a pod, with the privileges of a sidecar: its own pod's, and no other's.
+//! Off-CPU time, page faults, waits for locks and their wakers, and probes in a pod, with the privileges of a sidecar: its own pod's, and no other's.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -20,13 +20,14 @@ use super::{AS_THE_SAME_USER, NOWHERE, app, configuration, container_of, securit
 const USER: u32 = 65_532;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A function that the profiles of each of these types show, and the least sum of their values there.
-const EXPECTED: [(&str, &str, i64); 6] = [
+const EXPECTED: [(&str, &str, i64); 7] = [
     ("off_cpu", "wait_for_a_condition", 1_000_000_000),
     ("faults", "grow_large", 1_000),
     ("contentions", "wait_for_red", 50),
     ("delay", "wait_for_red", 1_000_000_000),
     ("waker_delay", "leave", 1_000_000_000),
     ("uprobe_wait_for_green", "wait_for_green", 50),
+    ("tracepoint_sched_sched_switch", "wait_for_red", 50),
 ];
 
 /// The configuration with all kinds of profile.
@@ -36,7 +37,8 @@ fn with_all_kinds(error_mode: &str, endpoint: &str) -> Result<String> {
     let program = CONVOYS.compiled()?;
     let keys = format!(
         "scope: {{ mode: pod }}\n    off_cpu_threshold: 1\n    lock_threshold: 1\n    lock_wakers: true\n    \
-         events: [{{ name: page-faults, period: 64 }}]\n    probe_links: ['uprobe:{}:wait_for_green']",
+         events: [{{ name: page-faults, period: 64 }}]\n    probe_links: ['uprobe:{}:wait_for_green', \
+         'tracepoint:sched:sched_switch']",
         program.display()
     );
     let changed = configuration.replace("scope: { mode: pod }", &keys);

@@ -23,21 +23,27 @@ const RIGHT_SHARE: f64 = 0.99;
 const KNOWN_SHARE: f64 = 0.95;
 const CHAIN: [&str; 3] = ["handle:8", "respond:13", "burn:"];
 
-/// Builds the server with an interpreter; `None` if that has no library to embed.
-fn build(interpreter: &Path) -> Result<Option<PathBuf>> {
+/// What a C compiler has to be told to embed an interpreter; `None` if that has no library for it.
+pub(crate) fn embedding_flags(interpreter: &Path) -> Result<Option<Vec<String>>> {
     let config = interpreter.with_file_name("python3-config");
     if !config.is_file() {
         return Ok(None);
     }
     let flags = run(Command::new(config).args(["--embed", "--includes", "--ldflags"]))?;
     let library = interpreter.parent().and_then(Path::parent).context("no folder")?.join("lib");
+    let path = format!("-Wl,-rpath,{}", library.display());
+    Ok(Some(flags.split_whitespace().map(str::to_owned).chain([path]).collect()))
+}
+
+/// Builds the server with an interpreter; `None` if that has no library to embed.
+fn build(interpreter: &Path) -> Result<Option<PathBuf>> {
+    let Some(flags) = embedding_flags(interpreter)? else { return Ok(None) };
     let number: String = interpreter.display().to_string().replace('/', "-");
     let program = paths::compiled()?.join(format!("embeds{number}"));
     let workloads = paths::e2e().join("workloads");
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-I"]).arg(&workloads).arg(workloads.join("embeds.c"));
-    compiler.args(flags.split_whitespace()).arg(format!("-Wl,-rpath,{}", library.display()));
-    run(compiler.arg("-o").arg(&program))?;
+    run(compiler.args(flags).arg("-o").arg(&program))?;
     Ok(Some(program))
 }
 

@@ -21,7 +21,7 @@ const MATCHED_SHARE: f64 = 0.999;
 const RIGHT_LINE_SHARE: f64 = 0.999;
 
 /// Activations are judged where the loop's frames can be told by their name.
-fn a_million_frames(interpreter: &Path, is_loop_named: bool) -> Result<()> {
+pub(super) fn a_million_frames(interpreter: &Path, is_loop_named: bool) -> Result<()> {
     let name = interpreter.display();
     let program = PythonProgram::new(interpreter, "chains.py");
     let expected = Expected::of_program(&program, &[])?;

@@ -12,7 +12,7 @@ use super::{SECONDS, assert_right, installed, profile};
 /// Of calls from C in stacks that are equal to a chain, those with a native frame of the interpreter in between.
 const SPLICED_SHARE: f64 = 0.999;
 
-fn every_chain(name: &str, interpreter: &Path) -> Result<()> {
+pub(super) fn every_chain(name: &str, interpreter: &Path) -> Result<()> {
     let program = PythonProgram::new(interpreter, "chains.py");
     let expected = Expected::of_program(&program, &[])?;
     let seconds = SECONDS.to_string();

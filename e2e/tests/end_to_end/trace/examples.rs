@@ -15,9 +15,10 @@ use sidewinder_otlp::decode::DecodedEvent;
 use super::{LINKED_SHARE, SAMPLES_PER_SECOND, counted, events_once_known, route_of};
 
 pub(super) const SECONDS: &str = "3";
-/// The functions of each example, and the route of the span that it calls them in.
-const FUNCTIONS: [(&str, Option<&str>); 3] =
-    [("cart", Some("/cart")), ("query", Some("/query")), ("outside", None)];
+/// The functions of an example, and the route of the span that it calls each in.
+pub(super) type Functions = [(&'static str, Option<&'static str>)];
+pub(super) const FUNCTIONS: &Functions =
+    &[("cart", Some("/cart")), ("query", Some("/query")), ("outside", None)];
 
 /// Profiles an example until its time is over.
 pub(super) fn profile(command: &mut Command, reads_labels: bool) -> Result<(Handled, Received)> {
@@ -53,6 +54,14 @@ fn ids_of(event: &DecodedEvent<'_>) -> Option<String> {
     Some(ids)
 }
 
+/// The function that a frame's name is of: `cart` in C and JavaScript, `main.cart` in Go, `program::cart` in Rust, `Spans.cart()`
+/// in Java.
+pub(super) fn function_of(name: &str, functions: &Functions) -> Option<(&'static str, Option<&'static str>)> {
+    let without_types = name.split('(').next()?;
+    let name = without_types.rsplit(['.', ':']).next()?;
+    functions.iter().copied().find(|(function, _)| *function == name)
+}
+
 /// How a program says that it is in another span.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Labels {
@@ -63,16 +72,16 @@ pub(super) enum Labels {
 
 /// Each linked event is of a span that was handled, of the route that the stack shows; nearly all events of functions that run
 /// in spans are linked, and none of others is.
-pub(super) fn judge(handled: &Handled, events: Vec<DecodedEvent<'_>>, labels: Labels) -> Result<()> {
+pub(super) fn judge(
+    handled: &Handled,
+    events: Vec<DecodedEvent<'_>>,
+    functions: &Functions,
+    labels: Labels,
+) -> Result<()> {
     let mut counts: BTreeMap<_, [u64; 2]> = BTreeMap::new();
     for event in events {
         let names = event.sample.stack.iter().filter_map(|frame| frame.function());
-        let of_name = |name: &str| {
-            // `cart` in C, `main.cart` in Go, `program::cart` in Rust.
-            let name = name.rsplit(['.', ':']).next();
-            FUNCTIONS.into_iter().find(|(function, _)| name == Some(function))
-        };
-        let shown = names.into_iter().find_map(of_name);
+        let shown = names.into_iter().find_map(|name| function_of(name, functions));
         let ids = ids_of(&event);
         if let Some(ids) = &ids {
             // What was not yet handled at the end was not printed either.
@@ -95,7 +104,7 @@ pub(super) fn judge(handled: &Handled, events: Vec<DecodedEvent<'_>>, labels: La
             None => ensure!(*linked == 0, "{linked} of {function} are linked"),
         }
     }
-    ensure!(counts.len() == FUNCTIONS.len(), "{counts:?}");
+    ensure!(counts.len() == functions.len(), "{counts:?}");
     Ok(())
 }
 
@@ -110,7 +119,7 @@ fn an_example_in_c() -> Result<()> {
         return Ok(());
     }
     let (handled, received) = profile(&mut Command::new(build_c()?), false)?;
-    judge(&handled, events_once_known(&received)?, Labels::AtOnce)?;
+    judge(&handled, events_once_known(&received)?, FUNCTIONS, Labels::AtOnce)?;
     assert_eq!(name_of_service(&received).as_deref(), Some("spans-in-c"));
     Ok(())
 }
@@ -121,7 +130,7 @@ fn an_example_in_go() -> Result<()> {
         return Ok(());
     }
     let (handled, received) = profile(&mut Command::new(build_go()?), false)?;
-    judge(&handled, events_once_known(&received)?, Labels::AtOnce)?;
+    judge(&handled, events_once_known(&received)?, FUNCTIONS, Labels::AtOnce)?;
     assert_eq!(name_of_service(&received).as_deref(), Some("spans-in-go"));
     Ok(())
 }
@@ -134,7 +143,7 @@ fn an_example_with_custom_labels() -> Result<()> {
     }
     let program = build_rust("examples/custom_labels", "sidewinder-example-labels")?;
     let (handled, received) = profile(&mut Command::new(&program), true)?;
-    judge(&handled, events_once_known(&received)?, Labels::OneByOne)?;
+    judge(&handled, events_once_known(&received)?, FUNCTIONS, Labels::OneByOne)?;
     let (_, received) = profile(&mut Command::new(&program), false)?;
     ensure!(received.events().count() > 30, "too few events");
     ensure!(received.events().all(|event| event.sample.link.is_none()), "an event is linked");

@@ -10,7 +10,7 @@ use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::{paths, requirement};
 
 use super::events_once_known;
-use super::examples::{Labels, judge, profile};
+use super::examples::{FUNCTIONS, Labels, judge, profile};
 
 /// Where the variable is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ fn try_all(libc: Libc, builds: &[(Place, &str)]) -> Result<()> {
     for &(place, dialect) in builds {
         eprint!("{}, {}, {place:?}, {dialect}: ", libc.name(), libc::version(libc)?);
         let (handled, received) = profile(&mut Command::new(build(libc, place, dialect)?), false)?;
-        judge(&handled, events_once_known(&received)?, Labels::AtOnce)?;
+        judge(&handled, events_once_known(&received)?, FUNCTIONS, Labels::AtOnce)?;
     }
     Ok(())
 }

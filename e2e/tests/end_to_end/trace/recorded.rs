@@ -13,7 +13,7 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 
-use super::examples::{Labels, SECONDS, judge};
+use super::examples::{FUNCTIONS, Labels, SECONDS, judge};
 use super::{events_once_known, function_of};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,7 +94,7 @@ fn a_recording_reads_custom_labels_where_it_is_told_to() -> Result<()> {
         return Ok(());
     }
     let (handled, received) = record_labels(&["--custom-labels", "--attribute", "http.route"])?;
-    judge(&handled, events_once_known(&received)?, Labels::OneByOne)?;
+    judge(&handled, events_once_known(&received)?, FUNCTIONS, Labels::OneByOne)?;
     let (_, received) = record_labels(&[])?;
     ensure!(received.events().count() > 30, "too few events");
     ensure!(received.events().all(|event| event.sample.link.is_none()), "an event is linked");

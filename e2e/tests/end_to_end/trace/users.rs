@@ -9,7 +9,7 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::user::{can_read_others, copied_to, record};
 
 use super::events_from_first_link;
-use super::examples::{Labels, judge, name_of_service};
+use super::examples::{FUNCTIONS, Labels, judge, name_of_service};
 
 /// Its resource, and the variables of its threads, are in its memory, to which ptrace(2) gives no access.
 #[test]
@@ -25,7 +25,7 @@ fn a_user_with_the_capabilities_of_a_sidecar_reads_contexts_of_another_user() ->
     let recorded = record(program.arg("6"), None, &["--attribute", "http.route"], &output)?;
     let received = Received::from_otlp_file(&output)?;
     // It is recorded from before it publishes anything, and then read again after some time.
-    judge(&handled_in(&recorded.printed)?, events_from_first_link(&received)?, Labels::AtOnce)?;
+    judge(&handled_in(&recorded.printed)?, events_from_first_link(&received)?, FUNCTIONS, Labels::AtOnce)?;
     assert_eq!(name_of_service(&received).as_deref(), Some("spans-in-c"));
     Ok(())
 }

@@ -18,7 +18,7 @@ const LINKS_MAX: usize = 40;
 const DEPTH_MAX: usize = 256;
 
 /// A directory on the path so far.
-struct Step {
+struct PathDirectory {
     directory: OwnedFd,
     /// Whether the reader may look up names in it.
     is_searchable: bool,
@@ -85,7 +85,12 @@ impl PathResolver<'_> {
         if path.is_empty() { Err(OpenError::NotFound) } else { Err(OpenError::NotRegular) }
     }
 
-    fn step(&self, directory: OwnedFd, reader: &Credentials, by_name: bool) -> Result<Step, OpenError> {
+    fn step(
+        &self,
+        directory: OwnedFd,
+        reader: &Credentials,
+        by_name: bool,
+    ) -> Result<PathDirectory, OpenError> {
         let looked = FileMetadata::from_fd(directory.as_fd())?;
         if by_name && !reader.trusts(looked.ownership.user) {
             return Err(OpenError::Owner(looked.ownership.user));
@@ -93,7 +98,7 @@ impl PathResolver<'_> {
         let is_remote = || self.kind_of(&looked) == FilesystemKind::Remote;
         let may_deny = || is_remote() || has_acl(directory.as_fd());
         let is_searchable = reader.allows(Access::Search, looked.ownership, may_deny);
-        Ok(Step { directory, is_searchable })
+        Ok(PathDirectory { directory, is_searchable })
     }
 
     /// Looks up a name in a directory, without following links.

@@ -26,7 +26,7 @@ pub struct ElfFile {
     is_static_program: bool,
 }
 
-/// A symbol that a file defines, not a thread-local one.
+/// What a file has at an address: a symbol that it defines, not a thread-local one, or a section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ElfSymbol {
     /// Its address.
@@ -153,6 +153,16 @@ impl ElfFile {
         let read = file.read_up_to(&mut data, section.sh_offset.get(LE))?;
         data.truncate(read);
         Ok(Some((Svma(section.sh_addr.get(LE)), data)))
+    }
+
+    /// The sections of code, by their addresses.
+    pub fn code_sections(&self) -> impl Iterator<Item = ElfSymbol> + '_ {
+        let is_code = |section: &&Shdr| section.sh_flags.get(LE).contains(elf::SHF_EXECINSTR);
+        let range = |section: &Shdr| ElfSymbol {
+            address: Svma(section.sh_addr.get(LE)),
+            bytes: section.sh_size.get(LE),
+        };
+        self.sections.iter().filter(is_code).map(range)
     }
 
     /// The functions whose names start with `prefix`, among all symbols: none in a stripped file.

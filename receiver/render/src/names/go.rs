@@ -5,29 +5,29 @@ use super::scan::{Piece, contents, pieces};
 /// Without the import path's folders, and without type arguments, as far as needed.
 pub(super) fn candidates(name: &str) -> Vec<String> {
     let Some(pieces) = pieces(name) else { return Vec::new() };
-    let render = |has_path: bool, arguments: Arguments| {
+    let render = |has_path: bool, arguments: TypeArguments| {
         let whole: String = pieces.iter().map(|piece| piece_text(*piece, arguments)).collect();
         if has_path { whole } else { without_path(&whole).to_owned() }
     };
     vec![
-        render(false, Arguments::Elided),
-        render(false, Arguments::Short),
-        render(true, Arguments::Elided),
-        render(true, Arguments::Short),
+        render(false, TypeArguments::Elided),
+        render(false, TypeArguments::Short),
+        render(true, TypeArguments::Elided),
+        render(true, TypeArguments::Short),
     ]
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Arguments {
+enum TypeArguments {
     Elided,
     Short,
 }
 
-fn piece_text(piece: Piece<'_>, arguments: Arguments) -> String {
+fn piece_text(piece: Piece<'_>, arguments: TypeArguments) -> String {
     match piece {
         Piece::Group(group) if group.starts_with('[') => match arguments {
-            Arguments::Elided => "[…]".to_owned(),
-            Arguments::Short => format!("[{}]", short_types(contents(group))),
+            TypeArguments::Elided => "[…]".to_owned(),
+            TypeArguments::Short => format!("[{}]", short_types(contents(group))),
         },
         // A receiver, `(*Head[...])`.
         Piece::Group(group) if group.starts_with('(') => {
@@ -46,7 +46,7 @@ fn piece_text(piece: Piece<'_>, arguments: Arguments) -> String {
 fn short_types(list: &str) -> String {
     let Some(pieces) = pieces(list) else { return list.to_owned() };
     let types = pieces.split(|piece| *piece == Piece::Comma).map(|pieces| {
-        let whole: String = pieces.iter().map(|piece| piece_text(*piece, Arguments::Elided)).collect();
+        let whole: String = pieces.iter().map(|piece| piece_text(*piece, TypeArguments::Elided)).collect();
         let (pointer, rest) = whole.split_at(whole.len() - whole.trim_start_matches('*').len());
         format!("{pointer}{}", without_path(rest.strip_prefix("go.shape.").unwrap_or(rest)))
     });

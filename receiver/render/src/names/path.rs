@@ -58,7 +58,7 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
         return Vec::new();
     }
     let Some(pieces) = pieces(rest) else { return Vec::new() };
-    let function = Function::parse(&pieces);
+    let function = FunctionPath::parse(&pieces);
     let is_type = |piece: &Piece<'_>| matches!(piece, Piece::Group(group) if group.starts_with('<'));
     // Markup, or anything else that is no name.
     let is_name = |component: &&[Piece<'_>]| component.len() == 1 || !component.first().is_some_and(is_type);
@@ -71,14 +71,14 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
 }
 
 /// A name in its parts.
-struct Function<'a> {
+struct FunctionPath<'a> {
     components: Vec<&'a [Piece<'a>]>,
     parameters: Option<&'a str>,
     /// What follows the parameters.
     suffix: &'a [Piece<'a>],
 }
 
-impl<'a> Function<'a> {
+impl<'a> FunctionPath<'a> {
     fn parse(pieces: &'a [Piece<'a>]) -> Self {
         let (head, parameters, suffix) = split_parameters(pieces);
         let path = head.get(path_start(head)..).unwrap_or_default();

@@ -11,9 +11,9 @@ mod space;
 
 use std::collections::HashMap;
 
-use self::file::{PerfEvent, PerfFile, Record};
-use self::record::{Content, Sample};
-use self::space::{Mapping, Space};
+use self::file::{PerfEvent, PerfFile, PerfRecord};
+use self::record::{Content, PerfSample};
+use self::space::{MappedRange, Space};
 use super::error::ReadError;
 use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address};
 use crate::profile::{
@@ -171,11 +171,11 @@ impl DataReader<'_> {
         let first = file.events.first().ok_or(ReadError::PerfData("it has no event"))?;
         let by_id: HashMap<u64, &PerfEvent> =
             file.events.iter().flat_map(|event| event.ids.iter().map(move |id| (*id, event))).collect();
-        let event_of = |record: Record<'_>| match file.events.len() {
+        let event_of = |record: PerfRecord<'_>| match file.events.len() {
             1 => first,
             _ => record.event_id(first.attributes).and_then(|id| by_id.get(&id).copied()).unwrap_or(first),
         };
-        let timed = |(at, record): (usize, &Record<'_>)| {
+        let timed = |(at, record): (usize, &PerfRecord<'_>)| {
             (record.time_ns(event_of(*record).attributes).unwrap_or(0), at)
         };
         // Without a time it is from before the first sample. The order in the file decides among equal ones.
@@ -211,7 +211,7 @@ impl DataReader<'_> {
                 }
                 let path = if kernel_symbol.is_some() { KERNEL.to_owned() } else { path };
                 let binary = self.binary(path, build_id, identity.inode);
-                self.space.map(pid, Mapping { start, end, file_offset, binary })?;
+                self.space.map(pid, MappedRange { start, end, file_offset, binary })?;
             }
             Content::KernelFunction { start, end, name } => self.space.add_kernel_function(start, end, name),
             Content::Name { pid, tid, name, is_exec } => {
@@ -241,7 +241,7 @@ impl DataReader<'_> {
         BinaryIndex(self.binaries.intern(PerfBinary { file, inode }))
     }
 
-    fn sample(&mut self, sample: &Sample) {
+    fn sample(&mut self, sample: &PerfSample) {
         let mut stack = Vec::new();
         for address in &sample.stack {
             let place = self.place(sample.pid, *address);
@@ -264,7 +264,7 @@ impl DataReader<'_> {
             return Place::Kernel { address };
         }
         match self.space.find(pid, address) {
-            Some(Mapping { start, file_offset, binary, .. }) => {
+            Some(MappedRange { start, file_offset, binary, .. }) => {
                 Place::File { binary, offset: file_offset.saturating_add(address - start) }
             }
             None => Place::Unknown { address },

@@ -90,9 +90,10 @@ fn merge<T: Clone + Eq + Hash>(
 mod tests {
     use std::time::Duration;
 
-    use serde_json::Value;
     use sidewinder_kind::Kind;
-    use sidewinder_render::{FrameCategory, ProfileBinary, ProfileThread, SampleType, ThreadState};
+    use sidewinder_render::{
+        FrameCategory, ProfileBinary, ProfileThread, SampleType, ThreadState, decode_document,
+    };
 
     use super::*;
     use crate::collect::WindowLimits;
@@ -144,7 +145,7 @@ mod tests {
     }
 
     fn total(window: &mut SlidingWindow) -> u64 {
-        let update: Value = serde_json::from_slice(&window.update_since("0", Vec::new())).unwrap();
+        let update = decode_document(&window.update_since("0", Vec::new())).unwrap();
         update["samples"]["count"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
     }
 

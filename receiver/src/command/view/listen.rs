@@ -38,7 +38,7 @@ pub(super) fn listen(address: Option<&ListenAddress>) -> CommandResult {
         live,
         title: format!("OTLP at {address}"),
         url: url.clone(),
-        counts: Counts::default(),
+        counts: ReceivedCounts::default(),
     }));
     let service = {
         let received = Arc::clone(&received);
@@ -72,12 +72,12 @@ struct Received {
     title: String,
     /// The page, without a slash at its end.
     url: String,
-    counts: Counts,
+    counts: ReceivedCounts,
 }
 
 /// What was received.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Counts {
+struct ReceivedCounts {
     messages: u64,
     invalid: u64,
     profiles: u64,
@@ -115,7 +115,7 @@ impl Received {
     }
 }
 
-impl std::fmt::Display for Counts {
+impl std::fmt::Display for ReceivedCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { messages, invalid, profiles, rejected_profiles } = self;
         write!(f, "received {messages} messages with {profiles} profiles")?;
@@ -138,7 +138,7 @@ mod tests {
     fn received() -> Received {
         let limits = WindowLimits { max_age: Duration::from_secs(60), max_bytes: 1 << 20 };
         let live = Arc::new(LiveView::new(Some(limits)));
-        Received { live, title: "OTLP".to_owned(), url: String::new(), counts: Counts::default() }
+        Received { live, title: "OTLP".to_owned(), url: String::new(), counts: ReceivedCounts::default() }
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let mut received = received();
         assert!(received.take(b"not protobuf").unwrap_err().starts_with("not a ProfilesData message"));
         assert_eq!(received.take(b""), Ok(Taken::default()));
-        assert_eq!(received.counts, Counts { messages: 2, invalid: 1, ..Counts::default() });
+        assert_eq!(received.counts, ReceivedCounts { messages: 2, invalid: 1, ..ReceivedCounts::default() });
         assert_eq!(
             received.counts.to_string(),
             "received 2 messages with 0 profiles; 1 messages were invalid"

@@ -321,9 +321,9 @@ impl Contexts {
 }
 
 /// Takes the result of a read that has completed.
-pub(super) fn take_completed_read<T>(
-    pending: &mut Vec<(ProcessKey, PendingRead<T>)>,
-) -> Option<(ProcessKey, Result<T, ReadFailure>)> {
+pub(super) fn take_completed_read<K, T>(
+    pending: &mut Vec<(K, PendingRead<T>)>,
+) -> Option<(K, Result<T, ReadFailure>)> {
     let (index, result) =
         pending.iter().enumerate().find_map(|(index, (_, read))| Some((index, read.poll()?)))?;
     Some((pending.swap_remove(index).0, result))

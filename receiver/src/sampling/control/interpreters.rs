@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{PublishedCPython, PublishedRuntime, TlsLocation};
 use sidewinder_process::tls::TlsVariableError;
-use sidewinder_process::{FileId, FileTable, Pid, Process, ProcessKey};
+use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::Interpreter;
 use sidewinder_vm::hotspot::{MachineError, VirtualMachine};
 use sidewinder_vm::v8;
@@ -76,9 +76,32 @@ type LocateResult = Result<Located, LocateError>;
 #[derive(Debug, Default)]
 pub(crate) struct Interpreters {
     by_file: HashMap<FileId, FileInterpreter>,
-    processes: HashMap<ProcessKey, ProcessInterpreter>,
-    reads: Vec<(ProcessKey, PendingRead<LocateResult>)>,
+    processes: HashMap<ProcessMachine, ProcessInterpreter>,
+    reads: Vec<(ProcessMachine, PendingRead<LocateResult>)>,
     refused: u64,
+}
+
+/// A virtual machine of a process: one with a loop or one without, of each of which walks know one.
+type ProcessMachine = (ProcessKey, MachineClass);
+
+/// How walks find the frames of a virtual machine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum MachineClass {
+    /// CPython and V8: where a native frame is in the loop.
+    Loop,
+    /// HotSpot: where code is in its code cache.
+    CodeCache,
+}
+
+impl MachineClass {
+    const ALL: [Self; 2] = [Self::Loop, Self::CodeCache];
+
+    fn of(interpreter: &Interpreter) -> Self {
+        match interpreter {
+            Interpreter::CPython(_) | Interpreter::V8(_) => Self::Loop,
+            Interpreter::HotSpot(_) => Self::CodeCache,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -142,22 +165,34 @@ impl Interpreters {
         cpython.loops.iter().any(|range| offset.0.wrapping_sub(range.start.0) < range.bytes)
     }
 
-    /// What walks need to find the frames of a process's interpreter, once that is known. Locates the interpreter's state
-    /// when the process is seen with it for the first time.
-    pub(super) fn runtime(
+    /// What walks need to find the frames of a process's interpreters, of those that are known. Locates an interpreter's
+    /// state when the process is seen with it for the first time.
+    pub(super) fn runtimes(
         &mut self,
         process: &Process,
         files: &mut FileTable,
         reader: &ForeignReader,
-    ) -> Option<&PublishedRuntime> {
-        let key = ProcessKey::from(process);
-        let Some((file, bias)) = self.find_in(process, files) else {
-            self.processes.remove(&key);
-            return None;
-        };
+    ) -> Vec<&PublishedRuntime> {
+        let machines = MachineClass::ALL.map(|class| (ProcessKey::from(process), class));
+        for key in machines {
+            match self.find_in(process, files, key.1) {
+                Some((file, bias)) => self.add_machine(key, file, bias, process, reader),
+                None => drop(self.processes.remove(&key)),
+            }
+        }
+        machines.iter().filter_map(|key| self.processes.get(key)?.runtime.as_ref()).collect()
+    }
+
+    fn add_machine(
+        &mut self,
+        key: ProcessMachine,
+        file: FileId,
+        bias: u64,
+        process: &Process,
+        reader: &ForeignReader,
+    ) {
         let is_known = self.processes.get(&key).is_some_and(|known| known.file == file && known.bias == bias);
-        if !is_known {
-            let FileInterpreter { interpreter, usual_state } = self.by_file.get(&file)?;
+        if !is_known && let Some(FileInterpreter { interpreter, usual_state }) = self.by_file.get(&file) {
             let memory = ForeignProcess::from_pid(process.pid(), reader.clone()).ok();
             let (runtime, memory, source) = match &**interpreter {
                 Interpreter::CPython(cpython) => {
@@ -194,27 +229,33 @@ impl Interpreters {
                 self.locate(key, process, reader);
             }
         }
-        self.processes.get(&key)?.runtime.as_ref()
     }
 
-    /// The file of a process that contains an interpreter, and its load bias.
-    fn find_in(&self, process: &Process, files: &mut FileTable) -> Option<(FileId, u64)> {
-        if self.by_file.is_empty() {
+    /// The first file of a process that contains an interpreter of a class, and its load bias.
+    fn find_in(
+        &self,
+        process: &Process,
+        files: &mut FileTable,
+        class: MachineClass,
+    ) -> Option<(FileId, u64)> {
+        if !self.by_file.values().any(|known| MachineClass::of(&known.interpreter) == class) {
             return None;
         }
         process.mappings().find_map(|mapping| {
             let file = files.identify(process, mapping)?.id;
-            Some((file, self.by_file.get(&file)?.interpreter.bias_of(mapping)?))
+            let interpreter = &self.by_file.get(&file)?.interpreter;
+            let bias = interpreter.bias_of(mapping).filter(|_| MachineClass::of(interpreter) == class)?;
+            Some((file, bias))
         })
     }
 
     /// Starts to read where the threads of a process have the state, and waits briefly for the result. Returns whether the
     /// runtime has changed.
-    fn locate(&mut self, key: ProcessKey, process: &Process, reader: &ForeignReader) -> bool {
+    fn locate(&mut self, key: ProcessMachine, process: &Process, reader: &ForeignReader) -> bool {
         let Some(known) = self.processes.get(&key) else { return false };
         let (interpreter, bias) = (Arc::clone(&known.interpreter), known.bias);
         let vector = thread_vector(process);
-        let Ok(target) = ReadTarget::from_pid(Pid(key.pid)) else { return false };
+        let Ok(target) = ReadTarget::from_pid(process.pid()) else { return false };
         let memory = reader.memory().clone();
         let read = move || {
             let memory = memory.open(target).map_err(LocateError::unreadable)?;
@@ -245,7 +286,7 @@ impl Interpreters {
         let mut changed = Vec::new();
         while let Some((key, located)) = take_completed_read(&mut self.reads) {
             match located {
-                Ok(located) => changed.extend(self.set_located(key, located).then_some(key)),
+                Ok(located) => changed.extend(self.set_located(key, located).then_some(key.0)),
                 Err(failure) => self.retry_later(key, &failure),
             }
         }
@@ -256,8 +297,8 @@ impl Interpreters {
             .filter_map(|(key, known)| known.retry.take_if(|retry| *retry <= now).map(|_| *key))
             .collect();
         for key in due {
-            let Some(process) = processes.running(key) else { continue };
-            changed.extend(self.locate(key, process, processes.reader()).then_some(key));
+            let Some(process) = processes.running(key.0) else { continue };
+            changed.extend(self.locate(key, process, processes.reader()).then_some(key.0));
         }
         changed
     }
@@ -274,7 +315,7 @@ impl Interpreters {
     }
 
     /// Records where the state is. Returns whether the runtime has changed.
-    fn set_located(&mut self, key: ProcessKey, located: LocateResult) -> bool {
+    fn set_located(&mut self, key: ProcessMachine, located: LocateResult) -> bool {
         let Some(known) = self.processes.get_mut(&key) else { return false };
         match located {
             Ok(located) => {
@@ -309,29 +350,32 @@ impl Interpreters {
         }
     }
 
-    fn retry_later(&mut self, key: ProcessKey, reason: &impl Error) {
-        debug!(pid = key.pid, %reason, "the interpreter's state is not known yet");
+    fn retry_later(&mut self, key: ProcessMachine, reason: &impl Error) {
+        debug!(pid = key.0.pid, %reason, "the interpreter's state is not known yet");
         if let Some(known) = self.processes.get_mut(&key) {
             known.retry = Some(Instant::now() + known.retry_interval);
             known.retry_interval = (2 * known.retry_interval).min(RETRY_INTERVAL_MAX);
         }
     }
 
-    /// What the reporter needs to name a process's functions, when called for the first time.
-    pub(super) fn take_unannounced(&mut self, key: ProcessKey) -> Option<Arc<InterpreterSource>> {
-        let known = self.processes.get_mut(&key).filter(|known| !known.is_announced)?;
-        let source = known.source.clone()?;
-        known.is_announced = true;
-        Some(source)
+    /// What the reporter needs to name a process's functions, of each interpreter once.
+    pub(super) fn take_unannounced(&mut self, process: ProcessKey) -> Vec<Arc<InterpreterSource>> {
+        let mut take = |class| {
+            let known = self.processes.get_mut(&(process, class)).filter(|known| !known.is_announced)?;
+            let source = known.source.clone()?;
+            known.is_announced = true;
+            Some(source)
+        };
+        MachineClass::ALL.into_iter().filter_map(&mut take).collect()
     }
 
     /// The processes whose state could not be located because we may not read their memory.
     pub(super) fn denied(&self) -> Vec<ProcessKey> {
-        self.processes.iter().filter(|(_, known)| known.is_denied).map(|(key, _)| *key).collect()
+        self.processes.iter().filter(|(_, known)| known.is_denied).map(|(key, _)| key.0).collect()
     }
 
     /// Forgets processes that no more samples can arrive from.
     pub(super) fn forget_exited(&mut self, processes: &ProcessTracker) {
-        self.processes.retain(|key, _| processes.running_or_exited(*key).is_some());
+        self.processes.retain(|(process, _), _| processes.running_or_exited(*process).is_some());
     }
 }

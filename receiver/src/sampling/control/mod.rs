@@ -143,6 +143,7 @@ impl Control {
         for pid in self.membership.scope.pids() {
             self.probes.add_unknown_process(Pid(pid));
         }
+        self.probes.attach_tracepoints(profiler);
         self.probes.wait_for_found(profiler);
         match self
             .probes
@@ -215,8 +216,8 @@ impl Control {
         let variables = self.descriptions.variables(ProcessKey::from(process));
         let reader = self.processes.reader();
         self.probes.add_process(ProcessKey::from(process));
-        let runtime = self.interpreters.runtime(process, &mut self.files.table, reader);
-        self.publication.publish(process, variables, runtime, known_ns, &mut self.files, profiler);
+        let runtimes = self.interpreters.runtimes(process, &mut self.files.table, reader);
+        self.publication.publish(process, variables, &runtimes, known_ns, &mut self.files, profiler);
     }
 
     fn unpublish(&mut self, process: Box<Process>, profiler: &mut Profiler<'_>) {
@@ -281,8 +282,8 @@ impl Control {
         }
     }
 
-    /// What the reporter needs to name the functions of a process's interpreter, if that is not announced yet.
-    pub(super) fn take_interpreter_source(&mut self, key: ProcessKey) -> Option<Arc<InterpreterSource>> {
+    /// What the reporter needs to name the functions of a process's interpreters, of those that are not announced yet.
+    pub(super) fn take_interpreter_sources(&mut self, key: ProcessKey) -> Vec<Arc<InterpreterSource>> {
         self.interpreters.take_unannounced(key)
     }
 

@@ -1,4 +1,4 @@
-//! The probes that users place in programs: finding their files in the roots of processes, and attaching them.
+//! The probes of users: finding the files of those in programs in the roots of processes, and attaching them.
 //!
 //! Owner: the sampling thread. A thread of its own opens and reads the files: they are foreign, and large. Input: processes
 //! that come into scope. Output: attached probes.
@@ -6,6 +6,8 @@
 //! A probe is attached to the file that the profiled process sees under its path: found in the process's root, which no link
 //! leaves, and attached by the descriptor with which it was checked and read. If the scope lists processes, each gets a probe
 //! of its own, which costs no other process anything. Otherwise a file is probed once, for all that map it.
+//!
+//! A probe at a tracepoint of the kernel is attached once, for all tasks.
 
 mod resolver;
 
@@ -13,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{OperandPlace, ProbeOperand, Profiler, UserProbeError};
+use sidewinder_bpf::{OperandPlace, ProbeOperand, Profiler, TracepointError, UserProbeError};
 use sidewinder_kind::SampledProbe;
 use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_symbolize::{Operand, OperandAt};
@@ -39,6 +41,8 @@ pub(crate) enum ProbeError {
     Place { pid: Pid, source: PlaceError },
     #[error("can't attach it to the file of process {pid}")]
     Attach { pid: Pid, source: UserProbeError },
+    #[error("can't attach it to the tracepoint")]
+    Tracepoint(#[source] TracepointError),
 }
 
 impl ProbeError {
@@ -60,6 +64,16 @@ impl ProbeError {
             Self::Attach { source, .. } if source.is_permission_denied() => {
                 "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing"
             }
+            Self::Tracepoint(TracepointError::Missing { .. }) => {
+                "`bpftool btf dump file /sys/kernel/btf/vmlinux | grep btf_trace_` or `perf list tracepoint` list what there is"
+            }
+            Self::Tracepoint(TracepointError::NoNumber { .. } | TracepointError::UnknownArguments(_)) => {
+                "leave out value= to count hits, or use an argument that is a number"
+            }
+            Self::Tracepoint(source) if source.is_permission_denied() => {
+                "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing"
+            }
+            Self::Tracepoint(_) => "`sidewinder check` says whether this kernel has programs at tracepoints",
             Self::Attach { .. } => "`sidewinder check` says whether this kernel can place probes in programs",
         }
     }
@@ -108,13 +122,34 @@ impl Probes {
                 profiler.await_user_probe(index);
             }
         }
-        let has_places = probes.iter().any(|probe| probe.spec.is_some());
+        let has_places = probes.iter().any(|probe| probe.in_programs().is_some());
         let resolver = has_places.then(|| ProbeResolver::start(probes, supervisor)).transpose()?;
         let tracked = probes
             .iter()
             .map(|probe| TrackedProbe { probe: probe.clone(), attached_count: 0, failure: None })
             .collect();
         Ok(Self { resolver, tracked, is_per_process, attached: HashSet::new(), processes: HashMap::new() })
+    }
+
+    /// Attaches the probes at tracepoints of the kernel.
+    pub(crate) fn attach_tracepoints(&mut self, profiler: &mut Profiler<'_>) {
+        let indexed = (0..).zip(&mut self.tracked);
+        let tracepoints = indexed.filter_map(|(probe, tracked)| {
+            let tracepoint = tracked.probe.tracepoint()?;
+            Some((probe, tracked, tracepoint))
+        });
+        for (index, (probe, tracked, tracepoint)) in tracepoints.enumerate() {
+            let attached = tracepoint
+                .value()
+                .and_then(|value| profiler.attach_tracepoint(probe, index, &tracepoint.name, value));
+            match attached.map_err(ProbeError::Tracepoint) {
+                Ok(()) => tracked.attached_count += 1,
+                Err(failure) => {
+                    warn!(probe = tracked.probe.sampled.name(), "degraded: {}", error_chain(&failure));
+                    tracked.failure = Some(failure);
+                }
+            }
+        }
     }
 
     /// Looks for the files of probes in the root of a process, unless that was done.

@@ -1,4 +1,4 @@
-//! Publication into the BPF maps: the mapped ranges of each process, its thread-context variables, and its interpreter.
+//! Publication into the BPF maps: the mapped ranges of each process, its thread-context variables, and its interpreters.
 //!
 //! Owner: the sampling thread. Input: processes and their files. Output: the BPF maps.
 
@@ -25,7 +25,7 @@ impl Publication {
         &mut self,
         process: &Process,
         variables: &[TlsVariable],
-        runtime: Option<&PublishedRuntime>,
+        runtimes: &[&PublishedRuntime],
         known_ns: u64,
         files: &mut FileTracker,
         profiler: &mut Profiler<'_>,
@@ -46,7 +46,7 @@ impl Publication {
         files.binaries.set_mapped_files(pid, mapped);
         let (arena, tables) = (&mut profiler.arena, &mut profiler.tables);
         loop {
-            match profiler.processes.publish(arena, pid.0, &ranges, variables, runtime, known_ns) {
+            match profiler.processes.publish(arena, pid.0, &ranges, variables, runtimes, known_ns) {
                 Ok(()) => break,
                 Err(ProcessesError::Mappings { .. }) if tables.evict_oldest(arena).is_some() => {}
                 Err(error) => {

@@ -284,8 +284,8 @@ impl Data {
             messages.extend(source.map(|source| Message::JitSource(process, source)));
         }
         if stack.as_ref().is_some_and(|stack| stack.has_vm_frames) {
-            let source = control.take_interpreter_source(process);
-            messages.extend(source.map(|source| Message::Interpreter(process, source)));
+            let sources = control.take_interpreter_sources(process).into_iter();
+            messages.extend(sources.map(|source| Message::Interpreter(process, source)));
             let objects = self.code_objects.take(sample.pid, sample.time_ns);
             messages.extend(objects.map(|object| Message::CodeObject(process, object)));
         }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use sidewinder_address::Svma;
 
-use super::{Argument, Flow, FrameLink, KeyValues, ThreadLocal};
+use super::{Activation, Argument, Flow, FrameLink, KeyValues, ThreadLocal};
 use crate::InterpreterSet;
 
 #[cfg(test)]
@@ -40,6 +40,21 @@ pub(crate) fn first_argument(_code: &[u8], _start: Svma) -> Option<Argument> {
 }
 
 pub(crate) fn unlinked_code(_parts: &[CodePart], _link: FrameLink) -> Vec<Range<u64>> {
+    Vec::new()
+}
+
+/// Bytes of a call through a table: an instruction.
+pub(crate) const TABLE_CALL_BYTES: usize = INSTRUCTION_BYTES_MAX;
+
+pub(crate) fn dispatch_table(_code: &[u8], _start: Svma) -> Option<Svma> {
+    None
+}
+
+pub(crate) fn calls_through(_code: &[u8], _start: Svma, _table: Svma) -> impl Iterator<Item = Svma> {
+    std::iter::empty()
+}
+
+pub(crate) fn activations(_parts: &[CodePart], _table: Svma, _current_frame: u16) -> Vec<Activation> {
     Vec::new()
 }
 

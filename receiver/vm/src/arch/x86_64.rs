@@ -10,11 +10,13 @@ use super::{Argument, KeyValues, ThreadLocal};
 use crate::InterpreterSet;
 
 mod step;
+mod tail_calls;
 mod unlinked;
 
 #[cfg(test)]
 pub(crate) use step::instructions;
 pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
+pub(crate) use tail_calls::{TABLE_CALL_BYTES, activations, calls_through, dispatch_table};
 pub(crate) use unlinked::{CodePart, unlinked_code};
 
 /// The virtual machines whose frames can be walked.

@@ -14,7 +14,7 @@ const COOKIE: &[u8; 8] = b"xdebugpy";
 const OFFSET_MAX: u64 = 4096;
 
 /// Indices of fields, in words, of 3.13 and 3.14.
-struct Fields {
+struct FieldIndices {
     thread_state: usize,
     frame: usize,
     code: usize,
@@ -22,10 +22,10 @@ struct Fields {
 }
 
 /// Where each structure's description starts: its size.
-const fn fields(minor: u8) -> Option<Fields> {
+const fn fields(minor: u8) -> Option<FieldIndices> {
     match minor {
-        13 => Some(Fields { thread_state: 19, frame: 28, code: 34, bytes: 64 }),
-        14 => Some(Fields { thread_state: 22, frame: 31, code: 39, bytes: 74 }),
+        13 => Some(FieldIndices { thread_state: 19, frame: 28, code: 34, bytes: 64 }),
+        14 => Some(FieldIndices { thread_state: 22, frame: 31, code: 39, bytes: 74 }),
         _ => None,
     }
 }
@@ -36,7 +36,7 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
     let word = |at: usize| words.get(at).copied().map(u64::from_le_bytes);
     let offset =
         |at: usize| word(at).filter(|offset| *offset < OFFSET_MAX).and_then(|offset| offset.try_into().ok());
-    let Fields { thread_state, frame, code, bytes: bytes_object } = fields(minor)?;
+    let FieldIndices { thread_state, frame, code, bytes: bytes_object } = fields(minor)?;
     // Py_VERSION_HEX, and whether it is a build without the global interpreter lock. In those of 3.14, each thread executes a
     // copy of the bytecode, so that an instruction's address does not give its line.
     let is_known = words.first() == Some(COOKIE) && word(1)? >> 16 == 0x0300 | u64::from(minor);

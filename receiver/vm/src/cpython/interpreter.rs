@@ -9,6 +9,7 @@ use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
 use super::debug_offsets;
 use super::layout::{Groups, Layout};
+use super::tail_calls::{TAIL_CALLS_SINCE, inlined_loops};
 use super::thread_list::ThreadList;
 use super::thread_state::{Getters, ThreadState};
 use crate::{arch, split};
@@ -18,10 +19,10 @@ const RUNTIME: &[u8] = b"_PyRuntime";
 const LOOP: &[u8] = b"_PyEval_EvalFrameDefault";
 /// What compilers name the parts into which they split the loop.
 const LOOP_PARTS: &[u8] = b"_PyEval_EvalFrameDefault.";
-/// Bytes of each part of the loop that are decoded. It has up to 90 KiB.
-const LOOP_BYTES_MAX: u64 = 1 << 20;
 /// Ranges that are kept of one loop.
 const RANGES_MAX: usize = 64;
+/// Ranges of a loop up to which copies of it are added: as many as walks look up.
+const LOOP_RANGES_MAX: usize = 16;
 
 /// What an ELF file says of the CPython interpreter that it contains: a `python` executable, a `libpython`, or a program that
 /// embeds it.
@@ -29,7 +30,7 @@ const RANGES_MAX: usize = 64;
 pub struct Interpreter {
     /// Its version.
     pub version: Version,
-    /// The code of the evaluation loop: sorted and disjoint.
+    /// The code of the evaluation loop, with copies in other functions as far as walks can look them up: sorted and disjoint.
     pub loops: Vec<FileRange>,
     /// Of this code, what an activation executes before its frame is the thread's current one; with [`Groups::OneFrame`] also
     /// what it executes after its caller's is that again. Later versions have something on the stack that tells it. Empty if
@@ -114,10 +115,16 @@ impl Interpreter {
         };
         let mut parts = vec![main];
         parts.extend(elf.functions_with_prefix(file, LOOP_PARTS)?);
-        // If the loop consists of tail calls (3.14), its function keeps a frame while that which it has called executes
-        // instructions: the handlers, `_TAIL_CALL_*`, are no activations.
-        parts.extend(split::other_parts(file, &elf, &parts)?);
-        let loops = join(file_ranges(&elf, &parts));
+        let eh_frame = split::eh_frame(file, &elf)?;
+        let mut entries = split::EhFrameEntries::new(&eh_frame);
+        parts.extend(split::other_parts(file, &elf, &mut entries, &parts)?);
+        let mut loops = join(file_ranges(&elf, &parts));
+        if minor >= TAIL_CALLS_SINCE {
+            let mut copies = inlined_loops(file, &elf, &mut entries, &parts, layout.current_frame)?;
+            copies.truncate(LOOP_RANGES_MAX.saturating_sub(loops.len()));
+            loops.extend(file_ranges(&elf, &copies));
+            loops.sort_unstable();
+        }
         let unlinked = if layout.groups == Groups::OneFrame || layout.cframe.is_some() {
             file_ranges(&elf, &unlinked_parts(file, &elf, &parts, layout)?)
         } else {
@@ -195,11 +202,7 @@ fn unlinked_parts(
     parts: &[ElfSymbol],
     layout: Layout,
 ) -> io::Result<Vec<ElfSymbol>> {
-    let code = parts.iter().map(|part| {
-        let bytes = usize::try_from(part.bytes.min(LOOP_BYTES_MAX)).unwrap_or(0);
-        Ok((part.address.0, elf.content(file, part.address, bytes)?))
-    });
-    let code: Vec<arch::CodePart> = code.collect::<io::Result<_>>()?;
+    let code = split::code_of(file, elf, parts)?;
     let Layout { cframe, current_frame, previous, .. } = layout;
     let link = arch::FrameLink { cframe, current_frame, previous };
     let ranges = arch::unlinked_code(&code, link);

@@ -14,6 +14,7 @@ mod function;
 mod interpreter;
 mod layout;
 mod lines;
+mod tail_calls;
 mod text;
 mod thread_list;
 mod thread_state;

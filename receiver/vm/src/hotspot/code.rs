@@ -10,7 +10,7 @@ use super::chunks::Chunks;
 use super::interrupted::{CompiledCode, Scopes};
 use super::machine::{BLOB_BYTES_MAX, VirtualMachine};
 use super::object::{pointer, read_object, u16_field, u32_field};
-use super::scopes::{DebugInfo, Scope};
+use super::scopes::{MethodDebugInfo, MethodScope};
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, FunctionError, hash};
 
@@ -102,7 +102,7 @@ impl VirtualMachine {
         let own = pointer(header, self.blob.method)?;
         let mut found = Scopes::default();
         if let Some(layout) = self.debug.filter(|_| !is_native) {
-            let debug = DebugInfo::new(&layout, self.version.0, blob, header)?;
+            let debug = MethodDebugInfo::new(&layout, self.version.0, blob, header)?;
             found = if place.is_return_address {
                 Scopes::certain(debug.at_call(memory, place.offset)?)
             } else {
@@ -118,7 +118,7 @@ impl VirtualMachine {
             };
         }
         if found.scopes.last().is_none_or(|outermost| outermost.method != own) {
-            found = Scopes { scopes: vec![Scope { method: own, bci: -1 }], certain: 0 };
+            found = Scopes { scopes: vec![MethodScope { method: own, bci: -1 }], certain: 0 };
         }
         let Scopes { scopes, certain } = found;
         let first_certain = scopes.len() - certain;

@@ -13,7 +13,7 @@
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
-use super::scopes::{DebugInfo, PcDesc, Scope};
+use super::scopes::{MethodDebugInfo, MethodScope, PcDesc};
 use crate::arch::{Flow, INSTRUCTION_BYTES_MAX, step};
 use crate::cpython::FunctionError;
 
@@ -26,13 +26,13 @@ const INSTRUCTIONS_TO_LEAVE_MAX: usize = 12;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Scopes {
     /// The innermost first; empty if only the method itself is known.
-    pub(super) scopes: Vec<Scope>,
+    pub(super) scopes: Vec<MethodScope>,
     /// How many of them, from the outermost on, are right with the offsets in their bytecode.
     pub(super) certain: usize,
 }
 
 impl Scopes {
-    pub(super) fn certain(scopes: Vec<Scope>) -> Self {
+    pub(super) fn certain(scopes: Vec<MethodScope>) -> Self {
         Self { certain: scopes.len(), scopes }
     }
 }
@@ -46,7 +46,7 @@ pub(super) struct CompiledCode<'m, M> {
     pub(super) frame_complete: u32,
     /// The method that was compiled.
     pub(super) method: Avma,
-    pub(super) debug: DebugInfo,
+    pub(super) debug: MethodDebugInfo,
     /// Whether all instructions have debug information, but for those that enter and leave the method.
     pub(super) has_debug_everywhere: bool,
 }
@@ -63,7 +63,7 @@ impl<M: ForeignMemory> CompiledCode<'_, M> {
     /// The scopes of an instruction that is to be executed next.
     pub(super) fn scopes_at(&self, offset: u32) -> Result<Scopes, FunctionError> {
         if offset < self.frame_complete {
-            return Ok(Scopes::certain(vec![Scope { method: self.method, bci: 0 }]));
+            return Ok(Scopes::certain(vec![MethodScope { method: self.method, bci: 0 }]));
         }
         let path = self.path_from(offset)?;
         let Some(end) = path.end else { return Ok(Scopes::default()) };
@@ -130,7 +130,7 @@ impl<M: ForeignMemory> CompiledCode<'_, M> {
     }
 
     /// The instruction at an offset, with its debug information; `None` if there is none, or it can't be read.
-    fn instruction(&self, offset: u32) -> Result<Option<Instruction>, FunctionError> {
+    fn instruction(&self, offset: u32) -> Result<Option<FlowInstruction>, FunctionError> {
         let Some(at) = self.start.checked_add(offset.into()) else { return Ok(None) };
         let mut code = [0; INSTRUCTION_BYTES_MAX];
         let is_read = self.memory.read_exact(at, &mut code).is_ok();
@@ -139,7 +139,7 @@ impl<M: ForeignMemory> CompiledCode<'_, M> {
         // That of a call belongs to the instruction that it returns to.
         let found = self.debug.first_from(self.memory, offset)?;
         let is_own = |found: &PcDesc| found.is_at(offset) || step.flow == Flow::Call && found.is_at(next);
-        Ok(Some(Instruction { next, flow: step.flow, pc_desc: found.filter(is_own) }))
+        Ok(Some(FlowInstruction { next, flow: step.flow, pc_desc: found.filter(is_own) }))
     }
 
     fn offset_of(&self, address: u64) -> Option<u32> {
@@ -147,7 +147,7 @@ impl<M: ForeignMemory> CompiledCode<'_, M> {
     }
 }
 
-struct Instruction {
+struct FlowInstruction {
     /// The offset of the one behind it.
     next: u32,
     flow: Flow,
@@ -155,14 +155,14 @@ struct Instruction {
 }
 
 /// How many scopes, from the outermost on, are equal.
-fn equal_scopes(scopes: &[Scope], others: &[Scope]) -> usize {
+fn equal_scopes(scopes: &[MethodScope], others: &[MethodScope]) -> usize {
     scopes.iter().rev().zip(others.iter().rev()).take_while(|(scope, other)| scope == other).count()
 }
 
 /// How many scopes, from the outermost on, are the same calls: of the same method, from the same place.
-fn common_calls(scopes: &[Scope], others: &[Scope]) -> usize {
+fn common_calls(scopes: &[MethodScope], others: &[MethodScope]) -> usize {
     let mut place = None;
-    let is_same = |(scope, other): &(&Scope, &Scope)| {
+    let is_same = |(scope, other): &(&MethodScope, &MethodScope)| {
         let is_same = scope.method == other.method && place.is_none_or(|(a, b)| a == b);
         place = Some((scope.bci, other.bci));
         is_same
@@ -185,11 +185,11 @@ mod tests {
     const METADATA: usize = 0x300;
     const FRAME_COMPLETE: u32 = 2;
 
-    fn outer(bci: i32) -> Scope {
-        Scope { method: OUTER, bci }
+    fn outer(bci: i32) -> MethodScope {
+        MethodScope { method: OUTER, bci }
     }
 
-    const IN_IT: Scope = Scope { method: INNER, bci: 0 };
+    const IN_IT: MethodScope = MethodScope { method: INNER, bci: 0 };
 
     /// Scopes of an instruction of a method that calls one that was put into it, with a loop behind its end.
     fn scopes_at(offset: u32, has_debug_everywhere: bool) -> Scopes {
@@ -231,7 +231,7 @@ mod tests {
             start: Avma(CODE as u64),
             frame_complete: FRAME_COMPLETE,
             method: OUTER,
-            debug: DebugInfo::new(&layout, 17, BLOB, &header).unwrap(),
+            debug: MethodDebugInfo::new(&layout, 17, BLOB, &header).unwrap(),
             has_debug_everywhere,
         };
         code.scopes_at(offset).unwrap()

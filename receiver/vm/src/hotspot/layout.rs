@@ -1,6 +1,6 @@
 //! The layout of HotSpot's objects, by the names of their fields.
 
-use super::machine::{BLOB_BYTES_MAX, Fields, MachineError};
+use super::machine::{BLOB_BYTES_MAX, MachineError, NamedFields};
 use super::structs::Names;
 
 pub(super) const NAMES: Names = Names {
@@ -196,7 +196,7 @@ pub struct MethodLayout {
     pub symbol_body: u16,
 }
 
-impl Fields<'_> {
+impl NamedFields<'_> {
     pub(super) fn blob(&self) -> Result<BlobLayout, MachineError> {
         let has_offsets = self.0.field("CodeBlob::_code_offset").is_some();
         let (first, second) = if has_offsets {

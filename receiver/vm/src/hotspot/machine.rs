@@ -95,14 +95,14 @@ impl Library {
     /// See [`MachineError`].
     pub fn locate(&self, bias: u64, memory: &impl ForeignMemory) -> Result<VirtualMachine, MachineError> {
         let structs = Structs::read(&self.tables, bias, memory, &NAMES)?;
-        Fields(&structs).machine(memory)
+        NamedFields(&structs).machine(memory)
     }
 }
 
 /// Fields by name.
-pub(super) struct Fields<'a>(pub(super) &'a Structs);
+pub(super) struct NamedFields<'a>(pub(super) &'a Structs);
 
-impl Fields<'_> {
+impl NamedFields<'_> {
     fn variable(&self, name: &'static str) -> Result<Avma, MachineError> {
         self.0.field(name).map(Avma).ok_or(MachineError::Missing(name))
     }

@@ -28,7 +28,7 @@ const NO_SCOPE: u32 = 0;
 
 /// A method at an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Scope {
+pub(super) struct MethodScope {
     /// The address of the `Method`.
     pub(super) method: Avma,
     /// The offset in its bytecode; negative before the first one.
@@ -55,9 +55,9 @@ impl PcDesc {
 
 /// Where the parts of a method's debug information are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct DebugInfo {
-    pcs: Section,
-    scopes: Section,
+pub(super) struct MethodDebugInfo {
+    pcs: DebugInfoRange,
+    scopes: DebugInfoRange,
     /// Pointers; the first is number 1.
     metadata: Avma,
     /// The version of the JDK, on which the form of numbers depends.
@@ -65,19 +65,19 @@ pub(super) struct DebugInfo {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Section {
+struct DebugInfoRange {
     start: Avma,
     bytes: u64,
 }
 
-impl Section {
+impl DebugInfoRange {
     fn new(start: Avma, end: Avma) -> Result<Self, FunctionError> {
         let bytes = end.checked_offset_from(start).filter(|bytes| *bytes <= SECTION_BYTES_MAX);
         bytes.map(|bytes| Self { start, bytes }).ok_or(FunctionError::Malformed("a section that is too long"))
     }
 }
 
-impl DebugInfo {
+impl MethodDebugInfo {
     /// That of the blob at an address, of which `header` is the start.
     pub(super) fn new(
         layout: &DebugLayout,
@@ -93,15 +93,15 @@ impl DebugInfo {
                 let pcs_start = add(blob, number(layout.pcs)?)?;
                 let scopes =
                     if scopes_is_pointer { pointer(header, scopes)? } else { add(blob, number(scopes)?)? };
-                let pcs = Section::new(pcs_start, add(blob, number(pcs_end)?)?)?;
-                (pcs, Section::new(scopes, pcs_start)?, add(blob, number(metadata)?)?)
+                let pcs = DebugInfoRange::new(pcs_start, add(blob, number(pcs_end)?)?)?;
+                (pcs, DebugInfoRange::new(scopes, pcs_start)?, add(blob, number(metadata)?)?)
             }
             DebugPlace::Own { memory, bytes, scopes, mutable, relocation_bytes } => {
                 let start = pointer(header, memory)?;
                 let scopes = add(start, number(scopes)?)?;
-                let pcs = Section::new(add(start, number(layout.pcs)?)?, scopes)?;
+                let pcs = DebugInfoRange::new(add(start, number(layout.pcs)?)?, scopes)?;
                 let metadata = add(pointer(header, mutable)?, number(relocation_bytes)?)?;
-                (pcs, Section::new(scopes, add(start, number(bytes)?)?)?, metadata)
+                (pcs, DebugInfoRange::new(scopes, add(start, number(bytes)?)?)?, metadata)
             }
         };
         Ok(Self { pcs, scopes, metadata, version })
@@ -113,7 +113,7 @@ impl DebugInfo {
         &self,
         memory: &impl ForeignMemory,
         offset: u32,
-    ) -> Result<Vec<Scope>, FunctionError> {
+    ) -> Result<Vec<MethodScope>, FunctionError> {
         match self.first_from(memory, offset)? {
             Some(found) if found.is_at(offset) => self.scopes_of(memory, found),
             _ => Ok(Vec::new()),
@@ -125,7 +125,7 @@ impl DebugInfo {
         &self,
         memory: &impl ForeignMemory,
         offset: u32,
-    ) -> Result<Vec<Scope>, FunctionError> {
+    ) -> Result<Vec<MethodScope>, FunctionError> {
         let number = self.lower_bound(memory, offset)?.checked_sub(1);
         let found = number.map_or(Ok(None), |number| self.pc_desc(memory, number))?;
         found.map_or(Ok(Vec::new()), |found| self.scopes_of(memory, found))
@@ -175,7 +175,7 @@ impl DebugInfo {
         &self,
         memory: &impl ForeignMemory,
         pc_desc: PcDesc,
-    ) -> Result<Vec<Scope>, FunctionError> {
+    ) -> Result<Vec<MethodScope>, FunctionError> {
         let (mut scopes, mut offset) = (Vec::new(), pc_desc.scope);
         while offset != NO_SCOPE {
             let left = self.scopes.bytes.saturating_sub(offset.into()).min(SCOPE_BYTES_MAX);
@@ -191,7 +191,7 @@ impl DebugInfo {
             let method = method.and_then(|number| self.metadata.checked_add(8 * number));
             let method =
                 Avma(memory.word(method.ok_or(FunctionError::Malformed("a scope without a method"))?)?);
-            scopes.push(Scope { method, bci: bci.cast_signed().wrapping_sub(1) });
+            scopes.push(MethodScope { method, bci: bci.cast_signed().wrapping_sub(1) });
             if scopes.len() > SCOPES_MAX {
                 return Err(FunctionError::Malformed("scopes that never end"));
             }

@@ -94,7 +94,7 @@ impl Structs {
         let [types, type_stride, type_name_at, size_at, constants, constant_stride, value_at] = rest;
         let word = |entry: u64, at: u64| reader.word(Avma(entry.wrapping_add(at)));
         let mut found = Self::default();
-        for entry in Entries::new(&reader, structs, stride, type_at) {
+        for entry in TableEntries::new(&reader, structs, stride, type_at) {
             let (entry, type_name) = entry?;
             let field_name = text(&reader, word(entry, field_at)?)?;
             let name = [&type_name[..], b"::", &field_name].concat();
@@ -104,12 +104,12 @@ impl Structs {
             let kind = text(&reader, word(entry, kind_at)?)?;
             found.fields.insert(name, Field { value, is_short: kind == b"int16_t" });
         }
-        for entry in Entries::new(&reader, types, type_stride, type_name_at) {
+        for entry in TableEntries::new(&reader, types, type_stride, type_name_at) {
             let (entry, name) = entry?;
             let Some(name) = find_name(names.sizes, &name) else { continue };
             found.sizes.insert(name, word(entry, size_at)?);
         }
-        for entry in Entries::new(&reader, constants, constant_stride, 0) {
+        for entry in TableEntries::new(&reader, constants, constant_stride, 0) {
             let (entry, name) = entry?;
             let Some(name) = find_name(names.constants, &name) else { continue };
             found.constants.insert(name, word(entry, value_at)? as u32);
@@ -143,7 +143,7 @@ fn find_name(names: &'static [&'static str], name: &[u8]) -> Option<&'static str
 }
 
 /// The entries of a table, with their address and the name that each has at an offset. The last one has no name.
-struct Entries<'a, 'm, M: ForeignMemory> {
+struct TableEntries<'a, 'm, M: ForeignMemory> {
     reader: &'a Chunks<'m, M>,
     next: u64,
     stride: u64,
@@ -151,7 +151,7 @@ struct Entries<'a, 'm, M: ForeignMemory> {
     left: usize,
 }
 
-impl<'a, 'm, M: ForeignMemory> Entries<'a, 'm, M> {
+impl<'a, 'm, M: ForeignMemory> TableEntries<'a, 'm, M> {
     fn new(reader: &'a Chunks<'m, M>, table: u64, stride: u64, name_at: u64) -> Self {
         Self { reader, next: table, stride, name_at, left: ENTRIES_MAX }
     }
@@ -168,7 +168,7 @@ impl<'a, 'm, M: ForeignMemory> Entries<'a, 'm, M> {
     }
 }
 
-impl<M: ForeignMemory> Iterator for Entries<'_, '_, M> {
+impl<M: ForeignMemory> Iterator for TableEntries<'_, '_, M> {
     type Item = io::Result<(u64, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {

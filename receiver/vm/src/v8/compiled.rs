@@ -9,7 +9,7 @@ use sidewinder_process::ForeignMemory;
 use super::bytecodes::BytecodeSizes;
 use super::code_layout::{CodeLayout, INDEX_MAX};
 use super::lines::{Position, position_at};
-use super::text::{Heap, Object, Value};
+use super::text::{Heap, Object, TaggedWord};
 use crate::cpython::FunctionError;
 
 /// Instructions begin at addresses that are multiples of this, in all versions.
@@ -33,7 +33,7 @@ const WEAK: u64 = 2;
 
 /// An instruction of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Instruction {
+pub(super) struct InstructionInFrame {
     pub(super) pc: Avma,
     /// Whether it is the one behind a call that is being made.
     pub(super) is_return_address: bool,
@@ -79,7 +79,7 @@ impl Compiled {
     pub(super) fn find(
         heap: &Heap<'_, impl ForeignMemory>,
         layout: &CodeLayout,
-        at: Instruction,
+        at: InstructionInFrame,
     ) -> Result<Option<Self>, FunctionError> {
         let pc = at.pc.0.saturating_sub(at.is_return_address.into());
         let Some(stream) = find_stream(heap, layout, pc)? else { return Ok(None) };
@@ -143,7 +143,7 @@ impl Compiled {
     }
 
     /// The offset of an instruction in the code.
-    fn offset_of(&self, at: Instruction) -> u32 {
+    fn offset_of(&self, at: InstructionInFrame) -> u32 {
         let offset = at.pc.0.saturating_sub(at.is_return_address.into()).saturating_sub(self.start);
         u32::try_from(offset).unwrap_or(u32::MAX)
     }
@@ -154,7 +154,7 @@ impl Compiled {
         heap: &Heap<'_, impl ForeignMemory>,
         sizes: &BytecodeSizes,
         bytecode: Object,
-        at: Instruction,
+        at: InstructionInFrame,
     ) -> Result<Option<u32>, FunctionError> {
         let (table, _) = read_bytes(heap, self.positions, POSITIONS_BYTES_MAX)?;
         let mut bytecodes = vec![0; length(heap, bytecode)?.min(BYTECODES_BYTES_MAX)];
@@ -168,7 +168,7 @@ impl Compiled {
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         layout: &CodeLayout,
-        at: Instruction,
+        at: InstructionInFrame,
     ) -> Result<Vec<Inlined>, FunctionError> {
         let Compiler::Optimizing { deoptimization, shared, exits } = self.compiler else {
             return Ok(Vec::new());
@@ -239,7 +239,7 @@ impl Inlinings {
         let function = usize::try_from(i32::from_le_bytes(*rest.first_chunk().ok_or_else(missing)?)).ok();
         let function = function.filter(|function| *function < self.functions).ok_or_else(missing)?;
         let literal = heap.memory.word(self.literals.address(16 + 8 * function as u64)?)?;
-        let shared = Value::from_word(literal & !WEAK).object()?;
+        let shared = TaggedWord::from_word(literal & !WEAK).object()?;
         Ok((shared, Position::from_raw(u64::from_le_bytes(*position))))
     }
 }
@@ -261,7 +261,7 @@ fn find_stream(
         while at >= block {
             let word = bytes.get((at - block) as usize..).and_then(|rest| rest.first_chunk());
             let word = word.map_or(0, |word| u64::from_le_bytes(*word));
-            if let Value::Object(map) = Value::from_word(word)
+            if let TaggedWord::Object(map) = TaggedWord::from_word(word)
                 && word >> 48 == 0
             {
                 candidates += 1;
@@ -280,7 +280,11 @@ fn find_stream(
 }
 
 /// An element of the deoptimization data.
-fn element(heap: &Heap<'_, impl ForeignMemory>, array: Object, index: u16) -> Result<Value, FunctionError> {
+fn element(
+    heap: &Heap<'_, impl ForeignMemory>,
+    array: Object,
+    index: u16,
+) -> Result<TaggedWord, FunctionError> {
     heap.value(array, 16 + 8 * index.min(INDEX_MAX))
 }
 

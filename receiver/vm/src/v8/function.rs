@@ -10,13 +10,13 @@ use sidewinder_process::ForeignMemory;
 
 use super::bytecodes::BytecodeSizes;
 use super::code_layout::CodeLayout;
-use super::compiled::{Compiled, Compiler, Inlined, Instruction, read_bytes};
+use super::compiled::{Compiled, Compiler, Inlined, InstructionInFrame, read_bytes};
 use super::layout::Layout;
 use super::lines::{PositionForm, bytecode_positions, position_at};
-use super::named::{Named, NamedFunctions};
-use super::scope::Scope;
+use super::named::{Named, RecentFunctions};
+use super::scope::ScopeInfo;
 use super::script::{ScriptLines, Scripts, read_path};
-use super::text::{Heap, Object, Value};
+use super::text::{Heap, Object, TaggedWord};
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, FunctionError, Lines, hash};
 
@@ -36,7 +36,7 @@ pub struct Engine {
     bytecode_sizes: Option<BytecodeSizes>,
     scripts: Scripts,
     /// Functions of compiled code.
-    named: NamedFunctions,
+    named: RecentFunctions,
     /// Whether objects of the process were found to have this layout.
     is_checked: AtomicBool,
 }
@@ -58,7 +58,7 @@ pub struct CompiledFrame {
 
 /// What identifies a function, and leads to the rest.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct FunctionIdentity {
     cookie: u32,
     /// With its number; `None` for functions of V8's own.
     script: Option<(Object, i32)>,
@@ -72,7 +72,7 @@ impl Engine {
             layout,
             bytecode_sizes,
             scripts: Scripts::default(),
-            named: NamedFunctions::default(),
+            named: RecentFunctions::default(),
             is_checked: AtomicBool::new(false),
         }
     }
@@ -120,7 +120,7 @@ impl Engine {
     ) -> Result<Code, FunctionError> {
         let heap = Heap { memory, layout: &self.layout };
         if let (Some(pc), Some(layout)) = (frame.pc, &self.layout.code) {
-            let at = Instruction { pc, is_return_address: frame.is_return_address };
+            let at = InstructionInFrame { pc, is_return_address: frame.is_return_address };
             if let Ok(Some(calls)) = self.read_calls(&heap, layout, frame, at) {
                 return Ok(Code::Compiled(calls));
             }
@@ -141,7 +141,7 @@ impl Engine {
         heap: &Heap<'_, impl ForeignMemory>,
         layout: &CodeLayout,
         frame: CompiledFrame,
-        at: Instruction,
+        at: InstructionInFrame,
     ) -> Result<Option<Box<[CompiledCall]>>, FunctionError> {
         let Some(code) = Compiled::find(heap, layout, at)? else { return Ok(None) };
         let shared = match code.compiler {
@@ -182,7 +182,7 @@ impl Engine {
         code: &Compiled,
         bytecode: Object,
         shared: Object,
-        at: Instruction,
+        at: InstructionInFrame,
     ) -> Result<Inlined, FunctionError> {
         let (Some(sizes), Some((table, is_cut, form))) =
             (&self.bytecode_sizes, self.read_positions(heap, bytecode)?)
@@ -199,7 +199,7 @@ impl Engine {
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
-    ) -> Result<(Arc<Named>, Identity), FunctionError> {
+    ) -> Result<(Arc<Named>, FunctionIdentity), FunctionError> {
         let identity = self.identify(heap, shared)?;
         if let Some(known) = self.named.get(shared, identity.cookie) {
             return Ok((known, identity));
@@ -217,7 +217,7 @@ impl Engine {
     fn lines_of(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
-        identity: &Identity,
+        identity: &FunctionIdentity,
     ) -> Result<Option<ScriptLines>, FunctionError> {
         identity.script.map(|(script, id)| self.scripts.lines(heap, script, id)).transpose()
     }
@@ -234,7 +234,7 @@ impl Engine {
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
-    ) -> Result<Identity, FunctionError> {
+    ) -> Result<FunctionIdentity, FunctionError> {
         let layout = &self.layout;
         let map = heap.map(shared)?;
         if heap.type_of_map(map)? != layout.shared_type {
@@ -251,7 +251,7 @@ impl Engine {
             None
         };
         let id = script.map_or(0, |(_, id)| u64::from(id.cast_unsigned()) << 32);
-        Ok(Identity { cookie: hash([id, positions, literal.into()].into_iter()), script })
+        Ok(FunctionIdentity { cookie: hash([id, positions, literal.into()].into_iter()), script })
     }
 
     /// Checks that maps are objects as they should be: the map of maps is its own.
@@ -271,16 +271,16 @@ impl Engine {
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
-        identity: &Identity,
+        identity: &FunctionIdentity,
     ) -> Result<Function, FunctionError> {
         let scope = match heap.value(shared, self.layout.name)? {
-            Value::Object(object) if heap.type_of(object)? == self.layout.scope_type => {
-                Scope::read(heap, object)?
+            TaggedWord::Object(object) if heap.type_of(object)? == self.layout.scope_type => {
+                ScopeInfo::read(heap, object)?
             }
-            Value::Object(object) if heap.is_string(object)? => {
-                Scope { name: Some(object), ..Scope::default() }
+            TaggedWord::Object(object) if heap.is_string(object)? => {
+                ScopeInfo { name: Some(object), ..ScopeInfo::default() }
             }
-            _ => Scope::default(),
+            _ => ScopeInfo::default(),
         };
         let mut name = String::new();
         for string in [scope.name, scope.inferred_name].into_iter().flatten() {
@@ -303,12 +303,14 @@ impl Engine {
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
     ) -> Result<Option<Object>, FunctionError> {
-        let Value::Object(mut data) = heap.value(shared, self.layout.data)? else { return Ok(None) };
+        let TaggedWord::Object(mut data) = heap.value(shared, self.layout.data)? else { return Ok(None) };
         // The code of the baseline compiler is in the place of its bytecode, and leads to that.
         if let Some(code) = &self.layout.code
             && heap.type_of(data)? == code.code_type
         {
-            let Value::Object(bytecode) = heap.value(data, code.deoptimization)? else { return Ok(None) };
+            let TaggedWord::Object(bytecode) = heap.value(data, code.deoptimization)? else {
+                return Ok(None);
+            };
             data = bytecode;
         }
         let is_bytecode = self.layout.bytecodes != 0 && heap.type_of(data)? == self.layout.bytecode_type;
@@ -322,7 +324,7 @@ impl Engine {
         bytecode: Object,
     ) -> Result<Option<(Vec<u8>, bool, PositionForm)>, FunctionError> {
         let layout = &self.layout;
-        let (Value::Object(table), Some(form)) =
+        let (TaggedWord::Object(table), Some(form)) =
             (heap.value(bytecode, layout.bytecode_positions)?, layout.position_form)
         else {
             return Ok(None);
@@ -339,7 +341,7 @@ impl Engine {
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
-        identity: &Identity,
+        identity: &FunctionIdentity,
     ) -> Result<Option<Lines>, FunctionError> {
         let Some(script) = self.lines_of(heap, identity)? else { return Ok(None) };
         let Some(bytecode) = self.bytecode_of(heap, shared)? else { return Ok(None) };

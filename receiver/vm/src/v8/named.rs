@@ -26,15 +26,15 @@ impl MemorySize for Named {
 
 /// Functions by their object and their cookie, as far as they were needed last.
 #[derive(Debug)]
-pub(super) struct NamedFunctions(Recent<(Object, u32), Named>);
+pub(super) struct RecentFunctions(Recent<(Object, u32), Named>);
 
-impl Default for NamedFunctions {
+impl Default for RecentFunctions {
     fn default() -> Self {
         Self(Recent::new(FUNCTIONS_MAX, BYTES_MAX))
     }
 }
 
-impl NamedFunctions {
+impl RecentFunctions {
     pub(super) fn get(&self, shared: Object, cookie: u32) -> Option<Arc<Named>> {
         self.0.get(&(shared, cookie))
     }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn the_functions_that_were_needed_last_are_kept() {
-        let functions = NamedFunctions::default();
+        let functions = RecentFunctions::default();
         let name = "x".repeat(1 << 10);
         for number in 0..2_000_u32 {
             let function = Function::new(name.as_str().into(), "".into(), 1, None);

@@ -16,19 +16,19 @@ pub(super) trait MemorySize {
 /// Values by key. If there are too many, or they take too much memory, those that were needed the longest time ago are forgotten.
 #[derive(Debug)]
 pub(super) struct Recent<K: Debug + Eq + Hash, V: Debug> {
-    entries: Mutex<Entries<K, V>>,
+    entries: Mutex<RecentEntries<K, V>>,
     bytes_max: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Entries<K: Debug + Eq + Hash, V: Debug> {
+pub(super) struct RecentEntries<K: Debug + Eq + Hash, V: Debug> {
     pub(super) values: LruCache<K, Arc<V>>,
     pub(super) bytes: usize,
 }
 
 impl<K: Debug + Eq + Hash, V: Debug + MemorySize> Recent<K, V> {
     pub(super) fn new(count_max: NonZeroUsize, bytes_max: usize) -> Self {
-        Self { entries: Mutex::new(Entries { values: LruCache::new(count_max), bytes: 0 }), bytes_max }
+        Self { entries: Mutex::new(RecentEntries { values: LruCache::new(count_max), bytes: 0 }), bytes_max }
     }
 
     pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
@@ -50,7 +50,7 @@ impl<K: Debug + Eq + Hash, V: Debug + MemorySize> Recent<K, V> {
         value
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Entries<K, V>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, RecentEntries<K, V>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use sidewinder_process::ForeignMemory;
 
 use super::layout::Layout;
-use super::text::{Heap, Object, Value};
+use super::text::{Heap, Object, TaggedWord};
 use crate::cpython::FunctionError;
 
 /// Context variables of one scope that are skipped at most.
@@ -23,14 +23,14 @@ const HAS_INFERRED_NAME: u32 = 1 << 14;
 
 /// What a scope says.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Scope {
+pub(super) struct ScopeInfo {
     pub(super) name: Option<Object>,
     pub(super) inferred_name: Option<Object>,
     /// Where the parameters of the function begin, in characters.
     pub(super) position: Option<i32>,
 }
 
-impl Scope {
+impl ScopeInfo {
     pub(super) fn read(heap: &Heap<'_, impl ForeignMemory>, scope: Object) -> Result<Self, FunctionError> {
         let layout: &Layout = heap.layout;
         let word = heap.memory.word(scope.address(FLAGS)?)?;
@@ -40,14 +40,14 @@ impl Scope {
         let variables = variables.ok_or(FunctionError::Malformed("a scope of too many variables"))?;
         let names = if variables < INLINED_NAMES_MAX { variables } else { 1 };
         let mut next = u64::from(layout.scope_variables) + 8 * (names + variables);
-        let mut take = || -> Result<Value, FunctionError> {
-            let value = Value::from_word(heap.memory.word(scope.address(next)?)?);
+        let mut take = || -> Result<TaggedWord, FunctionError> {
+            let value = TaggedWord::from_word(heap.memory.word(scope.address(next)?)?);
             next += 8;
             Ok(value)
         };
         let mut found = Self::default();
-        let string = |value: Value| match value {
-            Value::Object(object) if heap.is_string(object)? => Ok(Some(object)),
+        let string = |value: TaggedWord| match value {
+            TaggedWord::Object(object) if heap.is_string(object)? => Ok(Some(object)),
             _ => Ok::<_, FunctionError>(None),
         };
         if flags & HAS_CLASS_VARIABLE != 0 {

@@ -7,7 +7,7 @@ use sidewinder_process::ForeignMemory;
 
 use super::lines::{LineEnds, LineScanner};
 use super::recent::Recent;
-use super::text::{Heap, Object, Value};
+use super::text::{Heap, Object, TaggedWord};
 use crate::cpython::FunctionError;
 
 /// The longest path or URL that is kept, in bytes.
@@ -41,7 +41,7 @@ pub(super) fn read_path(
     script: Object,
 ) -> Result<String, FunctionError> {
     match heap.value(script, heap.layout.source_name)? {
-        Value::Object(name) if heap.is_string(name)? => heap.text(name, PATH_BYTES_MAX),
+        TaggedWord::Object(name) if heap.is_string(name)? => heap.text(name, PATH_BYTES_MAX),
         _ => Ok(String::new()),
     }
 }
@@ -75,7 +75,7 @@ impl Scripts {
 
 /// The ends of a script's lines: V8 knows them once it needed them.
 fn read_ends(heap: &Heap<'_, impl ForeignMemory>, script: Object) -> Result<LineEnds, FunctionError> {
-    if let Value::Object(array) = heap.value(script, heap.layout.line_ends)?
+    if let TaggedWord::Object(array) = heap.value(script, heap.layout.line_ends)?
         && heap.type_of(array)? == heap.layout.array_type
     {
         return read_array(heap, array);

@@ -43,12 +43,12 @@ pub(super) struct Object(u64);
 
 /// A word of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Value {
+pub(super) enum TaggedWord {
     Object(Object),
     Number(i32),
 }
 
-impl Value {
+impl TaggedWord {
     pub(super) fn from_word(word: u64) -> Self {
         if word & TAG == 0 { Self::Number((word >> 32) as u32 as i32) } else { Self::Object(Object(word)) }
     }
@@ -86,8 +86,8 @@ pub(super) enum Characters<'bytes> {
 }
 
 impl<M: ForeignMemory> Heap<'_, M> {
-    pub(super) fn value(&self, object: Object, offset: u16) -> Result<Value, FunctionError> {
-        Ok(Value::from_word(self.memory.word(object.address(offset.into())?)?))
+    pub(super) fn value(&self, object: Object, offset: u16) -> Result<TaggedWord, FunctionError> {
+        Ok(TaggedWord::from_word(self.memory.word(object.address(offset.into())?)?))
     }
 
     pub(super) fn u32(&self, object: Object, offset: u64) -> Result<u32, FunctionError> {
@@ -98,9 +98,9 @@ impl<M: ForeignMemory> Heap<'_, M> {
 
     /// The map of an object. An object that is being moved has none.
     pub(super) fn map(&self, object: Object) -> Result<Object, FunctionError> {
-        match Value::from_word(self.memory.word(object.address(0)?)?) {
-            Value::Object(map) => Ok(map),
-            Value::Number(_) => Err(FunctionError::Replaced),
+        match TaggedWord::from_word(self.memory.word(object.address(0)?)?) {
+            TaggedWord::Object(map) => Ok(map),
+            TaggedWord::Number(_) => Err(FunctionError::Replaced),
         }
     }
 
@@ -141,7 +141,7 @@ impl<M: ForeignMemory> Heap<'_, M> {
                 continue;
             }
             let reference = |offset: u64| -> Result<Object, FunctionError> {
-                Value::from_word(self.memory.word(part.address(offset)?)?).object()
+                TaggedWord::from_word(self.memory.word(part.address(offset)?)?).object()
             };
             let unit = if kind & ONE_BYTE == 0 { 2 } else { 1 };
             let text = match kind & REPRESENTATION {
@@ -156,7 +156,7 @@ impl<M: ForeignMemory> Heap<'_, M> {
                     continue;
                 }
                 SLICED => {
-                    let offset = Value::from_word(self.memory.word(part.address(SECOND)?)?).number();
+                    let offset = TaggedWord::from_word(self.memory.word(part.address(SECOND)?)?).number();
                     let offset = offset.and_then(|offset| u64::try_from(offset).ok());
                     let offset = offset.ok_or(FunctionError::Malformed("a slice without an offset"))?;
                     parts.push((reference(FIRST)?, skipped.saturating_add(offset), count));

@@ -41,7 +41,7 @@ pub(super) struct PerfFile<'a> {
     /// By path, in hexadecimal.
     pub(super) build_ids: HashMap<String, String>,
     /// Those of the kernel, in the order of the file.
-    pub(super) records: Vec<Record<'a>>,
+    pub(super) records: Vec<PerfRecord<'a>>,
     /// Whether the last record is incomplete.
     pub(super) is_cut: bool,
 }
@@ -51,12 +51,12 @@ pub(super) struct PerfFile<'a> {
 pub(super) struct PerfEvent {
     pub(super) name: String,
     pub(super) ids: Vec<u64>,
-    pub(super) attributes: Attributes,
+    pub(super) attributes: EventAttributes,
 }
 
 /// The part of `struct perf_event_attr` that is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Attributes {
+pub(super) struct EventAttributes {
     pub(super) kind: u32,
     pub(super) config: u64,
     /// `None`: the kernel varied the period.
@@ -70,14 +70,14 @@ pub(super) struct Attributes {
 
 /// A record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record<'a> {
+pub(super) struct PerfRecord<'a> {
     pub(super) kind: u32,
     pub(super) misc: u16,
     pub(super) body: Bytes<'a>,
 }
 
 /// A section: a range of the file.
-type Section = (u64, u64);
+type FileSection = (u64, u64);
 
 pub(in crate::read) fn is_perf_data(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC) || bytes.starts_with(MAGIC_BIG_ENDIAN)
@@ -167,7 +167,7 @@ impl<'a> PerfFile<'a> {
     }
 
     /// A build ID: a PID, 24 bytes, a path.
-    fn build_id(&mut self, Record { misc, mut body, .. }: Record<'_>) {
+    fn build_id(&mut self, PerfRecord { misc, mut body, .. }: PerfRecord<'_>) {
         let Some((_pid, id)) = Option::zip(body.u32(), body.take(24)) else { return };
         let length = match misc & MISC_BUILD_ID_SIZE {
             // An old perf does not state it: IDs are padded with zeros.
@@ -217,13 +217,13 @@ impl<'a> PerfFile<'a> {
 
 impl PerfEvent {
     fn new(attributes: &[u8], ids: &[u8]) -> Option<Self> {
-        let attributes = Attributes::parse(Bytes(attributes))?;
+        let attributes = EventAttributes::parse(Bytes(attributes))?;
         let ids = ids.chunks_exact(8).filter_map(|id| Bytes(id).u64()).collect();
         Some(Self { name: attributes.name(), ids, attributes })
     }
 }
 
-impl Attributes {
+impl EventAttributes {
     #[cfg(test)]
     pub(super) const EMPTY: Self = Self {
         kind: 0,
@@ -303,12 +303,12 @@ fn event_names(mut content: Bytes<'_>) -> Option<Vec<String>> {
 }
 
 /// The next record; `None` at the end, and where the rest is not a whole record.
-fn take_record<'a>(data: &mut Bytes<'a>) -> Option<Record<'a>> {
+fn take_record<'a>(data: &mut Bytes<'a>) -> Option<PerfRecord<'a>> {
     let mut rest = *data;
     let (kind, misc, size) = (rest.u32()?, rest.u16()?, rest.u16()?);
     let body = rest.take(usize::from(size).checked_sub(RECORD_HEADER_BYTES)?)?;
     *data = rest;
-    Some(Record { kind, misc, body: Bytes(body) })
+    Some(PerfRecord { kind, misc, body: Bytes(body) })
 }
 
 /// Decompresses the parts of one stream, within the limit of the size of files.
@@ -336,7 +336,7 @@ impl Write for Limited<'_> {
     }
 }
 
-fn slice(bytes: &[u8], (start, length): Section) -> Option<&[u8]> {
+fn slice(bytes: &[u8], (start, length): FileSection) -> Option<&[u8]> {
     bytes.get(usize::try_from(start).ok()?..)?.get(..usize::try_from(length).ok()?)
 }
 

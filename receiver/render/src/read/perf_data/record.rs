@@ -1,7 +1,7 @@
 //! The content of the kernel's records (`enum perf_event_type` of its interface).
 
 use super::bytes::Bytes;
-use super::file::{Attributes, Record, hex};
+use super::file::{EventAttributes, PerfRecord, hex};
 use crate::read::PerfInode;
 
 /// Bits of `perf_event_attr::sample_type`.
@@ -69,7 +69,7 @@ pub(super) enum Content {
     },
     /// A number of records that were lost.
     Lost(u64),
-    Sample(Sample),
+    Sample(PerfSample),
     /// Nothing of interest.
     Other,
 }
@@ -82,7 +82,7 @@ pub(super) struct FileIdentity {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Sample {
+pub(super) struct PerfSample {
     pub(super) pid: u32,
     pub(super) tid: u32,
     pub(super) time_ns: Option<u64>,
@@ -96,9 +96,9 @@ pub(super) struct Sample {
 /// PID -1: of the kernel.
 pub(super) const KERNEL_PID: u32 = u32::MAX;
 
-impl Record<'_> {
+impl PerfRecord<'_> {
     /// Parses it; `None`: it is malformed.
-    pub(super) fn content(self, attributes: Attributes) -> Option<Content> {
+    pub(super) fn content(self, attributes: EventAttributes) -> Option<Content> {
         let Self { kind, misc, mut body } = self;
         Some(match kind {
             1 | 10 => mapping(kind == 10, misc, body)?,
@@ -134,7 +134,7 @@ impl Record<'_> {
     }
 
     /// When it happened, in nanoseconds of the recording's clock; `None`: it does not say so.
-    pub(super) fn time_ns(self, attributes: Attributes) -> Option<u64> {
+    pub(super) fn time_ns(self, attributes: EventAttributes) -> Option<u64> {
         let has = |bit| attributes.sample_type & bit != 0;
         if !has(sample_type::TIME) {
             return None;
@@ -149,7 +149,7 @@ impl Record<'_> {
     }
 
     /// The ID of the event that it belongs to, if all events have it in the same place as this one.
-    pub(super) fn event_id(self, attributes: Attributes) -> Option<u64> {
+    pub(super) fn event_id(self, attributes: EventAttributes) -> Option<u64> {
         let has = |bit| attributes.sample_type & bit != 0;
         let count = |bits: &[u64]| bits.iter().filter(|bit| has(**bit)).count() * 8;
         let is_sample = self.kind == 9;
@@ -193,7 +193,7 @@ fn mapping(has_protection: bool, misc: u16, mut body: Bytes<'_>) -> Option<Conte
     Some(Content::Mapping { pid, start, end, file_offset, path: body.text(), identity: file })
 }
 
-fn sample(mut body: Bytes<'_>, attributes: Attributes) -> Option<Sample> {
+fn sample(mut body: Bytes<'_>, attributes: EventAttributes) -> Option<PerfSample> {
     let has = |bit| attributes.sample_type & bit != 0;
     let mut field = |bit: u64| if has(bit) { body.u64().map(Some) } else { Some(None) };
     field(sample_type::IDENTIFIER)?;
@@ -220,7 +220,7 @@ fn sample(mut body: Bytes<'_>, attributes: Attributes) -> Option<Sample> {
     if stack.is_empty() {
         stack.extend(ip);
     }
-    Some(Sample {
+    Some(PerfSample {
         pid: ids as u32,
         tid: (ids >> 32) as u32,
         time_ns,
@@ -246,7 +246,7 @@ fn skip_counters(body: &mut Bytes<'_>, read_format: u64) -> Option<()> {
 }
 
 /// The calls that the CPU has recorded, the innermost first: where each came from, and where the innermost led to.
-fn branch_stack(body: &mut Bytes<'_>, attributes: Attributes) -> Option<Vec<u64>> {
+fn branch_stack(body: &mut Bytes<'_>, attributes: EventAttributes) -> Option<Vec<u64>> {
     if attributes.sample_type & sample_type::RAW != 0 {
         let size = body.u32()?;
         body.take(size as usize)?;

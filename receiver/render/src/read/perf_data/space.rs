@@ -12,7 +12,7 @@ const COPIED_MAX: usize = 1 << 20;
 
 /// A range of memory that a file is mapped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Mapping {
+pub(super) struct MappedRange {
     pub(super) start: u64,
     /// Exclusive.
     pub(super) end: u64,
@@ -21,7 +21,7 @@ pub(super) struct Mapping {
 }
 
 /// By start.
-type Mappings = BTreeMap<u64, Mapping>;
+type Mappings = BTreeMap<u64, MappedRange>;
 
 /// The processes and threads of a recording.
 #[derive(Default, Debug)]
@@ -39,7 +39,7 @@ impl Space {
     /// # Errors
     ///
     /// [`ReadError::PerfData`]: more is copied than any recording needs.
-    pub(super) fn map(&mut self, pid: u32, mapping: Mapping) -> Result<(), ReadError> {
+    pub(super) fn map(&mut self, pid: u32, mapping: MappedRange) -> Result<(), ReadError> {
         if mapping.start >= mapping.end {
             return Ok(());
         }
@@ -61,11 +61,11 @@ impl Space {
         for before in overlapped {
             mappings.remove(&before.start);
             if before.start < mapping.start {
-                mappings.insert(before.start, Mapping { end: mapping.start, ..before });
+                mappings.insert(before.start, MappedRange { end: mapping.start, ..before });
             }
             if before.end > mapping.end {
                 let file_offset = before.file_offset.saturating_add(mapping.end - before.start);
-                mappings.insert(mapping.end, Mapping { start: mapping.end, file_offset, ..before });
+                mappings.insert(mapping.end, MappedRange { start: mapping.end, file_offset, ..before });
             }
         }
         mappings.insert(mapping.start, mapping);
@@ -109,13 +109,13 @@ impl Space {
     }
 
     /// The mapping of a process that contains an address.
-    pub(super) fn find(&self, pid: u32, address: u64) -> Option<Mapping> {
+    pub(super) fn find(&self, pid: u32, address: u64) -> Option<MappedRange> {
         let (_, mapping) = self.mappings.get(&pid)?.range(..=address).next_back()?;
         Some(*mapping).filter(|mapping| address < mapping.end)
     }
 
     /// The same among those of the kernel: its own, and those of its modules.
-    pub(super) fn find_kernel(&self, address: u64) -> Option<Mapping> {
+    pub(super) fn find_kernel(&self, address: u64) -> Option<MappedRange> {
         self.find(KERNEL_PID, address)
     }
 

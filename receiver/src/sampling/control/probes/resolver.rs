@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::UserProbeSite;
-use sidewinder_config::{ProbePoint, ProbeSpec};
+use sidewinder_config::ProbePoint;
 use sidewinder_process::{OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
 use sidewinder_symbolize::Image;
 
 use super::{ProbeError, operand_for_programs};
 use crate::privilege;
 use crate::supervise::ThreadSupervisor;
-use crate::user_probe::{UserProbe, find_places};
+use crate::user_probe::{ProgramProbe, UserProbe, find_places};
 
 /// How long a thread may take for one process: symbol tables may have millions of names.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -74,8 +74,8 @@ impl ProbeResolver {
     pub(super) fn start(probes: &[UserProbe], supervisor: &ThreadSupervisor) -> io::Result<Self> {
         let (requests, incoming) = mpsc::channel::<Pid>();
         let (outgoing, found) = mpsc::channel();
-        let specs = (0..).zip(probes).filter_map(|(index, probe)| Some((index, probe.spec.clone()?)));
-        let mut finder = PlaceFinder { specs: specs.collect(), places: HashMap::new() };
+        let in_programs = (0..).zip(probes).filter_map(|(index, probe)| Some((index, probe.in_programs()?)));
+        let mut finder = PlaceFinder { probes: in_programs.collect(), places: HashMap::new() };
         let heartbeat = supervisor.register("probes", HEARTBEAT_TIMEOUT);
         thread::Builder::new().name("probes".to_owned()).spawn(move || {
             privilege::drop_all_but(privilege::PROCESS_ACCESS);
@@ -127,9 +127,9 @@ impl ProbeResolver {
 
 /// Opens the file of a probe in the root of a process. Without the privilege to follow that, in our own root: the process has
 /// the same file if both run in the same.
-fn open_in_root(pid: Pid, spec: &ProbeSpec) -> Result<File, OpenError> {
+fn open_in_root(pid: Pid, probe: &ProgramProbe) -> Result<File, OpenError> {
     let open = |root: &ProcessRoot| {
-        let path = spec.path.as_os_str().as_bytes().to_vec();
+        let path = probe.path.as_os_str().as_bytes().to_vec();
         root.open(std::iter::once(path), PathTrust::Operator).next().unwrap_or(Err(OpenError::NotFound))
     };
     let processes = ProcRoot::default();
@@ -145,36 +145,42 @@ fn open_in_root(pid: Pid, spec: &ProbeSpec) -> Result<File, OpenError> {
 
 /// Finds places, once in each version of a file.
 struct PlaceFinder {
-    specs: Vec<(u8, ProbeSpec)>,
+    probes: Vec<(u8, ProgramProbe)>,
     places: HashMap<(u8, ProbeFile), Arc<[UserProbeSite]>>,
 }
 
 impl PlaceFinder {
     fn find_all(&mut self, pid: Pid) -> Vec<ResolvedProbe> {
-        let specs = self.specs.clone();
-        let resolve = |(probe, spec): (u8, ProbeSpec)| {
-            let opened = open_in_root(pid, &spec);
+        let probes = self.probes.clone();
+        let resolve = |(index, probe): (u8, ProgramProbe)| {
+            let opened = open_in_root(pid, &probe);
             let found = match opened {
                 // A process that has just exited needs no probe.
                 Err(OpenError::Gone) => return None,
                 Err(source) => Err(ProbeError::Open { pid, source }),
-                Ok(file) => self.find(probe, &spec, pid, file),
+                Ok(file) => self.find(index, &probe, pid, file),
             };
-            Some(ResolvedProbe { probe, pid, found })
+            Some(ResolvedProbe { probe: index, pid, found })
         };
-        specs.into_iter().filter_map(resolve).collect()
+        probes.into_iter().filter_map(resolve).collect()
     }
 
-    fn find(&mut self, probe: u8, spec: &ProbeSpec, pid: Pid, file: File) -> Result<FoundFile, ProbeError> {
+    fn find(
+        &mut self,
+        index: u8,
+        probe: &ProgramProbe,
+        pid: Pid,
+        file: File,
+    ) -> Result<FoundFile, ProbeError> {
         let open_failure = |source| ProbeError::Open { pid, source: OpenError::Io(source) };
         let key = ProbeFile::of(&file).map_err(open_failure)?;
         let file = Arc::new(file);
-        if let Some(places) = self.places.get(&(probe, key)) {
+        if let Some(places) = self.places.get(&(index, key)) {
             return Ok((key, file, Arc::clone(places)));
         }
         let image = Image::from(Arc::clone(&file));
-        let places = find_places(spec, &image).map_err(|source| ProbeError::Place { pid, source })?;
-        let is_return = matches!(spec.point, ProbePoint::Return { .. });
+        let places = find_places(probe, &image).map_err(|source| ProbeError::Place { pid, source })?;
+        let is_return = matches!(probe.point, ProbePoint::Return { .. });
         let places: Arc<[UserProbeSite]> = places
             .into_iter()
             .map(|(site, operand)| UserProbeSite {
@@ -187,7 +193,7 @@ impl PlaceFinder {
         if self.places.len() >= FILES_MAX {
             self.places.clear();
         }
-        self.places.insert((probe, key), Arc::clone(&places));
+        self.places.insert((index, key), Arc::clone(&places));
         Ok((key, file, places))
     }
 }

@@ -235,7 +235,7 @@ impl Programs<'_> {
         let Profiler { arena, tables, processes, .. } = &mut self.profiler;
         tables.evict(arena, with_table);
         tables.load(arena, with_table, &PackedSegment::from_entries(entries, SPACING)).unwrap();
-        processes.publish(arena, std::process::id(), &ranges, &[], None, monotonic_ns()).unwrap();
+        processes.publish(arena, std::process::id(), &ranges, &[], &[], monotonic_ns()).unwrap();
         // Invalidates cached rules for the same addresses.
         tables.advance_clock();
         arena.reclaim();

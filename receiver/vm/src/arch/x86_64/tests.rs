@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::FrameLink;
+use super::super::{Activation, FrameLink};
 use super::*;
 
 fn bytes(digits: &str) -> Vec<u8> {
@@ -166,5 +166,71 @@ proptest! {
         let found = unlinked_code(&[(0x1000, code)], link);
         prop_assert!(found.iter().all(|range| range.start >= 0x1000 && range.start < range.end && range.end <= end));
         prop_assert!(found.is_sorted_by(|a, b| a.end < b.start));
+    }
+}
+
+/// CPython 3.14.6 of python-build-standalone, which BOLT has laid out: its loop calls the first instruction through a table.
+const TABLE: Svma = Svma(0xfc_6860);
+
+#[test]
+fn the_table_of_a_loop_of_tail_calls_is_found() {
+    // From the load of the first instruction on; and a call through a pointer in the table of a class.
+    let code = bytes("410fb73f400fb6c7c1ef08ff14c56068fc00ebcb");
+    assert_eq!(dispatch_table(&code, Svma(0x1c2_ecbd)), Some(TABLE));
+    assert_eq!(dispatch_table(&bytes("488b07ff5010c3"), Svma(0)), None);
+    let found = |code: &str| calls_through(&bytes(code), Svma(0x1000), TABLE).collect::<Vec<_>>();
+    assert_eq!(found("410fb73f400fb6c7c1ef08ff14c56068fc00ebcb"), [Svma(0x100b)]);
+    // With %r10 for the number; a jump; through the next word; through a pointer.
+    assert_eq!(found("4290ff14d56068fc00"), [Svma(0x1002)]);
+    for code in ["ff24c56068fc00", "ff14c56868fc00", "ff14256068fc00", "ff14c56068fc"] {
+        assert_eq!(found(code), [], "{code}");
+    }
+}
+
+/// What `_PyEval_Vector` and `gen_send_ex2` have of the loop, and what surrounds it there.
+#[test]
+fn activations_begin_behind_the_link_and_end_with_the_call() {
+    let of_vector = (
+        0x1a1_44f1,
+        bytes(
+            "498b464848898538ffffff488d8530ffffff49894424084d89664848c7458001000000498b86100100004885c00f8585d4\
+             3400418b46308d48ff41894e3085c00f8e9b422b004d8b7c24384d8b6c2440410fb73f400fb6c7c1ef0848813cc56068fc\
+             000041a1017520e8a1fbffff4881c4380100005b415c415d415e415f5dc34883c801e960fdffff48813cc56068fc008a19\
+             a0017507e8fdd3feffebd0ff14c56068fc00ebc7",
+        ),
+    );
+    let activation = |code, has_call| Activation { code, has_call };
+    let of_calls = [activation(0x1a1_450c..0x1a1_455f, true), activation(0x1a1_457a..0x1a1_4596, true)];
+    assert_eq!(activations(std::slice::from_ref(&of_vector), TABLE, 0x48), of_calls);
+    // What it jumps to when a thread is being traced, which returns to it.
+    let of_tracing = (0x1d6_19a9, bytes("e800000000e9712bcbff"));
+    let with_tracing = activations(&[of_vector.clone(), of_tracing], TABLE, 0x48);
+    assert_eq!(with_tracing[..2], of_calls);
+    assert_eq!(with_tracing[2..], [activation(0x1d6_19a9..0x1d6_19b3, false)]);
+    // Another field, or another table.
+    assert_eq!(activations(std::slice::from_ref(&of_vector), TABLE, 0x50), []);
+    assert_eq!(activations(&[of_vector], Svma(0xfc_6000), 0x48), []);
+
+    // What it does with the result is not in it.
+    let of_send = (
+        0x1a1_2ae8,
+        bytes(
+            "4d89664848c745c001000000498b86100100004885c00f85abcf3400418b46308d48ff41894e3085c00f8e69cf34004c8b\
+             bf800000004c8baf88000000410fb73f400fb6c7c1ef0848813cc56068fc008a19a0017526e847eefeff4885c07445488b\
+             4dd0807943fd761b4881c4b80000005b415c415d415e415f5dc3ff14c56068fc00ebd6483d501d5b01752b31c0ebe1",
+        ),
+    );
+    let found = activations(&[of_send], TABLE, 0x48);
+    assert_eq!(found, [activation(0x1a1_2aec..0x1a1_2b43, true), activation(0x1a1_2b64..0x1a1_2b6b, true)]);
+}
+
+proptest! {
+    #[test]
+    fn activations_in_any_code_are_inside_it(code in prop::collection::vec(any::<u8>(), 0..256), field in any::<u16>()) {
+        let end = 0x1000 + code.len() as u64;
+        let table = dispatch_table(&code, Svma(0x1000)).unwrap_or(TABLE);
+        let found = activations(&[(0x1000, code)], table, field);
+        prop_assert!(found.iter().all(|found| found.code.start >= 0x1000 && found.code.end <= end));
+        prop_assert!(found.is_sorted_by(|a, b| a.code.end < b.code.start));
     }
 }

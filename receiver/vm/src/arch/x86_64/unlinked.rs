@@ -95,7 +95,7 @@ fn straight_path(
     None
 }
 
-fn decoder(parts: &[CodePart], at: u64) -> Option<Decoder<'_>> {
+pub(super) fn decoder(parts: &[CodePart], at: u64) -> Option<Decoder<'_>> {
     let (start, code) = parts.iter().find(|(start, code)| at.wrapping_sub(*start) < code.len() as u64)?;
     let code = code.get(usize::try_from(at - start).ok()?..)?;
     Some(Decoder::with_ip(64, code, at, DecoderOptions::NONE))
@@ -162,7 +162,7 @@ fn unlinks((start, code): &CodePart, link: FrameLink) -> Vec<u64> {
 }
 
 /// The register that is stored into a field, and the register that points to the structure.
-fn stored(instruction: &Instruction, offset: u16) -> Option<(Register, Register)> {
+pub(super) fn stored(instruction: &Instruction, offset: u16) -> Option<(Register, Register)> {
     let structure = field_of(instruction, offset).filter(|_| instruction.code() == Code::Mov_rm64_r64)?;
     Some((instruction.op1_register(), structure))
 }

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Probes at tracepoints of the kernel: hits and their budget are those of user_probe.bpf.h. The kernel finds a tracepoint by
+ * its name, without tracefs, and calls a program (raw_tp) with the arguments as 64-bit words.
+ *
+ * A tracepoint is hit by every task of the node, so each hit runs a program, which ignores those out of scope. Programs can't
+ * ask at which tracepoint they are (before Linux 6.10, which has cookies), so each tracepoint has programs of its own.
+ *
+ * Before Linux 6.2 a program is entered again if it comes by its own tracepoint, as exceptions:page_fault_kernel when memory of
+ * the user can't be read. Such a hit takes the next slot, so that these are few.
+ */
+#ifndef SIDEWINDER_TRACEPOINT_BPF_H
+#define SIDEWINDER_TRACEPOINT_BPF_H
+
+#include "user_probe.bpf.h"
+#include "waker.bpf.h"
+
+/* A tracepoint has at most this many arguments (MAX_BPF_FUNC_ARGS). */
+#define SW_TRACEPOINT_ARGUMENTS 16
+
+/* Whether an interrupt has stopped the current task. */
+static __always_inline bool in_interrupt(void)
+{
+	__u32 count;
+
+	return !read_preempt_count(&count) || count & (SOFTIRQ_OFFSET | HARDIRQ_MASK | NMI_MASK);
+}
+
+/* Its value, from the arguments that `ctx` points to. */
+static __always_inline __u64 value_of_tracepoint(const void *ctx, const struct sw_probe_site *site)
+{
+	__u64 index = READ_ONCE(site->reg);
+	__s64 value = 0;
+
+	if (READ_ONCE(site->operand) != SW_OPERAND_ARGUMENT)
+		return 1;
+	index &= SW_TRACEPOINT_ARGUMENTS - 1;
+	/* A read by the context's pointer would limit the program to tracepoints that have this argument. */
+	if (bpf_probe_read_kernel(&value, sizeof(value), ctx + index * sizeof(__u64)))
+		return 0;
+	return value_of_site(site, value);
+}
+
+/*
+ * Begins the sample of a hit, as begin_interrupt. What an interrupt does belongs to no task: it may be work for any other, of
+ * another pod as well.
+ */
+static __noinline struct sw_slot *begin_tracepoint(void *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
+						   bool *walks)
+{
+	struct task_struct *task = current_task();
+	__u32 task_flags, otherwise = in_interrupt() ? SW_OUTCOME_OUT_OF_SCOPE : SW_OUTCOME_COUNT;
+	struct sw_slot *slot = claim_hit(cpu, site, true, &task_flags, otherwise);
+
+	if (!slot)
+		return 0;
+	slot->value = slot->weight * value_of_tracepoint(ctx, site);
+	if (kernel_frames)
+		walk_kernel_stack(ctx, slot, SW_TRACEPOINT_FRAMES + 1);
+	if (is_kernel_thread(task_flags))
+		*walks = stop(slot, SW_OUTCOME_KERNEL_THREAD);
+	else if (!sw_task(task, mm))
+		*walks = stop(slot, SW_OUTCOME_EXITING);
+	else
+		*walks = enter_user(slot, task, registers_of_task(slot));
+	return slot;
+}
+
+static __always_inline struct sw_probe_site *tracepoint_site(__u32 tracepoint)
+{
+	__u32 number = SW_PROBE_SITES_MAX + tracepoint;
+
+	return bpf_map_lookup_elem(&probe_sites, &number);
+}
+
+static __always_inline int sample_at_tracepoint(void *ctx, __u32 tracepoint, bool by_calls)
+{
+	struct sw_probe_site *site = tracepoint_site(tracepoint);
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
+		return 0;
+	slot = begin_tracepoint(ctx, cpu, site, &walks);
+	if (!slot)
+		return 0;
+	if (walks && by_calls)
+		bpf_tail_call(ctx, &tracepoint_walks, tracepoint);
+	else if (walks)
+		walk_by_loop(slot);
+	return end_hit(slot, cpu, probe_of(site));
+}
+
+static __always_inline int walk_at_tracepoint(void *ctx, __u32 tracepoint)
+{
+	struct sw_probe_site *site = tracepoint_site(tracepoint);
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	__u32 number;
+
+	if (!cpu || !site)
+		return 0;
+	slot = claimed_slot(SW_SAMPLE_USER_PROBE + probe_of(site), &number);
+	if (!slot)
+		return 0;
+	if (walk_by_calls(number))
+		bpf_tail_call(ctx, &tracepoint_walks, tracepoint);
+	return end_hit(slot, cpu, probe_of(site));
+}
+
+#define SW_TRACEPOINT_PROGRAMS(tracepoint)                                    \
+	SEC("raw_tp")                                                         \
+	int sample_tracepoint_##tracepoint(void *ctx)                         \
+	{                                                                     \
+		return sample_at_tracepoint(ctx, tracepoint, false);          \
+	}                                                                     \
+	SEC("raw_tp")                                                         \
+	int sample_tracepoint_##tracepoint##_by_calls(void *ctx)              \
+	{                                                                     \
+		return sample_at_tracepoint(ctx, tracepoint, true);           \
+	}                                                                     \
+	SEC("raw_tp")                                                         \
+	int walk_tracepoint_##tracepoint##_by_calls(void *ctx)                \
+	{                                                                     \
+		return walk_at_tracepoint(ctx, tracepoint);                   \
+	}
+
+SW_TRACEPOINT_PROGRAMS(0)
+SW_TRACEPOINT_PROGRAMS(1)
+SW_TRACEPOINT_PROGRAMS(2)
+SW_TRACEPOINT_PROGRAMS(3)
+_Static_assert(SW_TRACEPOINTS_MAX == 4, "each tracepoint has programs of its own");
+
+#endif

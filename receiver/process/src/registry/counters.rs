@@ -1,0 +1,68 @@
+//! What a registry may hold, and what it counts.
+
+use std::ops::AddAssign;
+
+/// The limits of a [`Registry`](super::Registry).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegistryLimits {
+    /// Known processes; further ones are counted and omitted.
+    pub processes: usize,
+    /// Executable mappings of one process; the kernel's own limit is 65,530 of all kinds.
+    pub mappings_per_process: usize,
+    /// Rescans per second.
+    pub rescans_per_second: u32,
+}
+
+impl Default for RegistryLimits {
+    fn default() -> Self {
+        Self { processes: 65_536, mappings_per_process: 65_530, rescans_per_second: 200 }
+    }
+}
+
+/// Losses and work of a registry, counted since it was created.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RegistryCounters {
+    /// Events that were applied.
+    pub events: u64,
+    /// Events that the kernel dropped.
+    pub lost_events: u64,
+    /// Events from before the last scan of their process, and therefore ignored.
+    pub outdated_events: u64,
+    /// Events of processes outside of our PID namespace.
+    pub outside_events: u64,
+    /// Processes that were read from `/proc`.
+    pub reads: u64,
+    /// Processes that were omitted because there were too many.
+    pub processes_left_out: u64,
+    /// Mappings that were omitted because their process had too many.
+    pub mappings_left_out: u64,
+    /// Lines of `/proc/PID/maps` that do not conform to proc(5).
+    pub malformed_maps_lines: u64,
+    /// Processes whose mappings could not be read from `/proc`.
+    pub unreadable_processes: u64,
+}
+
+impl AddAssign for RegistryCounters {
+    fn add_assign(&mut self, more: Self) {
+        let Self {
+            events,
+            lost_events,
+            outdated_events,
+            outside_events,
+            reads,
+            processes_left_out,
+            mappings_left_out,
+            malformed_maps_lines,
+            unreadable_processes,
+        } = more;
+        self.events += events;
+        self.lost_events += lost_events;
+        self.outdated_events += outdated_events;
+        self.outside_events += outside_events;
+        self.reads += reads;
+        self.processes_left_out += processes_left_out;
+        self.mappings_left_out += mappings_left_out;
+        self.malformed_maps_lines += malformed_maps_lines;
+        self.unreadable_processes += unreadable_processes;
+    }
+}
