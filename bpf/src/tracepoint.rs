@@ -157,8 +157,8 @@ fn similar_names(name: &str) -> Vec<String> {
     words.into_iter().map(with).find(|found: &Vec<String>| !found.is_empty()).unwrap_or_default()
 }
 
-/// The distance in bytes from a CPU's run queue to its preempt count, or to the variable that has it; `None` if the kernel's
-/// type information has no variables of CPUs. 0 where the count is no variable of a CPU.
+/// The distance in bytes from a CPU's run queue to its preempt count, or to the variable that has it; 0 where tasks have the
+/// count. `None` if the kernel's type information has no variables of CPUs.
 pub(crate) fn preempt_count_from_rq() -> Option<i64> {
     if arch::PREEMPT_COUNTS.is_empty() {
         return Some(0);
@@ -173,7 +173,7 @@ pub(crate) fn preempt_count_from_rq() -> Option<i64> {
         of_name.map(|variable| i64::from(variable.offset))
     };
     let run_queue = offset_of("runqueues")?;
-    let preempt_count = arch::PREEMPT_COUNTS.iter().find_map(|name| offset_of(name))?;
+    let preempt_count = arch::PREEMPT_COUNTS.iter().copied().find_map(offset_of)?;
     Some(preempt_count - run_queue)
 }
 

@@ -14,7 +14,7 @@ pub(crate) const THREAD_POINTER: FieldNames = FieldNames {
     name: "the thread pointer (thread_struct.uw.tp_value)",
 };
 
-/// It is in `thread_info`, which is part of the task.
+/// A task's `thread_info` has the count.
 pub(crate) const PREEMPT_COUNTS: &[&str] = &[];
 
 /// The kernel's compiler of eBPF programs doesn't have it in all versions without `bpf_loop`: 5.10 refuses such programs.

@@ -5,6 +5,7 @@ use sidewinder_address::Avma;
 use crate::field_names::FieldNames;
 use crate::skeleton::sample::types::rodata;
 
+/// The variables of a CPU that have its preempt count, of which a kernel has one.
 pub(crate) const PREEMPT_COUNTS: &[&str] = &["__preempt_count", "pcpu_hot"];
 
 /// The field that `thread_pointer` in `c/arch/x86_64.bpf.h` reads.

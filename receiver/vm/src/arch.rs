@@ -78,6 +78,14 @@ pub(crate) enum Argument {
     ValueThroughWord(Svma, u32),
 }
 
+/// Code from where a frame becomes the thread's current one to the call through the table that executes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Activation {
+    pub(crate) code: Range<u64>,
+    /// Whether the call is in it; otherwise it is executed seldom, and jumps to code that has the call.
+    pub(crate) has_call: bool,
+}
+
 /// An instruction of generated code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Step {

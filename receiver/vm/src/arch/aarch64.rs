@@ -43,7 +43,7 @@ pub(crate) fn unlinked_code(_parts: &[CodePart], _link: FrameLink) -> Vec<Range<
     Vec::new()
 }
 
-/// Bytes of a call through a table.
+/// Bytes of a call through a table: an instruction.
 pub(crate) const TABLE_CALL_BYTES: usize = INSTRUCTION_BYTES_MAX;
 
 pub(crate) fn dispatch_table(_code: &[u8], _start: Svma) -> Option<Svma> {
