@@ -91,8 +91,8 @@ const EMBEDDED: Chain = Chain {
 const ADDON: Chain =
     Chain { first: "serve", round: &["outer", "CallThrough", "inner"], rounds: 3, leaves: &[("compute", 0)] };
 
-/// The functions of a stack from the first one of the chain on, outermost first: those of virtual machines, and native ones of the
-/// chain.
+/// The functions of a stack from the first one of the chain on, outermost first: those of virtual machines but for the JDK's own, which
+/// tell the time, and native ones of the chain.
 fn functions(event: &DecodedEvent<'_>, chain: &Chain) -> Vec<String> {
     let frames = event.sample.stack.iter().rev().flat_map(|frame| {
         let is_of_machine =
@@ -100,7 +100,9 @@ fn functions(event: &DecodedEvent<'_>, chain: &Chain) -> Vec<String> {
         let lines = frame.lines.iter().rev();
         lines.map(move |line| (is_of_machine, line.function.split("(napi_env__").next().unwrap_or_default()))
     });
-    let is_of_chain = |(is_of_machine, name): &(bool, &str)| *is_of_machine || chain.round.contains(name);
+    let is_of_chain = |(is_of_machine, name): &(bool, &str)| {
+        (*is_of_machine && !name.starts_with("java.")) || chain.round.contains(name)
+    };
     let functions = frames.filter(is_of_chain).map(|(_, name)| name.to_owned());
     functions.skip_while(|name| name != chain.first).collect()
 }
