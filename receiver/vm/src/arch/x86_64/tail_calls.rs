@@ -24,10 +24,7 @@ pub(crate) const TABLE_CALL_BYTES: usize = 7;
 /// The table at a fixed address through which a function calls.
 pub(crate) fn dispatch_table(code: &[u8], start: Svma) -> Option<Svma> {
     let mut instructions = iced_x86::Decoder::with_ip(64, code, start.0, DecoderOptions::NONE);
-    instructions
-        .iter()
-        .find(|instruction| instruction.is_call_near_indirect())
-        .and_then(|call| table_of(&call))
+    instructions.iter().find(Instruction::is_call_near_indirect).and_then(|call| table_of(&call))
 }
 
 /// Where code calls through a table, by the bytes alone: the addresses of the calls, behind their prefix if they have one.
