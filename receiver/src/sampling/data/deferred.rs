@@ -22,7 +22,7 @@ use sidewinder_bpf::{SampleRecord, StackPiece, StackSnapshot};
 use sidewinder_process::{FileId, Pid, Process, ProcessKey};
 
 pub(super) use self::code::ProcessCode;
-pub(super) use self::groups::{VmGroups, without_groups};
+pub(super) use self::groups::{VmGroups, without_group_ends};
 pub(super) use self::walk::{MissingRule, walk};
 
 /// How long a deferred walk waits for tables.

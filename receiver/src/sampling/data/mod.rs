@@ -166,7 +166,7 @@ impl Data {
         // A walk of a snapshot can't follow code that HotSpot has generated.
         let can_walk = stack.as_ref().is_none_or(|stack| !stack.has_hotspot_frames());
         let Some(sample) = self.deferred.defer(sample, process, can_walk) else { return };
-        let stack = stack.map(|stack| self.without_groups(stack));
+        let stack = stack.map(|stack| self.without_group_ends(stack));
         let (sample, stack) = self.truncate_stale_frames(sample, stack, control);
         control.request_missing(&sample, stack.as_deref());
         self.emit(key, &sample, stack, control, messages);
@@ -238,15 +238,15 @@ impl Data {
 
     /// Emits a sample with the stack that the eBPF programs walked.
     fn emit_unwalked(&mut self, deferred: &DeferredWalk, control: &mut Control, messages: &mut Vec<Message>) {
-        let stack = self.stacks.get(deferred.sample.stack).map(|stack| self.without_groups(stack));
+        let stack = self.stacks.get(deferred.sample.stack).map(|stack| self.without_group_ends(stack));
         control.request_missing(&deferred.sample, stack.as_deref());
         self.emit(deferred.process_key(), &deferred.sample, stack, control, messages);
     }
 
-    /// A stack without what is behind it for a deferred walk, where there is none.
-    fn without_groups(&mut self, stack: Arc<Stack>) -> Arc<Stack> {
-        match deferred::without_groups(&stack.frames) {
-            Some(frames) => self.stacks.intern(frames.to_vec()),
+    /// A stack that no deferred walk completes.
+    fn without_group_ends(&mut self, stack: Arc<Stack>) -> Arc<Stack> {
+        match deferred::without_group_ends(&stack.frames) {
+            Some(frames) => self.stacks.intern(frames),
             None => stack,
         }
     }

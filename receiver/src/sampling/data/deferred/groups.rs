@@ -84,12 +84,14 @@ impl VmGroups {
     }
 }
 
-/// The frames of a stack without the groups that its walk did not get to; `None` if it has none.
-pub(crate) fn without_groups(frames: &[RawFrame]) -> Option<&[RawFrame]> {
-    let is_of_group = |frame: &RawFrame| frame.vm_group_end().is_some() || is_of_cpython(frame);
-    // A walk ends at a native frame.
-    let walked = frames.iter().rposition(|frame| !is_of_group(frame)).map_or(0, |last| last + 1);
-    (walked < frames.len()).then(|| &frames[..walked])
+/// The frames of a stack that isn't walked later after all, with the groups that its walk did not get to: the native frames between
+/// them are missing. `None` if it has none.
+pub(crate) fn without_group_ends(frames: &[RawFrame]) -> Option<Vec<RawFrame>> {
+    let is_end = |frame: &&RawFrame| frame.vm_group_end().is_some();
+    frames.iter().any(|frame| is_end(&frame)).then(|| {
+        let frames = frames.iter().filter(|frame| !is_end(frame));
+        frames.copied().collect()
+    })
 }
 
 fn is_of_cpython(frame: &RawFrame) -> bool {
@@ -143,8 +145,9 @@ mod tests {
             RawFrame::end_of_vm_group(0x8000),
             python(6),
         ];
-        assert_eq!(without_groups(&stack), Some(&stack[..5]));
-        assert_eq!(without_groups(&stack[..5]), None);
+        let left = [native(3), python(3), python(4), python(5), python(6)];
+        assert_eq!(without_group_ends(&stack), Some([&stack[..4], &left].concat()));
+        assert_eq!(without_group_ends(&stack[..5]), None);
         let mut groups = VmGroups::from_frames(&stack);
         // What the walk passed needs no proof.
         assert_eq!(groups.take(VmLoop::Unlinked, 0x1000, Some(0x1100)), [python(1), python(2)]);
