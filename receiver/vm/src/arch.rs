@@ -1,6 +1,11 @@
 //! Differences between architectures: the machine code that tells where a runtime keeps a thread's state, and the C library's
 //! layout of a thread.
 
+use std::ops::Range;
+
+use sidewinder_address::Svma;
+use sidewinder_process::tls::TlsGotEntry;
+
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(not(target_arch = "aarch64"), expect(unused, reason = "only its tests use it here"))]
 mod aarch64;
@@ -18,11 +23,6 @@ pub(crate) use host::{
     CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, KEY_VALUES, TABLE_CALL_BYTES, WALKED,
     activations, calls_through, dispatch_table, first_argument, jumps_out, step, thread_local, unlinked_code,
 };
-
-use std::ops::Range;
-
-use sidewinder_address::Svma;
-use sidewinder_process::tls::TlsGotEntry;
 
 /// Where C libraries have the values of pthread keys, as offsets from the thread pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,14 +76,6 @@ pub(crate) enum Argument {
     Value(Svma),
     /// The 4-byte value at an offset from the address that a word of the file refers to.
     ValueThroughWord(Svma, u32),
-}
-
-/// Code from where a frame becomes the thread's current one to the call through the table that executes it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Activation {
-    pub(crate) code: Range<u64>,
-    /// Whether the call is in it; otherwise it is executed seldom, and jumps to code that has the call.
-    pub(crate) has_call: bool,
 }
 
 /// An instruction of generated code.

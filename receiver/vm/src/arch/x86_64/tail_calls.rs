@@ -11,7 +11,6 @@ use sidewinder_address::Svma;
 
 use super::super::Activation;
 use super::unlinked::{CodePart, decoder, stored};
-use crate::arch::Activation;
 
 /// Instructions that are followed from one place.
 const INSTRUCTIONS_MAX: usize = 512;
