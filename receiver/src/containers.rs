@@ -8,7 +8,8 @@
 //! | podman, CRI-O | `containers.json` of the storage, also in users' homes; CRI-O's `config.json` | the same |
 //! | Docker | `/var/lib/docker/containers/ID/config.v2.json` | container, image, Kubernetes' labels |
 //!
-//! Owner: the thread that names frames. The files are read once for each container, below our own root and that of process 1.
+//! Owner: the thread that names frames. The files are read once for each container, below our own root and, where all processes of
+//! the machine are seen, that of process 1.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -44,8 +45,10 @@ pub(crate) struct ContainerDirectory {
 impl ContainerDirectory {
     /// The containers of this machine, and if `reads_homes`, those that users run without privileges.
     pub(crate) fn new(reads_homes: bool) -> Self {
-        // In a container, the machine's files are in the root of process 1, if that is the machine's.
-        let roots = ["/", "/proc/1/root"].map(PathBuf::from).to_vec();
+        // Process 1 of another namespace may be the profiled program, whose file system may never answer.
+        let is_of_machine = sidewinder_bpf::is_in_initial_pid_namespace().unwrap_or(false);
+        let roots = ["/"].into_iter().chain(is_of_machine.then_some("/proc/1/root"));
+        let roots = roots.map(PathBuf::from).collect();
         Self { roots, reads_homes, known: HashMap::new() }
     }
 
