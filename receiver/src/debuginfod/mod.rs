@@ -225,7 +225,7 @@ struct State {
 type Request = (BuildIdText, Artifact);
 
 /// What became of one request.
-enum Outcome {
+enum FetchOutcome {
     Found(Fetched),
     Absent,
     Failed,
@@ -364,15 +364,15 @@ impl Shared {
             state = lock(&self.state);
             state.counts.bytes += bytes;
             let answer = match outcome {
-                Outcome::Found(fetched) => {
+                FetchOutcome::Found(fetched) => {
                     state.counts.found += 1;
                     Answer::Found(Arc::new(fetched))
                 }
-                Outcome::Absent => {
+                FetchOutcome::Absent => {
                     state.counts.absent += 1;
                     Answer::Absent
                 }
-                Outcome::Failed => {
+                FetchOutcome::Failed => {
                     state.counts.failed += 1;
                     Answer::Absent
                 }

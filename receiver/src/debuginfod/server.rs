@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tracing::warn;
 
 use super::cache::{Cache, Cached};
-use super::{Artifact, BuildIdText, DebuginfodError, Fetched, Outcome};
+use super::{Artifact, BuildIdText, DebuginfodError, FetchOutcome, Fetched};
 use crate::causes::error_chain;
 use crate::hex;
 use crate::lock::lock;
@@ -90,27 +90,27 @@ impl Fetcher {
     }
 
     /// The file, and how many bytes were downloaded for it.
-    pub(super) fn fetch(&self, id: &BuildIdText, artifact: &Artifact) -> (Outcome, u64) {
+    pub(super) fn fetch(&self, id: &BuildIdText, artifact: &Artifact) -> (FetchOutcome, u64) {
         let (outcome, bytes) = self.fetch_alone(id, artifact);
-        let Outcome::Found(mut fetched) = outcome else { return (outcome, bytes) };
+        let FetchOutcome::Found(mut fetched) = outcome else { return (outcome, bytes) };
         let alternate = match artifact {
             Artifact::DebugInfo => alternate_of(&fetched),
             Artifact::Source(_) => None,
         };
-        let Some(alternate) = alternate else { return (Outcome::Found(fetched), bytes) };
+        let Some(alternate) = alternate else { return (FetchOutcome::Found(fetched), bytes) };
         let (outcome, more_bytes) = self.fetch_alone(&alternate, &Artifact::DebugInfo);
-        if let Outcome::Found(alternate) = outcome {
+        if let FetchOutcome::Found(alternate) = outcome {
             fetched.alternate = Some(alternate.file);
         }
-        (Outcome::Found(fetched), bytes + more_bytes)
+        (FetchOutcome::Found(fetched), bytes + more_bytes)
     }
 
-    fn fetch_alone(&self, id: &BuildIdText, artifact: &Artifact) -> (Outcome, u64) {
+    fn fetch_alone(&self, id: &BuildIdText, artifact: &Artifact) -> (FetchOutcome, u64) {
         match self.cache.find(id, artifact) {
             Cached::File(file) if is_right(&file, id, artifact) => {
-                return (Outcome::Found(Fetched { file: Arc::new(file), alternate: None }), 0);
+                return (FetchOutcome::Found(Fetched { file: Arc::new(file), alternate: None }), 0);
             }
-            Cached::Absent => return (Outcome::Absent, 0),
+            Cached::Absent => return (FetchOutcome::Absent, 0),
             Cached::File(_) | Cached::Unknown => {}
         }
         let mut is_absent = true;
@@ -122,7 +122,7 @@ impl Fetcher {
             match self.download(server, id, artifact) {
                 Ok((fetched, bytes)) => {
                     self.outages.note_response(number);
-                    return (Outcome::Found(fetched), bytes);
+                    return (FetchOutcome::Found(fetched), bytes);
                 }
                 Err(FetchError::Download(DownloadError::NotFound)) => self.outages.note_response(number),
                 Err(error) => {
@@ -141,12 +141,12 @@ impl Fetcher {
             }
         }
         if !is_absent {
-            return (Outcome::Failed, 0);
+            return (FetchOutcome::Failed, 0);
         }
         if let Err(error) = self.cache.note_absent(id, artifact) {
             warn!(%error, "can't write to the cache of debuginfod");
         }
-        (Outcome::Absent, 0)
+        (FetchOutcome::Absent, 0)
     }
 
     /// Downloads a file and puts it into the cache once it is proven to be the right one.

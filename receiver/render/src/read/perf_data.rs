@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use self::file::{PerfEvent, PerfFile, PerfRecord};
 use self::record::{Content, PerfSample};
-use self::space::{MappedRange, Space};
+use self::space::{PerfMapping, Space};
 use super::error::ReadError;
 use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address};
 use crate::profile::{
@@ -211,7 +211,7 @@ impl DataReader<'_> {
                 }
                 let path = if kernel_symbol.is_some() { KERNEL.to_owned() } else { path };
                 let binary = self.binary(path, build_id, identity.inode);
-                self.space.map(pid, MappedRange { start, end, file_offset, binary })?;
+                self.space.map(pid, PerfMapping { start, end, file_offset, binary })?;
             }
             Content::KernelFunction { start, end, name } => self.space.add_kernel_function(start, end, name),
             Content::Name { pid, tid, name, is_exec } => {
@@ -264,7 +264,7 @@ impl DataReader<'_> {
             return Place::Kernel { address };
         }
         match self.space.find(pid, address) {
-            Some(MappedRange { start, file_offset, binary, .. }) => {
+            Some(PerfMapping { start, file_offset, binary, .. }) => {
                 Place::File { binary, offset: file_offset.saturating_add(address - start) }
             }
             None => Place::Unknown { address },

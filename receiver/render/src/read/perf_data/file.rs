@@ -51,12 +51,12 @@ pub(super) struct PerfFile<'a> {
 pub(super) struct PerfEvent {
     pub(super) name: String,
     pub(super) ids: Vec<u64>,
-    pub(super) attributes: EventAttributes,
+    pub(super) attributes: PerfAttributes,
 }
 
 /// The part of `struct perf_event_attr` that is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct EventAttributes {
+pub(super) struct PerfAttributes {
     pub(super) kind: u32,
     pub(super) config: u64,
     /// `None`: the kernel varied the period.
@@ -217,13 +217,13 @@ impl<'a> PerfFile<'a> {
 
 impl PerfEvent {
     fn new(attributes: &[u8], ids: &[u8]) -> Option<Self> {
-        let attributes = EventAttributes::parse(Bytes(attributes))?;
+        let attributes = PerfAttributes::parse(Bytes(attributes))?;
         let ids = ids.chunks_exact(8).filter_map(|id| Bytes(id).u64()).collect();
         Some(Self { name: attributes.name(), ids, attributes })
     }
 }
 
-impl EventAttributes {
+impl PerfAttributes {
     #[cfg(test)]
     pub(super) const EMPTY: Self = Self {
         kind: 0,

@@ -1,7 +1,7 @@
 //! The content of the kernel's records (`enum perf_event_type` of its interface).
 
 use super::bytes::Bytes;
-use super::file::{EventAttributes, PerfRecord, hex};
+use super::file::{PerfAttributes, PerfRecord, hex};
 use crate::read::PerfInode;
 
 /// Bits of `perf_event_attr::sample_type`.
@@ -98,7 +98,7 @@ pub(super) const KERNEL_PID: u32 = u32::MAX;
 
 impl PerfRecord<'_> {
     /// Parses it; `None`: it is malformed.
-    pub(super) fn content(self, attributes: EventAttributes) -> Option<Content> {
+    pub(super) fn content(self, attributes: PerfAttributes) -> Option<Content> {
         let Self { kind, misc, mut body } = self;
         Some(match kind {
             1 | 10 => mapping(kind == 10, misc, body)?,
@@ -134,7 +134,7 @@ impl PerfRecord<'_> {
     }
 
     /// When it happened, in nanoseconds of the recording's clock; `None`: it does not say so.
-    pub(super) fn time_ns(self, attributes: EventAttributes) -> Option<u64> {
+    pub(super) fn time_ns(self, attributes: PerfAttributes) -> Option<u64> {
         let has = |bit| attributes.sample_type & bit != 0;
         if !has(sample_type::TIME) {
             return None;
@@ -149,7 +149,7 @@ impl PerfRecord<'_> {
     }
 
     /// The ID of the event that it belongs to, if all events have it in the same place as this one.
-    pub(super) fn event_id(self, attributes: EventAttributes) -> Option<u64> {
+    pub(super) fn event_id(self, attributes: PerfAttributes) -> Option<u64> {
         let has = |bit| attributes.sample_type & bit != 0;
         let count = |bits: &[u64]| bits.iter().filter(|bit| has(**bit)).count() * 8;
         let is_sample = self.kind == 9;
@@ -193,7 +193,7 @@ fn mapping(has_protection: bool, misc: u16, mut body: Bytes<'_>) -> Option<Conte
     Some(Content::Mapping { pid, start, end, file_offset, path: body.text(), identity: file })
 }
 
-fn sample(mut body: Bytes<'_>, attributes: EventAttributes) -> Option<PerfSample> {
+fn sample(mut body: Bytes<'_>, attributes: PerfAttributes) -> Option<PerfSample> {
     let has = |bit| attributes.sample_type & bit != 0;
     let mut field = |bit: u64| if has(bit) { body.u64().map(Some) } else { Some(None) };
     field(sample_type::IDENTIFIER)?;
@@ -246,7 +246,7 @@ fn skip_counters(body: &mut Bytes<'_>, read_format: u64) -> Option<()> {
 }
 
 /// The calls that the CPU has recorded, the innermost first: where each came from, and where the innermost led to.
-fn branch_stack(body: &mut Bytes<'_>, attributes: EventAttributes) -> Option<Vec<u64>> {
+fn branch_stack(body: &mut Bytes<'_>, attributes: PerfAttributes) -> Option<Vec<u64>> {
     if attributes.sample_type & sample_type::RAW != 0 {
         let size = body.u32()?;
         body.take(size as usize)?;

@@ -12,7 +12,7 @@ const COPIED_MAX: usize = 1 << 20;
 
 /// A range of memory that a file is mapped to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct MappedRange {
+pub(super) struct PerfMapping {
     pub(super) start: u64,
     /// Exclusive.
     pub(super) end: u64,
@@ -21,7 +21,7 @@ pub(super) struct MappedRange {
 }
 
 /// By start.
-type Mappings = BTreeMap<u64, MappedRange>;
+type Mappings = BTreeMap<u64, PerfMapping>;
 
 /// The processes and threads of a recording.
 #[derive(Default, Debug)]
@@ -39,7 +39,7 @@ impl Space {
     /// # Errors
     ///
     /// [`ReadError::PerfData`]: more is copied than any recording needs.
-    pub(super) fn map(&mut self, pid: u32, mapping: MappedRange) -> Result<(), ReadError> {
+    pub(super) fn map(&mut self, pid: u32, mapping: PerfMapping) -> Result<(), ReadError> {
         if mapping.start >= mapping.end {
             return Ok(());
         }
@@ -61,11 +61,11 @@ impl Space {
         for before in overlapped {
             mappings.remove(&before.start);
             if before.start < mapping.start {
-                mappings.insert(before.start, MappedRange { end: mapping.start, ..before });
+                mappings.insert(before.start, PerfMapping { end: mapping.start, ..before });
             }
             if before.end > mapping.end {
                 let file_offset = before.file_offset.saturating_add(mapping.end - before.start);
-                mappings.insert(mapping.end, MappedRange { start: mapping.end, file_offset, ..before });
+                mappings.insert(mapping.end, PerfMapping { start: mapping.end, file_offset, ..before });
             }
         }
         mappings.insert(mapping.start, mapping);
@@ -109,13 +109,13 @@ impl Space {
     }
 
     /// The mapping of a process that contains an address.
-    pub(super) fn find(&self, pid: u32, address: u64) -> Option<MappedRange> {
+    pub(super) fn find(&self, pid: u32, address: u64) -> Option<PerfMapping> {
         let (_, mapping) = self.mappings.get(&pid)?.range(..=address).next_back()?;
         Some(*mapping).filter(|mapping| address < mapping.end)
     }
 
     /// The same among those of the kernel: its own, and those of its modules.
-    pub(super) fn find_kernel(&self, address: u64) -> Option<MappedRange> {
+    pub(super) fn find_kernel(&self, address: u64) -> Option<PerfMapping> {
         self.find(KERNEL_PID, address)
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-const CALL_STACK: EventAttributes = EventAttributes {
+const CALL_STACK: PerfAttributes = PerfAttributes {
     sample_type: sample_type::IP
         | sample_type::CALLCHAIN
         | sample_type::RAW
@@ -10,14 +10,14 @@ const CALL_STACK: EventAttributes = EventAttributes {
     read_format: 0b1111,
     branch_sample_type: BRANCH_CALL_STACK | BRANCH_HW_INDEX,
     fixed_period: Some(17),
-    ..EventAttributes::EMPTY
+    ..PerfAttributes::EMPTY
 };
 
 fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn parse_sample(body: &[u8], attributes: EventAttributes) -> Option<PerfSample> {
+fn parse_sample(body: &[u8], attributes: PerfAttributes) -> Option<PerfSample> {
     sample(Bytes(body), attributes)
 }
 
@@ -38,7 +38,7 @@ fn the_calls_that_the_cpu_recorded_are_the_user_part_of_the_stack() {
 
 #[test]
 fn callers_are_at_their_call_and_interrupted_code_where_it_was() {
-    let attributes = EventAttributes { sample_type: sample_type::CALLCHAIN, ..EventAttributes::EMPTY };
+    let attributes = PerfAttributes { sample_type: sample_type::CALLCHAIN, ..PerfAttributes::EMPTY };
     let chain =
         [-128_i64 as u64, 0xffff_8000_0000_0010, 0xffff_8000_0000_0021, CONTEXT_USER, 0x1004, 0x1105, 0];
     let body = [words(&[chain.len() as u64]), words(&chain)].concat();
@@ -49,9 +49,8 @@ fn callers_are_at_their_call_and_interrupted_code_where_it_was() {
 
 #[test]
 fn data_is_no_code_and_old_records_have_no_protection() {
-    let record = |kind, misc, body: &[u8]| {
-        PerfRecord { kind, misc, body: Bytes(body) }.content(EventAttributes::EMPTY)
-    };
+    let record =
+        |kind, misc, body: &[u8]| PerfRecord { kind, misc, body: Bytes(body) }.content(PerfAttributes::EMPTY);
     let old = [words(&[7, 0x1000, 0x1000, 0x500]), b"/bin/app\0\0\0\0\0\0\0\0".to_vec()].concat();
     assert!(matches!(
         record(1, 0, &old),
