@@ -26,3 +26,14 @@ pub(crate) struct Stub {
     pub(crate) svma: u64,
     pub(crate) bytes: u32,
 }
+
+/// A number in decimal digits or, behind `0x`, hexadecimal ones, with or without a minus sign.
+fn parse_number(text: &str) -> Option<i64> {
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
+    let magnitude = match digits.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16).ok()?,
+        None if digits.starts_with(|first: char| first.is_ascii_digit()) => digits.parse::<i64>().ok()?,
+        None => return None,
+    };
+    Some(sign * magnitude)
+}

@@ -1,5 +1,6 @@
 //! Operands in the syntax of assembly for arm64, as compilers write them into USDT notes, and registers by name.
 
+use crate::arch::parse_number;
 use crate::sites::OperandAt;
 
 /// sp.
@@ -10,7 +11,7 @@ const STACK_POINTER: u8 = 31;
 pub(crate) fn parse_operand(text: &str) -> Option<OperandAt> {
     if let Some(inside) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
         let (base, offset) = match inside.split_once(',') {
-            Some((base, offset)) => (base.trim_end(), parse_number(offset.trim_start())?),
+            Some((base, offset)) => (base.trim_end(), parse_immediate(offset.trim_start())?),
             None => (inside, 0),
         };
         let is_whole = base.starts_with(['x', 's']);
@@ -18,7 +19,7 @@ pub(crate) fn parse_operand(text: &str) -> Option<OperandAt> {
             .then(|| parse_register(base))?
             .map(|register| OperandAt::Memory { register, offset });
     }
-    parse_register(text).map(OperandAt::Register).or_else(|| parse_number(text).map(OperandAt::Constant))
+    parse_register(text).map(OperandAt::Register).or_else(|| parse_immediate(text).map(OperandAt::Constant))
 }
 
 /// The DWARF number of a register, of which the name may be that of its lower half: `x19` or `w19`.
@@ -31,15 +32,9 @@ fn parse_register(name: &str) -> Option<u8> {
     (number < STACK_POINTER && number.to_string() == digits).then_some(number)
 }
 
-fn parse_number(text: &str) -> Option<i64> {
-    let text = text.strip_prefix('#').unwrap_or(text);
-    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
-    let magnitude = match digits.strip_prefix("0x") {
-        Some(digits) => i64::from_str_radix(digits, 16).ok()?,
-        None if digits.starts_with(|first: char| first.is_ascii_digit()) => digits.parse::<i64>().ok()?,
-        None => return None,
-    };
-    Some(sign * magnitude)
+/// A number, which may have a `#` before it.
+fn parse_immediate(text: &str) -> Option<i64> {
+    parse_number(text.strip_prefix('#').unwrap_or(text))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Operands in the syntax of AT&T assembly, as compilers write them into USDT notes, and registers by name.
 
+use crate::arch::parse_number;
 use crate::sites::OperandAt;
 
 /// The 64-bit registers, by DWARF number (System V ABI for AMD64, figure 3.36).
@@ -38,16 +39,6 @@ fn parse_register(text: &str) -> Option<u8> {
             || !is_numbered && (name.strip_prefix('e').unwrap_or(name) == &whole[1..])
     };
     NAMES.iter().position(|whole| is_same(whole)).and_then(|number| u8::try_from(number).ok())
-}
-
-fn parse_number(text: &str) -> Option<i64> {
-    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |digits| (-1, digits));
-    let magnitude = match digits.strip_prefix("0x") {
-        Some(digits) => i64::from_str_radix(digits, 16).ok()?,
-        None if digits.starts_with(|first: char| first.is_ascii_digit()) => digits.parse::<i64>().ok()?,
-        None => return None,
-    };
-    Some(sign * magnitude)
 }
 
 #[cfg(test)]
