@@ -92,23 +92,6 @@ static __always_inline int sample_at_tracepoint(void *ctx, __u32 tracepoint, boo
 	return end_hit(slot, cpu, probe_of(site));
 }
 
-static __always_inline int walk_at_tracepoint(void *ctx, __u32 tracepoint)
-{
-	struct sw_probe_site *site = tracepoint_site(tracepoint);
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	__u32 number;
-
-	if (!cpu || !site)
-		return 0;
-	slot = claimed_slot(SW_SAMPLE_USER_PROBE + probe_of(site), &number);
-	if (!slot)
-		return 0;
-	if (walk_by_calls(number))
-		bpf_tail_call(ctx, &tracepoint_walks, tracepoint);
-	return end_hit(slot, cpu, probe_of(site));
-}
-
 #define SW_TRACEPOINT_PROGRAMS(tracepoint)                                    \
 	SEC("raw_tp")                                                         \
 	int sample_tracepoint_##tracepoint(void *ctx)                         \
@@ -123,7 +106,10 @@ static __always_inline int walk_at_tracepoint(void *ctx, __u32 tracepoint)
 	SEC("raw_tp")                                                         \
 	int walk_tracepoint_##tracepoint##_by_calls(void *ctx)                \
 	{                                                                     \
-		return walk_at_tracepoint(ctx, tracepoint);                   \
+		struct sw_probe_site *site = tracepoint_site(tracepoint);     \
+									      \
+		return walk_hit_by_calls(ctx, site, &tracepoint_walks,        \
+					 tracepoint);                         \
 	}
 
 SW_TRACEPOINT_PROGRAMS(0)

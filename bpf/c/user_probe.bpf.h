@@ -198,46 +198,9 @@ static __always_inline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u
 	return 0;
 }
 
-SEC("uprobe")
-int sample_user_probe(bpf_user_pt_regs_t *ctx)
+/* Goes on with the walk of a hit, in the program at `index` of `walks`. */
+static __always_inline int walk_hit_by_calls(void *ctx, const struct sw_probe_site *site, void *walks, __u32 index)
 {
-	struct sw_probe_site *site = hit_site(ctx);
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
-		return 0;
-	slot = begin_hit(ctx, cpu, site, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		walk_by_loop(slot);
-	return end_hit(slot, cpu, probe_of(site));
-}
-
-SEC("uprobe")
-int sample_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
-{
-	struct sw_probe_site *site = hit_site(ctx);
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
-		return 0;
-	slot = begin_hit(ctx, cpu, site, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		bpf_tail_call(ctx, &user_probe_walks, 0);
-	return end_hit(slot, cpu, probe_of(site));
-}
-
-SEC("uprobe")
-int walk_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
-{
-	struct sw_probe_site *site = hit_site(ctx);
 	struct sw_cpu *cpu = this_cpu();
 	struct sw_slot *slot;
 	__u32 number;
@@ -248,8 +211,45 @@ int walk_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
 	if (!slot)
 		return 0;
 	if (walk_by_calls(number))
-		bpf_tail_call(ctx, &user_probe_walks, 0);
+		bpf_tail_call(ctx, walks, index);
 	return end_hit(slot, cpu, probe_of(site));
+}
+
+static __always_inline int sample_at_site(bpf_user_pt_regs_t *ctx, bool by_calls)
+{
+	struct sw_probe_site *site = hit_site(ctx);
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
+		return 0;
+	slot = begin_hit(ctx, cpu, site, &walks);
+	if (!slot)
+		return 0;
+	if (walks && by_calls)
+		bpf_tail_call(ctx, &user_probe_walks, 0);
+	else if (walks)
+		walk_by_loop(slot);
+	return end_hit(slot, cpu, probe_of(site));
+}
+
+SEC("uprobe")
+int sample_user_probe(bpf_user_pt_regs_t *ctx)
+{
+	return sample_at_site(ctx, false);
+}
+
+SEC("uprobe")
+int sample_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
+{
+	return sample_at_site(ctx, true);
+}
+
+SEC("uprobe")
+int walk_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
+{
+	return walk_hit_by_calls(ctx, hit_site(ctx), &user_probe_walks, 0);
 }
 
 #endif
