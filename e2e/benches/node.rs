@@ -37,20 +37,15 @@ fn main() -> Result<()> {
         command.args(options).arg(paths::e2e().join("workloads/recursion.js")).arg(FRAMES);
         command
     };
-    println!(
-        "{:<12} {:>6} {:>10} {:>10} {:>10} {:>10}",
-        "Node.js", "frames", "with", "without", "ns/frame", "C++"
-    );
+    let [head, units] = SampleCosts::heads();
+    println!("{:<12} {:>6} {head}", "Node.js", "JS");
+    println!("{:<12} {:>6} {units}", "", "frames");
     let named = bench::named();
     let is_wanted = |mode: &str| named.is_empty() || named.iter().any(|wanted| wanted == mode);
     let modes: Vec<_> = MODES.into_iter().filter(|(mode, _)| is_wanted(mode)).collect();
     let programs: Vec<_> = modes.iter().map(|(_, options)| || program(options)).collect();
     for ((mode, _), costs) in modes.iter().zip(SampleCosts::measure_each(&programs, WARM_UP)?) {
-        let SampleCosts { with_interpreters, without_interpreters, native } = costs;
-        let per_frame = costs.per_frame(FRAMES.parse()?);
-        println!(
-            "{mode:<12} {FRAMES:>6} {with_interpreters:>10.0} {without_interpreters:>10.0} {per_frame:>10.1} {native:>10.0}"
-        );
+        println!("{mode:<12} {FRAMES:>6} {}", costs.columns(FRAMES.parse()?));
     }
     Ok(())
 }

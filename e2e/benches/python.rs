@@ -31,12 +31,7 @@ fn measure(name: &str, interpreter: &Path) -> Result<()> {
     let costs = SampleCosts::measure_each(&CALLS_FROM_C.map(load), WARM_UP)?;
     for (costs, calls_from_c) in costs.iter().zip(CALLS_FROM_C) {
         let (frames, calls_from_c) = frames_and_calls_from_c(&program, &["--calls-from-c", calls_from_c])?;
-        let SampleCosts { with_interpreters, without_interpreters, native } = costs;
-        let per_frame = costs.per_frame(frames as f64);
-        println!(
-            "{name:<10} {frames:>6} {:>6} {with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}",
-            calls_from_c + 1
-        );
+        println!("{name:<10} {frames:>6} {:>7} {}", calls_from_c + 1, costs.columns(frames as f64));
     }
     Ok(())
 }
@@ -52,14 +47,9 @@ fn main() -> Result<()> {
     let of_pyenv = (8..=14).filter_map(|minor| Some((format!("3.{minor}"), python::of_pyenv(minor)?)));
     let system = ("system".to_owned(), PathBuf::from(python::SYSTEM));
     let named = bench::named();
-    println!(
-        "{:<10} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9}",
-        "CPython", "Python", "acti-", "with", "without", "ns/Python", "C++"
-    );
-    println!(
-        "{:<10} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9}",
-        "", "frames", "vations", "ns/sample", "ns/sample", "frame", "ns/sample"
-    );
+    let [head, units] = SampleCosts::heads();
+    println!("{:<10} {:>6} {:>7} {head}", "CPython", "Python", "acti-");
+    println!("{:<10} {:>6} {:>7} {units}", "", "frames", "vations");
     for (name, interpreter) in of_pyenv.chain([system]) {
         if named.is_empty() || named.contains(&name) {
             measure(&name, &interpreter)?;

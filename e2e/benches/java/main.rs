@@ -28,11 +28,7 @@ fn measure(name: &str, home: &Path, classes: &Path) -> Result<()> {
     };
     let programs = MODES.map(|(_, option)| move || program(option));
     for ((mode, _), costs) in MODES.iter().zip(SampleCosts::measure_each(&programs, WARM_UP)?) {
-        let SampleCosts { with_interpreters, without_interpreters, native } = costs;
-        let per_frame = costs.per_frame(FRAMES.parse()?);
-        println!(
-            "{name:<24} {mode:<12} {FRAMES:>6} {with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}"
-        );
+        println!("{name:<24} {mode:<12} {FRAMES:>6} {}", costs.columns(FRAMES.parse()?));
     }
     Ok(())
 }
@@ -55,14 +51,9 @@ fn main() -> Result<()> {
         is_wanted(&name).then_some((name, home))
     });
     let homes: Vec<_> = homes.collect();
-    println!(
-        "{:<24} {:<12} {:>6} {:>9} {:>9} {:>9} {:>9}",
-        "HotSpot", "methods", "Java", "with", "without", "ns/Java", "C++"
-    );
-    println!(
-        "{:<24} {:<12} {:>6} {:>9} {:>9} {:>9} {:>9}",
-        "", "", "frames", "ns/sample", "ns/sample", "frame", "ns/sample"
-    );
+    let [head, units] = SampleCosts::heads();
+    println!("{:<24} {:<12} {:>6} {head}", "HotSpot", "methods", "Java");
+    println!("{:<24} {:<12} {:>6} {units}", "", "", "frames");
     for (name, home) in &homes {
         measure(name, home, classes.path())?;
     }

@@ -76,10 +76,19 @@ impl SampleCosts {
         Ok(costs.collect())
     }
 
-    /// Nanoseconds for each of so many frames that are looked for.
+    /// The heads of the [columns](Self::columns), in two lines.
     #[must_use]
-    pub fn per_frame(&self, frames: f64) -> f64 {
-        (self.with_interpreters - self.without_interpreters) / frames
+    pub fn heads() -> [String; 2] {
+        [["with", "without", "ns per", "C++"], ["ns/sample", "ns/sample", "frame", "ns/sample"]]
+            .map(|[with, without, frame, native]| format!("{with:>9} {without:>9} {frame:>9} {native:>9}"))
+    }
+
+    /// The figures of a table's line, with the nanoseconds for each of so many frames that are looked for.
+    #[must_use]
+    pub fn columns(&self, frames: f64) -> String {
+        let Self { with_interpreters, without_interpreters, native } = *self;
+        let per_frame = (with_interpreters - without_interpreters) / frames;
+        format!("{with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}")
     }
 }
 
