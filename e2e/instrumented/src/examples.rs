@@ -23,8 +23,11 @@ pub fn build_rust(folder: &str, program: &str) -> Result<PathBuf> {
     let target = paths::compiled()?.join(folder);
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--release", "--locked"]).current_dir(paths::e2e().join(folder));
-    // The test harness may have been told to show times: that is no matter of what it builds.
-    run(cargo.env("CARGO_TARGET_DIR", &target).env_remove("RUSTC_BOOTSTRAP"))?;
+    // How the tests themselves are built, and that they show times, is no matter of what they build.
+    run(cargo
+        .env("CARGO_TARGET_DIR", &target)
+        .env_remove("RUSTC_BOOTSTRAP")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
     Ok(target.join("release").join(program))
 }
 
