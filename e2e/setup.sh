@@ -19,7 +19,11 @@ go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it b
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
 case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+=(python3 python3-pip) ;; esac
 # What the page is looked at with.
-[ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
+if [ "${1:-}" = --tests ]; then
+    packages+=(chromium fonts-dejavu-core)
+    # Where the distribution has it.
+    if apt-cache show chromium-headless-shell >/dev/null 2>&1; then packages+=(chromium-headless-shell); fi
+fi
 case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools fp-compiler)
     packages+=(libboost-context-dev luajit pypy3 debuginfod)
