@@ -22,8 +22,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::Registry;
 use sidewinder_config::{
-    Config, Extension, ListenAddress, MetricLevel, MetricReader, MetricTelemetry,
-    Telemetry as TelemetryConfig,
+    Config, Extension, ListenAddress, MetricLevel, MetricReader, MetricTelemetry, Telemetry,
 };
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -48,7 +47,7 @@ pub(crate) enum TelemetryError {
 
 /// All running telemetry of the service.
 #[derive(Debug)]
-pub(crate) struct Telemetry {
+pub(crate) struct RunningTelemetry {
     runtime: Handle,
     stats: Arc<ServiceStats>,
     instance: String,
@@ -62,7 +61,7 @@ pub(crate) struct Telemetry {
 /// The parts of the configuration that telemetry depends on.
 #[derive(Clone, PartialEq, Debug)]
 struct TelemetrySetup {
-    telemetry: TelemetryConfig,
+    telemetry: Telemetry,
     extensions: BTreeMap<String, Extension>,
 }
 
@@ -80,7 +79,7 @@ struct MetricsPipeline {
     _servers: Vec<Server>,
 }
 
-impl Telemetry {
+impl RunningTelemetry {
     /// Starts the log, the metrics and the pages.
     ///
     /// # Errors
@@ -250,7 +249,7 @@ fn start_extension_page(
 
 /// The resource of Sidewinder's telemetry: the attributes that a Collector has, with the user's additions, changes and
 /// removals.
-fn resource(config: &TelemetryConfig, instance: &str) -> Resource {
+fn resource(config: &Telemetry, instance: &str) -> Resource {
     let mut attributes: BTreeMap<&str, &str> = BTreeMap::from([
         ("service.name", "sidewinder"),
         ("service.version", env!("CARGO_PKG_VERSION")),
