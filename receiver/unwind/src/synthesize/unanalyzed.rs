@@ -3,7 +3,7 @@
 use object::{File, ReadRef};
 use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary, UnresolvedReason};
 
-use super::{SectionKind, sections};
+use super::sections::{SectionKind, sections};
 use crate::arch;
 use crate::code::piece::CodeSlice;
 use crate::segments::CodeRanges;
