@@ -3,6 +3,7 @@
 //! Input: [`ServiceStats`]. Runs on the telemetry runtime. Nothing listens and nothing is sent unless configured, and by
 //! default listeners are on the loopback interface. Only the socket of `sidewinder status` is always open.
 
+mod instruments;
 mod logs;
 mod metrics;
 mod otlp;
@@ -198,7 +199,7 @@ impl MetricsPipeline {
             };
         }
         let provider = builder.build();
-        let depths = metrics::register(&provider.meter("sidewinder"), config.level, stats);
+        let depths = instruments::register(&provider.meter("sidewinder"), config.level, stats);
         stats.measure_stack_depths(depths);
         let servers = registries
             .into_iter()

@@ -1,17 +1,20 @@
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use sidewinder_bpf::{ContextCounts, VmCounts};
 use sidewinder_config::Config;
 use sidewinder_process::RegistryCounters;
 use sidewinder_symbolize::SymbolizerStats;
 
+use super::documentation::documentation;
 use super::*;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::refusals::RefusedFiles;
 use crate::sampling::{CodeObjectLosses, LongWaitCounts, WaitCounts};
 use crate::stats::{EventCoverage, ReceiverCounters};
+use crate::telemetry::instruments::to_u64;
 use crate::vm::VmNameCounts;
 
 /// Assigns a unique value to each counter.
