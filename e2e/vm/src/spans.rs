@@ -86,7 +86,8 @@ impl Spans {
         let Self { inside, linked, outside, wrong } = *self;
         [
             (inside < LEAST || outside < LEAST).then(|| format!("{inside} in spans, {outside} outside")),
-            ((linked as f64) < LINKED_SHARE * inside as f64).then(|| format!("{linked} of {inside} are linked")),
+            ((linked as f64) < LINKED_SHARE * inside as f64)
+                .then(|| format!("{linked} of {inside} are linked")),
             (wrong > 0).then(|| format!("{wrong} events have the wrong span")),
         ]
         .into_iter()
