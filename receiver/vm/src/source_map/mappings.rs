@@ -238,7 +238,8 @@ pub(super) mod tests {
         };
         assert_eq!(at(0, 0), Some((0, 0, 0)));
         assert_eq!(at(0, 10), Some((9, 0, 9)));
-        assert_eq!(at(0, 900), Some((14, 0, 14)));
+        assert_eq!(at(0, 18), Some((14, 0, 14)));
+        assert_eq!(at(0, 900), Some((19, 0, 27)));
         assert_eq!((at(1, 3), at(1, 4), at(2, 0)), (None, Some((4, 1, 2)), None));
     }
 

@@ -309,7 +309,7 @@ impl Engine {
         let Some(position) = scope.position else {
             return Ok(Function::new(name.into(), Arc::clone(&script.text.path), 0, None));
         };
-        let start = script.start_of(heap, &name, position)?;
+        let start = script.start_of(heap, &name, position);
         Ok(Function::new(start.name.unwrap_or_else(|| name.into()), start.path, start.line, None))
     }
 

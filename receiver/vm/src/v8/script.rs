@@ -28,6 +28,7 @@ const TOKENS_MAX: usize = 8;
 
 /// The text of a script, as one function needs it.
 pub(super) struct Script {
+    object: Object,
     pub(super) text: Arc<ScriptText>,
     /// What is added to lines.
     line_offset: i32,
@@ -40,9 +41,8 @@ pub(super) struct Script {
 pub(super) struct ScriptText {
     /// Its path or URL; empty if it has none.
     pub(super) path: Arc<str>,
-    /// `None`: it can't be read.
-    source: Option<Object>,
     ends: LineEnds,
+    /// `None`: it can't be read, or has more lines than are kept.
     content: Option<ScriptContent>,
 }
 
@@ -82,23 +82,22 @@ impl Script {
         heap: &Heap<'_, impl ForeignMemory>,
         name: &str,
         position: i32,
-    ) -> Result<FunctionStart, FunctionError> {
+    ) -> FunctionStart {
         let Some(original) = self.original(position) else {
-            return Ok(FunctionStart {
+            return FunctionStart {
                 path: Arc::clone(&self.text.path),
                 line: self.line_of(position),
                 name: None,
-            });
+            };
         };
-        let name = match self.position_of_name(heap, name, position)? {
-            Some(at) => self.original(at).filter(|found| found.source == original.source),
-            None => None,
-        };
-        Ok(FunctionStart {
+        // If the text can't be read now, the function keeps the name that it has in the script.
+        let at = self.position_of_name(heap, name, position).unwrap_or_default();
+        let at_name = at.and_then(|at| self.original(at)).filter(|found| found.source == original.source);
+        FunctionStart {
             path: Arc::clone(original.source),
             line: original.line,
-            name: name.and_then(|found| found.name).map(Box::from),
-        })
+            name: at_name.and_then(|found| found.name).map(Box::from),
+        }
     }
 
     /// Where the name of a function is, before the position of its parameters.
@@ -108,11 +107,12 @@ impl Script {
         name: &str,
         position: i32,
     ) -> Result<Option<i32>, FunctionError> {
-        let (Some(source), Ok(end)) = (self.text.source, u32::try_from(position)) else { return Ok(None) };
+        let Ok(end) = u32::try_from(position) else { return Ok(None) };
         // Others are of V8's own making, as `get length` or `Module._load`.
         if !name.chars().all(is_identifier) {
             return Ok(None);
         }
+        let source = heap.value(self.object, heap.layout.source)?.object()?;
         let start = end.saturating_sub(BEFORE_MAX);
         let units = heap.units(source, start..end)?;
         let at = find_name(&units, name).and_then(|at| start.checked_add(u32::try_from(at).ok()?));
@@ -121,10 +121,11 @@ impl Script {
 
     /// The line of a position of a function that has this path, counted from 1; 0 if it is unknown, or in another source.
     pub(super) fn line_in(&self, path: &Arc<str>, position: i32) -> u32 {
-        if *path == self.text.path {
-            return self.line_of(position);
+        match self.original(position) {
+            Some(found) if found.source == path => found.line,
+            _ if *path == self.text.path => self.line_of(position),
+            _ => 0,
         }
-        self.original(position).filter(|found| found.source == path).map_or(0, |found| found.line)
     }
 }
 
@@ -199,12 +200,12 @@ impl Scripts {
         let map = match (self.maps.get(), text.content) {
             // A part of a page has no map of its own.
             (Some(maps), Some(content)) if line_offset == 0 && !text.path.is_empty() => {
-                let script = ScriptKey { path: Arc::clone(&text.path), content };
-                maps.find(&script).map_err(|NotLoaded| FunctionError::SourceMapNotLoaded)?
+                let key = ScriptKey { path: Arc::clone(&text.path), content };
+                maps.find(&key).map_err(|NotLoaded| FunctionError::SourceMapNotLoaded)?
             }
             _ => None,
         };
-        Ok(Script { text, line_offset, map })
+        Ok(Script { object: script, text, line_offset, map })
     }
 }
 
@@ -213,7 +214,7 @@ fn read_text(heap: &Heap<'_, impl ForeignMemory>, script: Object) -> Result<Scri
     let source = heap.value(script, heap.layout.source)?.object().ok();
     let source = source.filter(|source| heap.is_string(*source).unwrap_or(false));
     let content = source.and_then(|source| ScriptContent::new(heap.length(source).ok()?, &ends));
-    Ok(ScriptText { path: read_path(heap, script)?.into(), source, ends, content })
+    Ok(ScriptText { path: read_path(heap, script)?.into(), ends, content })
 }
 
 /// The ends of a script's lines: V8 knows them once it needed them.
