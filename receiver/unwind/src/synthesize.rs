@@ -8,27 +8,26 @@ mod entry;
 mod functions;
 mod imports;
 mod layout;
+mod named_functions;
 mod sections;
 mod unanalyzed;
-
-use std::collections::BTreeSet;
 
 use object::{File, Object as _, ObjectSection as _};
 use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Summary};
 
 use self::calls::CallSweep;
 use self::functions::FunctionAnalyzer;
-use self::imports::{Imports, never_returns};
+use self::imports::Imports;
 use self::layout::emit_rows;
+use self::named_functions::NamedFunctions;
 use self::sections::{AddressRanges, SectionKind, regions, sections, uncovered_code};
 use crate::arch::{self, Stepper, clone, haskell};
 use crate::code::flow::StepBudget;
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::span::RuleSpan;
-use crate::known_functions::{KnownFunctions, is_never_called};
+use crate::known_functions::KnownFunctions;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
-use crate::symbols::for_each_code_symbol;
 
 /// The rows of the code that `rows` doesn't cover.
 pub(crate) fn rows<'data, R: ReadFile<'data>>(
@@ -134,38 +133,4 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
         Summary::count(&mut summary.functions, RowSource::MachineCode);
     }
     emit_rows(&tables, spans, root, None, summary)
-}
-
-/// What the file's symbols state about its functions.
-#[derive(Default)]
-struct NamedFunctions {
-    /// The starts of functions. The cold part of a function has a symbol, but isn't called.
-    starts: BTreeSet<u32>,
-    /// The starts of functions that never return.
-    never_return: BTreeSet<u32>,
-}
-
-impl NamedFunctions {
-    /// Haskell's symbols for code (`..._info`) are left out, because that code is jumped to.
-    fn from_file<'data, R: ReadFile<'data>>(
-        file: &File<'data, R>,
-        code: &CodeRanges,
-        has_haskell: bool,
-    ) -> Self {
-        let is_haskell = |name: &[u8]| has_haskell && name.ends_with(b"_info");
-        let begins = |name: &[u8]| {
-            !is_never_called(name) && !name.windows(5).any(|part| part == b".cold") && !is_haskell(name)
-        };
-        let mut named = Self::default();
-        for_each_code_symbol(file, |symbol| {
-            let Some(start) = code.offset(symbol.address) else { return };
-            if symbol.is_function && begins(symbol.name) {
-                named.starts.insert(start);
-            }
-            if never_returns(symbol.name) {
-                named.never_return.insert(start);
-            }
-        });
-        named
-    }
 }
