@@ -9,6 +9,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
 sidewinder := $(abspath $(target))/release/sidewinder
 compiled := $(abspath $(target))/e2e
+# Kept between runs, as the tests have it.
+cache := $(abspath $(or $(SIDEWINDER_CACHE),e2e/.cache))
 as_root := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Seconds that `make run` profiles for.
@@ -75,7 +77,7 @@ built-tests built-benches workspace-tests end-to-end-tests measured-tests compil
 # As the tests build them when they are missing.
 built-examples:
 	for folder in service examples/custom_labels; do \
-		(cd e2e/$$folder && CARGO_TARGET_DIR=$(compiled)/$$folder cargo build --release --locked) || exit 1; \
+		(cd e2e/$$folder && CARGO_TARGET_DIR=$(cache)/examples/$$folder cargo build --release --locked) || exit 1; \
 	done
 
 built-tests:

@@ -20,7 +20,8 @@ use sidewinder_e2e_support::workload::in_background;
 /// # Errors
 /// When there is no registry of crates, or the build fails.
 pub fn build_rust(folder: &str, program: &str) -> Result<PathBuf> {
-    let target = paths::compiled()?.join(folder);
+    // The libraries that it depends on are built once for all clones that share the cache.
+    let target = paths::cache().join("examples").join(folder);
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--release", "--locked"]).current_dir(paths::e2e().join(folder));
     // How the tests themselves are built, and that they show times, is no matter of what they build.
