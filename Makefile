@@ -3,12 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary release built-tests built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test fresh-test
+.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
 sidewinder := $(abspath $(target))/release/sidewinder
 compiled := $(abspath $(target))/e2e
+# Kept between runs, as the tests have it.
+cache := $(abspath $(or $(SIDEWINDER_CACHE),e2e/.cache))
 as_root := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # Seconds that `make run` profiles for.
@@ -52,12 +54,14 @@ unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 # dependencies once more.
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
-	@rm -f $(skipped) $(again)
-	@$(MAKE) --no-print-directory --jobs=1 release workspace-tests end-to-end-tests measured-tests summary
+	@$(MAKE) --no-print-directory --jobs=1 release forget workspace-tests end-to-end-tests measured-tests summary
 
 # Tests that could not run here, and those that passed only when nothing ran beside them.
 skipped := $(compiled)/skipped.txt
 again := $(compiled)/again.txt
+
+forget:
+	@rm -f $(skipped) $(again)
 
 summary:
 	@if [ -s $(skipped) ]; then echo; echo "Not run here:"; cat $(skipped); fi
@@ -66,14 +70,25 @@ summary:
 release:
 	cargo build --release -p sidewinder
 
+# What compiles the crates of this workspace for tests: rustc, or what `.ci/run` names.
+TEST_COMPILER ?=
+built-tests built-benches workspace-tests end-to-end-tests measured-tests compilers-test: export RUSTC_WORKSPACE_WRAPPER := $(TEST_COMPILER)
+
 # As the tests build them when they are missing.
 built-examples:
 	for folder in service examples/custom_labels; do \
-		(cd e2e/$$folder && CARGO_TARGET_DIR=$(compiled)/$$folder cargo build --release --locked) || exit 1; \
+		(cd e2e/$$folder && CARGO_TARGET_DIR=$(cache)/examples/$$folder cargo build --release --locked) || exit 1; \
 	done
 
 built-tests:
 	cargo test --workspace --no-run
+
+# Every feature but `static`, which compiles the C libraries that a distribution has.
+all_features := --features sidewinder-unwind-oracle/machine
+
+# What the tests leave out: with them, all that `lint` looks at.
+built-benches:
+	cargo build --workspace --benches $(all_features)
 
 workspace-tests:
 	cargo test --workspace --exclude sidewinder-e2e
@@ -240,11 +255,12 @@ fuzz_target := $(abspath $(target))/fuzz
 fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
 	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS)
 
-lint: ## Check form and lints
+lint: form ## Check form and lints
+	cargo clippy --workspace --all-targets $(all_features) -- -D warnings
+
+form:
 	.ci/architectures
 	cargo fmt --all --check
-	@# Every feature but `static`, which compiles the C libraries that a distribution has.
-	cargo clippy --workspace --all-targets --features sidewinder-unwind-oracle/machine -- -D warnings
 
 # Other projects' programs, each in the version that was tried; one that is there already is left alone.
 tools := $(abspath $(target))/tools

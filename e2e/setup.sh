@@ -19,7 +19,11 @@ go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it b
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
 case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+=(python3 python3-pip) ;; esac
 # What the page is looked at with.
-[ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
+if [ "${1:-}" = --tests ]; then
+    packages+=(chromium fonts-dejavu-core)
+    # Where the distribution has it.
+    if apt-cache show chromium-headless-shell >/dev/null 2>&1; then packages+=(chromium-headless-shell); fi
+fi
 case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools fp-compiler)
     packages+=(libboost-context-dev luajit pypy3 debuginfod)
@@ -112,14 +116,21 @@ esac
 tools="${CARGO_TARGET_DIR:-target}/e2e/tools"
 kubernetes_validate=1.37.0
 
-# go_tool NAME PACKAGE [MODULE [LINKER'S OPTIONS]]: builds it, in the version that MODULE/go.mod pins, once.
+# go_tool NAME PACKAGE [MODULE [LINKER'S OPTIONS]]: builds it, in the version that MODULE/go.mod pins, once. Other clones have it
+# too where they share $SIDEWINDER_CACHE.
 go_tool() {
     local module="${3:-e2e/charts/tools}"
-    local stamp; stamp="$2 $(find "$module" -name go.sum -o -name '*.go' | sort | xargs sha256sum)"
-    [ "$(cat "$tools/$1.stamp" 2>/dev/null)" = "$stamp" ] && return
-    say "building $1 (once; takes a few minutes where nothing is in Go's cache)"
-    CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off \
-        go -C "$module" build -mod=readonly -trimpath -ldflags="-s ${4:-}" -o "$(realpath "$tools")/$1" "$2"
+    local stamp; stamp="$2 ${4:-} $(find "$module" -name go.sum -o -name '*.go' | sort | xargs sha256sum)"
+    [ -x "$tools/$1" ] && [ "$(cat "$tools/$1.stamp" 2>/dev/null)" = "$stamp" ] && return
+    local kept; kept="${SIDEWINDER_CACHE:-e2e/.cache}/tools/$1-$(sha256sum <<<"$stamp" | cut -c 1-16)"
+    if [ ! -x "$kept" ]; then
+        say "building $1 (once; takes a few minutes where nothing is in Go's cache)"
+        mkdir -p "$(dirname "$kept")"
+        CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off \
+            go -C "$module" build -mod=readonly -trimpath -ldflags="-s ${4:-}" -o "$(realpath -m "$kept").$$" "$2"
+        mv "$kept.$$" "$kept"
+    fi
+    ln -sf "$(realpath "$kept")" "$tools/$1"
     echo "$stamp" > "$tools/$1.stamp"
 }
 

@@ -276,13 +276,13 @@ fn is_absent(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub(crate) struct CounterEvents {
     counter: PerfCounter,
-    events: Vec<CounterEvent>,
+    events: Vec<OpenedEvent>,
     /// Due interrupts of events that are already closed, by CPU.
     expected_before: HashMap<u32, u64>,
 }
 
 #[derive(Debug)]
-struct CounterEvent {
+struct OpenedEvent {
     container: Option<CgroupId>,
     cpu: u32,
     file: File,
@@ -313,7 +313,7 @@ impl CounterEvents {
             let of_link = file.try_clone().map_err(EventError::Opener)?;
             let link = attach_to_event(program, of_link.into(), None)
                 .map_err(|source| EventError::Attach { cpu, source })?;
-            self.events.push(CounterEvent { container, cpu, file, _link: link });
+            self.events.push(OpenedEvent { container, cpu, file, _link: link });
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ pub(crate) fn attach_to_event(
     Ok(link)
 }
 
-impl CounterEvent {
+impl OpenedEvent {
     fn expected_interrupts(&self, period: Option<u64>) -> io::Result<u64> {
         let mut counted = [0; 8];
         (&self.file).read_exact(&mut counted)?;

@@ -89,7 +89,7 @@ pub use table::{PackedSegment, Packing, pack, pack_part, page_range, repack};
 pub use tables::{SegmentId, UnwindTables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{AttachedProbe, StackMemory};
-pub use tls::{Pointee, TlsLocation, TlsVariable, TlsVector};
+pub use tls::{Pointee, PublishedTlsLocation, TlsVariable, TlsVector};
 pub use tracepoint::{NumericArgument, TracepointError};
 pub use user_probe::{
     OperandPlace, ProbeOperand, UserProbeError, UserProbeHits, UserProbeSite, probe_user_probes,

@@ -69,10 +69,10 @@ pub struct SampleRecord {
 /// The labels of a goroutine (pprof) or of a thread (custom-labels): up to six, with keys of up to 30 bytes and values of
 /// up to 64 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct LabelSet(Vec<Label>);
+pub struct LabelSet(Vec<LabelPair>);
 
 /// A key and a value.
-type Label = (Box<[u8]>, Box<[u8]>);
+type LabelPair = (Box<[u8]>, Box<[u8]>);
 
 impl LabelSet {
     /// Creates labels as the programs would send them.

@@ -3,7 +3,7 @@
 use sidewinder_address::FileOffset;
 
 use crate::intf::{self, sw_file_range, sw_runtime, sw_tls_variable};
-use crate::tls::TlsLocation;
+use crate::tls::PublishedTlsLocation;
 
 /// A part of HotSpot's code cache.
 pub use crate::intf::sw_code_heap as CodeHeap;
@@ -74,7 +74,7 @@ pub struct PublishedCPython {
     /// Of this code, what an activation executes while its frame isn't the thread's current one.
     pub unlinked_ranges: Vec<(FileOffset, u64)>,
     /// Where a thread has the address of its state; if that is null, where it has another one.
-    pub state: [Option<TlsLocation>; 2],
+    pub state: [Option<PublishedTlsLocation>; 2],
     /// Where the state leads to.
     pub cpython: CPythonLayout,
 }
@@ -93,7 +93,9 @@ impl PublishedCPython {
             kind: intf::SW_FRAME_CPYTHON,
             loop_: encode_ranges(&self.loop_ranges),
             unlinked: encode_ranges(&self.unlinked_ranges),
-            state: self.state.map(|at| at.map_or_else(sw_tls_variable::default, TlsLocation::encode)),
+            state: self
+                .state
+                .map(|at| at.map_or_else(sw_tls_variable::default, PublishedTlsLocation::encode)),
             cpython: self.cpython,
             ..sw_runtime::default()
         }

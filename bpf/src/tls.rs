@@ -4,7 +4,7 @@ use crate::intf::{self, sw_tls_variable};
 
 /// How to find each thread's copy of a thread-local variable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum TlsLocation {
+pub enum PublishedTlsLocation {
     /// In the static TLS block, which each thread gets with its control block.
     Static {
         /// Offset from the thread pointer.
@@ -37,7 +37,7 @@ pub enum TlsVector {
     Musl,
 }
 
-impl TlsLocation {
+impl PublishedTlsLocation {
     /// The highest supported module index.
     pub const MODULE_MAX: u16 = intf::SW_TLS_MODULE_MAX as u16;
 
@@ -60,7 +60,7 @@ pub enum TlsVariable {
     /// Where a variable points to, unless it is null.
     Variable {
         /// The variable.
-        at: TlsLocation,
+        at: PublishedTlsLocation,
         /// What it points to.
         to: Pointee,
     },

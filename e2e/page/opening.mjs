@@ -8,7 +8,7 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { launch, settle } from "./browser.mjs";
+import { browsers, launch, settle } from "./browser.mjs";
 
 /** How often the memory is looked at while the page is opened. */
 const POLL_MS = 5;
@@ -16,7 +16,7 @@ const POLL_MS = 5;
 const TIMEOUT_MS = 120_000;
 
 const [file, turns] = process.argv.slice(2);
-const browser = await launch();
+const browser = await launch(browsers);
 const session = await browser.newBrowserCDPSession();
 for (let turn = 0; turn < +turns; turn++) console.log(JSON.stringify(await opening(pathToFileURL(resolve(file)).href)));
 await browser.close();

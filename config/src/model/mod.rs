@@ -34,8 +34,8 @@ pub use extension::{
     ResponseBody, Zpages,
 };
 pub use number::{
-    Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, Pid,
-    SamplesPerSecond, UiMemoryMib, VerifierLogLevel,
+    Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, SamplesPerSecond,
+    SelectedPid, UiMemoryMib, VerifierLogLevel,
 };
 pub use probe::{InvalidProbe, ProbePlace, ProbePoint, ProbeSpec};
 pub use probe_value::{ProbeInteger, ProbeValue, ProbeValueSource};

@@ -100,16 +100,16 @@ ranged! {
 
 /// A process ID in Sidewinder's PID namespace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pid(NonZeroU32);
+pub struct SelectedPid(NonZeroU32);
 
-impl Pid {
+impl SelectedPid {
     /// The kernel's greatest process ID (`PID_MAX_LIMIT`).
     pub const MAX: u32 = 1 << 22;
 
     /// Checks that `id` is a possible process ID.
     ///
     /// # Errors
-    /// [`OutOfRange`] for 0 and for ids above [`Pid::MAX`].
+    /// [`OutOfRange`] for 0 and for ids above [`SelectedPid::MAX`].
     pub fn new(id: u32) -> Result<Self, OutOfRange<u32>> {
         match NonZeroU32::new(id) {
             Some(id) if id.get() <= Self::MAX => Ok(Self(id)),
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn a_pid_is_one_that_a_kernel_hands_out() {
-        assert!(Pid::new(0).is_err());
-        assert_eq!(Pid::new(Pid::MAX).unwrap().get(), 4_194_304);
-        assert!(Pid::new(Pid::MAX + 1).is_err());
+        assert!(SelectedPid::new(0).is_err());
+        assert_eq!(SelectedPid::new(SelectedPid::MAX).unwrap().get(), 4_194_304);
+        assert!(SelectedPid::new(SelectedPid::MAX + 1).is_err());
     }
 }

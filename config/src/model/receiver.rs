@@ -10,8 +10,8 @@ use std::time::Duration;
 use sidewinder_kind::CpuIds;
 
 use super::{
-    BinaryMatch, CounterEvent, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, ProbeSpec,
-    SamplesPerSecond, VerifierLogLevel,
+    BinaryMatch, CounterEvent, Fraction, MaxFrames, MemoryLimitMib, Percent, ProbeSpec, SamplesPerSecond,
+    SelectedPid, VerifierLogLevel,
 };
 
 /// One profiler: its samples, its stack walks, its reports.
@@ -152,7 +152,7 @@ pub struct Selector {
     /// Patterns of the whole command line, with single spaces between arguments.
     pub command_lines: Vec<String>,
     /// Process IDs in Sidewinder's PID namespace.
-    pub pids: Vec<Pid>,
+    pub pids: Vec<SelectedPid>,
     /// Patterns of the whole cgroup path, in Sidewinder's cgroup namespace.
     pub cgroups: Vec<String>,
 }
@@ -160,7 +160,7 @@ pub struct Selector {
 impl Selector {
     /// Selects these process IDs.
     #[must_use]
-    pub fn from_pids(pids: impl IntoIterator<Item = Pid>) -> Self {
+    pub fn from_pids(pids: impl IntoIterator<Item = SelectedPid>) -> Self {
         Self { pids: pids.into_iter().collect(), ..Self::default() }
     }
 

@@ -130,8 +130,8 @@ ranged_whole_numbers!(
 );
 
 whole_numbers! {
-    Pid, u32, format!("a process id, 1 to {}", Pid::MAX), (1.0, Some(Pid::MAX.into())),
-        |number| Pid::new(number).map_err(|_| InvalidScalar::default()), |pid| pid.get();
+    SelectedPid, u32, format!("a process id, 1 to {}", SelectedPid::MAX), (1.0, Some(SelectedPid::MAX.into())),
+        |number| SelectedPid::new(number).map_err(|_| InvalidScalar::default()), |pid| pid.get();
     u16, u16, "a port, 1 to 65535".to_owned(), (1.0, Some(u16::MAX.into())),
         |number| if number == 0 { Err(InvalidScalar::default()) } else { Ok(number) }, |number| *number;
     u64, u64, "a whole number of at least 1".to_owned(), (1.0, None),

@@ -35,7 +35,7 @@ fn the_commented_parts_of_the_annotated_example_are_valid() {
     let loaded =
         load(&[yaml(&text)], &[], &variables(&[("TOKEN", "t")])).unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(warnings(&loaded), [""; 0]);
-    assert_eq!(receiver(&loaded).scope.include.pids, [Pid::new(4711).unwrap()]);
+    assert_eq!(receiver(&loaded).scope.include.pids, [SelectedPid::new(4711).unwrap()]);
     let mut otlp = OtlpGrpcExporter::new(Endpoint::localhost());
     otlp.headers.insert("authorization".to_owned(), Secret::new("Bearer t".to_owned()));
     otlp.tls.insecure = true;
@@ -112,7 +112,10 @@ fn later_sources_and_sets_lie_over_earlier_ones() {
     assert_eq!(receiver.reporter_interval, Duration::from_secs(10));
     assert_eq!(receiver.reporter_jitter, Fraction::new(0.5).unwrap());
     assert_eq!(receiver.scope.mode, ScopeMode::Processes);
-    assert_eq!(receiver.scope.include, Selector::from_pids([Pid::new(3).unwrap(), Pid::new(7).unwrap()]));
+    assert_eq!(
+        receiver.scope.include,
+        Selector::from_pids([SelectedPid::new(3).unwrap(), SelectedPid::new(7).unwrap()])
+    );
 }
 
 #[test]

@@ -20,11 +20,15 @@ use sidewinder_e2e_support::workload::in_background;
 /// # Errors
 /// When there is no registry of crates, or the build fails.
 pub fn build_rust(folder: &str, program: &str) -> Result<PathBuf> {
-    let target = paths::compiled()?.join(folder);
+    // The libraries that it depends on are built once for all clones that share the cache.
+    let target = paths::cache().join("examples").join(folder);
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--release", "--locked"]).current_dir(paths::e2e().join(folder));
-    // The test harness may have been told to show times: that is no matter of what it builds.
-    run(cargo.env("CARGO_TARGET_DIR", &target).env_remove("RUSTC_BOOTSTRAP"))?;
+    // How the tests themselves are built, and that they show times, is no matter of what they build.
+    run(cargo
+        .env("CARGO_TARGET_DIR", &target)
+        .env_remove("RUSTC_BOOTSTRAP")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER"))?;
     Ok(target.join("release").join(program))
 }
 

@@ -12,7 +12,7 @@ use sidewinder_process::context::find_context_mappings;
 use sidewinder_process::{ForeignMemory, ProcessMemory, ProcfsError};
 use tracing::debug;
 
-use super::ReadTarget;
+use super::target::ReadTarget;
 use crate::causes::error_chain;
 
 /// Opens the memory of processes.

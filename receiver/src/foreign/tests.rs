@@ -1,5 +1,6 @@
 use std::thread;
 
+use super::workers::QUARANTINED_MAX;
 use super::*;
 
 const SHORT: Duration = Duration::from_millis(50);

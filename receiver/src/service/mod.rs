@@ -41,7 +41,7 @@ use crate::memory::MemoryBudget;
 use crate::privilege;
 use crate::stats::{DegradedFeature, ServiceStats};
 use crate::supervise;
-use crate::telemetry::Telemetry;
+use crate::telemetry::RunningTelemetry;
 use crate::terminal::print_notice;
 use destinations::Destinations;
 use file_watcher::FileWatcher;
@@ -100,7 +100,7 @@ fn runtime() -> Result<Runtime, Failure> {
 struct Service {
     config: Arc<Config>,
     stats: Arc<ServiceStats>,
-    telemetry: Telemetry,
+    telemetry: RunningTelemetry,
     destinations: Destinations,
     ui: UiServer,
     receivers: BTreeMap<ComponentId, Receiver>,
@@ -119,7 +119,7 @@ impl Service {
     fn start(loaded: LoadedConfig, runtime: &Handle, opener: Opener) -> Result<Self, Failure> {
         let config = Arc::new(loaded.config);
         let stats = Arc::new(ServiceStats::new(Arc::clone(&config)));
-        let telemetry = Telemetry::start(&config, Arc::clone(&stats), runtime)
+        let telemetry = RunningTelemetry::start(&config, Arc::clone(&stats), runtime)
             .map_err(|error| Failure::new(ExitCause::Usage, "can't set up telemetry").with_source(error))?;
         let destinations = Destinations::open(&config, &stats)?;
         let ui = UiServer::start(&config.ui, &stats, runtime);

@@ -4,11 +4,14 @@
 //! Sidewinder too. There are two units: `otelcol_*` count samples (`Sample` messages), `sidewinder_events` counts events
 //! (interrupts).
 
+#[cfg(test)]
+mod documentation;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{AsyncInstrument, AsyncInstrumentBuilder, Histogram, Meter};
 use sidewinder_config::MetricLevel;
 use sidewinder_otlp::send::State;
 
@@ -18,18 +21,18 @@ use crate::stats::counters::{COUNTERS, Counter, CounterMetric as Of};
 use crate::stats::{ExporterSnapshot, ReceiverStats, ServiceStats};
 
 /// One metric: its description, and how its values are read.
-struct Metric {
-    name: &'static str,
-    description: &'static str,
-    unit: &'static str,
-    kind: InstrumentKind,
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) kind: InstrumentKind,
     /// The lowest `service::telemetry::metrics::level` at which it is measured.
-    level: MetricLevel,
-    read: fn(&ServiceStats) -> Vec<Point>,
+    pub(super) level: MetricLevel,
+    pub(super) read: fn(&ServiceStats) -> Vec<Point>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum InstrumentKind {
+pub(super) enum InstrumentKind {
     /// Only grows.
     Counter,
     /// Only grows, with fractions.
@@ -38,9 +41,9 @@ enum InstrumentKind {
 }
 
 /// A value with its labels.
-struct Point {
-    value: f64,
-    labels: Vec<KeyValue>,
+pub(super) struct Point {
+    pub(super) value: f64,
+    pub(super) labels: Vec<KeyValue>,
 }
 
 /// A value without labels.
@@ -109,7 +112,8 @@ const SEND_FAILED: [State; 9] = [
     State::DroppedStorageDamaged,
 ];
 
-static METRICS: &[Metric] = &[
+/// All metrics but those of [`COUNTERS`], and [`STACK_DEPTH`].
+pub(super) static METRICS: &[Metric] = &[
     Metric {
         name: "otelcol_exporter_sent_profile_samples",
         description: "Number of profile samples successfully sent to destination.",
@@ -407,13 +411,13 @@ static METRICS: &[Metric] = &[
 ];
 
 /// The names of the metrics of [`COUNTERS`] at a level, each once.
-fn counter_names(level: MetricLevel) -> BTreeSet<&'static str> {
+pub(super) fn counter_names(level: MetricLevel) -> BTreeSet<&'static str> {
     let is_measured = |counter: &&Counter| matches!(counter.metric, Of::FromLevel(from) if from <= level);
     COUNTERS.iter().filter(is_measured).map(|counter| counter.name).collect()
 }
 
 /// The values of the counters of this name, for each receiver.
-fn counter_points(name: &str, stats: &ServiceStats) -> Vec<Point> {
+pub(super) fn counter_points(name: &str, stats: &ServiceStats) -> Vec<Point> {
     let receivers = stats.receivers();
     let counters = || COUNTERS.iter().filter(|counter| counter.name == name);
     let points = receivers.iter().flat_map(|(receiver, counted)| {
@@ -426,141 +430,5 @@ fn counter_points(name: &str, stats: &ServiceStats) -> Vec<Point> {
 }
 
 /// The only metric that is recorded when values change, rather than read.
-const STACK_DEPTH: &str = "sidewinder_stack_depth";
-const STACK_DEPTH_DESCRIPTION: &str = "Frames per stack, complete or truncated, as the middle of their class: 1, 2 to 3, 4 to 7 and so on. A walk needs an iteration of its loop for four user frames, or a tail call for 32.";
-
-/// The largest depth of each class of depths that are counted together.
-const DEPTH_BUCKETS: [f64; 14] =
-    [1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0, 511.0, 1_023.0, 2_047.0, 4_095.0, 8_191.0, 16_383.0];
-
-/// Registers every metric of `level` with `meter`, which reads them from `stats`. Returns the histogram in which stack
-/// depths must be recorded.
-pub(super) fn register(
-    meter: &Meter,
-    level: MetricLevel,
-    stats: &Arc<ServiceStats>,
-) -> Option<Histogram<u64>> {
-    for metric in METRICS.iter().filter(|metric| metric.level <= level) {
-        match metric.kind {
-            InstrumentKind::Counter => {
-                _ = with_callback(meter.u64_observable_counter(metric.name), metric, stats, to_u64).build();
-            }
-            InstrumentKind::FractionalCounter => {
-                let identity = |value| value;
-                _ = with_callback(meter.f64_observable_counter(metric.name), metric, stats, identity).build();
-            }
-            InstrumentKind::Gauge => {
-                _ = with_callback(meter.u64_observable_gauge(metric.name), metric, stats, to_u64).build();
-            }
-        }
-    }
-    for name in counter_names(level) {
-        let stats = Arc::clone(stats);
-        let first = COUNTERS.iter().find(|counter| counter.name == name);
-        let observe = move |observer: &dyn AsyncInstrument<u64>| {
-            for point in counter_points(name, &stats) {
-                observer.observe(to_u64(point.value), &point.labels);
-            }
-        };
-        _ = meter
-            .u64_observable_counter(format!("sidewinder_{name}"))
-            .with_description(first.map_or("", |counter| counter.description))
-            .with_unit(first.map_or_else(String::new, |counter| format!("{{{}}}", counter.unit)))
-            .with_callback(observe)
-            .build();
-    }
-    (level >= MetricLevel::Normal).then(|| {
-        meter
-            .u64_histogram(STACK_DEPTH)
-            .with_description(STACK_DEPTH_DESCRIPTION)
-            .with_unit("{frames}")
-            .with_boundaries(DEPTH_BUCKETS.to_vec())
-            .build()
-    })
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was a u64")]
-fn to_u64(value: f64) -> u64 {
-    value as u64
-}
-
-/// Adds the metric's description, and a callback that reads its values, to an instrument. `convert` converts a value.
-fn with_callback<'a, I, M: 'static>(
-    instrument: AsyncInstrumentBuilder<'a, I, M>,
-    metric: &'static Metric,
-    stats: &Arc<ServiceStats>,
-    convert: fn(f64) -> M,
-) -> AsyncInstrumentBuilder<'a, I, M> {
-    let stats = Arc::clone(stats);
-    let observe = move |observer: &dyn AsyncInstrument<M>| {
-        for point in (metric.read)(&stats) {
-            observer.observe(convert(point.value), &point.labels);
-        }
-    };
-    instrument.with_description(metric.description).with_unit(metric.unit).with_callback(observe)
-}
-
-/// All metrics in Markdown: the contents of `docs/metrics.md`.
-#[cfg(test)]
-fn documentation() -> String {
-    use std::fmt::Write as _;
-
-    let level = |level| match level {
-        MetricLevel::None => "none",
-        MetricLevel::Basic => "basic",
-        MetricLevel::Normal => "normal",
-        MetricLevel::Detailed => "detailed",
-    };
-    let mut rows = Vec::new();
-    for metric in METRICS {
-        let kind = if metric.kind == InstrumentKind::Gauge { "gauge" } else { "counter" };
-        rows.push((
-            metric.name.to_owned(),
-            kind,
-            metric.unit.to_owned(),
-            level(metric.level),
-            metric.description,
-        ));
-    }
-    for name in counter_names(MetricLevel::Detailed) {
-        let counter = COUNTERS.iter().find(|counter| counter.name == name).unwrap();
-        let Of::FromLevel(from) = counter.metric else { unreachable!() };
-        let unit = format!("{{{}}}", counter.unit);
-        rows.push((format!("sidewinder_{name}"), "counter", unit, level(from), counter.description));
-    }
-    rows.push((
-        STACK_DEPTH.to_owned(),
-        "histogram",
-        "{frames}".to_owned(),
-        "normal",
-        STACK_DEPTH_DESCRIPTION,
-    ));
-    rows.sort();
-    let mut out = String::from(
-        "# Metrics\n\n\
-         Metrics of `service::telemetry::metrics`, each from the given level on. Generated from the tables in\n\
-         `receiver/src/telemetry/metrics.rs` and `receiver/src/stats/counters.rs` by\n\
-         `METRICS=accept cargo test -p sidewinder metrics_are_documented`.\n\n\
-         | Metric | Kind | Unit | Level | Description |\n|---|---|---|---|---|\n",
-    );
-    for (name, kind, unit, level, description) in rows {
-        writeln!(out, "| `{name}` | {kind} | `{unit}` | {level} | {description} |").unwrap();
-    }
-    out.push_str(
-        "\n## Counters without a metric of their own\n\n\
-         In the log at the end, and in `sidewinder status --json` under `counters`.\n\n\
-         | Counter | Description | Where it is shown |\n|---|---|---|\n",
-    );
-    for counter in COUNTERS {
-        let shown_in = match counter.metric {
-            Of::FromLevel(_) => continue,
-            Of::Part(metric) => format!("in `{metric}`"),
-            Of::None(why) => why.to_owned(),
-        };
-        writeln!(out, "| `{}` | {} | {shown_in} |", counter.key(), counter.description).unwrap();
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests;
+pub(super) const STACK_DEPTH: &str = "sidewinder_stack_depth";
+pub(super) const STACK_DEPTH_DESCRIPTION: &str = "Frames per stack, complete or truncated, as the middle of their class: 1, 2 to 3, 4 to 7 and so on. A walk needs an iteration of its loop for four user frames, or a tail call for 32.";

@@ -3,6 +3,7 @@
 //! Input: [`ServiceStats`]. Runs on the telemetry runtime. Nothing listens and nothing is sent unless configured, and by
 //! default listeners are on the loopback interface. Only the socket of `sidewinder status` is always open.
 
+mod instruments;
 mod logs;
 mod metrics;
 mod otlp;
@@ -22,8 +23,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use prometheus::Registry;
 use sidewinder_config::{
-    Config, Extension, ListenAddress, MetricLevel, MetricReader, MetricTelemetry,
-    Telemetry as TelemetryConfig,
+    Config, Extension, ListenAddress, MetricLevel, MetricReader, MetricTelemetry, Telemetry,
 };
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -48,7 +48,7 @@ pub(crate) enum TelemetryError {
 
 /// All running telemetry of the service.
 #[derive(Debug)]
-pub(crate) struct Telemetry {
+pub(crate) struct RunningTelemetry {
     runtime: Handle,
     stats: Arc<ServiceStats>,
     instance: String,
@@ -62,7 +62,7 @@ pub(crate) struct Telemetry {
 /// The parts of the configuration that telemetry depends on.
 #[derive(Clone, PartialEq, Debug)]
 struct TelemetrySetup {
-    telemetry: TelemetryConfig,
+    telemetry: Telemetry,
     extensions: BTreeMap<String, Extension>,
 }
 
@@ -80,7 +80,7 @@ struct MetricsPipeline {
     _servers: Vec<Server>,
 }
 
-impl Telemetry {
+impl RunningTelemetry {
     /// Starts the log, the metrics and the pages.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl MetricsPipeline {
             };
         }
         let provider = builder.build();
-        let depths = metrics::register(&provider.meter("sidewinder"), config.level, stats);
+        let depths = instruments::register(&provider.meter("sidewinder"), config.level, stats);
         stats.measure_stack_depths(depths);
         let servers = registries
             .into_iter()
@@ -250,7 +250,7 @@ fn start_extension_page(
 
 /// The resource of Sidewinder's telemetry: the attributes that a Collector has, with the user's additions, changes and
 /// removals.
-fn resource(config: &TelemetryConfig, instance: &str) -> Resource {
+fn resource(config: &Telemetry, instance: &str) -> Resource {
     let mut attributes: BTreeMap<&str, &str> = BTreeMap::from([
         ("service.name", "sidewinder"),
         ("service.version", env!("CARGO_PKG_VERSION")),

@@ -16,7 +16,8 @@ use sidewinder_unwind_table::{Entry, Rule, UnwindRow, UnwindTable};
 use crate::arch::{self, Instruction, Stepper};
 use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
 use crate::code::piece::CodeSlice;
-use crate::code::state::{AbstractState, RuleVerdict, StatementVerdict};
+use crate::code::rule::{RuleVerdict, StatementVerdict};
+use crate::code::state::AbstractState;
 use crate::elf::described_functions;
 use crate::segments::{CodeRanges, UnwindTableError};
 

@@ -12,7 +12,7 @@ pub enum Interpreter {
     /// CPython.
     CPython(Box<cpython::Interpreter>),
     /// HotSpot.
-    HotSpot(hotspot::Library),
+    HotSpot(hotspot::JvmLibrary),
     /// V8.
     V8(Box<v8::Library>),
 }
@@ -78,7 +78,7 @@ impl Interpreter {
             return Ok(Some(Self::CPython(Box::new(found))));
         }
         if wanted.hotspot
-            && let Some(found) = hotspot::Library::read(file)?
+            && let Some(found) = hotspot::JvmLibrary::read(file)?
         {
             return Ok(Some(Self::HotSpot(found)));
         }

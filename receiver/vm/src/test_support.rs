@@ -6,7 +6,7 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use crate::hotspot::{BlobLayout, CodeHeap, DebugLayout, DebugPlace, MethodLayout, VirtualMachine};
-use crate::v8::{CodeLayout, Layout, PositionForm};
+use crate::v8::{CodeLayout, ObjectLayout, PositionForm};
 
 /// The memory at the lowest addresses; higher ones are the same again, so that many pointers lead somewhere.
 #[derive(Debug)]
@@ -74,8 +74,8 @@ pub fn machine(version: u8) -> VirtualMachine {
 
 /// V8's of Node.js 22 or 24.
 #[must_use]
-pub fn v8_layout(has_fixed_positions: bool) -> Layout {
-    Layout {
+pub fn v8_layout(has_fixed_positions: bool) -> ObjectLayout {
+    ObjectLayout {
         map_type: 12,
         shared: 32,
         script: 32,

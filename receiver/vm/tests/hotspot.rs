@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcessMemory, read_executable_mappings};
-use sidewinder_vm::hotspot::{Library, VirtualMachine};
+use sidewinder_vm::hotspot::{JvmLibrary, VirtualMachine};
 
 /// How long a virtual machine may take to start.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,13 +29,13 @@ fn homes() -> Vec<PathBuf> {
     homes.filter(|path| path.join("bin/java").is_file()).collect()
 }
 
-fn library_of(home: &Path) -> Library {
+fn library_of(home: &Path) -> JvmLibrary {
     let file = File::open(home.join("lib/server/libjvm.so")).unwrap();
-    Library::read(&file).unwrap().expect("libjvm.so contains HotSpot")
+    JvmLibrary::read(&file).unwrap().expect("libjvm.so contains HotSpot")
 }
 
 /// The virtual machine of a process, once it has started.
-fn machine_of(pid: u32, library: &Library) -> (VirtualMachine, ProcessMemory) {
+fn machine_of(pid: u32, library: &JvmLibrary) -> (VirtualMachine, ProcessMemory) {
     let root = ProcRoot::default();
     let started = Instant::now();
     loop {

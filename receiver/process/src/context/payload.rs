@@ -52,7 +52,7 @@ impl ProcessContext {
     /// # Errors
     /// If it is not a valid message.
     pub fn parse(payload: &[u8]) -> Result<Self, ContextError> {
-        let message = wire::ProcessContext::decode(payload)?;
+        let message = wire::ProcessContextMessage::decode(payload)?;
         let mut resource: Vec<(Box<str>, ContextValue)> = Vec::new();
         for wire::KeyValue { key, value } in message.resource.unwrap_or_default().attributes {
             let Some(value) = value.and_then(wire::AnyValue::into_simple) else { continue };
@@ -71,8 +71,8 @@ impl ThreadContexts {
         let mut keys = Vec::new();
         for wire::KeyValue { key, value } in attributes {
             match (key.as_str(), value.and_then(|value| value.value)) {
-                (SCHEMA_VERSION, Some(wire::Value::Text(version))) => schema = Some(version),
-                (ATTRIBUTE_KEY_MAP, Some(wire::Value::Array(array))) => keys = array.values,
+                (SCHEMA_VERSION, Some(wire::ValueVariant::Text(version))) => schema = Some(version),
+                (ATTRIBUTE_KEY_MAP, Some(wire::ValueVariant::Array(array))) => keys = array.values,
                 _ => {}
             }
         }
@@ -81,7 +81,7 @@ impl ThreadContexts {
             "tlsdesc_v1_dev" | "tls_v1" => {
                 // A key that is not a string keeps its index, but is ignored.
                 let keys = keys.into_iter().take(THREAD_KEYS_MAX).map(|key| match key.value {
-                    Some(wire::Value::Text(text)) if text.len() <= KEY_BYTES_MAX => text.into(),
+                    Some(wire::ValueVariant::Text(text)) if text.len() <= KEY_BYTES_MAX => text.into(),
                     _ => Box::default(),
                 });
                 Some(Self::Records { attribute_keys: keys.collect() })
@@ -97,15 +97,15 @@ mod wire {
     use super::{ContextValue, Message, Oneof};
 
     #[derive(Clone, PartialEq, Message)]
-    pub(super) struct ProcessContext {
+    pub(super) struct ProcessContextMessage {
         #[prost(message, optional, tag = "1")]
-        pub(super) resource: Option<Resource>,
+        pub(super) resource: Option<ResourceMessage>,
         #[prost(message, repeated, tag = "2")]
         pub(super) attributes: Vec<KeyValue>,
     }
 
     #[derive(Clone, PartialEq, Message)]
-    pub(super) struct Resource {
+    pub(super) struct ResourceMessage {
         #[prost(message, repeated, tag = "1")]
         pub(super) attributes: Vec<KeyValue>,
     }
@@ -120,12 +120,12 @@ mod wire {
 
     #[derive(Clone, PartialEq, Message)]
     pub(super) struct AnyValue {
-        #[prost(oneof = "Value", tags = "1, 2, 3, 5")]
-        pub(super) value: Option<Value>,
+        #[prost(oneof = "ValueVariant", tags = "1, 2, 3, 5")]
+        pub(super) value: Option<ValueVariant>,
     }
 
     #[derive(Clone, PartialEq, Oneof)]
-    pub(super) enum Value {
+    pub(super) enum ValueVariant {
         #[prost(string, tag = "1")]
         Text(String),
         #[prost(bool, tag = "2")]
@@ -145,10 +145,10 @@ mod wire {
     impl AnyValue {
         pub(super) fn into_simple(self) -> Option<ContextValue> {
             match self.value? {
-                Value::Text(text) => Some(ContextValue::Text(text.into())),
-                Value::Number(number) => Some(ContextValue::Number(number)),
-                Value::Truth(truth) => Some(ContextValue::Truth(truth)),
-                Value::Array(_) => None,
+                ValueVariant::Text(text) => Some(ContextValue::Text(text.into())),
+                ValueVariant::Number(number) => Some(ContextValue::Number(number)),
+                ValueVariant::Truth(truth) => Some(ContextValue::Truth(truth)),
+                ValueVariant::Array(_) => None,
             }
         }
     }

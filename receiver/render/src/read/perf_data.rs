@@ -140,7 +140,7 @@ struct DataReader<'a> {
     space: Space,
     kernel: Option<PerfKernel>,
     /// By place, the frames there.
-    frames: HashMap<Place, Vec<FrameIndex>>,
+    frames: HashMap<AddressKey, Vec<FrameIndex>>,
     /// By index in the profile, which has one for each path, build ID and inode.
     binaries: ValueInterner<PerfBinary>,
     outcomes: Outcomes,
@@ -149,7 +149,7 @@ struct DataReader<'a> {
 
 /// What identifies the frames at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Place {
+enum AddressKey {
     File { binary: BinaryIndex, offset: u64 },
     Kernel { address: u64 },
     Unknown { address: u64 },
@@ -250,7 +250,7 @@ impl DataReader<'_> {
         // Threads of the kernel have no stack in user space.
         let is_cut = sample.is_stack_copied && self.space.has_memory(sample.pid);
         if is_cut {
-            stack.extend(self.frames_at(Place::NotUnwound));
+            stack.extend(self.frames_at(AddressKey::NotUnwound));
         }
         let outcome = if is_cut { &mut self.outcomes.not_unwound } else { &mut self.outcomes.complete };
         *outcome += 1;
@@ -259,19 +259,19 @@ impl DataReader<'_> {
         self.profile.add(thread, sample.time_ns, sample.period, stack);
     }
 
-    fn place(&self, pid: u32, address: u64) -> Place {
+    fn place(&self, pid: u32, address: u64) -> AddressKey {
         if is_kernel_address(address) {
-            return Place::Kernel { address };
+            return AddressKey::Kernel { address };
         }
         match self.space.find(pid, address) {
             Some(PerfMapping { start, file_offset, binary, .. }) => {
-                Place::File { binary, offset: file_offset.saturating_add(address - start) }
+                AddressKey::File { binary, offset: file_offset.saturating_add(address - start) }
             }
-            None => Place::Unknown { address },
+            None => AddressKey::Unknown { address },
         }
     }
 
-    fn frames_at(&mut self, place: Place) -> Vec<FrameIndex> {
+    fn frames_at(&mut self, place: AddressKey) -> Vec<FrameIndex> {
         if let Some(frames) = self.frames.get(&place) {
             return frames.clone();
         }
@@ -280,12 +280,12 @@ impl DataReader<'_> {
         frames
     }
 
-    fn new_frames(&mut self, place: Place) -> Vec<FrameIndex> {
+    fn new_frames(&mut self, place: AddressKey) -> Vec<FrameIndex> {
         let frame = match place {
-            Place::File { binary, offset } => return self.file_frames(binary, offset),
-            Place::Kernel { address } => return vec![self.kernel_frame(address)],
-            Place::Unknown { address } => PerfFrame { address, name: "", file: "", source: ("", 0) },
-            Place::NotUnwound => PerfFrame { address: 0, name: NOT_UNWOUND, file: "", source: ("", 0) },
+            AddressKey::File { binary, offset } => return self.file_frames(binary, offset),
+            AddressKey::Kernel { address } => return vec![self.kernel_frame(address)],
+            AddressKey::Unknown { address } => PerfFrame { address, name: "", file: "", source: ("", 0) },
+            AddressKey::NotUnwound => PerfFrame { address: 0, name: NOT_UNWOUND, file: "", source: ("", 0) },
         };
         vec![self.profile.frame(frame, None)]
     }

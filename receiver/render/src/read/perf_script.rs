@@ -71,7 +71,7 @@ struct ScriptReader<'a> {
     /// The sample whose frames follow.
     sample: Option<SampleLine<'a>>,
     /// Its frames so far, leaf first.
-    stack: Vec<FrameLine<'a>>,
+    stack: Vec<ScriptFrame<'a>>,
     /// Whether it has more than are held.
     is_cut: bool,
 }
@@ -120,7 +120,7 @@ impl<'a> ScriptReader<'a> {
             .rev()
             .map(|line| {
                 file = line.file.unwrap_or(file);
-                let FrameLine { address, name, source, .. } = *line;
+                let ScriptFrame { address, name, source, .. } = *line;
                 self.frame(PerfFrame { address, name, file, source })
             })
             .collect();
@@ -238,7 +238,7 @@ fn is_number(text: &str) -> bool {
 
 /// A frame's line.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct FrameLine<'a> {
+struct ScriptFrame<'a> {
     address: u64,
     name: &'a str,
     /// Empty if unknown; `None`: it was inlined into the next frame.
@@ -247,7 +247,7 @@ struct FrameLine<'a> {
 }
 
 /// Parses `ADDRESS NAME+0xOFFSET (FILE)`, of which the address, the offset or the file may be missing.
-fn parse_frame<'a>(line: &'a str) -> Option<FrameLine<'a>> {
+fn parse_frame<'a>(line: &'a str) -> Option<ScriptFrame<'a>> {
     let text = line.trim();
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     // Names such as `add` have hexadecimal digits only, but addresses are aligned.
@@ -273,7 +273,7 @@ fn parse_frame<'a>(line: &'a str) -> Option<FrameLine<'a>> {
         return None;
     }
     let file = file.map(|file| known(file.strip_suffix(" (deleted)").unwrap_or(file)));
-    Some(FrameLine { address, name: known(name), file, source: ("", 0) })
+    Some(ScriptFrame { address, name: known(name), file, source: ("", 0) })
 }
 
 /// Splits `NAME (FILE)`. Both may contain parentheses.

@@ -4,7 +4,7 @@ use std::io;
 
 use sidewinder_process::{ExecutableMapping, OpenedFile};
 use sidewinder_vm::Runtime;
-use sidewinder_vm::hotspot::{Library, MachineError};
+use sidewinder_vm::hotspot::{JvmLibrary, MachineError};
 
 use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
@@ -29,7 +29,7 @@ pub(super) fn inspect(
     let limited = |text: String, next| {
         report(version.clone(), Finding::limited(text.clone()), Finding::limited(text), Some(next))
     };
-    let library = Library::read(file).ok().flatten();
+    let library = JvmLibrary::read(file).ok().flatten();
     let Some((library, bias)) =
         library.and_then(|library| Some((library.clone(), library.bias_of(mapping)?)))
     else {

@@ -13,7 +13,7 @@ use sidewinder_bpf::Profiler;
 use sidewinder_process::{FileId, FileTable, FileTableLimits, Pid, ProcRoot};
 use tracing::{debug, warn};
 
-use super::interpreters::Interpreters;
+use super::interpreters::InterpreterTracker;
 use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
 use crate::sampling::message::{FileInfo, Message};
@@ -69,7 +69,7 @@ impl FileTracker {
     pub(super) fn load_built(
         &mut self,
         profiler: &mut Profiler<'_>,
-        interpreters: &mut Interpreters,
+        interpreters: &mut InterpreterTracker,
         messages: &mut Vec<Message>,
     ) -> Vec<Pid> {
         let mut users = Vec::new();

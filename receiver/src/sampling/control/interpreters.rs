@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
-use sidewinder_bpf::{PublishedCPython, PublishedRuntime, TlsLocation};
+use sidewinder_bpf::{PublishedCPython, PublishedRuntime, PublishedTlsLocation};
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::Interpreter;
@@ -49,7 +49,7 @@ pub(crate) enum VmLoop {
 #[derive(Debug)]
 enum Located {
     /// Where its threads have the state of CPython.
-    CPython([Option<TlsLocation>; 2]),
+    CPython([Option<PublishedTlsLocation>; 2]),
     /// HotSpot, which needs no state of threads.
     HotSpot(Arc<VirtualMachine>),
     /// V8, whose frames are on the native stack.
@@ -86,7 +86,7 @@ type LocateResult = Result<Located, LocateError>;
 
 /// The interpreters of files and processes.
 #[derive(Debug, Default)]
-pub(crate) struct Interpreters {
+pub(crate) struct InterpreterTracker {
     by_file: HashMap<FileId, FileInterpreter>,
     processes: HashMap<ProcessMachine, ProcessInterpreter>,
     reads: Vec<(ProcessMachine, PendingRead<LocateResult>)>,
@@ -120,7 +120,7 @@ impl MachineClass {
 struct FileInterpreter {
     interpreter: Arc<Interpreter>,
     /// Where threads had CPython's state in the process that was located last.
-    usual_state: Option<[Option<TlsLocation>; 2]>,
+    usual_state: Option<[Option<PublishedTlsLocation>; 2]>,
 }
 
 #[derive(Debug)]
@@ -142,7 +142,7 @@ struct ProcessInterpreter {
     retry_interval: Duration,
 }
 
-impl Interpreters {
+impl InterpreterTracker {
     /// Adds the interpreter that a file contains. Returns whether walks can find its frames.
     pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) -> bool {
         let is_supported = match &*interpreter {

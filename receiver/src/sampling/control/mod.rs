@@ -31,7 +31,7 @@ use sidewinder_process::{
 
 use self::descriptions::Descriptions;
 pub(super) use self::files::FileTracker;
-pub(super) use self::interpreters::{Interpreters, VmLoop};
+pub(super) use self::interpreters::{InterpreterTracker, VmLoop};
 use self::membership::Membership;
 pub(super) use self::pod::Pod;
 pub(super) use self::probes::{ProbeError, Probes};
@@ -62,7 +62,7 @@ pub(super) struct Control {
     pub(super) files: FileTracker,
     pub(super) publication: Publication,
     pub(super) descriptions: Descriptions,
-    pub(super) interpreters: Interpreters,
+    pub(super) interpreters: InterpreterTracker,
     pub(super) probes: Probes,
     requires_probes: bool,
 }
@@ -119,7 +119,7 @@ impl Control {
             files: FileTracker::new(binaries),
             publication: Publication::default(),
             descriptions: Descriptions::new(&options.trace_context, reader),
-            interpreters: Interpreters::default(),
+            interpreters: InterpreterTracker::default(),
             probes,
             requires_probes: options.requires_probes,
         })

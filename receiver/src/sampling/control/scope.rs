@@ -465,7 +465,7 @@ mod tests {
             Selector { executables: one(&traits.executable), ..Selector::default() },
             Selector { command_lines: one(&traits.command_line), ..Selector::default() },
             Selector { cgroups: one(&traits.cgroup), ..Selector::default() },
-            Selector::from_pids([sidewinder_config::Pid::new(own).unwrap()]),
+            Selector::from_pids([sidewinder_config::SelectedPid::new(own).unwrap()]),
         ] {
             let mut scope = scope(selector.clone(), Selector::default());
             assert!(!scope.contains(own), "{selector:?}");

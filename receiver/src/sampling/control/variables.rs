@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 
-use sidewinder_bpf::{Pointee, TlsVariable, TlsVector};
+use sidewinder_bpf::{Pointee, PublishedTlsLocation, TlsVariable, TlsVector};
 use sidewinder_process::tls::{TlsLocation, TlsSymbol, TlsVariableError, read_constant};
 use sidewinder_process::{FileId, FileTable, ForeignMemory, GoLabels, Process, ReadAt};
 use tracing::debug;
@@ -126,17 +126,17 @@ pub(super) fn thread_vector(process: &Process) -> TlsVector {
 }
 
 /// A location as the eBPF programs look it up; `None` if its offset or module is beyond what they support.
-pub(super) fn published_location(at: TlsLocation, vector: TlsVector) -> Option<sidewinder_bpf::TlsLocation> {
+pub(super) fn published_location(at: TlsLocation, vector: TlsVector) -> Option<PublishedTlsLocation> {
     match at {
         TlsLocation::Static { offset } => {
-            Some(sidewinder_bpf::TlsLocation::Static { offset: offset.try_into().ok()? })
+            Some(PublishedTlsLocation::Static { offset: offset.try_into().ok()? })
         }
         TlsLocation::Dynamic { module, offset } => {
-            let modules = 0..=sidewinder_bpf::TlsLocation::MODULE_MAX;
+            let modules = 0..=PublishedTlsLocation::MODULE_MAX;
             let module = u16::try_from(module).ok().filter(|module| modules.contains(module))?;
-            Some(sidewinder_bpf::TlsLocation::Dynamic { module, offset: offset.try_into().ok()?, vector })
+            Some(PublishedTlsLocation::Dynamic { module, offset: offset.try_into().ok()?, vector })
         }
-        TlsLocation::Indirect { pointer, offset } => Some(sidewinder_bpf::TlsLocation::Indirect {
+        TlsLocation::Indirect { pointer, offset } => Some(PublishedTlsLocation::Indirect {
             pointer: pointer.try_into().ok()?,
             offset: offset.try_into().ok()?,
         }),

@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use sidewinder_bpf::{ContextCounts, VmCounts};
 use sidewinder_config::Config;
 use sidewinder_process::RegistryCounters;
 use sidewinder_symbolize::SymbolizerStats;
 
+use super::documentation::documentation;
 use super::*;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
@@ -13,6 +15,7 @@ use crate::refusals::RefusedFiles;
 use crate::sampling::{CodeObjectLosses, LongWaitCounts, WaitCounts};
 use crate::source_maps::SourceMapCounts;
 use crate::stats::{EventCoverage, ReceiverCounters};
+use crate::telemetry::instruments::to_u64;
 use crate::vm::VmNameCounts;
 
 /// Assigns a unique value to each counter.

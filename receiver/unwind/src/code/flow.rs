@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::piece::CodeSlice;
-use super::state::{AbstractState, AbstractValue};
+use super::state::AbstractState;
+use super::value::AbstractValue;
 use crate::arch::{ANALYZED, Instruction, Stepper};
 
 /// How often a function is analyzed again because a call was found not to return.

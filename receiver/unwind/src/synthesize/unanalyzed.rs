@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use object::File;
 use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Summary, UnresolvedReason};
 
-use super::{SectionKind, is_begin_of_function, sections};
+use super::named_functions::is_begin_of_function;
+use super::sections::{SectionKind, sections};
 use crate::arch;
 use crate::code::flow::StepBudget;
 use crate::code::piece::{CodeSlice, piece_at};

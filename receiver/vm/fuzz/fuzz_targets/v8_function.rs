@@ -6,11 +6,11 @@ use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_vm::Code;
 use sidewinder_vm::test_support::{Bytes, v8_code_layout, v8_layout};
-use sidewinder_vm::v8::{BytecodeSizes, CodeLayout, CompiledFrame, Engine, Layout};
+use sidewinder_vm::v8::{BytecodeSizes, CodeLayout, CompiledFrame, Engine, ObjectLayout};
 
 /// As Node.js 22 has it, with types that are small numbers.
-fn layout(has_fixed_positions: bool) -> Layout {
-    Layout {
+fn layout(has_fixed_positions: bool) -> ObjectLayout {
+    ObjectLayout {
         script_type: 0x81,
         function_types: (0x82, 0x83),
         shared_type: 0x84,

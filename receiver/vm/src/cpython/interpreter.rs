@@ -11,7 +11,7 @@ use super::debug_offsets;
 use super::layout::{Groups, Layout};
 use super::tail_calls::{TAIL_CALLS_SINCE, inlined_loops};
 use super::thread_list::ThreadList;
-use super::thread_state::{Getters, ThreadState};
+use super::thread_state::{Getters, ThreadStateLocator};
 use crate::{arch, split};
 
 /// Exported by every CPython since 3.7.
@@ -39,7 +39,7 @@ pub struct Interpreter {
     /// The layout of its objects.
     pub layout: Layout,
     elf: ElfFile,
-    thread_state: ThreadState,
+    thread_state: ThreadStateLocator,
     /// The address of `_PyRuntime`.
     pub(super) runtime: Svma,
     pub(super) thread_list: ThreadList,
@@ -109,7 +109,7 @@ impl Interpreter {
             None => published_layout(file, &elf, runtime, minor)?,
             found => found,
         };
-        let thread_state = ThreadState::read(file, &elf, runtime, &Getters { this, current }, minor)?;
+        let thread_state = ThreadStateLocator::read(file, &elf, runtime, &Getters { this, current }, minor)?;
         let (Some((layout, thread_list)), Some(thread_state)) = (layout, thread_state) else {
             return Ok(None);
         };

@@ -19,7 +19,7 @@ const KEY: u32 = 4;
 
 /// How the pointer is found.
 #[derive(Clone, Debug)]
-pub(super) struct ThreadState {
+pub(super) struct ThreadStateLocator {
     /// The `Py_tss_t` with the pthread key whose value a thread has as long as it has a state.
     key: Option<Svma>,
     library: CLibrary,
@@ -67,7 +67,7 @@ pub(super) struct Getters {
     pub(super) current: Option<ElfSymbol>,
 }
 
-impl ThreadState {
+impl ThreadStateLocator {
     /// Reads the code of the getters. `None` if there is neither way.
     pub(super) fn read(
         file: &impl ReadAt,
@@ -193,9 +193,9 @@ mod tests {
 
     const VARIABLE: TlsLocation = TlsLocation::Static { offset: -24 };
 
-    fn both(key: u64, library: CLibrary) -> ThreadState {
+    fn both(key: u64, library: CLibrary) -> ThreadStateLocator {
         let variable = Some(Variable::Access(ThreadLocal::Static(-24)));
-        ThreadState { key: Some(Svma(key)), library, variable }
+        ThreadStateLocator { key: Some(Svma(key)), library, variable }
     }
 
     #[test]
@@ -222,9 +222,9 @@ mod tests {
 
     #[test]
     fn the_variable_counts_where_there_is_no_key() {
-        let variable_alone = ThreadState { key: None, ..both(0, CLibrary::Glibc) };
+        let variable_alone = ThreadStateLocator { key: None, ..both(0, CLibrary::Glibc) };
         assert_eq!(variable_alone.locate(0x5000, &Pair(1, 3)).unwrap(), VARIABLE);
-        let key_alone = ThreadState { variable: None, ..both(0x100, CLibrary::Glibc) };
+        let key_alone = ThreadStateLocator { variable: None, ..both(0x100, CLibrary::Glibc) };
         assert!(matches!(key_alone.locate_variable(0x5000, &Pair(1, 3)), Err(TlsVariableError::NotYet)));
     }
 }

@@ -20,7 +20,7 @@ pub(super) const BLOB_BYTES_MAX: u16 = 384;
 
 /// An ELF file that contains HotSpot: `libjvm.so`.
 #[derive(Clone, Debug)]
-pub struct Library {
+pub struct JvmLibrary {
     elf: ElfFile,
     tables: Tables,
 }
@@ -73,7 +73,7 @@ pub struct CodeHeap {
     pub segments: Avma,
 }
 
-impl Library {
+impl JvmLibrary {
     /// Reads a file; `None` if it does not contain HotSpot.
     ///
     /// # Errors

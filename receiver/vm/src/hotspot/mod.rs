@@ -4,7 +4,7 @@
 //! their offsets, and the addresses of its variables. Nothing else is needed, and nothing in the process is changed: no agent,
 //! no signal, no option.
 //!
-//! - [`Library`] is what an ELF file says: where these tables are.
+//! - [`JvmLibrary`] is what an ELF file says: where these tables are.
 //! - [`VirtualMachine`] is what they say in a process: where the code cache is, and the layout of what is in it.
 //!   [`VirtualMachine::read_interpreted`] reads the method of a frame of the interpreter, and
 //!   [`VirtualMachine::read_blob`] what is at an instruction of compiled code.
@@ -23,4 +23,4 @@ mod text;
 
 pub use code::CodePlace;
 pub use layout::{BlobLayout, DebugLayout, DebugPlace, MethodLayout};
-pub use machine::{CodeHeap, Library, MachineError, VirtualMachine};
+pub use machine::{CodeHeap, JvmLibrary, MachineError, VirtualMachine};

@@ -11,7 +11,7 @@ use sidewinder_process::ForeignMemory;
 use super::bytecodes::BytecodeSizes;
 use super::code_layout::CodeLayout;
 use super::compiled::{Compiled, Compiler, Inlined, InstructionInFrame, read_bytes};
-use super::layout::Layout;
+use super::layout::ObjectLayout;
 use super::lines::{PositionForm, bytecode_positions, position_at};
 use super::named::{Named, RecentFunctions};
 use super::scope::ScopeInfo;
@@ -32,7 +32,7 @@ const POSITIONS_MASK: u64 = (1 << 48) - 1;
 /// Reads the functions of a process that runs V8.
 #[derive(Debug)]
 pub struct Engine {
-    layout: Layout,
+    layout: ObjectLayout,
     /// `None`: unknown.
     bytecode_sizes: Option<BytecodeSizes>,
     scripts: Scripts,
@@ -68,7 +68,7 @@ struct FunctionIdentity {
 impl Engine {
     /// Objects have this layout, and bytecodes these sizes.
     #[must_use]
-    pub fn new(layout: Layout, bytecode_sizes: Option<BytecodeSizes>) -> Self {
+    pub fn new(layout: ObjectLayout, bytecode_sizes: Option<BytecodeSizes>) -> Self {
         Self {
             layout,
             bytecode_sizes,
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     #[cfg(test)]
-    pub(super) fn layout(&self) -> &Layout {
+    pub(super) fn layout(&self) -> &ObjectLayout {
         &self.layout
     }
 

@@ -87,7 +87,7 @@ pub struct Library {
     /// The version of V8, if the file says it.
     pub version: Option<(u8, u8)>,
     /// The layout of objects.
-    pub layout: Layout,
+    pub layout: ObjectLayout,
     /// The code that enters interpreted functions, and that of bytecodes. Empty in stripped files: then interpreted functions
     /// are not found.
     pub loops: Vec<FileRange>,
@@ -102,7 +102,7 @@ pub struct Library {
 
 /// Offsets of fields in objects, in bytes from their start, and numbers of types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Layout {
+pub struct ObjectLayout {
     /// In a `Map`: the type of its objects.
     pub map_type: u16,
     /// In a `JSFunction`: its `SharedFunctionInfo`.
@@ -187,7 +187,7 @@ impl Constants {
     }
 
     /// `None`: one of the constants is missing, or has another value than is supported.
-    fn layout(&self) -> Option<Layout> {
+    fn layout(&self) -> Option<ObjectLayout> {
         if EXPECTED.iter().any(|(name, value)| self.get(name) != Some(*value)) {
             return None;
         }
@@ -209,7 +209,7 @@ impl Constants {
         if offsets.iter().any(|offset| *offset > OFFSET_MAX - 16) || first > 16 {
             return None;
         }
-        Some(Layout {
+        Some(ObjectLayout {
             map_type,
             shared,
             script,

@@ -20,7 +20,7 @@ mod text;
 pub use bytecodes::BytecodeSizes;
 pub use code_layout::CodeLayout;
 pub use function::{CompiledFrame, Engine};
-pub use layout::{Layout, Library};
+pub use layout::{Library, ObjectLayout};
 pub use lines::PositionForm;
 pub(crate) use lines::{LineEnds, LineScanner};
 pub(crate) use recent::{MemorySize, Recent};

@@ -2,7 +2,7 @@
 
 use sidewinder_process::ForeignMemory;
 
-use super::layout::Layout;
+use super::layout::ObjectLayout;
 use super::text::{Heap, Object, TaggedWord};
 use crate::cpython::FunctionError;
 
@@ -32,7 +32,7 @@ pub(super) struct ScopeInfo {
 
 impl ScopeInfo {
     pub(super) fn read(heap: &Heap<'_, impl ForeignMemory>, scope: Object) -> Result<Self, FunctionError> {
-        let layout: &Layout = heap.layout;
+        let layout: &ObjectLayout = heap.layout;
         let word = heap.memory.word(scope.address(FLAGS)?)?;
         let flags = if layout.has_fixed_positions { word as u32 } else { (word >> 32) as u32 };
         let variables = heap.value(scope, VARIABLES)?.number().and_then(|count| u64::try_from(count).ok());

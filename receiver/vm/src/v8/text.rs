@@ -5,7 +5,7 @@ use std::ops::Range;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
-use super::layout::Layout;
+use super::layout::ObjectLayout;
 use crate::cpython::FunctionError;
 
 /// A string consists of at most this many parts that are read.
@@ -36,7 +36,7 @@ const SECOND: u64 = 24;
 /// The memory of a process, with objects.
 pub(super) struct Heap<'a, M> {
     pub(super) memory: &'a M,
-    pub(super) layout: &'a Layout,
+    pub(super) layout: &'a ObjectLayout,
 }
 
 /// A reference to an object.

@@ -21,13 +21,13 @@ pub(super) struct PerfMapping {
 }
 
 /// By start.
-type Mappings = BTreeMap<u64, PerfMapping>;
+type MappingsByStart = BTreeMap<u64, PerfMapping>;
 
 /// The processes and threads of a recording.
 #[derive(Default, Debug)]
 pub(super) struct Space {
     /// By PID. A process shares those of its parent until one of them changes its own.
-    mappings: HashMap<u32, Arc<Mappings>>,
+    mappings: HashMap<u32, Arc<MappingsByStart>>,
     /// By TID.
     names: HashMap<u32, Arc<str>>,
     /// By start: the end, and the name.

@@ -3,7 +3,7 @@
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{
     CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange as PublishedRange, HotSpotLayout, PublishedCPython,
-    PublishedRuntime, PublishedV8, TlsLocation, V8Layout, cpython_groups, cpython_instruction,
+    PublishedRuntime, PublishedTlsLocation, PublishedV8, V8Layout, cpython_groups, cpython_instruction,
 };
 use sidewinder_process::FileId;
 use sidewinder_vm::cpython::{self, FileRange, Groups, InstructionForm, Layout};
@@ -17,7 +17,7 @@ pub(super) fn published_ranges(ranges: &[FileRange]) -> Vec<(FileOffset, u64)> {
 pub(super) fn published_cpython(
     file: FileId,
     interpreter: &cpython::Interpreter,
-    state: [Option<TlsLocation>; 2],
+    state: [Option<PublishedTlsLocation>; 2],
 ) -> PublishedRuntime {
     PublishedRuntime::CPython(PublishedCPython {
         file: file.0,

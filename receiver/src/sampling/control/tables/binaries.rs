@@ -4,21 +4,22 @@
 //! [table builder](super::table_builder). Output: tables in the BPF maps, and the segments by which mapped ranges refer to
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, Packing, SegmentId, UnwindTables};
-use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
-use sidewinder_unwind::{FileOutline, Rule};
+use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, SegmentId, UnwindTables};
+use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, Pid};
+use sidewinder_unwind::Rule;
 use sidewinder_vm::Interpreter;
 
-use super::build::{BuildError, BuiltTable, SegmentRequest, TextRange};
+use super::build::BuildError;
 use super::debug_files::{Companions, DebugFile, DebugRoots};
-use super::segments::{TableSegment, push_segment_ranges, segment_at};
-use super::table_builder::{BuildRequest, BuildScope, Delivery, TableBuilder};
+use super::incomplete_files::IncompleteFiles;
+use super::segments::{push_segment_ranges, segment_at};
+use super::table_builder::{BuildScope, Delivery, TableBuilder};
+use super::tracked_binary::{TableState, TrackedBinary};
 use crate::sampling::options::PackingRules;
 use crate::time_budget::TimeBudget;
 
@@ -41,99 +42,6 @@ pub(crate) struct Binaries {
     reloads: u64,
     rebuild_time: TimeBudget,
     incomplete: IncompleteFiles,
-}
-
-/// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them. A file that is
-/// forgotten and seen again is identified by its path and its size.
-#[derive(Default, Debug)]
-struct IncompleteFiles {
-    /// The budget that was available for each file, in bytes.
-    known: HashMap<FileKey, u64>,
-    /// The number of incomplete files, including those that are no longer in `known`.
-    count: u64,
-}
-
-type FileKey = (Vec<u8>, u64);
-
-impl IncompleteFiles {
-    const KNOWN_MAX: usize = 4096;
-
-    /// Adds a file. Returns whether it is new.
-    fn add(&mut self, file: FileKey, budget_bytes: u64) -> bool {
-        if self.known.len() >= Self::KNOWN_MAX {
-            self.known.clear();
-        }
-        let is_new = self.known.insert(file, budget_bytes).is_none();
-        self.count += u64::from(is_new);
-        is_new
-    }
-
-    /// Whether a build of a file would probably run out of budget again: less than twice the previous budget is available.
-    fn would_not_fit(&self, file: &FileKey, budget_bytes: impl Fn() -> u64) -> bool {
-        self.known.get(file).is_some_and(|previous_bytes| budget_bytes() / 2 < *previous_bytes)
-    }
-}
-
-#[derive(Debug)]
-struct TrackedBinary {
-    path: Vec<u8>,
-    content: OpenedFile,
-    packing: Packing,
-    debug_file: DebugFile,
-    /// From the first build.
-    outline: Option<Arc<FileOutline>>,
-    state: TableState,
-    /// Processes that map it.
-    users: BTreeSet<Pid>,
-    /// When a process last started or stopped mapping it.
-    used_at: Instant,
-    /// Whether a build of it is in progress.
-    is_build_requested: bool,
-    /// Segments that walks have missed.
-    missed_segments: BTreeSet<SegmentId>,
-    /// The functions that walks have encountered, if the file is built function by function (see [`BuiltTable::unbuilt`]).
-    sampled_functions: Option<SampledFunctions>,
-}
-
-/// The functions that walks have encountered in a file that is built function by function, by segment. Its tables cover no
-/// others.
-#[derive(Default, Debug)]
-struct SampledFunctions {
-    /// A file offset within each function.
-    functions: BTreeMap<SegmentId, BTreeSet<FileOffset>>,
-    /// Segments whose tables are missing some of these functions.
-    outdated_segments: BTreeSet<SegmentId>,
-}
-
-impl SampledFunctions {
-    /// The maximum number of functions in one segment. Those encountered first are kept.
-    const FUNCTIONS_MAX: usize = 2048;
-
-    fn add(&mut self, id: SegmentId, at: FileOffset) {
-        let functions = self.functions.entry(id).or_default();
-        if functions.len() < Self::FUNCTIONS_MAX && functions.insert(at) {
-            self.outdated_segments.insert(id);
-        }
-    }
-}
-
-#[derive(Debug)]
-enum TableState {
-    /// The segments so far, in order, and the channel for the file offsets that walks miss.
-    Building { segments: Vec<TableSegment>, wanted: Sender<FileOffset> },
-    /// All segments, in order.
-    Built(Vec<TableSegment>),
-    /// There is no table: walks use frame pointers.
-    NoTable,
-}
-
-impl TableState {
-    fn segments(&self) -> &[TableSegment] {
-        match self {
-            Self::Building { segments, .. } | Self::Built(segments) => segments,
-            Self::NoTable => &[],
-        }
-    }
 }
 
 /// A file with new segments, whose processes are to be published again.
@@ -403,123 +311,4 @@ fn loaded_rule(
     tables: &UnwindTables,
 ) -> Option<Result<Rule, Outcome>> {
     tables.rule_at(arena, id, at).filter(|rule| *rule != Err(Outcome::NoTable))
-}
-
-impl TrackedBinary {
-    fn key(&self) -> FileKey {
-        (self.path.clone(), self.content.size_bytes())
-    }
-
-    fn build_request(&self, file: FileId, scope: BuildScope) -> BuildRequest {
-        let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
-        BuildRequest { file, content, packing: self.packing, debug_file, scope }
-    }
-
-    fn record_miss(&mut self, at: FileOffset) {
-        match (&self.state, segment_at(self.state.segments(), at)) {
-            (_, Some(segment)) => {
-                self.missed_segments.insert(segment.id);
-                if let Some(sampled) = &mut self.sampled_functions {
-                    sampled.add(segment.id, at);
-                }
-            }
-            // If the builder has passed this offset, its segment is already delivered.
-            (TableState::Building { wanted, .. }, None) => drop(wanted.send(at)),
-            (TableState::Built(_) | TableState::NoTable, None) => {}
-        }
-    }
-
-    fn users(&self) -> Vec<Pid> {
-        self.users.iter().copied().collect()
-    }
-
-    /// What to build again because walks have missed it, unless a build of the file is in progress.
-    fn rebuild_scope(&mut self, tables: &UnwindTables) -> Option<BuildScope> {
-        let TableState::Built(segments) = &self.state else { return None };
-        if self.missed_segments.is_empty() || self.is_build_requested {
-            return None;
-        }
-        let sampled = &mut self.sampled_functions;
-        let has_grown =
-            |id: &SegmentId| sampled.as_ref().is_some_and(|sampled| sampled.outdated_segments.contains(id));
-        self.missed_segments.retain(|id| !tables.is_loaded(*id) || has_grown(id));
-        let missed: Vec<_> =
-            segments.iter().filter(|segment| self.missed_segments.contains(&segment.id)).collect();
-        let stand_alone = missed.iter().all(|segment| segment.is_self_contained);
-        let mut functions = |id| {
-            let sampled = sampled.as_mut()?;
-            sampled.outdated_segments.remove(&id);
-            Some(sampled.functions.get(&id).into_iter().flatten().copied().collect())
-        };
-        let wanted: Vec<_> = missed
-            .iter()
-            .map(|segment| SegmentRequest { range: segment.range, functions: functions(segment.id) })
-            .collect();
-        self.is_build_requested = !wanted.is_empty();
-        self.is_build_requested.then(|| BuildScope::Segments {
-            wanted,
-            stand_alone,
-            outline: self.outline.clone(),
-        })
-    }
-
-    /// Reserves an ID for each segment, and loads its table if there is room. The others are loaded when walks miss them.
-    fn install(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
-        self.debug_file = built.debug_file.clone();
-        self.outline = built.outline.clone();
-        let TableState::Building { segments, .. } = &mut self.state else { return };
-        segments.extend(built.segments.iter().map_while(|packed| {
-            let id = tables.reserve()?;
-            // A failed load is retried when a walk misses the table: the kernel may have memory then.
-            let _ = tables.load_if_room(arena, id, packed);
-            let range = TextRange::from(packed);
-            let is_self_contained = !built.from_machine_code.iter().any(|code| range.overlaps(code));
-            Some(TableSegment { range, is_self_contained, id })
-        }));
-        if !built.unbuilt.is_empty() {
-            self.sampled_functions = Some(SampledFunctions::default());
-        }
-        let unbuilt = built.unbuilt.iter();
-        segments.extend(unbuilt.map_while(|range| {
-            Some(TableSegment { range: *range, is_self_contained: true, id: tables.reserve()? })
-        }));
-        segments.sort_unstable_by_key(|segment| segment.range.file_offset);
-    }
-
-    /// Loads tables that walks have missed, and evicts others to make room. Tables that don't fit remain missed.
-    fn reinstall(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
-        let TableState::Built(segments) = &self.state else { return };
-        if let Some(outline) = &built.outline {
-            self.outline.get_or_insert_with(|| Arc::clone(outline));
-        }
-        for packed in &built.segments {
-            let segment = segments.iter().find(|segment| segment.range == TextRange::from(packed));
-            if let Some(segment) = segment
-                && self.missed_segments.contains(&segment.id)
-                && tables.replace(arena, segment.id, packed).is_ok()
-            {
-                self.missed_segments.remove(&segment.id);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_incomplete_file_is_counted_once_even_if_it_is_forgotten_and_seen_again() {
-        let mut incomplete = IncompleteFiles::default();
-        let file = |size_bytes| (b"/usr/bin/node".to_vec(), size_bytes);
-        assert!(incomplete.add(file(1), 100));
-        assert!(!incomplete.add(file(1), 100));
-        assert!(incomplete.add(file(2), 100), "another version of it");
-        assert_eq!(incomplete.count, 2);
-        assert!(incomplete.would_not_fit(&file(1), || 199) && !incomplete.would_not_fit(&file(1), || 200));
-        assert!(!incomplete.would_not_fit(&file(3), || 0), "no build of it was tried");
-        (0..2 * IncompleteFiles::KNOWN_MAX as u64)
-            .for_each(|size_bytes| _ = incomplete.add(file(size_bytes), 100));
-        assert!(incomplete.known.len() <= IncompleteFiles::KNOWN_MAX);
-    }
 }

@@ -3,8 +3,10 @@
 pub(crate) mod binaries;
 pub(crate) mod build;
 pub(crate) mod debug_files;
+mod incomplete_files;
 mod reader;
 mod segments;
 pub(crate) mod table_builder;
+mod tracked_binary;
 
 pub(crate) use self::reader::SeekableContent;

@@ -8,14 +8,14 @@ use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
 use super::walk::{CodeLocation, CodeLookup};
-use crate::sampling::control::{FileTracker, Interpreters, VmLoop};
+use crate::sampling::control::{FileTracker, InterpreterTracker, VmLoop};
 
 /// The code of a process.
 pub(crate) struct ProcessCode<'a, 'obj> {
     process: &'a Process,
     files: &'a mut FileTracker,
     profiler: &'a Profiler<'obj>,
-    interpreters: &'a Interpreters,
+    interpreters: &'a InterpreterTracker,
     files_seen: HashSet<FileId>,
 }
 
@@ -23,7 +23,7 @@ impl<'a, 'obj> ProcessCode<'a, 'obj> {
     pub(crate) fn new(
         process: &'a Process,
         files: &'a mut FileTracker,
-        interpreters: &'a Interpreters,
+        interpreters: &'a InterpreterTracker,
         profiler: &'a Profiler<'obj>,
     ) -> Self {
         Self { process, files, profiler, interpreters, files_seen: HashSet::new() }

@@ -325,7 +325,7 @@ impl State {
 /// `add` and `sub` of 64 bits with a constant: to, from, and what is added.
 fn sum(word: u32) -> Option<(u32, u32, i32)> {
     let is_sum = word & 0xbf80_0000 == 0x9100_0000;
-    let constant = i32::try_from((word >> 10 & 0xfff) << (word >> 22 & 1) * 12).ok()?;
+    let constant = i32::try_from((word >> 10 & 0xfff) << ((word >> 22 & 1) * 12)).ok()?;
     let addend = if word >> 30 & 1 == 1 { -constant } else { constant };
     is_sum.then_some((first(word), base(word), addend))
 }

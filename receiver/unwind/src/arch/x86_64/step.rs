@@ -7,7 +7,8 @@ use iced_x86::{
 use sidewinder_unwind_table::Register;
 
 use super::Instruction;
-use crate::code::state::{AbstractState, AbstractValue, Origin, SymbolicAddress, WORD};
+use crate::code::state::AbstractState;
+use crate::code::value::{AbstractValue, Origin, SymbolicAddress, WORD};
 
 /// The most bytes written by an instruction whose operand has no size (`xsave`, `fxsave`).
 const UNSIZED_OPERAND_BYTES: i32 = 4096;

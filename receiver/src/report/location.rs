@@ -1,0 +1,94 @@
+//! Locations of the OTLP dictionary.
+//!
+//! Input: frames with their names, or markers. Output: indices of locations, whose mappings, functions and lines are in the
+//! dictionary.
+
+use sidewinder_otlp::builder::{Function, Line, LocationIndex, Mapping, MappingBuildIds, StackFrame};
+use sidewinder_otlp::{FrameType, ReportBuilder};
+use sidewinder_vm::Runtime;
+
+use crate::naming::{CodeOrigin, FrameLocation, NamedFrame};
+
+/// The location of a named frame.
+pub(super) fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
+    let (mapping, address) = match &named.location {
+        FrameLocation::File { facts, svma, load, .. } => {
+            // The hash identifies the file of a mapping. For a file that could not be read, the name of the frame has the
+            // path.
+            let mapping = facts.hash.map(|hash| {
+                builder.mapping(&Mapping {
+                    memory_start: load.svma.0,
+                    memory_limit: load.svma.0.saturating_add(load.size),
+                    file_offset: load.file_offset.0,
+                    filename: &facts.path,
+                    build_ids: MappingBuildIds {
+                        htlhash: &hash.to_string(),
+                        gnu: facts.build_ids.gnu.as_ref().map(ToString::to_string).as_deref(),
+                        go: facts.build_ids.go.as_deref(),
+                    },
+                })
+            });
+            (mapping, svma.0)
+        }
+        FrameLocation::Kernel { address } | FrameLocation::Anonymous { address } => (None, *address),
+        FrameLocation::Vm => (None, 0),
+    };
+    let frame_type = match named.origin {
+        CodeOrigin::Native => FrameType::Native,
+        CodeOrigin::Rust => FrameType::Rust,
+        CodeOrigin::Go => FrameType::Go,
+        CodeOrigin::Kernel => FrameType::Kernel,
+        CodeOrigin::Jit(None) => FrameType::Native,
+        CodeOrigin::Jit(Some(runtime)) | CodeOrigin::Interpreted(runtime) => match runtime {
+            Runtime::CPython => FrameType::CPython,
+            Runtime::V8 => FrameType::V8js,
+            Runtime::Jvm => FrameType::Jvm,
+            Runtime::Dotnet => FrameType::Dotnet,
+            Runtime::Ruby => FrameType::Ruby,
+            Runtime::Php => FrameType::Php,
+            Runtime::Perl => FrameType::Perl,
+            Runtime::LuaJit => FrameType::LuaJit,
+            Runtime::Beam => FrameType::Beam,
+            Runtime::Go => FrameType::Go,
+            // The conventions have no type for it.
+            Runtime::PyPy => FrameType::Native,
+        },
+    };
+    // A location without a name is left to backends that have symbols: it has the file and the address.
+    let lines: Vec<Line> = match &*named.functions {
+        [] if mapping.is_some() => Vec::new(),
+        [] => vec![Line::new(builder.function(&Function { name: &named.name, ..Function::default() }))],
+        functions => functions
+            .iter()
+            .map(|function| Line {
+                function: builder.function(&Function {
+                    name: &function.name.demangled,
+                    system_name: &function.name.system_name,
+                    filename: function.path.as_deref().unwrap_or_default(),
+                    ..Function::default()
+                }),
+                line: function.line,
+                column: function.column,
+            })
+            .collect(),
+    };
+    builder.location(&StackFrame {
+        mapping,
+        address,
+        frame_type,
+        is_guessed: named.is_guessed,
+        lines: &lines,
+    })
+}
+
+/// The location of a marker, which stands for frames that are missing.
+pub(super) fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
+    let function = builder.function(&Function { name: marker, ..Function::default() });
+    builder.location(&StackFrame {
+        mapping: None,
+        address: 0,
+        frame_type: FrameType::Native,
+        is_guessed: false,
+        lines: &[Line::new(function)],
+    })
+}

@@ -1,0 +1,48 @@
+//! Where functions begin by a file's symbols, and which of them never return.
+
+use std::collections::BTreeSet;
+
+use object::File;
+
+use super::imports::never_returns;
+use crate::known_functions::is_never_called;
+use crate::read::ReadFile;
+use crate::segments::CodeRanges;
+use crate::symbols::for_each_code_symbol;
+
+/// What the file's symbols state about its functions.
+#[derive(Default)]
+pub(super) struct NamedFunctions {
+    /// The starts of functions. The cold part of a function has a symbol, but isn't called.
+    pub(super) starts: BTreeSet<u32>,
+    /// The starts of functions that never return.
+    pub(super) never_return: BTreeSet<u32>,
+}
+
+impl NamedFunctions {
+    /// Haskell's symbols for code (`..._info`) are left out, because that code is jumped to.
+    pub(super) fn from_file<'data, R: ReadFile<'data>>(
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        has_haskell: bool,
+    ) -> Self {
+        let is_haskell = |name: &[u8]| has_haskell && name.ends_with(b"_info");
+        let begins = |name: &[u8]| is_begin_of_function(name) && !is_haskell(name);
+        let mut named = Self::default();
+        for_each_code_symbol(file, |symbol| {
+            let Some(start) = code.offset(symbol.address) else { return };
+            if symbol.is_function && begins(symbol.name) {
+                named.starts.insert(start);
+            }
+            if never_returns(symbol.name) {
+                named.never_return.insert(start);
+            }
+        });
+        named
+    }
+}
+
+/// Whether a function is called where this name's symbol is. The cold part of a function has a symbol, but isn't called.
+pub(super) fn is_begin_of_function(name: &[u8]) -> bool {
+    !is_never_called(name) && !name.windows(5).any(|part| part == b".cold")
+}
