@@ -20,6 +20,8 @@ packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6
 case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+=(python3 python3-pip) ;; esac
 # What the page is looked at with.
 [ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
+# A runtime of containers that are known by name.
+[ "${1:-}" = --tests ] && packages+=(podman)
 case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools fp-compiler)
     packages+=(libboost-context-dev luajit pypy3 debuginfod)
