@@ -19,6 +19,9 @@
  * A wait is sampled with a probability that is fixed before its length is known, and counts for the inverse of it: sums are
  * unbiased, whichever probability is chosen. It is chosen in proportion to the thread's average wait, and never lower than
  * the configured threshold.
+ *
+ * Between two samples of a thread, only the average needs the lengths of its waits. So a thread that switches often reads
+ * the clock, and has its scope checked, only once per jiffy: other switches are skipped as soon as they are not drawn.
  */
 #ifndef SIDEWINDER_OFF_CPU_BPF_H
 #define SIDEWINDER_OFF_CPU_BPF_H
@@ -91,15 +94,29 @@ static __always_inline __u64 off_cpu_since(struct sw_wait *wait, __u64 start_ns,
 	return wall_ns > other_ns ? wall_ns - other_ns : 0;
 }
 
-/* Ends the interval that began when the thread last left a CPU. */
+/*
+ * Takes the waits since `time_ns`, which lasted this long together, into the average. Those of threads that switch often
+ * arrive together.
+ */
+static __always_inline void update_mean(struct sw_wait *wait, __u64 waits, __u64 sampled_ns)
+{
+	if (waits >= SW_MEAN_WAITS)
+		wait->mean_ns = sampled_ns / waits;
+	else
+		wait->mean_ns = (wait->mean_ns * (SW_MEAN_WAITS - waits) + sampled_ns) / SW_MEAN_WAITS;
+}
+
+/* Ends the interval that began when the thread last left a CPU, and those before it that were skipped. */
 static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, __u64 time_ns, __u64 on_cpu_ns,
 				     __u64 runnable_ns)
 {
 	__u64 since_ns = READ_ONCE(cpu->waits_since_ns), found_ns = READ_ONCE(wait->found_ns);
 	__u64 off_cpu_ns = off_cpu_since(wait, wait->time_ns, time_ns, on_cpu_ns, runnable_ns);
 	__u64 waited_ns = runnable_ns - wait->runnable_ns, sampled_ns = off_cpu_ns + (samples_runnable ? waited_ns : 0);
+	__u64 skipped_ns = wait->skipped_ns, waits = wait->skipped_waits + wait->is_sampled;
 
-	if (!wait->is_sampled)
+	wait->skipped_ns = wait->skipped_waits = 0;
+	if (!waits)
 		return;
 	if (found_ns >= wait->time_ns && found_ns >= since_ns) {
 		/* If the thread was found waiting for a CPU, its account includes the time before that. */
@@ -113,7 +130,7 @@ static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, _
 		return;
 	if (wait->probability)
 		send_wait_end(cpu, wait, wait->time_ns, time_ns, off_cpu_ns, waited_ns);
-	wait->mean_ns += (sampled_ns >> SW_MEAN_WAIT_SHIFT) - (wait->mean_ns >> SW_MEAN_WAIT_SHIFT);
+	update_mean(wait, waits, sampled_ns > skipped_ns ? sampled_ns - skipped_ns : 0);
 }
 
 static __always_inline __u64 probability_of(const struct sw_wait *wait, __u64 least)
@@ -147,6 +164,34 @@ static __noinline int add_thread(struct sw_cpu *cpu, __u32 pid)
 	return bpf_map_update_elem(&waits, &key, &wait, BPF_ANY);
 }
 
+/* Whether an entry is of the current thread, which has these accounts. */
+static __always_inline bool is_of_current(const struct sw_wait *wait, struct task_struct *task, __u64 on_cpu_ns,
+					 __u64 runnable_ns)
+{
+	/* A thread that executes another program takes over the id of its process's first thread, but not its accounts. */
+	return wait->thread_start_ns == sw_task(task, start_boottime) && wait->on_cpu_ns <= on_cpu_ns &&
+	       wait->runnable_ns <= runnable_ns;
+}
+
+/* Whether the switch may be skipped: nothing that is to be sent depends on when it was. */
+static __always_inline bool may_skip(const struct sw_wait *wait)
+{
+	return !lock_probability && !wait->probability && READ_ONCE(wait->found_ns) < wait->time_ns &&
+	       wait->jiffies == bpf_jiffies64();
+}
+
+/* Keeps the accounts at a switch that is skipped. */
+static __always_inline void skip_wait(struct sw_wait *wait, bool is_sampled, __u64 on_cpu_ns, __u64 runnable_ns)
+{
+	wait->skipped_ns += on_cpu_ns - wait->on_cpu_ns;
+	if (!samples_runnable)
+		wait->skipped_ns += runnable_ns - wait->runnable_ns;
+	wait->skipped_waits += wait->is_sampled;
+	wait->on_cpu_ns = on_cpu_ns;
+	wait->runnable_ns = runnable_ns;
+	wait->is_sampled = is_sampled;
+}
+
 /*
  * Accounts for the time since the thread last left a CPU, and prepares the sample of the wait that begins. As
  * begin_interrupt.
@@ -156,24 +201,33 @@ static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, st
 	struct task_struct *task = current_task();
 	__u64 time_ns, on_cpu_ns, runnable_ns = 0, probability;
 	__u32 pid, key, state, task_flags, otherwise;
+	bool is_sampled, is_drawn = false;
 	struct sw_slot *slot;
 	struct sw_wait *wait;
 
-	pid = sampled_process(cpu, task, &task_flags, &time_ns, &otherwise);
-	if (!pid)
-		goto none;
 	key = sw_task(task, pid);
 	on_cpu_ns = sw_task(task, se.sum_exec_runtime);
 	if (sw_has_run_delay())
 		runnable_ns = sw_task(task, sched_info.run_delay);
 	state = state_of(task);
+	is_sampled = state || samples_runnable;
 
 	wait = bpf_map_lookup_elem(&waits, &key);
-	/* A thread that executes another program takes over the id of its process's first thread, but not its accounts. */
-	if (wait && (wait->thread_start_ns != sw_task(task, start_boottime) || wait->on_cpu_ns > on_cpu_ns ||
-		     wait->runnable_ns > runnable_ns))
+	if (wait && !is_of_current(wait, task, on_cpu_ns, runnable_ns))
 		wait = 0;
-	else if (wait)
+	if (wait && !(state & TASK_DEAD) && may_skip(wait)) {
+		probability = probability_of(wait, off_cpu_probability);
+		is_drawn = is_sampled && bpf_get_prandom_u32() < probability;
+		otherwise = is_sampled ? SW_OUTCOME_NOT_DRAWN : SW_OUTCOME_STILL_RUNNABLE;
+		if (!is_drawn) {
+			skip_wait(wait, is_sampled, on_cpu_ns, runnable_ns);
+			goto none;
+		}
+	}
+	pid = sampled_process(cpu, task, &task_flags, &time_ns, &otherwise);
+	if (!pid)
+		goto none;
+	if (wait)
 		end_wait(cpu, wait, time_ns, on_cpu_ns, runnable_ns);
 	otherwise = SW_OUTCOME_EXITING;
 	if (state & TASK_DEAD) {
@@ -186,23 +240,26 @@ static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, st
 	if (!wait)
 		goto none;
 	wait->time_ns = time_ns;
+	wait->jiffies = bpf_jiffies64();
 	wait->on_cpu_ns = on_cpu_ns;
 	wait->runnable_ns = runnable_ns;
-	wait->is_sampled = state || samples_runnable;
+	wait->is_sampled = is_sampled;
 	wait->probability = 0;
 	wait->walk_ns = 0;
 	WRITE_ONCE(wait->waker_ns, 0);
 	otherwise = SW_OUTCOME_STILL_RUNNABLE;
-	if (!wait->is_sampled)
+	if (!is_sampled)
 		goto none;
-	probability = note_lock(wait, state) ? lock_probability : off_cpu_probability;
-	otherwise = SW_OUTCOME_NO_LOCK;
-	if (only_locks && !wait->lock)
-		goto none;
-	probability = probability_of(wait, probability);
-	otherwise = SW_OUTCOME_NOT_DRAWN;
-	if (bpf_get_prandom_u32() >= probability)
-		goto none;
+	if (!is_drawn) {
+		probability = note_lock(wait, state) ? lock_probability : off_cpu_probability;
+		otherwise = SW_OUTCOME_NO_LOCK;
+		if (only_locks && !wait->lock)
+			goto none;
+		probability = probability_of(wait, probability);
+		otherwise = SW_OUTCOME_NOT_DRAWN;
+		if (bpf_get_prandom_u32() >= probability)
+			goto none;
+	}
 	slot = begin_sample(SW_SAMPLE_OFF_CPU, pid, true, time_ns);
 	otherwise = SW_OUTCOME_BUSY;
 	if (!slot)

@@ -345,6 +345,9 @@ static __always_inline void start_walk(struct sw_slot *slot)
 	slot->sp = slot->registers[SW_REG_SP];
 	slot->first_sp = slot->sp;
 	slot->fp = slot->registers[SW_REG_FP];
+#ifdef SW_REG_LINK
+	slot->sp_is_bound = 0;
+#endif
 	slot->is_return_address = 0;
 	slot->callee_saved = slot->registers[SW_REG_CALLEE_SAVED];
 	slot->has_callee_saved = 1;

@@ -30,3 +30,15 @@ pub(crate) fn denial_reason() -> Option<&'static str> {
          perf_event_open, as RuntimeDefault does",
     )
 }
+
+/// The same after the kernel refused to open an event. Debian's kernels have a level above those of others, at which
+/// `CAP_PERFMON` doesn't help (`security,perf: Allow further restriction of perf_event_open`), and it is their default.
+pub(crate) fn denial_reason_of_events() -> Option<&'static str> {
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let is_restricted = level.trim().parse().is_ok_and(|level: i32| level > 2);
+    let is_admin = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    let by_level = (is_restricted && is_privileged() && !is_admin).then_some(
+        "kernel.perf_event_paranoid is above 2, and then Debian's kernels allow no events without CAP_SYS_ADMIN: set it to 2",
+    );
+    denial_reason().or(by_level)
+}

@@ -193,7 +193,11 @@ impl LoadError {
         if let Self::NoLoops = self {
             return LOOPS_REMEDY;
         }
-        let obstacle = self.is_denied().then(denial::denial_reason).flatten();
+        let reason = match self {
+            Self::Events(_) => denial::denial_reason_of_events,
+            _ => denial::denial_reason,
+        };
+        let obstacle = self.is_denied().then(reason).flatten();
         obstacle.unwrap_or(match self.is_permission_denied() {
             true => "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing",
             false => "`sidewinder check` says what this kernel lacks",

@@ -53,6 +53,7 @@ const EVENTS_REMEDY: &str = "run as root or with CAP_PERFMON";
 #[must_use]
 pub fn probe() -> Vec<Probe> {
     let obstacle = denial::denial_reason();
+    let obstacle_of_events = denial::denial_reason_of_events();
     let programs = supports_perf_event_programs();
     let clock = open_on_every_cpu(CLOCK);
     let unknown = || Support::No { why: "unknown, since no program can be loaded".to_owned() };
@@ -63,7 +64,7 @@ pub fn probe() -> Vec<Probe> {
     };
     let of_container = match &clock {
         Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
-        Err(_) => obstacle.unwrap_or(EVENTS_REMEDY),
+        Err(_) => obstacle_of_events.unwrap_or(EVENTS_REMEDY),
     };
     let mut probes = vec![
         Probe {
@@ -98,7 +99,8 @@ pub fn probe() -> Vec<Probe> {
             required: true,
             support: support_from(&clock),
             cost: "there are no interrupts to sample",
-            remedy: obstacle.unwrap_or("run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open"),
+            remedy: obstacle_of_events
+                .unwrap_or("run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open"),
         },
         Probe {
             id: "process_events",
@@ -106,7 +108,7 @@ pub fn probe() -> Vec<Probe> {
             required: false,
             support: support_from(&open_on_every_cpu(EventKind::SideBand)),
             cost: "new mappings are found only when a sample uses them",
-            remedy: obstacle.unwrap_or(EVENTS_REMEDY),
+            remedy: obstacle_of_events.unwrap_or(EVENTS_REMEDY),
         },
         Probe {
             id: "container_events",
@@ -122,7 +124,7 @@ pub fn probe() -> Vec<Probe> {
             required: false,
             support: support_from(&open_on_every_cpu(EventKind::Overflow(PerfCounter::CONTEXT_SWITCHES))),
             cost: "there is no off-CPU time: off_cpu_threshold and --off-cpu can't be used",
-            remedy: obstacle.unwrap_or(EVENTS_REMEDY),
+            remedy: obstacle_of_events.unwrap_or(EVENTS_REMEDY),
         },
         Probe {
             id: "user_probes",

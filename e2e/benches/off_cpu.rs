@@ -1,5 +1,5 @@
 //! What off-CPU and wall time cost two processes that wake each other: without a profiler, beside the profiler of another process,
-//! beside the sidecar of another pod, and profiled themselves; as fast as they can, and with so much work between that they switch
+//! beside the sidecar of another pod, and profiled themselves, by `record` and by the sidecar of their pod; as fast as they can, and with so much work between that they switch
 //! 100,000 times a second.
 //!
 //! A machine's speed changes by more in a minute than is to be measured here: so all take turns, each loss is that against the
@@ -40,6 +40,8 @@ enum Profiler {
     OfOthers(&'static str),
     /// The sidecar of another pod, with the default of `record --off-cpu`.
     OfAnotherPod,
+    /// The sidecar of their pod, with the same.
+    OfTheirPod,
     /// `record` with an option.
     OfThemselves(&'static str),
     /// Another profiler, of all tasks.
@@ -59,7 +61,7 @@ enum Peer {
 type Case = (&'static str, Profiler, Option<f64>);
 
 /// The first is without a profiler.
-const FASTEST: [Case; 11] = [
+const FASTEST: [Case; 12] = [
     ("no profiler", Profiler::Nobody, None),
     ("CPU time, of others", Profiler::OfOthers("-F97"), None),
     ("--off-cpu, of others", Profiler::OfOthers("--off-cpu"), None),
@@ -68,15 +70,17 @@ const FASTEST: [Case; 11] = [
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), None),
     ("--off-cpu=1", Profiler::OfThemselves("--off-cpu=1"), None),
     ("--wall", Profiler::OfThemselves("--wall"), None),
+    ("sidecar of their pod", Profiler::OfTheirPod, None),
     ("bpftrace offcputime", Profiler::Peer(Peer::OffCpuTime), None),
     ("bpftrace, stacks alone", Profiler::Peer(Peer::SwitchStacks), None),
     ("OpenTelemetry's", Profiler::Peer(Peer::OpenTelemetry), None),
 ];
-const PACED: [Case; 5] = [
+const PACED: [Case; 6] = [
     ("no profiler", Profiler::Nobody, None),
     ("CPU time", Profiler::OfThemselves("-F97"), None),
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), Some(3.0)),
     ("--off-cpu=1", Profiler::OfThemselves("--off-cpu=1"), None),
+    ("sidecar of their pod", Profiler::OfTheirPod, Some(3.0)),
     ("bpftrace, stacks alone", Profiler::Peer(Peer::SwitchStacks), None),
 ];
 
@@ -129,7 +133,6 @@ impl Peer {
     }
 }
 
-/// A load, whose processes are in no pod.
 #[derive(Clone, Copy)]
 struct PingPong {
     /// Additions in each turn.
@@ -137,8 +140,18 @@ struct PingPong {
 }
 
 impl PingPong {
+    /// In no pod.
     fn command(self) -> Result<Command> {
         PINGPONG.command(&[u64::from(SECONDS), self.work])
+    }
+
+    /// The number of round trips a second in a pod.
+    fn rate_in_pod(self, pod: &Pod) -> Result<f64> {
+        let arguments = [SECONDS.to_string(), self.work.to_string()];
+        let mut container = pod.run(&app(PINGPONG, &[&arguments[0], &arguments[1]], None)?)?;
+        let status = container.wait(Duration::from_secs(60))?;
+        ensure!(status.success(), "{status}: {}", container.log());
+        rate_in(&container.log())
     }
 
     /// The number of round trips a second, each of which is two switches.
@@ -161,14 +174,14 @@ fn rate_in(printed: &str) -> Result<f64> {
     Ok(report_in(printed)?.rounds as f64 / f64::from(SECONDS))
 }
 
-/// A pod with a sidecar that profiles off-CPU time.
-struct OtherPod {
+/// A pod with a sidecar that profiles off-CPU time, and with an application that sleeps.
+struct ProfiledPod {
     sidecar: Sidecar,
     _app: Container,
-    _pod: Pod,
+    pod: Pod,
 }
 
-impl OtherPod {
+impl ProfiledPod {
     fn start(image: &Image) -> Result<Self> {
         let pod = Pod::start(PodSpec::default())?;
         let app = pod.run(&app(TENANT, &["app", "3600", "idle"], None)?)?;
@@ -178,7 +191,12 @@ impl OtherPod {
         let spec = SidecarSpec { configuration, security, memory_limit_bytes: None, collector: None };
         let mut sidecar = Sidecar::start(&pod, image, &spec)?;
         sidecar.wait_until_profiling()?;
-        Ok(Self { sidecar, _app: app, _pod: pod })
+        thread::sleep(SETTLE);
+        Ok(Self { sidecar, _app: app, pod })
+    }
+
+    fn program_count(&self) -> usize {
+        observe::program_count(self.sidecar.container().pid())
     }
 }
 
@@ -215,9 +233,12 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
             Ok(measured)
         }
         Profiler::OfAnotherPod => {
-            let pod = OtherPod::start(image.context("no image of a sidecar")?)?;
-            thread::sleep(SETTLE);
-            Ok((load.rate()?, observe::program_count(pod.sidecar.container().pid())))
+            let pod = ProfiledPod::start(image.context("no image of a sidecar")?)?;
+            Ok((load.rate()?, pod.program_count()))
+        }
+        Profiler::OfTheirPod => {
+            let pod = ProfiledPod::start(image.context("no image of a sidecar")?)?;
+            Ok((load.rate_in_pod(&pod.pod)?, pod.program_count()))
         }
         Profiler::OfThemselves(option) => {
             let (mut command, program) = (recorder(option)?, load.command()?);
@@ -250,7 +271,7 @@ fn beside_peer(load: PingPong, peer: Peer) -> Result<(f64, usize)> {
 /// Measures all that can be measured here, and prints a table.
 fn compare(load: PingPong, cases: &[Case], image: Option<&Image>) -> Result<()> {
     let is_possible = |profiler: Profiler| match profiler {
-        Profiler::OfAnotherPod => image.is_some(),
+        Profiler::OfAnotherPod | Profiler::OfTheirPod => image.is_some(),
         Profiler::Peer(peer) => peer.absence().is_none(),
         _ => true,
     };

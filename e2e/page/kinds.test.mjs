@@ -1,5 +1,5 @@
 // The page of each kind of profile: its words, its units and its values. The profiles are those of
-// `e2e/tests/end_to_end/page/profiles.rs`: what a server of ten seconds does, by page faults, by off-CPU time and by waits for locks.
+// `e2e/tests/end_to_end/page/profiles.rs`: what a server of ten seconds does, by page faults, by off-CPU time, by waits for locks and by a probe.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -29,6 +29,15 @@ const KINDS = [
     tip: ["share", "time"],
     value: "125 s",
     absent: /samples|\d CPUs/,
+  },
+  {
+    name: "probe",
+    header: /^512 kB of written in 10\.0 s/,
+    over: "written",
+    most: "up to 5.63 kB",
+    tip: ["share", "bytes"],
+    value: "256 kB",
+    absent: /samples|CPU/,
   },
   {
     name: "delay",

@@ -250,6 +250,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
+    use sidewinder_kind::unit;
     use sidewinder_otlp::{conformance, decode};
     use sidewinder_render::{
         BinaryIndex, NameStyle, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, SampleType,
@@ -359,7 +360,13 @@ mod tests {
     fn a_profile_that_cant_be_encoded_is_an_error() {
         let empty = report(&Profile { samples: Vec::new(), ..profile() });
         assert!(matches!(empty, Err(EncodeError::Empty)));
-        let measure = SampleType { name: "inuse_space".to_owned(), rate_hz: 0, period_ns: 0, period: None };
+        let measure = SampleType {
+            name: "inuse_space".to_owned(),
+            unit: unit::BYTES.to_owned(),
+            rate_hz: 0,
+            period_ns: 0,
+            period: None,
+        };
         let bytes_report = report(&Profile { measure, ..profile() });
         assert!(
             matches!(bytes_report, Err(EncodeError::UnsupportedSampleType(name)) if name == "inuse_space")

@@ -121,7 +121,8 @@ fn measure(profile: &decode::DecodedProfile) -> SampleType {
             amount,
         });
         let name = profile.sample_type.to_string();
-        return SampleType { name, rate_hz: 0, period_ns: is_time.into(), period };
+        let unit = profile.sample_unit.to_string();
+        return SampleType { name, unit, rate_hz: 0, period_ns: is_time.into(), period };
     }
     let period_ns = u64::try_from(profile.period).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);

@@ -66,6 +66,7 @@ mod runtime_support;
 mod sampling;
 mod server;
 mod service;
+mod source_maps;
 mod stats;
 mod supervise;
 mod telemetry;

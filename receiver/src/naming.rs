@@ -36,6 +36,7 @@ use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::{FileInfo, Stack, file_location};
+use crate::source_maps::{SourceMapCounts, SourceMapStore};
 use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
 
 /// Which names to look up, and the limits of the look-up.
@@ -53,6 +54,8 @@ pub(crate) struct NamingOptions {
     pub(crate) hides_vm_internals: bool,
     /// The virtual machines whose functions walks look for.
     pub(crate) interpreters: InterpreterSet,
+    /// Whether functions of JavaScript are those of the sources that scripts were made of, by their source maps.
+    pub(crate) source_maps: bool,
     /// The memory for symbol tables, names, and indexes of debug information.
     pub(crate) budget_bytes: usize,
     /// Whether look-ups may take unlimited time.
@@ -73,6 +76,8 @@ pub(crate) struct NameCounts {
     pub(crate) jit: u64,
     /// Functions of virtual machines.
     pub(crate) vm: VmNameCounts,
+    /// Scripts whose source maps were looked for.
+    pub(crate) source_maps: SourceMapCounts,
     /// Files that processes name and that were refused.
     pub(crate) files: RefusedFiles,
 }
@@ -91,16 +96,19 @@ impl NameCounts {
 
 impl AddAssign for NameCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { symbols, jit, vm, files } = other;
+        let Self { symbols, jit, vm, source_maps, files } = other;
         self.symbols += symbols;
         self.jit += jit;
         self.vm += vm;
+        self.source_maps += source_maps;
         self.files += files;
     }
 }
 
 /// The share of the memory for names that is for generated code, and the share for virtual machines, as a divisor.
 const RUNTIME_SHARE: usize = 8;
+/// The share of the memory for names that is for source maps, if they are used, as a divisor.
+const SOURCE_MAP_SHARE: usize = 4;
 
 /// Names the frames of the files and processes that were added to it.
 #[derive(Debug)]
@@ -126,18 +134,19 @@ pub(crate) struct NamingContext<'a> {
 
 impl Namer {
     pub(crate) fn new(options: NamingOptions) -> Self {
+        let map_bytes = if options.source_maps { options.budget_bytes / SOURCE_MAP_SHARE } else { 0 };
+        let refusals = options.debug_roots.refusals();
+        let source_maps =
+            options.source_maps.then(|| Arc::new(SourceMapStore::new(map_bytes, Arc::clone(refusals))));
         Self {
             symbols: Symbolizer::new(SymbolizerOptions {
-                budget_bytes: options.budget_bytes - 2 * (options.budget_bytes / RUNTIME_SHARE),
+                budget_bytes: options.budget_bytes - 2 * (options.budget_bytes / RUNTIME_SHARE) - map_bytes,
                 lines: options.lines,
                 inlines: options.inlines,
                 has_no_time_limit: options.has_no_time_limit,
             }),
-            jit: JitNames::new(
-                options.budget_bytes / RUNTIME_SHARE,
-                Arc::clone(options.debug_roots.refusals()),
-            ),
-            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE, options.has_no_time_limit),
+            jit: JitNames::new(options.budget_bytes / RUNTIME_SHARE, Arc::clone(refusals)),
+            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE, options.has_no_time_limit, source_maps),
             kernel: KernelNameCache::new(options.opener.clone()),
             locks: LockNames::default(),
             downloads: Downloads::default(),
@@ -198,6 +207,7 @@ impl Namer {
             symbols: self.symbols.stats(),
             jit: self.jit.omitted(),
             vm: self.vm.counts(),
+            source_maps: self.vm.source_map_counts(),
             files: self.options.debug_roots.refusals().counts(),
         }
     }

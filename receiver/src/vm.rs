@@ -6,6 +6,8 @@
 //! Owner: the thread of the reporter or command that has the [`Namer`](crate::naming::Namer). Input: stacks, and the
 //! [`InterpreterSource`]s of processes. Output: functions with their lines.
 
+mod counts;
+mod process_runtimes;
 mod source;
 
 use std::collections::hash_map::Entry;
@@ -15,13 +17,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
-use sidewinder_process::ProcessKey;
+use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_vm::cpython::{CodeCopy, FunctionCache, FunctionError};
+use sidewinder_vm::source_map::SourceMaps;
 use sidewinder_vm::{Code, SharedFunctions};
 use tracing::debug;
 
+pub(crate) use self::counts::{VmNameCounts, VmObstacle};
+use self::process_runtimes::{FunctionsRead, ProcessRuntimes};
 pub(crate) use self::source::{FunctionLayout, InterpreterSource};
-use crate::foreign::{PendingRead, ReadFailure, ReadProgress};
+use crate::foreign::{ReadFailure, ReadProgress};
+use crate::source_maps::{ProcessSourceMaps, SourceMapCounts, SourceMapStore};
 use crate::time_budget::TimeBudget;
 
 /// How long to wait for the functions of one stack. They normally take less than a millisecond. What takes longer is used when
@@ -32,18 +38,15 @@ const PATIENT_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The share of all time that is spent on such waits, as a divisor, and how much of it is saved.
 const WAITS_SHARE: u32 = 4;
 const WAITS_BURST: Duration = Duration::from_secs(1);
-/// How long the memory of a process is not read again after a failure: the first time, and at most. It doubles each time.
-const BACKOFF_FIRST: Duration = Duration::from_millis(100);
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
 /// The most functions of a stack that are read at once: those of a deep one. With them, as many that waited for it.
 const BATCH_MAX: usize = 1024;
 /// The share of the budget that is for functions which many instructions have in common, as a divisor.
 const SHARED_SHARE: usize = 2;
+/// How often functions are read again at once because the source maps of their scripts were missing: those of several scripts are
+/// needed where functions are inlined.
+const MAP_ROUNDS: usize = 4;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
-
-/// What was read of functions; `None`: their process had ended.
-type FunctionsRead = Option<Vec<(VmFunction, Result<Code, FunctionError>)>>;
 
 /// A function of a process. Its place is 0, unless the function depends on that, as it does in machine code.
 type FunctionKey = (ProcessKey, VmFunction);
@@ -63,100 +66,19 @@ pub(crate) struct VmNames {
     counts: VmNameCounts,
     /// `None`: they may take unlimited time.
     waits: Option<TimeBudget>,
+    /// `None`: source maps are not used.
+    source_maps: Option<Arc<SourceMapStore>>,
     is_reading_stopped: bool,
 }
 
-#[derive(Debug)]
-struct ProcessRuntimes {
-    /// Of each of its interpreters. They have the same memory.
-    sources: Vec<Arc<InterpreterSource>>,
-    /// The read that takes longer than was waited for it, with the functions that it reads.
-    pending: Option<(PendingRead<FunctionsRead>, Vec<VmFunction>)>,
-    /// Functions of stacks that came during a read, or during a backoff.
-    postponed: HashMap<FunctionKey, VmFunction>,
-    /// Until when the memory is not read again, and for how long after the next failure.
-    backoff_until: Option<Instant>,
-    next_backoff: Duration,
-    obstacle: Option<VmObstacle>,
-}
-
-impl ProcessRuntimes {
-    fn new(source: Arc<InterpreterSource>) -> Self {
-        Self {
-            sources: vec![source],
-            pending: None,
-            postponed: HashMap::new(),
-            backoff_until: None,
-            next_backoff: BACKOFF_FIRST,
-            obstacle: None,
-        }
-    }
-
-    fn start_read(
-        &self,
-        timeout: Duration,
-        wanted: Vec<VmFunction>,
-    ) -> Result<ReadProgress<FunctionsRead>, ReadFailure> {
-        let Some(first) = self.sources.first() else { return Err(ReadFailure::Gone) };
-        let layouts: Vec<_> = self.sources.iter().map(|source| source.layout.clone()).collect();
-        first.memory.start_read(timeout, move |memory| {
-            let read = |wanted: VmFunction| {
-                let layout = layouts.iter().find(|layout| layout.machine() == wanted.machine)?;
-                Some((wanted, layout.read_code(memory, wanted)))
-            };
-            wanted.into_iter().filter_map(read).collect()
-        })
-    }
-
-    /// Adds functions to the next read, as far as there is room. Others are wanted again by the next stacks that have them.
-    fn postpone(&mut self, wanted: impl IntoIterator<Item = (FunctionKey, VmFunction)>) {
-        let room = BATCH_MAX.saturating_sub(self.postponed.len());
-        self.postponed.extend(wanted.into_iter().take(room));
-    }
-
-    fn back_off(&mut self, now: Instant) {
-        self.backoff_until = Some(now + self.next_backoff);
-        self.next_backoff = (2 * self.next_backoff).min(BACKOFF_MAX);
-    }
-}
-
-/// Why functions of a process have no names.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum VmObstacle {
-    /// We may not read its memory.
-    Denied,
-    /// It had ended before its functions were read.
-    Ended,
-}
-
-/// How look-ups of functions ended, one for each function of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct VmNameCounts {
-    pub(crate) named: u64,
-    /// Of those named, the ones of compiled code that was not found any more: without inlined functions, and with their first line.
-    pub(crate) without_code: u64,
-    /// Another function had the address when the name was read.
-    pub(crate) replaced: u64,
-    /// The function could not be read, or its content is invalid.
-    pub(crate) unreadable: u64,
-    /// Functions that were forgotten because the memory for names was used up.
-    pub(crate) forgotten: u64,
-}
-
-impl std::ops::AddAssign for VmNameCounts {
-    fn add_assign(&mut self, other: Self) {
-        let Self { named, without_code, replaced, unreadable, forgotten } = other;
-        self.named += named;
-        self.without_code += without_code;
-        self.replaced += replaced;
-        self.unreadable += unreadable;
-        self.forgotten += forgotten;
-    }
-}
-
 impl VmNames {
-    /// `budget_bytes` limits the memory for all names. `has_no_time_limit`: look-ups may take unlimited time.
-    pub(crate) fn new(budget_bytes: usize, has_no_time_limit: bool) -> Self {
+    /// `budget_bytes` limits the memory for all names. `has_no_time_limit`: look-ups may take unlimited time. `source_maps`: the
+    /// maps of scripts, if they are used; they have a budget of their own.
+    pub(crate) fn new(
+        budget_bytes: usize,
+        has_no_time_limit: bool,
+        source_maps: Option<Arc<SourceMapStore>>,
+    ) -> Self {
         Self {
             processes: HashMap::new(),
             functions: FunctionCache::new(budget_bytes - budget_bytes / SHARED_SHARE),
@@ -166,20 +88,51 @@ impl VmNames {
             known_stacks: HashSet::new(),
             counts: VmNameCounts::default(),
             waits: (!has_no_time_limit).then(|| TimeBudget::new(WAITS_SHARE, WAITS_BURST)),
+            source_maps,
             is_reading_stopped: false,
         }
     }
 
     pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
         let machine = source.layout.machine();
-        match self.processes.entry(process) {
-            Entry::Vacant(vacant) => drop(vacant.insert(ProcessRuntimes::new(source))),
+        let maps = self.open_source_maps(process, &source.layout);
+        let state = match self.processes.entry(process) {
+            Entry::Vacant(vacant) => vacant.insert(ProcessRuntimes::new(source)),
             Entry::Occupied(known) => {
-                let sources = &mut known.into_mut().sources;
-                sources.retain(|known| known.layout.machine() != machine);
-                sources.push(source);
+                let state = known.into_mut();
+                state.sources.retain(|known| known.layout.machine() != machine);
+                state.sources.push(source);
+                state
+            }
+        };
+        if maps.is_some() {
+            state.source_maps = maps;
+        }
+    }
+
+    /// Has an engine of JavaScript use the source maps of its scripts.
+    fn open_source_maps(
+        &self,
+        process: ProcessKey,
+        layout: &FunctionLayout,
+    ) -> Option<Arc<ProcessSourceMaps>> {
+        let (Some(store), FunctionLayout::V8(engine)) = (&self.source_maps, layout) else { return None };
+        match ProcessSourceMaps::new(Pid(process.pid), Arc::clone(store)) {
+            Ok(maps) => {
+                let maps = Arc::new(maps);
+                engine.set_source_maps(Arc::clone(&maps) as Arc<dyn SourceMaps>);
+                Some(maps)
+            }
+            Err(error) => {
+                debug!(pid = process.pid, %error, "can't look for source maps");
+                None
             }
         }
+    }
+
+    /// How the search for the source maps of scripts ended.
+    pub(crate) fn source_map_counts(&self) -> SourceMapCounts {
+        self.source_maps.as_ref().map_or_else(SourceMapCounts::default, |store| store.counts())
     }
 
     /// Removes a process, with the names of its functions.
@@ -279,8 +232,20 @@ impl VmNames {
         self.processes.get(&process)?.obstacle
     }
 
-    /// Reads functions, and adds them. Returns false if they should be read again later.
+    /// Reads functions, and adds them, with the source maps that they need. Returns false if they should be read again later.
     fn read(&mut self, process: ProcessKey, wanted: HashMap<FunctionKey, VmFunction>) -> bool {
+        let mut is_complete = self.read_once(process, wanted);
+        for _ in 0..MAP_ROUNDS {
+            let state = self.processes.get_mut(&process);
+            if !state.is_some_and(|state| std::mem::take(&mut state.has_new_maps)) {
+                break;
+            }
+            is_complete = self.read_once(process, HashMap::new());
+        }
+        is_complete
+    }
+
+    fn read_once(&mut self, process: ProcessKey, wanted: HashMap<FunctionKey, VmFunction>) -> bool {
         let Some(state) = self.processes.get_mut(&process) else { return false };
         if self.is_reading_stopped {
             return false;
@@ -328,16 +293,29 @@ impl VmNames {
         let Some(state) = self.processes.get_mut(&process) else { return false };
         match result {
             Ok(Some(read)) => {
-                (state.backoff_until, state.next_backoff) = (None, BACKOFF_FIRST);
+                state.end_backoff();
+                let mut without_map = Vec::new();
                 for (function, result) in read {
                     let key = key(process, function);
+                    if matches!(result, Err(FunctionError::SourceMapNotLoaded)) {
+                        without_map.push((key, function));
+                        continue;
+                    }
                     self.incomplete.remove(&key);
                     // A copy, even without all lines, is better than nothing.
                     if result.is_ok() || !matches!(self.functions.get(&key), Some(Some(_))) {
                         self.add(key, result);
                     }
                 }
-                true
+                let is_complete = without_map.is_empty();
+                if !is_complete && let Some(state) = self.processes.get_mut(&process) {
+                    if let Some(maps) = &state.source_maps {
+                        maps.load_missed();
+                        state.has_new_maps = true;
+                    }
+                    state.postpone(without_map);
+                }
+                is_complete
             }
             Ok(None) | Err(ReadFailure::Gone) => {
                 // Nothing will read them any more.

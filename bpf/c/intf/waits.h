@@ -10,7 +10,7 @@
  * proportional to that average. So threads that sleep long and seldom are measured without an error of sampling.
  */
 #define SW_CERTAIN_WAIT_SHIFT 24 /* 16.8 ms */
-#define SW_MEAN_WAIT_SHIFT 3 /* a wait changes the average by an eighth of the difference */
+#define SW_MEAN_WAITS 8 /* a wait changes the average by an eighth of the difference */
 
 /* What the call by which a thread waits in a futex says of its use (lock.bpf.h). */
 enum sw_futex_use {
@@ -21,14 +21,18 @@ enum sw_futex_use {
 };
 
 /*
- * The scheduler's accounts of a thread when it last left a CPU. Only the CPU on which the thread runs writes it, with the
- * exceptions of `found_ns`, and of the waker, which the thread that ends the wait writes before the thread runs again.
+ * The scheduler's accounts of a thread when it last left a CPU, where switches without a sample may be skipped (off_cpu.bpf.h). Only
+ * the CPU on which the thread runs writes it, with the exceptions of `found_ns`, and of the waker, which the thread that ends
+ * the wait writes before the thread runs again.
  */
 struct sw_wait {
 	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */
-	__u64 time_ns;
-	__u64 on_cpu_ns; /* since the thread's start */
-	__u64 runnable_ns; /* waiting for a CPU, since the thread's start */
+	__u64 time_ns; /* of the last switch that was not skipped */
+	__u64 jiffies; /* at that time */
+	__u64 skipped_ns; /* since that time: how long it was on a CPU, or runnable, up to the last switch that was skipped */
+	__u64 skipped_waits; /* that ended since that time, up to the last switch that was skipped, and could have had a sample */
+	__u64 on_cpu_ns; /* at the last switch; since the thread's start */
+	__u64 runnable_ns; /* at the last switch; waiting for a CPU, since the thread's start */
 	__u64 mean_ns; /* the average time of its waits that is sampled */
 	__u64 probability; /* of the sample of its current wait; 0: there is none */
 	__u64 found_ns; /* when list_waits found it without a sample; of an earlier wait if it is before `time_ns` */

@@ -249,6 +249,8 @@ pub struct Symbolize {
     pub kernel: bool,
     /// Whether the native frames of interpreters' loops are shown.
     pub vm_internals: VmInternals,
+    /// Whether functions of JavaScript are those of the sources that scripts were made of, by their source maps.
+    pub source_maps: bool,
 }
 
 impl Default for Symbolize {
@@ -260,6 +262,7 @@ impl Default for Symbolize {
             debug_directories: Vec::new(),
             kernel: true,
             vm_internals: VmInternals::Hide,
+            source_maps: false,
         }
     }
 }

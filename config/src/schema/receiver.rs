@@ -240,6 +240,7 @@ impl KeyGroup for Symbolize {
         }
         fields.value("kernel", &mut self.kernel);
         fields.value("vm_internals", &mut self.vm_internals);
+        fields.value("source_maps", &mut self.source_maps);
     }
 }
 

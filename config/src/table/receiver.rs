@@ -116,6 +116,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::symbolize::debug_directories", "Additional directories of debug files, as absolute paths that Sidewinder sees, with the layout of `/usr/lib/debug`. That directory itself is always searched: Sidewinder's own, the machine's if it is accessible, and the target's.").restarts(),
     key("receivers::profiling::symbolize::kernel", "Whether kernel frames are symbolized.").restarts(),
     key("receivers::profiling::symbolize::vm_internals", "Whether the native frames of an interpreter's loop are shown (`show`) or omitted (`hide`), in addition to the interpreted functions.").restarts(),
+    key("receivers::profiling::symbolize::source_maps", "Whether functions of JavaScript have the file, the line and the name in the source that a script was made of, as TypeScript, where the script has a source map on disk. Maps take up to a quarter of the memory for names.").restarts(),
     key("receivers::profiling::trace_context", "The data that processes publish about themselves through OpenTelemetry's process context.").restarts(),
     key("receivers::profiling::trace_context::enabled", "Whether it is read: the resource of their SDK, and the span of each thread.").restarts(),
     key("receivers::profiling::trace_context::attributes", "Keys of thread attributes that are added to samples. Use only keys with few distinct values: a backend may create a series for each.").restarts(),

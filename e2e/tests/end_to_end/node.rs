@@ -4,6 +4,7 @@
 
 mod cpu_prof;
 mod libnode;
+mod source_maps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -82,6 +82,7 @@ fn it_shows_each_kind_of_profile_in_its_unit() -> Result<()> {
     write_form("faults.html", &profiles::faults())?;
     write_form("off_cpu.html", &profiles::off_cpu())?;
     write_form("wall.html", &profiles::wall())?;
+    write_form("probe.html", &profiles::probe())?;
     write_form("delay.html", &profiles::lock_delay())?;
     write_form("contentions.html", &profiles::lock_contentions())?;
     judge("it_shows_each_kind_of_profile_in_its_unit", "kinds.test.mjs").map(drop)

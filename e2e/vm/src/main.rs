@@ -13,6 +13,7 @@ mod kernels;
 mod kinds;
 mod machine;
 mod recording;
+mod spans;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

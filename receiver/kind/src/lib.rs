@@ -63,6 +63,8 @@ pub mod unit {
     pub const COUNT: &str = "count";
     /// Durations.
     pub const NANOSECONDS: &str = "nanoseconds";
+    /// Amounts of memory or of data.
+    pub const BYTES: &str = "bytes";
 }
 
 /// Counts of samples.

@@ -112,6 +112,8 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
         <p class="faint">
           {recording.isTime
             ? <><b>{recording.time(events)}</b> of {measure} time</>
+            : recording.isOfUnit
+            ? <><b>{recording.amount(events)}</b> of {measure}</>
             : <><b>{whole(events)}</b> {recording.counted}{recording.periodNs > 0 && <> · {recording.time(events)} of {measure} time</>}</>}
           {base && <> · compared with <b>{recording.amount(base.events)}</b></>}
           {rateHz > 0 && <> · {whole(rateHz)} Hz</>}

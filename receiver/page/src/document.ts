@@ -8,6 +8,8 @@ export interface Document {
   title: string;
   /** What the time of events is of, as it is displayed. */
   measure: string;
+  /** Of the values of samples: "count", "nanoseconds", "bytes" or another one. */
+  unit: string;
   rate_hz: number;
   period_ns: number;
   start_unix_ms: number;

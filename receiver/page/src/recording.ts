@@ -2,7 +2,7 @@ import type { Column, Document, Outcome } from "./document";
 import { flattened } from "./grower";
 import type { Range } from "./select";
 import type { Tree } from "./tree";
-import { seconds, whole } from "./words";
+import { bytes, seconds, whole } from "./words";
 
 /** The state of a thread that is on a CPU. */
 export const RUNNING = "running";
@@ -11,6 +11,7 @@ export const RUNNING = "running";
 export class Recording {
   readonly title: string;
   readonly measure: string;
+  readonly unit: string;
   readonly rateHz: number;
   readonly periodNs: number;
   readonly start: Date;
@@ -64,6 +65,7 @@ export class Recording {
     const textsOf = (column: Column) => Array.from(column, (index) => document.strings[index] ?? "");
     this.title = document.title;
     this.measure = document.measure;
+    this.unit = document.unit;
     this.rateHz = document.rate_hz;
     this.periodNs = document.period_ns;
     this.start = new Date(document.start_unix_ms);
@@ -191,7 +193,7 @@ export class Recording {
 
   /** Whether values are nanoseconds, and not numbers of samples. */
   get isTime(): boolean {
-    return this.rateHz === 0 && this.periodNs === 1;
+    return this.unit === "nanoseconds";
   }
 
   /** Whether events are samples of the CPUs' time: each stands for the time between two. */
@@ -199,9 +201,14 @@ export class Recording {
     return this.periodNs > 0 && !this.isTime;
   }
 
-  /** What is counted, in words: samples, or whatever a counter counts. */
+  /** Whether values are in a unit of their own, and not numbers or nanoseconds. */
+  get isOfUnit(): boolean {
+    return !this.isTime && this.unit !== "count";
+  }
+
+  /** What is counted, in words: samples, a unit, or whatever a counter counts. */
   get counted(): string {
-    return this.isOfCpus || this.isTime ? "samples" : this.measure;
+    return this.isOfCpus || this.isTime ? "samples" : this.isOfUnit ? this.unit : this.measure;
   }
 
   /** What the recording is of, in words. */
@@ -209,9 +216,10 @@ export class Recording {
     return this.isOfCpus ? "CPU" : this.isTime ? `${this.measure} time` : this.measure;
   }
 
-  /** A value in words: so many samples or counts, or a time. */
+  /** A value in words: so many samples, counts or bytes, or a time. */
   amount(events: number): string {
-    return this.isTime ? this.time(events) : `${whole(events)} ${this.counted}`;
+    if (this.isTime) return this.time(events);
+    return this.unit === "bytes" ? bytes(events) : `${whole(events)} ${this.counted}`;
   }
 
   /** What to call a thread beside others. */

@@ -26,13 +26,20 @@ export function rateChange(recording: Recording, difference: number): string {
   return text === "0.00" ? "±0.00" : `${difference > 0 ? "+" : "−"}${text}`;
 }
 
+/** Three digits of a value from 1 on, or all before the point. */
+const threeDigits = (value: number) => value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2);
+
 /** A time as people say it. */
 export function seconds(value: number): string {
   if (value === 0) return "0 s";
-  if (value >= 100) return `${value.toFixed(0)} s`;
-  if (value >= 10) return `${value.toFixed(1)} s`;
-  if (value >= 1) return `${value.toFixed(2)} s`;
+  if (value >= 1) return `${threeDigits(value)} s`;
   return `${(value * 1e3).toFixed(value >= 0.01 ? 0 : 2)} ms`;
+}
+
+/** An amount of memory or data as people say it. */
+export function bytes(value: number): string {
+  const scale = Math.min(4, Math.floor(Math.log10(Math.max(value, 1)) / 3));
+  return scale === 0 ? `${whole(value)} bytes` : `${threeDigits(value / 1000 ** scale)} ${["kB", "MB", "GB", "TB"][scale - 1]}`;
 }
 
 /** The text, cut where it is longer than anybody reads. */

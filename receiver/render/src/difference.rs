@@ -282,7 +282,10 @@ fn noise_note(functions: &[((String, String), ChangedCounts)], comparison: &Comp
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::Kind;
+
     use super::*;
+    use crate::profile::SampleType;
     use crate::profile::tests::sample;
 
     const OPTIONS: TableOptions = TableOptions { rows: 20, columns: 76, is_coloured: false };
@@ -366,7 +369,7 @@ mod tests {
     fn times_are_not_tested_for_chance() {
         let [mut before, mut after] = changed();
         for profile in [&mut before, &mut after] {
-            (profile.measure.rate_hz, profile.measure.period_ns) = (0, 1);
+            profile.measure = SampleType::from_kind(Kind::OffCpu);
         }
         let text = shown([&before, &after], DifferenceBasis::Total);
         assert!(text.contains("No change is tested for chance") && !text.contains('~'), "{text}");

@@ -264,6 +264,7 @@ impl DocumentBuilder {
         DocumentHead {
             title: escaped(&profile.title).into_owned(),
             measure: sidewinder_kind::display_of(&profile.measure.name),
+            unit: &profile.measure.unit,
             rate_hz: profile.measure.rate_hz,
             period_ns: profile.measure.period_ns,
             start_unix_ms: profile
@@ -350,6 +351,7 @@ fn add_lines(columns: &mut Columns, tree: &CallTree, since: usize) {
 struct DocumentHead<'a> {
     title: String,
     measure: &'a str,
+    unit: &'a str,
     rate_hz: u64,
     period_ns: u64,
     start_unix_ms: u64,

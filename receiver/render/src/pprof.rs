@@ -47,7 +47,7 @@ fn to_message_with(profile: &Profile, samples: Vec<(ProfileSample, Vec<i64>)>) -
     let is_duration = profile.measure.is_duration();
     let has_times = profile.measure.period_ns > 0;
     let counted = if has_times { SAMPLES.name } else { &profile.measure.name };
-    let counted = (!is_duration).then(|| strings.value_type(counted, unit::COUNT));
+    let counted = (!is_duration).then(|| strings.value_type(counted, &profile.measure.unit));
     let time = has_times.then(|| strings.value_type(&profile.measure.name, unit::NANOSECONDS));
     let period = profile.measure.period.as_ref();
     let between_events = period.map(|period| strings.value_type(&period.name, &period.unit));
@@ -357,8 +357,12 @@ pub(crate) mod proto {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::{Kind, SampledProbe};
+
     use super::*;
-    use crate::profile::{BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, StackIndex, ThreadIndex};
+    use crate::profile::{
+        BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, SampleType, StackIndex, ThreadIndex,
+    };
 
     /// A profile of processes: the name of each, the binaries on its one stack, and its number of samples.
     fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {
@@ -393,6 +397,22 @@ mod tests {
             })
             .collect();
         profile
+    }
+
+    #[test]
+    fn values_keep_their_unit() {
+        let value_types = |kind| {
+            let measure = SampleType::from_kind(kind);
+            let message = to_message(&Profile { measure, ..crate::profile::tests::sample() });
+            let text = |at: i64| message.string_table[at as usize].clone();
+            let types = message.sample_type.iter();
+            types.map(|of| format!("{}/{}", text(of.r#type), text(of.unit))).collect::<Vec<_>>()
+        };
+        let cpu = Kind::Cpu { samples_per_second: 97 };
+        assert_eq!(value_types(cpu), ["samples/count", "cpu/nanoseconds"]);
+        assert_eq!(value_types(Kind::OffCpu), ["off_cpu/nanoseconds"]);
+        let written = Kind::Probe(SampledProbe::new("written", Some("bytes")));
+        assert_eq!(value_types(written), ["written/bytes"]);
     }
 
     #[test]

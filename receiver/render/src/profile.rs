@@ -54,6 +54,8 @@ pub struct Profile {
 pub struct SampleType {
     /// The name of its value type: `cpu`.
     pub name: String,
+    /// The unit of the values of samples, as in [`unit`]: [`unit::COUNT`] of samples that each stand for a time.
+    pub unit: String,
     /// Interrupts per second and CPU, as configured; 0 if a sample does not stand for the time between two of them.
     pub rate_hz: u64,
     /// The time that one event represents, in nanoseconds of `name`; 0 if it is not a time.
@@ -78,6 +80,7 @@ impl SampleType {
     #[must_use]
     pub fn from_kind(kind: Kind) -> Self {
         let row = kind.descriptor();
+        let unit = row.value_type.unit.to_owned();
         let (counted, period_ns, rate_hz) = match row.period {
             Some(period)
                 if period.value_type.unit == unit::NANOSECONDS && row.value_type.unit == unit::COUNT =>
@@ -91,13 +94,18 @@ impl SampleType {
             unit: period.value_type.unit.to_owned(),
             amount: period.amount,
         });
-        Self { name: counted.name.to_owned(), rate_hz: rate_hz.into(), period_ns, period }
+        Self { name: counted.name.to_owned(), unit, rate_hz: rate_hz.into(), period_ns, period }
     }
 
     /// Whether the values of samples are nanoseconds, and not numbers of samples.
     #[must_use]
     pub fn is_duration(&self) -> bool {
-        self.rate_hz == 0 && self.period_ns == 1
+        self.unit == unit::NANOSECONDS
+    }
+
+    /// What [`name`](Self::name) is measured in, in words; `None` for durations and numbers.
+    pub(crate) fn shown_unit(&self) -> Option<&str> {
+        (!self.is_duration() && self.unit != unit::COUNT).then_some(&self.unit)
     }
 }
 

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use sidewinder_kind::unit;
 
 use crate::escape::escaped;
-use crate::profile::{Profile, ProfileSample, ThreadIndex};
+use crate::profile::{Profile, ProfileSample, SampleType, ThreadIndex};
 
 /// Writes the profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -82,6 +83,15 @@ fn to_file(profile: &Profile) -> SpeedscopeFile {
 }
 
 /// The stacks of a thread in order of time.
+/// The unit of the weights, among those that the format has.
+fn unit_of(measure: &SampleType) -> &'static str {
+    match &*measure.unit {
+        _ if measure.period_ns > 0 => unit::NANOSECONDS,
+        unit::BYTES => unit::BYTES,
+        _ => "none",
+    }
+}
+
 fn thread_profile(profile: &Profile, thread: ThreadIndex, mut samples: Vec<ProfileSample>) -> SampledProfile {
     samples.sort_unstable();
     let known = |frame: &u32| (*frame as usize) < profile.frames.len();
@@ -94,7 +104,7 @@ fn thread_profile(profile: &Profile, thread: ThreadIndex, mut samples: Vec<Profi
     SampledProfile {
         r#type: "sampled",
         name: profile.thread_name(thread),
-        unit: "nanoseconds",
+        unit: unit_of(&profile.measure),
         start_value: 0,
         end_value: weights.iter().fold(0, |sum, weight| sum.saturating_add(*weight)),
         samples: samples.iter().map(stack).collect(),
@@ -104,6 +114,8 @@ fn thread_profile(profile: &Profile, thread: ThreadIndex, mut samples: Vec<Profi
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::{Kind, SampledProbe};
+
     use super::*;
     use crate::profile::tests::sample;
 
@@ -118,5 +130,14 @@ mod tests {
         assert_eq!(only["name"], "app 7 / worker 8");
         assert_eq!(only["samples"], serde_json::json!([[0], [0, 1], [0, 2], [0, 1, 2], [0, 4, 3]]));
         assert_eq!(only["endValue"], 140_000_000);
+    }
+
+    #[test]
+    fn weights_have_the_unit_of_the_profile() {
+        let unit_of_kind = |kind| unit_of(&SampleType::from_kind(kind));
+        assert_eq!(unit_of_kind(Kind::Cpu { samples_per_second: 97 }), "nanoseconds");
+        assert_eq!(unit_of_kind(Kind::OffCpu), "nanoseconds");
+        assert_eq!(unit_of_kind(Kind::LockContentions), "none");
+        assert_eq!(unit_of_kind(Kind::Probe(SampledProbe::new("written", Some("bytes")))), "bytes");
     }
 }

@@ -23,7 +23,10 @@ pub fn summary(profile: &Profile) -> String {
             "{total_seconds:.3} s of {measure} time of all threads in {seconds:.1} s, {interrupts_text} interrupts\n"
         )
     } else if profile.measure.rate_hz == 0 {
-        format!("{} {measure} in {seconds:.1} s, {interrupts_text} interrupts\n", group_thousands(total))
+        let of_unit =
+            profile.measure.shown_unit().map_or_else(String::new, |unit| format!("{} of ", escaped(unit)));
+        let total = group_thousands(total);
+        format!("{total} {of_unit}{measure} in {seconds:.1} s, {interrupts_text} interrupts\n")
     } else {
         let (samples, rate_hz) = (group_thousands(total), profile.measure.rate_hz);
         format!("{samples} samples in {seconds:.1} s at {rate_hz} Hz, {interrupts_text} interrupts\n")

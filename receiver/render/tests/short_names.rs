@@ -35,7 +35,13 @@ fn rows() -> Vec<(FrameCategory, &'static str, &'static str)> {
 /// In a profile of its own, each name has its shortest form.
 #[test]
 fn real_names_are_short() {
-    let measure = SampleType { name: String::from("samples"), rate_hz: 97, period_ns: 1, period: None };
+    let measure = SampleType {
+        name: String::from("samples"),
+        unit: String::from("count"),
+        rate_hz: 97,
+        period_ns: 1,
+        period: None,
+    };
     let mut wrong = Vec::new();
     for (kind, name, short) in rows() {
         let mut profile = Profile::new(String::new(), measure.clone());
@@ -52,7 +58,13 @@ fn real_names_are_short() {
 /// In one profile, no two of them are shown alike.
 #[test]
 fn real_names_are_told_apart() {
-    let measure = SampleType { name: String::from("samples"), rate_hz: 97, period_ns: 1, period: None };
+    let measure = SampleType {
+        name: String::from("samples"),
+        unit: String::from("count"),
+        rate_hz: 97,
+        period_ns: 1,
+        period: None,
+    };
     let mut profile = Profile::new(String::new(), measure);
     profile.frames.extend(rows().into_iter().map(|(kind, name, _)| frame(name, kind)));
     let names = DisplayNames::new([&profile], NameStyle::Short);

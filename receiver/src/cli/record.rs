@@ -202,6 +202,9 @@ pub(crate) struct RecordArgs {
     /// Also show the loops of interpreters, which the functions of Python programs stand for
     #[arg(long, hide_short_help = true, help_heading = "Stacks")]
     pub(crate) vm_internals: bool,
+    /// Show functions of JavaScript as in the sources that scripts were made of, as TypeScript, where a source map is on disk
+    #[arg(long, help_heading = "Stacks")]
+    pub(crate) source_maps: bool,
     /// Memory for unwind tables, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512), hide_short_help = true, help_heading = "Stacks")]
     pub(crate) table_budget_mib: u32,

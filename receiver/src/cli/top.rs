@@ -45,6 +45,9 @@ pub(crate) struct TopArgs {
     /// Leave kernel frames out
     #[arg(long)]
     pub(crate) no_kernel: bool,
+    /// Name functions of JavaScript as in the sources that scripts were made of, where a source map is on disk
+    #[arg(long)]
+    pub(crate) source_maps: bool,
     /// How functions are named
     #[arg(long, value_name = "STYLE", default_value = "short")]
     pub(crate) names: NamesArg,

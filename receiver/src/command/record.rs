@@ -85,6 +85,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         inlines: true,
         hides_vm_internals: !args.vm_internals,
         interpreters: interpreters(args),
+        source_maps: args.source_maps,
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: true,
         debug_roots: Arc::clone(&debug_roots),
@@ -141,6 +142,10 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     }
     sink.finish_naming();
     let unnamed = sink.unnamed_groups(&unnamed, &recorded);
+    let source_maps = sink.naming_context().namer.counts().source_maps;
+    if args.source_maps && !args.quiet {
+        print_notice(format_args!("source maps of scripts: {source_maps}\n"));
+    }
     let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &stop)?;
     if let Some(servers) = debug_roots.debuginfod().filter(|_| !args.quiet) {
         print_notice(format_args!("{}\n", servers.counts()));
@@ -148,7 +153,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
-            out.write_all(summary_json(&recorded, &refused, &unnamed, &profiles).as_bytes())
+            out.write_all(summary_json(&recorded, &refused, &source_maps, &unnamed, &profiles).as_bytes())
         })?;
     }
     Ok(match ended {

@@ -100,7 +100,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
     let mut screen =
         Screen::new(title, kind, args.seconds, args.names.into(), supports_colour(&std::io::stdout()));
-    let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
+    let names = NameResolver::new(args, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
         threads.spawn(|| names.run(incoming, &args.tid, &feeds));
@@ -150,14 +150,15 @@ struct NameResolver {
 }
 
 impl NameResolver {
-    fn new(kernel: bool, debug_roots: Arc<DebugRoots>, opener: Opener) -> Self {
+    fn new(args: &TopArgs, debug_roots: Arc<DebugRoots>, opener: Opener) -> Self {
         let namer = Namer::new(NamingOptions {
             native: true,
-            kernel,
+            kernel: !args.no_kernel,
             lines: false,
             inlines: true,
             hides_vm_internals: true,
             interpreters: InterpreterSet::ALL,
+            source_maps: args.source_maps,
             budget_bytes: SYMBOL_BUDGET_BYTES,
             has_no_time_limit: false,
             debug_roots,

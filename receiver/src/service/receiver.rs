@@ -172,6 +172,7 @@ impl ReceiverContext {
             inlines: symbolize.inlines,
             hides_vm_internals: symbolize.vm_internals == VmInternals::Hide,
             interpreters,
+            source_maps: symbolize.source_maps,
             budget_bytes: self.budget.names_bytes,
             has_no_time_limit: false,
             debug_roots,
@@ -186,7 +187,7 @@ impl ReceiverContext {
                 .end_waits_when_readable(self.stop.readable_when_requested())
                 .map_err(|error| Failure::runtime("can't wait for a stop", error))?;
             let report = move || {
-                // Perf maps, in which runtimes name their code, are in the roots of processes.
+                // Perf maps, in which runtimes name their code, and source maps are in the roots of processes.
                 privilege::drop_all_but(privilege::KERNEL_SYMBOLS | privilege::PROCESS_ACCESS);
                 lower_priority();
                 self.report(namer, &kinds, &incoming, start_ns);

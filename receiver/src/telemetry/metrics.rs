@@ -301,6 +301,22 @@ static METRICS: &[Metric] = &[
         read: |stats| receiver_points(stats, |receiver| receiver.counters.table_bytes),
     },
     Metric {
+        name: "sidewinder_source_maps",
+        description: "Scripts of JavaScript whose source maps were looked for (symbolize::source_maps), by result: read; none, the script names none; missing, there is no such file; changed, the script on disk is not the one that runs; unreadable, a file can't be read or must not be; too_big; malformed; unsupported, at a URL of the network. Without a map that is read, functions are those of the script.",
+        unit: "{scripts}",
+        kind: InstrumentKind::Counter,
+        level: MetricLevel::Normal,
+        read: |stats| {
+            let mut points = Vec::new();
+            for (name, receiver) in stats.receivers() {
+                for (result, count) in receiver.names.source_maps.by_outcome() {
+                    points.push(point(count, &[("receiver", &name), ("result", result)]));
+                }
+            }
+            points
+        },
+    },
+    Metric {
         name: "sidewinder_files_refused",
         description: "Files that processes refer to (perf maps, debug files) and that are not read, because they belong to another user or the process could not read them itself.",
         unit: "{files}",

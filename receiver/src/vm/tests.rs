@@ -53,7 +53,7 @@ fn names_of(target: &Target, budget_bytes: usize) -> Option<(VmNames, ForeignRea
     let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
     let memory = ForeignProcess::from_pid(Pid(target.0.id()), reader.clone()).unwrap();
     let source = InterpreterSource::new(FunctionLayout::CPython(interpreter.layout), memory);
-    let mut names = VmNames::new(budget_bytes, false);
+    let mut names = VmNames::new(budget_bytes, false, None);
     names.add_process(target.key(), Arc::new(source));
     Some((names, reader))
 }

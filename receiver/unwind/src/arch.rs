@@ -7,7 +7,7 @@
 //! - the values by which ELF and `.sframe` files name the architecture, and its dialect of DWARF;
 //! - the names of symbols that aren't functions;
 //! - the rules of linkage tables, and the expression that linkers write for them;
-//! - the bytes of `rt_sigreturn`, and how far code runs straight on;
+//! - the bytes of `rt_sigreturn`, how far code runs straight on, and the rules of functions from their code;
 //! - [`call_before`]: the call after which code returns, for the stacks of this machine;
 //! - [`go`] and [`link_register_go`]: Go's prologues and the instructions of its runtime that are recognised.
 //!
@@ -22,8 +22,10 @@
 mod aarch64;
 mod x86_64;
 
+use std::ops::Range;
+
 use gimli::{DwCfa, Vendor};
-use sidewinder_unwind_table::{Architecture, EntryInterner};
+use sidewinder_unwind_table::{Architecture, EntryInterner, Rule};
 
 #[cfg(target_arch = "aarch64")]
 pub use self::aarch64::call::{CALL_BYTES, call_before};
@@ -110,6 +112,19 @@ pub(crate) fn rt_sigreturn(architecture: Architecture) -> &'static [&'static [u8
     match architecture {
         Architecture::X86_64 => &known::RT_SIGRETURN,
         Architecture::Aarch64 => &aarch64::RT_SIGRETURN,
+    }
+}
+
+/// The rules of a function from its whole code, by ranges of offsets in it, where machine code isn't analyzed otherwise.
+/// `take_step` is asked before each instruction that is looked at.
+pub(crate) fn function_rules(
+    architecture: Architecture,
+    function: &[u8],
+    take_step: impl FnMut() -> bool,
+) -> Vec<(Range<u32>, Rule)> {
+    match architecture {
+        Architecture::X86_64 => Vec::new(),
+        Architecture::Aarch64 => aarch64::function_rules(function, take_step),
     }
 }
 

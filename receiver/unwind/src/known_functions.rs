@@ -29,7 +29,9 @@ const MAKE_FCONTEXT: &[u8] = b"make_fcontext";
 
 /// The return from a signal handler, in C libraries or the vDSO, and the functions that create a thread: their rules apply where no unwind
 /// information covers them (musl; vDSOs without it).
-const SIGNAL_RETURNS: [&[u8]; 4] = [b"__restore_rt", b"__restore", b"restore_rt", b"__kernel_rt_sigreturn"];
+const SIGNAL_RETURNS: [&[u8]; 4] = [b"__restore_rt", b"__restore", b"restore_rt", VDSO_SIGNAL_RETURN];
+/// That of vDSOs. A thread that is in the system call of the function is at the address behind it, where a vDSO has padding.
+const VDSO_SIGNAL_RETURN: &[u8] = b"__kernel_rt_sigreturn";
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 
 /// The size assumed for a function without a known end. Entry points are that short.
@@ -109,7 +111,8 @@ impl KnownFunctions {
                 return;
             }
             if let Some(kind) = KnownFunctionKind::by_name(name) {
-                self.add(code, address, size, kind);
+                let behind = u64::from(name == VDSO_SIGNAL_RETURN && size > 0);
+                self.add(code, address, size.saturating_add(behind), kind);
             } else if name == MAKE_CONTEXT
                 && let Some(start) = coroutine_start(file, code, address, size)
             {

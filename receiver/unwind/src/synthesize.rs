@@ -256,9 +256,7 @@ impl NamedFunctions {
         has_haskell: bool,
     ) -> Self {
         let is_haskell = |name: &[u8]| has_haskell && name.ends_with(b"_info");
-        let begins = |name: &[u8]| {
-            !is_never_called(name) && !name.windows(5).any(|part| part == b".cold") && !is_haskell(name)
-        };
+        let begins = |name: &[u8]| is_begin_of_function(name) && !is_haskell(name);
         let mut named = Self::default();
         for_each_code_symbol(file, |symbol| {
             let Some(start) = code.offset(symbol.address) else { return };
@@ -271,6 +269,11 @@ impl NamedFunctions {
         });
         named
     }
+}
+
+/// Whether a function is called where this name's symbol is. The cold part of a function has a symbol, but isn't called.
+fn is_begin_of_function(name: &[u8]) -> bool {
+    !is_never_called(name) && !name.windows(5).any(|part| part == b".cold")
 }
 
 /// The result of following a function.

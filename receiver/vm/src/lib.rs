@@ -12,6 +12,7 @@ pub mod cpython;
 pub mod hotspot;
 mod interpreter;
 mod runtime;
+pub mod source_map;
 mod split;
 #[cfg(any(test, feature = "test-support"))]
 pub mod test_support;

@@ -87,6 +87,8 @@ pub const ASIDE: Program =
     Program { name: "aside", source: "aside.c", compiler: Compiler::C(KEEP_FRAME_POINTER) };
 /// Runs another program many times.
 pub const SPAWNER: Program = c("spawner", "spawner.c");
+/// Runs another program with few privileges.
+pub const PRIVILEGES: Program = c("privileges", "privileges.c");
 /// Computes within a signal handler.
 pub const SIGNALS: Program = c("signals", "signals.c");
 /// The same for arm64, with signed return addresses and checked branches.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
+use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
 use sidewinder_render::{
     BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
     ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
@@ -135,6 +135,11 @@ pub(crate) fn faults() -> Profile {
 /// threads wait at the same time.
 pub(crate) fn off_cpu() -> Profile {
     of_kind(Kind::OffCpu, 250_000_000, &[])
+}
+
+/// The bytes that a probe sums up: 512 in each place, 512,000 in all.
+pub(crate) fn probe() -> Profile {
+    of_kind(Kind::Probe(SampledProbe::new("written", Some("bytes"))), 512, &[])
 }
 
 /// Waits for two locks, 20 ms in each place, 20 s in all: 10 s of the parsers for one, 8 s of the writers for the other, 2 s of

@@ -225,17 +225,17 @@ fn measure(event: &str, periods: Periods) -> (SampleType, u64) {
     match periods {
         // As our own samples of CPU time: at a rate.
         Periods::Fixed(period_ns @ 1..) if base == "cpu-clock" => {
-            let rate_hz = 1_000_000_000 / period_ns;
-            (SampleType { name, rate_hz, period_ns, period: None }, period_ns)
+            let (rate_hz, unit) = (1_000_000_000 / period_ns, unit::COUNT.to_owned());
+            (SampleType { name, unit, rate_hz, period_ns, period: None }, period_ns)
         }
         Periods::Fixed(amount @ 1..) => {
             let period = EventPeriod { name: name.clone(), unit: unit.to_owned(), amount };
-            let period_ns = u64::from(unit == unit::NANOSECONDS);
-            (SampleType { name, rate_hz: 0, period_ns, period: Some(period) }, 1)
+            let (period_ns, unit) = (u64::from(unit == unit::NANOSECONDS), unit.to_owned());
+            (SampleType { name, unit, rate_hz: 0, period_ns, period: Some(period) }, 1)
         }
         _ => {
-            let period_ns = u64::from(unit == unit::NANOSECONDS);
-            (SampleType { name, rate_hz: 0, period_ns, period: None }, 1)
+            let (period_ns, unit) = (u64::from(unit == unit::NANOSECONDS), unit.to_owned());
+            (SampleType { name, unit, rate_hz: 0, period_ns, period: None }, 1)
         }
     }
 }

@@ -74,17 +74,19 @@ fn select_sample_type(message: &proto::Profile, texts: PprofStrings<'_>) -> Opti
     if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find(unit::COUNT)) {
         let rate_hz = 1_000_000_000 / period_ns;
         let name = texts.get(kind.r#type).to_owned();
-        return Some((column, SampleType { name, rate_hz, period_ns, period: None }));
+        let unit = unit::COUNT.to_owned();
+        return Some((column, SampleType { name, unit, rate_hz, period_ns, period: None }));
     }
     let times = find(unit::NANOSECONDS);
     let column = times.or_else(|| message.sample_type.len().checked_sub(1))?;
-    let name = texts.get(message.sample_type.get(column)?.r#type).to_owned();
+    let value_type = message.sample_type.get(column)?;
+    let [name, unit] = [value_type.r#type, value_type.unit].map(|text| texts.get(text).to_owned());
     let period = Option::zip(message.period_type.as_ref(), period_ns).map(|(kind, amount)| EventPeriod {
         name: texts.get(kind.r#type).to_owned(),
         unit: texts.get(kind.unit).to_owned(),
         amount,
     });
-    Some((column, SampleType { name, rate_hz: 0, period_ns: u64::from(times.is_some()), period }))
+    Some((column, SampleType { name, unit, rate_hz: 0, period_ns: u64::from(times.is_some()), period }))
 }
 
 /// The frames of each location, leaf first: inlined ones first, as in the format.

@@ -12,6 +12,7 @@ use super::outputs::Outputs;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::refusals::RefusedFiles;
+use crate::source_maps::SourceMapCounts;
 use crate::stats::counts_by_label;
 use crate::terminal::print_notice;
 use crate::unnamed::{self, UnnamedGroup};
@@ -82,6 +83,7 @@ pub(super) fn empty_recording_hint(args: &RecordArgs) -> &'static str {
 pub(super) fn summary_json(
     recorded: &RecordingStats,
     refused: &RefusedFiles,
+    source_maps: &SourceMapCounts,
     unnamed: &[UnnamedGroup],
     profiles: &[Profile],
 ) -> String {
@@ -137,6 +139,7 @@ pub(super) fn summary_json(
         "map_bytes": recorded.map_bytes,
         "unnamed": unnamed::to_json(unnamed),
         "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
+        "source_maps": source_maps.by_outcome().collect::<BTreeMap<_, _>>(),
     });
     format!("{summary:#}\n")
 }

@@ -11,6 +11,7 @@ use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::refusals::RefusedFiles;
 use crate::sampling::{CodeObjectLosses, LongWaitCounts, WaitCounts};
+use crate::source_maps::SourceMapCounts;
 use crate::stats::{EventCoverage, ReceiverCounters};
 use crate::vm::VmNameCounts;
 
@@ -147,7 +148,8 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
             lines_left_out: unique("symbols.lines_left_out"),
         },
         jit: unique("jit"),
-        // sidewinder_files_refused has each reason: it is made from the enumeration.
+        // These have each outcome and each reason: they are made from the enumeration.
+        source_maps: SourceMapCounts::default(),
         files: RefusedFiles::default(),
     };
     let stats = ServiceStats::new(Arc::new(Config::default()));

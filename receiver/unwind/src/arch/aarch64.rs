@@ -4,8 +4,14 @@
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(not(target_arch = "aarch64"), expect(unreachable_pub, reason = "only its tests use it here"))]
 pub(crate) mod call;
+mod frame;
 pub(crate) mod go;
+mod leaf;
 pub(crate) mod linkage;
+
+use std::ops::Range;
+
+use sidewinder_unwind_table::{Architecture, Rule};
 
 /// `DW_CFA_AARCH64_negate_ra_state_with_pc` (DWARF for the Arm 64-bit Architecture, 2024Q3). The older instruction without
 /// `_with_pc` changes no rule: a signature is stripped from every return address.
@@ -26,6 +32,20 @@ pub(super) fn is_mapping_symbol(name: &[u8]) -> bool {
 /// The instructions of code, as far as it has whole ones.
 fn instructions(code: &[u8]) -> impl Iterator<Item = u32> {
     code.as_chunks::<4>().0.iter().copied().map(u32::from_le_bytes)
+}
+
+/// The rules of a function from its whole code, by ranges of offsets in it; none where it isn't understood.
+pub(super) fn function_rules(
+    function: &[u8],
+    mut take_step: impl FnMut() -> bool,
+) -> Vec<(Range<u32>, Rule)> {
+    if !function.as_chunks::<4>().0.iter().all(|_| take_step()) {
+        return Vec::new();
+    }
+    match u32::try_from(function.len()) {
+        Ok(length) if leaf::is_leaf(function) => vec![(0..length, Architecture::Aarch64.leaf())],
+        _ => frame::rules(function, take_step).unwrap_or_default(),
+    }
 }
 
 /// Bytes up to the first instruction, inclusive, after which execution never continues.

@@ -1,15 +1,22 @@
-//! Rows of an architecture whose machine code isn't analyzed: linkage tables have some, and the rest is counted.
+//! Rows of an architecture whose machine code isn't analyzed as a whole: linkage tables have some, and functions that are
+//! understood one by one, between the symbols of which nothing is known. The rest is counted.
 
-use object::{File, ReadRef};
-use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary, UnresolvedReason};
+use std::collections::BTreeMap;
 
-use super::{SectionKind, sections};
+use object::File;
+use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Summary, UnresolvedReason};
+
+use super::{SectionKind, is_begin_of_function, sections};
 use crate::arch;
-use crate::code::piece::CodeSlice;
+use crate::code::flow::StepBudget;
+use crate::code::piece::{CodeSlice, piece_at};
+use crate::code::span::RuleSpan;
+use crate::read::ReadFile;
 use crate::segments::CodeRanges;
+use crate::symbols::for_each_code_symbol;
 
 /// The rows of pieces of code, which are in order.
-pub(super) fn rows<'data, R: ReadRef<'data>>(
+pub(super) fn rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     pieces: &[CodeSlice<'data>],
@@ -20,7 +27,8 @@ pub(super) fn rows<'data, R: ReadRef<'data>>(
     let linkage = sections.filter(|section| matches!(section.kind, SectionKind::Linkage));
     let mut spans: Vec<_> =
         linkage.flat_map(|table| arch::linkage_spans(code.architecture(), &table.piece, entries)).collect();
-    spans.sort_unstable_by_key(|span| span.start);
+    spans.extend(functions(file, code, pieces, entries));
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
     if !spans.is_empty() {
         Summary::count(&mut summary.functions, RowSource::MachineCode);
     }
@@ -29,6 +37,10 @@ pub(super) fn rows<'data, R: ReadRef<'data>>(
     for piece in pieces {
         let mut at = piece.start;
         while let Some(span) = spans.next_if(|span| span.start < piece.end()) {
+            // Of functions that share code, the first counts.
+            if span.start < at {
+                continue;
+            }
             put_gap(at, span.start, &mut out, summary);
             out.push((span.start, span.rule.unwrap_or(EntryInterner::NO_INFORMATION)));
             at = span.end;
@@ -37,6 +49,39 @@ pub(super) fn rows<'data, R: ReadRef<'data>>(
         out.push((piece.end(), EntryInterner::NO_INFORMATION));
     }
     out
+}
+
+/// The rules of functions with symbols, from their code.
+fn functions<'data, R: ReadFile<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    pieces: &[CodeSlice<'data>],
+    entries: &mut EntryInterner,
+) -> Vec<RuleSpan> {
+    let mut budget = StepBudget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum());
+    // Several names of one function.
+    let mut symbols = BTreeMap::new();
+    for_each_code_symbol(file, |symbol| {
+        let Some((start, end)) = code.clip(symbol.address, symbol.address.saturating_add(symbol.size)) else {
+            return;
+        };
+        let is_whole = u64::from(end - start) == symbol.size;
+        if symbol.is_function && is_whole && is_begin_of_function(symbol.name) {
+            symbols.insert(start, end);
+        }
+    });
+    let mut spans = Vec::new();
+    for (start, end) in symbols {
+        let Some(piece) = piece_at(pieces, start).filter(|piece| end <= piece.end()) else { continue };
+        let bytes = piece.part(start, end).bytes;
+        let rules = arch::function_rules(code.architecture(), bytes, || budget.consume());
+        spans.extend(rules.into_iter().map(|(range, rule)| RuleSpan {
+            start: start + range.start,
+            end: start + range.end,
+            rule: Ok(entries.intern(Entry::Rule(rule))),
+        }));
+    }
+    spans
 }
 
 fn put_gap(start: u32, end: u32, out: &mut RowBuffer, summary: &mut Summary) {

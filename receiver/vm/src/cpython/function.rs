@@ -77,6 +77,9 @@ pub enum FunctionError {
     /// An object that it refers to is not of the type that it should have.
     #[error("a malformed code object: {0}")]
     Malformed(&'static str),
+    /// The source map of its script is not loaded so far ([`SourceMaps`](crate::source_map::SourceMaps)).
+    #[error("the source map of its script is not loaded")]
+    SourceMapNotLoaded,
 }
 
 impl Layout {

@@ -15,10 +15,11 @@ use super::layout::Layout;
 use super::lines::{PositionForm, bytecode_positions, position_at};
 use super::named::{Named, RecentFunctions};
 use super::scope::ScopeInfo;
-use super::script::{ScriptLines, Scripts, read_path};
+use super::script::{Script, Scripts};
 use super::text::{Heap, Object, TaggedWord};
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, FunctionError, Lines, hash};
+use crate::source_map::SourceMaps;
 
 /// The longest name that is kept, in bytes.
 const NAME_BYTES_MAX: usize = 1 << 10;
@@ -77,6 +78,12 @@ impl Engine {
         }
     }
 
+    /// From now on, functions are those of the sources that scripts were made of, by their source maps. Only the first call
+    /// counts: to be called before anything is read.
+    pub fn set_source_maps(&self, maps: Arc<dyn SourceMaps>) {
+        self.scripts.set_maps(maps);
+    }
+
     #[cfg(test)]
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
@@ -98,9 +105,10 @@ impl Engine {
         if identity.cookie != cookie {
             return Err(FunctionError::Replaced);
         }
-        let function = self
-            .read_parts(&heap, shared, &identity)
-            .and_then(|function| Ok(function.with_lines(self.read_lines(&heap, shared, &identity)?)));
+        let function = self.read_parts(&heap, shared, &identity).and_then(|function| {
+            let lines = self.read_lines(&heap, shared, &identity, &function.path)?;
+            Ok(function.with_lines(lines))
+        });
         // The garbage collector may have moved what was read, and the program may have gone on.
         if self.identify(&heap, shared)?.cookie != cookie {
             return Err(FunctionError::Replaced);
@@ -121,8 +129,10 @@ impl Engine {
         let heap = Heap { memory, layout: &self.layout };
         if let (Some(pc), Some(layout)) = (frame.pc, &self.layout.code) {
             let at = InstructionInFrame { pc, is_return_address: frame.is_return_address };
-            if let Ok(Some(calls)) = self.read_calls(&heap, layout, frame, at) {
-                return Ok(Code::Compiled(calls));
+            match self.read_calls(&heap, layout, frame, at) {
+                Ok(Some(calls)) => return Ok(Code::Compiled(calls)),
+                Err(FunctionError::SourceMapNotLoaded) => return Err(FunctionError::SourceMapNotLoaded),
+                Ok(None) | Err(_) => {}
             }
         }
         let shared = Object::at(frame.shared);
@@ -161,15 +171,17 @@ impl Engine {
         let mut functions = HashMap::new();
         let mut calls = Vec::new();
         for inlined in inlined {
-            let (named, lines) = match functions.entry(inlined.shared) {
+            let (named, script) = match functions.entry(inlined.shared) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(unknown) => {
                     let (named, identity) = self.read_named(heap, inlined.shared)?;
-                    unknown.insert((named, self.lines_of(heap, &identity)?))
+                    unknown.insert((named, self.script_of(heap, &identity)?))
                 }
             };
-            let line = lines.as_ref().zip(inlined.position);
-            let line = line.map_or(named.function.first_line, |(lines, position)| lines.line_of(position));
+            let function = &named.function;
+            let line = script.as_ref().zip(inlined.position);
+            let line = line.map(|(script, position)| script.line_in(&function.path, position));
+            let line = line.filter(|line| *line != 0).unwrap_or(function.first_line);
             calls.push(CompiledCall { function: Arc::clone(&named.function), line });
         }
         Ok(code.is_current(heap, layout)?.then(|| calls.into()))
@@ -213,13 +225,13 @@ impl Engine {
         Ok((self.named.add(shared, named), identity))
     }
 
-    /// The lines of a function's source; `None` for functions of V8's own.
-    fn lines_of(
+    /// The script of a function; `None` for functions of V8's own.
+    fn script_of(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         identity: &FunctionIdentity,
-    ) -> Result<Option<ScriptLines>, FunctionError> {
-        identity.script.map(|(script, id)| self.scripts.lines(heap, script, id)).transpose()
+    ) -> Result<Option<Script>, FunctionError> {
+        identity.script.map(|(script, id)| self.scripts.read(heap, script, id)).transpose()
     }
 
     /// The cookie of the function at an address, as the programs compute it.
@@ -288,13 +300,17 @@ impl Engine {
                 name = heap.text(string, NAME_BYTES_MAX)?;
             }
         }
-        let name = if name.is_empty() { ANONYMOUS.into() } else { name.into() };
-        let Some((script, _)) = identity.script else {
-            return Ok(Function::new(name, "".into(), 0, None));
+        if name.is_empty() {
+            ANONYMOUS.clone_into(&mut name);
+        }
+        let Some(script) = self.script_of(heap, identity)? else {
+            return Ok(Function::new(name.into(), "".into(), 0, None));
         };
-        let lines = self.lines_of(heap, identity)?.zip(scope.position);
-        let first_line = lines.map_or(0, |(lines, position)| lines.line_of(position));
-        Ok(Function::new(name, read_path(heap, script)?.into(), first_line, None))
+        let Some(position) = scope.position else {
+            return Ok(Function::new(name.into(), Arc::clone(&script.text.path), 0, None));
+        };
+        let start = script.start_of(heap, &name, position);
+        Ok(Function::new(start.name.unwrap_or_else(|| name.into()), start.path, start.line, None))
     }
 
     /// The bytecode of a function, if it has been compiled to that.
@@ -336,21 +352,23 @@ impl Engine {
         Ok((!positions.is_empty()).then_some((positions, is_cut, form)))
     }
 
-    /// The lines of the bytecode.
+    /// The lines of the bytecode of a function with this path.
     fn read_lines(
         &self,
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
         identity: &FunctionIdentity,
+        path: &Arc<str>,
     ) -> Result<Option<Lines>, FunctionError> {
-        let Some(script) = self.lines_of(heap, identity)? else { return Ok(None) };
+        let Some(script) = self.script_of(heap, identity)? else { return Ok(None) };
         let Some(bytecode) = self.bytecode_of(heap, shared)? else { return Ok(None) };
         let Some((positions, _, form)) = self.read_positions(heap, bytecode)? else { return Ok(None) };
         // Frames count from the object's tagged address.
         let start = u32::from(self.layout.bytecodes) - 1;
         let rows = bytecode_positions(&positions, form).into_iter();
-        let rows = rows
-            .map(|(offset, position)| (offset.saturating_add(start), script.line_of(position.cast_signed())));
+        let rows = rows.map(|(offset, position)| {
+            (offset.saturating_add(start), script.line_in(path, position.cast_signed()))
+        });
         Ok(Some(Lines::from_rows(rows)))
     }
 }

@@ -10,14 +10,14 @@ const POSITIONS_MAX: usize = 16 << 10;
 
 /// The positions, in characters, of the ends of lines, sorted.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct LineEnds {
+pub(crate) struct LineEnds {
     ends: Vec<u32>,
     /// Whether lines behind the last one are unknown.
     is_cut: bool,
 }
 
 impl LineEnds {
-    pub(super) fn from_ends(ends: impl IntoIterator<Item = u32>) -> Self {
+    pub(crate) fn from_ends(ends: impl IntoIterator<Item = u32>) -> Self {
         let mut found = Self::default();
         for end in ends {
             if found.ends.last().is_some_and(|last| *last > end) || !found.push(end) {
@@ -38,8 +38,20 @@ impl LineEnds {
 
     /// The line of a position, counted from 0.
     pub(super) fn line_of(&self, position: u32) -> Option<u32> {
+        Some(self.place_of(position)?.0)
+    }
+
+    /// The line and the column of a position, both counted from 0.
+    pub(super) fn place_of(&self, position: u32) -> Option<(u32, u32)> {
         let line = self.ends.partition_point(|end| *end < position);
-        (line < self.ends.len() || !self.is_cut).then_some(line as u32)
+        let before = line.checked_sub(1).and_then(|before| self.ends.get(before));
+        let column = before.map_or(position, |end| position - end - 1);
+        (line < self.ends.len() || !self.is_cut).then_some((line as u32, column))
+    }
+
+    /// All ends; `None` if some are unknown.
+    pub(crate) fn all(&self) -> Option<&[u32]> {
+        (!self.is_cut).then_some(&self.ends)
     }
 }
 
@@ -52,7 +64,7 @@ impl MemorySize for LineEnds {
 /// Finds the ends of lines in a source that arrives in pieces, as ECMAScript defines them: a line feed, a carriage return
 /// without one, and two characters of Unicode.
 #[derive(Default)]
-pub(super) struct LineScanner {
+pub(crate) struct LineScanner {
     found: LineEnds,
     position: u32,
     is_after_return: bool,
@@ -69,7 +81,8 @@ impl LineScanner {
         }
     }
 
-    fn character(&mut self, character: u16) -> bool {
+    /// Adds a unit of UTF-16; false if no more are wanted.
+    pub(crate) fn character(&mut self, character: u16) -> bool {
         let mut is_wanted = true;
         if self.is_after_return && character != 0x0a {
             is_wanted &= self.found.push(self.position - 1);
@@ -78,11 +91,16 @@ impl LineScanner {
         if matches!(character, 0x0a | 0x2028 | 0x2029) {
             is_wanted &= self.found.push(self.position);
         }
-        self.position += 1;
+        self.position = self.position.saturating_add(1);
         is_wanted
     }
 
-    pub(super) fn finish(mut self, is_whole: bool) -> LineEnds {
+    /// How many units have been added.
+    pub(crate) fn characters(&self) -> u32 {
+        self.position
+    }
+
+    pub(crate) fn finish(mut self, is_whole: bool) -> LineEnds {
         self.found.is_cut |= !is_whole;
         self.found.ends.shrink_to_fit();
         self.found

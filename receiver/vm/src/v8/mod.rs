@@ -22,6 +22,8 @@ pub use code_layout::CodeLayout;
 pub use function::{CompiledFrame, Engine};
 pub use layout::{Layout, Library};
 pub use lines::PositionForm;
+pub(crate) use lines::{LineEnds, LineScanner};
+pub(crate) use recent::{MemorySize, Recent};
 
 #[cfg(test)]
 mod tests;

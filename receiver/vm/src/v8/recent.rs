@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lru::LruCache;
 
 /// Something with a size in memory.
-pub(super) trait MemorySize {
+pub(crate) trait MemorySize {
     /// The bytes that count towards the limit.
     fn bytes(&self) -> usize;
 }
 
 /// Values by key. If there are too many, or they take too much memory, those that were needed the longest time ago are forgotten.
 #[derive(Debug)]
-pub(super) struct Recent<K: Debug + Eq + Hash, V: Debug> {
+pub(crate) struct Recent<K: Debug + Eq + Hash, V: Debug> {
     entries: Mutex<RecentEntries<K, V>>,
     bytes_max: usize,
 }
@@ -27,15 +27,15 @@ pub(super) struct RecentEntries<K: Debug + Eq + Hash, V: Debug> {
 }
 
 impl<K: Debug + Eq + Hash, V: Debug + MemorySize> Recent<K, V> {
-    pub(super) fn new(count_max: NonZeroUsize, bytes_max: usize) -> Self {
+    pub(crate) fn new(count_max: NonZeroUsize, bytes_max: usize) -> Self {
         Self { entries: Mutex::new(RecentEntries { values: LruCache::new(count_max), bytes: 0 }), bytes_max }
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
+    pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
         self.lock().values.get(key).cloned()
     }
 
-    pub(super) fn add(&self, key: K, value: V) -> Arc<V> {
+    pub(crate) fn add(&self, key: K, value: V) -> Arc<V> {
         let value = Arc::new(value);
         let mut entries = self.lock();
         entries.bytes += value.bytes();

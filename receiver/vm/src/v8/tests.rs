@@ -1,3 +1,5 @@
+use std::sync::{Arc, Mutex};
+
 use proptest::prelude::*;
 use sidewinder_address::Avma;
 
@@ -5,6 +7,7 @@ use super::lines::tests::write_rows;
 use super::{BytecodeSizes, CompiledFrame, Engine};
 use crate::Code;
 use crate::cpython::FunctionError;
+use crate::source_map::{NotLoaded, ScriptFile, ScriptKey, SourceMap, SourceMaps};
 use crate::test_support::{Bytes, v8_layout};
 
 /// Where the function is; all that it refers to is behind it.
@@ -357,6 +360,57 @@ fn objects_of_another_layout_are_not_read() {
     // The garbage collector has left its new address there.
     moved.word(SHARED, 0x9000);
     assert!(matches!(engine.read_cookie(&Bytes(moved.0), Avma(SHARED)), Err(FunctionError::Replaced)));
+}
+
+/// The map of the script, with the last line of the script left out.
+#[derive(Debug)]
+struct OneMap {
+    path: &'static str,
+    map: Mutex<Option<Arc<SourceMap>>>,
+}
+
+impl SourceMaps for OneMap {
+    fn find(&self, script: &ScriptKey) -> Result<Option<Arc<SourceMap>>, NotLoaded> {
+        let content = ScriptFile::read(TEXT.as_bytes(), self.path, 1 << 20).unwrap().content;
+        assert_eq!((&*script.path, Some(script.content)), (self.path, content));
+        self.map.lock().unwrap().clone().map(Some).ok_or(NotLoaded)
+    }
+}
+
+#[test]
+fn functions_of_a_mapped_script_are_those_of_its_source() {
+    // Lines 2 to 3 of the script are lines 102 to 103 of one source; its name there, at column 9, is another one.
+    let text =
+        r#"{"version":3,"sources":["src/x.ts","y.ts"],"names":["size"],"mappings":";;AAqGA,SAASA;AACA"}"#;
+    let map = SourceMap::read(text.as_bytes(), "/srv", 1 << 20).unwrap();
+    for has_fixed_positions in [false, true] {
+        let mut changed = Heap(heap(has_fixed_positions));
+        changed.number(SCRIPT + 24, 0);
+        let memory = Bytes(changed.0);
+        let engine = Engine::new(v8_layout(has_fixed_positions), None);
+        let maps = Arc::new(OneMap { path: "/srv/app.js", map: Mutex::default() });
+        engine.set_source_maps(Arc::clone(&maps) as Arc<dyn SourceMaps>);
+        let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
+        let read = || engine.read_function(&memory, Avma(SHARED), cookie);
+        assert!(matches!(read(), Err(FunctionError::SourceMapNotLoaded)));
+        let compiled = engine.read_compiled(&memory, frame(&engine, &memory, 20, false));
+        assert!(matches!(compiled, Err(FunctionError::SourceMapNotLoaded)));
+
+        let map = SourceMap::read(text.as_bytes(), "/srv", 1 << 20).unwrap();
+        *maps.map.lock().unwrap() = Some(Arc::new(map));
+        let function = read().unwrap();
+        assert_eq!((&*function.name, &*function.path, function.first_line), ("size", "/srv/src/x.ts", 102));
+        assert_eq!([0, 90].map(|place| function.line_at(place)), [None, Some(103)]);
+        let Code::Compiled(calls) =
+            engine.read_compiled(&memory, frame(&engine, &memory, 20, false)).unwrap()
+        else {
+            panic!("compiled code");
+        };
+        let calls: Vec<_> =
+            calls.iter().map(|call| (&*call.function.name, &*call.function.path, call.line)).collect();
+        assert_eq!(calls, [("inner", "/srv/app.js", 1), ("size", "/srv/src/x.ts", 103)]);
+    }
+    assert!(map.find(9, 0).is_none());
 }
 
 proptest! {

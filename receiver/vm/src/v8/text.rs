@@ -1,5 +1,7 @@
 //! Objects and strings of V8's heap, read from another process with bounds.
 
+use std::ops::Range;
+
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
@@ -85,6 +87,17 @@ pub(super) enum Characters<'bytes> {
     TwoByte(&'bytes [u8]),
 }
 
+impl Characters<'_> {
+    fn append_to(&self, units: &mut Vec<u16>) {
+        match self {
+            Characters::OneByte(bytes) => units.extend(bytes.iter().map(|byte| u16::from(*byte))),
+            Characters::TwoByte(bytes) => {
+                units.extend(bytes.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit)));
+            }
+        }
+    }
+}
+
 impl<M: ForeignMemory> Heap<'_, M> {
     pub(super) fn value(&self, object: Object, offset: u16) -> Result<TaggedWord, FunctionError> {
         Ok(TaggedWord::from_word(self.memory.word(object.address(offset.into())?)?))
@@ -119,16 +132,41 @@ impl<M: ForeignMemory> Heap<'_, M> {
         Ok(self.type_of(object)? < FIRST_OTHER_TYPE)
     }
 
+    /// The number of characters of a string.
+    pub(super) fn length(&self, string: Object) -> Result<u32, FunctionError> {
+        self.u32(string, LENGTH)
+    }
+
     /// Passes the first `limit` characters of a string, in pieces. Ends early if `take` returns false.
     pub(super) fn read_string(
         &self,
         string: Object,
         limit: usize,
+        take: impl FnMut(Characters<'_>) -> bool,
+    ) -> Result<(), FunctionError> {
+        self.read_part(string, 0..limit as u64, take)
+    }
+
+    /// The characters of a range of a string, in UTF-16.
+    pub(super) fn units(&self, string: Object, range: Range<u32>) -> Result<Vec<u16>, FunctionError> {
+        let mut units: Vec<u16> = Vec::new();
+        self.read_part(string, range.start.into()..range.end.into(), |characters| {
+            characters.append_to(&mut units);
+            true
+        })?;
+        Ok(units)
+    }
+
+    fn read_part(
+        &self,
+        string: Object,
+        range: Range<u64>,
         mut take: impl FnMut(Characters<'_>) -> bool,
     ) -> Result<(), FunctionError> {
+        let limit = range.end.saturating_sub(range.start);
         // What is left to read, the next part last: a string, the first of its characters, and how many at most.
-        let mut parts = vec![(string, 0_u64, limit as u64)];
-        let (mut left, mut buffer) = (limit as u64, Vec::new());
+        let mut parts = vec![(string, range.start, limit)];
+        let (mut left, mut buffer) = (limit, Vec::new());
         for _ in 0..PARTS_MAX {
             let Some((part, skipped, count)) = parts.pop() else { return Ok(()) };
             let kind = self.type_of(part)?;
@@ -191,12 +229,7 @@ impl<M: ForeignMemory> Heap<'_, M> {
     pub(super) fn text(&self, string: Object, bytes_max: usize) -> Result<String, FunctionError> {
         let mut units: Vec<u16> = Vec::new();
         self.read_string(string, bytes_max, |characters| {
-            match characters {
-                Characters::OneByte(bytes) => units.extend(bytes.iter().map(|byte| u16::from(*byte))),
-                Characters::TwoByte(bytes) => {
-                    units.extend(bytes.as_chunks().0.iter().map(|unit| u16::from_le_bytes(*unit)));
-                }
-            }
+            characters.append_to(&mut units);
             true
         })?;
         let mut text = String::from_utf16_lossy(&units);
