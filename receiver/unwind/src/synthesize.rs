@@ -141,7 +141,7 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
 
 /// The executable code without rows, except for gaps that are only padding, or that are too short for a function and no
 /// call of `clone`.
-fn uncovered_code<'data, R: ReadRef<'data>>(
+pub(crate) fn uncovered_code<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     has_clone: bool,

@@ -4,6 +4,7 @@ pub(crate) mod binaries;
 pub(crate) mod build;
 pub(crate) mod debug_files;
 mod reader;
+mod segmented;
 mod segments;
 pub(crate) mod table_builder;
 
