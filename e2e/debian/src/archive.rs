@@ -149,12 +149,12 @@ impl Archive {
             "apt-get",
             &["source", "-qq", "--download-only", "--only-source", package],
         )?;
-        let files = fs::read_dir(scratch.path())?.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut files = fs::read_dir(scratch.path())?.filter_map(|entry| Some(entry.ok()?.path()));
         let is_release = |path: &PathBuf| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             name.contains(".orig.tar.") && !name.ends_with(".asc")
         };
-        let release = files.into_iter().find(is_release).context("apt downloaded no source")?;
+        let release = files.find(is_release).context("apt downloaded no source")?;
         let mut tar = Command::new("tar");
         tar.arg("-xf").arg(release).arg("-C").arg(folder).arg("--strip-components=1");
         run(&mut tar).map(drop)
