@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Frames of CPython 3.8 to 3.14. A thread's state leads to its frames, innermost first, and each frame to its code object,
- * which is a function. A code object may be freed and its memory used for another one, so a frame has a cookie too, by which
- * the receiver recognizes the code object when it reads its name.
+ * Frames of CPython 3.8 to 3.14, with and without the global interpreter lock. A thread's state leads to its frames, innermost
+ * first, and each frame to its code object, which is a function. A code object may be freed and its memory used for another
+ * one, so a frame has a cookie too, by which the receiver recognizes the code object when it reads its name.
  *
  * Frames of an interrupted thread don't change while they are read: the thread doesn't run, and others don't touch them.
  */
@@ -97,12 +97,49 @@ static __always_inline __u32 code_cookie(struct sw_slot *slot, struct sw_vm_scra
 	return cookie;
 }
 
-/* The offset in the bytecode of the instruction that a frame executes. Before the first one it is negative. */
-static __always_inline __u32 instruction_offset(const struct sw_cpython *cpython, __u64 instruction, __u64 code)
+/*
+ * The offset of an instruction in a copy of a code object's bytecode, of which each thread but the first has its own (3.14
+ * without the lock). When a thread makes its copy, the copy's number is in the frame before the instruction in the copy is:
+ * then the instruction is in the code object's own bytecode. Not static: the verifier checks it once.
+ */
+__noinline int offset_in_copy(__u32 number, __u64 code, __u64 instruction, __u32 copy)
 {
-	if (cpython->instruction_form == SW_CPYTHON_POINTER)
-		return instruction - code - cpython->bytecode;
-	return (__u32)instruction << (cpython->instruction_form == SW_CPYTHON_INDEX_BY_2);
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+	__u64 array, bytecode = 0, offset;
+	struct sw_vm_copy *known;
+
+	if (!runtime || !scratch)
+		return SW_CPYTHON_NO_PLACE;
+	known = &scratch->copies[(__u32)(code >> 4) * SW_HASH_MULTIPLIER >> (32 - SW_VM_COPIES_BITS)];
+	if (known->code != code || known->number != copy || known->sample != (__u32)slot->time_ns) {
+		if (bpf_probe_read_user(&array, sizeof(array), (void *)(code + runtime->cpython.copies)) ||
+		    bpf_probe_read_user(&bytecode, sizeof(bytecode), (void *)(array + (copy + 1ull) * sizeof(__u64))))
+			bytecode = 0;
+		*known = (struct sw_vm_copy){
+			.code = code, .bytecode = bytecode, .sample = slot->time_ns, .number = copy
+		};
+	}
+	offset = instruction - known->bytecode;
+	if (offset >= SW_CPYTHON_NO_PLACE)
+		offset = instruction - code - runtime->cpython.bytecode;
+	return offset < SW_CPYTHON_NO_PLACE ? offset : SW_CPYTHON_NO_PLACE;
+}
+
+/* The offset in the bytecode of the instruction of a frame, which is in the window. Before the first one it is negative. */
+static __always_inline __u32 instruction_offset(const struct sw_slot *slot, const struct sw_vm_scratch *scratch,
+						const struct sw_cpython *cpython, __u64 frame, __u64 code)
+{
+	__u64 instruction = vm_word(slot, scratch, frame + cpython->instruction);
+	__u32 copy;
+
+	if (cpython->instruction_form != SW_CPYTHON_POINTER)
+		return (__u32)instruction << (cpython->instruction_form == SW_CPYTHON_INDEX_BY_2);
+	copy = cpython->copies ? vm_word(slot, scratch, frame + cpython->copy) : 0;
+	if (copy)
+		return offset_in_copy(slot->number, code, instruction, copy);
+	return instruction - code - cpython->bytecode;
 }
 
 /* Whether an address is in the native frame of the current activation, or a little above it. */
@@ -175,8 +212,7 @@ static __always_inline int next_cpython_frame(struct sw_slot *slot, struct sw_vm
 	if (!cookie)
 		return SW_VM_UNREADABLE_CODE;
 	out->head = frame_head(SW_FRAME_CPYTHON, 0, code & ((1ull << 48) - 1));
-	out->address = (__u64)instruction_offset(cpython, vm_word(slot, scratch, frame + cpython->instruction), code)
-			       << SW_VM_PLACE_SHIFT | cookie;
+	out->address = (__u64)instruction_offset(slot, scratch, cpython, frame, code) << SW_VM_PLACE_SHIFT | cookie;
 	return SW_VM_PUSHED;
 }
 

@@ -54,6 +54,17 @@ struct sw_vm_code {
 	__u32 cookie;
 };
 
+/* A copy of the bytecode of a code object, which threads of one number execute, and the sample for which it was read. */
+struct sw_vm_copy {
+	__u64 code; /* 0: none */
+	__u64 bytecode; /* 0: it could not be read */
+	__u32 sample; /* the low half of its time */
+	__u32 number;
+};
+
+#define SW_VM_COPIES_BITS 5
+#define SW_VM_COPIES (1u << SW_VM_COPIES_BITS)
+
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
 #define SW_VM_TEXT_WORDS 32 /* likewise */
 _Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
@@ -232,6 +243,7 @@ struct sw_v8_function {
 struct sw_vm_scratch {
 	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
 	struct sw_vm_code paths[SW_VM_PATHS]; /* likewise, with the hashes of texts */
+	struct sw_vm_copy copies[SW_VM_COPIES]; /* by address of the code object; kept likewise */
 	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	struct sw_blob blob; /* that was read last */

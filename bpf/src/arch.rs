@@ -4,7 +4,6 @@
 //! - `PREEMPT_COUNTS`: the variables of a CPU that have its preempt count, of which a kernel has one; none where that is a field of
 //!   the task;
 //! - `ALLOWS_TAIL_CALLS`: whether kernels allow tail calls from programs with functions;
-//! - `PREEMPT_COUNTS`: the variables of a CPU that have its preempt count; empty: each task has one;
 //! - `code_address`: as in `c/arch.bpf.h`;
 //! - `set_constants`: sets those of the programs that depend on this machine.
 

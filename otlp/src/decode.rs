@@ -3,7 +3,7 @@
 //! Any bytes are accepted as input: anything that isn't a profiles message, or is inconsistent, is an error. Memory use
 //! is proportional to the input, since each stack, frame and name is held once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use prost::Message;
@@ -151,7 +151,7 @@ pub struct DecodedFrame {
     /// The function at `address` comes last, preceded by those inlined into it.
     pub lines: Vec<DecodedLine>,
     /// The frame type, and any other attributes.
-    pub attributes: Attributes,
+    pub attributes: Arc<Attributes>,
 }
 
 impl DecodedFrame {
@@ -212,7 +212,7 @@ pub struct DecodedSample {
     /// Leaf first.
     pub stack: Arc<[Arc<DecodedFrame>]>,
     /// The thread, the CPU, the outcome, and any other attributes.
-    pub attributes: Attributes,
+    pub attributes: Arc<Attributes>,
     /// The span that was active.
     pub link: Option<Link>,
     /// One for each event. Empty if events were summed.
@@ -285,7 +285,7 @@ pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeE
         return Err(DecodeError::TooLong(bytes.len()));
     }
     let data = ProfilesData::decode(bytes)?;
-    let tables = DecodedDictionary::new(data.dictionary.unwrap_or_default())?;
+    let mut tables = DecodedDictionary::new(data.dictionary.unwrap_or_default())?;
     let mut profiles = Vec::new();
     for ResourceProfiles { resource, scope_profiles, .. } in data.resource_profiles {
         let attributes = resource.map(|resource| resource.attributes).unwrap_or_default();
@@ -339,6 +339,8 @@ pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeE
 struct DecodedDictionary {
     strings: Vec<Arc<str>>,
     attributes: Vec<(Arc<str>, DecodedValue)>,
+    /// The sets of `attributes` that were asked for, by their indices: most frames and samples share theirs with others.
+    attribute_sets: HashMap<Vec<i32>, Arc<Attributes>>,
     stacks: Vec<Arc<[Arc<DecodedFrame>]>>,
     links: Vec<Option<Link>>,
 }
@@ -348,6 +350,7 @@ impl DecodedDictionary {
         let mut tables = Self {
             strings: dictionary.string_table.into_iter().map(Arc::from).collect(),
             attributes: Vec::new(),
+            attribute_sets: HashMap::new(),
             stacks: Vec::new(),
             links: dictionary.link_table.iter().map(link).collect(),
         };
@@ -362,14 +365,14 @@ impl DecodedDictionary {
             .map(|mapping| tables.mapping(mapping).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
         let mut frames = Vec::with_capacity(dictionary.location_table.len());
-        for location in &dictionary.location_table {
+        for location in dictionary.location_table {
             let mapping = Arc::clone(at("mapping", &mappings, location.mapping_index)?);
             let lines = location.lines.iter().map(|line| tables.line(line, &dictionary.function_table));
             frames.push(Arc::new(DecodedFrame {
                 mapping: (location.mapping_index != 0).then_some(mapping),
                 address: location.address,
                 lines: lines.collect::<Result<_, _>>()?,
-                attributes: tables.attributes(&location.attribute_indices)?,
+                attributes: tables.attribute_set(location.attribute_indices)?,
             }));
         }
         let stack = |stack: wire::Stack| {
@@ -381,7 +384,7 @@ impl DecodedDictionary {
     }
 
     fn profile(
-        &self,
+        &mut self,
         resource: &Arc<Attributes>,
         profile: wire::Profile,
     ) -> Result<DecodedProfile, DecodeError> {
@@ -399,14 +402,14 @@ impl DecodedDictionary {
         })
     }
 
-    fn sample(&self, sample: wire::Sample) -> Result<DecodedSample, DecodeError> {
+    fn sample(&mut self, sample: wire::Sample) -> Result<DecodedSample, DecodeError> {
         let (values, timestamps) = (sample.values.len(), sample.timestamps_unix_nano.len());
         if values != 0 && timestamps != 0 && values != timestamps {
             return Err(DecodeError::UnequalLengths { values, timestamps });
         }
         Ok(DecodedSample {
             stack: Arc::clone(at("stack", &self.stacks, sample.stack_index)?),
-            attributes: self.attributes(&sample.attribute_indices)?,
+            attributes: self.attribute_set(sample.attribute_indices)?,
             link: *at("link", &self.links, sample.link_index)?,
             timestamps_unix_ns: sample.timestamps_unix_nano,
             values: sample.values,
@@ -440,6 +443,15 @@ impl DecodedDictionary {
 
     fn attributes(&self, indices: &[i32]) -> Result<Attributes, DecodeError> {
         indices.iter().map(|&index| at("attribute", &self.attributes, index).cloned()).collect()
+    }
+
+    fn attribute_set(&mut self, indices: Vec<i32>) -> Result<Arc<Attributes>, DecodeError> {
+        if let Some(known) = self.attribute_sets.get(&indices) {
+            return Ok(Arc::clone(known));
+        }
+        let set = Arc::new(self.attributes(&indices)?);
+        self.attribute_sets.insert(indices, Arc::clone(&set));
+        Ok(set)
     }
 
     fn inline_attributes(&self, attributes: Vec<KeyValue>) -> Result<Attributes, DecodeError> {

@@ -8,8 +8,10 @@
 //! | podman, CRI-O | `containers.json` of the storage, also in users' homes; CRI-O's `config.json` | the same |
 //! | Docker | `/var/lib/docker/containers/ID/config.v2.json` | container, image, Kubernetes' labels |
 //!
-//! Owner: the thread that names frames. The files are read once for each container, below our own root and, where all processes of
-//! the machine are seen, that of process 1.
+//! Owner: the thread that names frames. The files are read once for each container, and lists of containers once for each change,
+//! below our own root and, where all processes of the machine are seen, that of process 1.
+
+mod storage;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,9 +23,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sidewinder_process::{ContainerNames, ProcessDescription};
 
-/// The largest file of one container that is read, and the largest list of containers.
+use self::storage::StorageLists;
+
+/// The largest file of one container that is read.
 const CONTAINER_BYTES_MAX: u64 = 1 << 20;
-const LIST_BYTES_MAX: u64 = 16 << 20;
 /// The most entries of a directory that are looked at.
 const ENTRIES_MAX: usize = 10_000;
 /// The most containers that are remembered. Beyond, all are forgotten.
@@ -39,6 +42,7 @@ pub(crate) struct ContainerDirectory {
     roots: Vec<PathBuf>,
     /// Whether the homes of users are looked into: what is mounted there may not respond.
     reads_homes: bool,
+    lists: StorageLists,
     known: HashMap<Box<str>, (Arc<ContainerNames>, Instant)>,
 }
 
@@ -49,7 +53,7 @@ impl ContainerDirectory {
         let is_of_machine = sidewinder_bpf::is_in_initial_pid_namespace().unwrap_or(false);
         let roots = ["/"].into_iter().chain(is_of_machine.then_some("/proc/1/root"));
         let roots = roots.map(PathBuf::from).collect();
-        Self { roots, reads_homes, known: HashMap::new() }
+        Self { roots, reads_homes, lists: StorageLists::default(), known: HashMap::new() }
     }
 
     /// A description with the names of the process's container and pod, as far as they are known.
@@ -80,13 +84,13 @@ impl ContainerDirectory {
         Arc::new(description)
     }
 
-    fn find(&self, container: Option<&str>, pod_uid: Option<&str>, user: Option<u32>) -> ContainerNames {
+    fn find(&mut self, container: Option<&str>, pod_uid: Option<&str>, user: Option<u32>) -> ContainerNames {
         let mut names = ContainerNames::default();
         for root in &self.roots {
             if let Some(id) = container {
                 names.add(of_kubelet_log(root, id));
                 names.add(of_containerd(root, id));
-                names.add(of_storage(root, id, user));
+                names.add(self.lists.find(root, id, user));
                 names.add(of_docker(root, id));
             }
             if let Some(uid) = pod_uid {
@@ -140,51 +144,6 @@ fn of_containerd(root: &Path, id: &str) -> Option<ContainerNames> {
     })
 }
 
-/// What podman and CRI-O keep: a list of containers in the storage of the machine, or of a user.
-fn of_storage(root: &Path, id: &str, user: Option<u32>) -> Option<ContainerNames> {
-    let of_user = user.filter(|uid| *uid > 0).and_then(|uid| home(root, uid));
-    let of_user = of_user.map(|home| home.join(".local/share/containers/storage"));
-    let storages = [Some(root.join("var/lib/containers/storage")), of_user];
-    storages.into_iter().flatten().find_map(|storage| {
-        let lists = ["containers.json", "volatile-containers.json"];
-        let lists = drivers(&storage).flat_map(|driver| lists.map(|list| driver.join(list)));
-        let entry = lists.filter_map(|list| json(&list, LIST_BYTES_MAX)).find_map(|list| {
-            let is_wanted = |entry: &&Value| entry.get("id").and_then(Value::as_str) == Some(id);
-            list.as_array()?.iter().find(is_wanted).cloned()
-        })?;
-        let metadata = entry.get("metadata").and_then(Value::as_str);
-        let metadata: Option<Value> = metadata.and_then(|text| serde_json::from_str(text).ok());
-        let of_metadata = |key: &str| metadata.as_ref()?.get(key)?.as_str().and_then(text);
-        let listed = entry.get("names").and_then(|names| names.get(0)).and_then(Value::as_str);
-        let mut names = of_crio(root, id).unwrap_or_default();
-        names.add(Some(ContainerNames {
-            container: of_metadata("name").or_else(|| listed.and_then(text)),
-            image: of_metadata("image-name"),
-            ..ContainerNames::default()
-        }));
-        Some(names)
-    })
-}
-
-/// The folders of a storage that describe containers, one for each driver of their file systems: `overlay-containers`.
-fn drivers(storage: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = entries(storage).into_iter().filter(|name| name.ends_with("-containers"));
-    names.map(|name| storage.join(name))
-}
-
-/// The annotations of CRI-O's bundle.
-fn of_crio(root: &Path, id: &str) -> Option<ContainerNames> {
-    let spec = drivers(&root.join("run/containers/storage"))
-        .find_map(|driver| json(&driver.join(id).join("userdata/config.json"), CONTAINER_BYTES_MAX))?;
-    let annotation = |key: &str| spec.get("annotations")?.get(key)?.as_str().and_then(text);
-    Some(ContainerNames {
-        container: annotation("io.kubernetes.container.name"),
-        image: annotation("io.kubernetes.cri-o.ImageName"),
-        pod: annotation("io.kubernetes.pod.name"),
-        namespace: annotation("io.kubernetes.pod.namespace"),
-    })
-}
-
 fn of_docker(root: &Path, id: &str) -> Option<ContainerNames> {
     let path = root.join("var/lib/docker/containers").join(id).join("config.v2.json");
     let config = json(&path, CONTAINER_BYTES_MAX)?;
@@ -196,17 +155,6 @@ fn of_docker(root: &Path, id: &str) -> Option<ContainerNames> {
         image: text_at("/Config/Image"),
         pod: label("io.kubernetes.pod.name"),
         namespace: label("io.kubernetes.pod.namespace"),
-    })
-}
-
-/// The home directory of a user by `/etc/passwd` (passwd(5)), below a root.
-fn home(root: &Path, uid: u32) -> Option<PathBuf> {
-    let users = String::from_utf8(read(&root.join("etc/passwd"), CONTAINER_BYTES_MAX)?).ok()?;
-    users.lines().find_map(|line| {
-        let mut fields = line.split(':').skip(2);
-        let is_user = fields.next()?.parse() == Ok(uid);
-        let home = fields.nth(2)?;
-        is_user.then(|| root.join(home.trim_start_matches('/')))
     })
 }
 
@@ -255,7 +203,8 @@ mod tests {
 
     fn found(root: &Path, user: Option<u32>) -> ContainerNames {
         let roots = vec![root.join("nothing"), root.to_owned()];
-        ContainerDirectory { roots, ..ContainerDirectory::new(true) }.find(Some(ID), Some(UID), user)
+        let mut directory = ContainerDirectory { roots, ..ContainerDirectory::new(true) };
+        directory.find(Some(ID), Some(UID), user)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod local_names;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -225,7 +226,8 @@ struct ImportBuilder {
     threads: Vec<ProfileThread>,
     spans: IndexedSet<Link>,
     binary_indices: HashMap<Arc<str>, BinaryIndex>,
-    frame_indices: HashMap<*const decode::DecodedFrame, Vec<FrameIndex>>,
+    /// The range of `frames` that each is: more than one where calls are inlined.
+    frame_indices: HashMap<*const decode::DecodedFrame, Range<u32>>,
     /// With the lock that the thread waited for.
     stack_indices: HashMap<(*const Arc<decode::DecodedFrame>, Option<String>), StackIndex>,
     lock_frames: HashMap<String, FrameIndex>,
@@ -277,7 +279,8 @@ impl ImportBuilder {
             return *index;
         }
         let lock: Vec<_> = lock.map(|lock| self.lock_frame(lock)).into_iter().collect();
-        let frames = lock.into_iter().chain(stack.iter().flat_map(|frame| self.frames_of(frame))).collect();
+        let named = stack.iter().flat_map(|frame| self.frames_of(frame).map(FrameIndex));
+        let frames = lock.into_iter().chain(named).collect();
         let index = StackIndex(self.stacks.len() as u32);
         self.stacks.push(frames);
         // Empty stacks don't have a unique address.
@@ -306,7 +309,7 @@ impl ImportBuilder {
     }
 
     /// One frame for each inlined call, leaf first.
-    fn frames_of(&mut self, frame: &Arc<decode::DecodedFrame>) -> Vec<FrameIndex> {
+    fn frames_of(&mut self, frame: &Arc<decode::DecodedFrame>) -> Range<u32> {
         if let Some(frames) = self.frame_indices.get(&Arc::as_ptr(frame)) {
             return frames.clone();
         }
@@ -362,7 +365,7 @@ impl ImportBuilder {
             line: u32::try_from(line.line).unwrap_or(0),
             is_guessed: frame.is_guessed(),
         }));
-        let frames: Vec<_> = (first..self.frames.len() as u32).map(FrameIndex).collect();
+        let frames = first..self.frames.len() as u32;
         self.frame_indices.insert(Arc::as_ptr(frame), frames.clone());
         frames
     }

@@ -67,7 +67,7 @@ pub(crate) fn set_no_new_privileges() {
 /// # Errors
 /// If its thread has ended.
 pub(crate) fn restrict_opener(opener: &Opener) -> io::Result<()> {
-    // Debian's Linux 5.10 has level 3 of kernel.perf_event_paranoid as its default, which CAP_PERFMON does not override.
+    // Debian's kernels have level 3 of kernel.perf_event_paranoid as their default, which CAP_PERFMON does not override.
     opener.reduce_privileges(|| {
         lift_memory_lock_limit();
         drop_all_but_or_add(OPENER, CapabilitySet::SYS_ADMIN, can_open_events);

@@ -80,7 +80,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         runtime: Some(Runtime::CPython),
         id: "cpython",
         label: "CPython",
-        name: "CPython 3.8 to 3.14, 3.13t",
+        name: "CPython 3.8 to 3.14, 3.13t, 3.14t",
         frames: "each function, in order with the native frames",
         names: "read from the process's memory: qualified name (before 3.11, the plain name), file, line",
         frames_advice: None,

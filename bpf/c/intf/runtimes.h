@@ -63,9 +63,11 @@ struct sw_cpython {
 	__u16 code;
 	__u16 instruction;
 	__u16 owner; /* one byte: what ends a group */
+	__u16 copy; /* 4 bytes: number of the copy of the bytecode that has the instruction; 0: the code object's own */
 	__u16 frame_bytes; /* to read of a frame, for all of these */
 
 	__u16 bytecode;
+	__u16 copies; /* pointer to a word, and behind it pointers to copies of the bytecode; 0: there are none */
 	__u16 identity; /* fields that don't change, and that tell apart code objects which have one address in turn */
 	__u16 identity_bytes; /* a multiple of 8 */
 	/* In the identity: pointers to the name, the path, and the table of lines. */
@@ -76,7 +78,7 @@ struct sw_cpython {
 	__u8 groups; /* sw_cpython_groups */
 	__u8 instruction_form; /* sw_cpython_instruction */
 	__u8 identity_has_texts; /* the texts of the name and the path belong to it, too (until 3.11) */
-	__u8 reserved;
+	__u8 reserved[5];
 };
 
 /* A part of HotSpot's code cache, over the addresses that it has reserved. */
@@ -168,6 +170,7 @@ struct sw_v8 {
 
 #define SW_CPYTHON_STATE_BYTES 256 /* of a PyThreadState are read */
 #define SW_CPYTHON_FRAME_BYTES 128 /* `frame_bytes` is at most this */
+#define SW_CPYTHON_NO_PLACE 0x7fffffff /* offset of an instruction that was not found in its function's bytecode */
 #define SW_COOKIE_MULTIPLIER 0x9E3779B97F4A7C15ull
 
 /* Until 3.11: fields of a string (`PyASCIIObject`), and where its text is if it is compact. */

@@ -21,9 +21,9 @@ enum sw_futex_use {
 };
 
 /*
- * The scheduler's accounts of a thread when it last left a CPU. Of a wait that was skipped (off_cpu.bpf.h), the times are only
- * those that are said to be. Only the CPU on which the thread runs writes it, with the
- * exceptions of `found_ns`, and of the waker, which the thread that ends the wait writes before the thread runs again.
+ * The scheduler's accounts of a thread when it last left a CPU, where switches without a sample may be skipped (off_cpu.bpf.h). Only
+ * the CPU on which the thread runs writes it, with the exceptions of `found_ns`, and of the waker, which the thread that ends
+ * the wait writes before the thread runs again.
  */
 struct sw_wait {
 	__u64 thread_start_ns; /* by CLOCK_BOOTTIME: a later thread with the same id has another */

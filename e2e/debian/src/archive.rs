@@ -1,4 +1,4 @@
-//! Debian's packages, by apt, beside and without touching what this machine has installed.
+//! Debian's packages and sources, and sources of Ubuntu, by apt, beside and without touching what this machine has installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,10 @@ use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::paths;
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Ubuntu's archive, and its keyring, which is a package of Debian.
+const UBUNTU: &str = "http://archive.ubuntu.com/ubuntu";
+const UBUNTU_KEYRING: (&str, &str) =
+    ("ubuntu-archive-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg");
 /// The suites that are looked at.
 const SUITES: [&str; 7] =
     ["bullseye", "bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid", "experimental"];
@@ -30,7 +34,33 @@ impl Archive {
     /// # Errors
     /// When the archive can't be reached and never was.
     pub fn open() -> Result<Self> {
-        Self::open_in(Self { folder: paths::cache().join("vm"), foreign: None }, &SUITES)
+        let site = site()?;
+        let sources: String = SUITES.iter().map(|suite| entry("deb", KEYRING, &site, suite)).collect();
+        Self::open_in(Self { folder: paths::cache().join("vm"), foreign: None }, &sources)
+    }
+
+    /// Learns which sources a suite of Ubuntu has: those of a release stay, where those of Debian's sid give way to newer ones.
+    ///
+    /// # Errors
+    /// When the archive can't be reached and never was.
+    pub fn open_sources_of_ubuntu(suite: &str) -> Result<Self> {
+        let folder = paths::cache().join("ubuntu-sources");
+        let (package, file) = UBUNTU_KEYRING;
+        let keyring = folder.join(file);
+        if !keyring.is_file() {
+            Self::open()?.unpack(package, &folder)?;
+        }
+        let sources = entry("deb-src", &keyring.display().to_string(), UBUNTU, suite);
+        Self::open_in(Self { folder, foreign: None }, &sources)
+    }
+
+    /// Learns which sources a suite of Debian has.
+    ///
+    /// # Errors
+    /// When the archive can't be reached and never was.
+    pub fn open_sources(suite: &str) -> Result<Self> {
+        let sources = entry("deb-src", KEYRING, &site()?, suite);
+        Self::open_in(Self { folder: paths::cache().join("debian-sources"), foreign: None }, &sources)
     }
 
     /// Learns what suites have for another architecture, by Debian's name for it: `arm64`. What is learned and downloaded is kept
@@ -40,16 +70,15 @@ impl Archive {
     /// When the archive can't be reached and never was.
     pub fn open_foreign(architecture: &'static str, folder: &str, suites: &[&str]) -> Result<Self> {
         let folder = paths::cache().join(folder);
-        Self::open_in(Self { folder, foreign: Some(architecture) }, suites)
+        let site = site()?;
+        let sources: String = suites.iter().map(|suite| entry("deb", KEYRING, &site, suite)).collect();
+        Self::open_in(Self { folder, foreign: Some(architecture) }, &sources)
     }
 
-    fn open_in(archive: Self, suites: &[&str]) -> Result<Self> {
+    fn open_in(archive: Self, sources: &str) -> Result<Self> {
         for folder in ["state/lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(archive.folder.join(folder))?;
         }
-        let site = site()?;
-        let source = |suite| format!("deb [signed-by={KEYRING}] {site} {suite} main\n");
-        let sources: String = suites.iter().map(source).collect();
         let (list, stamp) = (archive.folder.join("sources.list"), archive.folder.join("updated"));
         let is_known = fs::read_to_string(&list).is_ok_and(|known| known == sources);
         fs::write(&list, sources)?;
@@ -108,6 +137,29 @@ impl Archive {
         Ok(())
     }
 
+    /// Downloads the source of a package, as its authors have released it, into a folder.
+    ///
+    /// # Errors
+    /// When the archive doesn't hand it out.
+    pub fn unpack_source(&self, package: &str, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder)?;
+        let scratch = tempfile::tempdir_in(&self.folder)?;
+        self.apt_in(
+            scratch.path(),
+            "apt-get",
+            &["source", "-qq", "--download-only", "--only-source", package],
+        )?;
+        let mut files = fs::read_dir(scratch.path())?.filter_map(|entry| Some(entry.ok()?.path()));
+        let is_release = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.contains(".orig.tar.") && !name.ends_with(".asc")
+        };
+        let release = files.find(is_release).context("apt downloaded no source")?;
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(release).arg("-C").arg(folder).arg("--strip-components=1");
+        run(&mut tar).map(drop)
+    }
+
     fn apt(&self, program: &str, arguments: &[&str]) -> Result<String> {
         self.apt_in(&self.folder, program, arguments)
     }
@@ -134,6 +186,11 @@ impl Archive {
         });
         run(command.args(arguments))
     }
+}
+
+/// A line of a list of sources.
+fn entry(kind: &str, keyring: &str, site: &str, suite: &str) -> String {
+    format!("{kind} [signed-by={keyring}] {site} {suite} main\n")
 }
 
 /// Where this machine has Debian's packages from.

@@ -1,10 +1,14 @@
-//! CPython out of a suite of Debian, with the C library of that suite.
+//! CPython out of a suite of Debian, with the C library of that suite; and built from source without the global interpreter
+//! lock, which no suite has packages of.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::{lock, paths};
 
 use crate::archive::Archive;
 
@@ -45,4 +49,36 @@ pub fn interpreter(suite: &str, minor: u32) -> Result<PathBuf> {
     fs::set_permissions(unpacked, Permissions::from_mode(0o755))?;
     fs::rename(scratch.keep(), root)?;
     Ok(script)
+}
+
+/// CPython 3.`minor` without the global interpreter lock, built once from the source in a suite that keeps it: some ten minutes
+/// of CPU time.
+///
+/// # Errors
+/// When no suite is known to have it, or it can't be downloaded or built.
+pub fn free_threaded(minor: u32) -> Result<PathBuf> {
+    let root = paths::cache().join(format!("python3.{minor}t"));
+    let interpreter = root.join(format!("bin/python3.{minor}t"));
+    fs::create_dir_all(paths::cache())?;
+    let _lock = lock::exclusive(&root)?;
+    if interpreter.is_file() {
+        return Ok(interpreter);
+    }
+    let archive = match minor {
+        13 => Archive::open_sources("trixie")?,
+        14 => Archive::open_sources_of_ubuntu("resolute")?,
+        _ => bail!("no suite is known to have the source of CPython 3.{minor}"),
+    };
+    let scratch = tempfile::tempdir_in(paths::cache())?;
+    let (source, installed) = (scratch.path().join("source"), scratch.path().join("installed"));
+    archive.unpack_source(&format!("python3.{minor}"), &source)?;
+    let mut configure = Command::new("./configure");
+    configure.args(["-q", "--disable-gil", "--without-ensurepip", "--disable-test-modules"]);
+    run(configure.arg(format!("--prefix={}", root.display())).current_dir(&source))?;
+    let jobs = std::thread::available_parallelism()?;
+    let make = |arguments: &[&str]| run(Command::new("make").arg("-s").args(arguments).current_dir(&source));
+    make(&[&format!("-j{jobs}")])?;
+    make(&["install", &format!("DESTDIR={}", installed.display())])?;
+    fs::rename(installed.join(root.strip_prefix("/")?), &root)?;
+    Ok(interpreter)
 }

@@ -27,3 +27,13 @@ pub fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
     let paths = text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
     Ok(paths.map(|path| PathBuf::from(path.trim_end_matches(':'))).collect())
 }
+
+/// A shell that sees the second version of control groups alone: crun refuses a machine that has both. Its arguments are
+/// the script's.
+#[must_use]
+pub fn in_second_hierarchy(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    let script = format!("mount -t cgroup2 cgroup2 /sys/fs/cgroup && {{ {script}; }}");
+    command.args(["--mount", "sh", "-c", &script, "sh"]);
+    command
+}

@@ -15,12 +15,25 @@ pub const SYSTEM: &str = "/usr/bin/python3";
 /// The newest CPython 3.`minor` that pyenv has installed: under `$PYENV_ROOT`, or under `~/.pyenv`.
 #[must_use]
 pub fn of_pyenv(minor: u32) -> Option<PathBuf> {
+    newest_of_pyenv(minor, "")
+}
+
+/// The same without the global interpreter lock.
+#[must_use]
+pub fn free_threaded_of_pyenv(minor: u32) -> Option<PathBuf> {
+    newest_of_pyenv(minor, "t")
+}
+
+/// `suffix` is what names of folders have behind the version: `3.13.0t`.
+fn newest_of_pyenv(minor: u32, suffix: &str) -> Option<PathBuf> {
     let root = env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")))?;
     let versions = fs::read_dir(root.join("versions")).ok()?.filter_map(|entry| {
         let entry = entry.ok()?;
         // As `3.13.0`, and not as `3.13t-dev`.
-        let patch: u32 = entry.file_name().to_str()?.strip_prefix(&format!("3.{minor}."))?.parse().ok()?;
+        let name = entry.file_name();
+        let patch = name.to_str()?.strip_prefix(&format!("3.{minor}."))?.strip_suffix(suffix)?;
+        let patch: u32 = patch.parse().ok()?;
         let program = entry.path().join("bin/python3");
         program.is_file().then_some((patch, program))
     });

@@ -169,7 +169,7 @@ fn podman_runs_the_archive() -> Result<()> {
             "store=$1; podman() {{ command podman --root $store --runroot $store/run --storage-driver vfs \
              --cgroup-manager cgroupfs \"$@\"; }}; {arguments}"
         );
-        let mut command = in_second_hierarchy(&script);
+        let mut command = command::in_second_hierarchy(&script);
         command.arg(store.path()).arg(archive).stdin(Stdio::null());
         Running::start(command)?.wait(Duration::from_secs(120))
     };
@@ -259,13 +259,4 @@ fn run(
     let mut container = pod.run(&image.container(arguments, &granted(capabilities)))?;
     let status = container.wait(Duration::from_secs(60))?;
     Ok((status.code(), container.log()))
-}
-
-/// A shell that sees the second version of control groups alone: crun refuses a machine that has both. Its arguments are
-/// the script's.
-fn in_second_hierarchy(script: &str) -> Command {
-    let mut command = Command::new("unshare");
-    let script = format!("mount -t cgroup2 cgroup2 /sys/fs/cgroup && {{ {script}; }}");
-    command.args(["--mount", "sh", "-c", &script, "sh"]);
-    command
 }

@@ -11,6 +11,7 @@ mod clock;
 mod cluster;
 mod completeness;
 mod configurations;
+mod containers;
 mod counters;
 mod debuginfod;
 mod delivery;

@@ -41,6 +41,8 @@ const SAMPLES_PER_SECOND: u32 = 997;
 const SECONDS: u32 = 2;
 /// The newest minor version.
 const NEWEST: u32 = 14;
+/// Minor versions with builds without the global interpreter lock.
+const FREE_THREADED: [u32; 2] = [13, 14];
 /// Of some 2,000.
 const ENOUGH: u64 = 600;
 /// Of all samples.
@@ -67,6 +69,14 @@ fn runs_long(test: &str) -> Result<bool> {
 fn installed(minor: u32) -> Result<Option<PathBuf>> {
     match python::of_pyenv(minor) {
         None if minor == NEWEST && is_long() => debian::interpreter("sid", minor).map(Some),
+        found => Ok(found),
+    }
+}
+
+/// CPython 3.`minor` without the global interpreter lock: pyenv's, or, where it has none and tests may fetch, one that is built.
+fn free_threaded(minor: u32) -> Result<Option<PathBuf>> {
+    match python::free_threaded_of_pyenv(minor) {
+        None if is_long() => debian::free_threaded(minor).map(Some),
         found => Ok(found),
     }
 }

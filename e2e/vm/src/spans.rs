@@ -36,7 +36,8 @@ impl Spans {
             said.lines().filter_map(|line| line.trim().rsplit_once(' ')).collect();
         let file: String = told.section("spans.otlp")?.split_whitespace().collect();
         let log = || told.section("spans.log").unwrap_or_default().to_owned();
-        let received = Received::from_requests([STANDARD.decode(file)?]).with_context(log)?;
+        let file = STANDARD.decode(file).with_context(log)?;
+        let received = Received::from_requests([file]).with_context(log)?;
         let mut events: Vec<_> = received.events().collect();
         events.sort_by_key(|event| event.time_unix_ns);
         let mut spans = Self::default();

@@ -1,3 +1,5 @@
+import { Packed } from "./packed";
+
 /** A column of numbers: of whole ones, each exact. */
 export type Column = Int32Array | Float64Array;
 
@@ -29,8 +31,9 @@ export interface Document {
   /**
    * Functions as called by others, told apart by their lines. `parent_before`: how many nodes before this one its caller is, 0: it has
    * none. `again_before`: of the nodes that differ in more than lines, how many before the last one this is one of; 0: of none.
+   * There are millions of them: they stay packed.
    */
-  nodes: { parent_before: Column; again_before: Column; place: Column };
+  nodes: { parent_before: Packed; again_before: Packed; place: Packed };
   /** `container` is what the container or the unit is called, 0 where there is none. */
   threads: { process: Column; pid: Column; name: Column; tid: Column; container: Column };
   spans: { trace: string[]; span: string[] };
@@ -101,7 +104,7 @@ export interface Outcome {
   help: string;
 }
 
-const TABLES = ["functions", "places", "nodes", "threads", "states", "samples"] as const;
+const TABLES = ["functions", "places", "threads", "states", "samples"] as const;
 
 /** Puts what is new at the end of what is there. */
 export function append(document: Document, more: Document): Document {
@@ -112,8 +115,13 @@ export function append(document: Document, more: Document): Document {
     const from: Record<string, Column> = more[table];
     for (const column in to) to[column] = joined(to[column], from[column]);
   }
+  const nodes = {
+    parent_before: document.nodes.parent_before.with(more.nodes.parent_before),
+    again_before: document.nodes.again_before.with(more.nodes.again_before),
+    place: document.nodes.place.with(more.nodes.place),
+  };
   more.renamed.function.forEach((number, at) => (document.functions.short[number] = more.renamed.short[at]));
-  const { strings, functions, places, nodes, threads, spans, states, samples } = document;
+  const { strings, functions, places, threads, spans, states, samples } = document;
   return { ...more, strings, functions, places, nodes, threads, spans, states, samples };
 }
 
@@ -135,41 +143,47 @@ export function forget(document: Document, before: number) {
   for (const column in columns) columns[column] = columns[column].filter(isKept);
 }
 
+/** How much base64 is decoded at a time: whole groups of four letters. */
+const CHUNK_LETTERS = 1 << 18;
+
 /** Reads what an element holds: a document, compressed by gzip, in base64. */
 export async function read(element: HTMLTemplateElement): Promise<Document> {
-  const text = atob(element.content.textContent ?? "");
-  const bytes = new Uint8Array(text.length);
-  for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
-  return decode(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+  const text = element.content.textContent ?? "";
+  let at = 0;
+  const compressed = new ReadableStream<BufferSource>({
+    pull(stream) {
+      const letters = atob(text.slice(at, at + CHUNK_LETTERS));
+      const bytes = new Uint8Array(letters.length);
+      for (let byte = 0; byte < bytes.length; byte++) bytes[byte] = letters.charCodeAt(byte);
+      stream.enqueue(bytes);
+      at += CHUNK_LETTERS;
+      if (at >= text.length) stream.close();
+    },
+  });
+  return decode(await new Response(compressed.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
 }
 
 /** Takes a document apart: the length of its JSON, the JSON, and the columns that it lists, in LEB128. */
 export function decode(buffer: ArrayBuffer): Document {
   const length = new DataView(buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const bytes = new Uint8Array(buffer, 4 + length);
-  let at = 0;
+  let rest = new Uint8Array(buffer, 4 + length);
   for (const { table, name, count } of head.columns) {
+    const packed = Packed.first(rest, count);
     head[table] ??= {};
-    [head[table][name], at] = column(bytes, at, count);
+    head[table][name] = table === "nodes" ? packed : column(packed);
+    rest = rest.subarray(packed.bytes.length);
   }
   return head;
 }
 
-/** The numbers that begin at a byte, and the byte after them. */
-function column(bytes: Uint8Array, from: number, count: number): [Column, after: number] {
-  let values: Column = new Int32Array(count);
-  let at = from;
-  for (let row = 0; row < count; row++) {
-    let byte = bytes[at++];
-    let value = byte & 0x7f;
-    // Bits can be shifted within 32 of them, and numbers are exact up to 2^53.
-    for (let factor = 0x80; byte >= 0x80; factor *= 0x80) {
-      byte = bytes[at++];
-      value += (byte & 0x7f) * factor;
-    }
+function column(packed: Packed): Column {
+  const next = packed.reader();
+  let values: Column = new Int32Array(packed.count);
+  for (let row = 0; row < packed.count; row++) {
+    const value = next();
     if (value > 0x7fffffff && values instanceof Int32Array) values = Float64Array.from(values);
     values[row] = value;
   }
-  return [values, at];
+  return values;
 }

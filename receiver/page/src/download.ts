@@ -1,5 +1,5 @@
 import { colourOfNode, fullNameOf, nameOf, recording, view } from "./state";
-import { share, type View } from "./tree";
+import { share, type View, walk } from "./tree";
 import { cut, percent, whole } from "./words";
 
 /** Gives the browser a file to keep. */
@@ -40,17 +40,14 @@ export function svg(zoomed: number): string {
   const scale = WIDTH / (shown.value[zoomed] || 1);
   const boxes: string[] = [];
   let rows = 1;
-  for (let node = zoomed; node < shown.end[zoomed];) {
+  walk(shown, zoomed, (node, left) => {
     const width = shown.value[node] * scale;
-    if (width < 0.3) {
-      node = shown.end[node];
-      continue;
-    }
+    if (width < 0.3) return false;
     const depth = shown.depth[node] - shown.depth[zoomed];
     rows = Math.max(rows, depth + 1);
-    boxes.push(box(shown, node, (shown.start[node] - shown.start[zoomed]) * scale, depth * ROW, width));
-    node++;
-  }
+    boxes.push(box(shown, node, left * scale, depth * ROW, width));
+    return true;
+  });
   const size = `width="${WIDTH}" height="${rows * ROW + 34}"`;
   return `<svg xmlns="http://www.w3.org/2000/svg" ${size} font-family="monospace" font-size="11">
 <rect width="100%" height="100%" fill="#fbfaf8"/>

@@ -1,4 +1,4 @@
-import type { View } from "./tree";
+import { leftOf, type View, walk } from "./tree";
 
 export const ROW_PX = 20;
 /** Narrower boxes are not drawn. */
@@ -60,12 +60,14 @@ export const isShown = ({ view, zoomed }: Look, node: number) =>
 /** Where the row of a depth begins. */
 export const rowTop = ({ isIcicle, rows }: Look, depth: number) => (isIcicle ? depth : rows - 1 - depth) * ROW_PX;
 
+type Span = [leftPx: number, widthPx: number];
+
 /** Where a node begins, and how wide it is. */
-export function span({ view, zoomed, widthPx }: Look, node: number): [left: number, width: number] {
+export function span({ view, zoomed, widthPx }: Look, node: number): Span {
   // What leads to the zoomed node spans the whole width.
   if (node <= zoomed && view.end[node] > zoomed) return [0, widthPx];
   const scale = widthPx / (view.value[zoomed] || 1);
-  return [(view.start[node] - view.start[zoomed]) * scale, view.value[node] * scale];
+  return [leftOf(view, node, zoomed) * scale, view.value[node] * scale];
 }
 
 /** The node at a place of the canvas; -1: there is none. */
@@ -79,17 +81,14 @@ export function nodeAtPixel(look: Look, x: number, y: number): number {
     while (view.depth[node] > depth) node = view.parent[node];
     return node;
   }
-  const at = view.start[zoomed] + (x * view.value[zoomed]) / widthPx;
-  for (let node = zoomed + 1; node < view.end[zoomed];) {
-    if (at >= view.start[node] + view.value[node]) {
-      node = view.end[node];
-      continue;
-    }
-    if (at < view.start[node]) return -1;
-    if (view.depth[node] === depth) return node;
-    node++;
-  }
-  return -1;
+  const at = (x * view.value[zoomed]) / widthPx;
+  let found = -1;
+  walk(view, zoomed, (node, left) => {
+    const isUnder = found < 0 && at >= left && at < left + view.value[node];
+    if (isUnder && view.depth[node] === depth) found = node;
+    return isUnder && found < 0;
+  });
+  return found;
 }
 
 /** Draws what is seen. */
@@ -100,16 +99,14 @@ export function paint(pen: CanvasRenderingContext2D, look: Look, outlined: numbe
   pen.font = theme.font;
   pen.textBaseline = "middle";
   const charPx = pen.measureText("0").width || 7;
-  for (let node = zoomed; node >= 0; node = view.parent[node]) paintNode(pen, look, node, charPx);
+  for (let node = view.parent[zoomed]; node >= 0; node = view.parent[node]) paintNode(pen, look, node, [0, widthPx], charPx);
   const least = (view.value[zoomed] * LEAST_PX) / widthPx;
-  for (let node = zoomed + 1; node < view.end[zoomed];) {
-    if (view.value[node] < least || view.depth[node] >= look.rows) {
-      node = view.end[node];
-      continue;
-    }
-    paintNode(pen, look, node, charPx);
-    node++;
-  }
+  const scale = widthPx / (view.value[zoomed] || 1);
+  walk(view, zoomed, (node, left) => {
+    if (node > zoomed && (view.value[node] < least || view.depth[node] >= look.rows)) return false;
+    paintNode(pen, look, node, node === zoomed ? [0, widthPx] : [left * scale, view.value[node] * scale], charPx);
+    return true;
+  });
   for (const node of outlined) {
     if (node < 0 || node >= view.count || !isShown(look, node)) continue;
     const [left, width] = span(look, node);
@@ -119,11 +116,10 @@ export function paint(pen: CanvasRenderingContext2D, look: Look, outlined: numbe
   }
 }
 
-function paintNode(pen: CanvasRenderingContext2D, look: Look, node: number, charPx: number) {
+function paintNode(pen: CanvasRenderingContext2D, look: Look, node: number, [left, width]: Span, charPx: number) {
   const { view, zoomed, found, theme } = look;
   const y = rowTop(look, view.depth[node]) - look.topPx;
   if (y + ROW_PX < 0 || y > look.heightPx) return;
-  const [left, width] = span(look, node);
   const isFound = found !== null && node > 0 && found[view.label[node]] === 1;
   const isDim = (found !== null && !isFound) || node < zoomed && view.end[node] > zoomed;
   const boxPx = Math.max(width - (width > 3 ? 1 : 0), LEAST_PX);

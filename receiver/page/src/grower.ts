@@ -73,9 +73,11 @@ export function childrenOf(parents: Int32Array, count = parents.length): { first
   return { first, children };
 }
 
-/** A tree in the order of a walk, siblings by `weight` of all at and below them; and where each node went. */
-export function flattened({ count, parents, labels }: Growth, weight: Float64Array): { tree: Tree; placeOf: Int32Array } {
-  const totals = Float64Array.from(weight);
+/**
+ * A tree in the order of a walk, siblings by the weight of all at and below them; and where each node went. `totals` has the weight
+ * of each node alone, to which that of the nodes below is added.
+ */
+export function flattened({ count, parents, labels }: Growth, totals: Float64Array): { tree: Tree; placeOf: Int32Array } {
   for (let node = count - 1; node > 0; node--) totals[parents[node]] += totals[node];
   const { first, children } = childrenOf(parents, count);
   for (let node = 0; node < count; node++) {
@@ -117,7 +119,7 @@ export function grownView(view: View, grower: Grower, fill: (of: Counts, own: Fl
     return own;
   };
   const own = grown(view);
-  const { tree, placeOf } = flattened(grower, own);
+  const { tree, placeOf } = flattened(grower, Float64Array.from(own));
   const place = (values: Float64Array) => {
     const placed = new Float64Array(tree.count);
     values.forEach((value, node) => (placed[placeOf[node]] = value));

@@ -51,8 +51,8 @@ export class Recording {
     leaf: Column;
     events: Column;
   };
-  /** Nodes as the document has them, which tell the lines of a function apart. */
-  readonly lines: { parent: Int32Array; node: Int32Array; place: Column };
+  private readonly nodes: Document["nodes"];
+  private unpacked: { parent: Int32Array; place: Int32Array } | null = null;
   /** The lines of functions. `path` is there for those in another file than the rest of their function. */
   readonly places: { function: Column; line: Column; isInlined: Uint8Array; path: Map<number, string> };
   /** Parts of source files that the document holds. */
@@ -112,25 +112,24 @@ export class Recording {
     };
     for (const place of places.inlined) this.places.isInlined[place] = 1;
 
-    const nodeCount = nodes.place.length;
-    const parent = new Int32Array(nodeCount);
+    this.nodes = nodes;
+    const nodeCount = nodes.place.count;
+    const [nextBefore, nextAgain, nextPlace] = [nodes.parent_before, nodes.again_before, nodes.place].map((column) => column.reader());
     // The node of the tree of each; these are numbered as they come, until their order is that of a walk.
     const node = new Int32Array(nodeCount);
     const growth = { count: 1, parents: new Int32Array(nodeCount + 1), labels: new Int32Array(nodeCount + 1) };
     growth.parents[0] = growth.labels[0] = -1;
     for (let at = 0; at < nodeCount; at++) {
-      const [before, again] = [nodes.parent_before[at], nodes.again_before[at]];
-      parent[at] = before === 0 ? -1 : at - before;
+      const before = nextBefore();
+      const again = nextAgain();
       node[at] = again === 0 ? growth.count++ : growth.count - again;
-      growth.parents[node[at]] = before === 0 ? 0 : node[parent[at]];
-      growth.labels[node[at]] = places.function[nodes.place[at]];
+      growth.parents[node[at]] = before === 0 ? 0 : node[at - before];
+      growth.labels[node[at]] = places.function[nextPlace()];
     }
     const weight = new Float64Array(growth.count);
     for (let row = 0; row < samples.node.length; row++) weight[node[samples.node[row]]] += samples.count[row];
     const { tree, placeOf } = flattened(growth, weight);
     this.tree = tree;
-    for (let at = 0; at < nodeCount; at++) node[at] = placeOf[node[at]];
-    this.lines = { parent, node, place: nodes.place };
     const { firstSlice } = this;
     this.samples = {
       count: samples.node.length,
@@ -139,10 +138,32 @@ export class Recording {
       thread: samples.thread,
       span: samples.span,
       state: samples.state,
-      node: Int32Array.from(samples.node, (leaf) => node[leaf]),
+      node: Int32Array.from(samples.node, (leaf) => placeOf[node[leaf]]),
       leaf: samples.node,
       events: samples.count,
     };
+  }
+
+  /**
+   * Nodes as the document has them, which tell the lines of a function apart: each is as deep as its node of the tree. They are
+   * unpacked when they are asked for: the flame graph does without.
+   */
+  get lines(): { parent: Int32Array; place: Int32Array } {
+    if (!this.unpacked) {
+      const { parent_before, place } = this.nodes;
+      const [nextBefore, nextPlace] = [parent_before.reader(), place.reader()];
+      const ofEach = (value: (at: number) => number) => {
+        const values = new Int32Array(place.count);
+        for (let at = 0; at < place.count; at++) values[at] = value(at);
+        return values;
+      };
+      const parentOf = (at: number) => {
+        const before = nextBefore();
+        return before === 0 ? -1 : at - before;
+      };
+      this.unpacked = { parent: ofEach(parentOf), place: ofEach(nextPlace) };
+    }
+    return this.unpacked;
   }
 
   /**

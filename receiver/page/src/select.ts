@@ -192,22 +192,22 @@ function touch({ tree, samples }: Recording, rows: number[]): Int32Array {
 
 /** Lines of one node of the recording's tree within the selection, the busiest first: events by line. */
 export function linesOf(recording: Recording, selection: Selection, node: number): [line: number, events: number][] {
-  const { lines, places, samples } = recording;
+  const { lines, places, samples, tree } = recording;
   const of = new Map<number, number>();
   const { range } = selection;
   const isWanted = wanted(recording, selection);
   // The line of the ancestor at `node`, found once for each leaf.
   const found = new Map<number, number>();
   for (let row = 0; row < samples.count; row++) {
-    if (samples.node[row] < node || samples.node[row] >= recording.tree.end[node]) continue;
+    if (samples.node[row] < node || samples.node[row] >= tree.end[node]) continue;
     const part = range ? recording.within(row, range) : 1;
     if (part === 0 || !isWanted(row)) continue;
     const leaf = samples.leaf[row];
     let line = found.get(leaf);
     if (line === undefined) {
       let at = leaf;
-      while (at >= 0 && lines.node[at] !== node) at = lines.parent[at];
-      line = at < 0 ? 0 : places.line[lines.place[at]];
+      for (let depth = tree.depth[samples.node[row]]; depth > tree.depth[node]; depth--) at = lines.parent[at];
+      line = places.line[lines.place[at]];
       found.set(leaf, line);
     }
     if (line > 0) of.set(line, (of.get(line) ?? 0) + samples.events[row] * part);

@@ -20,8 +20,6 @@ export interface View extends Tree {
   base: ({ own: Float64Array; total: Float64Array; events: number } & Comparison) | null;
   /** What widths are in proportion to: events; where two selections are compared, the mean of both shares or rates. */
   value: Float64Array;
-  /** Of `value`, what lies to the left. */
-  start: Float64Array;
   /** Events of everything. */
   events: number;
   /** The names of groups, whose labels come after the functions'. */
@@ -54,14 +52,33 @@ export function viewOf(tree: Structure, own: Float64Array, before: ({ own: Float
     const of = base.seconds ?? { now: events, before: base.events };
     for (let node = 0; node < tree.count; node++) value[node] = share(total[node], of.now) / 2 + share(base.total[node], of.before) / 2;
   }
-  const start = new Float64Array(tree.count);
-  const next = new Float64Array(tree.count);
-  for (let node = 1; node < tree.count; node++) {
-    const above = tree.parent[node];
-    start[node] = start[above] + next[above];
-    next[above] += value[node];
+  return { ...tree, own, total, base, value, events };
+}
+
+/**
+ * Visits a node and those below it in the order of a walk, each with the value that lies to the left of it within the first one.
+ * Where `visit` is false, what is below is left out.
+ */
+export function walk(view: View, top: number, visit: (node: number, left: number) => boolean) {
+  // Where the next node of each depth begins.
+  const next = [0];
+  const depthOfTop = view.depth[top];
+  for (let node = top; node < view.end[top];) {
+    const depth = view.depth[node] - depthOfTop;
+    const left = next[depth];
+    next[depth] = left + view.value[node];
+    next[depth + 1] = left;
+    node = visit(node, left) ? node + 1 : view.end[node];
   }
-  return { ...tree, own, total, base, value, start, events };
+}
+
+/** The value to the left of a node within another one, which it is below. */
+export function leftOf(view: View, node: number, top: number): number {
+  let left = 0;
+  for (let at = node; at > top; at = view.parent[at]) {
+    for (let sibling = view.parent[at] + 1; sibling < at; sibling = view.end[sibling]) left += view.value[sibling];
+  }
+  return left;
 }
 
 function withTotals(tree: Tree, before: { own: Float64Array } & Comparison) {

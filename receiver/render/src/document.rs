@@ -135,7 +135,7 @@ impl DocumentBuilder {
     #[must_use]
     pub fn lengths(&self) -> TableLengths {
         let CallTree { strings: texts, functions, function_lines: places, nodes, .. } = &self.tree;
-        let lengths = [texts.all().len(), functions.len(), places.values.len(), nodes.values.len()];
+        let lengths = [texts.all().len(), functions.len(), places.values.len(), nodes.len()];
         let [texts, functions, places, nodes] = lengths;
         TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans, self.states.len()])
     }
@@ -178,7 +178,7 @@ impl DocumentBuilder {
         let mut columns = Columns::default();
         add_functions(&mut columns, &self.tree, functions);
         add_lines(&mut columns, &self.tree, places);
-        let new_nodes = || (0_u32..).zip(&self.tree.nodes.values).skip(nodes);
+        let new_nodes = || (0_u32..).zip(self.tree.nodes.all()).skip(nodes);
         columns.add(
             "nodes",
             [
@@ -191,7 +191,7 @@ impl DocumentBuilder {
                 ),
                 // The number of function nodes from its own to the last one before it; 0 if it is the first of its own.
                 ("again_before", self.tree.function_nodes_back().skip(nodes).collect()),
-                ("place", new_nodes().map(|(_, node)| node.function_line).collect()),
+                ("place", new_nodes().map(|(_, node)| node.label).collect()),
             ],
         );
         let threads = || self.threads.iter().skip(threads);

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::interner::ValueInterner;
 use crate::profile::{
     BinaryIndex, FrameIndex, MergedRecording, Profile, ProfileBinary, ProfileFrame, ProfileSample,
     ProfileSpan, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
-use crate::tree::ValueInterner;
 
 /// Both recordings, each as a part of one slice: the comparison is of shares, not of times.
 #[must_use]

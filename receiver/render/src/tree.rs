@@ -1,16 +1,13 @@
 //! All stacks as one call tree: stacks with common callers share nodes. It grows with its profile, and its indices don't
 //! change.
 
-use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasher as _, Hash};
-use std::sync::Arc;
-
-use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
+use crate::interner::{StringTable, ValueInterner};
 use crate::names::ShortNames;
+use crate::path_tree::{PathTree, Paths};
 use crate::profile::{FrameCategory, FrameIndex, Profile};
 
 /// A function: frames with the same name in the same binary. Strings are indices in [`CallTree::strings`].
@@ -40,23 +37,8 @@ pub(crate) struct FunctionLine {
     pub(crate) is_inlined: bool,
 }
 
-/// A function line, as reached by a certain chain of callers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct CallNode {
-    /// The caller, as index in [`CallTree::nodes`]; `None` for the outermost.
-    pub(crate) parent: Option<u32>,
-    /// Index in [`CallTree::function_lines`].
-    pub(crate) function_line: u32,
-}
-
-/// A function as reached by a certain chain of callers, whatever the lines: one or more [`CallNode`]s.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FunctionNode {
-    /// The caller, as index in [`CallTree::function_nodes`]; `None` for the outermost.
-    parent: Option<u32>,
-    /// Index in [`CallTree::functions`].
-    function: u32,
-}
+/// No node has this number.
+const UNKNOWN_NODE: u32 = u32::MAX;
 
 /// The stacks, merged from their roots.
 #[derive(Debug)]
@@ -65,10 +47,11 @@ pub(crate) struct CallTree {
     pub(crate) strings: StringTable,
     pub(crate) functions: Vec<TreeFunction>,
     pub(crate) function_lines: ValueInterner<FunctionLine>,
-    /// Each node comes after its caller.
-    pub(crate) nodes: ValueInterner<CallNode>,
-    function_nodes: ValueInterner<FunctionNode>,
-    /// The function node of each of `nodes`, as index in `function_nodes`.
+    /// The lines of functions as reached by chains of callers: labels are indices in `function_lines`.
+    pub(crate) nodes: PathTree,
+    /// The same of functions, whatever the lines: labels are indices in `functions`.
+    function_nodes: PathTree,
+    /// The function node of each of `nodes`.
     function_node_of: Vec<u32>,
     /// The leaf of each stack of the profile, as index in `nodes`.
     pub(crate) leaves: Vec<u32>,
@@ -98,8 +81,8 @@ impl Default for CallTree {
             strings: texts,
             functions: Vec::new(),
             function_lines: ValueInterner::default(),
-            nodes: ValueInterner::default(),
-            function_nodes: ValueInterner::default(),
+            nodes: PathTree::default(),
+            function_nodes: PathTree::default(),
             function_node_of: Vec::new(),
             leaves: Vec::new(),
             function_indices: HashMap::new(),
@@ -127,39 +110,51 @@ impl CallTree {
         self.renew_short_names();
     }
 
-    /// Adds the new stacks by their callers: so a stack differs from the one before it at its end, only the nodes there are
-    /// looked up, and most nodes come right after their caller.
+    /// Adds the new stacks.
     fn add_stacks(&mut self, profile: &Profile) {
-        let mut new: Vec<_> = profile.stacks.iter().enumerate().skip(self.leaves.len()).collect();
-        new.sort_by(|(_, one), (_, other)| from_root(one).cmp(from_root(other)));
-        self.leaves.resize(self.leaves.len() + new.len(), 0);
-        // The frames of the stack before, outermost first, each with its node.
-        let mut path: Vec<((FrameIndex, bool), u32)> = Vec::new();
-        for (index, stack) in new {
-            let mut frames = profile.frames_with_inlining(stack);
-            frames.reverse();
-            let shared = path.iter().zip(&frames).take_while(|((known, _), frame)| known == *frame).count();
-            path.truncate(shared);
-            for &(frame, is_inlined) in frames.iter().skip(shared) {
-                let Some(FrameLine { line, indices: [plain, inlined] }) =
-                    self.line_of_frame.get_mut(frame.0 as usize)
-                else {
-                    continue;
-                };
-                let known = if is_inlined { inlined } else { plain };
-                let function_line = *known
-                    .get_or_insert_with(|| self.function_lines.intern(FunctionLine { is_inlined, ..*line }));
-                let function = line.function;
-                let parent = path.last().map(|(_, node)| *node);
-                let node = self.node(CallNode { parent, function_line }, function);
-                path.push(((frame, is_inlined), node));
+        let first = self.leaves.len();
+        let mut paths = Paths::default();
+        for stack in profile.stacks.iter().skip(first) {
+            for (frame, is_inlined) in profile.frames_with_inlining(stack).into_iter().rev() {
+                paths.extend(self.function_line(frame, is_inlined));
             }
-            let leaf = path.last().map(|(_, node)| *node);
-            let leaf = leaf.unwrap_or_else(|| self.empty_stack_node());
-            if let Some(place) = self.leaves.get_mut(index) {
-                *place = leaf;
+            if paths.is_open_empty() {
+                paths.extend([self.line_of_empty_stack()]);
             }
+            paths.close();
         }
+        let leaves = &mut self.leaves;
+        leaves.resize(first + paths.len(), 0);
+        self.nodes.add(&paths, |path, nodes| {
+            if let (Some(leaf), Some(node)) = (leaves.get_mut(first + path), nodes.last()) {
+                *leaf = *node;
+            }
+        });
+        let lines = &self.function_lines.values;
+        paths.relabel(|line| lines.get(line as usize).map_or(0, |line| line.function));
+        let (nodes, leaves, function_node_of) = (&self.nodes, &self.leaves, &mut self.function_node_of);
+        function_node_of.resize(nodes.len(), UNKNOWN_NODE);
+        self.function_nodes.add(&paths, |path, function_nodes| {
+            // Both chains have the same length. What is above a node that has its function node has them, too.
+            let mut node = leaves.get(first + path).copied();
+            for function_node in function_nodes.iter().rev() {
+                let Some(at) = node else { break };
+                match function_node_of.get_mut(at as usize) {
+                    Some(unknown) if *unknown == UNKNOWN_NODE => *unknown = *function_node,
+                    _ => break,
+                }
+                node = nodes.parent(at);
+            }
+        });
+    }
+
+    /// The line of a frame, which is added if it is new; `None` if the profile has no such frame.
+    fn function_line(&mut self, frame: FrameIndex, is_inlined: bool) -> Option<u32> {
+        let FrameLine { line, indices } = self.line_of_frame.get_mut(frame.0 as usize)?;
+        let [plain, inlined] = indices;
+        let known = if is_inlined { inlined } else { plain };
+        let line = FunctionLine { is_inlined, ..*line };
+        Some(*known.get_or_insert_with(|| self.function_lines.intern(line)))
     }
 
     /// The approximate memory in bytes.
@@ -222,118 +217,37 @@ impl CallTree {
         }
     }
 
-    /// The node for empty stacks.
-    fn empty_stack_node(&mut self) -> u32 {
+    /// The line that stands for stacks without frames.
+    fn line_of_empty_stack(&mut self) -> u32 {
         let function = self.function("[no frames]", "", FrameCategory::Marker, "");
-        let line = FunctionLine { function, line: 0, path: 0, is_inlined: false };
-        let function_line = self.function_lines.intern(line);
-        self.node(CallNode { parent: None, function_line }, function)
+        self.function_lines.intern(FunctionLine { function, line: 0, path: 0, is_inlined: false })
     }
 
-    /// The index of a node, which is of a line of this function.
-    fn node(&mut self, node: CallNode, function: u32) -> u32 {
-        let index = self.nodes.intern(node);
-        if index as usize == self.function_node_of.len() {
-            let parent = node.parent.and_then(|parent| self.function_node_of.get(parent as usize)).copied();
-            self.function_node_of.push(self.function_nodes.intern(FunctionNode { parent, function }));
-        }
-        index
-    }
-
-    /// For each node the number of function nodes from its own one to the last one that there was: 0 if it is the first node of
-    /// its function node.
+    /// For each node the number of function nodes from its own one to the last one that there was, in the order in which nodes
+    /// come: 0 if it is the first node of its function node.
     pub(crate) fn function_nodes_back(&self) -> impl Iterator<Item = u32> {
+        let mut numbers = vec![UNKNOWN_NODE; self.function_nodes.len()];
         let mut count = 0;
         self.function_node_of.iter().map(move |function_node| {
-            let back = count - function_node;
-            count = count.max(function_node + 1);
-            back
+            match numbers.get_mut(*function_node as usize) {
+                Some(number) if *number == UNKNOWN_NODE => {
+                    *number = count;
+                    count += 1;
+                    0
+                }
+                Some(number) => count - *number,
+                None => 0,
+            }
         })
-    }
-}
-
-/// The frames of a stack, outermost first.
-fn from_root(stack: &[FrameIndex]) -> impl Iterator<Item = u32> {
-    stack.iter().rev().map(|frame| frame.0)
-}
-
-/// Each distinct value once, indexed in order of arrival. The hash has a random seed: profiled programs choose names.
-#[derive(Debug)]
-pub(crate) struct ValueInterner<T> {
-    pub(crate) values: Vec<T>,
-    /// Indices in `values`, by the hash of the value.
-    indices: HashTable<u32>,
-    hasher: DefaultHashBuilder,
-}
-
-impl<T> Default for ValueInterner<T> {
-    fn default() -> Self {
-        Self { values: Vec::new(), indices: HashTable::new(), hasher: DefaultHashBuilder::default() }
-    }
-}
-
-impl<T: Eq + Hash> ValueInterner<T> {
-    pub(crate) fn intern(&mut self, value: T) -> u32 {
-        self.find(&value).unwrap_or_else(|| self.insert(value))
-    }
-
-    fn find<Q: Eq + Hash + ?Sized>(&self, value: &Q) -> Option<u32>
-    where
-        T: Borrow<Q>,
-    {
-        let is_same =
-            |index: &u32| self.values.get(*index as usize).is_some_and(|known| known.borrow() == value);
-        self.indices.find(self.hasher.hash_one(value), is_same).copied()
-    }
-
-    /// Adds a value that is not there.
-    fn insert(&mut self, value: T) -> u32 {
-        let Self { values, indices, hasher } = self;
-        let (hash, index) = (hasher.hash_one(&value), values.len() as u32);
-        values.push(value);
-        let hash_of = |index: &u32| values.get(*index as usize).map_or(0, |known: &T| hasher.hash_one(known));
-        indices.insert_unique(hash, index, hash_of);
-        index
-    }
-
-    /// The approximate memory in bytes, except what values own. A hash table is three quarters full on average.
-    fn bytes(&self) -> usize {
-        self.values.len() * (size_of::<T>() + (size_of::<u32>() + 1) * 4 / 3)
-    }
-}
-
-/// Each distinct text once.
-#[derive(Default, Debug)]
-pub(crate) struct StringTable {
-    table: ValueInterner<Arc<str>>,
-    string_bytes: usize,
-}
-
-impl StringTable {
-    pub(crate) fn intern(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.table.find(text) {
-            return number;
-        }
-        self.string_bytes += text.len();
-        self.table.insert(text.into())
-    }
-
-    pub(crate) fn all(&self) -> &[Arc<str>] {
-        &self.table.values
-    }
-
-    fn get(&self, number: u32) -> Arc<str> {
-        self.table.values.get(number as usize).cloned().unwrap_or_default()
-    }
-
-    fn bytes(&self) -> usize {
-        self.table.bytes() + self.string_bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::path_tree::PathNode;
     use crate::profile::tests::{lines, one_stack, sample};
 
     fn grown(profile: &Profile) -> CallTree {
@@ -342,16 +256,16 @@ mod tests {
         tree
     }
 
-    fn name<'a>(tree: &'a CallTree, node: &CallNode) -> &'a str {
-        let place = tree.function_lines.values[node.function_line as usize];
+    fn name<'a>(tree: &'a CallTree, node: &PathNode) -> &'a str {
+        let place = tree.function_lines.values[node.label as usize];
         &tree.strings.all()[tree.functions[place.function as usize].name as usize]
     }
 
     /// The functions of each stack, leaf first.
     fn paths(tree: &CallTree) -> Vec<Vec<&str>> {
         let path = |leaf: &u32| {
-            let leaf = tree.nodes.values.get(*leaf as usize);
-            let callers = std::iter::successors(leaf, |node| tree.nodes.values.get(node.parent? as usize));
+            let leaf = tree.nodes.all().get(*leaf as usize);
+            let callers = std::iter::successors(leaf, |node| tree.nodes.all().get(node.parent? as usize));
             callers.map(|node| name(tree, node)).collect()
         };
         tree.leaves.iter().map(path).collect()
@@ -360,7 +274,7 @@ mod tests {
     #[test]
     fn stacks_share_their_beginnings() {
         let tree = grown(&sample());
-        let shown: Vec<_> = tree.nodes.values.iter().map(|node| (node.parent, name(&tree, node))).collect();
+        let shown: Vec<_> = tree.nodes.all().iter().map(|node| (node.parent, name(&tree, node))).collect();
         assert_eq!(
             shown,
             [
@@ -412,7 +326,7 @@ mod tests {
     fn a_stack_of_nothing_has_a_place_too() {
         let tree = grown(&one_stack(&[]));
         assert_eq!(tree.leaves, [0]);
-        assert_eq!(name(&tree, &tree.nodes.values[0]), "[no frames]");
+        assert_eq!(name(&tree, &tree.nodes.all()[0]), "[no frames]");
     }
 
     #[test]
@@ -427,7 +341,7 @@ mod tests {
         }
         let at_once = grown(&profile);
         assert_eq!(paths(&tree), paths(&at_once));
-        assert_eq!(tree.nodes.values.len(), at_once.nodes.values.len());
+        assert_eq!(tree.nodes.all().len(), at_once.nodes.all().len());
         assert_eq!(tree.functions, at_once.functions);
         assert_eq!(tree.strings.all(), at_once.strings.all());
     }

@@ -21,7 +21,7 @@ use sidewinder_render::OutcomeCount;
 use sidewinder_vm::InterpreterSet;
 
 use self::screen::Screen;
-use super::{CommandResult, log_to_stderr, scope_from_args, stop_flag_in_terminal};
+use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
 use crate::cli::TopArgs;
 use crate::collect::{WindowLimits, current_outcome_counts};
 use crate::exit::{ExitCause, Failure};
@@ -77,7 +77,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
         _ => shown.clone(),
     };
     let stop = stop_flag_in_terminal()?;
-    let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
+    let debug_roots = code::debug_roots(&args.debuginfod)?;
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,

@@ -111,12 +111,28 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         self.table_of_rows(described, self.by_machine_code.clone(), summary)
     }
 
+    /// The code that `.eh_frame` doesn't cover, in order. Tables of parts without any need no rows from machine code.
+    pub fn undescribed_code(&mut self) -> Vec<Range<Svma>> {
+        let described = self.described_code(&mut Summary::default());
+        let Self { file, code, known, entries, .. } = self;
+        let pieces = synthesize::uncovered_code(file, code, known.have_clone(), &described, entries);
+        pieces.iter().map(|piece| code.svma(piece.start)..code.svma(piece.end())).collect()
+    }
+
     /// Makes rows from the machine code that `.eh_frame` doesn't cover, for later tables of parts. Returns the ranges
     /// that have any, in order. Code hidden by a malformed entry is left out.
     pub fn read_code(&mut self) -> Vec<Range<Svma>> {
+        let mut summary = Summary::default();
+        let described = self.described_code(&mut summary);
+        self.by_machine_code = self.rows_from_code(&described, &mut summary);
+        let svma = |at| self.code.svma(at);
+        self.by_machine_code.covered_ranges().into_iter().map(|(start, end)| svma(start)..svma(end)).collect()
+    }
+
+    /// Which code `.eh_frame` covers, or what is known of functions by their names: rows that say no more than that.
+    fn described_code(&mut self, summary: &mut Summary) -> RowBuffer {
         self.code.restrict_to(None);
         let Self { file, code, known, entries, .. } = self;
-        let mut summary = Summary::default();
         let functions = self.eh_frame.iter().flat_map(EhFrameSection::functions);
         let mut described = RowBuffer::default();
         let mut covered = 0;
@@ -129,12 +145,9 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             covered = covered.max(end);
         }
         described.push((covered, EntryInterner::NO_INFORMATION));
-        let described = overlay(known.roots(code.architecture(), entries, &mut summary), described, entries);
-        let by_code = known.by_code(file, code, entries, &mut summary);
-        let described = overlay(described, by_code, entries);
-        self.by_machine_code = self.rows_from_code(&described, &mut summary);
-        let svma = |at| self.code.svma(at);
-        self.by_machine_code.covered_ranges().into_iter().map(|(start, end)| svma(start)..svma(end)).collect()
+        let described = overlay(known.roots(code.architecture(), entries, summary), described, entries);
+        let by_code = known.by_code(file, code, entries, summary);
+        overlay(described, by_code, entries)
     }
 
     /// The rows of all sources except machine code.

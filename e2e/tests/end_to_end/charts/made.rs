@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -153,18 +153,29 @@ fn examples_are_what_helm_3_and_4_render() -> Result<()> {
     Ok(())
 }
 
+/// Holds the files of a folder against what Helm renders of a chart that uses the library.
+fn hold_made(test: &str, source: &Path, folder: &Path) -> Result<()> {
+    for helm in helms(test)? {
+        for (name, text) in by_template(&of_user(&helm, source)?) {
+            // Without where it is from, which kustomize would keep.
+            let text: Vec<&str> = text.lines().skip(2).collect();
+            hold(&folder.join(name), &(text.join("\n") + "\n"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_policy_of_kyverno_is_made_from_the_library() -> Result<()> {
+    let folder = charts::folder().join("kyverno");
+    hold_made("the_policy_of_kyverno_is_made_from_the_library", &folder.join("source"), &folder)
+}
+
 #[test]
 fn the_kustomize_component_is_made_from_the_library() -> Result<()> {
     let test = "the_kustomize_component_is_made_from_the_library";
     let folder = charts::folder().join("kustomize");
-    for helm in helms(test)? {
-        let made = by_template(&of_user(&helm, &folder.join("source"))?);
-        for (name, text) in made {
-            // Without where it is from, which kustomize would keep.
-            let text: Vec<&str> = text.lines().skip(2).collect();
-            hold(&folder.join("sidecar").join(name), &(text.join("\n") + "\n"))?;
-        }
-    }
+    hold_made(test, &folder.join("source"), &folder.join("sidecar"))?;
     let Some(kustomize) = tool(test, "kustomize")? else { return Ok(()) };
     let built = run(Command::new(kustomize).arg("build").arg(folder.join("example")))?;
     hold(&folder.join("example/rendered.yaml"), &built)?;

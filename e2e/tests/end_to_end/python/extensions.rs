@@ -1,12 +1,13 @@
-//! An extension module of PyPI between functions of Python: numpy calls back.
+//! An extension module of PyPI between functions of Python: numpy calls back; and it loads a library with 20 MiB of code,
+//! OpenBLAS, for whose unwind table no stack waits longer than for the parts that it goes through.
 
 use anyhow::Result;
 use sidewinder_e2e_corpus::pypi;
-use sidewinder_e2e_judge::python::{Expected, Verdict};
+use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, Verdict};
 use sidewinder_e2e_support::python::PythonProgram;
 use sidewinder_e2e_support::sidewinder;
 
-use super::{SECONDS, assert_right, profile, runs_long};
+use super::{SECONDS, assert_right, profile, profile_children, runs_long};
 
 #[test]
 fn numpy_calls_back() -> Result<()> {
@@ -28,5 +29,33 @@ fn numpy_calls_back() -> Result<()> {
     let (all, through): (u64, u64) =
         (stacks.iter().map(|stack| stack.count).sum(), through.map(|stack| stack.count).sum());
     assert!(through * 100 >= all * 95, "{through} of {all} samples go through numpy");
+    Ok(())
+}
+
+/// Of the samples of a program's first second of CPU time, those that are complete, and those with a function of Python.
+const FIRST_SECOND_SHARE: f64 = 0.7;
+
+#[test]
+fn numpys_first_second_has_stacks() -> Result<()> {
+    let name = "numpy's first second";
+    if !runs_long(name)? {
+        return Ok(());
+    }
+    let program = PythonProgram::new(&pypi::environment()?.join("bin/python"), "multiplies.py");
+    let stacks = profile_children(&program.command(&["1"]))?;
+    let count_of = |is_wanted: &dyn Fn(&&Stack) -> bool| {
+        stacks.iter().filter(is_wanted).map(|stack| stack.count).sum::<u64>() as f64
+    };
+    let has = |stack: &&Stack, kind| stack.frames.iter().any(|frame| frame.kind == kind);
+    let all = count_of(&|_| true);
+    let complete = count_of(&|stack| !has(stack, FrameKind::Marker)) / all;
+    let with_python = count_of(&|stack| has(stack, FrameKind::Python)) / all;
+    eprintln!(
+        "{name}: of {all} samples, {complete:.3} are complete, {with_python:.3} have functions of Python"
+    );
+    assert!(
+        all > 500.0 && complete.min(with_python) >= FIRST_SECOND_SHARE,
+        "{all}, {complete}, {with_python}"
+    );
     Ok(())
 }

@@ -7,7 +7,7 @@ use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::sidewinder;
 
-use super::{installed, profile_with, runs_long};
+use super::{FREE_THREADED, free_threaded, installed, profile_with, runs_long};
 
 const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
 const FRAMES: u64 = 1_000_000;
@@ -59,6 +59,11 @@ fn no_name_of_a_million_is_wrong() -> Result<()> {
         if let Some(interpreter) = installed(minor)? {
             // Debian's 3.14 has most of the loop in a part that has no name in a stripped file.
             a_million_frames(&interpreter, python::of_pyenv(minor).is_some())?;
+        }
+    }
+    for minor in FREE_THREADED {
+        if let Some(interpreter) = free_threaded(minor)? {
+            a_million_frames(&interpreter, true)?;
         }
     }
     a_million_frames(Path::new(python::SYSTEM), true)

@@ -4,8 +4,7 @@
 //! calls that it takes for plumbing.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,10 +17,10 @@ use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::Gated;
 
-use super::{record_of, runs_long};
+use super::{FREE_THREADED, free_threaded, record_of, runs_long, tail_calls};
 
-/// The last version of CPython that both read is 3.13.
-const MINORS: std::ops::RangeInclusive<u32> = 8..=13;
+/// Of pyenv.
+const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
 /// Of the samples that are known in full, those that have the frames that an oracle sees. The others are from the way to the end
 /// of the chain.
 const EQUAL_SHARE: f64 = 0.98;
@@ -50,6 +49,35 @@ struct Oracles {
     pystack: PathBuf,
 }
 
+/// An interpreter, and how the oracles read it.
+struct Subject {
+    name: String,
+    interpreter: PathBuf,
+    /// py-spy 0.4.3 reads no build without the global interpreter lock.
+    by_py_spy: bool,
+    /// Whether they find the activations of the interpreter's loop among native functions. They know none of tail calls.
+    is_native: bool,
+}
+
+impl Subject {
+    fn new(name: impl Into<String>, interpreter: PathBuf) -> Self {
+        Self { name: name.into(), interpreter, by_py_spy: true, is_native: true }
+    }
+
+    fn all() -> Result<Vec<Self>> {
+        let of_pyenv = |minor| Some(Self::new(format!("CPython 3.{minor}"), python::of_pyenv(minor)?));
+        let mut all: Vec<Self> = MINORS.filter_map(of_pyenv).collect();
+        all.push(Self::new(python::SYSTEM, PathBuf::from(python::SYSTEM)));
+        for minor in FREE_THREADED {
+            let found = free_threaded(minor)?.map(|path| Self::new(format!("CPython 3.{minor}t"), path));
+            all.extend(found.map(|subject| Self { by_py_spy: false, ..subject }));
+        }
+        let of_tail_calls = Self::new("CPython 3.14 with tail calls", tail_calls::fetched()?);
+        all.push(Self { is_native: false, ..of_tail_calls });
+        Ok(all)
+    }
+}
+
 /// A frame as an oracle says it, or as a sample has it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Seen {
@@ -68,9 +96,10 @@ impl Oracles {
 
     /// The functions of the main thread, outermost first; names are qualified from 3.11 on, as ours. With native functions
     /// asked for, it only answers if it finds as many activations of the interpreter's loop as entry frames of Python.
-    fn by_py_spy(&self, pid: u32) -> Result<Vec<Seen>> {
-        let text =
-            run(Command::new(&self.py_spy).args(["dump", "--native", "--json", "--pid", &pid.to_string()]))?;
+    fn by_py_spy(&self, pid: u32, is_native: bool) -> Result<Vec<Seen>> {
+        let mut command = Command::new(&self.py_spy);
+        command.args(["dump", "--json", "--pid", &pid.to_string()]).args(is_native.then_some("--native"));
+        let text = run(&mut command)?;
         let threads: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
         let frames = threads[0]["frames"].as_array().with_context(|| text.clone())?;
         let text = |frame: &Value, key: &str| frame[key].as_str().unwrap_or_default().to_owned();
@@ -84,10 +113,10 @@ impl Oracles {
 
     /// The functions of the main thread, outermost first, native ones among them, to the innermost one of Python: behind that
     /// one, the program goes on. Names are not qualified.
-    fn by_pystack(&self, pid: u32) -> Result<Vec<Seen>> {
+    fn by_pystack(&self, pid: u32, is_native: bool) -> Result<Vec<Seen>> {
         let mut command = Command::new(python::SYSTEM);
         command.env("PYTHONPATH", &self.pystack).env("NO_COLOR", "1");
-        command.args(["-m", "pystack", "remote", "--native", &pid.to_string()]);
+        command.args(["-m", "pystack", "remote", &pid.to_string()]).args(is_native.then_some("--native"));
         let text = run(&mut command)?;
         let mut seen: Vec<Seen> = text.lines().filter_map(seen_by_pystack).collect();
         let innermost = seen.iter().rposition(|frame| matches!(frame, Seen::Python { .. }));
@@ -149,7 +178,7 @@ fn are_spliced_alike(ours: &[Seen], theirs: &[Seen]) -> bool {
 }
 
 /// All look at one chain while it stays at its end.
-fn compare(oracles: &Oracles, program: &PythonProgram, chain: &str) -> Result<()> {
+fn compare(oracles: &Oracles, subject: &Subject, program: &PythonProgram, chain: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.pb.gz");
     let mut held = Gated::start(program.command(&["60", "--hold", "--only", chain]))?;
@@ -157,7 +186,11 @@ fn compare(oracles: &Oracles, program: &PythonProgram, chain: &str) -> Result<()
     let recorder = Running::start_sampling(record_of(pid, &output, sidewinder::command()?))?;
     held.open()?;
     std::thread::sleep(Duration::from_secs(1));
-    let (by_py_spy, by_pystack) = (oracles.by_py_spy(pid)?, oracles.by_pystack(pid)?);
+    let by_pystack = oracles.by_pystack(pid, subject.is_native)?;
+    let by_py_spy = match subject.by_py_spy {
+        true => Some(oracles.by_py_spy(pid, subject.is_native)?),
+        false => None,
+    };
     let ended = recorder.stop()?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     let mut ours = BTreeMap::<Vec<Seen>, u64>::new();
@@ -169,7 +202,8 @@ fn compare(oracles: &Oracles, program: &PythonProgram, chain: &str) -> Result<()
     let count_of = |is_equal: &dyn Fn(&[Seen]) -> bool| {
         ours.iter().filter(|(frames, _)| is_equal(frames)).map(|(_, count)| count).sum::<u64>()
     };
-    let of_py_spy = count_of(&|frames| of_python(frames) == by_py_spy);
+    let is_py_spys = |frames: &[Seen]| by_py_spy.as_ref().is_none_or(|theirs| of_python(frames) == *theirs);
+    let of_py_spy = count_of(&is_py_spys);
     let is_pystacks = |frames: &[Seen]| chain == NOT_ASCII || are_spliced_alike(frames, &by_pystack);
     let of_pystack = count_of(&is_pystacks);
     eprintln!("{chain}: of {all} samples, {of_py_spy} have py-spy's frames and {of_pystack} pystack's");
@@ -192,14 +226,14 @@ fn py_spy_and_pystack_find_the_same_functions() -> Result<()> {
     }
     let oracles = Oracles::fetched()?;
     let mut wrong = Vec::new();
-    for interpreter in MINORS.filter_map(python::of_pyenv).chain([PathBuf::from(python::SYSTEM)]) {
-        let version = interpreter.ancestors().nth(2).and_then(Path::file_name).and_then(OsStr::to_str);
-        eprintln!("{}:", version.unwrap_or(python::SYSTEM));
-        let program = PythonProgram::new(&interpreter, "chains.py");
+    for subject in Subject::all()? {
+        let whom = if subject.by_py_spy { "py-spy and pystack" } else { "pystack" };
+        eprintln!("{}, {}, by {whom}:", subject.name, subject.interpreter.display());
+        let program = PythonProgram::new(&subject.interpreter, "chains.py");
         let Expected { chains, .. } = Expected::of_program(&program, &[])?;
         for chain in &chains {
-            if let Err(error) = compare(&oracles, &program, &chain.name) {
-                wrong.push(format!("{}: {error:#}", interpreter.display()));
+            if let Err(error) = compare(&oracles, &subject, &program, &chain.name) {
+                wrong.push(format!("{}: {error:#}", subject.interpreter.display()));
             }
         }
     }

@@ -19,7 +19,7 @@ const MODULE: &str = "github.com/kluctl/go-embed-python@v0.0.0-3.14.6-20260610-1
 const FOLDER_OF_FILES: &str = "python/internal/data/linux-amd64";
 
 /// The interpreter out of the module, fetched once.
-fn fetched() -> Result<PathBuf> {
+pub(super) fn fetched() -> Result<PathBuf> {
     let folder = paths::cache().join("python-of-tail-calls");
     let interpreter = folder.join("bin/python3.14");
     fs::create_dir_all(paths::cache())?;

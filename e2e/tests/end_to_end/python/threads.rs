@@ -17,7 +17,11 @@ fn threads_have_their_own_chains() -> Result<()> {
     if !requirement::python(name)? {
         return Ok(());
     }
-    let program = PythonProgram::new(Path::new(python::SYSTEM), "threads.py");
+    each_thread_has_its_chain(name, Path::new(python::SYSTEM))
+}
+
+pub(super) fn each_thread_has_its_chain(name: &str, interpreter: &Path) -> Result<()> {
+    let program = PythonProgram::new(interpreter, "threads.py");
     let expected = Expected::of_program(&program, &[])?;
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp");

@@ -7,7 +7,8 @@ use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
-use super::{SECONDS, assert_right, installed, profile};
+use super::threads::each_thread_has_its_chain;
+use super::{SECONDS, assert_right, free_threaded, installed, profile};
 
 /// Of calls from C in stacks that are equal to a chain, those with a native frame of the interpreter in between.
 const SPLICED_SHARE: f64 = 0.999;
@@ -78,6 +79,29 @@ fn cpython_3_13() -> Result<()> {
 #[test]
 fn cpython_3_14() -> Result<()> {
     of_pyenv(14)
+}
+
+/// Without the global interpreter lock. The threads run at the same time; in 3.14, each executes its own copy of the bytecode.
+fn without_the_lock(minor: u32) -> Result<()> {
+    let name = format!("CPython 3.{minor}t");
+    if !requirement::ebpf(&name)? {
+        return Ok(());
+    }
+    let Some(interpreter) = free_threaded(minor)? else {
+        return requirement::absent(&name, &format!("pyenv has none here: `pyenv install 3.{minor}t`"));
+    };
+    every_chain(&name, &interpreter)?;
+    each_thread_has_its_chain(&name, &interpreter)
+}
+
+#[test]
+fn cpython_3_13_without_the_lock() -> Result<()> {
+    without_the_lock(13)
+}
+
+#[test]
+fn cpython_3_14_without_the_lock() -> Result<()> {
+    without_the_lock(14)
 }
 
 /// One executable with all of the interpreter in it, stripped.

@@ -4,11 +4,11 @@ use sidewinder_kind::Kind;
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
+use crate::interner::ValueInterner;
 use crate::profile::{
     FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
     ThreadIndex,
 };
-use crate::tree::ValueInterner;
 
 /// The suffixes that FlameGraph's tools append to names, by category of code.
 const SUFFIXES: [(&str, FrameCategory); 3] =

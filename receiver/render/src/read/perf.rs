@@ -9,11 +9,11 @@ use sidewinder_kind::{CPU_TIME, Counter, Kind, ValueType, unit};
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
 use crate::counts::TimeSlicedCounts;
+use crate::interner::ValueInterner;
 use crate::profile::{
     BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
     ProfileThread, SampleType, StackIndex, ThreadIndex,
 };
-use crate::tree::ValueInterner;
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
 pub(super) const KERNEL: &str = "[kernel]";

@@ -16,10 +16,10 @@ use self::record::{Content, PerfSample};
 use self::space::{PerfMapping, Space};
 use super::error::ReadError;
 use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address};
+use crate::interner::ValueInterner;
 use crate::profile::{
     BinaryIndex, FrameCategory, FrameIndex, OutcomeCount, Profile, ProfileBinary, ProfileFrame, Severity,
 };
-use crate::tree::ValueInterner;
 
 pub(super) use self::file::is_perf_data;
 

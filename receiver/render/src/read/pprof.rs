@@ -9,12 +9,12 @@ use sidewinder_kind::unit;
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
 use crate::container::ProfileContainer;
+use crate::interner::ValueInterner;
 use crate::pprof::proto;
 use crate::profile::{
     BinaryIndex, EventPeriod, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan,
     ProfileThread, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
-use crate::tree::ValueInterner;
 
 /// Reads an uncompressed message. If it has several value types, the number of samples is used if their period is a time,
 /// otherwise a value that is a time, otherwise the last value, which is pprof's own default.

@@ -17,7 +17,7 @@ use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
 /// How often a name is tried to be read: a thread that runs may leave its function meanwhile.
 const ATTEMPTS: u32 = 8;
 /// The next step if the process runs another build than those that are supported.
-const BUILD_ADVICE: &str = "use a build of 3.8 to 3.14 that has the global interpreter lock, or 3.13t";
+const BUILD_ADVICE: &str = "use a build of 3.8 to 3.14, 3.13t or 3.14t";
 
 /// What was read of a process.
 struct PythonState {

@@ -12,7 +12,7 @@ use crate::segments::CodeRanges;
 
 /// The executable code without rows, except for gaps that are only padding, or that are too short for a function and no
 /// call of `clone`.
-pub(super) fn uncovered_code<'data, R: ReadRef<'data>>(
+pub(crate) fn uncovered_code<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     has_clone: bool,

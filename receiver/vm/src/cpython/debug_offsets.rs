@@ -3,7 +3,7 @@
 //! Source: `Include/internal/pycore_runtime.h` (3.13), `pycore_debug_offsets.h` (3.14). All fields are 8 bytes. The structure
 //! differs between minor versions only.
 
-use super::layout::{Groups, InstructionForm, Layout, LineForm, NameLayout, ObjectHead};
+use super::layout::{BytecodeCopies, Groups, InstructionForm, Layout, LineForm, NameLayout, ObjectHead};
 use super::thread_list::ThreadList;
 
 /// Bytes of the structure that are read.
@@ -37,12 +37,15 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
     let offset =
         |at: usize| word(at).filter(|offset| *offset < OFFSET_MAX).and_then(|offset| offset.try_into().ok());
     let FieldIndices { thread_state, frame, code, bytes: bytes_object } = fields(minor)?;
-    // Py_VERSION_HEX, and whether it is a build without the global interpreter lock. In those of 3.14, each thread executes a
-    // copy of the bytecode, so that an instruction's address does not give its line.
+    // Py_VERSION_HEX, and whether it is a build without the global interpreter lock.
     let is_known = words.first() == Some(COOKIE) && word(1)? >> 16 == 0x0300 | u64::from(minor);
-    let head = match (word(2)?, minor) {
-        (0, _) => ObjectHead::Locked,
-        (1, 13) => ObjectHead::FreeThreaded,
+    let (head, copies) = match (word(2)?, minor) {
+        (0, _) => (ObjectHead::Locked, None),
+        (1, 13) => (ObjectHead::FreeThreaded, None),
+        (1, _) => {
+            let copies = BytecodeCopies { number: offset(frame + 7)?, array: offset(code + 10)? };
+            (ObjectHead::FreeThreaded, Some(copies))
+        }
         _ => return None,
     };
     let has_known_objects = [(2, head.bytes_data()), (4, head.text_state()), (5, head.size())]
@@ -68,6 +71,7 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
         frame_bytes: 0,
         instruction_form: InstructionForm::Pointer,
         bytecode: offset(code + 9)?,
+        copies,
         identity: (identity_start, identity_bytes),
         identity_has_texts: false,
         names: NameLayout {
@@ -82,13 +86,16 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
             head,
         },
     };
-    let ends = [layout.previous + 8, layout.code + 8, layout.instruction + 8, owner + 1];
+    // The number of a copy is read as a word.
+    let copy_end = copies.map_or(0, |copies| copies.number + 8);
+    let ends = [layout.previous + 8, layout.code + 8, layout.instruction + 8, owner + 1, copy_end];
     let frame_bytes = ends.into_iter().max()?.next_multiple_of(8);
     let is_sane = frame_bytes <= 128
         && identity_bytes.is_multiple_of(8)
         && (24..=96).contains(&identity_bytes)
         && [path, name, line_table, layout.names.first_line].iter().all(|field| *field >= identity_start)
-        && [path, name, layout.names.first_line].iter().all(|field| *field < line_table);
+        && [path, name, layout.names.first_line].iter().all(|field| *field < line_table)
+        && copies.is_none_or(|copies| copies.array >= line_table && copies.array < layout.bytecode);
     is_sane.then_some(Layout { frame_bytes, ..layout })
 }
 
@@ -162,7 +169,40 @@ mod tests {
         let layout = of(&words, 13).unwrap();
         assert_eq!((layout.bytecode, layout.identity), (0xd8, (64, 96)));
         assert_eq!((layout.names.head, layout.names.ascii_bytes), (ObjectHead::FreeThreaded, 56));
-        assert_eq!(of(&words, 14), None);
+        assert_eq!(layout.copies, None);
+    }
+
+    /// In 3.14t, frames also have the number of the copy of the bytecode that their thread executes.
+    #[test]
+    fn a_layout_with_copies_of_the_bytecode_is_read() {
+        let words = words_of_copies();
+        let layout = of(&words, 14).unwrap();
+        assert_eq!((layout.owner, layout.frame_bytes, layout.bytecode), (0x4e, 80, 0xe8));
+        assert_eq!(layout.copies, Some(BytecodeCopies { number: 72, array: 0xe0 }));
+        assert_eq!(layout.identity, (64, 96));
+        let at = fields(14).unwrap();
+        for (what, field, value) in [
+            ("a number that no frame has", at.frame + 7, 1 << 40),
+            ("an array that no code object has", at.code + 10, 1 << 40),
+            ("an array in the bytecode", at.code + 10, 0xe8),
+            ("an array in the identity", at.code + 10, 64),
+            ("no array", at.code + 10, 0),
+        ] {
+            let mut words = words.clone();
+            words[field] = value;
+            assert_eq!(of(&words, 14), None, "{what}");
+        }
+    }
+
+    /// What 3.14.4t publishes, as far as it is read.
+    fn words_of_copies() -> Vec<u64> {
+        let mut words = words(14);
+        words[2] = 1;
+        let at = fields(14).unwrap();
+        words[at.frame..][..8].copy_from_slice(&[88, 8, 0, 0x38, 80, 0x4e, 64, 72]);
+        words[at.code + 1..][..10].copy_from_slice(&[128, 136, 144, 152, 84, 68, 112, 120, 0xe8, 0xe0]);
+        words[at.bytes..][..7].copy_from_slice(&[56, 32, 48, 80, 48, 32, 56]);
+        words
     }
 
     #[test]

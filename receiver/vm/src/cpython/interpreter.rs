@@ -70,8 +70,7 @@ pub struct FileRange {
 }
 
 impl Interpreter {
-    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14, or
-    /// a build of 3.14 without the global interpreter lock.
+    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14.
     ///
     /// Costs one pass over the names of its dynamic symbols, if it contains none.
     ///

@@ -33,6 +33,8 @@ pub struct Layout {
     pub instruction_form: InstructionForm,
     /// In a code object: its bytecode (3.11+), else 0.
     pub bytecode: u16,
+    /// Where threads execute copies of the bytecode.
+    pub copies: Option<BytecodeCopies>,
     /// In a code object: the offset and the length (a multiple of 8, at most 96) of fields that never change, by which two
     /// code objects at the same address can be told apart.
     pub identity: (u16, u16),
@@ -52,6 +54,15 @@ pub enum Groups {
     /// A frame whose `owner` is 3 or more (`FRAME_OWNED_BY_CSTACK`, `FRAME_OWNED_BY_INTERPRETER`) ends the group, and is not a
     /// function's (3.12+).
     EndsAtShim,
+}
+
+/// Copies of the bytecode of a code object: each thread executes its own, which it specializes (3.14t).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BytecodeCopies {
+    /// In a frame: the number of the copy that contains its instruction, a `u32`. 0 is the code object's own bytecode.
+    pub number: u16,
+    /// In a code object: the pointer to an array of their addresses, behind a word with its length.
+    pub array: u16,
 }
 
 /// How a frame refers to its instruction.
@@ -89,7 +100,7 @@ pub(super) struct NameLayout {
 pub(super) enum ObjectHead {
     /// With the global interpreter lock: the count of references, and the type.
     Locked,
-    /// Without it (3.13t): the owner's thread, a mutex, counts of the owner's and of others' references, and the type.
+    /// Without it (3.13t, 3.14t): the owner's thread, a mutex, counts of the owner's and of others' references, and the type.
     FreeThreaded,
 }
 
@@ -177,6 +188,7 @@ impl Layout {
                 frame_bytes: 72,
                 instruction_form: InstructionForm::Pointer,
                 bytecode: 184,
+                copies: None,
                 // From co_argcount to co_linetable: before these is a counter.
                 identity: (56, 88),
                 identity_has_texts: true,
@@ -203,6 +215,7 @@ impl Layout {
                 frame_bytes: 72,
                 instruction_form: InstructionForm::Pointer,
                 bytecode: 192,
+                copies: None,
                 // From co_flags to co_linetable, with co_version.
                 identity: (48, 96),
                 identity_has_texts: false,
@@ -235,6 +248,7 @@ impl Layout {
             frame_bytes: (instruction + 4).next_multiple_of(8),
             instruction_form: form,
             bytecode: 0,
+            copies: None,
             // From co_stacksize to co_lnotab or co_linetable.
             identity: (32, 96),
             identity_has_texts: true,

@@ -5,7 +5,7 @@
 //! - [`Layout`] is what the walk of a thread's frames needs. [`Layout::read_function`] reads the function of a frame.
 //! - [`Function`] has the name, the path, and the line of each instruction.
 //!
-//! Of builds without the global interpreter lock, 3.13t is supported.
+//! With and, from 3.13 on, without the global interpreter lock.
 
 mod cache;
 mod cookie;
@@ -23,5 +23,5 @@ pub use cache::{CachedCode, FunctionCache, SharedPaths};
 pub(crate) use cookie::hash;
 pub use function::{CodeCopy, Function, FunctionError};
 pub use interpreter::{FileRange, Interpreter, Version};
-pub use layout::{Groups, InstructionForm, Layout};
+pub use layout::{BytecodeCopies, Groups, InstructionForm, Layout};
 pub(crate) use lines::Lines;

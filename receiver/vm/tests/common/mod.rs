@@ -181,6 +181,15 @@ impl Python {
         self.word(at)
     }
 
+    /// The address of the bytecode that a frame executes, given its words.
+    fn bytecode(&self, code: u64, word: impl Fn(u16) -> u64) -> u64 {
+        let layout = &self.interpreter.layout;
+        match layout.copies.map(|copies| (copies.array, u64::from(word(copies.number) as u32))) {
+            None | Some((_, 0)) => code + u64::from(layout.bytecode),
+            Some((array, number)) => self.word(self.word(code + u64::from(array)) + (number + 1) * 8),
+        }
+    }
+
     /// The code and the line of each frame of a thread, by group, from the innermost.
     pub(crate) fn walk(&self, thread: u64) -> Vec<Vec<(Avma, u32)>> {
         let layout = &self.interpreter.layout;
@@ -209,7 +218,7 @@ impl Python {
                 InstructionForm::ByteIndex => index,
                 InstructionForm::UnitIndex => index * 2,
                 InstructionForm::Pointer => {
-                    word(layout.instruction).wrapping_sub(code + u64::from(layout.bytecode)) as i32
+                    word(layout.instruction).wrapping_sub(self.bytecode(code, &word)) as i32
                 }
             };
             let function = layout.read_function(&self.memory, Avma(code), self.cookie(Avma(code))).unwrap();

@@ -104,8 +104,10 @@ fn published_layout(layout: Layout) -> CPythonLayout {
         code: layout.code,
         instruction: layout.instruction,
         owner: layout.owner,
+        copy: layout.copies.map_or(0, |copies| copies.number),
         frame_bytes: layout.frame_bytes,
         bytecode: layout.bytecode,
+        copies: layout.copies.map_or(0, |copies| copies.array),
         identity,
         identity_bytes,
         name,
@@ -122,6 +124,6 @@ fn published_layout(layout: Layout) -> CPythonLayout {
             InstructionForm::Pointer => cpython_instruction::POINTER,
         } as u8,
         identity_has_texts: layout.identity_has_texts.into(),
-        reserved: 0,
+        reserved: [0; 5],
     }
 }

@@ -7,11 +7,10 @@ use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
 
 use object::ReadCache;
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{PackedSegment, Packing, pack, pack_part, page_range, repack};
+use sidewinder_bpf::{PackedSegment, Packing, pack, page_range, repack};
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{TrustedSide, Validation, resolve_conflicts, validate};
 use sidewinder_unwind::{
@@ -22,6 +21,7 @@ use thiserror::Error;
 
 use super::debug_files::{Companions, DebugFile};
 use super::reader::{BoundedReader, ReadBudget};
+use super::segmented::SegmentedBuild;
 
 /// Why a file has no table.
 #[derive(Debug, Error)]
@@ -102,11 +102,6 @@ const READ_BUDGET_SHARE: u64 = 2;
 
 /// Files with more code are built in parts, so that walks don't have to wait for the whole file.
 const WHOLE_CODE_BYTES_MAX: u64 = 8 << 20;
-/// The size of one part: it takes some milliseconds to build.
-const PART_BYTES: u64 = 1 << 20;
-/// Parts that no walk has missed are batched for this long, because each delivery publishes every process that maps the file
-/// again.
-const PARTS_PER_DELIVERY: Duration = Duration::from_millis(50);
 
 /// The minimum size of the parts of a file that is not built as a whole. Large parts save segment IDs, but each newly
 /// encountered function of a part makes all its known functions be built again.
@@ -195,15 +190,8 @@ impl BuildSource<'_> {
             // Checking the code and reading other sources than .eh_frame need the whole file.
             let has_parts = trust == TrustedSide::Rows && sources.has_only_eh_frame();
             if code_bytes > WHOLE_CODE_BYTES_MAX && has_parts {
-                let mut segmented = SegmentedBuild {
-                    sources,
-                    loads,
-                    packing: self.packing,
-                    companions: companions.clone(),
-                    from_machine_code: Vec::new(),
-                    segments: Vec::new(),
-                };
-                let built = segmented.build(wanted, deliver);
+                let built = SegmentedBuild::new(sources, loads, self.packing, companions.clone())
+                    .build(wanted, deliver);
                 return Ok(BuiltTable { over_budget_bytes: budget.refused_bytes(), ..built });
             }
             let table = sources.table();
@@ -301,7 +289,7 @@ impl BuildSource<'_> {
 }
 
 impl BuiltTable {
-    fn with_loads(loads: Vec<LoadSegment>) -> Self {
+    pub(super) fn with_loads(loads: Vec<LoadSegment>) -> Self {
         Self {
             loads,
             segments: Vec::new(),
@@ -314,57 +302,11 @@ impl BuiltTable {
     }
 }
 
-/// The build of a large file in parts.
-struct SegmentedBuild<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
-    sources: UnwindSources<'file, 'data, 'debug, R, D>,
-    loads: Vec<LoadSegment>,
-    packing: Packing,
-    companions: Companions,
-    from_machine_code: Vec<Range<FileOffset>>,
-    /// Built segments that are not delivered yet.
-    segments: Vec<PackedSegment>,
-}
-
-impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> SegmentedBuild<'_, 'data, 'debug, R, D> {
-    fn build(&mut self, wanted: &Receiver<FileOffset>, mut deliver: impl FnMut(BuiltTable)) -> BuiltTable {
-        let code = self.sources.read_code();
-        self.from_machine_code = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
-        let mut remaining: Vec<TextRange> =
-            executable_segments(&self.loads).flat_map(|load| split(page_range(load), PART_BYTES)).collect();
-        let mut delivered_at = Instant::now();
-        while !remaining.is_empty() {
-            let missed = wanted.try_iter().find_map(|at| remaining.iter().position(|part| part.contains(at)));
-            self.pack(remaining.remove(missed.unwrap_or(0)));
-            if missed.is_some() || delivered_at.elapsed() >= PARTS_PER_DELIVERY {
-                deliver(self.take_built());
-                delivered_at = Instant::now();
-            }
-        }
-        self.take_built()
-    }
-
-    fn pack(&mut self, part: TextRange) {
-        if let Some((part, load, addresses)) = locate_in_loads(part, &self.loads) {
-            let table = self.sources.table_of(&[addresses]);
-            self.segments.extend(pack_part(&table, load, self.packing, part.file_offset..part.end()));
-        }
-    }
-
-    fn take_built(&mut self) -> BuiltTable {
-        BuiltTable {
-            segments: std::mem::take(&mut self.segments),
-            from_machine_code: self.from_machine_code.clone(),
-            debug_file: DebugFile::Searched(self.companions.clone()),
-            ..BuiltTable::with_loads(self.loads.clone())
-        }
-    }
-}
-
-fn executable_segments(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
+pub(super) fn executable_segments(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
     loads.iter().filter(|load| load.executable)
 }
 
-fn split(pages: Range<FileOffset>, part_bytes: u64) -> impl Iterator<Item = TextRange> {
+pub(super) fn split(pages: Range<FileOffset>, part_bytes: u64) -> impl Iterator<Item = TextRange> {
     let starts = (pages.start.0..pages.end.0).step_by(part_bytes as usize);
     starts
         .map(move |start| covering_range(&(FileOffset(start)..pages.end.min(FileOffset(start + part_bytes)))))
@@ -375,11 +317,14 @@ fn covering_range(pages: &Range<FileOffset>) -> TextRange {
 }
 
 /// A part, the load segment that contains it, and its addresses as stated in the file.
-fn locate_in_loads(part: TextRange, loads: &[LoadSegment]) -> Option<(TextRange, &LoadSegment, Range<Svma>)> {
+pub(super) fn locate_in_loads(
+    part: TextRange,
+    loads: &[LoadSegment],
+) -> Option<(TextRange, &LoadSegment, Range<Svma>)> {
     executable_segments(loads).find_map(|load| Some((part, load, part.within(load)?)))
 }
 
-fn to_file_range(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<FileOffset>> {
+pub(super) fn to_file_range(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<FileOffset>> {
     let start = loads.iter().find_map(|load| load.file_offset_of(code.start))?;
     Some(start..start.checked_add(code.end.checked_offset_from(code.start)?)?)
 }
@@ -459,36 +404,6 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-
-    #[test]
-    fn a_part_that_a_walk_missed_comes_first_and_no_part_is_left_out() {
-        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let file = object::File::parse(&*program).unwrap();
-        let loads = load_segments(&file);
-        let code = *executable_segments(&loads).max_by_key(|load| load.size).unwrap();
-        let last = FileOffset(code.file_offset.0 + code.size - 1);
-        let mut build = SegmentedBuild {
-            sources: UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap(),
-            loads,
-            packing: Packing::Auto,
-            companions: Companions::default(),
-            from_machine_code: Vec::new(),
-            segments: Vec::new(),
-        };
-        let (sender, wanted) = mpsc::channel();
-        sender.send(last).unwrap();
-        let mut delivered = Vec::new();
-        let final_delivery = build.build(&wanted, |built| delivered.push(built));
-        assert!(delivered[0].segments.iter().any(|segment| TextRange::from(segment).contains(last)));
-        delivered.push(final_delivery);
-        let segments = delivered.iter().flat_map(|built| &built.segments);
-        let mut parts: Vec<TextRange> = segments.map(TextRange::from).collect();
-        parts.sort_unstable_by_key(|part| part.file_offset);
-        assert!(parts.is_sorted_by(|one, next| one.end() == next.file_offset));
-        let pages = page_range(&code);
-        assert_eq!(parts.iter().map(|part| part.text_bytes).sum::<u64>(), pages.end.0 - pages.start.0);
-        assert!(!delivered[0].from_machine_code.is_empty(), "a linkage table, or start files");
-    }
 
     /// This program has more code than is built as a whole.
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod build;
 pub(crate) mod debug_files;
 mod incomplete_files;
 mod reader;
+mod segmented;
 mod segments;
 pub(crate) mod table_builder;
 mod tracked_binary;

@@ -16,6 +16,11 @@ const FRAME_POINTER: u32 = 29;
 /// The size of an instruction.
 const WORD_BYTES: u32 = 4;
 
+/// Larger functions are generated, and would take much memory to follow.
+const FUNCTION_BYTES_MAX: usize = 256 << 10;
+/// Larger frames overflow the usual stack of a thread.
+const FRAME_BYTES_MAX: i32 = 8 << 20;
+
 /// Where the value that a register had at the function's start is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
@@ -82,6 +87,9 @@ struct Next {
 /// The rules of a function, by ranges of offsets of bytes in it; `None` if it isn't understood. `take_step` is asked before each
 /// instruction that is followed.
 pub(crate) fn rules(function: &[u8], mut take_step: impl FnMut() -> bool) -> Option<Vec<(Range<u32>, Rule)>> {
+    if function.len() > FUNCTION_BYTES_MAX {
+        return None;
+    }
     let words: Vec<u32> = instructions(function).collect();
     let mut states: Vec<Option<State>> = vec![None; words.len()];
     let mut left = vec![(0_usize, AT_START)];
@@ -252,7 +260,7 @@ impl State {
 
     fn after_sum(mut self, to: u32, from: u32, addend: i32) -> Option<Self> {
         let of = if from == STACK_POINTER { self.from_stack_pointer } else { self.from_frame_pointer };
-        let distance = of?.checked_sub(addend)?;
+        let distance = of?.checked_sub(addend).filter(|distance| (0..FRAME_BYTES_MAX).contains(distance))?;
         if to == STACK_POINTER {
             return self.with_stack_pointer(distance);
         }
@@ -263,10 +271,13 @@ impl State {
 
     /// With the stack pointer so far below the canonical frame address.
     fn with_stack_pointer(mut self, distance: i32) -> Option<Self> {
+        if !(0..FRAME_BYTES_MAX).contains(&distance) {
+            return None;
+        }
         self.from_stack_pointer = Some(distance);
         self.frame_pointer = self.frame_pointer.released(distance)?;
         self.link = self.link.released(distance)?;
-        (distance >= 0).then_some(self)
+        Some(self)
     }
 
     fn moved(self, bytes: i32) -> Option<Self> {
@@ -286,7 +297,8 @@ impl State {
                 _ => continue,
             };
             match (access.is_store, *place) {
-                (true, Place::Register) => *place = Place::Reloaded(at?),
+                // Below the stack pointer nothing is kept.
+                (true, Place::Register) if access.offset >= 0 => *place = Place::Reloaded(at?),
                 (true, _) => {}
                 (false, Place::Saved(saved) | Place::Reloaded(saved)) if at == Some(saved) => {
                     *place = Place::Reloaded(saved);
