@@ -3,7 +3,9 @@
 //! Source: `Include/internal/pycore_runtime.h` (3.13), `pycore_debug_offsets.h` (3.14). All fields are 8 bytes. The structure
 //! differs between minor versions only.
 
-use super::layout::{BytecodeCopies, Groups, InstructionForm, Layout, LineForm, NameLayout, ObjectHead};
+use super::layout::{
+    BytecodeCopies, Groups, INTERNED_BITS, InstructionForm, Layout, LineForm, NameLayout, ObjectHead,
+};
 use super::thread_list::ThreadList;
 
 /// Bytes of the structure that are read.
@@ -84,6 +86,7 @@ pub(super) fn layout(bytes: &[u8], minor: u8) -> Option<Layout> {
             compact_bytes: ascii_bytes.checked_add(16)?,
             line_form: LineForm::Locations,
             head,
+            interned_bits: if copies.is_some() { u8::BITS as u8 } else { INTERNED_BITS },
         },
     };
     // The number of a copy is read as a word.
@@ -179,7 +182,7 @@ mod tests {
         let layout = of(&words, 14).unwrap();
         assert_eq!((layout.owner, layout.frame_bytes, layout.bytecode), (0x4e, 80, 0xe8));
         assert_eq!(layout.copies, Some(BytecodeCopies { number: 72, array: 0xe0 }));
-        assert_eq!(layout.identity, (64, 96));
+        assert_eq!((layout.identity, layout.names.interned_bits), ((64, 96), 8));
         let at = fields(14).unwrap();
         for (what, field, value) in [
             ("a number that no frame has", at.frame + 7, 1 << 40),

@@ -93,7 +93,12 @@ pub(super) struct NameLayout {
     pub(super) compact_bytes: u16,
     pub(super) line_form: LineForm,
     pub(super) head: ObjectHead,
+    /// In the state of a string, the bits before its kind: whether it is interned.
+    pub(super) interned_bits: u8,
 }
+
+/// [`NameLayout::interned_bits`] of all builds but 3.14t, in which they are a byte, to be accessed atomically.
+pub(super) const INTERNED_BITS: u8 = 2;
 
 /// How each object begins (`PyObject`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,6 +206,7 @@ impl Layout {
                     compact_bytes: 72,
                     line_form: LineForm::Locations,
                     head: ObjectHead::Locked,
+                    interned_bits: INTERNED_BITS,
                 },
             }),
             12 => Some(Self {
@@ -228,6 +234,7 @@ impl Layout {
                     compact_bytes: 56,
                     line_form: LineForm::Locations,
                     head: ObjectHead::Locked,
+                    interned_bits: INTERNED_BITS,
                 },
             }),
             _ => None,
@@ -261,6 +268,7 @@ impl Layout {
                 compact_bytes: 72,
                 line_form,
                 head: ObjectHead::Locked,
+                interned_bits: INTERNED_BITS,
             },
         }
     }

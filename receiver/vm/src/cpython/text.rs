@@ -32,13 +32,13 @@ struct TextExtent {
 impl TextExtent {
     /// That of a string of which so many bytes are known: [`NameLayout::ascii_bytes`] at least.
     fn parse(object: &[u8], layout: &NameLayout) -> Option<Self> {
-        let state = u32::from_le_bytes(field(object, layout.head.text_state())?);
-        let is_ascii = state & 1 << 6 != 0;
+        let state = u32::from_le_bytes(field(object, layout.head.text_state())?) >> layout.interned_bits;
+        let is_ascii = state & 1 << 4 != 0;
         Some(Self {
             characters: u64::from_le_bytes(field(object, layout.head.size())?),
-            is_compact: state & 1 << 5 != 0,
+            is_compact: state & 1 << 3 != 0,
             is_ascii,
-            unit: (state >> 2 & 7) as usize,
+            unit: (state & 7) as usize,
             start: if is_ascii { layout.ascii_bytes } else { layout.compact_bytes }.into(),
         })
     }
