@@ -15,7 +15,7 @@ use crate::foreign::{PendingRead, ReadFailure, ReadProgress};
 use crate::source_maps::ProcessSourceMaps;
 
 /// How long the memory of a process is not read again after a failure: the first time, and at most. It doubles each time.
-const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+pub(super) const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
 /// What was read of functions; `None`: their process had ended.

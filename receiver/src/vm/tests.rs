@@ -5,6 +5,7 @@ use sidewinder_address::Avma;
 use sidewinder_bpf::Opener;
 use sidewinder_process::Pid;
 
+use super::process_runtimes::BACKOFF_FIRST;
 use super::*;
 use crate::foreign::{ForeignProcess, ForeignReader, ReadTarget};
 
