@@ -218,7 +218,7 @@ impl Python {
                 InstructionForm::ByteIndex => index,
                 InstructionForm::UnitIndex => index * 2,
                 InstructionForm::Pointer => {
-                    word(layout.instruction).wrapping_sub(self.bytecode(code, &word)) as i32
+                    word(layout.instruction).wrapping_sub(self.bytecode(code, word)) as i32
                 }
             };
             let function = layout.read_function(&self.memory, Avma(code), self.cookie(Avma(code))).unwrap();
