@@ -25,7 +25,7 @@ const ENOUGH: u64 = 20;
 /// The program has some more.
 const FUNCTIONS: usize = 3;
 /// Of our samples, those in a line that both have. V8 takes fewer, so that it may miss a line.
-const LINES_SHARE: f64 = 0.95;
+const LINES_SHARE: f64 = 0.9;
 /// In the name of a function that has none.
 const ANONYMOUS: &str = "(anonymous)";
 
