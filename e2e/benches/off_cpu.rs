@@ -5,7 +5,7 @@
 //! A machine's speed changes by more in a minute than is to be measured here: so all take turns, each loss is that against the
 //! figure without a profiler of the same turn, and the median of the turns counts. The scope of `record` is a process, for
 //! which the events are those of all tasks: the worst case for others. In the scope of a pod they are the pod's own events, and
-//! others run no program at all.
+//! others run no program at all. What the cgroups of their pod cost them is part of the loss beside the sidecar of that pod.
 //!
 //! Beside it runs what bpftrace's `offcputime` and OpenTelemetry's profiler take, where this kernel has what they need.
 #![forbid(unsafe_code)]
@@ -80,7 +80,7 @@ const PACED: [Case; 6] = [
     ("CPU time", Profiler::OfThemselves("-F97"), None),
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), Some(3.0)),
     ("--off-cpu=1", Profiler::OfThemselves("--off-cpu=1"), None),
-    ("sidecar of their pod", Profiler::OfTheirPod, Some(3.0)),
+    ("sidecar of their pod", Profiler::OfTheirPod, None),
     ("bpftrace, stacks alone", Profiler::Peer(Peer::SwitchStacks), None),
 ];
 
