@@ -42,6 +42,8 @@ pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'
     /// Counts from finding the sources.
     summary: Summary,
     entries: EntryInterner,
+    /// What [`undescribed_code`](Self::undescribed_code) has found, for [`read_code`](Self::read_code).
+    described_code: Option<RowBuffer>,
     /// The rows from machine code where no other source has any, once it has been read for tables of parts.
     by_machine_code: RowBuffer,
 }
@@ -83,6 +85,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             eh_frame,
             summary,
             entries,
+            described_code: None,
             by_machine_code,
         })
     }
@@ -113,26 +116,32 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
 
     /// The code that `.eh_frame` doesn't cover, in order. Tables of parts without any need no rows from machine code.
     pub fn undescribed_code(&mut self) -> Vec<Range<Svma>> {
-        let described = self.described_code(&mut Summary::default());
+        self.code.restrict_to(None);
+        let described = self.described_code();
         let Self { file, code, known, entries, .. } = self;
         let pieces = synthesize::uncovered_code(file, code, known.have_clone(), &described, entries);
-        pieces.iter().map(|piece| code.svma(piece.start)..code.svma(piece.end())).collect()
+        let ranges = pieces.iter().map(|piece| code.svma(piece.start)..code.svma(piece.end())).collect();
+        self.described_code = Some(described);
+        ranges
     }
 
     /// Makes rows from the machine code that `.eh_frame` doesn't cover, for later tables of parts. Returns the ranges
     /// that have any, in order. Code hidden by a malformed entry is left out.
     pub fn read_code(&mut self) -> Vec<Range<Svma>> {
-        let mut summary = Summary::default();
-        let described = self.described_code(&mut summary);
-        self.by_machine_code = self.rows_from_code(&described, &mut summary);
+        self.code.restrict_to(None);
+        let described = self.described_code();
+        self.by_machine_code = self.rows_from_code(&described, &mut Summary::default());
         let svma = |at| self.code.svma(at);
         self.by_machine_code.covered_ranges().into_iter().map(|(start, end)| svma(start)..svma(end)).collect()
     }
 
     /// Which code `.eh_frame` covers, or what is known of functions by their names: rows that say no more than that.
-    fn described_code(&mut self, summary: &mut Summary) -> RowBuffer {
-        self.code.restrict_to(None);
+    fn described_code(&mut self) -> RowBuffer {
+        if let Some(described) = self.described_code.take() {
+            return described;
+        }
         let Self { file, code, known, entries, .. } = self;
+        let summary = &mut Summary::default();
         let functions = self.eh_frame.iter().flat_map(EhFrameSection::functions);
         let mut described = RowBuffer::default();
         let mut covered = 0;
