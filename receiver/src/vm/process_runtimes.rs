@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::VmFunction;
 use sidewinder_vm::Code;
-use sidewinder_vm::cpython::FunctionError;
+use sidewinder_vm::FunctionError;
 
 use super::counts::VmObstacle;
 use super::source::InterpreterSource;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{VmForm, VmFunction, VmMachine};
 use sidewinder_process::ForeignMemory;
-use sidewinder_vm::cpython::{FunctionError, Layout};
+use sidewinder_vm::FunctionError;
+use sidewinder_vm::cpython::Layout;
 use sidewinder_vm::hotspot::{CodePlace, VirtualMachine};
 use sidewinder_vm::{Code, v8};
 

@@ -9,6 +9,7 @@
 mod arch;
 mod code;
 pub mod cpython;
+mod function_error;
 pub mod hotspot;
 mod interpreter;
 mod runtime;
@@ -19,5 +20,6 @@ pub mod test_support;
 pub mod v8;
 
 pub use code::{Code, CompiledCall, SharedFunctions};
+pub use function_error::FunctionError;
 pub use interpreter::{Interpreter, InterpreterSet};
 pub use runtime::{Runtime, find_runtimes};

@@ -16,7 +16,8 @@ use std::time::Duration;
 use common::Python;
 use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsLocation;
-use sidewinder_vm::cpython::{FileRange, FunctionError, Groups, Interpreter};
+use sidewinder_vm::FunctionError;
+use sidewinder_vm::cpython::{FileRange, Groups, Interpreter};
 use sidewinder_vm::{Runtime, find_runtimes};
 
 /// Minor versions that are supported and can be had from pyenv.

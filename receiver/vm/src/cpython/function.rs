@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use thiserror::Error;
 
 use super::cookie::hash_identity;
 use super::layout::{Layout, NameLayout, ObjectHead};
 use super::lines::Lines;
 use super::text::{field, hash_of_copy, hash_of_text, read_bytes, read_text};
+use crate::FunctionError;
 
 /// The longest name that is kept, in bytes.
 const NAME_BYTES_MAX: usize = 1 << 10;
@@ -63,23 +63,6 @@ impl ForeignMemory for CopiedObjects<'_> {
         to.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
-}
-
-/// Why a function can't be read.
-#[derive(Debug, Error)]
-pub enum FunctionError {
-    /// Its memory can't be read, or not with our privileges.
-    #[error("can't read a code object")]
-    Unreadable(#[from] io::Error),
-    /// At its address is another code object, or none.
-    #[error("the code object has been replaced")]
-    Replaced,
-    /// An object that it refers to is not of the type that it should have.
-    #[error("a malformed code object: {0}")]
-    Malformed(&'static str),
-    /// The source map of its script is not loaded so far ([`SourceMaps`](crate::source_map::SourceMaps)).
-    #[error("the source map of its script is not loaded")]
-    SourceMapNotLoaded,
 }
 
 impl Layout {

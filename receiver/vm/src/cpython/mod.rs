@@ -21,7 +21,7 @@ mod thread_state;
 
 pub use cache::{CachedCode, FunctionCache, SharedPaths};
 pub(crate) use cookie::hash;
-pub use function::{CodeCopy, Function, FunctionError};
+pub use function::{CodeCopy, Function};
 pub use interpreter::{FileRange, Interpreter, Version};
 pub use layout::{BytecodeCopies, Groups, InstructionForm, Layout};
 pub(crate) use lines::Lines;

@@ -7,8 +7,8 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use super::cookie::hash_text;
-use super::function::FunctionError;
 use super::layout::{NameLayout, ObjectHead};
+use crate::FunctionError;
 
 /// Bytes that are read of an object before its size is known.
 const FIRST_BYTES: usize = 256;

@@ -9,9 +9,10 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 use sidewinder_process::tls::TlsLocation;
 
-use super::function::{Function, FunctionError};
+use super::function::Function;
 use super::interpreter::Interpreter;
 use super::layout::{Groups, Layout};
+use crate::FunctionError;
 
 /// The most threads that are listed.
 const THREADS_MAX: usize = 256;

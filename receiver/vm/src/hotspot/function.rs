@@ -7,7 +7,8 @@ use super::lines::line_table;
 use super::machine::{VirtualMachine, at};
 use super::object::{field, pointer, read_object, u16_field};
 use super::text::{display_name, display_path};
-use crate::cpython::{Function, FunctionError, Lines, hash};
+use crate::FunctionError;
+use crate::cpython::{Function, Lines, hash};
 
 /// The longest name of a class, of a method, or of its parameters that is read, in bytes.
 const SYMBOL_BYTES_MAX: usize = 1 << 10;

@@ -14,8 +14,8 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use super::scopes::{MethodDebugInfo, MethodScope, PcDesc};
+use crate::FunctionError;
 use crate::arch::{Flow, INSTRUCTION_BYTES_MAX, step};
-use crate::cpython::FunctionError;
 
 /// Instructions that are followed.
 const INSTRUCTIONS_MAX: usize = 64;

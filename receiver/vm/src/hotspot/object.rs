@@ -4,7 +4,7 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use super::machine::BLOB_BYTES_MAX;
-use crate::cpython::FunctionError;
+use crate::FunctionError;
 
 /// The largest part of an object that is read, in bytes.
 const OBJECT_BYTES_MAX: u16 = BLOB_BYTES_MAX + u8::MAX as u16;

@@ -11,7 +11,7 @@ use sidewinder_process::ForeignMemory;
 use super::layout::{DebugLayout, DebugPlace};
 use super::lines::Numbers;
 use super::object::{pointer, u32_field};
-use crate::cpython::FunctionError;
+use crate::FunctionError;
 
 /// Scopes of one instruction that are read. HotSpot puts methods into each other up to a depth of some 25.
 pub(super) const SCOPES_MAX: usize = 64;

@@ -10,7 +10,7 @@ use super::bytecodes::BytecodeSizes;
 use super::code_layout::{CodeLayout, INDEX_MAX};
 use super::lines::{Position, position_at};
 use super::text::{Heap, Object, TaggedWord};
-use crate::cpython::FunctionError;
+use crate::FunctionError;
 
 /// Instructions begin at addresses that are multiples of this, in all versions.
 const ALIGNMENT: u64 = 32;

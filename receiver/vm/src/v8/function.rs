@@ -17,8 +17,9 @@ use super::named::{Named, RecentFunctions};
 use super::scope::ScopeInfo;
 use super::script::{Script, Scripts};
 use super::text::{Heap, Object, TaggedWord};
+use crate::FunctionError;
 use crate::code::{Code, CompiledCall};
-use crate::cpython::{Function, FunctionError, Lines, hash};
+use crate::cpython::{Function, Lines, hash};
 use crate::source_map::SourceMaps;
 
 /// The longest name that is kept, in bytes.

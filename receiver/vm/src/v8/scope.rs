@@ -4,7 +4,7 @@ use sidewinder_process::ForeignMemory;
 
 use super::layout::ObjectLayout;
 use super::text::{Heap, Object, TaggedWord};
-use crate::cpython::FunctionError;
+use crate::FunctionError;
 
 /// Context variables of one scope that are skipped at most.
 const VARIABLES_MAX: u64 = 1 << 16;

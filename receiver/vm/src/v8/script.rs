@@ -8,7 +8,7 @@ use sidewinder_process::ForeignMemory;
 use super::lines::{LineEnds, LineScanner};
 use super::recent::{MemorySize, Recent};
 use super::text::{Heap, Object, TaggedWord};
-use crate::cpython::FunctionError;
+use crate::FunctionError;
 use crate::source_map::{NotLoaded, OriginalPosition, ScriptContent, ScriptKey, SourceMap, SourceMaps};
 
 /// The longest path or URL that is kept, in bytes.

@@ -6,7 +6,7 @@ use sidewinder_address::Avma;
 use super::lines::tests::write_rows;
 use super::{BytecodeSizes, CompiledFrame, Engine};
 use crate::Code;
-use crate::cpython::FunctionError;
+use crate::FunctionError;
 use crate::source_map::{NotLoaded, ScriptFile, ScriptKey, SourceMap, SourceMaps};
 use crate::test_support::{Bytes, v8_layout};
 

@@ -6,7 +6,7 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use super::layout::ObjectLayout;
-use crate::cpython::FunctionError;
+use crate::FunctionError;
 
 /// A string consists of at most this many parts that are read.
 const PARTS_MAX: usize = 4096;
