@@ -44,6 +44,7 @@ mod encode;
 mod event_arg;
 mod exit;
 mod export;
+mod file_version;
 mod foreign;
 mod hex;
 mod import;

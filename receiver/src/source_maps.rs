@@ -26,6 +26,7 @@ use sidewinder_vm::source_map::{
 };
 use tracing::debug;
 
+use crate::file_version::FileVersion;
 use crate::refusals::Refusals;
 
 /// The longest script, and the longest file with a map, in bytes.
@@ -131,32 +132,10 @@ pub(crate) struct SourceMapStore {
 /// What identifies a map: the files that it is in, and the path that its sources are relative to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct MapKey {
-    script: FileStamp,
+    script: FileVersion,
     /// `None`: the map is in the script.
-    map: Option<FileStamp>,
+    map: Option<FileVersion>,
     path: Arc<str>,
-}
-
-/// A file in a certain state.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct FileStamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    /// In seconds and nanoseconds.
-    changed_at: (i64, i64),
-}
-
-impl FileStamp {
-    fn of(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        Ok(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            bytes: metadata.size(),
-            changed_at: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
 }
 
 impl SourceMapStore {
@@ -268,20 +247,21 @@ impl ProcessSourceMaps {
     fn load(&self, script: &ScriptKey) -> Result<MapKey, MapOutcome> {
         let path = script_path(&script.path).ok_or(MapOutcome::Unsupported)?;
         let file = self.open(&path, None)?;
-        let (stamp, owner) = (FileStamp::of(&file)?, file.metadata()?.uid());
+        let metadata = file.metadata()?;
         let found = ScriptFile::read(&file, &path, SCRIPT_BYTES_MAX)?;
         if found.content != Some(script.content) {
             return Err(MapOutcome::Changed);
         }
-        let (mut key, bytes_max) =
-            (MapKey { script: stamp, map: None, path: path.clone().into() }, self.store.map_bytes_max);
+        let script = FileVersion::from(&metadata);
+        let mut key = MapKey { script, map: None, path: path.clone().into() };
+        let bytes_max = self.store.map_bytes_max;
         let map = match found.map.ok_or(MapOutcome::None)? {
             MapLocation::File(map_path) => {
                 // Who owns the script could have put anything into that.
-                let map_file = self.open(&map_path, Some(owner))?;
-                let map_stamp = FileStamp::of(&map_file)?;
-                key.map = Some(map_stamp);
-                if map_stamp.bytes > MAP_FILE_BYTES_MAX {
+                let map_file = self.open(&map_path, Some(metadata.uid()))?;
+                let map_metadata = map_file.metadata()?;
+                key.map = Some(FileVersion::from(&map_metadata));
+                if map_metadata.len() > MAP_FILE_BYTES_MAX {
                     return Err(MapOutcome::TooBig);
                 }
                 if self.store.maps.get(&key).is_some() {

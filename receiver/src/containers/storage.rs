@@ -27,14 +27,14 @@ pub(super) struct StorageLists {
 /// A list as it was read.
 #[derive(Debug)]
 struct StorageList {
-    version: FileVersion,
+    version: ListVersion,
     /// The name and the image of each container, by its ID.
     containers: HashMap<Box<str>, ContainerNames>,
 }
 
-/// What is different after a file was changed or replaced.
+/// What is different after a list was written or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct FileVersion {
+struct ListVersion {
     inode: u64,
     bytes: u64,
     modified_s: i64,
@@ -57,7 +57,7 @@ impl StorageLists {
 
     /// The containers of a list, which is read unless it is as it was; `None` if there is none.
     fn containers(&mut self, path: PathBuf) -> Option<&HashMap<Box<str>, ContainerNames>> {
-        let version = FileVersion::new(&path)?;
+        let version = ListVersion::new(&path)?;
         if self.read.get(&path).is_none_or(|list| list.version != version) {
             if self.read.len() >= LISTS_MAX {
                 self.read.clear();
@@ -69,7 +69,7 @@ impl StorageLists {
     }
 }
 
-impl FileVersion {
+impl ListVersion {
     fn new(path: &Path) -> Option<Self> {
         let status = fs::symlink_metadata(path).ok()?;
         Some(Self {

@@ -5,25 +5,14 @@
 //! Kubernetes does for ConfigMaps), nor on what kind of filesystem it is.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::file_version::FileVersion;
 use crate::interval_timer::IntervalTimer;
 
 /// The shortest time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Identifies a version of a file: equal identities have the same content, as far as the filesystem records changes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct FileVersion {
-    device: u64,
-    inode: u64,
-    size: u64,
-    /// Seconds and nanoseconds.
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
 
 /// A set of files, with the versions of them that are in use.
 #[derive(Debug)]
@@ -37,8 +26,10 @@ pub(super) struct FileWatcher {
 impl FileWatcher {
     /// Watches `files` for changes from now on.
     pub(super) fn new(files: Vec<PathBuf>) -> Self {
-        let files =
-            files.into_iter().map(|path| (identity(&path), path)).map(|(current, path)| (path, current));
+        let files = files
+            .into_iter()
+            .map(|path| (current_version(&path), path))
+            .map(|(current, path)| (path, current));
         Self { files: files.collect(), unsettled: None, check_timer: IntervalTimer::new(CHECK_INTERVAL) }
     }
 
@@ -48,7 +39,8 @@ impl FileWatcher {
     }
 
     fn check(&mut self) -> bool {
-        let current: Vec<Option<FileVersion>> = self.files.iter().map(|(path, _)| identity(path)).collect();
+        let current: Vec<Option<FileVersion>> =
+            self.files.iter().map(|(path, _)| current_version(path)).collect();
         if self.files.iter().map(|(_, known)| known).eq(&current) {
             self.unsettled = None;
             return false;
@@ -65,16 +57,9 @@ impl FileWatcher {
     }
 }
 
-/// The identity of the file at a path; `None` if there is none.
-fn identity(path: &std::path::Path) -> Option<FileVersion> {
-    let metadata = fs::metadata(path).ok()?;
-    Some(FileVersion {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        size: metadata.size(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
-    })
+/// The version of the file at a path; `None` if there is none.
+fn current_version(path: &Path) -> Option<FileVersion> {
+    fs::metadata(path).ok().map(|metadata| FileVersion::from(&metadata))
 }
 
 #[cfg(test)]

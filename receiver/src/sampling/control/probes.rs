@@ -22,8 +22,9 @@ use sidewinder_symbolize::{Operand, OperandAt};
 use thiserror::Error;
 use tracing::{debug, warn};
 
-use self::resolver::{ProbeFile, ProbeResolver, ResolvedProbe};
+use self::resolver::{ProbeResolver, ResolvedProbe};
 use crate::causes::error_chain;
+use crate::file_version::FileVersion;
 use crate::supervise::ThreadSupervisor;
 use crate::user_probe::{PlaceError, UserProbe};
 
@@ -92,7 +93,7 @@ pub(crate) struct Probes {
     /// Whether each process has a probe of its own.
     is_per_process: bool,
     /// Attached files, by probe; with the process if each has its own.
-    attached: HashSet<(u8, ProbeFile, Option<Pid>)>,
+    attached: HashSet<(u8, FileVersion, Option<Pid>)>,
     /// The processes in whose roots files are looked for already, by their instance.
     processes: HashMap<Pid, u64>,
 }

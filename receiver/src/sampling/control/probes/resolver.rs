@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -17,6 +16,7 @@ use sidewinder_process::{OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
 use sidewinder_symbolize::Image;
 
 use super::{ProbeError, operand_for_programs};
+use crate::file_version::FileVersion;
 use crate::privilege;
 use crate::supervise::ThreadSupervisor;
 use crate::user_probe::{ProgramProbe, UserProbe, find_places};
@@ -29,29 +29,8 @@ const WAITING_MAX: usize = 4096;
 /// The most files whose places are remembered.
 const FILES_MAX: usize = 1024;
 
-/// A file, by device and inode, and its version.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct ProbeFile {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    changed: (i64, i64),
-}
-
-impl ProbeFile {
-    fn of(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        Ok(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            bytes: metadata.len(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
-}
-
 /// A file of a process, open, with the places of a probe in it.
-type FoundFile = (ProbeFile, Arc<File>, Arc<[UserProbeSite]>);
+type FoundFile = (FileVersion, Arc<File>, Arc<[UserProbeSite]>);
 
 /// What was found for a probe in the root of a process.
 #[derive(Debug)]
@@ -146,7 +125,7 @@ fn open_in_root(pid: Pid, probe: &ProgramProbe) -> Result<File, OpenError> {
 /// Finds places, once in each version of a file.
 struct PlaceFinder {
     probes: Vec<(u8, ProgramProbe)>,
-    places: HashMap<(u8, ProbeFile), Arc<[UserProbeSite]>>,
+    places: HashMap<(u8, FileVersion), Arc<[UserProbeSite]>>,
 }
 
 impl PlaceFinder {
@@ -173,7 +152,7 @@ impl PlaceFinder {
         file: File,
     ) -> Result<FoundFile, ProbeError> {
         let open_failure = |source| ProbeError::Open { pid, source: OpenError::Io(source) };
-        let key = ProbeFile::of(&file).map_err(open_failure)?;
+        let key = FileVersion::from(&file.metadata().map_err(open_failure)?);
         let file = Arc::new(file);
         if let Some(places) = self.places.get(&(index, key)) {
             return Ok((key, file, Arc::clone(places)));
