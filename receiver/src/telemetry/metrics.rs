@@ -99,6 +99,20 @@ fn receiver_points(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -
     receivers.iter().map(|(name, receiver)| point(read(receiver), &[("receiver", name)])).collect()
 }
 
+/// A point for each of several counts of a receiver, with this label.
+fn receiver_points_by(
+    stats: &ServiceStats,
+    label: &'static str,
+    read: impl Fn(&ReceiverStats) -> Vec<(&'static str, u64)>,
+) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (name, receiver) in stats.receivers() {
+        let counts = read(&receiver).into_iter();
+        points.extend(counts.map(|(value, count)| point(count, &[("receiver", &name), (label, value)])));
+    }
+    points
+}
+
 /// The states of samples that an exporter had accepted and failed to send.
 const SEND_FAILED: [State; 9] = [
     State::Rejected,
@@ -221,13 +235,9 @@ pub(super) static METRICS: &[Metric] = &[
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
         read: |stats| {
-            let mut points = Vec::new();
-            for (name, receiver) in stats.receivers() {
-                for (outcome, count) in &receiver.highest_outcomes.of_clock {
-                    points.push(point(*count, &[("receiver", &name), ("outcome", outcome)]));
-                }
-            }
-            points
+            receiver_points_by(stats, "outcome", |receiver| {
+                receiver.highest_outcomes.of_clock.iter().map(|(outcome, count)| (*outcome, *count)).collect()
+            })
         },
     },
     Metric {
@@ -311,13 +321,7 @@ pub(super) static METRICS: &[Metric] = &[
         kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,
         read: |stats| {
-            let mut points = Vec::new();
-            for (name, receiver) in stats.receivers() {
-                for (result, count) in receiver.names.source_maps.by_outcome() {
-                    points.push(point(count, &[("receiver", &name), ("result", result)]));
-                }
-            }
-            points
+            receiver_points_by(stats, "result", |receiver| receiver.names.source_maps.by_outcome().collect())
         },
     },
     Metric {
@@ -327,13 +331,7 @@ pub(super) static METRICS: &[Metric] = &[
         kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,
         read: |stats| {
-            let mut points = Vec::new();
-            for (name, receiver) in stats.receivers() {
-                for (reason, count) in receiver.names.files.by_reason() {
-                    points.push(point(count, &[("receiver", &name), ("reason", reason)]));
-                }
-            }
-            points
+            receiver_points_by(stats, "reason", |receiver| receiver.names.files.by_reason().collect())
         },
     },
     Metric {
