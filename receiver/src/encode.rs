@@ -360,13 +360,7 @@ mod tests {
     fn a_profile_that_cant_be_encoded_is_an_error() {
         let empty = report(&Profile { samples: Vec::new(), ..profile() });
         assert!(matches!(empty, Err(EncodeError::Empty)));
-        let measure = SampleType {
-            name: "inuse_space".to_owned(),
-            unit: unit::BYTES.to_owned(),
-            rate_hz: 0,
-            period_ns: 0,
-            period: None,
-        };
+        let measure = SampleType::of_values("inuse_space".to_owned(), unit::BYTES.to_owned(), None);
         let bytes_report = report(&Profile { measure, ..profile() });
         assert!(
             matches!(bytes_report, Err(EncodeError::UnsupportedSampleType(name)) if name == "inuse_space")

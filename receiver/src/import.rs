@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_kind::{Kind, SAMPLES, unit};
+use sidewinder_kind::{Kind, SAMPLES};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
@@ -113,16 +113,14 @@ struct ImportedEventKey {
 /// The meaning of the samples of a profile.
 fn measure(profile: &decode::DecodedProfile) -> SampleType {
     if &*profile.sample_type != SAMPLES.name {
-        let is_time = &*profile.sample_unit == unit::NANOSECONDS;
         let period = u64::try_from(profile.period).ok().filter(|amount| *amount > 0);
         let period = period.map(|amount| EventPeriod {
             name: profile.period_type.to_string(),
             unit: profile.period_unit.to_string(),
             amount,
         });
-        let name = profile.sample_type.to_string();
-        let unit = profile.sample_unit.to_string();
-        return SampleType { name, unit, rate_hz: 0, period_ns: is_time.into(), period };
+        let [name, unit] = [&profile.sample_type, &profile.sample_unit].map(ToString::to_string);
+        return SampleType::of_values(name, unit, period);
     }
     let period_ns = u64::try_from(profile.period).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);

@@ -110,10 +110,8 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
       <div class="what">
         <h1>{cut(recording.title, 300)}</h1>
         <p class="faint">
-          {recording.isTime
-            ? <><b>{recording.time(events)}</b> of {measure} time</>
-            : recording.isOfUnit
-            ? <><b>{recording.amount(events)}</b> of {measure}</>
+          {recording.isTime || recording.isOfUnit
+            ? <><b>{recording.amount(events)}</b> of {recording.subject}</>
             : <><b>{whole(events)}</b> {recording.counted}{recording.periodNs > 0 && <> · {recording.time(events)} of {measure} time</>}</>}
           {base && <> · compared with <b>{recording.amount(base.events)}</b></>}
           {rateHz > 0 && <> · {whole(rateHz)} Hz</>}

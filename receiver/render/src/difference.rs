@@ -285,8 +285,8 @@ mod tests {
     use sidewinder_kind::Kind;
 
     use super::*;
-    use crate::profile::SampleType;
     use crate::profile::tests::sample;
+    use crate::sample_type::SampleType;
 
     const OPTIONS: TableOptions = TableOptions { rows: 20, columns: 76, is_coloured: false };
 

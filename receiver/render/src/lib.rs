@@ -28,6 +28,7 @@ mod path_tree;
 mod pprof;
 mod profile;
 mod read;
+mod sample_type;
 mod significance;
 mod speedscope;
 mod summary;
@@ -57,13 +58,14 @@ pub use names::{DisplayNames, NameStyle};
 pub use page::live_page;
 pub use pprof::write_pprof_pair;
 pub use profile::{
-    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
-    ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
-    StackIndex, StateIndex, ThreadIndex, ThreadState,
+    BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
+    ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, Severity, SpanIndex, StackIndex, StateIndex,
+    ThreadIndex, ThreadState,
 };
 pub use read::{
     NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
     read_bytes,
 };
+pub use sample_type::{EventPeriod, SampleType};
 pub use summary::{group_thousands, summary};
 pub use table::{TableOptions, fitted, table, thread_tables};

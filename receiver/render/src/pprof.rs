@@ -360,9 +360,8 @@ mod tests {
     use sidewinder_kind::{Kind, SampledProbe};
 
     use super::*;
-    use crate::profile::{
-        BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, SampleType, StackIndex, ThreadIndex,
-    };
+    use crate::profile::{BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, StackIndex, ThreadIndex};
+    use crate::sample_type::SampleType;
 
     /// A profile of processes: the name of each, the binaries on its one stack, and its number of samples.
     fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {

@@ -6,11 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_kind::{Kind, unit};
-
 use crate::annotation::Annotations;
 use crate::container::ProfileContainer;
 use crate::escape::escaped;
+use crate::sample_type::SampleType;
 
 /// One recording.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,66 +46,6 @@ pub struct Profile {
     pub annotations: Annotations,
     /// Whether threads are shown apart.
     pub is_per_thread: bool,
-}
-
-/// The quantity that is counted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SampleType {
-    /// The name of its value type: `cpu`.
-    pub name: String,
-    /// The unit of the values of samples, as in [`unit`]: [`unit::COUNT`] of samples that each stand for a time.
-    pub unit: String,
-    /// Interrupts per second and CPU, as configured; 0 if a sample does not stand for the time between two of them.
-    pub rate_hz: u64,
-    /// The time that one event represents, in nanoseconds of `name`; 0 if it is not a time.
-    pub period_ns: u64,
-    /// How far apart events are, if they are not samples at a rate.
-    pub period: Option<EventPeriod>,
-}
-
-/// The distance between two events of a counter, or of waits.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct EventPeriod {
-    /// The name of the value type.
-    pub name: String,
-    /// Its unit, as in [`unit`].
-    pub unit: String,
-    /// The amount; more than 0.
-    pub amount: u64,
-}
-
-impl SampleType {
-    /// The measure of Sidewinder's own profiles. An event that stands for the time between two is measured by that time.
-    #[must_use]
-    pub fn from_kind(kind: Kind) -> Self {
-        let row = kind.descriptor();
-        let unit = row.value_type.unit.to_owned();
-        let (counted, period_ns, rate_hz) = match row.period {
-            Some(period)
-                if period.value_type.unit == unit::NANOSECONDS && row.value_type.unit == unit::COUNT =>
-            {
-                (period.value_type, period.amount, kind.samples_per_second())
-            }
-            _ => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS), 0),
-        };
-        let period = row.period.filter(|_| rate_hz == 0).map(|period| EventPeriod {
-            name: period.value_type.name.to_owned(),
-            unit: period.value_type.unit.to_owned(),
-            amount: period.amount,
-        });
-        Self { name: counted.name.to_owned(), unit, rate_hz: rate_hz.into(), period_ns, period }
-    }
-
-    /// Whether the values of samples are nanoseconds, and not numbers of samples.
-    #[must_use]
-    pub fn is_duration(&self) -> bool {
-        self.unit == unit::NANOSECONDS
-    }
-
-    /// What [`name`](Self::name) is measured in, in words; `None` for durations and numbers.
-    pub(crate) fn shown_unit(&self) -> Option<&str> {
-        (!self.is_duration() && self.unit != unit::COUNT).then_some(&self.unit)
-    }
 }
 
 /// Index in [`Profile::binaries`].
@@ -469,6 +408,8 @@ impl Profile {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use sidewinder_kind::Kind;
+
     use super::*;
 
     pub(crate) fn frame(name: &str, kind: FrameCategory, address: u64) -> ProfileFrame {

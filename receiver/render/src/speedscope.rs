@@ -9,7 +9,8 @@ use serde::Serialize;
 use sidewinder_kind::unit;
 
 use crate::escape::escaped;
-use crate::profile::{Profile, ProfileSample, SampleType, ThreadIndex};
+use crate::profile::{Profile, ProfileSample, ThreadIndex};
+use crate::sample_type::SampleType;
 
 /// Writes the profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {

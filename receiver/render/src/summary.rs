@@ -83,8 +83,8 @@ mod tests {
     use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter};
 
     use super::*;
-    use crate::profile::SampleType;
     use crate::profile::tests::{guessed_sample, sample};
+    use crate::sample_type::SampleType;
 
     #[test]
     fn outcomes_that_occurred_are_listed_with_their_meaning() {

@@ -32,19 +32,17 @@ fn rows() -> Vec<(FrameCategory, &'static str, &'static str)> {
         .collect()
 }
 
+/// A profile without stacks.
+fn profile() -> Profile {
+    Profile::new(String::new(), SampleType::of_values(String::from("samples"), String::from("count"), None))
+}
+
 /// In a profile of its own, each name has its shortest form.
 #[test]
 fn real_names_are_short() {
-    let measure = SampleType {
-        name: String::from("samples"),
-        unit: String::from("count"),
-        rate_hz: 97,
-        period_ns: 1,
-        period: None,
-    };
     let mut wrong = Vec::new();
     for (kind, name, short) in rows() {
-        let mut profile = Profile::new(String::new(), measure.clone());
+        let mut profile = profile();
         profile.frames.push(frame(name, kind));
         profile.stacks.push(vec![FrameIndex(0)]);
         let shown = DisplayNames::new([&profile], NameStyle::Short).shown(name).into_owned();
@@ -58,14 +56,7 @@ fn real_names_are_short() {
 /// In one profile, no two of them are shown alike.
 #[test]
 fn real_names_are_told_apart() {
-    let measure = SampleType {
-        name: String::from("samples"),
-        unit: String::from("count"),
-        rate_hz: 97,
-        period_ns: 1,
-        period: None,
-    };
-    let mut profile = Profile::new(String::new(), measure);
+    let mut profile = profile();
     profile.frames.extend(rows().into_iter().map(|(kind, name, _)| frame(name, kind)));
     let names = DisplayNames::new([&profile], NameStyle::Short);
     let mut shown: Vec<_> = profile.frames.iter().map(|frame| names.shown(&frame.name)).collect();

@@ -43,7 +43,8 @@ mod tests {
 
     use super::*;
     use crate::pprof::proto;
-    use crate::profile::{SampleType, StackIndex, ThreadIndex};
+    use crate::profile::{StackIndex, ThreadIndex};
+    use crate::sample_type::SampleType;
 
     #[test]
     fn two_profiles_of_the_same_events_are_one_with_two_values() {

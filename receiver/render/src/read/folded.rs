@@ -6,9 +6,9 @@ use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
 use crate::interner::ValueInterner;
 use crate::profile::{
-    FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
-    ThreadIndex,
+    FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex, ThreadIndex,
 };
+use crate::sample_type::SampleType;
 
 /// The suffixes that FlameGraph's tools append to names, by category of code.
 const SUFFIXES: [(&str, FrameCategory); 3] =

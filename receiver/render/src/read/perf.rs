@@ -11,9 +11,10 @@ use super::guess::{FrameHints, guess_category};
 use crate::counts::TimeSlicedCounts;
 use crate::interner::ValueInterner;
 use crate::profile::{
-    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, SampleType, StackIndex, ThreadIndex,
+    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    ProfileThread, StackIndex, ThreadIndex,
 };
+use crate::sample_type::{EventPeriod, SampleType};
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
 pub(super) const KERNEL: &str = "[kernel]";
@@ -221,22 +222,17 @@ fn measure(event: &str, periods: Periods) -> (SampleType, u64) {
         counter => counter.map(|counter| counter.descriptor().value_type),
     };
     let (name, unit) = counted.map_or((event, unit::COUNT), |ValueType { name, unit, .. }| (name, unit));
-    let name = name.to_owned();
+    let (name, unit) = (name.to_owned(), unit.to_owned());
     match periods {
-        // As our own samples of CPU time: at a rate.
+        // As our own samples of CPU time.
         Periods::Fixed(period_ns @ 1..) if base == "cpu-clock" => {
-            let (rate_hz, unit) = (1_000_000_000 / period_ns, unit::COUNT.to_owned());
-            (SampleType { name, unit, rate_hz, period_ns, period: None }, period_ns)
+            (SampleType::at_rate(name, period_ns), period_ns)
         }
         Periods::Fixed(amount @ 1..) => {
-            let period = EventPeriod { name: name.clone(), unit: unit.to_owned(), amount };
-            let (period_ns, unit) = (u64::from(unit == unit::NANOSECONDS), unit.to_owned());
-            (SampleType { name, unit, rate_hz: 0, period_ns, period: Some(period) }, 1)
+            let period = EventPeriod { name: name.clone(), unit: unit.clone(), amount };
+            (SampleType::of_values(name, unit, Some(period)), 1)
         }
-        _ => {
-            let (period_ns, unit) = (u64::from(unit == unit::NANOSECONDS), unit.to_owned());
-            (SampleType { name, unit, rate_hz: 0, period_ns, period: None }, 1)
-        }
+        _ => (SampleType::of_values(name, unit, None), 1),
     }
 }
 

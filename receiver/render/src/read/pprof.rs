@@ -12,9 +12,10 @@ use crate::container::ProfileContainer;
 use crate::interner::ValueInterner;
 use crate::pprof::proto;
 use crate::profile::{
-    BinaryIndex, EventPeriod, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan,
-    ProfileThread, SampleType, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
+    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread,
+    SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
+use crate::sample_type::{EventPeriod, SampleType};
 
 /// Reads an uncompressed message. If it has several value types, the number of samples is used if their period is a time,
 /// otherwise a value that is a time, otherwise the last value, which is pprof's own default.
@@ -72,13 +73,9 @@ fn select_sample_type(message: &proto::Profile, texts: PprofStrings<'_>) -> Opti
     let period_ns = u64::try_from(message.period).ok().filter(|period| *period > 0);
     let find = |wanted: &str| message.sample_type.iter().position(|kind| is_in(kind, wanted));
     if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find(unit::COUNT)) {
-        let rate_hz = 1_000_000_000 / period_ns;
-        let name = texts.get(kind.r#type).to_owned();
-        let unit = unit::COUNT.to_owned();
-        return Some((column, SampleType { name, unit, rate_hz, period_ns, period: None }));
+        return Some((column, SampleType::at_rate(texts.get(kind.r#type).to_owned(), period_ns)));
     }
-    let times = find(unit::NANOSECONDS);
-    let column = times.or_else(|| message.sample_type.len().checked_sub(1))?;
+    let column = find(unit::NANOSECONDS).or_else(|| message.sample_type.len().checked_sub(1))?;
     let value_type = message.sample_type.get(column)?;
     let [name, unit] = [value_type.r#type, value_type.unit].map(|text| texts.get(text).to_owned());
     let period = Option::zip(message.period_type.as_ref(), period_ns).map(|(kind, amount)| EventPeriod {
@@ -86,7 +83,7 @@ fn select_sample_type(message: &proto::Profile, texts: PprofStrings<'_>) -> Opti
         unit: texts.get(kind.unit).to_owned(),
         amount,
     });
-    Some((column, SampleType { name, unit, rate_hz: 0, period_ns: u64::from(times.is_some()), period }))
+    Some((column, SampleType::of_values(name, unit, period)))
 }
 
 /// The frames of each location, leaf first: inlined ones first, as in the format.
