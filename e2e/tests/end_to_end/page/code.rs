@@ -123,6 +123,6 @@ fn lines_and_instructions_cost_what_the_program_spends_there() -> Result<()> {
     let call = instructions.lines().find(|line| line.ends_with("<called>")).unwrap_or_default();
     let share = call.trim().split('%').next().and_then(|share| share.parse::<f64>().ok());
     ensure!(share.is_some_and(|share| (12.0..28.0).contains(&share)), "{instructions}");
-    ensure!(instructions.contains("lines.c:21  count = called(2 * part);"), "{instructions}");
+    ensure!(instructions.contains("lines.c:23  count = called(2 * part);"), "{instructions}");
     Ok(())
 }
