@@ -154,6 +154,16 @@ static __always_inline __u64 probability_of(const struct sw_wait *wait, __u64 le
 }
 
 /*
+ * Draws with a probability. The numbers are the thread's own, by Knuth's generator for MMIX: a multiplication, where the kernel's
+ * helper is a call and four shift registers.
+ */
+static __always_inline bool draw(struct sw_wait *wait, __u64 probability)
+{
+	wait->random = wait->random * 6364136223846793005ull + 1442695040888963407ull;
+	return wait->random >> 32 < probability;
+}
+
+/*
  * Adds an entry for the current thread, which has none, if there is room. Not inlined: older verifiers count its stack
  * together with that of the walk otherwise.
  */
@@ -165,6 +175,7 @@ static __noinline int add_thread(struct sw_cpu *cpu, __u32 pid)
 		.thread_start_ns = sw_task(task, start_boottime),
 		/* A new thread's first waits are sampled, until enough is known of their length. */
 		.mean_ns = 1ull << SW_CERTAIN_WAIT_SHIFT,
+		.random = bpf_get_prandom_u32(),
 		.pid = pid,
 		.tid = thread_id(task),
 	};
@@ -227,7 +238,7 @@ static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, st
 		wait = 0;
 	if (wait && !(state & TASK_DEAD) && may_skip(wait)) {
 		probability = probability_of(wait, off_cpu_probability);
-		is_drawn = is_sampled && bpf_get_prandom_u32() < probability;
+		is_drawn = is_sampled && draw(wait, probability);
 		otherwise = is_sampled ? SW_OUTCOME_NOT_DRAWN : SW_OUTCOME_STILL_RUNNABLE;
 		if (!is_drawn) {
 			skip_wait(wait, is_sampled, on_cpu_ns, runnable_ns);
@@ -267,7 +278,7 @@ static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, st
 			goto none;
 		probability = probability_of(wait, probability);
 		otherwise = SW_OUTCOME_NOT_DRAWN;
-		if (bpf_get_prandom_u32() >= probability)
+		if (!draw(wait, probability))
 			goto none;
 	}
 	slot = begin_sample(SW_SAMPLE_OFF_CPU, pid, true, time_ns);
