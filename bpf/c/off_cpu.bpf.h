@@ -13,12 +13,13 @@
  *
  * A thread that leaves its CPU to another one, still runnable, has an interval, too, if runnable time is sampled.
  *
- * To take a sample delays the switch, and so makes the wait longer: by a part that waits without a sample don't have, and which
- * must not count for them.
- *
  * A wait is sampled with a probability that is fixed before its length is known, and counts for the inverse of it: sums are
  * unbiased, whichever probability is chosen. It is chosen in proportion to the thread's average wait, and never lower than
  * the configured threshold.
+ *
+ * But to take a sample makes the wait longer: it delays the switch, and leaves the CPU's caches cold for the thread that ends the
+ * wait. Waits without a sample have no such part. The time of the delay is sent along, and the time that waits without
+ * a sample took together by the accounts: the receiver charges that, in the proportions that the samples show.
  *
  * Between two samples of a thread, only the average needs the lengths of its waits. So a thread that switches often reads
  * the clock, and has its scope checked, only once per jiffy: other switches are skipped as soon as they are not drawn.
@@ -77,9 +78,11 @@ static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wa
 		.off_cpu_ns = off_cpu_ns,
 		.runnable_ns = runnable_ns,
 		.walk_ns = wait->walk_ns,
+		.undrawn_ns = wait->undrawn_ns,
 		.waker_ns = READ_ONCE(wait->waker_ns),
 		.waker_tid = READ_ONCE(wait->waker_tid),
 	};
+	wait->undrawn_ns = 0;
 	bpf_ringbuf_submit(end, wakeup_flags);
 }
 
@@ -114,11 +117,13 @@ static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, _
 	__u64 off_cpu_ns = off_cpu_since(wait, wait->time_ns, time_ns, on_cpu_ns, runnable_ns);
 	__u64 waited_ns = runnable_ns - wait->runnable_ns, sampled_ns = off_cpu_ns + (samples_runnable ? waited_ns : 0);
 	__u64 skipped_ns = wait->skipped_ns, waits = wait->skipped_waits + wait->is_sampled;
+	bool is_found = found_ns >= wait->time_ns && found_ns >= since_ns;
 
 	wait->skipped_ns = wait->skipped_waits = 0;
 	if (!waits)
 		return;
-	if (found_ns >= wait->time_ns && found_ns >= since_ns) {
+	sampled_ns = sampled_ns > skipped_ns ? sampled_ns - skipped_ns : 0;
+	if (is_found) {
 		/* If the thread was found waiting for a CPU, its account includes the time before that. */
 		__u64 rest_ns = time_ns - found_ns - (on_cpu_ns - wait->on_cpu_ns);
 
@@ -126,11 +131,16 @@ static __always_inline void end_wait(struct sw_cpu *cpu, struct sw_wait *wait, _
 			      off_cpu_since(wait, found_ns, time_ns, on_cpu_ns, runnable_ns),
 			      waited_ns < rest_ns ? waited_ns : rest_ns);
 	}
-	if (wait->time_ns < since_ns)
+	if (wait->time_ns < since_ns) {
+		wait->undrawn_ns = 0;
 		return;
+	}
 	if (wait->probability)
 		send_wait_end(cpu, wait, wait->time_ns, time_ns, off_cpu_ns, waited_ns);
-	update_mean(wait, waits, sampled_ns > skipped_ns ? sampled_ns - skipped_ns : 0);
+	else if (!only_locks || wait->lock)
+		/* What comes after it was found has a sample. */
+		wait->undrawn_ns += is_found ? found_ns - wait->time_ns : sampled_ns;
+	update_mean(wait, waits, sampled_ns);
 }
 
 static __always_inline __u64 probability_of(const struct sw_wait *wait, __u64 least)
@@ -141,6 +151,16 @@ static __always_inline __u64 probability_of(const struct sw_wait *wait, __u64 le
 		return SW_CERTAIN;
 	probability = mean_ns << (32 - SW_CERTAIN_WAIT_SHIFT);
 	return probability > least ? probability : least;
+}
+
+/*
+ * Draws with a probability. The numbers are the thread's own, by Knuth's generator for MMIX: a multiplication, where the kernel's
+ * helper is a call and four shift registers.
+ */
+static __always_inline bool draw(struct sw_wait *wait, __u64 probability)
+{
+	wait->random = wait->random * 6364136223846793005ull + 1442695040888963407ull;
+	return wait->random >> 32 < probability;
 }
 
 /*
@@ -155,6 +175,7 @@ static __noinline int add_thread(struct sw_cpu *cpu, __u32 pid)
 		.thread_start_ns = sw_task(task, start_boottime),
 		/* A new thread's first waits are sampled, until enough is known of their length. */
 		.mean_ns = 1ull << SW_CERTAIN_WAIT_SHIFT,
+		.random = bpf_get_prandom_u32(),
 		.pid = pid,
 		.tid = thread_id(task),
 	};
@@ -217,7 +238,7 @@ static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, st
 		wait = 0;
 	if (wait && !(state & TASK_DEAD) && may_skip(wait)) {
 		probability = probability_of(wait, off_cpu_probability);
-		is_drawn = is_sampled && bpf_get_prandom_u32() < probability;
+		is_drawn = is_sampled && draw(wait, probability);
 		otherwise = is_sampled ? SW_OUTCOME_NOT_DRAWN : SW_OUTCOME_STILL_RUNNABLE;
 		if (!is_drawn) {
 			skip_wait(wait, is_sampled, on_cpu_ns, runnable_ns);
@@ -257,7 +278,7 @@ static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, st
 			goto none;
 		probability = probability_of(wait, probability);
 		otherwise = SW_OUTCOME_NOT_DRAWN;
-		if (bpf_get_prandom_u32() >= probability)
+		if (!draw(wait, probability))
 			goto none;
 	}
 	slot = begin_sample(SW_SAMPLE_OFF_CPU, pid, true, time_ns);

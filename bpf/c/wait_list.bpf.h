@@ -87,6 +87,7 @@ static __always_inline void note_found(struct sw_wait *wait, struct sw_wait *new
 	}
 	new_wait->thread_start_ns = sw_task(task, start_boottime);
 	new_wait->mean_ns = 1ull << SW_CERTAIN_WAIT_SHIFT;
+	new_wait->random = bpf_get_prandom_u32();
 	new_wait->time_ns = time_ns;
 	new_wait->found_ns = time_ns;
 	new_wait->on_cpu_ns = on_cpu_ns;

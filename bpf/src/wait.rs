@@ -23,8 +23,10 @@ pub struct WaitEnd {
     pub lock: Option<LockWait>,
     /// How long it waited for a CPU in between.
     pub runnable_ns: u64,
-    /// The part of the time off the CPU that it took to take the sample.
+    /// The part of that time in which the sample was taken.
     pub walk_ns: u64,
+    /// How long the thread's waits were that were not drawn, since the last end that says so.
+    pub undrawn_ns: u64,
     /// The sample of the thread that ended it, if those are taken.
     pub waker: Option<WakerSample>,
 }
@@ -97,12 +99,11 @@ pub fn weighted_off_cpu_ns(off_cpu_ns: u64, probability: u64) -> u64 {
 impl WaitEnd {
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (end, _) = sw_wait_end::read_from_prefix(bytes).ok()?;
-        let sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock, futex_use, .. } =
-            end;
-        let lock = LockWait::new(futex_use.into(), lock);
+        let sw_wait_end { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, undrawn_ns, .. } = end;
+        let lock = LockWait::new(end.futex_use.into(), end.lock);
         let waker = WakerSample { tid: end.waker_tid, time_ns: end.waker_ns };
         let waker = Some(waker).filter(|waker| waker.time_ns > 0);
-        Some(Self { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, lock, waker })
+        Some(Self { tid, start_ns, time_ns, off_cpu_ns, runnable_ns, walk_ns, undrawn_ns, lock, waker })
     }
 }
 

@@ -163,6 +163,7 @@ mod tests {
             off_cpu_ns: 5,
             runnable_ns: 2,
             walk_ns: 1,
+            undrawn_ns: 0,
             lock: None,
             waker: None,
         };

@@ -5,7 +5,8 @@
 //! A machine's speed changes by more in a minute than is to be measured here: so all take turns, each loss is that against the
 //! figure without a profiler of the same turn, and the median of the turns counts. The scope of `record` is a process, for
 //! which the events are those of all tasks: the worst case for others. In the scope of a pod they are the pod's own events, and
-//! others run no program at all. What the cgroups of their pod cost them is part of the loss beside the sidecar of that pod.
+//! others run no program at all. The cgroups of a pod cost them something, too: the loss beside the sidecar of their pod is that
+//! against the figure in a pod without a sidecar.
 //!
 //! Beside it runs what bpftrace's `offcputime` and OpenTelemetry's profiler take, where this kernel has what they need.
 #![forbid(unsafe_code)]
@@ -36,6 +37,8 @@ const ROUNDS_TO_CALIBRATE: u64 = 100_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profiler {
     Nobody,
+    /// Nobody, while they run in a pod.
+    NobodyInPod,
     /// `record` with an option.
     OfOthers(&'static str),
     /// The sidecar of another pod, with the default of `record --off-cpu`.
@@ -60,8 +63,8 @@ enum Peer {
 /// A name, who profiles, and the goal for the loss in percent, if there is one.
 type Case = (&'static str, Profiler, Option<f64>);
 
-/// The first is without a profiler.
-const FASTEST: [Case; 12] = [
+/// The first is without a profiler, as is that in a pod.
+const FASTEST: [Case; 13] = [
     ("no profiler", Profiler::Nobody, None),
     ("CPU time, of others", Profiler::OfOthers("-F97"), None),
     ("--off-cpu, of others", Profiler::OfOthers("--off-cpu"), None),
@@ -70,19 +73,31 @@ const FASTEST: [Case; 12] = [
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), None),
     ("--off-cpu=1", Profiler::OfThemselves("--off-cpu=1"), None),
     ("--wall", Profiler::OfThemselves("--wall"), None),
+    ("no profiler, in a pod", Profiler::NobodyInPod, None),
     ("sidecar of their pod", Profiler::OfTheirPod, None),
     ("bpftrace offcputime", Profiler::Peer(Peer::OffCpuTime), None),
     ("bpftrace, stacks alone", Profiler::Peer(Peer::SwitchStacks), None),
     ("OpenTelemetry's", Profiler::Peer(Peer::OpenTelemetry), None),
 ];
-const PACED: [Case; 6] = [
+const PACED: [Case; 7] = [
     ("no profiler", Profiler::Nobody, None),
     ("CPU time", Profiler::OfThemselves("-F97"), None),
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), Some(3.0)),
     ("--off-cpu=1", Profiler::OfThemselves("--off-cpu=1"), None),
+    ("no profiler, in a pod", Profiler::NobodyInPod, None),
     ("sidecar of their pod", Profiler::OfTheirPod, None),
     ("bpftrace, stacks alone", Profiler::Peer(Peer::SwitchStacks), None),
 ];
+
+impl Profiler {
+    /// Whose figure of the same turn its loss is against.
+    fn baseline(self) -> Self {
+        match self {
+            Self::OfTheirPod => Self::NobodyInPod,
+            _ => Self::Nobody,
+        }
+    }
+}
 
 impl Peer {
     fn command(self) -> Command {
@@ -174,25 +189,36 @@ fn rate_in(printed: &str) -> Result<f64> {
     Ok(report_in(printed)?.rounds as f64 / f64::from(SECONDS))
 }
 
-/// A pod with a sidecar that profiles off-CPU time, and with an application that sleeps.
-struct ProfiledPod {
-    sidecar: Sidecar,
+/// A pod with an application that sleeps.
+struct IdlePod {
     _app: Container,
     pod: Pod,
 }
 
+impl IdlePod {
+    fn start() -> Result<Self> {
+        let pod = Pod::start(PodSpec::default())?;
+        Ok(Self { _app: pod.run(&app(TENANT, &["app", "3600", "idle"], None)?)?, pod })
+    }
+}
+
+/// One with a sidecar that profiles off-CPU time.
+struct ProfiledPod {
+    sidecar: Sidecar,
+    idle: IdlePod,
+}
+
 impl ProfiledPod {
     fn start(image: &Image) -> Result<Self> {
-        let pod = Pod::start(PodSpec::default())?;
-        let app = pod.run(&app(TENANT, &["app", "3600", "idle"], None)?)?;
+        let idle = IdlePod::start()?;
         let configuration = configuration(97, "propagate", NOWHERE)
             .replace("    scope:", "    off_cpu_threshold: 0.01\n    scope:");
         let security = security(APP_USER, &AS_THE_SAME_USER);
         let spec = SidecarSpec { configuration, security, memory_limit_bytes: None, collector: None };
-        let mut sidecar = Sidecar::start(&pod, image, &spec)?;
+        let mut sidecar = Sidecar::start(&idle.pod, image, &spec)?;
         sidecar.wait_until_profiling()?;
         thread::sleep(SETTLE);
-        Ok(Self { sidecar, _app: app, pod })
+        Ok(Self { sidecar, idle })
     }
 
     fn program_count(&self) -> usize {
@@ -220,6 +246,7 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
     };
     match profiler {
         Profiler::Nobody => Ok((load.rate()?, 0)),
+        Profiler::NobodyInPod => Ok((load.rate_in_pod(&IdlePod::start()?.pod)?, 0)),
         Profiler::OfOthers(option) => {
             let mut sleep = Command::new("sleep");
             sleep.arg("60");
@@ -238,7 +265,7 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
         }
         Profiler::OfTheirPod => {
             let pod = ProfiledPod::start(image.context("no image of a sidecar")?)?;
-            Ok((load.rate_in_pod(&pod.pod)?, pod.program_count()))
+            Ok((load.rate_in_pod(&pod.idle.pod)?, pod.program_count()))
         }
         Profiler::OfThemselves(option) => {
             let (mut command, program) = (recorder(option)?, load.command()?);
@@ -271,7 +298,7 @@ fn beside_peer(load: PingPong, peer: Peer) -> Result<(f64, usize)> {
 /// Measures all that can be measured here, and prints a table.
 fn compare(load: PingPong, cases: &[Case], image: Option<&Image>) -> Result<()> {
     let is_possible = |profiler: Profiler| match profiler {
-        Profiler::OfAnotherPod | Profiler::OfTheirPod => image.is_some(),
+        Profiler::NobodyInPod | Profiler::OfAnotherPod | Profiler::OfTheirPod => image.is_some(),
         Profiler::Peer(peer) => peer.absence().is_none(),
         _ => true,
     };
@@ -279,13 +306,15 @@ fn compare(load: PingPong, cases: &[Case], image: Option<&Image>) -> Result<()> 
     let mut figures = vec![(Vec::new(), Vec::new(), 0); cases.len()];
     for turn in 1..=TURNS {
         eprintln!("turn {turn} of {TURNS}");
-        let mut alone = f64::NAN;
+        let mut rates_of_turn = Vec::new();
         for ((name, profiler, _), (rates, losses, loaded)) in cases.iter().zip(&mut figures) {
             let (rate, programs) =
                 measure(load, *profiler, image).with_context(|| format!("measuring {name}"))?;
-            alone = if *profiler == Profiler::Nobody { rate } else { alone };
+            rates_of_turn.push((*profiler, rate));
+            let baseline = rates_of_turn.iter().find(|(of, _)| *of == profiler.baseline());
+            let (_, baseline) = baseline.context("no figure to compare with")?;
+            losses.push(100.0 * (1.0 - rate / baseline));
             rates.push(rate);
-            losses.push(100.0 * (1.0 - rate / alone));
             *loaded = programs;
         }
     }

@@ -99,6 +99,7 @@ struct sw_wait_end {
 	__u64 off_cpu_ns;
 	__u64 runnable_ns; /* waiting for a CPU */
 	__u64 walk_ns; /* what it took to take the sample, as a part of `off_cpu_ns`: other waits have no such part */
+	__u64 undrawn_ns; /* how long the thread's waits were that were not drawn, since the last such record; 0: in progress */
 	__u64 waker_ns; /* of the sample of the thread that ended the wait, with `waker_tid`: its time; 0: there is none */
 	__u32 waker_tid;
 	__u32 reserved;

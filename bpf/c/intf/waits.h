@@ -34,6 +34,8 @@ struct sw_wait {
 	__u64 on_cpu_ns; /* at the last switch; since the thread's start */
 	__u64 runnable_ns; /* at the last switch; waiting for a CPU, since the thread's start */
 	__u64 mean_ns; /* the average time of its waits that is sampled */
+	__u64 undrawn_ns; /* how long its waits were that were not drawn, since the last end that was sent; like `mean_ns` */
+	__u64 random; /* the state of the generator that draws its waits */
 	__u64 probability; /* of the sample of its current wait; 0: there is none */
 	__u64 found_ns; /* when list_waits found it without a sample; of an earlier wait if it is before `time_ns` */
 	__u32 pid; /* in the receiver's PID namespace, like `tid` */

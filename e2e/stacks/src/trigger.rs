@@ -5,12 +5,17 @@
 //! profiler is changed for this.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::process;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use perf_event::events::Breakpoint;
 use perf_event::{Builder, Counter};
+use rustix::io::Errno;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use sidewinder_e2e_support::observe;
+
+/// How often a program that vanishes is looked for again.
+const ATTEMPTS: u32 = 100;
 
 /// The profiler's program.
 #[derive(Debug)]
@@ -23,10 +28,20 @@ impl Program {
     pub(crate) fn of(profiler: u32) -> Result<Self> {
         let pid =
             i32::try_from(profiler).ok().and_then(rustix::process::Pid::from_raw).context("no process")?;
-        let fd =
-            observe::interrupt_program(profiler).context("the profiler holds no program for perf events")?;
-        let profiler = pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Self { fd: pidfd_getfd(&profiler, fd, PidfdGetfdFlags::empty())? })
+        let process = pidfd_open(pid, PidfdFlags::empty())?;
+        for _ in 0..ATTEMPTS {
+            let number = observe::interrupt_program(profiler)
+                .context("the profiler holds no program for perf events")?;
+            match pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) {
+                Ok(fd) if observe::is_interrupt_program(process::id(), fd.as_raw_fd()) => {
+                    return Ok(Self { fd });
+                }
+                // The profiler has closed it meanwhile, and may have another file under its number.
+                Ok(_) | Err(Errno::BADF) => {}
+                Err(error) => return Err(error).context("the profiler's program can't be had"),
+            }
+        }
+        bail!("each program for perf events that the profiler held was closed at once, {ATTEMPTS} times")
     }
 
     /// Has the program run when this thread comes to this instruction, until what is returned is dropped.

@@ -79,11 +79,15 @@ pub fn program_count(pid: u32) -> usize {
 #[must_use]
 pub fn interrupt_program(pid: u32) -> Option<i32> {
     let entries = fs::read_dir(of(pid).join("fdinfo")).ok()?;
-    entries.filter_map(Result::ok).find_map(|entry| {
-        let fdinfo = fs::read_to_string(entry.path()).ok()?;
-        let is_wanted = field(&fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM);
-        is_wanted.then(|| entry.file_name().to_str()?.parse().ok())?
-    })
+    let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.find(|number| is_interrupt_program(pid, *number))
+}
+
+/// Whether a process holds a program for perf events under this descriptor.
+#[must_use]
+pub fn is_interrupt_program(pid: u32, descriptor: i32) -> bool {
+    let fdinfo = fs::read_to_string(of(pid).join(format!("fdinfo/{descriptor}"))).unwrap_or_default();
+    field(&fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM)
 }
 
 /// Something that lives in the kernel, by the number that no other of its kind ever has.

@@ -19,13 +19,15 @@ use tempfile::NamedTempFile;
 const SECONDS: &str = "SIDEWINDER_CONSERVATION_SECONDS";
 /// Of all intervals.
 const SECONDS_BY_DEFAULT: &str = "6";
-/// Of some: for as many samples of the threads that have the fewest as their error asks for.
+/// Of some: after the first samples of a thread, its sum follows its accounts.
 const SAMPLED_SECONDS_BY_DEFAULT: &str = "10";
 const ACCOUNTS_INTERVAL: Duration = Duration::from_millis(100);
 /// What the time of a thread may miss or exceed its life by: the goal of 0.5%. The accounts of a thread that runs at the end lag
 /// by up to a tick of the scheduler, which is 10 ms at most.
 const ERROR_MAX: f64 = 0.005;
 const TICK_NS: f64 = 10_000_000.0;
+/// What the sum of a group of threads may miss or exceed its life by in addition, where a sample of the waits is taken.
+const SAMPLED_ERROR_MAX: f64 = 0.01;
 /// How often all threads together are to leave a CPU in a second, without pauses in `pingpong`.
 const SWITCHES_MIN: f64 = 50_000.0;
 
@@ -247,9 +249,8 @@ fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
     Ok(())
 }
 
-/// With tens of thousands of switches a second, of which one in a hundred is sampled. A thread that never wakes up has no error of
-/// sampling. The sum of the others has one that follows from the weights: the variance of a sum of samples is at most the sum
-/// of their squares, and twice that, since a wait has a sample for each of two states. It must be within four standard errors.
+/// With tens of thousands of switches a second, of which one in a hundred is sampled: what the samples of a thread stand for follows
+/// its accounts. Without that, the threads `pingpong` had 3% to 5% too much: a wait of some microseconds is longer where it is sampled.
 #[test]
 fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("wall time")? {
@@ -268,25 +269,11 @@ fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
     let error_max = ERROR_MAX + TICK_NS / remainders.wall_ns;
     let asleep = remainders.of("asleep");
     assert!(asleep.iter().all(|share| share.abs() < error_max), "{asleep:?}");
-    let mut squares: BTreeMap<i64, f64> = BTreeMap::new();
-    for event in wall_events(&recorded).filter(|event| state_of(event) != "running") {
-        let of_thread = squares.entry(event.sample.thread_id().unwrap_or(0)).or_default();
-        *of_thread += 2.0 * (event.value as f64 / remainders.wall_ns).powi(2);
-    }
     for group in ["pingpong", "dozes", "moves", "vfork"] {
-        let of_group = remainders.shares.iter().filter(|((name, _), _)| name == group);
-        let (error, variance, count) =
-            of_group.fold((0.0, 0.0, 0.0), |(error, variance, count), ((_, tid), share)| {
-                (error + share, variance + squares.get(tid).copied().unwrap_or(0.0), count + 1.0)
-            });
-        let standard_error = variance.sqrt() / count;
-        eprintln!("{group}: {:.4} is left, standard error {standard_error:.4}", error / count);
-        assert!(
-            (error / count).abs() < error_max + lost + 4.0 * standard_error,
-            "{group}: {:?}",
-            remainders.of(group)
-        );
-        assert!(standard_error < 0.2, "{group}: too few samples");
+        let of_group = remainders.of(group);
+        let error = of_group.iter().sum::<f64>() / of_group.len() as f64;
+        eprintln!("{group}: {error:.4} is left");
+        assert!(error.abs() < error_max + lost + SAMPLED_ERROR_MAX, "{group}: {of_group:?}");
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod pending;
 mod stacks;
 mod stale_mappings;
 mod tally;
+mod undrawn;
 mod wait_events;
 mod waits;
 mod wakers;
@@ -82,7 +83,7 @@ impl Data {
             stale_mappings: StaleMappingCheck::default(),
             corrections: OutcomeCorrections::default(),
             labels: LabelFilter::new(&options.trace_context),
-            waits: Waits::default(),
+            waits: Waits::new(options.kinds.wall().is_some()),
             wakers: Wakers::default(),
             found_waits: FoundWaits::default(),
             lists_failed: 0,

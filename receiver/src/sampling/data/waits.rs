@@ -12,6 +12,7 @@ use sidewinder_bpf::{
     CERTAIN, LockWait, WaitEnd, WaitReason, WakerSample, waits_of_sample, weighted_off_cpu_ns,
 };
 
+use super::undrawn::UndrawnWaits;
 use crate::sampling::message::SampleEvent;
 
 /// How long an end waits for its sample: longer than a deferred walk may take.
@@ -22,6 +23,9 @@ const WAITS_MAX: usize = 16 << 10;
 /// The waits of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
+    /// Whether the time waiting for a CPU is sampled, too.
+    samples_runnable: bool,
+    undrawn: UndrawnWaits,
     /// Samples without their end, by thread. A thread has one wait at a time.
     begun: HashMap<u32, BegunWait>,
     /// Ends without their sample, by thread and the time of the sample.
@@ -86,19 +90,28 @@ impl BegunWait {
     }
 
     /// Charges the time that has not been charged.
-    fn charge(&mut self, end: WaitEnd) -> ChargedWait {
+    fn charge(&mut self, end: WaitEnd, undrawn: &mut UndrawnWaits, samples_runnable: bool) -> ChargedWait {
         let is_first = self.charged_ns == 0;
+        let is_runnable = self.event.wait == Some(WaitReason::RUNNABLE);
         let off_cpu_ns = end.off_cpu_ns.saturating_sub(self.charged_ns);
-        let runnable_ns = end.runnable_ns.saturating_sub(self.charged_runnable_ns);
+        let mut runnable_ns = end.runnable_ns.saturating_sub(self.charged_runnable_ns);
         (self.charged_ns, self.charged_runnable_ns) =
             (self.charged_ns + off_cpu_ns, self.charged_runnable_ns + runnable_ns);
-        // What it took to take the sample counts once: waits without a sample are that much shorter.
-        let walk_ns = if is_first { end.walk_ns.min(off_cpu_ns) } else { 0 };
-        let weighted = |ns| weighted_off_cpu_ns(ns, self.event.value);
-        let value = weighted(off_cpu_ns - walk_ns).saturating_add(walk_ns);
-        let mut runnable_ns = weighted(runnable_ns);
+        // Other waits than the sample's own are shorter: no sample of them was taken.
+        let walk_ns = if is_first { end.walk_ns } else { 0 };
+        let others = |own_ns: u64, is_delayed: bool| {
+            let like_others_ns = own_ns.saturating_sub(if is_delayed { walk_ns } else { 0 });
+            weighted_off_cpu_ns(like_others_ns, self.event.value).saturating_sub(like_others_ns)
+        };
+        let of_others = [
+            others(off_cpu_ns, !is_runnable),
+            if samples_runnable { others(runnable_ns, is_runnable) } else { 0 },
+        ];
+        let [off_cpu_of_others_ns, runnable_of_others_ns] = undrawn.charge(self.event.tid, of_others);
+        let value = off_cpu_ns.saturating_add(off_cpu_of_others_ns);
+        runnable_ns = runnable_ns.saturating_add(runnable_of_others_ns);
         self.weighted_ns = self.weighted_ns.saturating_add(value);
-        if self.event.wait == Some(WaitReason::RUNNABLE) {
+        if is_runnable {
             // Of a thread that still waits for a CPU, the account does not have this time yet.
             runnable_ns = runnable_ns.saturating_add(value);
         }
@@ -110,14 +123,19 @@ impl BegunWait {
 }
 
 impl Waits {
+    pub(super) fn new(samples_runnable: bool) -> Self {
+        Self { samples_runnable, ..Self::default() }
+    }
+
     /// Adds the sample of a wait, whose value is its probability, or of one that was found in progress. Returns what has to be
     /// charged if the wait has already ended, or was listed.
     pub(super) fn begin(&mut self, event: SampleEvent, is_found: bool) -> Option<ChargedWait> {
         let key = (event.tid, event.time_ns);
         let mut wait = BegunWait::new(event, is_found);
-        let so_far = self.listed.remove(&key).map(|(so_far, _)| wait.charge(so_far));
+        let mut charge = |end| wait.charge(end, &mut self.undrawn, self.samples_runnable);
+        let so_far = self.listed.remove(&key).map(|(so_far, _)| charge(so_far));
         if let Some((end, _)) = self.ended.remove(&key) {
-            let rest = wait.charge(end);
+            let rest = charge(end);
             return Some(match so_far {
                 Some(so_far) => so_far.and(rest),
                 None => rest,
@@ -145,8 +163,17 @@ impl Waits {
 
     /// Adds the end of a wait. Returns the wait, if its sample is already here.
     pub(super) fn end(&mut self, end: WaitEnd) -> Option<ChargedWait> {
+        let (tid, undrawn_ns) = (end.tid, end.undrawn_ns);
+        let charged = self.charge_end(end);
+        self.undrawn.add(tid, undrawn_ns);
+        charged
+    }
+
+    fn charge_end(&mut self, end: WaitEnd) -> Option<ChargedWait> {
         match self.begun.remove(&end.tid) {
-            Some(mut wait) if wait.event.time_ns == end.start_ns => return Some(wait.charge(end)),
+            Some(mut wait) if wait.event.time_ns == end.start_ns => {
+                return Some(wait.charge(end, &mut self.undrawn, self.samples_runnable));
+            }
             Some(other) => drop(self.begun.insert(end.tid, other)),
             None => {}
         }
@@ -170,7 +197,7 @@ impl Waits {
             return None;
         }
         self.events_so_far += 1;
-        Some(wait.charge(so_far))
+        Some(wait.charge(so_far, &mut self.undrawn, self.samples_runnable))
     }
 
     /// Forgets the ends, and the lengths so far, whose samples were lost.
@@ -225,6 +252,7 @@ mod tests {
             off_cpu_ns,
             runnable_ns: 0,
             walk_ns: 0,
+            undrawn_ns: 0,
             lock: None,
             waker: None,
         }
@@ -272,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_time_waiting_for_a_cpu_has_the_weight_of_the_wait() {
-        let mut waits = Waits::default();
+        let mut waits = Waits::new(true);
         let runnable = |wait: Option<ChargedWait>| wait.map(|charged| charged.runnable_ns);
         assert!(waits.begin(begun(1, 100, CERTAIN / 4), false).is_none());
         assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 100, 30) })), Some(20));
@@ -280,6 +308,10 @@ mod tests {
         let preempted = SampleEvent { wait: Some(WaitReason::RUNNABLE), ..begun(1, 200, CERTAIN) };
         assert!(waits.begin(preempted, false).is_none());
         assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 5, ..end(1, 200, 30) })), Some(35));
+        // What took the sample delayed the thread while it was runnable.
+        let drawn = SampleEvent { wait: Some(WaitReason::RUNNABLE), ..begun(2, 200, CERTAIN / 4) };
+        assert!(waits.begin(drawn, false).is_none());
+        assert_eq!(runnable(waits.end(WaitEnd { runnable_ns: 50, walk_ns: 40, ..end(2, 200, 0) })), Some(80));
     }
 
     #[test]
