@@ -92,7 +92,16 @@ impl<'data> CodeAnalysis<'data> {
         starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
         let root = entries.intern(Entry::Rule(code.architecture().root()));
-        known_spans.extend(entry::spans(file, code, known, &pieces, &starts, root));
+        // That of an entry point that is described may go on into a piece.
+        for span in entry::spans(file, code, known, &pieces, &starts, root) {
+            let from = undescribed.partition_point(|piece| piece.end() <= span.start);
+            let within = undescribed.iter().skip(from).take_while(|piece| piece.start < span.end);
+            known_spans.extend(within.map(|piece| RuleSpan {
+                start: span.start.max(piece.start),
+                end: span.end.min(piece.end()),
+                ..span
+            }));
+        }
         known_spans.sort_unstable_by_key(|span| (span.start, span.end));
         let regions = regions(file, code, &pieces);
         let budget = StepBudget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum());
