@@ -12,8 +12,7 @@ use sidewinder_e2e_support::paths;
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Ubuntu's archive, and its keyring, which is a package of Debian.
 const UBUNTU: &str = "http://archive.ubuntu.com/ubuntu";
-const UBUNTU_KEYRING: (&str, &str) =
-    ("ubuntu-archive-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg");
+const UBUNTU_KEYRING: (&str, &str) = ("ubuntu-keyring", "usr/share/keyrings/ubuntu-archive-keyring.gpg");
 /// The suites that are looked at.
 const SUITES: [&str; 7] =
     ["bullseye", "bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid", "experimental"];
@@ -147,7 +146,7 @@ impl Archive {
         self.apt_in(
             scratch.path(),
             "apt-get",
-            &["source", "-qq", "--download-only", "--only-source", package],
+            &["source", "-qq", "--download-only", "--only-source", "--tar-only", package],
         )?;
         let mut files = fs::read_dir(scratch.path())?.filter_map(|entry| Some(entry.ok()?.path()));
         let is_release = |path: &PathBuf| {

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::bench;
 use crate::observe::{self, BpfStats};
+use crate::received::{Received, in_user_mode};
 use crate::sidewinder::{self, Running};
 use crate::workload::{self, Gated};
 
@@ -41,6 +42,8 @@ pub struct SampleCosts {
     pub without_interpreters: f64,
     /// Of a program in C++, beside both.
     pub native: f64,
+    /// Native frames of a sample of the interpreter's program, in the median, where no others are looked for.
+    pub native_frames: f64,
 }
 
 impl SampleCosts {
@@ -58,20 +61,21 @@ impl SampleCosts {
     /// # Errors
     /// As [`SampleCosts::measure`].
     pub fn measure_each(programs: &[impl Fn() -> Command], warm_up: Duration) -> Result<Vec<Self>> {
-        let mut of_programs = vec![(Vec::new(), Vec::new()); programs.len()];
+        let mut of_programs: Vec<_> = programs.iter().map(|_| (Vec::new(), Vec::new())).collect();
         let mut native = Vec::new();
         for _ in 0..TURNS {
             for (program, (with, without)) in programs.iter().zip(&mut of_programs) {
-                with.push(ns_per_sample(program(), &[], warm_up)?);
-                without.push(ns_per_sample(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
+                with.push(Measured::of(program(), &[], warm_up)?);
+                without.push(Measured::of(program(), &[WITHOUT_INTERPRETERS], warm_up)?);
             }
-            native.push(ns_per_sample(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
+            native.push(Measured::of(workload::LADDER.command(&[SECONDS, RUNGS])?, &[], WARM_UP)?);
         }
-        let native = bench::median(native);
+        let native = median_of(&native, |measured| measured.ns_per_sample);
         let costs = of_programs.into_iter().map(|(with, without)| Self {
-            with_interpreters: bench::median(with),
-            without_interpreters: bench::median(without),
+            with_interpreters: median_of(&with, |measured| measured.ns_per_sample),
+            without_interpreters: median_of(&without, |measured| measured.ns_per_sample),
             native,
+            native_frames: median_of(&without, |measured| measured.frames),
         });
         Ok(costs.collect())
     }
@@ -79,33 +83,63 @@ impl SampleCosts {
     /// The heads of the [columns](Self::columns), in two lines.
     #[must_use]
     pub fn heads() -> [String; 2] {
-        [["with", "without", "ns per", "C++"], ["ns/sample", "ns/sample", "frame", "ns/sample"]]
-            .map(|[with, without, frame, native]| format!("{with:>9} {without:>9} {frame:>9} {native:>9}"))
+        [
+            ["native", "with", "without", "ns per", "C++"],
+            ["frames", "ns/sample", "ns/sample", "frame", "ns/sample"],
+        ]
+        .map(|[frames, with, without, frame, native]| {
+            format!("{frames:>6} {with:>9} {without:>9} {frame:>9} {native:>9}")
+        })
     }
 
     /// The figures of a table's line, with the nanoseconds for each of so many frames that are looked for.
     #[must_use]
     pub fn columns(&self, frames: f64) -> String {
-        let Self { with_interpreters, without_interpreters, native } = *self;
+        let Self { with_interpreters, without_interpreters, native, native_frames } = *self;
         let per_frame = (with_interpreters - without_interpreters) / frames;
-        format!("{with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}")
+        format!(
+            "{native_frames:>6.0} {with_interpreters:>9.0} {without_interpreters:>9.0} {per_frame:>9.1} {native:>9.0}"
+        )
     }
 }
 
-/// Nanoseconds of eBPF for each busy sample of a workload, which `record` takes with the given options; those of the first time
-/// don't count.
-fn ns_per_sample(command: Command, options: &[&str], warm_up: Duration) -> Result<f64> {
-    let folder = tempfile::tempdir()?;
-    let _stats = BpfStats::enable()?;
-    let mut load = Gated::start(command)?;
-    let mut recorder = sidewinder::command()?;
-    recorder.args(["record", "-F", &SAMPLES_PER_SECOND.to_string(), "-p", &load.pid().to_string(), "-o"]);
-    recorder.arg(folder.path().join("out.otlp")).args(options);
-    let recorder = Running::start_sampling(recorder)?;
-    load.open()?;
-    thread::sleep(warm_up);
-    let look =
-        || -> Result<_> { Ok((observe::program_runs(recorder.pid()).time_ns, observe::cpu_ns(load.pid())?)) };
+/// What one run of a workload was found to cost.
+struct Measured {
+    ns_per_sample: f64,
+    /// Frames of a sample in user mode, in the median.
+    frames: f64,
+}
+
+fn median_of(measured: &[Measured], figure: impl Fn(&Measured) -> f64) -> f64 {
+    bench::median(measured.iter().map(figure).collect())
+}
+
+impl Measured {
+    /// Records a workload with the given options; what it does until it is warm doesn't count.
+    fn of(command: Command, options: &[&str], warm_up: Duration) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let output = folder.path().join("out.otlp");
+        let _stats = BpfStats::enable()?;
+        let mut load = Gated::start(command)?;
+        let mut recorder = sidewinder::command()?;
+        recorder.args(["record", "-F", &SAMPLES_PER_SECOND.to_string(), "-p", &load.pid().to_string(), "-o"]);
+        recorder.arg(&output).args(options);
+        let recorder = Running::start_sampling(recorder)?;
+        load.open()?;
+        thread::sleep(warm_up);
+        let ns_per_sample = cheapest_window(recorder.pid(), load.pid())?;
+        let ended = recorder.stop()?;
+        ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+        let received = Received::from_otlp_file(&output)?;
+        let samples = received.events_of(load.pid()).filter(in_user_mode);
+        let frames = bench::median(samples.map(|event| event.sample.stack.len() as f64).collect());
+        Ok(Self { ns_per_sample, frames })
+    }
+}
+
+/// Nanoseconds of eBPF for each busy sample of a program.
+fn cheapest_window(recorder: u32, load: u32) -> Result<f64> {
+    let look = || -> Result<_> { Ok((observe::program_runs(recorder).time_ns, observe::cpu_ns(load)?)) };
     let (mut cheapest, mut samples_in_all) = (f64::INFINITY, 0.0);
     let mut before = look()?;
     for _ in 0..WINDOWS {
@@ -125,7 +159,6 @@ fn ns_per_sample(command: Command, options: &[&str], warm_up: Duration) -> Resul
         samples_in_all += samples;
         before = after;
     }
-    recorder.stop()?;
     ensure!(samples_in_all > 100.0 && cheapest.is_finite(), "the load ran for {samples_in_all} samples only");
     Ok(cheapest)
 }

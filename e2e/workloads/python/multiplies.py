@@ -4,8 +4,9 @@ import os
 import sys
 import time
 
-# OpenBLAS reads it when it is loaded.
+# OpenBLAS reads them when it is loaded. Its functions for newer processors are compiled, and have unwind information.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["OPENBLAS_CORETYPE"] = "Haswell"
 import numpy  # noqa: E402
 
 

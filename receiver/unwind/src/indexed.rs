@@ -18,8 +18,8 @@ use crate::synthesize;
 /// The facts about a whole file that one pass finds, and the index of its `.eh_frame`: the sorted table of
 /// `.eh_frame_hdr`. Reading a part takes time and memory in proportion to the part, however large the file is.
 ///
-/// Other sources are left out, and so is machine code except for linkage tables, since it can only be analyzed as a
-/// whole. Where functions overlap, one that begins far before a part is not found.
+/// Other sources are left out, and so is machine code except for linkage tables, since finding its functions
+/// takes a pass over all of it. Where functions overlap, one that begins far before a part is not found.
 #[derive(Clone, Debug)]
 pub struct FileOutline {
     loads: Vec<LoadSegment>,

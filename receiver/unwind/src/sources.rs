@@ -6,6 +6,7 @@ use object::{File, Object as _, ReadRef};
 use sidewinder_address::Svma;
 use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary, UnwindTable};
 
+use crate::code::piece::CodeSlice;
 use crate::companion::mini_debug_info;
 use crate::elf::{EhFrameSection, debug_frame_rows, sframe_rows};
 use crate::go;
@@ -13,7 +14,7 @@ use crate::known_functions::KnownFunctions;
 use crate::layers::overlay;
 use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError};
-use crate::synthesize;
+use crate::synthesize::{self, MachineCode};
 
 /// The unwind table of a file: an executable, a shared library or the vDSO.
 ///
@@ -42,10 +43,16 @@ pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'
     /// Counts from finding the sources.
     summary: Summary,
     entries: EntryInterner,
-    /// What [`undescribed_code`](Self::undescribed_code) has found, for [`read_code`](Self::read_code).
-    described_code: Option<RowBuffer>,
-    /// The rows from machine code where no other source has any, once it has been read for tables of parts.
-    by_machine_code: RowBuffer,
+    /// The code that `.eh_frame` doesn't describe, once it has been looked for.
+    undescribed: Option<UndescribedCode<'data>>,
+}
+
+/// Code that `.eh_frame` doesn't describe.
+struct UndescribedCode<'data> {
+    /// In order.
+    pieces: Vec<CodeSlice<'data>>,
+    /// What tables of parts have of it; `None`: nothing yet.
+    read: Option<MachineCode<'data>>,
 }
 
 impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
@@ -75,7 +82,6 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             known.apply_traits(&section.traits(file, RowSource::EhFrame));
         }
         let entries = EntryInterner::new();
-        let by_machine_code = RowBuffer::default();
         Ok(Self {
             file,
             debug_files,
@@ -85,8 +91,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             eh_frame,
             summary,
             entries,
-            described_code: None,
-            by_machine_code,
+            undescribed: None,
         })
     }
 
@@ -105,41 +110,51 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         self.table_of_rows(described, by_machine_code, summary)
     }
 
-    /// A table that is valid for the addresses of these parts only; elsewhere its rows are arbitrary. Machine code can
-    /// only be analyzed as a whole, so the table has the rows that [`read_code`](Self::read_code) has found.
+    /// A table that is valid for the addresses of these parts only; elsewhere its rows are arbitrary. Of machine code, it has
+    /// what [`read_code`](Self::read_code) has read.
     pub fn table_of(&mut self, parts: &[Range<Svma>]) -> UnwindTable {
         self.code.restrict_to(Some(parts));
         let mut summary = self.summary.clone();
         let described = self.rows_from_debug_info(&mut summary);
-        self.table_of_rows(described, self.by_machine_code.clone(), summary)
+        let read = self.undescribed.as_ref().and_then(|undescribed| undescribed.read.as_ref());
+        let by_machine_code = read.map_or_else(RowBuffer::default, |read| read.rows(&self.code));
+        self.table_of_rows(described, by_machine_code, summary)
     }
 
     /// The code that `.eh_frame` doesn't cover, in order. Tables of parts without any need no rows from machine code.
     pub fn undescribed_code(&mut self) -> Vec<Range<Svma>> {
+        let pieces = &self.find_undescribed().pieces;
+        let ranges: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.end())).collect();
+        ranges.into_iter().map(|(start, end)| self.code.svma(start)..self.code.svma(end)).collect()
+    }
+
+    /// Makes rows from the machine code in these parts that `.eh_frame` doesn't cover, for later tables of them. Code hidden by a
+    /// malformed entry is left out.
+    ///
+    /// The first call decodes all such code, to find where functions begin. Each then analyzes those of its parts, and the
+    /// functions that these call.
+    pub fn read_code(&mut self, parts: &[Range<Svma>]) {
+        self.find_undescribed();
+        self.code.restrict_to(Some(parts));
+        let Self { file, code, known, entries, undescribed, .. } = self;
+        let Some(UndescribedCode { pieces, read }) = undescribed else { return };
+        read.get_or_insert_with(|| MachineCode::new(file, code, known, pieces.clone(), entries))
+            .read(code, entries);
+    }
+
+    fn find_undescribed(&mut self) -> &mut UndescribedCode<'data> {
+        if let Some(known) = self.undescribed.take() {
+            return self.undescribed.insert(known);
+        }
         self.code.restrict_to(None);
         let described = self.described_code();
         let Self { file, code, known, entries, .. } = self;
         let pieces = synthesize::uncovered_code(file, code, known.have_clone(), &described, entries);
-        let ranges = pieces.iter().map(|piece| code.svma(piece.start)..code.svma(piece.end())).collect();
-        self.described_code = Some(described);
-        ranges
-    }
-
-    /// Makes rows from the machine code that `.eh_frame` doesn't cover, for later tables of parts. Returns the ranges
-    /// that have any, in order. Code hidden by a malformed entry is left out.
-    pub fn read_code(&mut self) -> Vec<Range<Svma>> {
-        self.code.restrict_to(None);
-        let described = self.described_code();
-        self.by_machine_code = self.rows_from_code(&described, &mut Summary::default());
-        let svma = |at| self.code.svma(at);
-        self.by_machine_code.covered_ranges().into_iter().map(|(start, end)| svma(start)..svma(end)).collect()
+        self.undescribed.insert(UndescribedCode { pieces, read: None })
     }
 
     /// Which code `.eh_frame` covers, or what is known of functions by their names: rows that say no more than that.
     fn described_code(&mut self) -> RowBuffer {
-        if let Some(described) = self.described_code.take() {
-            return described;
-        }
         let Self { file, code, known, entries, .. } = self;
         let summary = &mut Summary::default();
         let functions = self.eh_frame.iter().flat_map(EhFrameSection::functions);
@@ -196,7 +211,9 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
 
     /// The rows from the machine code that `described` doesn't cover.
     fn rows_from_code(&mut self, described: &RowBuffer, summary: &mut Summary) -> RowBuffer {
-        synthesize::rows(self.file, &self.code, &self.known, described, &mut self.entries, summary)
+        let Self { file, code, known, entries, .. } = self;
+        let undescribed = synthesize::uncovered_code(file, code, known.have_clone(), described, entries);
+        synthesize::rows(file, code, known, undescribed, entries, summary)
     }
 
     fn table_of_rows(

@@ -3,6 +3,7 @@
 //! Functions begin at symbols and at the targets of calls, and their frames are tracked from there. What isn't known
 //! for certain gets no row, and is counted by reason.
 
+mod by_parts;
 mod calls;
 mod entry;
 mod functions;
@@ -13,16 +14,17 @@ mod sections;
 mod unanalyzed;
 
 use object::{File, Object as _, ObjectSection as _};
-use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Summary};
+use sidewinder_unwind_table::{Entry, EntryId, EntryInterner, RowBuffer, RowSource, Summary};
 
+pub(crate) use self::by_parts::MachineCode;
 use self::calls::CallSweep;
-use self::functions::FunctionAnalyzer;
+use self::functions::{AnalyzedCode, FunctionAnalyzer};
 use self::imports::Imports;
 use self::layout::emit_rows;
 use self::named_functions::NamedFunctions;
 pub(crate) use self::sections::uncovered_code;
 use self::sections::{AddressRanges, SectionKind, regions, sections};
-use crate::arch::{self, Stepper, clone, haskell};
+use crate::arch::{self, clone, haskell};
 use crate::code::flow::StepBudget;
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::span::RuleSpan;
@@ -30,79 +32,150 @@ use crate::known_functions::KnownFunctions;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 
-/// The rows of the code that `rows` doesn't cover.
+/// The machine code that no source describes, analyzed piece by piece as rows are asked for. The rows of a piece are the
+/// same in whatever order.
+struct CodeAnalysis<'data> {
+    /// In order.
+    undescribed: Vec<CodeSlice<'data>>,
+    /// Spans that need no analysis: of linkage tables, calls of `clone`, and the entry point. In order.
+    known_spans: Vec<RuleSpan>,
+    /// The entries of linkage tables that have spans. Some are also followed as functions.
+    understood: AddressRanges,
+    functions: FunctionAnalyzer<'data>,
+    haskell: Option<haskell::Frames>,
+    root: EntryId,
+}
+
+impl<'data> CodeAnalysis<'data> {
+    /// `undescribed` is in order. Its instructions are decoded once here, to find the functions that are called.
+    fn new<R: ReadFile<'data>>(
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        known: &KnownFunctions,
+        undescribed: Vec<CodeSlice<'data>>,
+        entries: &mut EntryInterner,
+        summary: &mut Summary,
+    ) -> Self {
+        let (mut pieces, mut known_spans) = (Vec::new(), Vec::new());
+        for piece in &undescribed {
+            match clone::span(piece, entries) {
+                Some(span) => known_spans.push(span),
+                None => pieces.push(*piece),
+            }
+        }
+        let sections = sections(file, code, &pieces);
+        let mut linkage = AddressRanges::default();
+        let mut understood = AddressRanges::default();
+        let imports = Imports::from_file(file, code);
+        let haskell = known.haskell_cfa_offset().or(imports.have_haskell.then_some(haskell::CFA_OFFSET));
+        let haskell = haskell.map(|cfa_offset| haskell::Frames::new(cfa_offset, entries));
+        let NamedFunctions { mut starts, never_return } =
+            NamedFunctions::from_file(file, code, haskell.is_some());
+        for section in &sections {
+            match section.kind {
+                SectionKind::Linkage => {
+                    linkage.ranges.push((section.piece.start, section.piece.end()));
+                    let of_entries = arch::linkage_spans(code.architecture(), &section.piece, entries);
+                    understood.ranges.extend(of_entries.last().map(|last| (section.piece.start, last.end)));
+                    known_spans.extend(of_entries);
+                }
+                SectionKind::OneFunction => {
+                    starts.insert(section.piece.start);
+                }
+            }
+        }
+        if !known_spans.is_empty() {
+            Summary::count(&mut summary.functions, RowSource::MachineCode);
+        }
+        let sweep = CallSweep::new(&pieces);
+        starts.extend(sweep.functions());
+        starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
+
+        let root = entries.intern(Entry::Rule(code.architecture().root()));
+        // That of an entry point that is described may go on into a piece.
+        for span in entry::spans(file, code, known, &pieces, &starts, root) {
+            let from = undescribed.partition_point(|piece| piece.end() <= span.start);
+            let within = undescribed.iter().skip(from).take_while(|piece| piece.start < span.end);
+            known_spans.extend(within.map(|piece| RuleSpan {
+                start: span.start.max(piece.start),
+                end: span.end.min(piece.end()),
+                ..span
+            }));
+        }
+        known_spans.sort_unstable_by_key(|span| (span.start, span.end));
+        let regions = regions(file, code, &pieces);
+        let budget = StepBudget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum());
+        let code = AnalyzedCode { pieces, regions, starts, linkage, sweep, imports };
+        let functions = FunctionAnalyzer::new(code, never_return, budget);
+        Self { undescribed, known_spans, understood, functions, haskell, root }
+    }
+
+    /// The parts of the code that can be analyzed by themselves, in order: frames are not followed from one to another.
+    fn units(&self) -> impl Iterator<Item = CodeUnit<'data>> {
+        let region = |piece: &CodeSlice<'data>| {
+            self.functions.region_at(piece.start).map_or(piece.start, |region| region.start)
+        };
+        let units = self.undescribed.chunk_by(move |one, next| region(one) == region(next));
+        units.map(|pieces| CodeUnit { pieces: pieces.to_vec() })
+    }
+
+    /// Appends the rows of one unit. Each may be taken once.
+    fn take_rows(
+        &mut self,
+        unit: &CodeUnit<'_>,
+        entries: &mut EntryInterner,
+        summary: &mut Summary,
+        out: &mut RowBuffer,
+    ) {
+        let (start, end) = unit.range();
+        let before = |limit| self.known_spans.partition_point(|span| span.start < limit);
+        let mut spans = self.known_spans.get(before(start)..before(end)).unwrap_or_default().to_vec();
+        let functions = self.functions.take(start..end, self.haskell.is_none(), entries);
+        for function in functions.iter().filter(|function| !function.spans.is_empty()) {
+            Summary::count(&mut summary.functions, RowSource::MachineCode);
+            // A linkage entry that was also followed as a function has rows up to its jump, whose rule differs only in
+            // form.
+            spans.extend(function.spans.iter().filter(|span| !self.understood.contains(span.start)));
+        }
+        emit_rows(&unit.pieces, spans, self.root, self.haskell.as_ref(), summary, out);
+    }
+}
+
+/// Undescribed code that is analyzed by itself.
+struct CodeUnit<'data> {
+    /// At least one, in order.
+    pieces: Vec<CodeSlice<'data>>,
+}
+
+impl CodeUnit<'_> {
+    fn range(&self) -> (u32, u32) {
+        let start = self.pieces.first().map_or(0, |piece| piece.start);
+        (start, self.pieces.last().map_or(start, CodeSlice::end))
+    }
+}
+
+/// The rows of all of this code, which no source describes. `undescribed` is in order.
 pub(crate) fn rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &KnownFunctions,
-    rows: &RowBuffer,
+    undescribed: Vec<CodeSlice<'data>>,
     entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let undescribed = uncovered_code(file, code, known.have_clone(), rows, entries);
+    let mut out = RowBuffer::default();
     if undescribed.is_empty() {
-        return RowBuffer::default();
+        return out;
     }
     if !arch::is_analyzed(code.architecture()) {
         return unanalyzed::rows(file, code, &undescribed, entries, summary);
     }
-    let (mut pieces, mut spans) = (Vec::new(), Vec::new());
-    for piece in &undescribed {
-        match clone::span(piece, entries) {
-            Some(span) => spans.push(span),
-            None => pieces.push(*piece),
-        }
+    let mut analysis = CodeAnalysis::new(file, code, known, undescribed, entries, summary);
+    let units: Vec<_> = analysis.units().collect();
+    for unit in units {
+        analysis.take_rows(&unit, entries, summary, &mut out);
     }
-    let sections = sections(file, code, &pieces);
-    let mut linkage = AddressRanges::default();
-    let mut understood = AddressRanges::default();
-    let imports = Imports::from_file(file, code);
-    let haskell = known.haskell_cfa_offset().or(imports.have_haskell.then_some(haskell::CFA_OFFSET));
-    let haskell = haskell.map(|cfa_offset| haskell::Frames::new(cfa_offset, entries));
-    let NamedFunctions { mut starts, never_return } =
-        NamedFunctions::from_file(file, code, haskell.is_some());
-    for section in &sections {
-        match section.kind {
-            SectionKind::Linkage => {
-                linkage.ranges.push((section.piece.start, section.piece.end()));
-                let of_entries = arch::linkage_spans(code.architecture(), &section.piece, entries);
-                understood.ranges.extend(of_entries.last().map(|last| (section.piece.start, last.end)));
-                spans.extend(of_entries);
-            }
-            SectionKind::OneFunction => {
-                starts.insert(section.piece.start);
-            }
-        }
-    }
-    if !spans.is_empty() {
-        Summary::count(&mut summary.functions, RowSource::MachineCode);
-    }
-    let sweep = CallSweep::new(&pieces);
-    starts.extend(sweep.functions());
-    starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
-
-    let root = entries.intern(Entry::Rule(code.architecture().root()));
-    spans.extend(entry::spans(file, code, known, &pieces, &starts, root));
-
-    let mut functions = FunctionAnalyzer {
-        pieces: &pieces,
-        regions: &regions(file, code, &pieces),
-        starts: &starts,
-        linkage: &linkage,
-        sweep: &sweep,
-        imports: &imports,
-        do_not_return: never_return,
-        stepper: Stepper::new(),
-        budget: StepBudget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum()),
-    };
-    let found = functions.analyze_all(haskell.is_none(), entries);
-    for function in found.values().filter(|function| !function.spans.is_empty()) {
-        Summary::count(&mut summary.functions, RowSource::MachineCode);
-        // A linkage entry that was also followed as a function has rows up to its jump, whose rule differs only in
-        // form.
-        spans.extend(function.spans.iter().filter(|span| !understood.contains(span.start)));
-    }
-    emit_rows(&undescribed, spans, root, haskell.as_ref(), summary)
+    out
 }
 
 /// The rows of all linkage tables.
@@ -133,5 +206,7 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
     if !spans.is_empty() {
         Summary::count(&mut summary.functions, RowSource::MachineCode);
     }
-    emit_rows(&tables, spans, root, None, summary)
+    let mut out = RowBuffer::default();
+    emit_rows(&tables, spans, root, None, summary, &mut out);
+    out
 }

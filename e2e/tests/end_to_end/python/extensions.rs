@@ -33,7 +33,7 @@ fn numpy_calls_back() -> Result<()> {
 }
 
 /// Of the samples of a program's first second of CPU time, those that are complete, and those with a function of Python.
-const FIRST_SECOND_SHARE: f64 = 0.7;
+const FIRST_SECOND_SHARE: f64 = 0.9;
 
 #[test]
 fn numpys_first_second_has_stacks() -> Result<()> {

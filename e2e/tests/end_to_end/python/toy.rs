@@ -277,6 +277,9 @@ enum Effect {
     Refused,
     /// Names are right; lines or paths are not.
     Names,
+    /// Names are right, with the first line of each function, where functions are sent with their stacks; those that are read
+    /// from the program's memory are unknown.
+    FirstLines,
     /// The description names another string, which is the name without its class.
     PlainNames,
 }
@@ -298,8 +301,8 @@ const WRONG: [(&str, usize, i64, Effect); 24] = [
     ("PyCodeObject.co_filename", 35, 8, Effect::Names),
     ("PyCodeObject.co_qualname", 37, -8, Effect::PlainNames),
     ("PyCodeObject.co_qualname", 37, 8, Effect::Markers),
-    ("PyCodeObject.co_linetable", 38, -8, Effect::Markers),
-    ("PyCodeObject.co_linetable", 38, 8, Effect::Markers),
+    ("PyCodeObject.co_linetable", 38, -8, Effect::FirstLines),
+    ("PyCodeObject.co_linetable", 38, 8, Effect::FirstLines),
     ("PyCodeObject.co_firstlineno", 39, -8, Effect::Refused),
     ("PyCodeObject.co_firstlineno", 39, 8, Effect::Names),
     ("PyCodeObject.co_argcount", 40, -8, Effect::Names),
@@ -337,13 +340,13 @@ fn assert_effect(field: &str, effect: Effect, recorded: &Recorded) {
             };
             assert!(known.contains(&name) || is_right || name.starts_with('['), "{field}: {frames:?}");
         }
+        let has_marker = has(&|name| name.starts_with('['));
+        let has_names = || frames.iter().map(|name| without_line(name)).eq(known.iter().cloned());
         let is_as_expected = match effect {
-            Effect::Markers => has(&|name| name.starts_with('[')),
+            Effect::Markers => has_marker,
             Effect::Refused => has(&is_loop),
-            Effect::Names => {
-                let names: Vec<String> = frames.iter().map(|name| without_line(name)).collect();
-                names == known
-            }
+            Effect::Names => has_names(),
+            Effect::FirstLines => has_marker || (has_names() && frames != chain),
             Effect::PlainNames => has(&|name| is_plain(&without_line(name))),
         };
         assert!(is_as_expected, "{field}: not {effect:?}: {frames:?}");

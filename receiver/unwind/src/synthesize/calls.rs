@@ -53,12 +53,7 @@ impl CallSweep {
         self.called.iter().copied().filter(|at| self.beginnings.binary_search(at).is_ok())
     }
 
-    /// Where functions could begin, in order.
-    pub(super) fn beginnings(&self) -> &[u32] {
-        &self.beginnings
-    }
-
-    /// The same, from `start` up to `end`.
+    /// Where functions could begin from `start` up to `end`, in order.
     pub(super) fn beginnings_within(&self, start: u32, end: u32) -> &[u32] {
         let before = |limit: u32| self.beginnings.partition_point(|at| *at < limit);
         self.beginnings.get(before(start)..before(end)).unwrap_or_default()

@@ -1,9 +1,10 @@
 //! Follows the paths of functions, and keeps the rules that hold at their instructions.
 //!
 //! Input: pieces of code, and where functions begin. Output: a [`FunctionFlow`] for each function, with a reason where a rule is
-//! not known. Functions are followed again when functions that they call turn out not to return.
+//! not known.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use sidewinder_unwind_table::{Entry, EntryInterner, UnresolvedReason};
 
@@ -17,8 +18,10 @@ use crate::code::rule::UnknownPart;
 use crate::code::span::{FUNCTION_ALIGNMENT_BYTES, RuleSpan};
 use crate::code::state::AbstractState;
 
-/// How often functions are analyzed again because functions that they call were found not to return.
+/// How often functions are analyzed because functions that they call were found not to return.
 const MAX_ROUNDS: usize = 4;
+/// The round that knows all that the others have found.
+const LAST_ROUND: usize = MAX_ROUNDS + 1;
 
 /// The most frames of a function's jumps through tables with which unreached code is tried.
 const MAX_FRAMES_OF_JUMPS: usize = 4;
@@ -30,16 +33,32 @@ pub(super) struct FunctionFlow {
     returns: bool,
 }
 
-pub(super) struct FunctionAnalyzer<'a, 'data> {
-    pub(super) pieces: &'a [CodeSlice<'data>],
-    pub(super) regions: &'a [CodeSlice<'data>],
-    pub(super) starts: &'a BTreeSet<u32>,
-    pub(super) linkage: &'a AddressRanges,
-    pub(super) sweep: &'a CallSweep,
-    pub(super) imports: &'a Imports,
-    pub(super) do_not_return: BTreeSet<u32>,
-    pub(super) stepper: Stepper,
-    pub(super) budget: StepBudget,
+/// The code in which functions are followed.
+pub(super) struct AnalyzedCode<'data> {
+    pub(super) pieces: Vec<CodeSlice<'data>>,
+    /// A function is followed within one of them.
+    pub(super) regions: Vec<CodeSlice<'data>>,
+    pub(super) starts: BTreeSet<u32>,
+    pub(super) linkage: AddressRanges,
+    pub(super) sweep: CallSweep,
+    pub(super) imports: Imports,
+}
+
+/// Follows functions as their rows are asked for, and those that they call before.
+///
+/// A function is followed again after one that it calls turned out not to return, for a bounded number of rounds. What a round
+/// finds depends on the functions that are called, directly or not, and on no others: so all of these go through the rounds
+/// together, and the result is the same in whatever order rows are asked for.
+pub(super) struct FunctionAnalyzer<'data> {
+    code: AnalyzedCode<'data>,
+    /// Functions that don't return, and the round that found it: 0 for those that were known before.
+    do_not_return: BTreeMap<u32, usize>,
+    /// The functions that have gone through all rounds.
+    settled: BTreeSet<u32>,
+    /// Those of them that have not been taken.
+    found: BTreeMap<u32, FunctionFlow>,
+    stepper: Stepper,
+    budget: StepBudget,
 }
 
 /// Why a function is assumed to begin at an address.
@@ -51,73 +70,123 @@ enum Evidence {
     Possible,
 }
 
-impl FunctionAnalyzer<'_, '_> {
-    /// `tries_others`: also analyze code for which there is no evidence that a function begins there.
-    pub(super) fn analyze_all(
-        &mut self,
-        tries_others: bool,
-        entries: &mut EntryInterner,
-    ) -> BTreeMap<u32, FunctionFlow> {
-        let mut found = BTreeMap::new();
-        let mut left: Vec<u32> = self.starts.iter().copied().collect();
-        for _ in 0..MAX_ROUNDS {
-            for start in left {
-                if let Some(function) = self.analyze(start, Evidence::Named, entries) {
-                    found.insert(start, function);
-                }
-            }
-            let is_new = |start: &u32, function: &FunctionFlow| {
-                !function.returns && !self.do_not_return.contains(start)
-            };
-            let new: BTreeSet<u32> = found
-                .iter()
-                .filter(|(start, function)| is_new(start, function))
-                .map(|(start, _)| *start)
-                .collect();
-            left = found
-                .iter()
-                .filter(|(_, function)| function.calls.iter().any(|call| new.contains(call)))
-                .map(|(start, _)| *start)
-                .collect();
-            self.do_not_return.extend(new);
+impl<'data> FunctionAnalyzer<'data> {
+    pub(super) fn new(code: AnalyzedCode<'data>, never_return: BTreeSet<u32>, budget: StepBudget) -> Self {
+        Self {
+            code,
+            do_not_return: never_return.into_iter().map(|start| (start, 0)).collect(),
+            settled: BTreeSet::new(),
+            found: BTreeMap::new(),
+            stepper: Stepper::new(),
+            budget,
         }
-        if tries_others {
-            self.analyze_possible(&mut found, entries);
-        }
-        found
     }
 
-    /// Analyzes code that was not reached, where a function could begin.
-    fn analyze_possible(&mut self, found: &mut BTreeMap<u32, FunctionFlow>, entries: &mut EntryInterner) {
+    /// The region that contains an address.
+    pub(super) fn region_at(&self, at: u32) -> Option<&CodeSlice<'data>> {
+        piece_at(&self.code.regions, at)
+    }
+
+    /// The functions that begin in a range, which no region leaves. `tries_others`: also code for which there is no evidence
+    /// that a function begins there.
+    pub(super) fn take(
+        &mut self,
+        range: Range<u32>,
+        tries_others: bool,
+        entries: &mut EntryInterner,
+    ) -> Vec<FunctionFlow> {
+        let named: Vec<u32> = self.code.starts.range(range.clone()).copied().collect();
+        self.settle(named.clone(), entries);
+        let others = if tries_others { self.find_others(&range, entries) } else { Vec::new() };
+        let named = named.iter().filter_map(|start| self.found.remove(start));
+        named.chain(others).collect()
+    }
+
+    /// Takes functions, and those that they call, through all rounds.
+    fn settle(&mut self, mut left: Vec<u32>, entries: &mut EntryInterner) {
+        let mut together = Vec::new();
+        while let Some(start) = left.pop() {
+            if self.code.starts.contains(&start)
+                && self.settled.insert(start)
+                && let Some(function) = self.analyze(start, Evidence::Named, 1, entries)
+            {
+                left.extend(&function.calls);
+                together.push(start);
+                self.found.insert(start, function);
+            }
+        }
+        for round in 1..=MAX_ROUNDS {
+            for start in &together {
+                if self.found.get(start).is_some_and(|function| !function.returns) {
+                    self.do_not_return.entry(*start).or_insert(round);
+                }
+            }
+            if round == MAX_ROUNDS {
+                break;
+            }
+            let is_new = |call: &u32| self.do_not_return.get(call) == Some(&round);
+            let calls_new = |start: &&u32| {
+                self.found.get(start).is_some_and(|function| function.calls.iter().any(is_new))
+            };
+            let again: Vec<u32> = together.iter().filter(calls_new).copied().collect();
+            for start in again {
+                if let Some(function) = self.analyze(start, Evidence::Named, round + 1, entries) {
+                    self.found.insert(start, function);
+                }
+            }
+        }
+    }
+
+    /// Follows code of a range that no function reaches, where one could begin.
+    fn find_others(&mut self, range: &Range<u32>, entries: &mut EntryInterner) -> Vec<FunctionFlow> {
+        let mut others = self.possible(range, entries);
+        // What they call has to be settled first. That seldom makes them call others.
+        for _ in 0..MAX_ROUNDS {
+            let is_unsettled = |call: &u32| self.code.starts.contains(call) && !self.settled.contains(call);
+            let calls = others.iter().flat_map(|function| &function.calls).copied();
+            let unsettled: Vec<u32> = calls.filter(is_unsettled).collect();
+            if unsettled.is_empty() {
+                break;
+            }
+            self.settle(unsettled, entries);
+            others = self.possible(range, entries);
+        }
+        others
+    }
+
+    fn possible(&mut self, range: &Range<u32>, entries: &mut EntryInterner) -> Vec<FunctionFlow> {
         let mut reached = ReachedCode::default();
-        found.values().for_each(|function| reached.add(&function.spans));
-        for at in self.sweep.beginnings() {
-            if reached.at(*at).is_none()
-                && piece_at(self.regions, *at).is_some_and(|piece| !piece.has_padding_at(*at))
-                && let Some(function) = self.analyze(*at, Evidence::Possible, entries)
+        self.found.range(range.clone()).for_each(|(_, function)| reached.add(&function.spans));
+        let mut functions = Vec::new();
+        for at in self.code.sweep.beginnings_within(range.start, range.end).to_vec() {
+            if reached.at(at).is_none()
+                && self.region_at(at).is_some_and(|region| !region.has_padding_at(at))
+                && let Some(function) = self.analyze(at, Evidence::Possible, LAST_ROUND, entries)
                 && !reached.contradicts(&function.spans)
             {
                 reached.add(&function.spans);
-                found.insert(*at, function);
+                functions.push(function);
             }
         }
+        functions
     }
 
     fn analyze(
         &mut self,
         start: u32,
         evidence: Evidence,
+        round: usize,
         entries: &mut EntryInterner,
     ) -> Option<FunctionFlow> {
-        let piece = *piece_at(self.regions, start)?;
-        let limit = self.starts.range(start + 1..).next().map_or(piece.end(), |next| *next.min(&piece.end()));
+        let piece = *self.region_at(start)?;
+        let code = &self.code;
+        let next = code.starts.range(start + 1..).next();
+        let limit = next.map_or(piece.end(), |next| *next.min(&piece.end()));
         let guide = SynthesisPolicy {
             start,
-            pieces: self.pieces,
-            starts: self.starts,
-            linkage: self.linkage,
-            imports: self.imports,
+            code,
             do_not_return: &self.do_not_return,
+            round,
             calls: Vec::new(),
             piece,
             is_cautious: false,
@@ -147,7 +216,7 @@ impl FunctionAnalyzer<'_, '_> {
             met.refutes_seed().then_some(UnresolvedReason::OtherReturn)
         };
         if distrusted.is_none() {
-            follow_tables(&mut flow, met.indirect_jumps, self.sweep.beginnings_within(start, limit));
+            follow_tables(&mut flow, met.indirect_jumps, code.sweep.beginnings_within(start, limit));
         }
         let mut found = FunctionFlow { spans: Vec::new(), calls: Vec::new(), returns };
         flow.for_each_instruction(|_, instruction, state| found.add(instruction, state, entries));
@@ -228,11 +297,10 @@ impl FunctionFlow {
 /// Follows the paths of one function among others.
 struct SynthesisPolicy<'a> {
     start: u32,
-    pieces: &'a [CodeSlice<'a>],
-    starts: &'a BTreeSet<u32>,
-    linkage: &'a AddressRanges,
-    imports: &'a Imports,
-    do_not_return: &'a BTreeSet<u32>,
+    code: &'a AnalyzedCode<'a>,
+    do_not_return: &'a BTreeMap<u32, usize>,
+    /// It knows what earlier ones have found.
+    round: usize,
     calls: Vec<u32>,
     piece: CodeSlice<'a>,
     /// Whether calls before aligned code are assumed not to return: another function may begin there.
@@ -241,25 +309,27 @@ struct SynthesisPolicy<'a> {
 
 impl FlowPolicy for SynthesisPolicy<'_> {
     fn may_enter(&self, at: u32) -> bool {
-        at == self.start || (!self.starts.contains(&at) && piece_at(self.pieces, at).is_some())
+        at == self.start || (!self.code.starts.contains(&at) && piece_at(&self.code.pieces, at).is_some())
     }
 
     fn is_function(&self, at: u32) -> bool {
-        self.starts.contains(&at) || self.linkage.contains(at)
+        self.code.starts.contains(&at) || self.code.linkage.contains(at)
     }
 
     fn before_instruction(&mut self, _: u32, _: &mut AbstractState) {}
 
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall {
         let next = instruction.end();
-        if self.imports.never_return(instruction, target)
+        if self.code.imports.never_return(instruction, target)
             || (self.is_cautious
                 && self.piece.is_padding(next, next.next_multiple_of(FUNCTION_ALIGNMENT_BYTES)))
         {
             return AfterCall::DoesNotReturn;
         }
         match target {
-            Some(target) if self.do_not_return.contains(&target) => AfterCall::DoesNotReturn,
+            Some(target) if self.do_not_return.get(&target).is_some_and(|round| *round < self.round) => {
+                AfterCall::DoesNotReturn
+            }
             Some(target) => {
                 self.calls.push(target);
                 AfterCall::ReturnsUnlessContradicted

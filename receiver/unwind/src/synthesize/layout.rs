@@ -6,7 +6,7 @@ use crate::arch::haskell;
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
-/// Emits one row wherever the rule changes. Where two functions share code and disagree, neither is trusted, but one
+/// Appends one row wherever the rule changes. Where two functions share code and disagree, neither is trusted, but one
 /// that is already distrusted yields to any other, and all yield to the beginning of a stack; padding belongs to the
 /// code before it. Code that was not reached is Haskell code in a file that has any.
 pub(super) fn emit_rows(
@@ -15,9 +15,9 @@ pub(super) fn emit_rows(
     root: EntryId,
     haskell: Option<&haskell::Frames>,
     summary: &mut Summary,
-) -> RowBuffer {
+    out: &mut RowBuffer,
+) {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
-    let mut out = RowBuffer::default();
     let mut spans = spans.into_iter().peekable();
     for piece in pieces {
         let mut at = piece.start;
@@ -35,15 +35,14 @@ pub(super) fn emit_rows(
                     out.push((at, rule.unwrap_or(EntryInterner::NO_INFORMATION)));
                 }
                 None => match haskell {
-                    Some(haskell) => haskell.put(piece, at, end, &mut out),
-                    None => put_gap(piece, at, end, &mut out, summary),
+                    Some(haskell) => haskell.put(piece, at, end, out),
+                    None => put_gap(piece, at, end, out, summary),
                 },
             }
             at = end;
         }
         out.push((piece.end(), EntryInterner::NO_INFORMATION));
     }
-    out
 }
 
 fn merge_results(

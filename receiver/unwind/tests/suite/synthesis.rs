@@ -253,3 +253,16 @@ fn all_that_jumps_reach_from_the_entry_point_begins_a_stack() {
     }
     assert_eq!(table.lookup(Svma(TEXT + 0x80)), Entry::Rule(Rule::LEAF), "it is called");
 }
+
+/// What is known of an entry point by itself ends where its first instructions do.
+#[test]
+fn an_entry_point_without_jumps_begins_a_stack_to_its_end() {
+    let mut code = [0x31, 0xc0].repeat(0x40); // xor %eax,%eax
+    code.extend([0xeb, 0xfe]); // a jump to itself
+    code.resize(0x200, 0x90);
+    let file = elf_with_symbols(TEXT, &code, &[], &[]);
+    let table = unwind_table(&object::File::parse(&*file).unwrap()).unwrap();
+    for at in [0x00, 0x3e, 0x40, 0x42, 0x7e, 0x80] {
+        assert_eq!(table.lookup(Svma(TEXT + at)), Entry::Rule(Rule::ROOT), "{at:#x}");
+    }
+}

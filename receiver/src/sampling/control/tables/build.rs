@@ -89,7 +89,7 @@ pub(crate) struct BuiltTable {
     pub(crate) unbuilt: Vec<TextRange>,
     /// Speeds up building segments again.
     pub(crate) outline: Option<Arc<FileOutline>>,
-    /// The ranges whose rows come from machine code alone. Machine code can only be analysed as a whole.
+    /// The ranges of these segments whose rows come from machine code alone. Where its functions begin takes a pass over all of it.
     pub(crate) from_machine_code: Vec<Range<FileOffset>>,
     pub(crate) debug_file: DebugFile,
     /// The size of the first piece of the file that didn't fit the budget, if any. The rows of this piece and of later ones

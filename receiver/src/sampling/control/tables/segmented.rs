@@ -1,7 +1,7 @@
 //! Builds the table of a large file in parts, those first that walks wait for.
 //!
-//! `.eh_frame` describes most code, and each part of that can be built alone. Machine code is only analysed as a whole, which
-//! may take longer than all else: the parts with code that nothing describes come after that, the others before.
+//! `.eh_frame` describes most code. Analysing the machine code of the rest takes far longer for the same number of bytes: parts
+//! with such code come last, unless walks wait for them, and are smaller.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,8 +15,10 @@ use sidewinder_unwind::{ReadFile, UnwindSources};
 use super::build::{BuiltTable, TextRange, executable_segments, locate_in_loads, split, to_file_range};
 use super::debug_files::{Companions, DebugFile};
 
-/// The most bytes of one part: it takes some milliseconds to build.
+/// The most bytes of a part that is described: it takes some milliseconds to build.
 const PART_BYTES: u64 = 1 << 20;
+/// The same of a part with code that is not, which takes some ten times as long.
+const UNDESCRIBED_PART_BYTES: u64 = 128 << 10;
 /// Parts consist of units: those with code that `.eh_frame` doesn't describe, and the others. Each change from one to the other
 /// ends a part, and takes a segment ID.
 const UNIT_BYTES: u64 = 16 << 10;
@@ -30,19 +32,19 @@ pub(super) struct SegmentedBuild<'file, 'data, 'debug, R: ReadFile<'data>, D: Re
     loads: Vec<LoadSegment>,
     packing: Packing,
     companions: Companions,
-    from_machine_code: Vec<Range<FileOffset>>,
-    /// Built segments that are not delivered yet.
+    /// Built segments that are not delivered yet, and the machine code that they have rows from.
     segments: Vec<PackedSegment>,
+    from_machine_code: Vec<Range<FileOffset>>,
     /// What walks have missed in parts that are not built yet.
     missed: BTreeSet<FileOffset>,
 }
 
-/// The parts that are not built yet, in order.
-struct Parts {
-    /// Those that `.eh_frame` describes as far as they are code.
-    described: Vec<TextRange>,
-    /// Those with other code.
-    undescribed: Vec<TextRange>,
+/// A part that is not built yet.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    range: TextRange,
+    /// Whether `.eh_frame` describes it as far as it is code.
+    is_described: bool,
 }
 
 impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
@@ -59,8 +61,8 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             loads,
             packing,
             companions,
-            from_machine_code: Vec::new(),
             segments: Vec::new(),
+            from_machine_code: Vec::new(),
             missed: BTreeSet::new(),
         }
     }
@@ -72,73 +74,66 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         wanted: &Receiver<FileOffset>,
         mut deliver: impl FnMut(BuiltTable),
     ) -> BuiltTable {
-        let Parts { described, undescribed } = self.parts();
-        self.build_parts(described, wanted, &mut deliver);
-        if undescribed.is_empty() {
-            return self.take_built();
-        }
-        // What is built doesn't wait for the analysis.
-        if !self.segments.is_empty() {
-            deliver(self.take_built());
-        }
-        let code = self.sources.read_code();
-        self.from_machine_code = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
-        self.build_parts(undescribed, wanted, &mut deliver);
-        self.take_built()
-    }
-
-    fn parts(&mut self) -> Parts {
-        let code = self.sources.undescribed_code();
-        let code: Vec<_> = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
-        let has_code = |unit: &TextRange| code.iter().any(|code| unit.overlaps(code));
-        let mut parts = Parts { described: Vec::new(), undescribed: Vec::new() };
-        for load in executable_segments(&self.loads) {
-            for part in split(page_range(load), PART_BYTES) {
-                let units: Vec<_> = split(part.file_offset..part.end(), UNIT_BYTES).collect();
-                for units in units.chunk_by(|one, next| has_code(one) == has_code(next)) {
-                    let (Some(first), Some(last)) = (units.first(), units.last()) else { continue };
-                    let text_bytes = last.end().0.saturating_sub(first.file_offset.0);
-                    let part = TextRange { text_bytes, ..*first };
-                    if has_code(first) { &mut parts.undescribed } else { &mut parts.described }.push(part);
-                }
-            }
-        }
-        parts
-    }
-
-    fn build_parts(
-        &mut self,
-        mut remaining: Vec<TextRange>,
-        wanted: &Receiver<FileOffset>,
-        deliver: &mut impl FnMut(BuiltTable),
-    ) {
-        let mut delivered_at = Instant::now();
+        let mut remaining = self.parts();
+        let (mut delivered_at, mut was_described) = (Instant::now(), true);
         while !remaining.is_empty() {
             self.missed.extend(wanted.try_iter());
-            let is_missed =
-                |part: &TextRange| self.missed.range(part.file_offset..part.end()).next().is_some();
-            let next = remaining.iter().position(is_missed);
-            let part = remaining.remove(next.unwrap_or(0));
+            let is_missed = |Part { range, .. }: &Part| {
+                self.missed.range(range.file_offset..range.end()).next().is_some()
+            };
+            let missed = remaining.iter().position(is_missed);
+            let part = remaining.remove(missed.unwrap_or(0));
+            // What is built doesn't wait for the first analysis, which decodes all undescribed code.
+            if was_described && !part.is_described && !self.segments.is_empty() {
+                deliver(self.take_built());
+            }
+            was_described = part.is_described;
             self.pack(part);
-            if next.is_some() || delivered_at.elapsed() >= PARTS_PER_DELIVERY {
+            if missed.is_some() || delivered_at.elapsed() >= PARTS_PER_DELIVERY {
                 deliver(self.take_built());
                 delivered_at = Instant::now();
             }
-            self.missed.retain(|at| !part.contains(*at));
+            self.missed.retain(|at| !part.range.contains(*at));
         }
+        self.take_built()
     }
 
-    fn pack(&mut self, part: TextRange) {
-        if let Some((part, load, addresses)) = locate_in_loads(part, &self.loads) {
-            let table = self.sources.table_of(&[addresses]);
-            self.segments.extend(pack_part(&table, load, self.packing, part.file_offset..part.end()));
+    /// All parts: those that are described, and then the others.
+    fn parts(&mut self) -> Vec<Part> {
+        let code = self.sources.undescribed_code();
+        let code: Vec<_> = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
+        let is_described = |unit: &TextRange| !code.iter().any(|code| unit.overlaps(code));
+        let mut parts = Vec::new();
+        for load in executable_segments(&self.loads) {
+            let units: Vec<_> = split(page_range(load), UNIT_BYTES).collect();
+            for units in units.chunk_by(|one, next| is_described(one) == is_described(next)) {
+                let (Some(first), Some(last)) = (units.first(), units.last()) else { continue };
+                let is_described = is_described(first);
+                let bytes = if is_described { PART_BYTES } else { UNDESCRIBED_PART_BYTES };
+                let ranges = split(first.file_offset..last.end(), bytes);
+                parts.extend(ranges.map(|range| Part { range, is_described }));
+            }
         }
+        parts.sort_by_key(|part| !part.is_described);
+        parts
+    }
+
+    fn pack(&mut self, Part { range, is_described }: Part) {
+        let Some((range, load, addresses)) = locate_in_loads(range, &self.loads) else { return };
+        let addresses = &[addresses];
+        if !is_described {
+            self.sources.read_code(addresses);
+        }
+        let table = self.sources.table_of(addresses);
+        self.segments.extend(pack_part(&table, load, self.packing, range.file_offset..range.end()));
+        let read = table.by_machine_code().filter_map(|code| to_file_range(&self.loads, &code));
+        self.from_machine_code.extend(read);
     }
 
     fn take_built(&mut self) -> BuiltTable {
         BuiltTable {
             segments: std::mem::take(&mut self.segments),
-            from_machine_code: self.from_machine_code.clone(),
+            from_machine_code: std::mem::take(&mut self.from_machine_code),
             debug_file: DebugFile::Searched(self.companions.clone()),
             ..BuiltTable::with_loads(self.loads.clone())
         }
@@ -153,34 +148,29 @@ mod tests {
 
     use super::*;
 
-    /// Of those that don't need the analysis of machine code, which comes before the others, and of the others.
+    /// Whether or not their machine code is analysed.
     #[test]
-    fn a_part_that_a_walk_missed_comes_first_and_no_part_is_left_out() {
+    fn parts_that_walks_missed_come_first_and_no_part_is_left_out() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let file = object::File::parse(&*program).unwrap();
         let loads = load_segments(&file);
         let code = *executable_segments(&loads).max_by_key(|load| load.size).unwrap();
         let sources = UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap();
         let mut build = SegmentedBuild::new(sources, loads, Packing::Auto, Companions::default());
-        let Parts { described, undescribed } = build.parts();
+        let (described, undescribed): (Vec<_>, Vec<_>) =
+            build.parts().into_iter().map(|part| (part.range, part.is_described)).partition(|(_, is)| *is);
         assert!(described.len() > 1, "{described:?}");
-        let last = [described, undescribed].map(|parts| FileOffset(parts.last().unwrap().end().0 - 1));
+        let last = [described, undescribed].map(|parts| FileOffset(parts.last().unwrap().0.end().0 - 1));
         let (sender, wanted) = mpsc::channel();
-        last.iter().rev().for_each(|at| sender.send(*at).unwrap());
+        last.iter().for_each(|at| sender.send(*at).unwrap());
         let mut delivered = Vec::new();
         let final_delivery = build.build(&wanted, |built| delivered.push(built));
         delivered.push(final_delivery);
-        let first = delivered.iter().position(|built| !built.from_machine_code.is_empty()).unwrap();
-        for (first, missed) in [0, first].into_iter().zip(last) {
-            assert!(
-                delivered[first].segments.iter().any(|segment| TextRange::from(segment).contains(missed))
-            );
+        for (delivered, missed) in delivered.iter().zip(last) {
+            let [segment] = &*delivered.segments else { panic!("{}", delivered.segments.len()) };
+            assert!(TextRange::from(segment).contains(missed));
         }
-        let by_machine_code = &delivered[first].from_machine_code;
-        let early = delivered[..first].iter().flat_map(|built| &built.segments).map(TextRange::from);
-        for part in early {
-            assert!(!by_machine_code.iter().any(|code| part.overlaps(code)), "{part:?}");
-        }
+        assert!(delivered[0].from_machine_code.is_empty() && !delivered[1].from_machine_code.is_empty());
 
         let segments = delivered.iter().flat_map(|built| &built.segments);
         let mut parts: Vec<TextRange> = segments.map(TextRange::from).collect();

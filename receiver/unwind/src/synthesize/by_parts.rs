@@ -1,0 +1,66 @@
+//! The rows of machine code, which is analyzed as parts of it are wanted.
+
+use object::File;
+use sidewinder_unwind_table::{CompactRow, EntryInterner, RowBuffer, Summary};
+
+use super::{CodeAnalysis, CodeUnit, unanalyzed};
+use crate::arch;
+use crate::code::piece::CodeSlice;
+use crate::known_functions::KnownFunctions;
+use crate::read::ReadFile;
+use crate::segments::CodeRanges;
+
+/// Machine code, and the rows of what has been read of it.
+pub(crate) struct MachineCode<'data> {
+    /// `None`: all has been read.
+    analysis: Option<CodeAnalysis<'data>>,
+    /// In order.
+    units: Vec<ReadUnit<'data>>,
+}
+
+struct ReadUnit<'data> {
+    unit: CodeUnit<'data>,
+    /// Once it has been read.
+    rows: Option<Box<[CompactRow]>>,
+}
+
+impl<'data> MachineCode<'data> {
+    /// `undescribed` is in order.
+    pub(crate) fn new<R: ReadFile<'data>>(
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        known: &KnownFunctions,
+        undescribed: Vec<CodeSlice<'data>>,
+        entries: &mut EntryInterner,
+    ) -> Self {
+        let summary = &mut Summary::default();
+        if arch::is_analyzed(code.architecture()) {
+            let analysis = CodeAnalysis::new(file, code, known, undescribed, entries, summary);
+            let units = analysis.units().map(|unit| ReadUnit { unit, rows: None }).collect();
+            return Self { analysis: Some(analysis), units };
+        }
+        let rows = unanalyzed::rows(file, code, &undescribed, entries, summary);
+        let rows = Some(rows.into_rows().collect());
+        Self { analysis: None, units: vec![ReadUnit { unit: CodeUnit { pieces: undescribed }, rows }] }
+    }
+
+    /// Reads what has rows in the wanted parts.
+    pub(crate) fn read(&mut self, wanted: &CodeRanges, entries: &mut EntryInterner) {
+        let Some(analysis) = &mut self.analysis else { return };
+        for ReadUnit { unit, rows } in &mut self.units {
+            if rows.is_none() && wanted.wants(unit.range()) {
+                let mut read = RowBuffer::default();
+                analysis.take_rows(unit, entries, &mut Summary::default(), &mut read);
+                *rows = Some(read.into_rows().collect());
+            }
+        }
+    }
+
+    /// What has been read of the wanted parts.
+    pub(crate) fn rows(&self, wanted: &CodeRanges) -> RowBuffer {
+        let mut rows = RowBuffer::default();
+        let units = self.units.iter().filter(|read| wanted.wants(read.unit.range()));
+        units.filter_map(|read| read.rows.as_ref()).flatten().for_each(|row| rows.push(*row));
+        rows
+    }
+}
