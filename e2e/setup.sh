@@ -10,6 +10,7 @@
 #                         the tools that render and judge the charts
 #   e2e/setup.sh --charts these tools alone
 #   e2e/setup.sh --cluster also an API server of Kubernetes, on which the charts are tried
+#   e2e/setup.sh --kyverno also Kyverno's command line, which applies our policy to pods
 #   e2e/setup.sh --corpus also the programs of the corpus that the tests do without
 set -euo pipefail
 
@@ -97,7 +98,7 @@ if ! command -v cargo >/dev/null || ! at_least "$rust_minimum" "$(rust_version)"
 fi
 at_least "$rust_minimum" "$(rust_version)" || { say "Rust $rust_minimum or later is needed, $(rust_version) is found"; exit 2; }
 
-case "${1:-}" in --tests|--corpus|--charts|--cluster|--arm64)
+case "${1:-}" in --tests|--corpus|--charts|--cluster|--kyverno|--arm64)
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         for package in golang-1.26-go golang-1.25-go golang-1.24-go golang-1.23-go golang-go; do
             # Backports carry the newer ones; the first that can be had is taken.
@@ -186,6 +187,12 @@ if [ "${1:-}" = --compilers ]; then
     # Left alone where it is the same: what it made is not made anew.
     cmp -s "$tools/clang-21.part" "$tools/clang-21" && rm "$tools/clang-21.part" || mv "$tools/clang-21.part" "$tools/clang-21"
     "$tools/clang-21" --version | grep -q '^clang version 21\.' || { say "$tools/clang-21 is not clang 21"; exit 2; }
+fi
+
+if [ "${1:-}" = --kyverno ]; then
+    cd "$(dirname "$0")/.."
+    mkdir -p "$tools"
+    go_tool kyverno github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno e2e/charts/kyverno
 fi
 
 if [ "${1:-}" = --cluster ]; then

@@ -29,10 +29,10 @@ mod queue;
 mod retry;
 mod storage;
 
-pub use connect::{Resolve, ResolveFuture, Resolver, TlsConfigError};
+pub use connect::{Proxies, ProxyError, Resolve, ResolveFuture, Resolver, TlsConfigError};
 pub use counts::{Counts, State};
 pub use credentials::{CredentialsError, ExporterCredentials, HeaderError};
-pub use download::{DownloadError, DownloadLimits, Downloader};
+pub use download::{DownloadError, DownloadLimits, DownloadOptions, Downloader};
 pub use error::ConnectionError;
 pub use exporter::{Exporter, ExporterError, ExporterStats};
 pub use grpc::GrpcOptions;

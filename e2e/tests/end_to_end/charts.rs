@@ -2,9 +2,11 @@
 //!
 //! - [`made`]: what is kept rendered, or is made from `values.yaml`, is held against what it is made from.
 //! - [`judged`]: what Helm, Kubernetes, Sidewinder, a Collector and Prometheus would say of it.
+//! - [`kyverno`]: what Kyverno's engine makes of pods by our policy.
 //! - [`refused`]: what can't work is refused, and why is said.
 
 mod judged;
+mod kyverno;
 mod made;
 mod refused;
 

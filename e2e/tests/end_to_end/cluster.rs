@@ -31,7 +31,7 @@ fn install(
 }
 
 /// A pod for the injector, with one container, and what `metadata` and `spec` say besides.
-fn pod(namespace: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
+pub(crate) fn pod(namespace: &str, name: &str, metadata: &Value, spec: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,10 +1,11 @@
 //! A stripped program has its names, lines and inlined calls from a debuginfod server, if that is asked for.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,37 @@ impl Drop for Server {
     }
 }
 
+/// A proxy in front of a server of the loopback interface, whatever server a request names. Returns its port, and the first lines
+/// of the requests that it passes on.
+fn proxy_before(server: &Server) -> Result<(u16, Receiver<String>)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    let server = server.url.trim_start_matches("http://").to_owned();
+    let (sender, requests) = channel();
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let (server, sender) = (server.clone(), sender.clone());
+            thread::spawn(move || pass_on(&client, &server, |request| drop(sender.send(request))));
+        }
+    });
+    Ok((port, requests))
+}
+
+/// Passes requests of one connection on, each by a connection of its own, as proxies do: without the host in its first line.
+fn pass_on(client: &TcpStream, server: &str, seen: impl Fn(String)) -> io::Result<()> {
+    let mut head = String::new();
+    let mut lines = BufReader::new(client);
+    while lines.read_line(&mut head)? > 2 {}
+    let (first, rest) = head.split_once("\r\n").unwrap_or_default();
+    seen(first.to_owned());
+    let path = first.split(' ').nth(1).and_then(|url| url.splitn(4, '/').nth(3)).unwrap_or_default();
+    let mut server = TcpStream::connect(server)?;
+    // The server ends the connection after its answer, and so does this.
+    write!(server, "GET /{path} HTTP/1.0\r\n{rest}")?;
+    io::copy(&mut server, &mut &*client)?;
+    client.shutdown(std::net::Shutdown::Both)
+}
+
 fn has_file(port: u16) -> bool {
     let request = format!("GET /buildid/{BUILD_ID}/debuginfo HTTP/1.0\r\n\r\n");
     let mut status = [0; 12];
@@ -79,11 +111,24 @@ fn recorded(
     cache: &str,
     output: &str,
 ) -> Result<(PathBuf, String)> {
+    recorded_with(folder, options, url, cache, output, &[])
+}
+
+/// As [`recorded`], with more variables in the environment.
+fn recorded_with(
+    folder: &Path,
+    options: &[&str],
+    url: &str,
+    cache: &str,
+    output: &str,
+    variables: &[(&str, String)],
+) -> Result<(PathBuf, String)> {
     let output = folder.join(output);
     let mut command = sidewinder::command()?;
     command.args(["record", "-F", "199", "-d", "1", "--no-kernel"]).args(options).arg("-o").arg(&output);
     command.arg("--").arg(folder.join("stripped")).current_dir(folder);
     command.env("DEBUGINFOD_URLS", url).env("DEBUGINFOD_CACHE_PATH", folder.join(cache));
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     let ended = sidewinder::Running::start(command)?.wait(PATIENCE)?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     Ok((output, ended.log))
@@ -127,6 +172,20 @@ fn a_stripped_program_has_names_lines_and_inlined_calls_from_a_server() -> Resul
     let printed = annotate.output()?;
     let printed = String::from_utf8_lossy(&printed.stdout);
     ensure!(printed.contains("inlined_work(i);"), "the source comes from the server too: {printed}");
+
+    // A server that only the proxy finds.
+    let (port, requests) = proxy_before(&server)?;
+    let proxies = [("http_proxy", format!("http://127.0.0.1:{port}")), ("no_proxy", "localhost".to_owned())];
+    let url_of_proxy = "http://debuginfod.invalid:8002";
+    let (output, log) =
+        recorded_with(folder, &["--debuginfod"], url_of_proxy, "proxied", "proxied.folded", &proxies)?;
+    ensure!(has_names(&output)?, "{log}");
+    let request = requests.try_recv().context("nothing came through the proxy")?;
+    ensure!(request == format!("GET {url_of_proxy}/buildid/{BUILD_ID}/debuginfo HTTP/1.1"), "{request}");
+    let wrong = [("http_proxy", "socks5://127.0.0.1:1".to_owned())];
+    let refused = recorded_with(folder, &["--debuginfod"], &url, "proxied", "refused.folded", &wrong);
+    let refused = refused.map(|(_, log)| log).unwrap_or_else(|error| error.to_string());
+    ensure!(refused.contains("http_proxy is not the URL of an HTTP proxy"), "{refused}");
 
     drop(server);
     let (output, log) = recorded(folder, &["--debuginfod"], &url, "cache", "cached.folded")?;

@@ -56,7 +56,10 @@ fn both_packages_hold_the_same_program_which_runs_where_they_are_unpacked() -> R
 
     let binary = installed.join("usr/bin/sidewinder");
     let program = fs::read(&binary)?;
-    ensure!(program == fs::read(unpacked.join("bin/sidewinder"))?, "two programs");
+    // All but what belongs to Debian's package: its copyright file, and the service in `lib`.
+    let mut differences = Command::new("diff");
+    differences.args(["--recursive", "--brief", "--exclude=copyright", "--exclude=lib"]);
+    command::run(differences.arg(installed.join("usr")).arg(&unpacked))?;
     let has_interpreter = object::File::parse(&*program)?.section_by_name(".interp").is_some();
     ensure!(!has_interpreter, "it needs libraries of the machine");
     if requirement::ebpf("the packages")? {
@@ -66,9 +69,22 @@ fn both_packages_hold_the_same_program_which_runs_where_they_are_unpacked() -> R
         command::run(record.args(["--", "sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]))?;
         ensure!(fs::read_to_string(&profile)?.lines().count() > 0, "no stack");
     }
-    let manual = installed.join("usr/share/man/man1/sidewinder-record.1.gz");
-    let page = command::run(Command::new("zcat").arg(manual))?;
-    ensure!(page.contains(".TH"), "no manual page: {page}");
+    let manual = installed.join("usr/share/man/man1");
+    let help = command::run(Command::new(&binary).arg("--help"))?;
+    let (_, commands) = help.split_once("Commands:\n").context("no commands")?;
+    let lines = commands.lines().map_while(|line| line.strip_prefix("  "));
+    // Descriptions go on in lines that begin further to the right.
+    let commands = lines.filter_map(|line| line.split(' ').next().filter(|word| !word.is_empty()));
+    let commands: Vec<&str> = commands.filter(|command| *command != "help").collect();
+    ensure!(commands.len() > 10, "{commands:?} of {help}");
+    for command in commands {
+        let page = command::run(Command::new("zcat").arg(manual.join(format!("sidewinder-{command}.1.gz"))))?;
+        ensure!(page.contains(".TH"), "no manual page of {command}: {page}");
+    }
+    for shell in ["zsh/vendor-completions/_sidewinder", "fish/vendor_completions.d/sidewinder.fish"] {
+        let completions = fs::read_to_string(installed.join("usr/share").join(shell))?;
+        ensure!(completions.contains("annotate"), "{shell}: {completions}");
+    }
     let completions = installed.join("usr/share/bash-completion/completions/sidewinder");
     command::run(
         Command::new("bash")

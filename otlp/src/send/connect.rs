@@ -2,6 +2,7 @@
 //!
 //! Names are resolved and certificates are read for each connection, so that a new connection picks up changes.
 
+mod proxy;
 mod resolve;
 mod tls;
 
@@ -22,6 +23,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::Service;
 
+pub use proxy::{Proxies, ProxyError};
+pub(super) use proxy::{Route, proxy_url};
 pub use resolve::{Resolve, ResolveFuture, Resolver};
 pub use tls::TlsConfigError;
 pub(super) use tls::{Tls, read_bounded};
@@ -61,6 +64,8 @@ pub(super) enum ConnectError {
     Timeout { target: String, timeout: Duration },
     #[error("TLS with {host:?} failed")]
     Handshake { host: String, source: io::Error },
+    #[error("cannot connect through the proxy {proxy}")]
+    Proxy { proxy: String, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("{0:?} is not a valid name for a certificate")]
     ServerName(String),
 }
@@ -90,13 +95,11 @@ impl Connector {
     async fn connect_without_timeout(self) -> Result<Stream, ConnectError> {
         let failed = |source| ConnectError::Connect { target: self.target_name(), source };
         match &*self.target {
-            ConnectTarget::Unix(path) => {
-                Ok(Stream(Box::new(UnixStream::connect(path).await.map_err(failed)?)))
-            }
+            ConnectTarget::Unix(path) => Ok(Stream::new(UnixStream::connect(path).await.map_err(failed)?)),
             ConnectTarget::Tcp { host, port } => {
                 let stream = self.tcp(host, *port).await?;
                 match &self.tls {
-                    None => Ok(Stream(Box::new(stream))),
+                    None => Ok(Stream::new(stream)),
                     Some(tls) => handshake(tls, host, stream).await,
                 }
             }
@@ -137,13 +140,13 @@ impl Connector {
     }
 }
 
-async fn handshake(tls: &Tls, host: &str, stream: TcpStream) -> Result<Stream, ConnectError> {
+async fn handshake(tls: &Tls, host: &str, stream: impl Duplex + 'static) -> Result<Stream, ConnectError> {
     let name = tls.server_name().unwrap_or(host);
     let server =
         ServerName::try_from(name.to_owned()).map_err(|_| ConnectError::ServerName(name.to_owned()))?;
     let stream = TlsConnector::from(tls.client_config()).connect(server, stream).await;
     let stream = stream.map_err(|source| ConnectError::Handshake { host: host.to_owned(), source })?;
-    Ok(Stream(Box::new(stream)))
+    Ok(Stream::new(stream))
 }
 
 impl Service<Uri> for Connector {
@@ -165,11 +168,21 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A connection of any kind.
-pub(super) struct Stream(Box<dyn Duplex>);
+pub(super) struct Stream {
+    duplex: Box<dyn Duplex>,
+    /// Whether requests have to say for which server they are.
+    is_to_proxy: bool,
+}
+
+impl Stream {
+    fn new(duplex: impl Duplex + 'static) -> Self {
+        Self { duplex: Box::new(duplex), is_to_proxy: false }
+    }
+}
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        Connected::new()
+        Connected::new().proxy(self.is_to_proxy)
     }
 }
 
@@ -179,21 +192,21 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.duplex).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.duplex).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.duplex).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.duplex).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -201,11 +214,11 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, slices)
+        Pin::new(&mut self.duplex).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.duplex.is_write_vectored()
     }
 }
 

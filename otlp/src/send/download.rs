@@ -1,6 +1,6 @@
 //! Downloads over HTTP, by the connections of the exporters: a server of debug information has the files that a machine lacks.
 //!
-//! Proxies from the environment are not used. Redirects are followed, a few, and never from `https://` to `http://`.
+//! Redirects are followed, a few, and never from `https://` to `http://`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use sidewinder_config::TlsClient;
 
-use super::connect::{Connector, Resolver};
+use super::connect::{Proxies, Resolver, Route, proxy_url};
 use super::credentials::USER_AGENT;
 use super::error::ConnectionError;
 use super::http::connector;
@@ -32,6 +32,17 @@ pub struct DownloadLimits {
     pub total: Duration,
     /// The size of the file.
     pub bytes: u64,
+}
+
+/// How files are downloaded.
+#[derive(Clone, Debug)]
+pub struct DownloadOptions {
+    /// What each of them may take.
+    pub limits: DownloadLimits,
+    /// Whom to trust, of servers and proxies with `https://`.
+    pub tls: TlsClient,
+    /// The proxies on the way.
+    pub proxies: Proxies,
 }
 
 /// Why a file could not be downloaded.
@@ -67,13 +78,13 @@ pub enum DownloadError {
 pub struct Downloader {
     /// Without a slash at its end.
     base: String,
-    client: Client<Connector, Empty<Bytes>>,
-    limits: DownloadLimits,
+    client: DownloadClient,
+    options: DownloadOptions,
 }
 
 impl std::fmt::Debug for Downloader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Downloader").field("base", &self.base).field("limits", &self.limits).finish()
+        f.debug_struct("Downloader").field("base", &self.base).field("options", &self.options).finish()
     }
 }
 
@@ -82,10 +93,10 @@ impl Downloader {
     ///
     /// # Errors
     /// If it is no such URL, or TLS can't be set up.
-    pub fn new(url: &str, limits: DownloadLimits) -> Result<Self, ConnectionError> {
+    pub fn new(url: &str, options: DownloadOptions) -> Result<Self, ConnectionError> {
         let base = url.trim_end_matches('/').to_owned();
-        let client = client(&base, limits)?;
-        Ok(Self { base, client, limits })
+        let client = DownloadClient::new(&base, &options)?;
+        Ok(Self { base, client, options })
     }
 
     /// The URL.
@@ -100,7 +111,7 @@ impl Downloader {
     /// # Errors
     /// If the server doesn't have the file, or doesn't send all of it within the limits.
     pub async fn get(&self, path: &str, out: &mut impl Write) -> Result<u64, DownloadError> {
-        let total = self.limits.total;
+        let total = self.options.limits.total;
         let downloaded = tokio::time::timeout(total, self.follow(format!("{}{path}", self.base), out));
         downloaded.await.unwrap_or(Err(DownloadError::TooSlow(total)))
     }
@@ -110,11 +121,8 @@ impl Downloader {
         let mut elsewhere = None;
         for _ in 0..=REDIRECTS_MAX {
             let there = elsewhere.as_ref().unwrap_or(&self.client);
-            let request = Request::get(uri.clone())
-                .header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))
-                .body(Empty::new())
-                .map_err(|error| DownloadError::NoAnswer(error.to_string()))?;
-            let response = self.within_silence(there.request(request)).await?;
+            let request = there.request(&uri).map_err(|error| DownloadError::NoAnswer(error.to_string()))?;
+            let response = self.within_silence(there.http.request(request)).await?;
             let response = response
                 .map_err(|error| DownloadError::NoAnswer(with_error_chain("no answer", Some(&error))))?;
             match response.status() {
@@ -125,7 +133,7 @@ impl Downloader {
                     let location = location.and_then(|location| location.to_str().ok()).unwrap_or_default();
                     uri = redirected(&uri, location)
                         .ok_or_else(|| DownloadError::Redirect(location.to_owned()))?;
-                    elsewhere = Some(client(&uri.to_string(), self.limits)?);
+                    elsewhere = Some(DownloadClient::new(&uri.to_string(), &self.options)?);
                 }
                 status => return Err(DownloadError::Status(status)),
             }
@@ -144,8 +152,8 @@ impl Downloader {
                 frame.map_err(|error| DownloadError::NoAnswer(with_error_chain("cut off", Some(&error))))?;
             let Some(data) = frame.data_ref() else { continue };
             received = received.saturating_add(data.len() as u64);
-            if received > self.limits.bytes {
-                return Err(DownloadError::TooLarge(self.limits.bytes));
+            if received > self.options.limits.bytes {
+                return Err(DownloadError::TooLarge(self.options.limits.bytes));
             }
             out.write_all(data).map_err(DownloadError::Write)?;
         }
@@ -153,15 +161,41 @@ impl Downloader {
     }
 
     async fn within_silence<F: Future>(&self, future: F) -> Result<F::Output, DownloadError> {
-        let silence = self.limits.silence;
+        let silence = self.options.limits.silence;
         let timed = tokio::time::timeout(silence, future).await;
         timed.map_err(|_| DownloadError::NoAnswer(format!("nothing arrived for {silence:?}")))
     }
 }
 
-fn client(url: &str, limits: DownloadLimits) -> Result<Client<Connector, Empty<Bytes>>, ConnectionError> {
-    let (_, connector) = connector(url, TlsClient::default(), Resolver::default(), limits.connect)?;
-    Ok(Client::builder(TokioExecutor::new()).build(connector))
+/// What sends requests to one server.
+struct DownloadClient {
+    http: Client<Route, Empty<Bytes>>,
+    proxy_authorization: Option<HeaderValue>,
+}
+
+impl DownloadClient {
+    fn new(url: &str, options: &DownloadOptions) -> Result<Self, ConnectionError> {
+        let connector_to =
+            |url: &str| connector(url, options.tls.clone(), Resolver::default(), options.limits.connect);
+        let (uri, server) = connector_to(url)?;
+        let route = match options.proxies.intercept(&uri) {
+            None => Route::Direct(server),
+            Some(proxy) => {
+                let (_, connector) = connector_to(&proxy_url(&proxy))?;
+                Route::through(connector, proxy.basic_auth().cloned(), server)
+            }
+        };
+        let proxy_authorization = route.request_authorization();
+        Ok(Self { http: Client::builder(TokioExecutor::new()).build(route), proxy_authorization })
+    }
+
+    fn request(&self, uri: &Uri) -> http::Result<Request<Empty<Bytes>>> {
+        let mut request = Request::get(uri.clone());
+        if let Some(authorization) = &self.proxy_authorization {
+            request = request.header(header::PROXY_AUTHORIZATION, authorization);
+        }
+        request.header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT)).body(Empty::new())
+    }
 }
 
 fn parse(url: &str) -> Result<Uri, ConnectionError> {

@@ -75,7 +75,10 @@ impl HttpReceiver {
         Self::serve(replies, None).await
     }
 
-    pub(crate) async fn with_tls((cert, key): (String, String)) -> Self {
+    pub(crate) async fn with_tls(
+        (cert, key): (String, String),
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> Self {
         let certificates = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>().unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
@@ -85,7 +88,7 @@ impl HttpReceiver {
             .with_no_client_auth()
             .with_single_cert(certificates, key)
             .unwrap();
-        Self::serve([], Some(TlsAcceptor::from(Arc::new(config)))).await
+        Self::serve(replies, Some(TlsAcceptor::from(Arc::new(config)))).await
     }
 
     async fn serve(replies: impl IntoIterator<Item = Reply>, tls: Option<TlsAcceptor>) -> Self {
@@ -165,7 +168,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<HttpRecei
     }
     let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
     let mut received = HttpReceived { head, message: Vec::new(), is_taken: true };
-    let length: usize = received.all("content-length")[0].parse().unwrap();
+    let length = received.all("content-length").first().map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     received.message = match received.all("content-encoding").first() {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod disk;
+mod download;
 mod grpc;
 mod http;
 #[allow(dead_code, reason = "shared with the end-to-end tests, which use other parts")]

@@ -12,14 +12,14 @@ use super::receiver::Receiver;
 use super::{PATIENCE, assert_all, options, report, settled, start};
 
 /// A certificate authority, and a directory for its files.
-struct Authority {
+pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     directory: TempDir,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -28,7 +28,7 @@ impl Authority {
     }
 
     /// A certificate and its key for this name, valid for this time from now.
-    fn certificate(&self, name: &str, valid: Duration) -> (String, String) {
+    pub(crate) fn certificate(&self, name: &str, valid: Duration) -> (String, String) {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_before = OffsetDateTime::now_utc() - Duration::days(10);
         params.not_after = OffsetDateTime::now_utc() + valid;
@@ -42,7 +42,7 @@ impl Authority {
         Pem::File(path)
     }
 
-    fn ca(&self) -> Option<Pem> {
+    pub(crate) fn ca(&self) -> Option<Pem> {
         Some(self.file("ca.pem", &self.pem))
     }
 }
@@ -213,7 +213,7 @@ async fn the_next_connection_uses_the_files_as_they_are_then() {
 async fn http_trusts_the_same_certificates_as_grpc() {
     let authority = Authority::new();
     let server =
-        super::http_receiver::HttpReceiver::with_tls(authority.certificate("localhost", VALID)).await;
+        super::http_receiver::HttpReceiver::with_tls(authority.certificate("localhost", VALID), []).await;
     for (ca, state) in
         [(authority.ca(), State::Delivered), (Authority::new().ca(), State::DroppedRetriesExhausted)]
     {

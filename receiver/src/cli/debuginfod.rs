@@ -11,6 +11,7 @@ pub(crate) struct DebuginfodArgs {
     /// For the names, lines and inlined calls of stripped binaries. Servers learn the build IDs of these, and with `annotate`
     /// and a page that is served the paths of their sources. Files are kept in DEBUGINFOD_CACHE_PATH, by default
     /// ~/.cache/debuginfod_client, for a week after their last use. A server that does not respond is not asked again.
+    /// http_proxy, https_proxy, all_proxy and no_proxy are used as by curl.
     #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true, help_heading = "Code")]
     #[expect(clippy::option_option, reason = "the flag may have a value")]
     debuginfod: Option<Option<ServerUrls>>,

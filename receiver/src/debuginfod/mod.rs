@@ -19,7 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use sidewinder_otlp::send::DownloadLimits;
+use sidewinder_config::TlsClient;
+use sidewinder_otlp::send::{DownloadLimits, DownloadOptions, Proxies, ProxyError};
 use sidewinder_symbolize::Image;
 use tracing::warn;
 
@@ -114,6 +115,8 @@ pub(crate) enum DebuginfodError {
     NoUrls,
     #[error("in DEBUGINFOD_URLS, {0}")]
     WrongUrls(String),
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
     #[error("there is no directory for downloaded files: HOME and DEBUGINFOD_CACHE_PATH are not set")]
     NoDirectory,
     #[error("can't create {}", .0.display())]
@@ -165,14 +168,14 @@ pub(crate) enum Answer {
 pub(crate) struct DebuginfodOptions {
     pub(crate) urls: ServerUrls,
     pub(crate) directory: PathBuf,
-    pub(crate) limits: DownloadLimits,
+    pub(crate) download: DownloadOptions,
 }
 
 impl DebuginfodOptions {
     /// By the environment variables of elfutils' client; `urls` win over `DEBUGINFOD_URLS`.
     ///
     /// # Errors
-    /// If they name no server, or there is no directory to keep files in.
+    /// If they name no server, a proxy that can't be used, or there is no directory to keep files in.
     pub(crate) fn from_environment(urls: Option<ServerUrls>) -> Result<Self, DebuginfodError> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let number = |name: &str| variable(name)?.trim().parse().ok().filter(|number: &u64| *number > 0);
@@ -188,11 +191,15 @@ impl DebuginfodOptions {
         Ok(Self {
             urls,
             directory: Cache::default_directory().ok_or(DebuginfodError::NoDirectory)?,
-            limits: DownloadLimits {
-                connect: silence.min(Duration::from_secs(5)),
-                silence,
-                total: seconds("DEBUGINFOD_MAXTIME", 300),
-                bytes: number("DEBUGINFOD_MAXSIZE").unwrap_or(2 << 30),
+            download: DownloadOptions {
+                limits: DownloadLimits {
+                    connect: silence.min(Duration::from_secs(5)),
+                    silence,
+                    total: seconds("DEBUGINFOD_MAXTIME", 300),
+                    bytes: number("DEBUGINFOD_MAXSIZE").unwrap_or(2 << 30),
+                },
+                tls: TlsClient::default(),
+                proxies: Proxies::from_environment()?,
             },
         })
     }
@@ -237,14 +244,14 @@ impl Debuginfod {
     /// # Errors
     /// If the cache can't be written, or a URL is none.
     pub(crate) fn start(options: DebuginfodOptions) -> Result<Self, DebuginfodError> {
-        let DebuginfodOptions { urls, directory, limits } = options;
+        let DebuginfodOptions { urls, directory, download } = options;
         let cache =
             Cache::open(directory.clone()).map_err(|error| DebuginfodError::Cache(directory, error))?;
         let outages = Arc::new(Outages::new(urls.0.len()));
         let shared = Arc::<Shared>::default();
         let client = Self { shared: Arc::clone(&shared) };
         for number in 0..THREADS {
-            let fetcher = Fetcher::new(&urls.0, limits, cache.clone(), Arc::clone(&outages))?;
+            let fetcher = Fetcher::new(&urls.0, &download, cache.clone(), Arc::clone(&outages))?;
             let (shared, cache) = (Arc::clone(&shared), cache.clone());
             let run = move || {
                 privilege::drop_all_but(privilege::NONE);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use object::{Object as _, ReadCache};
-use sidewinder_otlp::send::{DownloadError, DownloadLimits, Downloader};
+use sidewinder_otlp::send::{DownloadError, DownloadOptions, Downloader};
 use sidewinder_unwind::debug_file::AlternateReference;
 use tokio::runtime::Runtime;
 use tracing::warn;
@@ -72,12 +72,12 @@ pub(super) struct Fetcher {
 impl Fetcher {
     pub(super) fn new(
         urls: &[String],
-        limits: DownloadLimits,
+        options: &DownloadOptions,
         cache: Cache,
         outages: Arc<Outages>,
     ) -> Result<Self, DebuginfodError> {
         let server = |url: &String| {
-            Downloader::new(url, limits)
+            Downloader::new(url, options.clone())
                 .map_err(|source| DebuginfodError::Server { url: url.clone(), source })
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -53,7 +53,9 @@ fn client(directory: &Path, urls: &str) -> Debuginfod {
         total: Duration::from_secs(60),
         bytes: 1 << 20,
     };
-    let options = DebuginfodOptions { urls: urls.parse().unwrap(), directory: directory.to_owned(), limits };
+    let download = DownloadOptions { limits, tls: TlsClient::default(), proxies: Proxies::default() };
+    let options =
+        DebuginfodOptions { urls: urls.parse().unwrap(), directory: directory.to_owned(), download };
     Debuginfod::start(options).unwrap()
 }
 
