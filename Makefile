@@ -226,7 +226,7 @@ conservation: ## Compare the wall time of two hundred threads with the scheduler
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
 
-corpus: ## Profile about 50 programs of every sort, ten of PyPI among them: how many of their stacks are complete, and whether any is wrong
+corpus: ## Profile some 60 programs of every sort, 21 of PyPI, Maven and npm among them: how many of their stacks are complete, and whether any is wrong
 	@e2e/setup.sh --corpus
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) cargo run -p sidewinder-e2e-corpus --bin corpus -- $(PROGRAMS)

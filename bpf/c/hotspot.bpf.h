@@ -23,6 +23,9 @@
 /* Words that code may have pushed below its frame, and candidates for frames without a known size. */
 #define SW_PUSHED_WORDS_MAX 10
 #define SW_FRAME_WORDS_MAX (1 << 17)
+#define SW_STUB_PUSH_BYTES 1 /* the first instruction of stubs, which saves the frame pointer */
+/* From the stack pointer at the entry of an interpreted method to that of its caller: arguments and variables. */
+#define SW_SENDER_BYTES_MAX 8192
 #define SW_BYTECODE_BYTES_MAX 65536 /* of a method (JVM specification, section 4.7.3) */
 
 /* A rule by which the frame ends `words` words above the stack pointer, with the return address as its last. */
@@ -137,8 +140,8 @@ __noinline int find_hotspot_frame(__u32 number)
 		found->number = SW_RULE_HOTSPOT;
 		set_rule_of_frame_pointer(found);
 	} else if (scratch->blob.frame_words > 1 && is_after_call(slot->pc, &target) &&
-		   is_in_code_cache(hotspot, target)) {
-		/* A call of native code may have been made with more on the stack. */
+		   is_in_code_cache(hotspot, target) && !takes_off_arguments(slot->pc)) {
+		/* A call of native code may have been made with more on the stack, and so may one of a stub. */
 		found->number = SW_RULE_HOTSPOT;
 		set_rule_of_words(found, scratch->blob.frame_words, true);
 	} else {
@@ -193,7 +196,8 @@ static __always_inline __u32 words_of_interrupted(__u32 number, struct sw_slot *
 
 	if (bpf_probe_read_user(scratch->code, sizeof(scratch->code), (void *)(slot->pc - SW_HOTSPOT_CODE_BEFORE)))
 		return frame_words;
-	if (scratch->blob.frame_complete > 0 && offset < (__u32)scratch->blob.frame_complete)
+	/* Stubs don't say where their frame is complete: most begin by saving the frame pointer. */
+	if (offset < (scratch->blob.frame_complete > 0 ? (__u32)scratch->blob.frame_complete : SW_STUB_PUSH_BYTES + 1))
 		words = words_in_prologue(number, scratch, offset);
 	else
 		words = words_in_epilogue(scratch);
@@ -206,8 +210,15 @@ static __always_inline int settle_sized(__u32 number, struct sw_slot *slot, stru
 {
 	__u32 words = frame_words;
 
-	if (!slot->is_return_address)
+	if (!slot->is_return_address) {
 		words = words_of_interrupted(number, slot, scratch, frame_words);
+		/* While a stub saves or restores registers, its frame is smaller: then its frame pointer is inside of it. */
+		if (scratch->blob.frame_complete <= 0 && words == frame_words &&
+		    slot->fp - slot->sp <= (frame_words - 2ull) * sizeof(__u64) && may_return_from_frame_pointer(number)) {
+			set_rule_of_frame_pointer(found);
+			return 1;
+		}
+	}
 	if (may_return_from(number, words)) {
 		set_rule_of_words(found, words, words > 1);
 		return 1;
@@ -274,6 +285,81 @@ static __always_inline __s64 interpreted_bytecode(const struct sw_hotspot *hotsp
 	return SW_INTERPRETED_BYTECODE_WITHOUT_MIRROR - (hotspot->frames_have_mirror ? (__s64)sizeof(__u64) : 0);
 }
 
+/* The rule of an interpreted method's frame. */
+static __always_inline void set_rule_of_interpreted(struct sw_found *found)
+{
+	found->rule = (struct sw_rule){
+		.cfa_base = SW_CFA_DEREF,
+		.cfa_register = SW_REG_FP,
+		.cfa_offset = SW_INTERPRETED_SENDER_SP,
+		.ra = SW_PLACE_MEMORY,
+		.ra_register = SW_REG_FP,
+		.ra_offset = SW_INTERPRETED_RETURN_ADDRESS,
+		.fp = SW_PLACE_MEMORY,
+		.fp_register = SW_REG_FP,
+	};
+}
+
+/* Whether a register has the caller's stack pointer, which is a little above that of an interpreted method without a frame. */
+static __always_inline bool is_sender_sp(const struct sw_slot *slot, __u32 number)
+{
+	__u64 sender_sp = slot->registers[number];
+
+	return !(sender_sp & 7) && sender_sp - slot->sp < SW_SENDER_BYTES_MAX;
+}
+
+/*
+ * Finds the rule where an interpreted method is entered or left: the frame is not complete, but a register has the caller's stack
+ * pointer, which the return address isn't next to: arguments and variables are between. A compiled caller's frame depends on it.
+ * Not static: the verifier checks it once.
+ */
+__noinline int settle_incomplete(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	struct sw_found *found;
+	struct sw_rule rule = { .cfa_base = SW_CFA_REGISTER, .ra = SW_PLACE_MEMORY, .ra_register = SW_REG_SP };
+	__s64 frame_bytes;
+
+	if (!runtime)
+		return 0;
+	found = place_of_frame(slot);
+	frame_bytes = slot->fp - slot->sp;
+	if (is_sender_sp(slot, SW_REG_SENDER_SP)) {
+		rule.cfa_register = SW_REG_SENDER_SP;
+		if (slot->fp - slot->sp < SW_SENDER_BYTES_MAX && slot->fp < slot->registers[SW_REG_SENDER_SP] &&
+		    may_return_from_frame_pointer(number)) {
+			rule.ra_register = SW_REG_FP;
+			rule.ra_offset = SW_INTERPRETED_RETURN_ADDRESS;
+			rule.fp = SW_PLACE_MEMORY;
+			rule.fp_register = SW_REG_FP;
+		} else if (may_return_to(number, slot->registers[SW_REG_RETURN_ADDRESS])) {
+			rule.ra = SW_PLACE_REGISTER;
+			rule.ra_register = SW_REG_RETURN_ADDRESS;
+		} else if (!may_return_from(number, 1)) {
+			return 0;
+		}
+	} else if (is_sender_sp(slot, SW_REG_SENDER_SP_AT_RETURN)) {
+		rule.cfa_register = SW_REG_SENDER_SP_AT_RETURN;
+		/* Before the jump there, the return address is in the register that had the bytecode's. */
+		if (may_return_to(number, slot->registers[SW_REG_BYTECODE])) {
+			rule.ra = SW_PLACE_REGISTER;
+			rule.ra_register = SW_REG_BYTECODE;
+		} else if (!may_return_from(number, 1)) {
+			return 0;
+		}
+	} else if (frame_bytes >= -SW_INTERPRETED_SENDER_SP && frame_bytes <= -interpreted_bytecode(&runtime->hotspot) &&
+		   may_return_from_frame_pointer(number)) {
+		/* The frame has it already, and not yet all of the method. */
+		set_rule_of_interpreted(found);
+		return 1;
+	} else {
+		return 0;
+	}
+	found->rule = rule;
+	return 1;
+}
+
 /*
  * Makes the frame at the frame pointer that of the interpreter, but for its cookie: the address of the ConstMethod is the first word
  * of the scratch memory's identity. Returns 0 if it is none: at the start of a method, while its
@@ -292,6 +378,9 @@ __noinline int settle_interpreted(__u32 number)
 	found = place_of_frame(slot);
 	fp = slot->fp;
 	if (fp & 7 || fp - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
+		return 0;
+	/* Below the stack pointer is what is left of another frame. */
+	if (slot->is_interrupted && (__s64)(slot->sp - fp) > interpreted_bytecode(&runtime->hotspot))
 		return 0;
 	if (!try_read_word(slot, fp + interpreted_bytecode(&runtime->hotspot), &bytecode) ||
 	    !try_read_word(slot, fp + SW_INTERPRETED_METHOD, &method) ||
@@ -314,16 +403,7 @@ __noinline int settle_interpreted(__u32 number)
 		bytecode = -1ull; /* native methods have none */
 	found->head = frame_head(SW_FRAME_HOTSPOT, 0, method & ((1ull << 48) - 1));
 	found->address = bytecode << SW_VM_PLACE_SHIFT;
-	found->rule = (struct sw_rule){
-		.cfa_base = SW_CFA_DEREF,
-		.cfa_register = SW_REG_FP,
-		.cfa_offset = SW_INTERPRETED_SENDER_SP,
-		.ra = SW_PLACE_MEMORY,
-		.ra_register = SW_REG_FP,
-		.ra_offset = SW_INTERPRETED_RETURN_ADDRESS,
-		.fp = SW_PLACE_MEMORY,
-		.fp_register = SW_REG_FP,
-	};
+	set_rule_of_interpreted(found);
 	return 1;
 }
 
@@ -354,6 +434,8 @@ __noinline int settle_hotspot_frame(__u32 number)
 		/* The code of the interpreter itself. */
 		found->head = frame_head(SW_FRAME_HOTSPOT, 0, runtime->hotspot.interpreter & ((1ull << 48) - 1));
 		found->address = (slot->pc - runtime->hotspot.interpreter) << SW_VM_PLACE_SHIFT | 1;
+		if (slot->is_interrupted && settle_incomplete(number))
+			return 1;
 		return settle_unsized(number, slot, found);
 	}
 	/* A frame that is remembered may be that of code which was freed since. */

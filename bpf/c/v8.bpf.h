@@ -20,6 +20,7 @@
 #define SW_V8_IS_OBJECT 1ull
 #define SW_V8_POSITIONS_MASK ((1ull << 48) - 1)
 #define SW_V8_SMI_SHIFT 32
+#define SW_V8_BUILTIN_ALIGNMENT_BYTES 32 /* or more: where builtins start */
 
 static __always_inline bool is_v8_object(__u64 word)
 {
@@ -332,6 +333,24 @@ __noinline int step_in_v8(__u32 number)
 		enter_caller(slot, pc, sp, slot->fp);
 		return SW_VM_STEPPED;
 	}
+	slot->head.frames_by_frame_pointer++;
+	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
+}
+
+/*
+ * One step in a frame of the deoptimizer's, which returns to the start of a builtin: no call is in front of that, but the end of
+ * another builtin, whose rule would be taken. SW_VM_GROUP_ENDED: it is another frame.
+ */
+static __always_inline int step_in_deoptimized(struct sw_slot *slot)
+{
+	struct sw_found *found = place_of_frame(slot);
+	__u64 flags = (__u64)SW_FRAME_RETURN_ADDRESS << SW_FRAME_FLAGS_SHIFT;
+
+	if (!slot->is_return_address || slot->pc % SW_V8_BUILTIN_ALIGNMENT_BYTES || (__u8)found->head != SW_FRAME_NATIVE ||
+	    is_after_call_of(slot->pc, 0))
+		return SW_VM_GROUP_ENDED;
+	if (!push_frame(slot, found->head & ~flags, found->address))
+		return SW_VM_NO_ROOM;
 	slot->head.frames_by_frame_pointer++;
 	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
 }

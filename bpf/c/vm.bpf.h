@@ -204,8 +204,10 @@ __noinline int step_in_vm(__u32 number)
 	if (!runtime)
 		return SW_VM_GROUP_ENDED;
 #if SW_HAS_V8
-	if (runtime->kind == SW_FRAME_V8)
-		return step_in_v8(number);
+	if (runtime->kind == SW_FRAME_V8) {
+		result = step_in_v8(number);
+		return result == SW_VM_GROUP_ENDED ? step_in_deoptimized(slot) : result;
+	}
 #endif
 	if (runtime->kind != SW_FRAME_CPYTHON)
 		return SW_VM_GROUP_ENDED;

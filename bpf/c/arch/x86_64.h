@@ -23,6 +23,7 @@
 /* HotSpot's interpreter: where the bytecode is in the interrupted function, and the caller's stack pointer at its entry. */
 #define SW_REG_BYTECODE 13 /* r13 */
 #define SW_REG_SENDER_SP 13 /* r13 */
+#define SW_REG_SENDER_SP_AT_RETURN 3 /* rbx, from where an interpreted method removes its frame */
 #define SW_REG_RETURN_ADDRESS 0 /* rax, at the entries of interpreted methods and in adapters */
 
 /* V8: the function that is called, at its entry, and, in handlers of bytecodes, the bytecode and the offset in it. */

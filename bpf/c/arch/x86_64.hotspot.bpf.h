@@ -59,6 +59,19 @@ static __always_inline __u32 words_in_prologue(__u32 number, const struct sw_vm_
 	return 1;
 }
 
+/*
+ * Whether `pop reg` (58 to 5F, with REX.B 41 before it) follows a call, but not `pop rbp` (5D), which ends methods: then the frame has
+ * more words during the call, which are the arguments of a stub.
+ */
+static __always_inline bool takes_off_arguments(__u64 return_address)
+{
+	__u8 code[2];
+
+	if (bpf_probe_read_user(code, sizeof(code), (void *)return_address))
+		return false;
+	return code[0] == 0x41 ? (code[1] & 0xf8) == 0x58 : (code[0] & 0xf8) == 0x58 && code[0] != 0x5d;
+}
+
 /* Whether the instruction with these two bytes has an operand `[r15 + disp]` at an offset from the pc: disp is ib or id. */
 static __always_inline bool is_of_thread(const struct sw_vm_scratch *scratch, int offset, __u8 rex, __u8 opcode, __u8 modrm)
 {

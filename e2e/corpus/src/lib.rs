@@ -1,15 +1,18 @@
 //! Programs of every sort under the profiler, one after the other, and the outcomes of their samples.
 #![forbid(unsafe_code)]
 
+mod managed;
 mod programs;
-pub mod pypi;
 mod python;
+mod registry;
 mod run;
 mod samples;
 mod table;
 
-pub use programs::{PROGRAMS, Subject};
+pub use managed::ManagedFrames;
+pub use programs::{Language, PROGRAMS, Subject};
 pub use python::PythonFrames;
+pub use registry::Registry;
 pub use run::Gated;
 pub use run::profile;
 pub use samples::{Ends, Samples};

@@ -7,7 +7,7 @@ use sidewinder_e2e_support::workload::{
     QUEENS, REC, SIGNALS, SPAWNER, THREADS, THROWS, WORDS_FP_STATIC,
 };
 
-use super::pypi;
+use super::Registry;
 
 /// A program of the corpus.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Subject {
     pub group: &'static str,
     /// A line for `sh`. `$SECONDS` is how long it shall run; it may go on until it is killed. `$COMPILED`, `$SOURCES`
     /// and `$SCRATCH` are folders: of our own compiled programs, of their sources, and an empty one. `$TEXT` is a long
-    /// text, `$PYPI` the environment of programs of PyPI.
+    /// text; `$PYPI`, `$MAVEN` and `$NPM` what is fetched from there.
     pub command: &'static str,
     /// Our own programs that have to be compiled before.
     pub needs: &'static [Program],
@@ -28,10 +28,21 @@ pub struct Subject {
     pub chain: Option<fn(Vec<String>) -> Chain>,
     /// Whether it belongs to the part that every test run sees.
     pub is_in_part: bool,
-    /// Whether it runs in the environment of programs of PyPI.
-    pub is_of_pypi: bool,
-    /// Whether frames of Python are judged.
-    pub is_python: bool,
+    /// Where it is fetched from, once.
+    pub registry: Option<Registry>,
+    /// Of which frames are judged.
+    pub language: Option<Language>,
+}
+
+/// A language whose frames virtual machines have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Language {
+    /// CPython's.
+    Python,
+    /// HotSpot's.
+    Java,
+    /// V8's.
+    JavaScript,
 }
 
 impl Subject {
@@ -58,13 +69,34 @@ impl Subject {
             tools,
             chain: None,
             is_in_part: false,
-            is_of_pypi: false,
-            is_python: false,
+            registry: None,
+            language: None,
         }
     }
 
     const fn pypi(name: &'static str, command: &'static str) -> Self {
-        Self { is_of_pypi: true, is_python: true, ..Self::system(name, "PyPI", command, &[]) }
+        Self::fetched(name, "PyPI", command, Registry::Pypi).in_language(Language::Python)
+    }
+
+    const fn maven(name: &'static str, command: &'static str) -> Self {
+        Self::fetched(name, "Maven", command, Registry::Maven).in_language(Language::Java)
+    }
+
+    const fn npm(name: &'static str, command: &'static str) -> Self {
+        Self::fetched(name, "npm", command, Registry::Npm).in_language(Language::JavaScript)
+    }
+
+    const fn fetched(
+        name: &'static str,
+        group: &'static str,
+        command: &'static str,
+        registry: Registry,
+    ) -> Self {
+        Self { registry: Some(registry), ..Self::system(name, group, command, registry.tools()) }
+    }
+
+    const fn in_language(self, language: Language) -> Self {
+        Self { language: Some(language), ..self }
     }
 
     const fn with_gaps(self) -> Self {
@@ -114,15 +146,13 @@ pub const PROGRAMS: &[Subject] = &[
         "openssl speed -seconds $SECONDS -evp chacha20-poly1305",
         &["openssl"],
     ),
-    Subject {
-        is_python: true,
-        ..Subject::system(
-            "python",
-            "interpreter",
-            "/usr/bin/python3 $SOURCES/recursive.py $SECONDS",
-            &["/usr/bin/python3"],
-        )
-    },
+    Subject::system(
+        "python",
+        "interpreter",
+        "/usr/bin/python3 $SOURCES/recursive.py $SECONDS",
+        &["/usr/bin/python3"],
+    )
+    .in_language(Language::Python),
     Subject::pypi("django", "$PYPI/bin/python -B $SOURCES/python/pypi.py django $SECONDS"),
     Subject::pypi("flask", "$PYPI/bin/python -B $SOURCES/python/pypi.py flask $SECONDS"),
     Subject::pypi("pandas", "$PYPI/bin/python -B $SOURCES/python/pypi.py pandas $SECONDS"),
@@ -133,12 +163,26 @@ pub const PROGRAMS: &[Subject] = &[
     Subject::pypi("pytest", "$PYPI/bin/python -B $SOURCES/python/pypi.py pytest $SECONDS"),
     Subject::pypi("sphinx", "$PYPI/bin/python -B $SOURCES/python/pypi.py sphinx $SECONDS"),
     Subject::pypi("asyncio", "$PYPI/bin/python -B $SOURCES/python/pypi.py asyncio $SECONDS"),
+    Subject::maven("javac", "java -cp $MAVEN/classes:$MAVEN/lib/* corpus.Programs javac $SECONDS"),
+    Subject::maven("scala", "java -cp $MAVEN/classes:$MAVEN/lib/* corpus.Programs scala $SECONDS"),
+    Subject::maven("h2", "java -cp $MAVEN/classes:$MAVEN/lib/* corpus.Programs h2 $SECONDS"),
+    Subject::maven("lucene", "java -cp $MAVEN/classes:$MAVEN/lib/* corpus.Programs lucene $SECONDS"),
+    Subject::maven("netty", "java -cp $MAVEN/classes:$MAVEN/lib/* corpus.Programs netty $SECONDS"),
+    Subject::maven("spring", "java -cp $MAVEN/classes:$MAVEN/lib/* corpus.Programs spring $SECONDS"),
+    Subject::npm("typescript", "NODE_PATH=$NPM/node_modules node $SOURCES/node/npm.js typescript $SECONDS"),
+    Subject::npm("webpack", "NODE_PATH=$NPM/node_modules node $SOURCES/node/npm.js webpack $SECONDS"),
+    Subject::npm("esbuild", "NODE_PATH=$NPM/node_modules node $SOURCES/node/npm.js esbuild $SECONDS"),
+    Subject::npm("next", "NODE_PATH=$NPM/node_modules node $SOURCES/node/npm.js next $SECONDS"),
+    Subject::npm("express", "NODE_PATH=$NPM/node_modules node $SOURCES/node/npm.js express $SECONDS"),
     Subject::system("perl", "interpreter", "perl $SOURCES/words.pl $SECONDS", &["perl"]),
     Subject::system("lua", "interpreter", "lua5.4 $SOURCES/primes.lua $SECONDS", &["lua5.4"]),
-    Subject::system("node", "JIT", "node $SOURCES/tree.js $SECONDS", &["node"]),
-    Subject::system("node-jitless", "interpreter", "node --jitless $SOURCES/tree.js $SECONDS", &["node"]),
-    Subject::system("java", "JIT", "java $SOURCES/Tree.java $SECONDS", &["java"]),
-    Subject::system("java-int", "interpreter", "java -Xint $SOURCES/Tree.java $SECONDS", &["java"]),
+    Subject::system("node", "JIT", "node $SOURCES/tree.js $SECONDS", &["node"])
+        .in_language(Language::JavaScript),
+    Subject::system("node-jitless", "interpreter", "node --jitless $SOURCES/tree.js $SECONDS", &["node"])
+        .in_language(Language::JavaScript),
+    Subject::system("java", "JIT", "java $SOURCES/Tree.java $SECONDS", &["java"]).in_language(Language::Java),
+    Subject::system("java-int", "interpreter", "java -Xint $SOURCES/Tree.java $SECONDS", &["java"])
+        .in_language(Language::Java),
     Subject::system("sqlite", "database", "sqlite3 :memory: <$SOURCES/primes.sql", &["sqlite3"]),
     Subject::system(
         "redis",
@@ -184,10 +228,16 @@ impl Subject {
     /// When a compiler refuses.
     pub fn prepare(&self) -> anyhow::Result<()> {
         self.needs.iter().try_for_each(|program| program.compiled().map(drop))?;
-        if self.is_of_pypi {
-            pypi::environment()?;
+        if let Some(registry) = self.registry {
+            registry.fetched()?;
         }
         workload::text().map(drop)
+    }
+
+    /// Whether frames of Java or JavaScript are judged.
+    #[must_use]
+    pub fn is_managed(&self) -> bool {
+        matches!(self.language, Some(Language::Java | Language::JavaScript))
     }
 
     /// The first program that it needs and that is not installed.
@@ -208,7 +258,12 @@ mod tests {
             for program in subject.needs {
                 assert!(subject.command.contains(&format!("$COMPILED/{}", program.name)), "{}", subject.name);
             }
-            for tool in subject.tools.iter().filter(|_| subject.needs.is_empty()) {
+            if let Some(registry) = subject.registry {
+                assert!(subject.command.contains(&format!("${}", registry.variable())), "{}", subject.name);
+            }
+            for tool in
+                subject.tools.iter().filter(|_| subject.needs.is_empty() && subject.registry.is_none())
+            {
                 assert!(subject.command.contains(tool), "{}", subject.name);
             }
         }

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +23,8 @@ use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload;
 use tempfile::TempDir;
 
-use super::Subject;
+use super::programs::{Language, Subject};
+use super::registry::Registry;
 use super::samples::Samples;
 
 /// A program that ends by itself may take this much longer than it was asked to.
@@ -49,6 +51,10 @@ impl Gated {
         let scratch = folder.path().join("scratch");
         fs::create_dir(&scratch)?;
         let output = File::create(folder.path().join("output"))?;
+        let registries: Vec<(&str, PathBuf)> = Registry::ALL
+            .into_iter()
+            .map(|registry| Ok((registry.variable(), registry.folder()?)))
+            .collect::<Result<_>>()?;
         let shell = Command::new("sh")
             .args(["-c", &format!("read -r _; {}", in_place(subject.command))])
             .env("SECONDS", seconds.to_string())
@@ -56,7 +62,7 @@ impl Gated {
             .env("SOURCES", paths::e2e().join("workloads"))
             .env("SCRATCH", scratch)
             .env("TEXT", workload::text()?)
-            .env("PYPI", paths::compiled()?.join("pypi"))
+            .envs(registries)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(output)
@@ -131,7 +137,7 @@ pub fn profile(subject: &Subject, seconds: u32, samples_per_second: u32) -> Resu
     let mut command = sidewinder::command()?;
     command.args(["record", "-F", &samples_per_second.to_string(), "-p", &program.pid().to_string()]);
     command.arg("-o").arg(&output).arg("--summary-json").arg(&summary);
-    if subject.is_python {
+    if subject.language == Some(Language::Python) {
         command.arg("--vm-internals");
     }
     let mut profiler = Running::start_sampling(command)?;
@@ -151,7 +157,7 @@ pub fn profile(subject: &Subject, seconds: u32, samples_per_second: u32) -> Resu
     summary.check(received.events().count() as u64, cpus)?;
     let expected = Expected::of(samples_per_second, cpu_ns, stolen_ns);
     let chain = report.zip(subject.chain).map(|(report, chain)| chain(report.chain));
-    Ok(Samples::judged(expected, &received, &summary, chain))
+    Ok(Samples::judged(expected, &received, &summary, chain, subject.language))
 }
 
 /// CPU time of all children that have ended, and of theirs.

@@ -12,6 +12,8 @@ use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::rate::Expected;
 use sidewinder_e2e_support::received::Received;
 
+use super::managed::ManagedFrames;
+use super::programs::Language;
 use super::python::PythonFrames;
 
 /// Walks that ended at their first frame in a file that was still unknown, or in a process that was: whatever is said of
@@ -83,6 +85,8 @@ pub struct Samples {
     pub generated: Ends,
     /// Frames of Python behind the start of the program.
     pub python: PythonFrames,
+    /// Frames of Java or JavaScript behind the start of the program, in which they are judged.
+    pub managed: Option<ManagedFrames>,
     /// The sum of the frames of all user stacks.
     frames: u64,
     /// Frames of the longest stack.
@@ -101,7 +105,13 @@ impl Samples {
         received: &Received,
         summary: &Summary,
         chain: Option<Chain>,
+        language: Option<Language>,
     ) -> Self {
+        let managed = match language {
+            Some(Language::Java) => Some(FrameType::Jvm),
+            Some(Language::JavaScript) => Some(FrameType::V8js),
+            Some(Language::Python) | None => None,
+        };
         let mut judge = Judge::default();
         let mut samples = Self {
             expected,
@@ -112,6 +122,7 @@ impl Samples {
             settled: Ends::default(),
             generated: Ends::default(),
             python: PythonFrames::since(received, settled_ns(received)),
+            managed: managed.map(|frame_type| ManagedFrames::of(frame_type, received)),
             frames: 0,
             depth_max: 0,
             wrong: 0,
@@ -136,7 +147,7 @@ impl Samples {
     ) {
         let events = stack.events;
         self.received += events;
-        if stack.outcome.is_some_and(|outcome| NO_USER_STACK.contains(&outcome)) {
+        if !is_user_stack(stack.outcome) {
             self.no_user_stack += events;
             return;
         }
@@ -184,6 +195,11 @@ impl Samples {
     pub fn depth_mean(&self) -> f64 {
         self.frames as f64 / (self.native.all() + self.generated.all()).max(1) as f64
     }
+}
+
+/// Whether a sample with such an outcome has a user stack.
+pub(super) fn is_user_stack(outcome: Option<&str>) -> bool {
+    !outcome.is_some_and(|outcome| NO_USER_STACK.contains(&outcome))
 }
 
 fn place(frame: &DecodedFrame) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::managed::ManagedFrames;
 use super::python::PythonFrames;
 use super::samples::{EXAMPLES, Ends, Samples};
 
@@ -34,6 +35,11 @@ impl Table {
     pub fn python(&self) -> impl Iterator<Item = (&'static str, &PythonFrames)> {
         let rows = self.rows.iter().map(|(name, _, samples)| (*name, &samples.python));
         rows.filter(|(_, python)| python.samples > 0)
+    }
+
+    /// Frames of Java and JavaScript, by program.
+    pub fn managed(&self) -> impl Iterator<Item = (&'static str, &ManagedFrames)> {
+        self.rows.iter().filter_map(|(name, _, samples)| Some((*name, samples.managed.as_ref()?)))
     }
 
     fn sum(&self, of: impl Fn(&Samples) -> &Ends) -> Ends {
@@ -83,6 +89,9 @@ impl fmt::Display for Table {
         for (name, _, samples) in &self.rows {
             if samples.python.samples > 0 {
                 writeln!(f, "{name}: {}", samples.python)?;
+            }
+            if let Some(managed) = &samples.managed {
+                writeln!(f, "{name}: {managed}")?;
             }
             for (end, events) in samples.ends_of_cut.iter().take(EXAMPLES) {
                 writeln!(f, "{name}: {events} x {end}")?;

@@ -17,7 +17,7 @@ fn main() -> Result<ExitCode> {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let is_wanted = |subject: &&Subject| named.is_empty() || named.iter().any(|name| name == subject.name);
     // Those of PyPI are one interpreter, which is among the others.
-    let is_here = |subject: &&Subject| subject.missing_tool().is_none() && !subject.is_of_pypi;
+    let is_here = |subject: &&Subject| subject.missing_tool().is_none() && subject.registry.is_none();
     let subjects: Vec<&Subject> = PROGRAMS.iter().filter(is_wanted).filter(is_here).collect();
     ensure!(!subjects.is_empty(), "no program of the corpus has such a name");
     let each = number("STOPS")?.map_or(STOPS, |stops| stops as u32).div_ceil(subjects.len() as u32);

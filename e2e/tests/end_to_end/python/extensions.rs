@@ -2,7 +2,7 @@
 //! OpenBLAS, for whose unwind table no stack waits longer than for the parts that it goes through.
 
 use anyhow::Result;
-use sidewinder_e2e_corpus::pypi;
+use sidewinder_e2e_corpus::Registry;
 use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, Verdict};
 use sidewinder_e2e_support::python::PythonProgram;
 use sidewinder_e2e_support::sidewinder;
@@ -15,7 +15,7 @@ fn numpy_calls_back() -> Result<()> {
     if !runs_long(name)? {
         return Ok(());
     }
-    let program = PythonProgram::new(&pypi::environment()?.join("bin/python"), "extension.py");
+    let program = PythonProgram::new(&Registry::Pypi.fetched()?.join("bin/python"), "extension.py");
     let expected = Expected::of_program(&program, &[])?;
     let stacks = profile(program.command(&[&SECONDS.to_string()]), sidewinder::command()?)?;
     assert_right(name, &Verdict::of(&expected, &stacks));
@@ -41,7 +41,7 @@ fn numpys_first_second_has_stacks() -> Result<()> {
     if !runs_long(name)? {
         return Ok(());
     }
-    let program = PythonProgram::new(&pypi::environment()?.join("bin/python"), "multiplies.py");
+    let program = PythonProgram::new(&Registry::Pypi.fetched()?.join("bin/python"), "multiplies.py");
     let stacks = profile_children(&program.command(&["1"]))?;
     let count_of = |is_wanted: &dyn Fn(&&Stack) -> bool| {
         stacks.iter().filter(is_wanted).map(|stack| stack.count).sum::<u64>() as f64

@@ -74,6 +74,8 @@ const FIRST_BUILTIN: &[u8] = b"Builtins_DeoptimizationEntry_Eager";
 const FIRST_HANDLER: &[u8] = b"Builtins_WideHandler";
 const LAST_HANDLERS: [&[u8]; 2] =
     [b"Builtins_AbortExtraWideHandler", b"Builtins_IncBlockCounterExtraWideHandler"];
+/// Those that go on with an interpreted function whose compiled code was left. The deoptimizer makes frames that return to their start.
+const RESUMING: [&[u8]; 2] = [b"Builtins_InterpreterEnterAt", b"Builtins_BaselineOrInterpreterEnterAt"];
 /// The first version of V8 whose tables of positions are [`PositionForm::Flagged`]: Node.js 24 has 13.6, 25 has 14.1.
 const V8_WITH_FLAGGED_POSITIONS: u16 = 14;
 /// How many types of functions there are, where that is not said.
@@ -88,7 +90,7 @@ pub struct Library {
     pub version: Option<(u8, u8)>,
     /// The layout of objects.
     pub layout: ObjectLayout,
-    /// The code that enters interpreted functions, and that of bytecodes. Empty in stripped files: then interpreted functions
+    /// The code that enters interpreted functions, that of bytecodes, and that which goes on with functions. Empty in stripped files: then interpreted functions
     /// are not found.
     pub loops: Vec<FileRange>,
     /// How long bytecodes are; `None` in stripped files: then code of the baseline compiler has only the first lines of functions.
@@ -298,6 +300,12 @@ fn find_code(file: &impl ReadAt, elf: &ElfFile) -> io::Result<(Vec<FileRange>, O
     let entry = range(start(&entries), end(&entries));
     let handlers = range(start(&find(FIRST_HANDLER)?), end(&last));
     let builtins = range(start(&find(FIRST_BUILTIN)?), end(&last));
+    let mut resuming = Vec::new();
+    for prefix in RESUMING {
+        let symbols = find(prefix)?;
+        // Return addresses are looked up by the byte before them, which is padding here.
+        resuming.extend(range(start(&symbols).and_then(|start| start.checked_sub(1)), end(&symbols)));
+    }
     let is_inside = |range: &FileRange, all: &FileRange| {
         range.start >= all.start && range.start.0 - all.start.0 + range.bytes <= all.bytes
     };
@@ -305,7 +313,9 @@ fn find_code(file: &impl ReadAt, elf: &ElfFile) -> io::Result<(Vec<FileRange>, O
         (Some(entry), Some(handlers), Some(all))
             if is_inside(&entry, &all) && is_inside(&handlers, &all) && entry.start < handlers.start =>
         {
-            (vec![entry, handlers], Some(all))
+            resuming.retain(|range| is_inside(range, &all));
+            resuming.splice(..0, [entry, handlers]);
+            (resuming, Some(all))
         }
         _ => (Vec::new(), None),
     })
