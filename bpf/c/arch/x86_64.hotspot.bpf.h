@@ -60,8 +60,8 @@ static __always_inline __u32 words_in_prologue(__u32 number, const struct sw_vm_
 }
 
 /*
- * Whether `pop reg` (58 to 5F, with REX.B 41 before it) follows a call, but not `pop rbp` (5D), which ends methods: then the frame has
- * more words during the call, which are the arguments of a stub.
+ * Whether `pop reg` (58 to 5F, with REX.B 41 before it) follows a call, but not `pop rbp` (5D), which ends methods: then the frame
+ * has more words during the call, the arguments of a stub.
  */
 static __always_inline bool takes_off_arguments(__u64 return_address)
 {

@@ -1,4 +1,4 @@
-//! What became of the frames of Java or JavaScript in a program's stacks.
+//! Whether the frames of Java or JavaScript in a program's stacks are complete, and their functions known.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;

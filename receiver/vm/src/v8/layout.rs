@@ -74,7 +74,8 @@ const FIRST_BUILTIN: &[u8] = b"Builtins_DeoptimizationEntry_Eager";
 const FIRST_HANDLER: &[u8] = b"Builtins_WideHandler";
 const LAST_HANDLERS: [&[u8]; 2] =
     [b"Builtins_AbortExtraWideHandler", b"Builtins_IncBlockCounterExtraWideHandler"];
-/// Those that go on with an interpreted function whose compiled code was left. The deoptimizer makes frames that return to their start.
+/// The builtins that resume an interpreted function whose compiled code was left. The deoptimizer makes frames that return to
+/// their start.
 const RESUMING: [&[u8]; 2] = [b"Builtins_InterpreterEnterAt", b"Builtins_BaselineOrInterpreterEnterAt"];
 /// The first version of V8 whose tables of positions are [`PositionForm::Flagged`]: Node.js 24 has 13.6, 25 has 14.1.
 const V8_WITH_FLAGGED_POSITIONS: u16 = 14;
@@ -90,8 +91,8 @@ pub struct Library {
     pub version: Option<(u8, u8)>,
     /// The layout of objects.
     pub layout: ObjectLayout,
-    /// The code that enters interpreted functions, that of bytecodes, and that which goes on with functions. Empty in stripped files: then interpreted functions
-    /// are not found.
+    /// The code that enters interpreted functions, the handlers of bytecodes, and the code that resumes functions. Empty in
+    /// stripped files: then interpreted functions are not found.
     pub loops: Vec<FileRange>,
     /// How long bytecodes are; `None` in stripped files: then code of the baseline compiler has only the first lines of functions.
     pub bytecode_sizes: Option<BytecodeSizes>,
