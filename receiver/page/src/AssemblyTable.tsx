@@ -1,8 +1,10 @@
+import { computed } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { assemblyOf, costs as costsOfLines, sourcesOf } from "./code";
 import { Cost, Note, useHottestInSight } from "./codeParts";
 import type { Assembly } from "./document";
 import { type AssemblyRow, assemblyRows, costsOfInstructions } from "./instructions";
+import { costsOf } from "./lines";
 import { textsOf } from "./sourceRows";
 import { recording, selection } from "./state";
 import { cut } from "./words";
@@ -25,12 +27,25 @@ function useTexts(label: number): (path: string, line: number) => string | undef
   }, [sources]);
 }
 
+/**
+ * What is selected, without the end of a live recording that lacks samples: costs that were fetched since have them, and would be a
+ * share of less than they are in.
+ */
+const completeSelection = computed(() => {
+  const { completeSlices, slices } = recording.value;
+  if (completeSlices === slices) return selection.value;
+  const { from, to } = selection.value.range ?? { from: 0, to: slices };
+  return { ...selection.value, range: { from, to: Math.min(to, completeSlices) } };
+});
+
 const hex = (address: number) => address.toString(16);
 
 function Instructions({ label, assembly }: { label: number; assembly: Assembly }) {
   const scroll = useHottestInSight();
   const textOf = useTexts(label);
-  const costs = costsOfInstructions(recording.value, selection.value, assembly);
+  const selected = completeSelection.value;
+  const costs = costsOfInstructions(recording.value, selected, assembly);
+  const events = selected === selection.value ? costsOfLines.value!.events : costsOf(recording.value, selected, label).events;
   const rows = assemblyRows(assembly, costs.total, textOf);
   const best = costs.own.reduce((best, own, at) => (own > costs.own[best] ? at : best), 0);
   const { path, build_id, blocks } = assembly;
@@ -47,7 +62,7 @@ function Instructions({ label, assembly }: { label: number; assembly: Assembly }
             <tr><th class="number" scope="col">self</th><th class="number" scope="col">total</th><th class="address" scope="col">address</th><th scope="col">instruction</th></tr>
           </thead>
           <tbody>
-            {rows.map((row) => <Row key={row.key} row={row} costs={costs} events={costsOfLines.value!.events} isHottest={row.instruction === best && costs.own[best] > 0} assembly={assembly} />)}
+            {rows.map((row) => <Row key={row.key} row={row} costs={costs} events={events} isHottest={row.instruction === best && costs.own[best] > 0} assembly={assembly} />)}
           </tbody>
         </table>
       </div>

@@ -18,6 +18,8 @@ export class Recording {
   readonly durationMs: number;
   readonly sliceMs: number;
   readonly slices: number;
+  /** Of these, the first ones whose samples are all here: the last slice with a sample of a live profile may get more. */
+  readonly completeSlices: number;
   /** The number of its first slice, where it is a window on what is profiled; slices count from there. */
   readonly firstSlice: number;
   readonly live: Document["live"];
@@ -99,6 +101,7 @@ export class Recording {
     for (const slice of samples.slice) lastSlice = Math.max(lastSlice, slice - this.firstSlice);
     const lasting = this.sliceMs > 0 ? Math.ceil(this.durationMs / this.sliceMs) : 0;
     this.slices = Math.max(lastSlice + 1, lasting, ...this.parts.map((part) => part.to));
+    this.completeSlices = document.live ? Math.max(0, lastSlice) : this.slices;
 
     this.sources = document.sources;
     this.assembly = document.assembly;
