@@ -1,10 +1,10 @@
 import { computed } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { assemblyOf, costs as costsOfLines, sourcesOf } from "./code";
+import { assemblyOf, sourcesOf } from "./code";
 import { Cost, Note, useHottestInSight } from "./codeParts";
 import type { Assembly } from "./document";
 import { type AssemblyRow, assemblyRows, costsOfInstructions } from "./instructions";
-import { costsOf } from "./lines";
+import { eventsIn } from "./lines";
 import { textsOf } from "./sourceRows";
 import { recording, selection } from "./state";
 import { cut } from "./words";
@@ -38,14 +38,14 @@ const completeSelection = computed(() => {
   return { ...selection.value, range: { from, to: Math.min(to, completeSlices) } };
 });
 
+const completeEvents = computed(() => eventsIn(recording.value, completeSelection.value));
+
 const hex = (address: number) => address.toString(16);
 
 function Instructions({ label, assembly }: { label: number; assembly: Assembly }) {
   const scroll = useHottestInSight();
   const textOf = useTexts(label);
-  const selected = completeSelection.value;
-  const costs = costsOfInstructions(recording.value, selected, assembly);
-  const events = selected === selection.value ? costsOfLines.value!.events : costsOf(recording.value, selected, label).events;
+  const costs = costsOfInstructions(recording.value, completeSelection.value, assembly);
   const rows = assemblyRows(assembly, costs.total, textOf);
   const best = costs.own.reduce((best, own, at) => (own > costs.own[best] ? at : best), 0);
   const { path, build_id, blocks } = assembly;
@@ -62,7 +62,7 @@ function Instructions({ label, assembly }: { label: number; assembly: Assembly }
             <tr><th class="number" scope="col">self</th><th class="number" scope="col">total</th><th class="address" scope="col">address</th><th scope="col">instruction</th></tr>
           </thead>
           <tbody>
-            {rows.map((row) => <Row key={row.key} row={row} costs={costs} events={events} isHottest={row.instruction === best && costs.own[best] > 0} assembly={assembly} />)}
+            {rows.map((row) => <Row key={row.key} row={row} costs={costs} events={completeEvents.value} isHottest={row.instruction === best && costs.own[best] > 0} assembly={assembly} />)}
           </tbody>
         </table>
       </div>

@@ -36,9 +36,7 @@ export function costsOf(recording: Recording, selection: Selection, label: numbe
     if (!cost) file.lines.set(places.line[place], (cost = { own: 0, total: 0, inlined: new Map() }));
     return cost;
   };
-  let all = 0;
   for (const [leaf, events] of eventsOf) {
-    all += events;
     const counted = new Set<LineCost>();
     for (let node = leaf, callee = -1; node >= 0; callee = node, node = lines.parent[node]) {
       const place = lines.place[node];
@@ -55,7 +53,18 @@ export function costsOf(recording: Recording, selection: Selection, label: numbe
     }
   }
   const totalOf = ({ lines }: FileCosts) => [...lines.values()].reduce((sum, { total }) => sum + total, 0);
-  return { files: [...files.values()].sort((a, b) => totalOf(b) - totalOf(a)), events: all };
+  return { files: [...files.values()].sort((a, b) => totalOf(b) - totalOf(a)), events: sumOf(eventsOf) };
+}
+
+/** The events of a selection. */
+export function eventsIn(recording: Recording, selection: Selection): number {
+  return sumOf(eventsOfLeaves(recording, selection));
+}
+
+function sumOf(eventsOf: Map<number, number>): number {
+  let sum = 0;
+  for (const events of eventsOf.values()) sum += events;
+  return sum;
 }
 
 /** The events of a selection by the node at which each stack ends, as the document numbers them. */
