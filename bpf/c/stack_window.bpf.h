@@ -19,9 +19,11 @@
 
 static __always_inline __u32 first_window_bytes(struct sw_slot *slot, __u64 start)
 {
-	__u64 needed = slot->bytes_before + SW_WINDOW_LEAD + sizeof(__u64), to_page_end = -(start + needed) & (SW_PAGE_BYTES - 1);
+	const __u32 lead_and_word = SW_WINDOW_LEAD + sizeof(__u64);
+	__u64 needed = slot->bytes_before + lead_and_word, to_page_end = -(start + needed) & (SW_PAGE_BYTES - 1);
 
-	if (needed > SW_STACK_WINDOW_BYTES - SW_WINDOW_SPARE)
+	/* Also if the previous walk ended on another stack, below where it began. */
+	if (slot->bytes_before > SW_STACK_WINDOW_BYTES - SW_WINDOW_SPARE - lead_and_word)
 		return SW_STACK_WINDOW_BYTES;
 	return needed + (to_page_end < SW_WINDOW_SPARE ? to_page_end : SW_WINDOW_SPARE);
 }

@@ -263,6 +263,15 @@ impl Programs<'_> {
         (self.bodies[&sample.stack].clone(), sample.outcome)
     }
 
+    /// What the eBPF programs and the receiver find of a thread, in this order.
+    fn both_walks(&mut self, thread: &SimulatedThread) -> [(Vec<RawFrame>, Outcome); 2] {
+        let registers = self.enter(thread);
+        let of_programs = self.walk(&registers);
+        let snapshot = self.snapshot(registers);
+        let deferred = walk(&snapshot, VmGroups::default(), FRAME_LIMIT as usize, self);
+        [of_programs, deferred.expect("every table is loaded, or counts as absent")]
+    }
+
     fn location_at(&self, address: Avma) -> CodeLocation {
         let Some(offset) = address.0.checked_sub(self.code()) else { return CodeLocation::Unmapped };
         let (file, offset) = (FileId(CODE_FILE), FileOffset(offset));
@@ -372,12 +381,7 @@ fn both_walks_find_the_same_frames_and_the_same_outcome() {
         let mut programs = programs.borrow_mut();
         programs.publish(&instructions, &entries);
         for thread in &threads {
-            let registers = programs.enter(thread);
-            let (frames, outcome) = programs.walk(&registers);
-            let snapshot = programs.snapshot(registers);
-            let deferred = walk(&snapshot, VmGroups::default(), FRAME_LIMIT as usize, &mut *programs);
-            let (deferred_frames, deferred_outcome) =
-                deferred.expect("every table is loaded, or counts as absent");
+            let [(frames, outcome), (deferred_frames, deferred_outcome)] = programs.both_walks(thread);
             prop_assert_eq!(
                 &frames,
                 &deferred_frames,
@@ -414,5 +418,33 @@ fn both_walks_find_the_same_frames_and_the_same_outcome() {
         Outcome::UnsupportedRule,
     ] {
         assert!(outcomes.get(&end).copied().unwrap_or(0) > 10, "{end:?} is hardly tested: {outcomes:?}");
+    }
+}
+
+/// The programs' first window of a stack is as large as the previous stack was. A walk that goes to another stack can end
+/// below where it began.
+#[test]
+fn a_walk_that_ends_below_its_start_leaves_the_next_one_right() {
+    let mut storage = Storage::uninit();
+    let Some(mut programs) = programs(&mut storage) else { return };
+    programs.publish(&[0x90], &[Entry::Rule(Rule::FRAME_POINTER); ENTRIES_MAX]);
+    let start = 1024;
+    let with_frame_at = |frame| SimulatedThread {
+        sp: start,
+        fp: Word::Stack(frame),
+        pc: Word::Code(FRAME_POINTER_ENTRY, 1),
+        others: vec![Word::Literal(0); 16],
+        words: vec![Word::Literal(0)],
+    };
+    for words_below in 0..=16 {
+        // Two words are the frame: the caller's stack pointer is above them.
+        programs.both_walks(&with_frame_at(start - 16 - words_below * 8));
+        // The return address is right above the stack.
+        let [(frames, outcome), deferred] = programs.both_walks(&with_frame_at(STACK_BYTES - 8));
+        assert_eq!(
+            (frames, comparable(outcome)),
+            deferred,
+            "after a walk that ended {words_below} words below"
+        );
     }
 }
