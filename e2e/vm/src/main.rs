@@ -91,7 +91,7 @@ fn main() -> Result<ExitCode> {
             }
         };
         print!("{}", found.rows());
-        let series = series(&found.release);
+        let series = series(&found.first.release);
         failures.tell(found.failures());
         if is_accepting {
             baseline.accept(&series, &found.verified);
@@ -101,15 +101,15 @@ fn main() -> Result<ExitCode> {
             }));
         }
         if wanted == MANY_CPUS_KERNEL {
-            few_cpus_bytes = Some((found.map_bytes, kernel));
+            few_cpus_bytes = Some((found.first.map_bytes, kernel));
         }
     }
     if is_accepting {
         baseline.write()?;
     }
     if let Some((few_bytes, kernel)) = few_cpus_bytes {
-        match root.boot(&kernel, MANY_CPUS, MANY_CPUS_PATIENCE).and_then(|told| Found::read(&told)) {
-            Ok(found) => failures.tell(judge_memory(few_bytes, &found)),
+        match root.boot(&kernel, MANY_CPUS, MANY_CPUS_PATIENCE).and_then(|told| First::read(&told)) {
+            Ok(first) => failures.tell(first.judge_memory(few_bytes)),
             Err(error) => failures.tell([format!("{MANY_CPUS} CPUs: {error:#}")]),
         }
     }
@@ -131,13 +131,49 @@ impl Failures {
     }
 }
 
-/// What came out on one kernel.
-struct Found {
+/// The first recording on a kernel, of a deep chain of calls: all that is asked of a machine with many CPUs.
+struct First {
     release: String,
     cpus: u32,
+    recording: Recording,
+    /// Of its maps and rings.
+    map_bytes: u64,
+}
+
+impl First {
+    fn read(told: &Told) -> Result<Self> {
+        let summary = read_summary::<serde_json::Value>(told, "known")?;
+        let map_bytes = summary.get("map_bytes").and_then(serde_json::Value::as_u64);
+        Ok(Self {
+            release: told.section("release")?.trim().to_owned(),
+            cpus: told.section("cpus")?.trim().parse()?,
+            recording: Recording::read(told, "known", "known")?,
+            map_bytes: map_bytes.context("the summary has no map_bytes")?,
+        })
+    }
+
+    /// Judges what each CPU adds to the memory of a machine with few of them.
+    fn judge_memory(&self, few_bytes: u64) -> Option<String> {
+        let per_cpu = self.map_bytes.saturating_sub(few_bytes) / u64::from(MANY_CPUS - FEW_CPUS);
+        println!(
+            "{} on {} CPUs: maps and rings take {} KiB, {} KiB on {FEW_CPUS}: {} KiB for each CPU; {:.2}% of {} samples are complete",
+            self.release,
+            self.cpus,
+            self.map_bytes >> 10,
+            few_bytes >> 10,
+            per_cpu >> 10,
+            100.0 * self.recording.summary.complete_share(),
+            self.recording.summary.with_user_stack(),
+        );
+        let is_whole = self.cpus == MANY_CPUS && per_cpu <= BYTES_PER_CPU_MAX;
+        (!is_whole).then(|| format!("{} CPUs of {MANY_CPUS}, {per_cpu} bytes for each", self.cpus))
+    }
+}
+
+/// What came out on one kernel.
+struct Found {
+    first: First,
     verified: Verified,
-    /// Of a deep chain of calls.
-    known: Recording,
     /// Of a program that is mostly in the kernel.
     kernel: Recording,
     /// Of a chain of Python functions.
@@ -146,7 +182,6 @@ struct Found {
     deep: Summary,
     /// Of all kinds of profile but CPU time.
     kinds: Kinds,
-    map_bytes: u64,
     /// Whether eBPF programs read the memory of processes, rather than a system call.
     reads_memory: bool,
     /// While a CPU went and came back, where there are few.
@@ -179,21 +214,17 @@ impl CpusChange {
 
 impl Found {
     fn read(told: &Told) -> Result<Self> {
-        let map_bytes = read_summary::<serde_json::Value>(told, "known")?;
-        let map_bytes = map_bytes.get("map_bytes").and_then(serde_json::Value::as_u64);
-        let cpus = told.section("cpus")?.trim().parse()?;
+        let first = First::read(told)?;
+        let cpus_change = (first.cpus == FEW_CPUS).then(|| CpusChange::read(told)).transpose()?;
         Ok(Self {
-            release: told.section("release")?.trim().to_owned(),
-            cpus,
+            first,
             verified: Verified::parse(told.section("verify")?),
-            known: Recording::read(told, "known", "known")?,
             kernel: Recording::read(told, "kernel", "kernel")?,
             python: Recording::read(told, "python", "python")?,
             deep: read_summary(told, "deep")?,
             kinds: Kinds::read(told)?,
-            map_bytes: map_bytes.context("the summary has no map_bytes")?,
             reads_memory: told.section("memory")?.trim().is_empty(),
-            cpus_change: (cpus == FEW_CPUS).then(|| CpusChange::read(told)).transpose()?,
+            cpus_change,
         })
     }
 
@@ -208,12 +239,13 @@ impl Found {
             let programs = self.verified.instructions.iter().filter(|((of, _), _)| of == walk);
             let programs: Vec<String> =
                 programs.map(|((_, program), instructions)| format!("{program} {instructions}")).collect();
-            let _ = writeln!(rows, "{:<33} {walk:<11} {load_ms:>7}  {}", self.release, programs.join(", "));
+            let _ =
+                writeln!(rows, "{:<33} {walk:<11} {load_ms:>7}  {}", self.first.release, programs.join(", "));
         }
         let deep = self.deep.outcomes.iter().filter(|(name, count)| has_user_stack(name) && **count > 0);
         let deep: Vec<String> = deep.map(|(outcome, count)| format!("{count} {outcome}")).collect();
         for (name, recording) in
-            [("chain", &self.known), ("in kernel", &self.kernel), ("Python", &self.python)]
+            [("chain", &self.first.recording), ("in kernel", &self.kernel), ("Python", &self.python)]
         {
             rows += &recording.row(name);
         }
@@ -231,9 +263,9 @@ impl Found {
         if self.verified.instructions.is_empty() {
             failures.push("no program was loaded".to_owned());
         }
-        failures.extend(self.known.failures(LIMITS, self.cpus.into()));
-        failures.extend(self.kernel.failures(LIMITS, self.cpus.into()));
-        failures.extend(self.python.failures(LIMITS, self.cpus.into()));
+        failures.extend(self.first.recording.failures(LIMITS, self.first.cpus.into()));
+        failures.extend(self.kernel.failures(LIMITS, self.first.cpus.into()));
+        failures.extend(self.python.failures(LIMITS, self.first.cpus.into()));
         let in_kernel = percent(self.kernel.chains.in_kernel, self.kernel.chains.received);
         if in_kernel < IN_KERNEL_PERCENT {
             failures.push(format!("{in_kernel:.2}% of a program that is in the kernel were found there"));
@@ -245,26 +277,10 @@ impl Found {
         }
         failures.extend(self.kinds.failures());
         // Links that name a process are new in Linux 6.1.
-        if !self.reads_memory && !self.release.starts_with("5.") {
+        if !self.reads_memory && !self.first.release.starts_with("5.") {
             failures.push("memory of processes is not read by eBPF programs".to_owned());
         }
         failures.extend(self.cpus_change.as_ref().and_then(CpusChange::failure));
-        failures.iter().map(|failure| format!("{}: {failure}", self.release)).collect()
+        failures.iter().map(|failure| format!("{}: {failure}", self.first.release)).collect()
     }
-}
-
-fn judge_memory(few_bytes: u64, found: &Found) -> Option<String> {
-    let per_cpu = found.map_bytes.saturating_sub(few_bytes) / u64::from(MANY_CPUS - FEW_CPUS);
-    println!(
-        "{} on {} CPUs: maps and rings take {} KiB, {} KiB on {FEW_CPUS}: {} KiB for each CPU; {:.2}% of {} samples are complete",
-        found.release,
-        found.cpus,
-        found.map_bytes >> 10,
-        few_bytes >> 10,
-        per_cpu >> 10,
-        100.0 * found.known.summary.complete_share(),
-        found.known.summary.with_user_stack(),
-    );
-    let is_whole = found.cpus == MANY_CPUS && per_cpu <= BYTES_PER_CPU_MAX;
-    (!is_whole).then(|| format!("{} CPUs of {MANY_CPUS}, {per_cpu} bytes for each", found.cpus))
 }
