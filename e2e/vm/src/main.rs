@@ -39,9 +39,9 @@ const FEW_CPUS: u32 = 2;
 const MANY_CPUS_KERNEL: Wanted = Wanted::Of("bookworm");
 const MANY_CPUS_PATIENCE: Duration = Duration::from_secs(600);
 /// Maps and rings may take this much for each possible CPU: a ring of 128 KiB, as `record` has it (a sidecar's has 32), and
-/// 36 KiB of all else: of these, 8 are frames that are remembered, 6 counts of outcomes by kind, and 5 functions and frames of
-/// virtual machines.
-const BYTES_PER_CPU_MAX: u64 = (128 + 36) << 10;
+/// 44 KiB of all else: two slots of 17, of which 4 are frames that are remembered, 6 of functions and frames of virtual machines,
+/// and 5 of counts.
+const BYTES_PER_CPU_MAX: u64 = (128 + 44) << 10;
 
 const LIMITS: Limits = Limits { complete_percent: 99.0, whole_chain_percent: 90.0 };
 /// Of the samples of a program that has the kernel work, so many find it there.
