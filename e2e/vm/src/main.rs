@@ -39,8 +39,8 @@ const FEW_CPUS: u32 = 2;
 const MANY_CPUS_KERNEL: Wanted = Wanted::Of("bookworm");
 const MANY_CPUS_PATIENCE: Duration = Duration::from_secs(600);
 /// Maps and rings may take this much for each possible CPU: a ring of 128 KiB, as `record` has it (a sidecar's has 32), and
-/// 44 KiB of all else: two slots of 17, of which 4 are frames that are remembered, 6 of functions and frames of virtual machines,
-/// and 5 of counts.
+/// 44 KiB of all else: of these, 12 are counts of outcomes by kind, 8 frames that are remembered, and 6 functions and frames of
+/// virtual machines.
 const BYTES_PER_CPU_MAX: u64 = (128 + 44) << 10;
 
 const LIMITS: Limits = Limits { complete_percent: 99.0, whole_chain_percent: 90.0 };
