@@ -5,8 +5,9 @@
 //! A machine's speed changes by more in a minute than is to be measured here: so all take turns, each loss is that against the
 //! figure without a profiler of the same turn, and the median of the turns counts. A second figure without a profiler tells how
 //! much of a loss is noise. The scope of `record` is a process, for which the events are those of all tasks: the worst case for
-//! others. In the scope of a pod they are the pod's own events, and others run no program at all. The cgroups of a pod cost them
-//! something, too: the loss beside the sidecar of their pod is that against the figure in a pod without a sidecar.
+//! others. In the scope of a pod they are the pod's own events, and others run no program at all, but the kernel looks at each
+//! switch whether the next cgroup is another one. The cgroups of a pod cost them something, too: the loss beside the sidecar of
+//! their pod is that against the figure in a pod without a sidecar.
 //!
 //! Beside it runs what bpftrace's `offcputime` and OpenTelemetry's profiler take, where this kernel has what they need.
 #![forbid(unsafe_code)]
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_pod::application::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
-use sidewinder_e2e_pod::{Container, Image, Pod, PodSpec, Sidecar, SidecarSpec};
+use sidewinder_e2e_pod::{Cgroup, Container, Image, Pod, PodSpec, Sidecar, SidecarSpec};
 use sidewinder_e2e_support::load::Load;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{PINGPONG, TENANT, report_in};
@@ -29,6 +30,7 @@ const TURNS: usize = 9;
 const SECONDS: u32 = 2;
 /// Until a profiler has attached its programs.
 const SETTLE: Duration = Duration::from_secs(3);
+const EMPTY_CGROUP: &str = "sidewinder-without-processes";
 const SWITCHES_PER_SECOND: f64 = 100_000.0;
 /// Enough to take much longer than a switch.
 const ROUNDS_TO_CALIBRATE: u64 = 100_000;
@@ -41,6 +43,9 @@ enum Profiler {
     NobodyInPod,
     /// `record` with an option.
     OfOthers(&'static str),
+    /// `perf stat`, of the events that a sidecar samples, in a cgroup without processes: what the kernel takes for them, without
+    /// any program.
+    EventsOfAnotherCgroup,
     /// The sidecar of another pod, with the default of `record --off-cpu`.
     OfAnotherPod,
     /// The sidecar of their pod, with the same.
@@ -64,11 +69,12 @@ enum Peer {
 type Case = (&'static str, Profiler, Option<f64>);
 
 /// The first is without a profiler, as is that in a pod.
-const FASTEST: [Case; 14] = [
+const FASTEST: [Case; 15] = [
     ("no profiler", Profiler::Nobody, None),
     ("no profiler, again", Profiler::Nobody, None),
     ("CPU time, of others", Profiler::OfOthers("-F97"), None),
     ("--off-cpu, of others", Profiler::OfOthers("--off-cpu"), None),
+    ("events of another cgroup", Profiler::EventsOfAnotherCgroup, None),
     ("sidecar of another pod", Profiler::OfAnotherPod, Some(1.0)),
     ("CPU time", Profiler::OfThemselves("-F97"), None),
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), None),
@@ -80,9 +86,11 @@ const FASTEST: [Case; 14] = [
     ("bpftrace, stacks alone", Profiler::Peer(Peer::SwitchStacks), None),
     ("OpenTelemetry's", Profiler::Peer(Peer::OpenTelemetry), None),
 ];
-const PACED: [Case; 8] = [
+const PACED: [Case; 10] = [
     ("no profiler", Profiler::Nobody, None),
     ("no profiler, again", Profiler::Nobody, None),
+    ("events of another cgroup", Profiler::EventsOfAnotherCgroup, None),
+    ("sidecar of another pod", Profiler::OfAnotherPod, Some(1.0)),
     ("CPU time", Profiler::OfThemselves("-F97"), None),
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), Some(3.0)),
     ("--off-cpu=1", Profiler::OfThemselves("--off-cpu=1"), None),
@@ -261,6 +269,21 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
             running.stop()?;
             Ok(measured)
         }
+        Profiler::EventsOfAnotherCgroup => {
+            let _empty = Cgroup::create(EMPTY_CGROUP)?;
+            let mut command = Command::new("perf");
+            command.args([
+                "stat",
+                "-a",
+                "-e",
+                "cpu-clock,context-switches",
+                "-G",
+                &[EMPTY_CGROUP; 2].join(","),
+            ]);
+            let _running = Load::start(command)?;
+            thread::sleep(SETTLE);
+            Ok((load.rate()?, 0))
+        }
         Profiler::OfAnotherPod => {
             let pod = ProfiledPod::start(image.context("no image of a sidecar")?)?;
             Ok((load.rate()?, pod.program_count()))
@@ -301,6 +324,7 @@ fn beside_peer(load: PingPong, peer: Peer) -> Result<(f64, usize)> {
 fn compare(load: PingPong, cases: &[Case], image: Option<&Image>) -> Result<()> {
     let is_possible = |profiler: Profiler| match profiler {
         Profiler::NobodyInPod | Profiler::OfAnotherPod | Profiler::OfTheirPod => image.is_some(),
+        Profiler::EventsOfAnotherCgroup => image.is_some() && requirement::is_installed("perf"),
         Profiler::Peer(peer) => peer.absence().is_none(),
         _ => true,
     };
