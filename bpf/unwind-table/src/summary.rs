@@ -44,6 +44,8 @@ pub enum UnresolvedReason {
     TooManySteps,
     /// Machine code of this architecture isn't analyzed, except for linkage tables.
     NotAnalyzed,
+    /// The section has too much code without unwind information for an analysis.
+    TooMuchCode,
 }
 
 impl fmt::Display for UnresolvedReason {
@@ -56,6 +58,7 @@ impl fmt::Display for UnresolvedReason {
             Self::Disagreement => "functions disagree",
             Self::TooManySteps => "too many steps",
             Self::NotAnalyzed => "code of this architecture is not analyzed",
+            Self::TooMuchCode => "too much code without unwind information to be analyzed",
         })
     }
 }

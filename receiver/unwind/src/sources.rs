@@ -149,7 +149,8 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         self.code.restrict_to(None);
         let described = self.described_code();
         let Self { file, code, known, entries, .. } = self;
-        let pieces = synthesize::uncovered_code(file, code, known.have_clone(), &described, entries);
+        let summary = &mut Summary::default();
+        let pieces = synthesize::uncovered_code(file, code, known.have_clone(), &described, entries, summary);
         self.undescribed.insert(UndescribedCode { pieces, read: None })
     }
 
@@ -212,7 +213,8 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
     /// The rows from the machine code that `described` doesn't cover.
     fn rows_from_code(&mut self, described: &RowBuffer, summary: &mut Summary) -> RowBuffer {
         let Self { file, code, known, entries, .. } = self;
-        let undescribed = synthesize::uncovered_code(file, code, known.have_clone(), described, entries);
+        let undescribed =
+            synthesize::uncovered_code(file, code, known.have_clone(), described, entries, summary);
         synthesize::rows(file, code, known, undescribed, entries, summary)
     }
 

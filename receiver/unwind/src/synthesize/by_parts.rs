@@ -56,11 +56,17 @@ impl<'data> MachineCode<'data> {
         }
     }
 
-    /// What has been read of the wanted parts.
+    /// What has been read of the wanted parts, and nothing of the rest of their units: a unit may be far larger than a part.
     pub(crate) fn rows(&self, wanted: &CodeRanges) -> RowBuffer {
-        let mut rows = RowBuffer::default();
-        let units = self.units.iter().filter(|read| wanted.wants(read.unit.range()));
-        units.filter_map(|read| read.rows.as_ref()).flatten().for_each(|row| rows.push(*row));
-        rows
+        let mut out = RowBuffer::default();
+        for ReadUnit { unit, rows } in self.units.iter().filter(|read| wanted.wants(read.unit.range())) {
+            let rows = rows.as_deref().unwrap_or_default();
+            let ends = rows.iter().skip(1).map(|(start, _)| *start).chain([unit.range().1]);
+            for ((start, id), end) in rows.iter().zip(ends) {
+                let is_wanted = wanted.wants((*start, end));
+                out.push((*start, if is_wanted { *id } else { EntryInterner::NO_INFORMATION }));
+            }
+        }
+        out
     }
 }

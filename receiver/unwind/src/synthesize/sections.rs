@@ -3,24 +3,34 @@
 //! Input: a file, its code, and the rows of other sources. Output: pieces of code.
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
-use sidewinder_unwind_table::{EntryInterner, RowBuffer};
+use sidewinder_unwind_table::{EntryInterner, RowBuffer, Summary, UnresolvedReason};
 
 use crate::arch::{self, clone};
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::span::MIN_GAP_BYTES;
 use crate::segments::CodeRanges;
 
+/// A section with more code without rows than this isn't analyzed. The analysis takes some 0.3 s of CPU time for each MiB, and
+/// several times the size of the code in memory. Browsers have more than 100 MiB of such code.
+const ANALYZED_BYTES_MAX: u32 = 32 << 20;
+
 /// The executable code without rows, except for gaps that are only padding, or that are too short for a function and no
-/// call of `clone`.
+/// call of `clone`. Of a section with [too much](ANALYZED_BYTES_MAX) of it there is none.
 pub(crate) fn uncovered_code<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     has_clone: bool,
     rows: &RowBuffer,
     entries: &EntryInterner,
+    summary: &mut Summary,
 ) -> Vec<CodeSlice<'data>> {
     let mut pieces = Vec::new();
     for (start, end) in code.instructions(file) {
+        let bytes: u32 = rows.gaps(start, end, entries).map(|(start, end)| end - start).sum();
+        if bytes > ANALYZED_BYTES_MAX {
+            summary.count_unresolved(Some(UnresolvedReason::TooMuchCode), bytes);
+            continue;
+        }
         for (start, end) in rows.gaps(start, end, entries) {
             let is_short = end - start < MIN_GAP_BYTES;
             if is_short && !(has_clone && clone::is_call(file, code, start)) {

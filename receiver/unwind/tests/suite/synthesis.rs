@@ -117,6 +117,17 @@ fn ways_that_disagree_on_the_stack_pointer_give_no_row() {
     assert_eq!(table.summary().unresolved_bytes.get(&UnresolvedReason::StackPointer), Some(&3));
 }
 
+/// As browsers have.
+#[test]
+fn more_code_than_can_be_analyzed_in_seconds_has_no_rows_and_is_counted() {
+    // push %rbx; pop %rbx; ret
+    let code = [0x53, 0x5b, 0xc3].repeat(11 << 20);
+    let table = table_of(&code, &[("f", 0, 3)]);
+    assert_eq!(table.rows().filter(|row| row.entry.rule().is_some()).count(), 0);
+    let unresolved: Vec<_> = table.summary().unresolved_bytes.iter().collect();
+    assert_eq!(unresolved, [(&UnresolvedReason::TooMuchCode, &(code.len() as u64))]);
+}
+
 #[test]
 fn a_function_that_returns_with_another_stack_pointer_is_not_believed() {
     // push %rax; ret

@@ -185,11 +185,12 @@ pub(crate) fn elf_with_symbols(
     symbols: &[(&str, u64, u64)],
 ) -> Vec<u8> {
     let text_offset = 0x1000;
-    let mut file = vec![0; text_offset + TEXT_BYTES];
+    let text_bytes = TEXT_BYTES.max(code.len());
+    let mut file = vec![0; text_offset + text_bytes];
     file[text_offset..text_offset + code.len()].copy_from_slice(code);
     let mut names = vec![0];
     let mut headers = vec![[0; 64].to_vec()];
-    let text = [(".text", TEXT, text_offset, TEXT_BYTES)];
+    let text = [(".text", TEXT, text_offset, text_bytes)];
     let mut laid_out = text.to_vec();
     for (name, bytes) in sections {
         laid_out.push((*name, TEXT + (file.len() - text_offset) as u64, file.len(), bytes.len()));
@@ -237,8 +238,8 @@ pub(crate) fn elf_with_symbols(
         &(text_offset as u64).to_le_bytes(),
         &TEXT.to_le_bytes(),
         &TEXT.to_le_bytes(),
-        &(TEXT_BYTES as u64).to_le_bytes(),
-        &(TEXT_BYTES as u64).to_le_bytes(),
+        &(text_bytes as u64).to_le_bytes(),
+        &(text_bytes as u64).to_le_bytes(),
         &0x1000u64.to_le_bytes(),
     ]
     .concat();
