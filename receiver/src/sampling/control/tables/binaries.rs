@@ -5,12 +5,14 @@
 //! them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, mpsc};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, SegmentId, UnwindTables};
-use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, Pid};
+use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
 use sidewinder_vm::Interpreter;
 
@@ -18,7 +20,7 @@ use super::build::BuildError;
 use super::debug_files::{Companions, DebugFile, DebugRoots};
 use super::incomplete_files::IncompleteFiles;
 use super::segments::{push_segment_ranges, segment_at};
-use super::table_builder::{BuildScope, Delivery, TableBuilder};
+use super::table_builder::{Delivery, TableBuilder};
 use super::tracked_binary::{TableState, TrackedBinary};
 use crate::sampling::options::PackingRules;
 use crate::time_budget::TimeBudget;
@@ -42,6 +44,18 @@ pub(crate) struct Binaries {
     reloads: u64,
     rebuild_time: TimeBudget,
     incomplete: IncompleteFiles,
+    /// This program, whose table waits until a walk misses it. A launched command begins as a process of it, and is mostly gone
+    /// from it before the first sample.
+    own_program: Option<Inode>,
+}
+
+/// A device and an inode number.
+type Inode = (u64, u64);
+
+/// `None` if the content is in memory.
+fn inode_of(content: &OpenedFile) -> Option<Inode> {
+    let status = content.file()?.metadata().ok()?;
+    Some((status.dev(), status.ino()))
 }
 
 /// A file with new segments, whose processes are to be published again.
@@ -78,6 +92,7 @@ impl Binaries {
             reloads: 0,
             rebuild_time: TimeBudget::new(REBUILD_SHARE, REBUILD_BURST),
             incomplete: IncompleteFiles::default(),
+            own_program: fs::metadata("/proc/self/exe").ok().map(|status| (status.dev(), status.ino())),
         })
     }
 
@@ -91,24 +106,24 @@ impl Binaries {
         let Some(entry) = files.get(file) else { return false };
         let Some(content) = entry.opened() else { return false };
         let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
-        let (sender, wanted) = mpsc::channel();
         let mut binary = TrackedBinary {
             path: entry.path().to_vec(),
             content: content.clone(),
             packing: self.packing_rules.packing(entry.path(), build_id),
             debug_file: DebugFile::from_process(user, entry.path(), content.owner(), &self.debug_roots),
             outline: None,
-            state: TableState::Building { segments: Vec::new(), wanted: sender },
+            state: TableState::Postponed { missed: None },
             users: BTreeSet::new(),
             used_at: Instant::now(),
-            is_build_requested: true,
+            is_build_requested: false,
             missed_segments: BTreeSet::new(),
             sampled_functions: None,
         };
         if self.incomplete.would_not_fit(&binary.key(), || self.builder.room_bytes()) {
-            (binary.state, binary.is_build_requested) = (TableState::NoTable, false);
-        } else {
-            self.builder.request(binary.build_request(file, BuildScope::WholeFile { wanted }));
+            binary.state = TableState::NoTable;
+        } else if self.own_program.is_none() || self.own_program != inode_of(content) {
+            let scope = binary.begin_build();
+            self.builder.request(binary.build_request(file, scope));
         }
         self.binaries.insert(file, binary);
         true
@@ -167,8 +182,10 @@ impl Binaries {
             segment: None,
         };
         match file.and_then(|file| self.binaries.get(&file)).map(|binary| &binary.state) {
-            Some(TableState::Building { segments, .. } | TableState::Built(segments)) => {
-                push_segment_ranges(ranges, whole, segments);
+            Some(
+                state @ (TableState::Postponed { .. } | TableState::Building { .. } | TableState::Built(_)),
+            ) => {
+                push_segment_ranges(ranges, whole, state.segments());
             }
             // The file can't be read, or there is none.
             Some(TableState::NoTable) | None => {
@@ -198,7 +215,7 @@ impl Binaries {
             (TableState::NoTable, _) => Some(Err(Outcome::NoRule)),
             (TableState::Built(_), None) => Some(Err(Outcome::NoTable)),
             (_, Some(segment)) => loaded_rule(segment.id, at, arena, tables),
-            (TableState::Building { .. }, None) => None,
+            (TableState::Postponed { .. } | TableState::Building { .. }, None) => None,
         };
         if rule.is_none() {
             binary.record_miss(at);
@@ -217,15 +234,17 @@ impl Binaries {
         let Some(binary) = self.binaries.get(&file) else { return false };
         match segment_at(binary.state.segments(), at) {
             Some(segment) => loaded_rule(segment.id, at, arena, tables).is_some(),
-            None => !matches!(binary.state, TableState::Building { .. }),
+            None => !matches!(binary.state, TableState::Postponed { .. } | TableState::Building { .. }),
         }
     }
 
     /// Requests the tables that walks have missed, and loads those that have been built.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut UnwindTables) -> Vec<ReadyFile> {
         let can_rebuild = !self.rebuild_time.remaining(Instant::now()).is_zero();
-        for (file, binary) in self.binaries.iter_mut().filter(|_| can_rebuild) {
-            if let Some(scope) = binary.rebuild_scope(tables) {
+        for (file, binary) in &mut self.binaries {
+            if let Some(scope) = binary.postponed_scope() {
+                self.builder.request(binary.build_request(*file, scope));
+            } else if can_rebuild && let Some(scope) = binary.rebuild_scope(tables) {
                 self.reloads += 1;
                 self.builder.request(binary.build_request(*file, scope));
             }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Sender};
 use std::time::Instant;
 
 use sidewinder_address::FileOffset;
@@ -64,6 +64,8 @@ impl SampledFunctions {
 
 #[derive(Debug)]
 pub(super) enum TableState {
+    /// Nothing is built before a walk misses it.
+    Postponed { missed: Option<FileOffset> },
     /// The segments so far, in order, and the channel for the file offsets that walks miss.
     Building { segments: Vec<TableSegment>, wanted: Sender<FileOffset> },
     /// All segments, in order.
@@ -76,7 +78,7 @@ impl TableState {
     pub(super) fn segments(&self) -> &[TableSegment] {
         match self {
             Self::Building { segments, .. } | Self::Built(segments) => segments,
-            Self::NoTable => &[],
+            Self::Postponed { .. } | Self::NoTable => &[],
         }
     }
 }
@@ -92,17 +94,35 @@ impl TrackedBinary {
     }
 
     pub(super) fn record_miss(&mut self, at: FileOffset) {
-        match (&self.state, segment_at(self.state.segments(), at)) {
-            (_, Some(segment)) => {
-                self.missed_segments.insert(segment.id);
-                if let Some(sampled) = &mut self.sampled_functions {
-                    sampled.add(segment.id, at);
-                }
+        if let Some(segment) = segment_at(self.state.segments(), at) {
+            self.missed_segments.insert(segment.id);
+            if let Some(sampled) = &mut self.sampled_functions {
+                sampled.add(segment.id, at);
             }
-            // If the builder has passed this offset, its segment is already delivered.
-            (TableState::Building { wanted, .. }, None) => drop(wanted.send(at)),
-            (TableState::Built(_) | TableState::NoTable, None) => {}
+            return;
         }
+        match &mut self.state {
+            TableState::Postponed { missed } => *missed = Some(at),
+            // If the builder has passed this offset, its segment is already delivered.
+            TableState::Building { wanted, .. } => drop(wanted.send(at)),
+            TableState::Built(_) | TableState::NoTable => {}
+        }
+    }
+
+    /// Begins to build the whole file.
+    pub(super) fn begin_build(&mut self) -> BuildScope {
+        let (sender, wanted) = mpsc::channel();
+        self.state = TableState::Building { segments: Vec::new(), wanted: sender };
+        self.is_build_requested = true;
+        BuildScope::WholeFile { wanted }
+    }
+
+    /// Begins to build the whole file if that was postponed until now.
+    pub(super) fn postponed_scope(&mut self) -> Option<BuildScope> {
+        let TableState::Postponed { missed: Some(at) } = self.state else { return None };
+        let scope = self.begin_build();
+        self.record_miss(at);
+        Some(scope)
     }
 
     pub(super) fn users(&self) -> Vec<Pid> {
