@@ -153,7 +153,7 @@ impl Profiler {
         match self {
             Self::Sidewinder { .. } | Self::ProfileBee { .. } => observe::program_runs(agent).interrupts > 0,
             // An event of the load's alone.
-            Self::GetStack => observe::interrupt_program(agent).is_some(),
+            Self::GetStack => !observe::interrupt_programs(agent).is_empty(),
             Self::Perf { .. } => true,
         }
     }

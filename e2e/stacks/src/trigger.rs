@@ -30,9 +30,9 @@ impl Program {
             i32::try_from(profiler).ok().and_then(rustix::process::Pid::from_raw).context("no process")?;
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         for _ in 0..ATTEMPTS {
-            let number = observe::interrupt_program(profiler)
-                .context("the profiler holds no program for perf events")?;
-            match pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) {
+            let programs = observe::interrupt_programs(profiler);
+            let number = programs.first().context("the profiler holds no program for perf events")?;
+            match pidfd_getfd(&process, *number, PidfdGetfdFlags::empty()) {
                 Ok(fd) if observe::is_interrupt_program(process::id(), fd.as_raw_fd()) => {
                     return Ok(Self { fd });
                 }

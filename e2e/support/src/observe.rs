@@ -75,19 +75,26 @@ pub fn program_count(pid: u32) -> usize {
     by_id(pid, "prog_type", "prog_id").len()
 }
 
-/// A descriptor of a program for perf events among those that a process holds.
+/// The descriptors of programs for perf events that a process holds.
 #[must_use]
-pub fn interrupt_program(pid: u32) -> Option<i32> {
-    let entries = fs::read_dir(of(pid).join("fdinfo")).ok()?;
-    let mut numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.find(|number| is_interrupt_program(pid, *number))
+pub fn interrupt_programs(pid: u32) -> Vec<i32> {
+    let entries = fs::read_dir(of(pid).join("fdinfo")).into_iter().flatten();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter(|number| is_interrupt_program(pid, *number)).collect()
 }
 
 /// Whether a process holds a program for perf events under this descriptor.
 #[must_use]
 pub fn is_interrupt_program(pid: u32, descriptor: i32) -> bool {
-    let fdinfo = fs::read_to_string(of(pid).join(format!("fdinfo/{descriptor}"))).unwrap_or_default();
-    field(&fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM)
+    runs_of_interrupt_program(pid, descriptor).is_some()
+}
+
+/// How often a program for perf events has run, counted since somebody enabled [`BpfStats`]; `None` if the descriptor is not
+/// that of one.
+#[must_use]
+pub fn runs_of_interrupt_program(pid: u32, descriptor: i32) -> Option<u64> {
+    let fdinfo = fs::read_to_string(of(pid).join(format!("fdinfo/{descriptor}"))).ok()?;
+    (field(&fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM)).then(|| field(&fdinfo, "run_cnt"))?
 }
 
 /// Something that lives in the kernel, by the number that no other of its kind ever has.

@@ -15,6 +15,8 @@ use crate::observe::{self, BpfStats};
 use crate::paths;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often to look for the programs of a profiler that starts.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -75,18 +77,25 @@ impl Running {
     pub fn start_sampling(command: Command) -> Result<Self> {
         let _stats = BpfStats::enable()?;
         let mut running = Self::start(command)?;
+        let pid = running.pid();
         let deadline = Instant::now() + START_TIMEOUT;
-        while observe::program_runs(running.pid()).interrupts == 0 {
+        let (mut programs, mut searched_at) = (Vec::new(), None);
+        let has_run = |program: &i32| observe::runs_of_interrupt_program(pid, *program) > Some(0);
+        while !programs.iter().any(has_run) {
             if let Some(status) = running.process.try_wait()? {
                 bail!("the profiler ended with {status}:\n{}", running.log());
             }
             if Instant::now() > deadline {
                 bail!("the profiler took no sample within {START_TIMEOUT:?}:\n{}", running.log());
             }
+            if searched_at.is_none_or(|at: Instant| at.elapsed() >= SEARCH_INTERVAL) {
+                programs = observe::interrupt_programs(pid);
+                searched_at = Some(Instant::now());
+            }
             // Until it is loaded others have the CPU. Then without a pause: on a machine that is idle there is no interrupt but
             // of this.
-            if observe::interrupt_program(running.pid()).is_none() {
-                thread::sleep(Duration::from_millis(5));
+            if programs.is_empty() {
+                thread::sleep(SEARCH_INTERVAL);
             }
         }
         Ok(running)
