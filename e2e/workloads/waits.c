@@ -1,6 +1,8 @@
 // Threads that wait, each in another way and in a function of its own; one that waits from the beginning to the end, and
 // one that computes. In the end each says how long its waits were and what its accounts say.
-// Usage: waits SECONDS
+// Usage: waits SECONDS [THREADS]
+//
+// THREADS: the first of them; all but the last, which computes, leave the CPUs to others.
 //
 // Prints, before the report: {"threads":[{"tid":7,"function":"wait_in_poll","waits":9,"waited_ns":1,"wall_ns":3,
 // "on_cpu_ns":1,"runnable_ns":1},...]}. `waited_ns` is the time of the waits by CLOCK_MONOTONIC, without the time for which
@@ -113,15 +115,17 @@ static void *run(void *which) {
 
 int main(int argc, char **argv) {
     pthread_t threads[WAITERS], feeder;
-    if (argc != 2) return 2;
+    if (argc < 2 || argc > 3) return 2;
+    int count = argc == 3 ? atoi(argv[2]) : WAITERS;
+    if (count < 1 || count > WAITERS) return 2;
     workload_begin();
     deadline_ns = workload_deadline_ns(atof(argv[1]));
     if (pipe(pipe_ends) || pthread_create(&feeder, 0, feed, 0)) return 1;
-    for (int i = 0; i < WAITERS; i++)
+    for (int i = 0; i < count; i++)
         if (pthread_create(&threads[i], 0, run, &waiters[i])) return 1;
-    for (int i = 0; i < WAITERS; i++) pthread_join(threads[i], 0);
+    for (int i = 0; i < count; i++) pthread_join(threads[i], 0);
     printf("{\"threads\":[");
-    for (int i = 0; i < WAITERS; i++) {
+    for (int i = 0; i < count; i++) {
         struct waiter *waiter = &waiters[i];
         printf("%s{\"tid\":%d,\"function\":\"%s\",\"waits\":%llu,\"waited_ns\":%lld,\"wall_ns\":%llu,\"on_cpu_ns\":%llu,"
                "\"runnable_ns\":%llu}",
