@@ -221,9 +221,12 @@ impl ReceiverContext {
             let is_over = sampler.is_finished();
             let walk_until = self.stop.deadline().and_then(|deadline| deadline.checked_sub(NAMING_RESERVE));
             sampler.stop(walk_until, &mut queue.pending);
-            let counters = self.publish_counters(&sampler, queue.dropped());
+            let dropped = queue.dropped();
             queue.close();
-            if let Err(panic) = report.join() {
+            let reported = report.join();
+            // With the look-ups of the last report.
+            let counters = self.publish_counters(&sampler, dropped);
+            if let Err(panic) = reported {
                 return Err(panic_failure("report", &*panic));
             }
             info!(receiver = self.name, "profiling ended: {counters}");
