@@ -123,11 +123,28 @@ impl Daemon {
     /// # Errors
     /// When its status can't be read.
     pub fn stacks(&self) -> Result<Stacks> {
-        let said = sidewinder::run(&["status", "--json", "--pid", &self.running.pid().to_string()])?;
-        let status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
-        let interrupts = &status["receivers"]["profiling"]["interrupts"];
-        let count = |outcome: &str| interrupts[outcome].as_u64().unwrap_or_default();
+        let receiver = self.receiver_status()?;
+        let count = |outcome: &str| receiver["interrupts"][outcome].as_u64().unwrap_or_default();
         Ok(Stacks { complete: count("complete"), cut: CUT.into_iter().map(count).sum() })
+    }
+
+    fn receiver_status(&self) -> Result<Value> {
+        let said = sidewinder::run(&["status", "--json", "--pid", &self.running.pid().to_string()])?;
+        let mut status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
+        Ok(status["receivers"]["profiling"].take())
+    }
+
+    /// Waits up to 10 s until it has this many events. A stop leaves little time to read names from files that had no event
+    /// before.
+    ///
+    /// # Errors
+    /// When its status can't be read.
+    pub fn wait_for_events(&self, count: u64) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.receiver_status()?["events"].as_u64() < Some(count) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
     }
 
     /// Stops it, which sends what is left.

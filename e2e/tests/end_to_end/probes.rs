@@ -265,6 +265,8 @@ fn a_service_counts_the_hits_of_its_configured_probes() -> Result<()> {
     let daemon = Daemon::start_from(&config)?;
     shell.stdin.take().context("no standard input")?.write_all(b"\n")?;
     let printed = String::from_utf8(shell.wait_with_output()?.stdout)?;
+    // Of both probes.
+    daemon.wait_for_events(2 * u64::from(CALLS))?;
     let status = sidewinder::run(&["status", "--pid", &daemon.running().pid().to_string()])?.log;
     ensure!(status.contains("uprobe_nothing can't be used here"), "{status}");
     let log = daemon.stop()?.log;
