@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -214,8 +216,6 @@ fn probe_at(sampler: &Sampler<'_>, program: &Path, offset: FileOffset) -> Option
     }
 }
 
-/// Every sample of a chain of calls has the chain in order, from the root on, without gaps or repetitions: both the samples
-/// of the probe, and those of the clock interrupts that interrupt the probe's own program.
 /// During a pause no interrupt is due, and the side band is still read.
 #[test]
 fn a_pause_ends_interrupts_and_nothing_else() {
@@ -238,6 +238,36 @@ fn a_pause_ends_interrupts_and_nothing_else() {
     assert!(sampler.tally().events >= paused_events + 100 && expected(&sampler) > paused_expected);
 }
 
+/// A launched command begins as a process of this program, of which nothing is needed once it runs.
+#[test]
+fn the_table_of_this_program_is_built_once_a_walk_misses_it() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut storage = Storage::uninit();
+    let Some(mut sampler) = sampler(&mut storage, options(std::process::id(), 997, 32 << 20)) else { return };
+    let of_libraries = sampler.profiler.tables.loaded_bytes();
+    sampler.start().unwrap();
+    let (is_over, deadline) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(30));
+    let mut complete = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        while complete < 100 && Instant::now() < deadline {
+            let messages = poll_for(&mut sampler, Duration::from_millis(200));
+            let is_complete = |message: &&Message| matches!(message, Message::Event(event) if event.outcome == Outcome::Complete);
+            complete += messages.iter().filter(is_complete).count();
+        }
+        is_over.store(true, Relaxed);
+    });
+    assert!(complete >= 100, "{:?}", sampler.tally());
+    let own = sampler.profiler.tables.loaded_bytes() - of_libraries;
+    assert!(of_libraries < own, "{of_libraries} bytes of tables at the start, {own} since then");
+}
+
+/// Every sample of a chain of calls has the chain in order, from the root on, without gaps or repetitions: both the samples
+/// of the probe, and those of the clock interrupts that interrupt the probe's own program.
 #[test]
 fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
