@@ -12,7 +12,7 @@ use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{collector, paths, programs, requirement};
 
 /// As many programs with tables of their own.
-const PROGRAMS: u8 = 16;
+const PROGRAMS: u8 = 32;
 const SAMPLES_PER_SECOND: u64 = 499;
 /// So much more of all interrupts may be missed while tables are evicted and read again than while they all stay.
 const MISSED_BEYOND_MAX: f64 = 0.005;
