@@ -26,12 +26,13 @@ pub(crate) fn uncovered_code<'data, R: ReadRef<'data>>(
 ) -> Vec<CodeSlice<'data>> {
     let mut pieces = Vec::new();
     for (start, end) in code.instructions(file) {
-        let bytes: u32 = rows.gaps(start, end, entries).map(|(start, end)| end - start).sum();
+        let gaps: Vec<_> = rows.gaps(start, end, entries).collect();
+        let bytes: u32 = gaps.iter().map(|(start, end)| end - start).sum();
         if bytes > ANALYZED_BYTES_MAX {
             summary.count_unresolved(Some(UnresolvedReason::TooMuchCode), bytes);
             continue;
         }
-        for (start, end) in rows.gaps(start, end, entries) {
+        for (start, end) in gaps {
             let is_short = end - start < MIN_GAP_BYTES;
             if is_short && !(has_clone && clone::is_call(file, code, start)) {
                 continue;

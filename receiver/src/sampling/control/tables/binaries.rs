@@ -5,7 +5,7 @@
 //! them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,10 +52,8 @@ pub(crate) struct Binaries {
 /// A device and an inode number.
 type Inode = (u64, u64);
 
-/// `None` if the content is in memory.
-fn inode_of(content: &OpenedFile) -> Option<Inode> {
-    let status = content.file()?.metadata().ok()?;
-    Some((status.dev(), status.ino()))
+fn inode_of(status: &Metadata) -> Inode {
+    (status.dev(), status.ino())
 }
 
 /// A file with new segments, whose processes are to be published again.
@@ -92,7 +90,7 @@ impl Binaries {
             reloads: 0,
             rebuild_time: TimeBudget::new(REBUILD_SHARE, REBUILD_BURST),
             incomplete: IncompleteFiles::default(),
-            own_program: fs::metadata("/proc/self/exe").ok().map(|status| (status.dev(), status.ino())),
+            own_program: fs::metadata("/proc/self/exe").ok().as_ref().map(inode_of),
         })
     }
 
@@ -121,12 +119,18 @@ impl Binaries {
         };
         if self.incomplete.would_not_fit(&binary.key(), || self.builder.room_bytes()) {
             binary.state = TableState::NoTable;
-        } else if self.own_program.is_none() || self.own_program != inode_of(content) {
+        } else if !self.is_own_program(content) {
             let scope = binary.begin_build();
             self.builder.request(binary.build_request(file, scope));
         }
         self.binaries.insert(file, binary);
         true
+    }
+
+    fn is_own_program(&self, content: &OpenedFile) -> bool {
+        // The vDSO has no file.
+        let status = content.file().and_then(|file| file.metadata().ok());
+        status.is_some_and(|status| self.own_program == Some(inode_of(&status)))
     }
 
     /// Records the files that a process maps; none once it has exited. Each file's processes are published again when it has
@@ -182,15 +186,11 @@ impl Binaries {
             segment: None,
         };
         match file.and_then(|file| self.binaries.get(&file)).map(|binary| &binary.state) {
-            Some(
-                state @ (TableState::Postponed { .. } | TableState::Building { .. } | TableState::Built(_)),
-            ) => {
-                push_segment_ranges(ranges, whole, state.segments());
-            }
             // The file can't be read, or there is none.
             Some(TableState::NoTable) | None => {
                 ranges.push(MappedRange { segment: Some(self.empty_table), ..whole });
             }
+            Some(state) => push_segment_ranges(ranges, whole, state.segments()),
         }
     }
 
@@ -213,9 +213,8 @@ impl Binaries {
         let binary = self.binaries.get_mut(&file)?;
         let rule = match (&binary.state, segment_at(binary.state.segments(), at)) {
             (TableState::NoTable, _) => Some(Err(Outcome::NoRule)),
-            (TableState::Built(_), None) => Some(Err(Outcome::NoTable)),
             (_, Some(segment)) => loaded_rule(segment.id, at, arena, tables),
-            (TableState::Postponed { .. } | TableState::Building { .. }, None) => None,
+            (state, None) => state.is_final().then_some(Err(Outcome::NoTable)),
         };
         if rule.is_none() {
             binary.record_miss(at);
@@ -234,7 +233,7 @@ impl Binaries {
         let Some(binary) = self.binaries.get(&file) else { return false };
         match segment_at(binary.state.segments(), at) {
             Some(segment) => loaded_rule(segment.id, at, arena, tables).is_some(),
-            None => !matches!(binary.state, TableState::Postponed { .. } | TableState::Building { .. }),
+            None => binary.state.is_final(),
         }
     }
 

@@ -81,6 +81,11 @@ impl TableState {
             Self::Postponed { .. } | Self::NoTable => &[],
         }
     }
+
+    /// Whether no further segments will be added.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Built(_) | Self::NoTable)
+    }
 }
 
 impl TrackedBinary {
