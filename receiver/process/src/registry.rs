@@ -19,7 +19,7 @@ use crate::interner::MappedFileInterner;
 use crate::mapping_set::MappingSet;
 use crate::pod::PodBounds;
 use crate::process::Process;
-use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
+use crate::procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
 use crate::scan::{ScanResult, Scanner};
 
 /// A change that the owner of a registry must process.
@@ -44,6 +44,8 @@ pub struct Registry {
     rescans: RescanQueue,
     /// The processes whose scan is in progress, with their events since it began.
     scans: HashMap<Pid, Vec<ProcessEvent>>,
+    /// When it was last learned that events are lost, by `CLOCK_MONOTONIC`.
+    lost_at_ns: u64,
     /// Whether all processes are followed, so that processes whose fork was lost are looked for.
     follows_all: bool,
     /// The pod to which processes must belong to be read.
@@ -65,6 +67,7 @@ impl Registry {
             changed: BTreeSet::new(),
             exited: Vec::new(),
             scans: HashMap::new(),
+            lost_at_ns: 0,
             follows_all: false,
             pod: None,
             counters: RegistryCounters::default(),
@@ -128,6 +131,12 @@ impl Registry {
         match scanned {
             Ok(scanned) => {
                 let read_from_ns = scanned.read_from_ns;
+                if scanned.mappings.is_none() {
+                    self.counters.unreadable_processes += 1;
+                    if self.keep_known_from_events(pid, &scanned.state) {
+                        return Ok(());
+                    }
+                }
                 let read = self.process_of(pid, scanned);
                 self.insert_scanned(read);
                 for event in meanwhile.into_iter().filter(|event| event.time_ns >= read_from_ns) {
@@ -260,18 +269,11 @@ impl Registry {
 
     /// The data of a scan, with its files interned.
     fn process_of(&mut self, pid: Pid, scanned: ScanResult) -> Process {
-        let ScanResult {
-            read_from_ns,
-            state,
-            state_read_ns,
-            mappings: read,
-            malformed_lines,
-            is_unreadable,
-            left_out,
-        } = scanned;
+        let ScanResult { read_from_ns, state, state_read_ns, mappings: read, malformed_lines, left_out } =
+            scanned;
         let mut mappings = MappingSet::new(self.limits.mappings_per_process);
         let mut program = None;
-        for mut mapping in read {
+        for mut mapping in read.unwrap_or_default() {
             self.files.intern(&mut mapping.backing);
             if program.is_none() {
                 program = mapping.backing.file().cloned();
@@ -279,7 +281,6 @@ impl Registry {
             mappings.insert(mapping);
         }
         self.counters.reads += 1;
-        self.counters.unreadable_processes += u64::from(is_unreadable);
         self.counters.malformed_maps_lines += malformed_lines;
         self.counters.mappings_left_out += mappings.left_out() + left_out;
         Process {
@@ -293,6 +294,18 @@ impl Registry {
             program,
             ..Process::new(pid, 0, read_from_ns, 0)
         }
+    }
+
+    /// Keeps what is known of a process whose mappings can't be read, if no change since its exec or fork can be missing: a scan
+    /// would replace its mappings by none, and have events that are still to come taken for older ones. Returns whether it is so.
+    fn keep_known_from_events(&mut self, pid: Pid, state: &ProcessState) -> bool {
+        let Some(known) = self.processes.get_mut(&pid) else { return false };
+        let is_same = known.start_ticks.is_none_or(|start_ticks| start_ticks == state.start_ticks);
+        if !is_same || self.lost_at_ns > known.known_since_ns {
+            return false;
+        }
+        known.start_ticks = Some(state.start_ticks);
+        true
     }
 
     /// Applies a scan, to a known process or as a new one with the same PID.
@@ -352,5 +365,70 @@ impl Registry {
     fn next_instance(&mut self) -> u64 {
         self.last_instance += 1;
         self.last_instance
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_address::{Avma, FileOffset};
+
+    use super::*;
+    use crate::event::ProcessEventKind;
+
+    const PID: Pid = Pid(7);
+
+    fn apply(registry: &mut Registry, time_ns: u64, kind: ProcessEventKind) {
+        registry.apply(ProcessEvent { time_ns, pid: PID, kind });
+    }
+
+    fn map(start: u64) -> ProcessEventKind {
+        ProcessEventKind::Map {
+            range: Avma(start)..Avma(start + 0x1000),
+            file_offset: FileOffset(0),
+            file: None,
+            path: Box::default(),
+            executable: true,
+        }
+    }
+
+    fn mapping_count(registry: &Registry) -> usize {
+        registry.process(PID).unwrap().mappings().len()
+    }
+
+    /// A scan that may not read the mappings.
+    fn scan_without_mappings(registry: &mut Registry, read_from_ns: u64) {
+        registry.begin_scan(PID);
+        let state = ProcessState::parse(b"7 (app) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0").unwrap();
+        let scanned = ScanResult {
+            read_from_ns,
+            state,
+            state_read_ns: read_from_ns,
+            mappings: None,
+            left_out: 0,
+            malformed_lines: 0,
+        };
+        registry.end_scan(PID, Ok(scanned)).unwrap();
+    }
+
+    #[test]
+    fn a_scan_that_may_not_read_the_mappings_leaves_those_of_events_and_takes_later_ones() {
+        let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+        apply(&mut registry, 10, ProcessEventKind::Exec { comm: Box::default() });
+        apply(&mut registry, 11, map(0x1000));
+        scan_without_mappings(&mut registry, 20);
+        apply(&mut registry, 15, map(0x4000));
+        assert_eq!(mapping_count(&registry), 2);
+        assert_eq!(registry.process(PID).unwrap().start_ticks(), Some(100));
+        assert_eq!(registry.counters().unreadable_processes, 1);
+    }
+
+    #[test]
+    fn mappings_that_may_be_those_before_a_lost_exec_are_forgotten() {
+        let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+        apply(&mut registry, 10, ProcessEventKind::Exec { comm: Box::default() });
+        apply(&mut registry, 11, map(0x1000));
+        apply(&mut registry, 12, ProcessEventKind::Lost { count: 1 });
+        scan_without_mappings(&mut registry, monotonic_ns());
+        assert_eq!(mapping_count(&registry), 0);
     }
 }

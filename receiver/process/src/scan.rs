@@ -25,11 +25,10 @@ pub struct ScanResult {
     pub(crate) state: ProcessState,
     /// When the state was read, by `CLOCK_MONOTONIC`: threads that ended earlier may be missing from it.
     pub(crate) state_read_ns: u64,
-    pub(crate) mappings: Vec<ExecutableMapping>,
+    /// `None`: they are another user's, and can't be read.
+    pub(crate) mappings: Option<Vec<ExecutableMapping>>,
     pub(crate) left_out: u64,
     pub(crate) malformed_lines: u64,
-    /// Whether the mappings can't be read.
-    pub(crate) is_unreadable: bool,
 }
 
 impl Scanner {
@@ -54,28 +53,28 @@ impl Scanner {
             return Err(ProcfsError::Gone { pid });
         }
         let directory = directory.with_memory(&state);
-        let mut scanned = ScanResult {
+        let scanned = ScanResult {
             read_from_ns,
             state,
             state_read_ns,
-            mappings: Vec::new(),
+            mappings: None,
             left_out: 0,
             malformed_lines: 0,
-            is_unreadable: false,
         };
         let maps = match directory.file("maps") {
-            Err(ProcfsError::Permission { .. }) => return Ok(ScanResult { is_unreadable: true, ..scanned }),
+            Err(ProcfsError::Permission { .. }) => return Ok(scanned),
             maps => maps?,
         };
+        let (mut mappings, mut left_out) = (Vec::new(), 0);
         let summary = read_executable_mappings(maps, |mapping| {
-            if scanned.mappings.len() < self.mappings_max {
-                scanned.mappings.push(mapping);
+            if mappings.len() < self.mappings_max {
+                mappings.push(mapping);
             } else {
-                scanned.left_out += 1;
+                left_out += 1;
             }
         })
         .map_err(|source| ProcfsError::reading(pid, "maps", source))?;
-        Ok(ScanResult { malformed_lines: summary.malformed, ..scanned })
+        Ok(ScanResult { mappings: Some(mappings), left_out, malformed_lines: summary.malformed, ..scanned })
     }
 
     fn open(&self, pid: Pid) -> Result<ProcessDir, ProcfsError> {

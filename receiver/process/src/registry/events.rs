@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::Registry;
+use crate::clock::monotonic_ns;
 use crate::event::{ProcessEvent, ProcessEventKind};
 use crate::id::{Pid, Tid};
 use crate::mapping::ExecutableMapping;
@@ -22,6 +23,7 @@ impl Registry {
         self.counters.events += 1;
         if let ProcessEventKind::Lost { count } = *kind {
             self.counters.lost_events += count;
+            self.lost_at_ns = monotonic_ns();
             self.rescans.request_recovery();
             return false;
         }
