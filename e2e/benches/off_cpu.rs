@@ -1,13 +1,18 @@
-//! What off-CPU and wall time cost two processes that wake each other: without a profiler, beside the profiler of another process,
-//! beside the sidecar of another pod, and profiled themselves, by `record` and by the sidecar of their pod; as fast as they can,
-//! and with so much work between that they switch 100,000 times a second.
+//! What off-CPU and wall time cost two processes that wake each other: beside the profiler of another process, beside the sidecar
+//! of another pod, and profiled themselves, by `record` and by the sidecar of their pod; as fast as they can, and with so much work
+//! between that they switch 100,000 times a second.
 //!
-//! A machine's speed changes by more in a minute than is to be measured here: so all take turns, each loss is that against the
-//! figure without a profiler of the same turn, and the median of the turns counts. A second figure without a profiler tells how
-//! much of a loss is noise. The scope of `record` is a process, for which the events are those of all tasks: the worst case for
-//! others. In the scope of a pod they are the pod's own events, and others run no program at all, but the kernel looks at each
-//! switch whether the next cgroup is another one. The cgroups of a pod cost them something, too: the loss beside the sidecar of
-//! their pod is that against the figure in a pod without a sidecar.
+//! A figure is the median round trip of batches of a millisecond, which tells some 0.1% on a machine that is otherwise idle. What
+//! the profiler takes besides, on any CPU, is in the column of its CPU time. A machine's speed changes by more in a minute than is to
+//! be measured here: so each loss is that against the mean of the figures without a profiler just before and after it, and the
+//! median of the turns counts, beside the least and the largest of them. `no profiler` is measured like the others: its loss is
+//! noise.
+//!
+//! The scope of `record` is a process, for which the events of a switch are those of all tasks: the worst case for others. In the
+//! scope of a pod they are the pod's own events, and others run no program at all. But with any event that is bound to a cgroup or a
+//! task (`perf_sched_events` in kernel/events/core.c) the kernel calls functions of its own at each switch of the machine: what
+//! these take is in the row of `perf stat`, which has no program, next to that of a program that does nothing at each switch. The
+//! loss beside the sidecar of their own pod is that against the figure in a pod without a sidecar.
 //!
 //! Beside it runs what bpftrace's `offcputime` and OpenTelemetry's profiler take, where this kernel has what they need.
 #![forbid(unsafe_code)]
@@ -16,20 +21,25 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use libbpf_rs::ObjectBuilder;
+use serde_json::Value;
 use sidewinder_e2e_pod::application::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
 use sidewinder_e2e_pod::{Cgroup, Container, Image, Pod, PodSpec, Sidecar, SidecarSpec};
 use sidewinder_e2e_support::load::Load;
 use sidewinder_e2e_support::sidewinder::{self, Running};
-use sidewinder_e2e_support::workload::{PINGPONG, TENANT, report_in};
+use sidewinder_e2e_support::workload::{AT_SWITCH, PINGPONG, TENANT};
 use sidewinder_e2e_support::{bench, observe, requirement};
 
-const TURNS: usize = 9;
+const TURNS: usize = 5;
 const SECONDS: u32 = 2;
 /// Until a profiler has attached its programs.
 const SETTLE: Duration = Duration::from_secs(3);
+/// Until the kernel's switches are as without perf events again: it waits for a second after the last one is closed.
+const RESTORE: Duration = Duration::from_millis(1_500);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const EMPTY_CGROUP: &str = "sidewinder-without-processes";
 const SWITCHES_PER_SECOND: f64 = 100_000.0;
 /// Enough to take much longer than a switch.
@@ -41,7 +51,9 @@ enum Profiler {
     Nobody,
     /// Nobody, while they run in a pod.
     NobodyInPod,
-    /// `record` with an option.
+    /// A program that does nothing at each switch of the machine.
+    EmptyProgram,
+    /// `record` of another process, with an option.
     OfOthers(&'static str),
     /// `perf stat`, of the events that a sidecar samples, in a cgroup without processes: what the kernel takes for them, without
     /// any program.
@@ -68,13 +80,12 @@ enum Peer {
 /// A name, who profiles, and the goal for the loss in percent, if there is one.
 type Case = (&'static str, Profiler, Option<f64>);
 
-/// The first is without a profiler, as is that in a pod.
 const FASTEST: [Case; 15] = [
     ("no profiler", Profiler::Nobody, None),
-    ("no profiler, again", Profiler::Nobody, None),
     ("CPU time, of others", Profiler::OfOthers("-F97"), None),
     ("--off-cpu, of others", Profiler::OfOthers("--off-cpu"), None),
-    ("events of another cgroup", Profiler::EventsOfAnotherCgroup, None),
+    ("perf stat, other cgroup", Profiler::EventsOfAnotherCgroup, None),
+    ("empty program", Profiler::EmptyProgram, None),
     ("sidecar of another pod", Profiler::OfAnotherPod, Some(1.0)),
     ("CPU time", Profiler::OfThemselves("-F97"), None),
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), None),
@@ -88,8 +99,8 @@ const FASTEST: [Case; 15] = [
 ];
 const PACED: [Case; 10] = [
     ("no profiler", Profiler::Nobody, None),
-    ("no profiler, again", Profiler::Nobody, None),
-    ("events of another cgroup", Profiler::EventsOfAnotherCgroup, None),
+    ("perf stat, other cgroup", Profiler::EventsOfAnotherCgroup, None),
+    ("empty program", Profiler::EmptyProgram, None),
     ("sidecar of another pod", Profiler::OfAnotherPod, Some(1.0)),
     ("CPU time", Profiler::OfThemselves("-F97"), None),
     ("--off-cpu", Profiler::OfThemselves("--off-cpu"), Some(3.0)),
@@ -100,10 +111,10 @@ const PACED: [Case; 10] = [
 ];
 
 impl Profiler {
-    /// Whose figure of the same turn its loss is against.
+    /// What its loss is against.
     fn baseline(self) -> Self {
         match self {
-            Self::OfTheirPod => Self::NobodyInPod,
+            Self::NobodyInPod | Self::OfTheirPod => Self::NobodyInPod,
             _ => Self::Nobody,
         }
     }
@@ -170,33 +181,36 @@ impl PingPong {
         PINGPONG.command(&[u64::from(SECONDS), self.work])
     }
 
-    /// The number of round trips a second in a pod.
-    fn rate_in_pod(self, pod: &Pod) -> Result<f64> {
+    /// The nanoseconds of a round trip, which is two switches, in a pod.
+    fn round_trip_ns_in_pod(self, pod: &Pod) -> Result<f64> {
         let arguments = [SECONDS.to_string(), self.work.to_string()];
         let mut container = pod.run(&app(PINGPONG, &[&arguments[0], &arguments[1]], None)?)?;
         let status = container.wait(Duration::from_secs(60))?;
         ensure!(status.success(), "{status}: {}", container.log());
-        rate_in(&container.log())
+        round_trip_ns_in(&container.log())
     }
 
-    /// The number of round trips a second, each of which is two switches.
-    fn rate(self) -> Result<f64> {
-        rate_in(&String::from_utf8(self.command()?.output()?.stdout)?)
+    fn round_trip_ns(self) -> Result<f64> {
+        round_trip_ns_in(&String::from_utf8(self.command()?.output()?.stdout)?)
     }
 
     /// One that switches so often.
     fn with_rate(switches_per_second: f64) -> Result<Self> {
-        let turn_s = |work| Ok::<f64, anyhow::Error>(0.5 / Self { work }.rate()?);
-        let (switch_s, long_s) = (turn_s(0)?, turn_s(ROUNDS_TO_CALIBRATE)?);
-        let round_s = (long_s - switch_s) / ROUNDS_TO_CALIBRATE as f64;
-        let work = (1.0 / switches_per_second - switch_s) / round_s;
+        let turn_ns = |work| Ok::<f64, anyhow::Error>(Self { work }.round_trip_ns()? / 2.0);
+        let (switch_ns, long_ns) = (turn_ns(0)?, turn_ns(ROUNDS_TO_CALIBRATE)?);
+        let round_ns = (long_ns - switch_ns) / ROUNDS_TO_CALIBRATE as f64;
+        let work = (1e9 / switches_per_second - switch_ns) / round_ns;
         ensure!(work > 0.0, "this machine can't switch {switches_per_second} times a second");
         Ok(Self { work: work as u64 })
     }
 }
 
-fn rate_in(printed: &str) -> Result<f64> {
-    Ok(report_in(printed)?.rounds as f64 / f64::from(SECONDS))
+fn round_trip_ns_in(printed: &str) -> Result<f64> {
+    printed
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok()?.get("round_trip_ns")?.as_f64())
+        .next()
+        .with_context(|| format!("pingpong did not say how long a round trip takes: {printed}"))
 }
 
 /// A pod with an application that sleeps.
@@ -231,23 +245,54 @@ impl ProfiledPod {
         Ok(Self { sidecar, idle })
     }
 
-    fn program_count(&self) -> usize {
-        observe::program_count(self.sidecar.container().pid())
+    fn pid(&self) -> u32 {
+        self.sidecar.container().pid()
     }
 }
 
-/// The most programs that a process has loaded at a time, until it has ended.
-fn most_programs(pid: u32, has_ended: &AtomicBool) -> usize {
-    let mut most = 0;
-    while !has_ended.load(Ordering::Relaxed) {
-        most = most.max(observe::program_count(pid));
-        thread::sleep(Duration::from_millis(100));
-    }
-    most
+/// What was seen of a profiler while the load ran.
+#[derive(Clone, Copy, Default)]
+struct Observed {
+    /// The most eBPF programs that it had at a time.
+    programs: usize,
+    /// CPU time over the last second of the load, in percent of one CPU.
+    cpu_percent: f64,
 }
 
-/// Round trips a second, and the number of programs that the profiler has loaded.
-fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<(f64, usize)> {
+/// Runs the load, and observes a profiler until it has ended.
+fn observed<T>(pid: u32, load: impl FnOnce() -> Result<T>) -> Result<(T, Observed)> {
+    let has_ended = AtomicBool::new(false);
+    let observe = || {
+        let (mut programs, mut cpu_times) = (0, Vec::new());
+        while !has_ended.load(Ordering::Relaxed) {
+            programs = programs.max(observe::program_count(pid));
+            // One that ends with its load has no time any more.
+            if let Ok(cpu_ns) = observe::cpu_ns(pid)
+                && cpu_times.last().is_none_or(|(_, last_ns)| cpu_ns >= *last_ns)
+            {
+                cpu_times.push((Instant::now(), cpu_ns));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        let over_last_second = || {
+            let (end, last_ns) = cpu_times.last()?;
+            let within = |(time, _): &&(Instant, u64)| end.duration_since(*time) <= Duration::from_secs(1);
+            let (begin, first_ns) = cpu_times.iter().find(within)?;
+            Some(100.0 * (last_ns - first_ns) as f64 / end.duration_since(*begin).as_nanos() as f64)
+        };
+        Observed { programs, cpu_percent: over_last_second().unwrap_or(f64::NAN) }
+    };
+    thread::scope(|threads| {
+        let observer = threads.spawn(observe);
+        let figure = load();
+        has_ended.store(true, Ordering::Relaxed);
+        let seen = observer.join().ok().context("observing the profiler has panicked")?;
+        Ok((figure?, seen))
+    })
+}
+
+/// The nanoseconds of a round trip.
+fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<(f64, Observed)> {
     let folder = tempfile::tempdir()?;
     let recorder = |option: &str| -> Result<Command> {
         let mut command = sidewinder::command()?;
@@ -255,8 +300,16 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
         Ok(command)
     };
     match profiler {
-        Profiler::Nobody => Ok((load.rate()?, 0)),
-        Profiler::NobodyInPod => Ok((load.rate_in_pod(&IdlePod::start()?.pod)?, 0)),
+        Profiler::Nobody => Ok((load.round_trip_ns()?, Observed::default())),
+        Profiler::NobodyInPod => {
+            Ok((load.round_trip_ns_in_pod(&IdlePod::start()?.pod)?, Observed::default()))
+        }
+        Profiler::EmptyProgram => {
+            let object = ObjectBuilder::default().open_file(AT_SWITCH.compiled()?)?.load()?;
+            let attach = |program: libbpf_rs::ProgramMut<'_>| program.attach();
+            let links = object.progs_mut().map(attach).collect::<libbpf_rs::Result<Vec<_>>>()?;
+            Ok((load.round_trip_ns()?, Observed { programs: links.len(), ..Observed::default() }))
+        }
         Profiler::OfOthers(option) => {
             let mut sleep = Command::new("sleep");
             sleep.arg("60");
@@ -265,7 +318,7 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
             command.arg("-p").arg(other.pid().to_string());
             let running = Running::start(command)?;
             thread::sleep(SETTLE);
-            let measured = (load.rate()?, observe::program_count(running.pid()));
+            let measured = observed(running.pid(), || load.round_trip_ns())?;
             running.stop()?;
             Ok(measured)
         }
@@ -280,44 +333,43 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
                 "-G",
                 &[EMPTY_CGROUP; 2].join(","),
             ]);
-            let _running = Load::start(command)?;
+            let running = Load::start(command)?;
             thread::sleep(SETTLE);
-            Ok((load.rate()?, 0))
+            observed(running.pid(), || load.round_trip_ns())
         }
         Profiler::OfAnotherPod => {
             let pod = ProfiledPod::start(image.context("no image of a sidecar")?)?;
-            Ok((load.rate()?, pod.program_count()))
+            observed(pod.pid(), || load.round_trip_ns())
         }
         Profiler::OfTheirPod => {
             let pod = ProfiledPod::start(image.context("no image of a sidecar")?)?;
-            Ok((load.rate_in_pod(&pod.idle.pod)?, pod.program_count()))
+            observed(pod.pid(), || load.round_trip_ns_in_pod(&pod.idle.pod))
         }
         Profiler::OfThemselves(option) => {
             let (mut command, program) = (recorder(option)?, load.command()?);
             command.arg("--").arg(program.get_program()).args(program.get_args());
             let mut running = Running::start(command)?;
-            let (pid, has_ended) = (running.pid(), AtomicBool::new(false));
-            let (ended, programs) = thread::scope(|threads| {
-                let programs = threads.spawn(|| most_programs(pid, &has_ended));
-                let ended = running.wait(Duration::from_secs(60));
-                has_ended.store(true, Ordering::Relaxed);
-                (ended, programs.join())
-            });
-            let (ended, programs) = (ended?, programs.ok().context("counting programs has panicked")?);
+            let (ended, seen) = observed(running.pid(), || running.wait(Duration::from_secs(60)))?;
             ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-            Ok((rate_in(&ended.log)?, programs))
+            Ok((round_trip_ns_in(&ended.log)?, seen))
         }
-        Profiler::Peer(peer) => beside_peer(load, peer),
+        Profiler::Peer(peer) => {
+            // At its end it would name all functions, which takes minutes: so it is killed.
+            let running = Load::start(peer.command())?;
+            thread::sleep(SETTLE);
+            let measured = observed(running.pid(), || load.round_trip_ns())?;
+            ensure!(measured.1.programs > 0, "it has no program: run {:?}", peer.command());
+            Ok(measured)
+        }
     }
 }
 
-fn beside_peer(load: PingPong, peer: Peer) -> Result<(f64, usize)> {
-    // At its end it would name all functions, which takes minutes: so it is killed.
-    let running = Load::start(peer.command())?;
-    thread::sleep(SETTLE);
-    let measured = (load.rate()?, observe::program_count(running.pid()));
-    ensure!(measured.1 > 0, "it has no program: run {:?}", peer.command());
-    Ok(measured)
+#[derive(Default)]
+struct Figures {
+    round_trips_ns: Vec<f64>,
+    losses: Vec<f64>,
+    cpu_percents: Vec<f64>,
+    programs: usize,
 }
 
 /// Measures all that can be measured here, and prints a table.
@@ -329,29 +381,39 @@ fn compare(load: PingPong, cases: &[Case], image: Option<&Image>) -> Result<()> 
         _ => true,
     };
     let cases: Vec<&Case> = cases.iter().filter(|(_, profiler, _)| is_possible(*profiler)).collect();
-    let mut figures = vec![(Vec::new(), Vec::new(), 0); cases.len()];
+    let mut figures: Vec<Figures> = cases.iter().map(|_| Figures::default()).collect();
     for turn in 1..=TURNS {
         eprintln!("turn {turn} of {TURNS}");
-        let mut rates_of_turn = Vec::new();
-        for ((name, profiler, _), (rates, losses, loaded)) in cases.iter().zip(&mut figures) {
-            let (rate, programs) =
-                measure(load, *profiler, image).with_context(|| format!("measuring {name}"))?;
-            rates_of_turn.push((*profiler, rate));
-            let baseline = rates_of_turn.iter().find(|(of, _)| *of == profiler.baseline());
-            let (_, baseline) = baseline.context("no figure to compare with")?;
-            losses.push(100.0 * (1.0 - rate / baseline));
-            rates.push(rate);
-            *loaded = programs;
+        for ((name, profiler, _), figures) in cases.iter().zip(&mut figures) {
+            let figure = |profiler| {
+                thread::sleep(RESTORE);
+                measure(load, profiler, image).with_context(|| format!("measuring {name}"))
+            };
+            let (before_ns, _) = figure(profiler.baseline())?;
+            let (round_trip_ns, seen) = figure(*profiler)?;
+            let (after_ns, _) = figure(profiler.baseline())?;
+            let baseline_ns = f64::midpoint(before_ns, after_ns);
+            figures.round_trips_ns.push(round_trip_ns);
+            figures.losses.push(100.0 * (1.0 - baseline_ns / round_trip_ns));
+            figures.cpu_percents.push(seen.cpu_percent);
+            figures.programs = seen.programs;
         }
     }
     println!(
-        "{:<24} {:>12} {:>10} {:>7} {:>6} {:>9}",
-        "", "switches/s", "ns/switch", "loss", "goal", "programs"
+        "{:<24} {:>10} {:>7} {:>16} {:>6} {:>9} {:>13}",
+        "", "ns/switch", "loss", "of all turns", "goal", "programs", "profiler's CPU"
     );
-    for ((name, _, goal), (rates, losses, programs)) in cases.into_iter().zip(figures) {
-        let (switches, loss) = (2.0 * bench::median(rates), bench::median(losses));
+    for ((name, _, goal), figures) in cases.into_iter().zip(figures) {
+        let least = figures.losses.iter().copied().fold(f64::INFINITY, f64::min);
+        let largest = figures.losses.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let switch_ns = bench::median(figures.round_trips_ns) / 2.0;
+        let loss = bench::median(figures.losses);
         let goal = goal.map_or_else(String::new, |goal| format!("{goal:.0}%"));
-        println!("{name:<24} {switches:>12.0} {:>10.0} {loss:>6.1}% {goal:>6} {programs:>9}", 1e9 / switches);
+        println!(
+            "{name:<24} {switch_ns:>10.0} {loss:>6.1}% {least:>6.1}% to {largest:>4.1}% {goal:>6} {:>9} {:>12.1}%",
+            figures.programs,
+            bench::median(figures.cpu_percents)
+        );
     }
     Ok(())
 }

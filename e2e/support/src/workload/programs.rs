@@ -72,6 +72,9 @@ pub const STATES: Program = c("states", "states.c");
 /// An eBPF program for perf events that has the kernel walk its own stack, and nothing else.
 pub const GET_STACK: Program =
     Program { name: "get_stack.bpf.o", source: "get_stack.bpf.c", compiler: Compiler::Ebpf };
+/// An eBPF program that does nothing at each switch of the machine.
+pub const AT_SWITCH: Program =
+    Program { name: "at_switch.bpf.o", source: "at_switch.bpf.c", compiler: Compiler::Ebpf };
 /// Threads that compute.
 pub const THREADS: Program = c("threads", "threads.c");
 /// Memory that is never given to whoever reads it.
