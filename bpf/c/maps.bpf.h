@@ -411,6 +411,7 @@ struct sw_walks {
 struct sw_walks cpu_walks SEC(".maps");
 struct sw_walks counter_walks SEC(".maps");
 struct sw_walks off_cpu_walks SEC(".maps");
+struct sw_walks switch_walks SEC(".maps");
 struct sw_walks user_probe_walks SEC(".maps");
 
 /* The same of tracepoints, each of which has programs of its own. */

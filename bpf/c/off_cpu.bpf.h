@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Off-CPU time: programs at context switches (a software event of perf, which runs in the task that leaves the CPU).
+ * Off-CPU time: programs at context switches, in the task that leaves the CPU.
+ *
+ * Where the scope is a pod they run at a software event of perf in the pod's cgroups: switches of other pods run nothing, however
+ * many pods have a profiler. Elsewhere they are at the tracepoint sched_switch, which takes a third of the time of the event, but
+ * runs at each switch of the machine.
  *
  * Between two times that a thread leaves a CPU, it waits, then is runnable, then runs, each of them possibly not at all. The
  * scheduler's accounts say how long it ran and was runnable since its start; the rest of the time it was off the CPUs:
@@ -217,7 +221,7 @@ static __always_inline void skip_wait(struct sw_wait *wait, bool is_sampled, __u
  * Accounts for the time since the thread last left a CPU, and prepares the sample of the wait that begins. As
  * begin_interrupt.
  */
-static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, bool *walks)
+static __noinline struct sw_slot *begin_wait(void *ctx, struct sw_cpu *cpu, __u64 skipped_frames, bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u64 time_ns, on_cpu_ns, runnable_ns = 0, probability;
@@ -288,7 +292,7 @@ static __noinline struct sw_slot *begin_wait(struct bpf_perf_event_data *ctx, st
 	wait->probability = probability;
 	slot->value = probability;
 	slot->wait_flags = wait_flags(state, system_call_number());
-	*walks = enter_interrupted(ctx, slot, task, task_flags);
+	*walks = enter_from_kernel(ctx, slot, task, task_flags, skipped_frames);
 	return slot;
 none:
 	sw_count(cpu->outcomes[SW_SAMPLE_OFF_CPU][otherwise], 1);
@@ -310,52 +314,64 @@ static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *
 	return 0;
 }
 
-SEC("perf_event")
-int sample_off_cpu(struct bpf_perf_event_data *ctx)
-{
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
+/* The programs at a hook of context switches. The innermost `skipped_frames` frames of the kernel are not those of the switch. */
+#define SW_SWITCH_PROGRAMS(section, name, walks_map, is_sampled, skipped_frames)           \
+	SEC(section)                                                                      \
+	int sample_##name(void *ctx)                                                      \
+	{                                                                                 \
+		struct sw_cpu *cpu = this_cpu();                                          \
+		struct sw_slot *slot;                                                     \
+		bool walks;                                                               \
+											  \
+		if (!cpu || !is_sampled(cpu))                                             \
+			return 0;                                                         \
+		slot = begin_wait(ctx, cpu, skipped_frames, &walks);                      \
+		if (!slot)                                                                \
+			return 0;                                                         \
+		if (walks)                                                                \
+			walk_by_loop(slot);                                               \
+		return end_wait_sample(slot, cpu);                                        \
+	}                                                                                 \
+	SEC(section)                                                                      \
+	int sample_##name##_by_calls(void *ctx)                                           \
+	{                                                                                 \
+		struct sw_cpu *cpu = this_cpu();                                          \
+		struct sw_slot *slot;                                                     \
+		bool walks;                                                               \
+											  \
+		if (!cpu || !is_sampled(cpu))                                             \
+			return 0;                                                         \
+		slot = begin_wait(ctx, cpu, skipped_frames, &walks);                      \
+		if (!slot)                                                                \
+			return 0;                                                         \
+		if (walks)                                                                \
+			bpf_tail_call(ctx, &walks_map, 0);                                \
+		return end_wait_sample(slot, cpu);                                        \
+	}                                                                                 \
+	SEC(section)                                                                      \
+	int walk_##name##_by_calls(void *ctx)                                             \
+	{                                                                                 \
+		__u32 number;                                                             \
+		struct sw_slot *slot = claimed_slot(SW_SAMPLE_OFF_CPU, &number);          \
+		struct sw_cpu *cpu = this_cpu();                                          \
+											  \
+		if (!cpu || !slot)                                                        \
+			return 0;                                                         \
+		if (walk_by_calls(number))                                                \
+			bpf_tail_call(ctx, &walks_map, 0);                                \
+		return end_wait_sample(slot, cpu);                                        \
+	}
 
-	if (!cpu)
-		return 0;
-	slot = begin_wait(ctx, cpu, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		walk_by_loop(slot);
-	return end_wait_sample(slot, cpu);
+/* The event is open only for what is sampled. */
+#define always_sampled(cpu) true
+
+/* The idle task leaves its CPU, too. */
+static __always_inline bool is_sampled_switch(struct sw_cpu *cpu)
+{
+	return !READ_ONCE(cpu->switches_paused) && sw_task(current_task(), pid);
 }
 
-SEC("perf_event")
-int sample_off_cpu_by_calls(struct bpf_perf_event_data *ctx)
-{
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu)
-		return 0;
-	slot = begin_wait(ctx, cpu, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		bpf_tail_call(ctx, &off_cpu_walks, 0);
-	return end_wait_sample(slot, cpu);
-}
-
-SEC("perf_event")
-int walk_off_cpu_by_calls(struct bpf_perf_event_data *ctx)
-{
-	__u32 number;
-	struct sw_slot *slot = claimed_slot(SW_SAMPLE_OFF_CPU, &number);
-	struct sw_cpu *cpu = this_cpu();
-
-	if (!cpu || !slot)
-		return 0;
-	if (walk_by_calls(number))
-		bpf_tail_call(ctx, &off_cpu_walks, 0);
-	return end_wait_sample(slot, cpu);
-}
+SW_SWITCH_PROGRAMS("perf_event", off_cpu, off_cpu_walks, always_sampled, 0)
+SW_SWITCH_PROGRAMS("raw_tp/sched_switch", switch, switch_walks, is_sampled_switch, SW_TRACEPOINT_FRAMES + 2)
 
 #endif

@@ -41,6 +41,9 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+/* The frames of a program at a tracepoint: its own, and bpf_trace_run1. */
+#define SW_TRACEPOINT_FRAMES 2
+
 /*
  * Walks the kernel part of the stack without its innermost `skipped` frames, using the kernel's own unwinder, which knows its
  * unwind formats. These are the first frames, and fewer than a chunk holds.
@@ -112,6 +115,22 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 		read_context(slot->kind);
 	start_walk(slot);
 	return true;
+}
+
+/*
+ * Walks the kernel part of the current task's stack without its innermost `skipped` frames, and prepares the walk of the user
+ * part like enter_user, from where the task entered the kernel.
+ */
+static __always_inline bool enter_from_kernel(void *ctx, struct sw_slot *slot, struct task_struct *task, __u32 task_flags,
+					      __u64 skipped)
+{
+	if (kernel_frames)
+		walk_kernel_stack(ctx, slot, skipped);
+	if (is_kernel_thread(task_flags))
+		return stop(slot, SW_OUTCOME_KERNEL_THREAD);
+	if (!sw_task(task, mm))
+		return stop(slot, SW_OUTCOME_EXITING);
+	return enter_user(slot, task, registers_of_task(slot));
 }
 
 /* Walks the kernel part of the interrupted task's stack, and prepares the walk of the user part like enter_user. */

@@ -55,14 +55,7 @@ static __noinline struct sw_slot *begin_tracepoint(void *ctx, struct sw_cpu *cpu
 	if (!slot)
 		return 0;
 	slot->value = slot->weight * value_of_tracepoint(ctx, site);
-	if (kernel_frames)
-		walk_kernel_stack(ctx, slot, SW_TRACEPOINT_FRAMES + 1);
-	if (is_kernel_thread(task_flags))
-		*walks = stop(slot, SW_OUTCOME_KERNEL_THREAD);
-	else if (!sw_task(task, mm))
-		*walks = stop(slot, SW_OUTCOME_EXITING);
-	else
-		*walks = enter_user(slot, task, registers_of_task(slot));
+	*walks = enter_from_kernel(ctx, slot, task, task_flags, SW_TRACEPOINT_FRAMES + 1);
 	return slot;
 }
 

@@ -14,9 +14,6 @@
 
 #include "off_cpu.bpf.h"
 
-/* The frames of a program at a tracepoint: its own, and bpf_trace_run1. */
-#define SW_TRACEPOINT_FRAMES 2
-
 /* The sampled wait in a futex of a thread that is being woken up; null: it is in none. */
 static __always_inline struct sw_wait *wait_in_futex(struct sw_cpu *cpu, struct task_struct *woken)
 {

@@ -258,6 +258,7 @@ pub(crate) fn load_object<'obj>(
         kinds: &options.kinds,
         tracepoints: options.tracepoints,
         walk,
+        traces_switches: options.pod.is_none(),
         uses_process_list: lists_processes,
         keeps_namespaced_tids: keeps_numbers,
         #[cfg(feature = "test-programs")]

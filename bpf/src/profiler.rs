@@ -44,6 +44,8 @@ pub struct Profiler<'obj> {
     walk: WalkMode,
     watch: EventWatch,
     _hooks: Vec<Link>,
+    /// Whether off-CPU time is sampled at the tracepoint of context switches, which no counter counts.
+    traces_switches: bool,
     /// If off-CPU time is sampled.
     wait_list: Option<WaitList>,
     rings: Rings,
@@ -109,22 +111,27 @@ impl<'obj> Profiler<'obj> {
             MapHandle::try_from(&maps.snapshots).map_err(refused("getting the snapshots' ring"))?;
         let rings = Rings::create(&rings_map, snapshots, &cpus, whole_pages(options.ring_bytes))
             .map_err(refused("creating ring buffers"))?;
+        // Sampling has not begun.
+        settings.pause_switches(&sampled_cpus, true);
         let hooks = programs::loaded(&skeleton.progs)
-            .filter(|(runs, _)| matches!(runs, ProgramTrigger::AtTracepoint | ProgramTrigger::AtWakeups))
+            .filter(|(runs, _)| runs.is_tracepoint())
             .map(|(_, program)| program.attach())
             .collect::<Result<_, _>>()
-            .map_err(refused("attaching to forks, execs and wake-ups"))?;
+            .map_err(refused("attaching to forks, execs, switches and wake-ups"))?;
         let wait_list = programs::loaded(&skeleton.progs)
             .find(|(runs, _)| *runs == ProgramTrigger::InIterator)
             .map(|(_, program)| WaitList::new(program))
             .transpose()
             .map_err(|source| LoadError::Map { map: "the list of waits", source })?;
+        let traces_switches =
+            programs::loaded(&skeleton.progs).any(|(runs, _)| runs == ProgramTrigger::AtSwitches);
         let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
             watch: EventWatch::new(cpus, sampled_cpus, opener.clone()),
             user_probes: UserProbes::new(opener.clone(), Rc::clone(&shared), sites, way),
             _hooks: hooks,
+            traces_switches,
             wait_list,
             rings,
             wakeups,
@@ -168,7 +175,9 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses the events.
     pub fn start(&mut self) -> Result<(), EventError> {
-        self.watch.start(&SamplingPrograms::new(&self.skeleton.progs), &self.kinds)
+        self.watch.start(&SamplingPrograms::new(&self.skeleton.progs), &self.kinds)?;
+        self.settings.pause_switches(self.watch.sampled_cpus(), false);
+        Ok(())
     }
 
     /// Opens events for one more container, if events are per container and it has none yet. Returns whether it did.
@@ -209,6 +218,7 @@ impl<'obj> Profiler<'obj> {
             self.settings.begin_waits();
         }
         self.settings.pause_hooks(is_paused);
+        self.settings.pause_switches(self.watch.sampled_cpus(), is_paused);
         self.watch.set_paused(is_paused)
     }
 
@@ -270,6 +280,7 @@ impl<'obj> Profiler<'obj> {
     /// Ends sampling. The rings can still be drained.
     pub fn stop(&mut self) {
         self.settings.pause_hooks(true);
+        self.settings.pause_switches(self.watch.sampled_cpus(), true);
         self.user_probes.detach();
         self.watch.stop();
     }

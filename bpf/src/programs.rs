@@ -17,6 +17,8 @@ pub(crate) struct ProgramSelection<'a> {
     /// How many of the probes are at tracepoints.
     pub(crate) tracepoints: usize,
     pub(crate) walk: WalkMode,
+    /// Whether context switches are those of the tracepoint, and not events of cgroups.
+    pub(crate) traces_switches: bool,
     /// Whether processes are listed.
     pub(crate) uses_process_list: bool,
     /// Whether listed processes have other ids in our PID namespace, which must then be kept until they are freed.
@@ -30,6 +32,11 @@ impl ProgramSelection<'_> {
     fn samples(self, source: SampleSource, walk: WalkMode) -> bool {
         let mut sampled = self.kinds.iter().filter_map(|kind| SampleKind::of(kind, self.kinds));
         self.walk == walk && sampled.any(|kind| kind.source() == source)
+    }
+
+    /// Whether there are off-CPU samples at this hook of context switches.
+    fn samples_switches(self, at_tracepoint: bool, walk: WalkMode) -> bool {
+        self.traces_switches == at_tracepoint && self.samples(SampleSource::OffCpu, walk)
     }
 
     /// Whether there are probes in programs.
@@ -52,6 +59,8 @@ pub(crate) enum ProgramTrigger {
     AtProbes,
     /// At the tracepoint that the user chose for it.
     AtChosenTracepoint,
+    /// At every context switch of the node.
+    AtSwitches,
     /// At every wake-up of a task of the node.
     AtWakeups,
     /// When a program that walks by tail calls calls it.
@@ -63,6 +72,13 @@ pub(crate) enum ProgramTrigger {
     /// When a test runs it.
     #[cfg(feature = "test-programs")]
     InTests,
+}
+
+impl ProgramTrigger {
+    /// Whether the program's section names the tracepoint at which it runs, for as long as the profiler is there.
+    pub(crate) fn is_tracepoint(self) -> bool {
+        matches!(self, Self::AtSwitches | Self::AtWakeups | Self::AtTracepoint)
+    }
 }
 
 macro_rules! programs {
@@ -112,9 +128,12 @@ programs! {
     sample_cpu, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::Loop);
     sample_cpu_by_calls, AtOverflows(Cpu), |it| it.samples(SampleSource::Cpu, WalkMode::TailCalls);
     walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.samples(SampleSource::Cpu, WalkMode::TailCalls);
-    sample_off_cpu, AtOverflows(OffCpu), |it| it.samples(SampleSource::OffCpu, WalkMode::Loop);
-    sample_off_cpu_by_calls, AtOverflows(OffCpu), |it| it.samples(SampleSource::OffCpu, WalkMode::TailCalls);
-    walk_off_cpu_by_calls in off_cpu_walks, WhenCalled, |it| it.samples(SampleSource::OffCpu, WalkMode::TailCalls);
+    sample_off_cpu, AtOverflows(OffCpu), |it| it.samples_switches(false, WalkMode::Loop);
+    sample_off_cpu_by_calls, AtOverflows(OffCpu), |it| it.samples_switches(false, WalkMode::TailCalls);
+    walk_off_cpu_by_calls in off_cpu_walks, WhenCalled, |it| it.samples_switches(false, WalkMode::TailCalls);
+    sample_switch, AtSwitches, |it| it.samples_switches(true, WalkMode::Loop);
+    sample_switch_by_calls, AtSwitches, |it| it.samples_switches(true, WalkMode::TailCalls);
+    walk_switch_by_calls in switch_walks, WhenCalled, |it| it.samples_switches(true, WalkMode::TailCalls);
     sample_counter, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::Loop);
     sample_counter_by_calls, AtOverflows(Counter), |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
     walk_counter_by_calls in counter_walks, WhenCalled, |it| it.samples(SampleSource::Counter, WalkMode::TailCalls);
@@ -225,12 +244,18 @@ mod tests {
 
     /// The programs that are loaded for these kinds, of which so many probes are at tracepoints.
     fn selected(kinds: &KindSet, tracepoints: usize) -> Vec<String> {
+        selected_with(kinds, tracepoints, false)
+    }
+
+    /// The same, with context switches of a tracepoint or of events.
+    fn selected_with(kinds: &KindSet, tracepoints: usize, traces_switches: bool) -> Vec<String> {
         let mut storage = Storage::uninit();
         let mut open = SampleSkelBuilder::default().open(&mut storage).unwrap();
         let selection = ProgramSelection {
             kinds,
             tracepoints,
             walk: WalkMode::Loop,
+            traces_switches,
             uses_process_list: false,
             keeps_namespaced_tids: false,
             #[cfg(feature = "test-programs")]
@@ -255,6 +280,14 @@ mod tests {
             selected(&probes, 2),
             ["process_exec", "sample_cpu", "sample_tracepoint_0", "sample_tracepoint_1"]
         );
+    }
+
+    #[test]
+    fn context_switches_have_one_program_that_of_their_hook() {
+        let off_cpu = KindSet::new(Kind::OffCpu);
+        let programs = |traces_switches| selected_with(&off_cpu, 0, traces_switches);
+        assert_eq!(programs(false), ["process_exec", "sample_off_cpu", "list_waits"]);
+        assert_eq!(programs(true), ["process_exec", "sample_switch", "list_waits"]);
     }
 
     #[test]

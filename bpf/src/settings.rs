@@ -1,8 +1,11 @@
 //! Settings that the receiver changes while the programs run. Each CPU has a copy next to its counters.
 
+use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+
+use sidewinder_kind::CpuIds;
 
 use crate::intf::sw_cpu;
 use crate::memory::MappedArray;
@@ -59,6 +62,16 @@ impl CpuSettings {
         for cpu in 0..self.cpus.entries() {
             let paused = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, hooks_paused));
             paused.store(is_paused.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Sets whether the tracepoint of context switches samples waits: only those that begin on these CPUs.
+    pub(crate) fn pause_switches(&self, sampled_cpus: &CpuIds, is_paused: bool) {
+        let sampled: BTreeSet<u32> = sampled_cpus.iter().collect();
+        for cpu in 0..self.cpus.entries() {
+            let is_sampled = u32::try_from(cpu).is_ok_and(|cpu| sampled.contains(&cpu));
+            let paused = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, switches_paused));
+            paused.store((is_paused || !is_sampled).into(), Ordering::Relaxed);
         }
     }
 

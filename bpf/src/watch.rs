@@ -66,6 +66,10 @@ impl EventWatch {
         &self.cpus
     }
 
+    pub(crate) fn sampled_cpus(&self) -> &CpuIds {
+        &self.sampled_cpus
+    }
+
     pub(crate) fn scope(&self) -> &EventScope {
         &self.scope
     }

@@ -14,6 +14,8 @@
 //! these take is in the row of `perf stat`, which has no program, next to that of a program that does nothing at each switch. The
 //! loss beside the sidecar of their own pod is that against the figure in a pod without a sidecar.
 //!
+//! `-- NAME...` measures these rows alone.
+//!
 //! Beside it runs what bpftrace's `offcputime` and OpenTelemetry's profiler take, where this kernel has what they need.
 #![forbid(unsafe_code)]
 
@@ -380,7 +382,10 @@ fn compare(load: PingPong, cases: &[Case], image: Option<&Image>) -> Result<()> 
         Profiler::Peer(peer) => peer.absence().is_none(),
         _ => true,
     };
-    let cases: Vec<&Case> = cases.iter().filter(|(_, profiler, _)| is_possible(*profiler)).collect();
+    let named = bench::named();
+    let is_chosen = |name: &str| named.is_empty() || named.iter().any(|chosen| chosen == name);
+    let cases: Vec<&Case> =
+        cases.iter().filter(|(name, profiler, _)| is_chosen(name) && is_possible(*profiler)).collect();
     let mut figures: Vec<Figures> = cases.iter().map(|_| Figures::default()).collect();
     for turn in 1..=TURNS {
         eprintln!("turn {turn} of {TURNS}");

@@ -65,6 +65,7 @@ struct sw_cpu {
 	__u32 snapshots_in_window;
 
 	__u64 hooks_paused; /* 0: hits of probes, and wakers, are sampled */
+	__u64 switches_paused; /* 0: the tracepoint of context switches samples waits that begin on this CPU */
 	struct sw_probe_hits probes[SW_USER_PROBES_MAX];
 };
 

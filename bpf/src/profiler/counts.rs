@@ -46,6 +46,7 @@ impl Profiler<'_> {
     pub fn interrupts(&self, kind: SampleKind) -> Interrupts {
         // The clocks first, so that the programs don't count more interrupts than were due.
         let witness = match kind {
+            SampleKind::OffCpu if self.traces_switches => Some(InterruptCheck::without_counter()),
             SampleKind::UserProbe(_) | SampleKind::Waker => Some(InterruptCheck::without_counter()),
             _ => self.watch.interrupt_check(kind),
         };
@@ -240,12 +241,13 @@ mod tests {
             tells_newcomers: _,
             snapshot_window: _,
             snapshots_in_window: _,
-            outcomes: _,       // interrupts
-            scope_full: _,     // scope_full
-            waits_unseen: _,   // waits_unseen
-            wait_ends_lost: _, // wait_ends_lost
-            hooks_paused: _,   // a setting
-            probes: _,         // user_probe_hits
+            outcomes: _,        // interrupts
+            scope_full: _,      // scope_full
+            waits_unseen: _,    // waits_unseen
+            wait_ends_lost: _,  // wait_ends_lost
+            hooks_paused: _,    // a setting
+            switches_paused: _, // a setting
+            probes: _,          // user_probe_hits
         } = sw_cpu::default();
     }
 }

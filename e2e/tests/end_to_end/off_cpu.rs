@@ -1,11 +1,15 @@
 //! Off-CPU time: the waits of a program that measures them itself, and the scheduler's accounts of its threads.
 
-use anyhow::{Context as _, Result};
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::load::Load;
 use sidewinder_e2e_support::recording::{Recording, record, record_running};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::sidewinder;
 use sidewinder_e2e_support::workload::{self, waiting_threads_in};
 use sidewinder_otlp::decode::DecodedEvent;
 
@@ -125,7 +129,7 @@ fn a_thread_that_still_waits_at_the_end_is_charged_up_to_it() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
     }
-    let mut sleep = std::process::Command::new("sleep");
+    let mut sleep = Command::new("sleep");
     sleep.arg("60");
     let recorded = record(&["--off-cpu=1", "-d", "3s"], &sleep)?;
     let profiles = recorded.received.profiles.iter().filter(|profile| &*profile.sample_type == "off_cpu");
@@ -144,7 +148,7 @@ fn threads_that_wait_since_before_the_start_are_charged_for_the_whole_recording(
         return Ok(());
     }
     let load = Load::start(workload::WAITS.command(&[40])?)?;
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    thread::sleep(std::time::Duration::from_secs(1));
     let recorded = record_running(&["--off-cpu", "-d", "4s"], &[load.pid()])?;
     let profiles = recorded.received.profiles.iter().filter(|profile| &*profile.sample_type == "off_cpu");
     let duration_ns = profiles.map(|profile| profile.duration_ns).max().context("no off-CPU profile")?;
@@ -177,7 +181,7 @@ fn a_thread_that_waits_for_long_is_in_each_report() -> Result<()> {
     let settings =
         Settings { more: vec!["off_cpu_threshold: 0.01".to_owned()], ..Settings::of_process(load.pid()) };
     let profiler = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    std::thread::sleep(std::time::Duration::from_secs(6));
+    thread::sleep(std::time::Duration::from_secs(6));
     profiler.stop()?;
     let received = collector.stop()?;
     let events = received.events().filter(|event| &*event.profile.sample_type == "off_cpu");
@@ -197,5 +201,30 @@ fn without_the_option_nothing_waits_in_a_profile() -> Result<()> {
     let recorded = record(&[], &workload::WAITS.command(&[1])?)?;
     assert_eq!(off_cpu_events(&recorded).count(), 0);
     assert!(recorded.received.events().count() > 0);
+    Ok(())
+}
+
+#[test]
+fn waits_that_begin_on_other_cpus_are_left_out() -> Result<()> {
+    const TEST: &str = "waits on some CPUs";
+    if !requirement::ebpf(TEST)? || !requirement::program(TEST, "taskset")? {
+        return Ok(());
+    }
+    if thread::available_parallelism()?.get() < 2 {
+        return requirement::absent(TEST, "there is one CPU");
+    }
+    let pingpong = workload::PINGPONG.command(&[1])?;
+    let mut on_one_cpu = Command::new("taskset");
+    on_one_cpu.args(["-c", "0"]).arg(pingpong.get_program()).args(pingpong.get_args());
+    let here = record(&["--off-cpu", "-C", "0"], &on_one_cpu)?;
+    let waits = off_cpu_events(&here).filter(|event| is_in(event, "main")).count();
+    ensure!(waits > 100, "{waits} waits on the CPU");
+
+    let folder = tempfile::tempdir()?;
+    let mut elsewhere = sidewinder::command()?;
+    elsewhere.args(["record", "--off-cpu", "-C", "1", "-o"]).arg(folder.path().join("out.otlp")).arg("--");
+    let elsewhere = elsewhere.arg("taskset").args(on_one_cpu.get_args()).output()?;
+    let log = String::from_utf8_lossy(&elsewhere.stderr);
+    ensure!(log.contains("no event was recorded"), "{}: {log}", elsewhere.status);
     Ok(())
 }
