@@ -50,6 +50,15 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();
     let began = Instant::now();
     let loaded = load_object(&mut storage, &options, walk, None, |object| {
+        // Those of pods are at another hook.
+        let programs = &mut object.progs;
+        match walk {
+            WalkMode::Loop => programs.sample_off_cpu.set_autoload(true),
+            WalkMode::TailCalls => {
+                programs.sample_off_cpu_by_calls.set_autoload(true);
+                programs.walk_off_cpu_by_calls.set_autoload(true);
+            }
+        }
         for mut program in object.open_object_mut().progs_mut().filter(|program| program.autoload()) {
             let mut log = Box::new([0; LOG_BYTES]);
             let raw = program.as_libbpf_object().as_ptr();
