@@ -200,7 +200,7 @@ static __always_inline __u32 words_of_interrupted(__u32 number, struct sw_slot *
 	if (offset < (scratch->blob.frame_complete > 0 ? (__u32)scratch->blob.frame_complete : SW_STUB_PUSH_BYTES + 1))
 		words = words_in_prologue(number, scratch, offset);
 	else
-		words = words_in_epilogue(scratch);
+		words = words_in_epilogue(number, scratch);
 	return words ? words : frame_words;
 }
 

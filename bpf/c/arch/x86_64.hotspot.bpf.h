@@ -91,12 +91,41 @@ static __always_inline bool is_loading_poll(const struct sw_vm_scratch *scratch,
 	return is_of_thread(scratch, ib, 0x4d, 0x8b, 0x57) || is_of_thread(scratch, id, 0x4d, 0x8b, 0x97);
 }
 
+/* The most bytes from the `leave` of a native method to the jump that follows its `ret`. */
+#define SW_NATIVE_RETURN_BYTES 52
+
+/*
+ * Whether a native method has removed its frame: after `leave` (C9) it looks for a request of JFR's sampler (since 25:
+ * `test byte [r15 + disp], 1`, 41 F6 47 or 41 F6 87) and for an exception (`cmp qword [r15 + disp], 0`, 49 and 81 or 83, 7F or BF),
+ * before `ret` (C3) and the jump to the handler of exceptions (E9). Not static: the verifier checks it once.
+ */
+__noinline int has_left_native(__u32 number)
+{
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+
+	if (!scratch)
+		return 0;
+	for (__u32 bytes = 1; bytes <= SW_NATIVE_RETURN_BYTES; bytes++) {
+		const __u8 *code = scratch->code + SW_HOTSPOT_CODE_BEFORE - bytes;
+
+		if (code[0] == 0xc3 && code[1] == 0xe9 && bytes > 1)
+			return 0;
+		if (code[0] != 0xc9)
+			continue;
+		if (code[1] == 0x41 && code[2] == 0xf6 && (code[3] == 0x47 || code[3] == 0x87))
+			return 1;
+		if (code[1] == 0x49 && (code[2] == 0x81 || code[2] == 0x83) && (code[3] == 0x7f || code[3] == 0xbf))
+			return 1;
+	}
+	return 0;
+}
+
 /*
  * The words from the stack pointer to the end of the frame in a method that is about to return, and has removed its frame up
  * to these. 0: it isn't. After `add rsp, imm` follow `pop rbp` (5D), a poll, and `ret` (C3). The second instruction of the poll is
  * `ja` (0F 87) since 16, and `test [r10], eax` (41 85 02) before; up to 9 it has only one, `test [rip + disp], eax` (85 05).
  */
-static __always_inline __u32 words_in_epilogue(const struct sw_vm_scratch *scratch)
+static __always_inline __u32 words_in_epilogue(__u32 number, const struct sw_vm_scratch *scratch)
 {
 	__u8 first = code_byte(scratch, 0), second = code_byte(scratch, 1);
 
@@ -113,7 +142,7 @@ static __always_inline __u32 words_in_epilogue(const struct sw_vm_scratch *scrat
 	if (first == 0x41 && second == 0x85 && is_loading_poll(scratch, -4, -7) &&
 	    (code_byte(scratch, -5) == 0x5d || code_byte(scratch, -8) == 0x5d))
 		return 1;
-	return 0;
+	return has_left_native(number);
 }
 
 #endif

@@ -4,6 +4,7 @@
 //! `make java-test` does it for longer, and with each version from 8 on.
 
 mod churn;
+mod native_methods;
 mod users;
 
 use std::collections::BTreeSet;
