@@ -18,7 +18,11 @@ test("what is no longer held is counted, and the page goes on", async () => {
   // A link means the same time while the window moves, as much of it as there is.
   const from = page.getByLabel("time: from, in seconds");
   const [began, length] = [+(await from.inputValue()), +(await page.getByLabel("time: to, in seconds").inputValue())];
-  await from.fill((length / 2).toFixed(3));
+  const typed = (length / 2).toFixed(3);
+  await from.fill(typed);
+  const second = await forgotten();
+  await page.waitForFunction((second) => parseInt(document.querySelector(".live b").textContent.replaceAll(",", ""), 10) > second, second, { timeout: 60_000 });
+  assert.equal(await from.inputValue(), typed, "what is typed stays when more arrives");
   await from.press("Tab");
   const time = () => new URLSearchParams(new URL(page.url()).hash.slice(1)).get("time");
   const linked = time();

@@ -92,21 +92,35 @@ function Limits({ what, limits, spanMs }: { what: string; limits: typeof range |
     const next = Math.max(1, Math.min(slice, slices));
     limits.value = { from: from < next ? from : 0, to: next };
   };
-  const slice = (event: Event) => Math.round((+(event.currentTarget as HTMLInputElement).value * 1e3 * slices) / spanMs);
-  const step = Math.max(0.001, +(spanMs / 1e5).toPrecision(1));
-  const input = (name: string, value: number, change: (event: Event) => void) => (
-    <input type="number" min="0" max={(spanMs / 1e3).toFixed(3)} step={step} value={value.toFixed(3)} aria-label={`${what}: ${name}, in seconds`} onChange={change} />
+  const end = (name: string, value: number, set: (slice: number) => void) => (
+    <End name={`${what}: ${name}, in seconds`} value={value} spanMs={spanMs} change={(seconds) => set(Math.round((seconds * 1e3 * slices) / spanMs))} />
   );
   return (
     <span class={`limits ${side}`}>
       {base.value && base.value !== "rest"
         ? <button type="button" aria-pressed={brushes.value === side} title="Brushing sets this range" onClick={() => (brushes.value = side)}>{what}</button>
         : <span>{what}</span>}
-      {input("from", seconds(from), (event) => setFrom(slice(event)))}
+      {end("from", seconds(from), setFrom)}
       –
-      {input("to", seconds(to), (event) => setTo(slice(event)))} s
+      {end("to", seconds(to), setTo)} s
       {limits.value && !base.value && <button type="button" aria-label="All of the time" title="All of the time" onClick={() => (limits.value = null)}>×</button>}
     </span>
+  );
+}
+
+/** One end of a range. What is being typed stays there when more data arrives meanwhile. */
+function End({ name, value, spanMs, change }: { name: string; value: number; spanMs: number; change: (seconds: number) => void }) {
+  const typed = useSignal<string | null>(null);
+  const step = Math.max(0.001, +(spanMs / 1e5).toPrecision(1));
+  const finish = (text: string) => {
+    typed.value = null;
+    change(+text);
+  };
+  return (
+    <input type="number" min="0" max={(spanMs / 1e3).toFixed(3)} step={step} value={typed.value ?? value.toFixed(3)} aria-label={name}
+      onInput={(event) => (typed.value = event.currentTarget.value)}
+      onChange={(event) => finish(event.currentTarget.value)}
+      onBlur={() => (typed.value = null)} />
   );
 }
 
