@@ -105,10 +105,16 @@ __noinline int has_left_native(__u32 number)
 
 	if (!scratch)
 		return 0;
-	for (__u32 bytes = 1; bytes <= SW_NATIVE_RETURN_BYTES; bytes++) {
-		const __u8 *code = scratch->code + SW_HOTSPOT_CODE_BEFORE - bytes;
+	/* A place that a compiler counts down has no bounds for older verifiers. */
+	for (__u32 back = 1; back <= SW_NATIVE_RETURN_BYTES; back++) {
+		const __u8 *code;
+		__u32 at = SW_HOTSPOT_CODE_BEFORE - back;
 
-		if (code[0] == 0xc3 && code[1] == 0xe9 && bytes > 1)
+		barrier_var(at);
+		if (at >= SW_HOTSPOT_CODE_BEFORE)
+			break;
+		code = scratch->code + at;
+		if (code[0] == 0xc3 && code[1] == 0xe9 && back > 1)
 			return 0;
 		if (code[0] != 0xc9)
 			continue;
