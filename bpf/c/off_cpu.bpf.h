@@ -314,52 +314,50 @@ static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *
 	return 0;
 }
 
+/* Samples the wait that begins at a context switch. `calls`: the tail calls that walk its stack; null: a loop walks it. */
+static __always_inline int sample_wait(void *ctx, struct sw_cpu *cpu, __u64 skipped_frames, void *calls)
+{
+	struct sw_slot *slot;
+	bool walks;
+
+	slot = begin_wait(ctx, cpu, skipped_frames, &walks);
+	if (!slot)
+		return 0;
+	if (walks && calls)
+		bpf_tail_call(ctx, calls, 0);
+	else if (walks)
+		walk_by_loop(slot);
+	return end_wait_sample(slot, cpu);
+}
+
 /* The programs at a hook of context switches. The innermost `skipped_frames` frames of the kernel are not those of the switch. */
-#define SW_SWITCH_PROGRAMS(section, name, walks_map, is_sampled, skipped_frames)           \
-	SEC(section)                                                                      \
-	int sample_##name(void *ctx)                                                      \
-	{                                                                                 \
-		struct sw_cpu *cpu = this_cpu();                                          \
-		struct sw_slot *slot;                                                     \
-		bool walks;                                                               \
-											  \
-		if (!cpu || !is_sampled(cpu))                                             \
-			return 0;                                                         \
-		slot = begin_wait(ctx, cpu, skipped_frames, &walks);                      \
-		if (!slot)                                                                \
-			return 0;                                                         \
-		if (walks)                                                                \
-			walk_by_loop(slot);                                               \
-		return end_wait_sample(slot, cpu);                                        \
-	}                                                                                 \
-	SEC(section)                                                                      \
-	int sample_##name##_by_calls(void *ctx)                                           \
-	{                                                                                 \
-		struct sw_cpu *cpu = this_cpu();                                          \
-		struct sw_slot *slot;                                                     \
-		bool walks;                                                               \
-											  \
-		if (!cpu || !is_sampled(cpu))                                             \
-			return 0;                                                         \
-		slot = begin_wait(ctx, cpu, skipped_frames, &walks);                      \
-		if (!slot)                                                                \
-			return 0;                                                         \
-		if (walks)                                                                \
-			bpf_tail_call(ctx, &walks_map, 0);                                \
-		return end_wait_sample(slot, cpu);                                        \
-	}                                                                                 \
-	SEC(section)                                                                      \
-	int walk_##name##_by_calls(void *ctx)                                             \
-	{                                                                                 \
-		__u32 number;                                                             \
-		struct sw_slot *slot = claimed_slot(SW_SAMPLE_OFF_CPU, &number);          \
-		struct sw_cpu *cpu = this_cpu();                                          \
-											  \
-		if (!cpu || !slot)                                                        \
-			return 0;                                                         \
-		if (walk_by_calls(number))                                                \
-			bpf_tail_call(ctx, &walks_map, 0);                                \
-		return end_wait_sample(slot, cpu);                                        \
+#define SW_SWITCH_PROGRAMS(section, name, walks_map, is_sampled, skipped_frames)                \
+	SEC(section)                                                                           \
+	int sample_##name(void *ctx)                                                           \
+	{                                                                                      \
+		struct sw_cpu *cpu = this_cpu();                                               \
+											       \
+		return cpu && is_sampled(cpu) ? sample_wait(ctx, cpu, skipped_frames, 0) : 0;  \
+	}                                                                                      \
+	SEC(section)                                                                           \
+	int sample_##name##_by_calls(void *ctx)                                                \
+	{                                                                                      \
+		struct sw_cpu *cpu = this_cpu();                                               \
+											       \
+		return cpu && is_sampled(cpu) ? sample_wait(ctx, cpu, skipped_frames, &walks_map) : 0; \
+	}                                                                                      \
+	SEC(section)                                                                           \
+	int walk_##name##_by_calls(void *ctx)                                                  \
+	{                                                                                      \
+		__u32 number;                                                                  \
+		struct sw_slot *slot = claimed_slot(SW_SAMPLE_OFF_CPU, &number);               \
+		struct sw_cpu *cpu = this_cpu();                                               \
+											       \
+		if (!cpu || !slot)                                                             \
+			return 0;                                                              \
+		if (walk_by_calls(number))                                                     \
+			bpf_tail_call(ctx, &walks_map, 0);                                     \
+		return end_wait_sample(slot, cpu);                                             \
 	}
 
 /* The event is open only for what is sampled. */
