@@ -15,8 +15,10 @@ use sidewinder_e2e_support::workload::{self, Gated, Program};
 
 use self::ranges::FramePointerRanges;
 
-/// How many instructions at marked places are looked at.
+/// How many instructions at marked places are looked at, at least.
 const INSTRUCTIONS: usize = 20_000;
+/// How many of them calls confirm, at least.
+const CONFIRMED_BY_CALLS: usize = INSTRUCTIONS / 100;
 /// How many are executed for that at the most.
 const INSTRUCTIONS_MAX: usize = 600_000;
 
@@ -61,7 +63,9 @@ fn at_each_instruction_marked_for_frame_pointers_they_lead_where_unwind_data_and
     let mut rules: HashMap<u64, Option<Rule>> = HashMap::new();
     let mut stepper = Stepper::start(workload::WORDS_FP_STATIC.command(&["60"])?)?;
     let (mut executed, mut at_marked, mut confirmed_by_calls) = (0, 0, 0);
-    while at_marked < INSTRUCTIONS && executed < INSTRUCTIONS_MAX {
+    // Calls are known from the first instruction on: until the program calls something, which may take long, none confirms anything.
+    while (at_marked < INSTRUCTIONS || confirmed_by_calls < CONFIRMED_BY_CALLS) && executed < INSTRUCTIONS_MAX
+    {
         executed += 1;
         let registers = stepper.registers();
         let rule = *rules.entry(registers.pc).or_insert_with(|| elf.rule_at(registers.pc));
@@ -83,9 +87,11 @@ fn at_each_instruction_marked_for_frame_pointers_they_lead_where_unwind_data_and
         stepper.step()?;
     }
     eprintln!("{executed} instructions, {at_marked} of them marked, {confirmed_by_calls} confirmed by calls");
-    ensure!(at_marked == INSTRUCTIONS, "only {at_marked} of {executed} instructions were at marked places");
-    // The share depends on where the program is: from a fortieth to nearly all.
-    ensure!(confirmed_by_calls > at_marked / 100, "calls confirm only {confirmed_by_calls} of {at_marked}");
+    ensure!(at_marked >= INSTRUCTIONS, "only {at_marked} of {executed} instructions were at marked places");
+    ensure!(
+        confirmed_by_calls >= CONFIRMED_BY_CALLS,
+        "calls confirm only {confirmed_by_calls} of {at_marked}"
+    );
     Ok(())
 }
 
