@@ -21,6 +21,7 @@ pub mod bench;
 pub mod collector;
 pub mod command;
 pub mod conservation;
+pub mod http;
 pub mod java;
 pub mod load;
 pub mod lock;

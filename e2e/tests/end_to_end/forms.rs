@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e_support::http::{self, Answer};
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, LADDER, REC};
 use sidewinder_e2e_support::{received::Received, requirement};
@@ -117,12 +116,8 @@ fn a_difference_names_what_came_and_what_went() -> Result<()> {
     Ok(())
 }
 
-fn ask(port: u16, path: &str, host: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+fn ask(port: u16, path: &str, host: &str) -> Result<Answer> {
+    http::request(port, "GET", path, &[("Host", host)], &[])
 }
 
 #[test]
@@ -143,10 +138,10 @@ fn a_view_is_served_to_who_knows_its_address() -> Result<()> {
     let (port, path) = (port.parse()?, format!("/{path}"));
     ensure!(path.len() > 32, "{path} can be guessed");
     let page = ask(port, &path, "localhost")?;
-    ensure!(page.starts_with("HTTP/1.1 200") && page.contains("frame-ancestors 'none'"), "{page}");
-    ensure!(page.trim_end().ends_with("</html>"));
-    ensure!(ask(port, "/", "localhost")?.starts_with("HTTP/1.1 404"));
-    ensure!(ask(port, &path, "evil.example")?.starts_with("HTTP/1.1 421"));
+    ensure!(page.status == 200 && page.headers.contains("frame-ancestors 'none'"), "{page:?}");
+    ensure!(page.text().trim_end().ends_with("</html>"));
+    ensure!(ask(port, "/", "localhost")?.status == 404);
+    ensure!(ask(port, &path, "evil.example")?.status == 421);
     let ended = running.stop()?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     Ok(())

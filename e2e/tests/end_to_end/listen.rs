@@ -1,45 +1,27 @@
 //! `view --listen` shows what arrives, from a profiler and through a Collector.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::{self, Collector};
-use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{Gated, LADDER};
+use sidewinder_e2e_support::{http, requirement};
 use sidewinder_render::decode_document;
-
-use crate::page::live::body;
 
 /// Events until the test has seen enough, and how long it waits for them.
 const ENOUGH: u64 = 50;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn request(port: u16, head: &str, body: &[u8]) -> Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    write!(
-        stream,
-        "{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    )?;
-    stream.write_all(body)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(answer)
-}
-
 /// The data of the page: how many events there are, and the names in it.
 fn page_data(port: u16, path: &str) -> Result<Option<(u64, Vec<String>)>> {
-    let answer = request(port, &format!("GET {path}/data/0 HTTP/1.1"), &[])?;
-    if !answer.starts_with(b"HTTP/1.1 200") {
+    let answer = http::get(port, &format!("{path}/data/0"))?;
+    if answer.status != 200 {
         return Ok(None);
     }
-    let data = decode_document(body(&answer)?)?;
+    let data = decode_document(&answer.body)?;
     let counts = data["samples"]["count"].as_array().context("no counts")?;
     let names = data["strings"].as_array().context("no names")?;
     let names = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
@@ -70,12 +52,9 @@ fn a_collector_sends_on_to_the_page_what_a_profiler_sent_to_it() -> Result<()> {
     let (port, path) = (port.parse()?, format!("/{path}"));
 
     // A message that is none, by HTTP.
-    let head = "POST /v1development/profiles HTTP/1.1\r\nContent-Type: application/x-protobuf";
-    let refused = String::from_utf8_lossy(&request(otlp, head, b"none")?).into_owned();
-    ensure!(
-        refused.starts_with("HTTP/1.1 400") && refused.contains("not a ProfilesData message"),
-        "{refused}"
-    );
+    let headers = [("Content-Type", "application/x-protobuf")];
+    let refused = http::request(otlp, "POST", "/v1development/profiles", &headers, b"none")?;
+    ensure!(refused.status == 400 && refused.text().contains("not a ProfilesData message"), "{refused:?}");
 
     let collector = Collector::start_with_metrics(metrics, &format!("127.0.0.1:{otlp}"))?;
     let mut workload = Gated::start(LADDER.command(&[120, 10])?)?;

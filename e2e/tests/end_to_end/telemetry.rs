@@ -1,29 +1,24 @@
 //! What Sidewinder says about itself, beside what a Collector says of itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use sidewinder_e2e_charts::promql;
 use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated};
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::{http, requirement, sidewinder};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The body of a page of this machine.
 pub(crate) fn page(port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    ensure!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-    Ok(answer.split_once("\r\n\r\n").context("no body")?.1.to_owned())
+    let answer = http::get(port, path)?;
+    ensure!(answer.status == 200, "{path}: {answer:?}");
+    Ok(answer.text())
 }
 
 /// What a scrape says of one metric: its type and the sets of label keys of its points.

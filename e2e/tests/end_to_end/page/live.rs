@@ -1,10 +1,8 @@
 //! The page that follows what is profiled: `service.ui`.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use sidewinder_e2e_support::http::{self, Answer};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::Running;
 use sidewinder_e2e_support::workload::{DISTINCT, Gated, LADDER};
@@ -102,7 +100,7 @@ fn a_recording_can_be_followed_too() -> Result<()> {
     let recording = Running::start_sampling(command)?;
     workload.open()?;
     let events = || -> Result<u64> {
-        let told = decode_document(body(&ask(port, "GET", "/data/0", "localhost")?)?)?;
+        let told = decode_document(&ask(port, "GET", "/data/0", "localhost")?.body)?;
         let counts = told.pointer("/samples/count").and_then(Value::as_array).context("no samples")?;
         Ok(counts.iter().filter_map(Value::as_u64).sum())
     };
@@ -120,20 +118,8 @@ fn a_recording_can_be_followed_too() -> Result<()> {
 }
 
 /// What this port answers.
-fn ask(port: u16, method: &str, path: &str, host: &str) -> Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    let origin = "Origin: http://evil.example\r\n";
-    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(answer)
-}
-
-/// What follows the head of an answer.
-pub(crate) fn body(answer: &[u8]) -> Result<&[u8]> {
-    const BLANK_LINE: &[u8] = b"\r\n\r\n";
-    let end = answer.windows(BLANK_LINE.len()).position(|bytes| bytes == BLANK_LINE);
-    Ok(&answer[end.context("no body")? + BLANK_LINE.len()..])
+fn ask(port: u16, method: &str, path: &str, host: &str) -> Result<Answer> {
+    http::request(port, method, path, &[("Host", host), ("Origin", "http://evil.example")], &[])
 }
 
 #[test]
@@ -145,31 +131,28 @@ fn only_this_machine_and_only_its_own_page_is_answered() -> Result<()> {
     let mut workload = Gated::start(LADDER.command(&[60, 10])?)?;
     let daemon = serve(&workload, port, "", 97)?;
     workload.open()?;
-    let ask = |method, path, host| -> Result<String> {
-        Ok(String::from_utf8_lossy(&ask(port, method, path, host)?).into_owned())
-    };
-    let begins = |answer: &str, status: &str| answer.starts_with(&format!("HTTP/1.1 {status}"));
+    let ask = |method, path, host| ask(port, method, path, host);
     for path in ["/", "/data/0"] {
         let answer = until(path, || {
-            ask("GET", path, "localhost").map(|answer| begins(&answer, "200").then_some(answer))
+            ask("GET", path, "localhost").map(|answer| (answer.status == 200).then_some(answer))
         })?;
-        let head = answer.split("\r\n\r\n").next().context("no head")?.to_lowercase();
-        ensure!(!head.contains("access-control"), "other sites may read it: {head}");
+        let headers = answer.headers;
+        ensure!(!headers.contains("access-control"), "other sites may read it: {headers}");
         for header in [
             "cross-origin-resource-policy: same-origin",
             "x-content-type-options: nosniff",
             "content-security-policy",
         ] {
-            ensure!(head.contains(header), "{header} is missing: {head}");
+            ensure!(headers.contains(header), "{header} is missing: {headers}");
         }
         let rebound = ask("GET", path, "evil.example")?;
-        ensure!(begins(&rebound, "421") && !rebound.contains("samples"), "{rebound}");
+        ensure!(rebound.status == 421 && !rebound.text().contains("samples"), "{rebound:?}");
         let posted = ask("POST", path, "localhost")?;
-        ensure!(begins(&posted, "405"), "{posted}");
+        ensure!(posted.status == 405, "{posted:?}");
     }
     for path in ["/etc/passwd", "/../../etc/passwd", "/data", "/0-10.exe"] {
         let answer = ask("GET", path, "localhost")?;
-        ensure!(begins(&answer, "404"), "{path}: {answer}");
+        ensure!(answer.status == 404, "{path}: {answer:?}");
     }
     daemon.stop()?;
     Ok(())
