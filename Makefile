@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test fresh-test
+.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -143,6 +143,18 @@ cluster-test: ## Try the charts, the injector and a Collector's k8s_attributes o
 kyverno-test: ## Have Kyverno's engine apply our policy to pods; builds its command line once
 	@e2e/setup.sh --kyverno
 	SIDEWINDER_KYVERNO=1 CI=true cargo test -p sidewinder-e2e --test end_to_end charts::kyverno:: -- --test-threads=1
+
+# Servers of Parca and Pyroscope, which are released as programs: neither is available from a module proxy.
+PARCA ?=
+PYROSCOPE ?=
+
+backends-test: ## Query back from PARCA=program and PYROSCOPE=program what was sent to them, directly and through Collectors
+	@[ -n "$(PARCA)$(PYROSCOPE)" ] || { echo "name a server's program: make backends-test PARCA=... PYROSCOPE=..." >&2; exit 2; }
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) $(if $(PARCA),SIDEWINDER_PARCA=$(abspath $(PARCA))) \
+		$(if $(PYROSCOPE),SIDEWINDER_PYROSCOPE=$(abspath $(PYROSCOPE))) \
+		cargo test -p sidewinder-e2e --test end_to_end backends:: -- --test-threads=1 --nocapture
 
 libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian's suites and with musl
 	@e2e/setup.sh --tests

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use crate::received::{Received, span};
 use crate::{lock, paths};
-pub use setup::{Documented, KubernetesSetup, MetricsSetup, ServerTls, Setup, Version};
+pub use setup::{Documented, KubernetesSetup, ServerTls, Setup, Version};
 use setup::{socket, write_configuration};
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -118,8 +118,8 @@ impl Collector {
     /// # Errors
     /// As [`Collector::start`].
     pub fn start_with_metrics(metrics_port: u16, next: &str) -> Result<Self> {
-        let metrics = Some(MetricsSetup { port: metrics_port, next: next.to_owned() });
-        Self::set_up(Setup { metrics, ..Setup::default() })
+        let (metrics_port, next) = (Some(metrics_port), Some(next.to_owned()));
+        Self::set_up(Setup { metrics_port, next, ..Setup::default() })
     }
 
     /// Starts a Collector that is set up like that.

@@ -3,6 +3,7 @@
 //! These tests run beside each other. Those that need the machine for themselves are in `measured`.
 #![forbid(unsafe_code)]
 
+mod backends;
 mod bad_input;
 mod change;
 mod charts;

@@ -105,8 +105,10 @@ pub struct Setup {
     pub tls: Option<ServerTls>,
     /// The largest request that it takes, gRPC's in whole MiB.
     pub max_request_mib: Option<u32>,
-    /// Its own metrics; none where absent.
-    pub metrics: Option<MetricsSetup>,
+    /// The port of its own metrics, which tell of two more exporters that fail; none where absent.
+    pub metrics_port: Option<u16>,
+    /// Where it sends on to, besides.
+    pub next: Option<String>,
     /// What it asks an API server; nothing where absent.
     pub kubernetes: Option<KubernetesSetup>,
     /// A whole configuration in place of one of ours.
@@ -171,32 +173,19 @@ pub struct KubernetesSetup {
     pub kubeconfig: PathBuf,
 }
 
-/// Metrics as a Collector has them by default, and more exporters to tell of: one whose requests fail, one whose
-/// queue is soon full, and one that sends on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MetricsSetup {
-    /// Where Prometheus reads them, on the loopback interface.
-    pub port: u16,
-    /// Where the last of the exporters sends to.
-    pub next: String,
+/// Metrics as a Collector has them by default, where Prometheus reads them on the loopback interface.
+fn metrics_reader(port: u16) -> String {
+    let names = "without_scope_info: true, without_type_suffix: true, without_units: true";
+    let prometheus = format!("prometheus: {{ host: 127.0.0.1, port: {port}, {names} }}");
+    format!("{{ readers: [{{ pull: {{ exporter: {{ {prometheus} }} }} }}] }}")
 }
 
-impl MetricsSetup {
-    fn reader(&self) -> String {
-        let names = "without_scope_info: true, without_type_suffix: true, without_units: true";
-        let prometheus = format!("prometheus: {{ host: 127.0.0.1, port: {}, {names} }}", self.port);
-        format!("{{ readers: [{{ pull: {{ exporter: {{ {prometheus} }} }} }}] }}")
-    }
-
-    /// Each with its id, where it sends to, and more keys.
-    fn exporters(&self) -> [(&'static str, &str, &'static str); 3] {
-        [
-            ("otlp_grpc/next", &self.next, ""),
-            ("otlp_grpc/fails", "127.0.0.1:1", "retry_on_failure: { enabled: false }"),
-            ("otlp_grpc/full", "127.0.0.1:1", "sending_queue: { queue_size: 1, num_consumers: 1 }"),
-        ]
-    }
-}
+/// Exporters for metrics to tell of: one whose requests fail, and one whose queue is soon full. Each with its id, where it sends to,
+/// and more keys.
+const FAILING_EXPORTERS: [(&str, &str, &str); 2] = [
+    ("otlp_grpc/fails", "127.0.0.1:1", "retry_on_failure: { enabled: false }"),
+    ("otlp_grpc/full", "127.0.0.1:1", "sending_queue: { queue_size: 1, num_consumers: 1 }"),
+];
 
 impl Default for Setup {
     fn default() -> Self {
@@ -206,7 +195,8 @@ impl Default for Setup {
             unix_socket: false,
             tls: None,
             max_request_mib: None,
-            metrics: None,
+            metrics_port: None,
+            next: None,
             kubernetes: None,
             documented: None,
         }
@@ -257,14 +247,15 @@ fn configuration(folder: &Path, setup: &Setup, grpc_port: u16, http_port: u16) -
         true => format!("{}, transport: unix", socket(folder).display()),
         false => format!("127.0.0.1:{grpc_port}{tls}"),
     };
-    let more = setup.metrics.as_ref().map(MetricsSetup::exporters);
-    let more = more.iter().flatten();
+    let failing = setup.metrics_port.iter().flat_map(|_| FAILING_EXPORTERS);
+    let next = setup.next.iter().map(|to| ("otlp_grpc/next", to.as_str(), ""));
+    let more: Vec<_> = failing.chain(next).collect();
     let exporters: String = more
-        .clone()
+        .iter()
         .map(|(id, to, keys)| format!("  {id}: {{ endpoint: '{to}', tls: {{ insecure: true }}, {keys} }}\n"))
         .collect();
-    let ids: String = more.map(|(id, ..)| format!(", {id}")).collect();
-    let metrics = setup.metrics.as_ref().map_or_else(|| "{ level: none }".to_owned(), MetricsSetup::reader);
+    let ids: String = more.iter().map(|(id, ..)| format!(", {id}")).collect();
+    let metrics = setup.metrics_port.map_or_else(|| "{ level: none }".to_owned(), metrics_reader);
     let (processors, used) = match &setup.kubernetes {
         Some(kubernetes) => {
             (format!("processors: {{ k8s_attributes: {} }}\n", kubernetes.attributes), "k8s_attributes")
