@@ -112,7 +112,7 @@ impl<'obj> Profiler<'obj> {
         let rings = Rings::create(&rings_map, snapshots, &cpus, whole_pages(options.ring_bytes))
             .map_err(refused("creating ring buffers"))?;
         // Sampling has not begun.
-        settings.pause_switches(&sampled_cpus, true);
+        settings.pause_hooks(&sampled_cpus, true);
         let hooks = programs::loaded(&skeleton.progs)
             .filter(|(runs, _)| runs.is_tracepoint())
             .map(|(_, program)| program.attach())
@@ -176,7 +176,7 @@ impl<'obj> Profiler<'obj> {
     /// If the kernel refuses the events.
     pub fn start(&mut self) -> Result<(), EventError> {
         self.watch.start(&SamplingPrograms::new(&self.skeleton.progs), &self.kinds)?;
-        self.settings.pause_switches(self.watch.sampled_cpus(), false);
+        self.settings.pause_hooks(self.watch.sampled_cpus(), false);
         Ok(())
     }
 
@@ -217,8 +217,7 @@ impl<'obj> Profiler<'obj> {
         if !is_paused {
             self.settings.begin_waits();
         }
-        self.settings.pause_hooks(is_paused);
-        self.settings.pause_switches(self.watch.sampled_cpus(), is_paused);
+        self.settings.pause_hooks(self.watch.sampled_cpus(), is_paused);
         self.watch.set_paused(is_paused)
     }
 
@@ -279,8 +278,7 @@ impl<'obj> Profiler<'obj> {
 
     /// Ends sampling. The rings can still be drained.
     pub fn stop(&mut self) {
-        self.settings.pause_hooks(true);
-        self.settings.pause_switches(self.watch.sampled_cpus(), true);
+        self.settings.pause_hooks(self.watch.sampled_cpus(), true);
         self.user_probes.detach();
         self.watch.stop();
     }

@@ -57,21 +57,17 @@ impl CpuSettings {
         }
     }
 
-    /// Sets whether hits of probes, and the wakers of waits, are left out.
-    pub(crate) fn pause_hooks(&self, is_paused: bool) {
-        for cpu in 0..self.cpus.entries() {
-            let paused = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, hooks_paused));
-            paused.store(is_paused.into(), Ordering::Relaxed);
-        }
-    }
-
-    /// Sets whether the tracepoint of context switches samples waits: only those that begin on these CPUs.
-    pub(crate) fn pause_switches(&self, sampled_cpus: &CpuIds, is_paused: bool) {
+    /// Sets whether what no perf event samples is left out: hits of probes, the wakers of waits, and the waits that the tracepoint of
+    /// context switches sees, of which others than those that begin on `sampled_cpus` always are.
+    pub(crate) fn pause_hooks(&self, sampled_cpus: &CpuIds, is_paused: bool) {
         let sampled: BTreeSet<u32> = sampled_cpus.iter().collect();
         for cpu in 0..self.cpus.entries() {
             let is_sampled = u32::try_from(cpu).is_ok_and(|cpu| sampled.contains(&cpu));
-            let paused = self.cpus.atomic_u64(cpu, offset_of!(sw_cpu, switches_paused));
-            paused.store((is_paused || !is_sampled).into(), Ordering::Relaxed);
+            let set = |offset, is_paused: bool| {
+                self.cpus.atomic_u64(cpu, offset).store(is_paused.into(), Ordering::Relaxed);
+            };
+            set(offset_of!(sw_cpu, hooks_paused), is_paused);
+            set(offset_of!(sw_cpu, switches_paused), is_paused || !is_sampled);
         }
     }
 
