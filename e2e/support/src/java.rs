@@ -36,6 +36,20 @@ pub fn compiled(sources: &[&str]) -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
+/// Compiles the native half of a program of `workloads/` for a JDK into a shared library in `folder`.
+///
+/// # Errors
+/// When the compiler refuses it.
+pub fn native_library(home: &Path, source: &str, flags: &[String], folder: &Path) -> Result<PathBuf> {
+    let library = folder.join(source).with_extension("so");
+    let include = home.join("include");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-g", "-shared", "-fPIC", "-I"]).arg(&include).arg("-I").arg(include.join("linux"));
+    compiler.arg(paths::e2e().join("workloads").join(source)).args(flags).arg("-o").arg(&library);
+    command::run(&mut compiler)?;
+    Ok(library)
+}
+
 /// A command that runs a class of a folder.
 #[must_use]
 pub fn java(home: &Path, classes: &Path) -> Command {

@@ -154,18 +154,6 @@ fn judge(what: &str, command: Command, chain: &Chain) -> Result<()> {
     bail!("{what}: too few samples")
 }
 
-/// Builds the native half of the program in Java; `None` if the interpreter has no library to embed.
-fn build_library(home: &Path, interpreter: &Path, folder: &Path) -> Result<Option<PathBuf>> {
-    let Some(flags) = embedding_flags(interpreter)? else { return Ok(None) };
-    let library = folder.join("libembeds_java.so");
-    let include = home.join("include");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-g", "-shared", "-fPIC", "-I"]).arg(&include).arg("-I").arg(include.join("linux"));
-    compiler.arg(paths::e2e().join("workloads/embeds_java.c")).args(flags);
-    run(compiler.arg("-o").arg(&library))?;
-    Ok(Some(library))
-}
-
 #[test]
 fn python_within_java() -> Result<()> {
     let test = "Python within Java";
@@ -179,7 +167,8 @@ fn python_within_java() -> Result<()> {
         [13, 11].into_iter().filter_map(python::of_pyenv).chain([PathBuf::from(python::SYSTEM)]);
     for interpreter in interpreters {
         let classes = java::compiled(&["Embeds.java"])?;
-        let Some(library) = build_library(&home, &interpreter, classes.path())? else { continue };
+        let Some(flags) = embedding_flags(&interpreter)? else { continue };
+        let library = java::native_library(&home, "embeds_java.c", &flags, classes.path())?;
         let mut command = Command::new("env");
         let python_home = interpreter.parent().and_then(Path::parent).context("no folder")?;
         command.arg(format!("PYTHONHOME={}", python_home.display())).arg("PYTHONDONTWRITEBYTECODE=1");

@@ -1,11 +1,8 @@
 //! The code that HotSpot makes for a native method, of which a program does little else than enter and leave it
 //! (`workloads/Natives.java`).
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e_support::{command, paths, requirement};
+use sidewinder_e2e_support::{java, requirement};
 
 use super::{ENOUGH, Origin, Sample, assert_complete, compiled, homes, is_long, profile};
 
@@ -13,16 +10,6 @@ const NATIVE: &str = "Natives.nothing()";
 const CALLER: &str = "Natives.calls()";
 /// The first one's caller has the frame in which a wrong caller is found most often.
 const COMPILERS: [&[&str]; 3] = [&["-XX:TieredStopAtLevel=1"], &[], &["-Xint"]];
-
-fn library(home: &Path, folder: &Path) -> Result<PathBuf> {
-    let library = folder.join("libnatives.so");
-    let include = home.join("include");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-shared", "-fPIC", "-I"]).arg(&include).arg("-I").arg(include.join("linux"));
-    compiler.arg(paths::e2e().join("workloads/natives.c")).arg("-o").arg(&library);
-    command::run(&mut compiler)?;
-    Ok(library)
-}
 
 /// The frames of the program's methods in a complete stack with the native one.
 fn functions(sample: &Sample) -> Vec<&str> {
@@ -38,7 +25,7 @@ fn a_native_method_has_its_caller_wherever_its_code_is_interrupted() -> Result<(
     }
     let Some(classes) = compiled(test, &["Natives.java"])? else { return Ok(()) };
     for home in homes(None) {
-        let library = library(&home, classes.path())?;
+        let library = java::native_library(&home, "natives.c", &[], classes.path())?;
         let library = library.to_str().context("the folder's name is no text")?;
         let what = home.display().to_string();
         let origin = Origin::Home(home);
