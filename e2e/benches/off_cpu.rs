@@ -30,6 +30,7 @@ use libbpf_rs::ObjectBuilder;
 use serde_json::Value;
 use sidewinder_e2e_pod::application::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
 use sidewinder_e2e_pod::{Cgroup, Container, Image, Pod, PodSpec, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::load::Load;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_e2e_support::workload::{AT_SWITCH, PINGPONG, TENANT};
@@ -39,6 +40,8 @@ const TURNS: usize = 5;
 const SECONDS: u32 = 2;
 /// Until a profiler has attached its programs.
 const SETTLE: Duration = Duration::from_secs(3);
+/// How long another profiler may take until all of them are loaded.
+const PROGRAMS_TIMEOUT: Duration = Duration::from_secs(120);
 /// Until the kernel's switches are as without perf events again: it waits for a second after the last one is closed.
 const RESTORE: Duration = Duration::from_millis(1_500);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -123,7 +126,8 @@ impl Profiler {
 }
 
 impl Peer {
-    fn command(self) -> Command {
+    /// `receiver`: where it sends what it finds, if it does.
+    fn command(self, receiver: &str) -> Command {
         let program = match self {
             Self::OffCpuTime => {
                 "kprobe:finish_task_switch {
@@ -136,7 +140,7 @@ impl Peer {
             Self::SwitchStacks => "software:context-switches:1 { @[kstack, ustack, comm] = count(); }",
             Self::OpenTelemetry => {
                 let mut command = Command::new("ebpf-profiler");
-                command.args(["-collection-agent", NOWHERE, "-disable-tls", "-off-cpu-threshold", "0.01"]);
+                command.args(["-collection-agent", receiver, "-disable-tls", "-off-cpu-threshold", "0.01"]);
                 return command;
             }
         };
@@ -163,7 +167,7 @@ impl Peer {
 
     /// Why it can't be measured; prints nothing by itself.
     fn absence(self) -> Option<String> {
-        let command = self.command();
+        let command = self.command(NOWHERE);
         let program = command.get_program().to_string_lossy();
         let is_missing =
             || (!requirement::is_installed(&program)).then(|| format!("{program} is not installed"));
@@ -357,12 +361,30 @@ fn measure(load: PingPong, profiler: Profiler, image: Option<&Image>) -> Result<
         }
         Profiler::Peer(peer) => {
             // At its end it would name all functions, which takes minutes: so it is killed.
-            let running = Load::start(peer.command())?;
-            thread::sleep(SETTLE);
-            let measured = observed(running.pid(), || load.round_trip_ns())?;
-            ensure!(measured.1.programs > 0, "it has no program: run {:?}", peer.command());
-            Ok(measured)
+            // OpenTelemetry's begins once its receiver answers.
+            let collector = (peer == Peer::OpenTelemetry).then(Collector::start).transpose()?;
+            let receiver = collector.as_ref().map_or_else(|| NOWHERE.to_owned(), Collector::grpc_endpoint);
+            let command = peer.command(&receiver);
+            let description = format!("{command:?}");
+            let running = Load::start(command)?;
+            settle(running.pid()).with_context(|| format!("run {description}"))?;
+            observed(running.pid(), || load.round_trip_ns())
         }
+    }
+}
+
+/// Waits until a profiler has loaded all of its eBPF programs.
+fn settle(pid: u32) -> Result<()> {
+    let deadline = Instant::now() + PROGRAMS_TIMEOUT;
+    let mut programs = 0;
+    loop {
+        thread::sleep(SETTLE);
+        let now = observe::program_count(pid);
+        if now > 0 && now == programs {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "it has {now} programs, and had {programs} {SETTLE:?} before");
+        programs = now;
     }
 }
 
