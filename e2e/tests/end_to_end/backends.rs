@@ -170,10 +170,6 @@ fn sent<'a, B: Backend>(events: impl Iterator<Item = DecodedEvent<'a>>, unit: Op
     sums
 }
 
-fn hexadecimal(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Whether an event is among those that are asked for.
 fn is_selected(event: &DecodedEvent<'_>, selection: Selection<'_>) -> bool {
     match selection {
@@ -181,7 +177,10 @@ fn is_selected(event: &DecodedEvent<'_>, selection: Selection<'_>) -> bool {
         Selection::Service(name) => {
             event.profile.resource.get("service.name").and_then(DecodedValue::as_str) == Some(name)
         }
-        Selection::Span(id) => event.sample.link.is_some_and(|link| hexadecimal(&link.span_id) == id),
+        Selection::Span(id) => event
+            .sample
+            .link
+            .is_some_and(|link| link.span_id.map(|byte| format!("{byte:02x}")).concat() == id),
     }
 }
 

@@ -130,7 +130,11 @@ fn each_command_answers_its_question() -> Result<()> {
         let written = words.iter().position(|word| word == "-o").and_then(|at| words.get(at + 1));
         let records = line.starts_with("sidewinder record");
         let answer = match written.map(String::as_str).or(records.then_some("profile.html")) {
-            Some(file) => text_of(&folder.path().join(file))?,
+            Some(file) => {
+                let path = folder.path().join(file);
+                ensure!(fs::metadata(&path)?.len() > 500, "{line}: little in {file}");
+                text_of(&path)?
+            }
             None => printed,
         };
         if line.starts_with("sidewinder check") {
@@ -143,5 +147,6 @@ fn each_command_answers_its_question() -> Result<()> {
             ensure!(answer.contains(text), "{line}: no {text} in {} bytes", answer.len());
         }
     }
+    ensure!(fs::metadata(folder.path().join("profile.html"))?.len() > 10_000, "no page");
     Ok(())
 }
