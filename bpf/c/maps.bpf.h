@@ -249,6 +249,7 @@ struct sw_vm_scratch {
 	struct sw_blob blob; /* that was read last */
 	__u8 code[SW_HOTSPOT_CODE_BEFORE + SW_HOTSPOT_CODE_AFTER]; /* around the interrupted pc */
 	struct sw_v8_function v8_function; /* that was read last */
+	__u64 v8_instance; /* of the interrupted function of WebAssembly, where it has no frame yet; otherwise 0 */
 	__u64 v8_object[SW_V8_OBJECT_BYTES / sizeof(__u64)]; /* the start of the object that was read last */
 	struct sw_frame v8_frames[2]; /* to push, the leaf's first */
 	__u64 v8_frame_count;

@@ -132,17 +132,21 @@ __noinline int read_v8_function(__u32 number, __u64 object)
 	return read_v8_shared(slot, scratch, &runtime->v8, shared);
 }
 
-/* The JSFunction in the frame with this frame pointer; 0 if it is no function's. */
-static __always_inline __u64 function_in_v8_frame(struct sw_slot *slot, __u64 fp)
+/* Reads what identifies the frame with this frame pointer: of a function, its context and its JSFunction. Zeros: unreadable. */
+static __always_inline void read_v8_frame(struct sw_slot *slot, __u64 fp, __u64 *context, __u64 *function)
 {
-	__u64 context, function;
-
+	*context = *function = 0;
 	/* Below the stack pointer is what is left of a frame that was removed just now. */
 	if (fp & 7 || fp - slot->sp + 8 > SW_UNPROVEN_FRAME_BYTES_MAX)
-		return 0;
-	if (!try_read_word(slot, fp + SW_V8_CONTEXT, &context) || !try_read_word(slot, fp + SW_V8_FUNCTION, &function))
-		return 0;
-	return is_v8_object(context) ? function : 0;
+		return;
+	if (!try_read_word(slot, fp + SW_V8_CONTEXT, context) || !try_read_word(slot, fp + SW_V8_FUNCTION, function))
+		*context = *function = 0;
+}
+
+/* Whether frames with this word in the place of a context are those of WebAssembly, with an instance in that of a function. */
+static __always_inline bool is_wasm_frame(const struct sw_v8 *v8, __u64 context)
+{
+	return context && (context == v8->wasm_frame || context == v8->wasm_to_js_frame);
 }
 
 /* Where the interpreted function whose frame is the current one is in its bytecode. */
@@ -165,7 +169,7 @@ enum sw_v8_code {
 	SW_V8_INTERPRETER, /* that runs the function whose frame is at the frame pointer */
 	/* a builtin, which has no frame of its own if that at the frame pointer is of a function of the program */
 	SW_V8_BUILTIN,
-	SW_V8_FUNCTION_CODE, /* a compiled function, with its frame at the frame pointer */
+	SW_V8_FUNCTION_CODE, /* a compiled function, of WebAssembly too, with its frame at the frame pointer */
 	SW_V8_BEGINNING, /* a compiled function that is in its register, with a frame without it */
 	/* Compiled functions without a frame, as sw_v8_frame_state. */
 	SW_V8_NOT_YET,
@@ -174,15 +178,18 @@ enum sw_v8_code {
 };
 
 /* An sw_v8_code, of generated code. */
-static __always_inline int classify_v8_generated(struct sw_slot *slot, struct sw_vm_scratch *scratch)
+static __always_inline int classify_v8_generated(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u16 wasm_marker)
 {
 	int state = SW_V8_FRAME_MADE;
 
+	scratch->v8_instance = 0;
 	if (!slot->is_interrupted)
 		return SW_V8_FUNCTION_CODE;
 	if (!bpf_probe_read_user(scratch->v8_code, sizeof(scratch->v8_code), (void *)(slot->pc - SW_V8_CODE_BEFORE)))
-		state = v8_frame_state(slot->number);
-	switch (state) {
+		state = v8_frame_state(slot->number, wasm_marker);
+	if (state & SW_V8_FRAME_OF_WASM)
+		scratch->v8_instance = slot->registers[SW_REG_V8_INSTANCE];
+	switch (state & SW_V8_FRAME_STATE_MASK) {
 	case SW_V8_FRAME_NOT_YET:
 		return SW_V8_NOT_YET;
 	case SW_V8_FRAME_PUSHED:
@@ -211,7 +218,7 @@ __noinline int classify_v8_code(__u32 number)
 		return SW_V8_OTHER;
 	found = place_of_frame(slot);
 	if ((__u8)found->head == SW_FRAME_ANONYMOUS)
-		return classify_v8_generated(slot, scratch);
+		return classify_v8_generated(slot, scratch, runtime->v8.wasm_frame);
 	if (slot->fp - slot->sp < -SW_V8_FUNCTION)
 		return SW_V8_OTHER;
 	if (!(found->head & SW_FRAME_VM_LOOP << SW_FRAME_FLAGS_SHIFT))
@@ -235,6 +242,29 @@ static __always_inline bool find_v8_caller(struct sw_slot *slot, int code, __u64
 	return try_read_word(slot, at, pc) && is_after_call_of(*pc, 0);
 }
 
+/* A frame of compiled code at `pc`, which is 0 where it is unknown, and what it belongs to. */
+static __always_inline struct sw_frame compiled_v8_frame(__u32 kind, __u32 flags, __u64 object, __u64 pc, __u32 cookie)
+{
+	object = (object - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
+	return (struct sw_frame){
+		.head = frame_head(kind, SW_FRAME_COMPILED | flags,
+				   (object & ~(__u64)SW_V8_PC_LOW_MASK) | (pc & SW_V8_PC_LOW_MASK)),
+		.address = pc >> SW_V8_PC_LOW_BITS << SW_V8_COOKIE_BITS | (cookie & ((1u << SW_V8_COOKIE_BITS) - 1)),
+	};
+}
+
+/* The current frame, which is of WebAssembly, and has this instance. */
+static __always_inline struct sw_frame wasm_frame(struct sw_slot *slot, __u64 instance)
+{
+	__u32 flags = slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
+	__u64 code = 0;
+
+	/* Unreadable code has no name either. */
+	bpf_probe_read_user(&code, sizeof(code), (void *)(slot->pc - sizeof(code)));
+	slot->head.vm_frames++;
+	return compiled_v8_frame(SW_FRAME_V8_WASM, flags, instance, slot->pc, finished_cookie(add_to_cookie(0, code)));
+}
+
 /*
  * The frame of the function that was read last. `called_from`: of a function that has called the interrupted builtin, where that
  * returns to; 0 if it is unknown.
@@ -243,8 +273,7 @@ static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const stru
 						__u64 called_from)
 {
 	__u64 shared = (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
-	__u64 pc = code == SW_V8_BUILTIN ? called_from : slot->pc;
-	__u32 flags = SW_FRAME_COMPILED;
+	__u32 flags = code == SW_V8_BUILTIN || slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
 
 	slot->head.vm_frames++;
 	if (code == SW_V8_INTERPRETER)
@@ -252,13 +281,8 @@ static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const stru
 			.head = frame_head(SW_FRAME_V8, 0, shared),
 			.address = (__u64)v8_bytecode_offset(slot) << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie,
 		};
-	if (code == SW_V8_BUILTIN || slot->is_return_address)
-		flags |= SW_FRAME_RETURN_ADDRESS;
-	return (struct sw_frame){
-		.head = frame_head(SW_FRAME_V8, flags, (shared & ~(__u64)SW_V8_PC_LOW_MASK) | (pc & SW_V8_PC_LOW_MASK)),
-		.address = pc >> SW_V8_PC_LOW_BITS << SW_V8_COOKIE_BITS |
-			   (scratch->v8_function.cookie & ((1u << SW_V8_COOKIE_BITS) - 1)),
-	};
+	return compiled_v8_frame(SW_FRAME_V8, flags, scratch->v8_function.shared,
+				 code == SW_V8_BUILTIN ? called_from : slot->pc, scratch->v8_function.cookie);
 }
 
 /*
@@ -283,13 +307,14 @@ __noinline int push_v8_frames(__u32 number)
 __noinline int step_in_v8(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	int code = classify_v8_code(number);
-	__u64 function, pc = 0, sp = 0;
+	__u64 context, function, instance = 0, pc = 0, sp = 0;
 	struct sw_frame native, first;
 	struct sw_found *found;
 
-	if (!slot || !scratch || code == SW_V8_OTHER)
+	if (!runtime || !scratch || code == SW_V8_OTHER)
 		return SW_VM_GROUP_ENDED;
 	/* A builtin without a frame of its own has its return address on top of the stack, unless it pushes something. */
 	if (code >= SW_V8_NOT_YET || (code == SW_V8_BUILTIN && slot->is_interrupted)) {
@@ -299,13 +324,23 @@ __noinline int step_in_v8(__u32 number)
 			pc = 0;
 		}
 	}
+	read_v8_frame(slot, code == SW_V8_LEFT ? slot->sp - sizeof(__u64) : slot->fp, &context, &function);
+	if (code == SW_V8_FUNCTION_CODE || code == SW_V8_LEFT)
+		instance = is_wasm_frame(&runtime->v8, context) ? function : 0;
+	else if (code == SW_V8_BEGINNING || code == SW_V8_NOT_YET || code == SW_V8_PUSHED)
+		instance = scratch->v8_instance;
 	if (code == SW_V8_BEGINNING || code == SW_V8_NOT_YET || code == SW_V8_PUSHED)
 		function = slot->registers[SW_REG_V8_FUNCTION];
-	else
-		function = function_in_v8_frame(slot, code == SW_V8_LEFT ? slot->sp - sizeof(__u64) : slot->fp);
+	else if (!is_v8_object(context))
+		function = 0;
 	found = place_of_frame(slot);
 	native = (struct sw_frame){ .head = found->head, .address = found->address };
-	if (read_v8_function(number, function)) {
+	if (instance) {
+		first = wasm_frame(slot, instance);
+	} else if (code == SW_V8_FUNCTION_CODE && context && context == runtime->v8.regexp_frame) {
+		first = (struct sw_frame){ .head = frame_head(SW_FRAME_V8_REGEXP, 0, 0) };
+		slot->head.vm_frames++;
+	} else if (read_v8_function(number, function)) {
 		/* The frame of a builtin may have a function of V8's own, which is the builtin. */
 		if (code == SW_V8_BUILTIN && !scratch->v8_function.has_script)
 			return SW_VM_GROUP_ENDED;

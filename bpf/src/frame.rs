@@ -49,10 +49,10 @@ pub struct VmFunction {
     /// The address of the object that is the function. It is valid in one process only.
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one. Of a function with
-    /// [`VmForm::CompiledAt`], its low bits, [`VmFunction::low_cookie`].
+    /// [`VmForm::CompiledAt`], its low bits, [`VmFunction::low_cookie`]. With [`VmForm::WebAssembly`], those of a hash of the 8 bytes
+    /// in front of the instruction.
     pub cookie: u32,
-    /// The instruction, as an offset in the function's code; negative before the first one, and 0 with
-    /// [`VmForm::CompiledAt`].
+    /// The instruction, as an offset in the function's code; negative before the first one, and 0 where the form has its address.
     pub place: i32,
     /// In which code that is.
     pub form: VmForm,
@@ -72,6 +72,15 @@ pub enum VmForm {
     CompiledAt {
         /// The instruction; `None` if it is unknown.
         pc: Option<Avma>,
+        /// As above.
+        is_return_address: bool,
+    },
+    /// A regular expression, of which no more is known.
+    RegularExpression,
+    /// A function of WebAssembly, or code between such a function and one of JavaScript: the object is the data of its instance.
+    WebAssembly {
+        /// The instruction.
+        pc: Avma,
         /// As above.
         is_return_address: bool,
     },
@@ -114,27 +123,32 @@ impl RawFrame {
     }
 
     fn from_function(VmFunction { machine, object, cookie, place, form }: VmFunction) -> Self {
-        let kind = match machine {
-            VmMachine::CPython => intf::SW_FRAME_CPYTHON,
-            VmMachine::HotSpot => intf::SW_FRAME_HOTSPOT,
-            VmMachine::V8 => intf::SW_FRAME_V8,
+        let kind = match (machine, form) {
+            (VmMachine::CPython, _) => intf::SW_FRAME_CPYTHON,
+            (VmMachine::HotSpot, _) => intf::SW_FRAME_HOTSPOT,
+            (VmMachine::V8, VmForm::WebAssembly { .. }) => intf::SW_FRAME_V8_WASM,
+            (VmMachine::V8, VmForm::RegularExpression) => intf::SW_FRAME_V8_REGEXP,
+            (VmMachine::V8, _) => intf::SW_FRAME_V8,
         };
         let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
         let compiled = |is_return_address| match is_return_address {
             false => intf::SW_FRAME_COMPILED,
             true => intf::SW_FRAME_COMPILED | intf::SW_FRAME_RETURN_ADDRESS,
         };
+        let at_pc = |pc: u64, is_return_address| {
+            let mask = u64::from(intf::SW_V8_PC_LOW_MASK);
+            let high = pc >> intf::SW_V8_PC_LOW_BITS << intf::SW_V8_COOKIE_BITS;
+            let id = object.0 & !mask | pc & mask;
+            (compiled(is_return_address), id, high | u64::from(VmFunction::low_cookie(cookie)))
+        };
         let (flags, id, address) = match form {
+            VmForm::RegularExpression => (0, 0, 0),
             VmForm::Interpreted => (0, object.0, place | u64::from(cookie)),
             VmForm::Compiled { is_return_address } => {
                 (compiled(is_return_address), object.0, place | u64::from(cookie))
             }
-            VmForm::CompiledAt { pc, is_return_address } => {
-                let (pc, mask) = (pc.map_or(0, |pc| pc.0), u64::from(intf::SW_V8_PC_LOW_MASK));
-                let high = pc >> intf::SW_V8_PC_LOW_BITS << intf::SW_V8_COOKIE_BITS;
-                let id = object.0 & !mask | pc & mask;
-                (compiled(is_return_address), id, high | u64::from(VmFunction::low_cookie(cookie)))
-            }
+            VmForm::CompiledAt { pc, is_return_address } => at_pc(pc.map_or(0, |pc| pc.0), is_return_address),
+            VmForm::WebAssembly { pc, is_return_address } => at_pc(pc.0, is_return_address),
         };
         let flags = u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT;
         Self { head: u64::from(kind) | flags | id << intf::SW_FRAME_ID_SHIFT, address }
@@ -169,7 +183,19 @@ impl RawFrame {
             intf::SW_FRAME_CPYTHON => Some(RawFrameKind::Vm(self.function(VmMachine::CPython))),
             intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::Vm(self.function(VmMachine::HotSpot))),
             intf::SW_FRAME_V8 if self.has(intf::SW_FRAME_COMPILED) => {
-                Some(RawFrameKind::Vm(self.function_at_pc()))
+                let form = |pc: u64, is_return_address| VmForm::CompiledAt {
+                    pc: (pc != 0).then_some(Avma(pc)),
+                    is_return_address,
+                };
+                Some(RawFrameKind::Vm(self.function_at_pc(form)))
+            }
+            intf::SW_FRAME_V8_WASM => {
+                let form = |pc, is_return_address| VmForm::WebAssembly { pc: Avma(pc), is_return_address };
+                Some(RawFrameKind::Vm(self.function_at_pc(form)))
+            }
+            intf::SW_FRAME_V8_REGEXP => {
+                let form = VmForm::RegularExpression;
+                Some(RawFrameKind::Vm(VmFunction { form, ..self.function(VmMachine::V8) }))
             }
             intf::SW_FRAME_V8 => Some(RawFrameKind::Vm(self.function(VmMachine::V8))),
             _ => None,
@@ -192,7 +218,7 @@ impl RawFrame {
     }
 
     /// The function of a frame of V8's whose machine code runs at an address that the frame has.
-    fn function_at_pc(self) -> VmFunction {
+    fn function_at_pc(self, form: impl FnOnce(u64, bool) -> VmForm) -> VmFunction {
         let (id, mask) = (self.head >> intf::SW_FRAME_ID_SHIFT, u64::from(intf::SW_V8_PC_LOW_MASK));
         let pc = self.address >> intf::SW_V8_COOKIE_BITS << intf::SW_V8_PC_LOW_BITS | id & mask;
         VmFunction {
@@ -200,10 +226,7 @@ impl RawFrame {
             object: Avma(id & !mask),
             cookie: VmFunction::low_cookie(self.address as u32),
             place: 0,
-            form: VmForm::CompiledAt {
-                pc: (pc != 0).then_some(Avma(pc)),
-                is_return_address: self.is_return_address(),
-            },
+            form: form(pc, self.is_return_address()),
         }
     }
 
@@ -289,9 +312,15 @@ mod tests {
             form: VmForm::CompiledAt { pc, is_return_address: false },
             ..function
         });
+        let of_v8 = VmFunction { machine: VmMachine::V8, place: 0, ..function };
+        let pc = Avma(0x7fff_1234_5673);
+        let wasm = VmForm::WebAssembly { pc, is_return_address: false };
+        let wasm = VmFunction { cookie: 0x7_fffe, form: wasm, ..of_v8 };
+        let regexp = VmFunction { object: Avma(0), cookie: 0, form: VmForm::RegularExpression, ..of_v8 };
         let machines = [VmMachine::CPython, VmMachine::HotSpot, VmMachine::V8];
         let interpreted = machines.map(|machine| VmFunction { machine, ..function });
-        let functions = compiled.into_iter().chain(interpreted).chain(at_pc).map(RawFrameKind::Vm);
+        let functions =
+            compiled.into_iter().chain(interpreted).chain(at_pc).chain([wasm, regexp]).map(RawFrameKind::Vm);
         for kind in functions.chain(missing) {
             let frame = RawFrame::new(kind, 0, false, false);
             assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));

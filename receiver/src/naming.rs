@@ -14,7 +14,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, Svma};
-use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMachine, VmMissing};
+use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine, VmMissing};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
@@ -407,7 +407,8 @@ impl Namer {
     ) -> Option<NamedFrame> {
         let Some(known) = self.vm.lookup(process, wanted) else {
             let is_provisional = self.vm.is_pending(process, wanted);
-            return Some(NamedFrame { is_provisional, ..self.vm_frame(runtime, unnamed_function(runtime)) });
+            let name = unnamed_function(runtime, wanted.form);
+            return Some(NamedFrame { is_provisional, ..self.vm_frame(runtime, name) });
         };
         let lines = self.options.lines;
         let code_frame = |function: &Function, line: u32| CodeFrame {
@@ -454,10 +455,11 @@ impl Namer {
 }
 
 /// The name of a function that could not be read.
-fn unnamed_function(runtime: Runtime) -> String {
-    let function = match runtime {
-        Runtime::Jvm => "Java method",
-        Runtime::V8 => "JavaScript function",
+fn unnamed_function(runtime: Runtime, form: VmForm) -> String {
+    let function = match (runtime, form) {
+        (Runtime::Jvm, _) => "Java method",
+        (Runtime::V8, VmForm::WebAssembly { .. }) => "WebAssembly function",
+        (Runtime::V8, _) => "JavaScript function",
         _ => "Python function",
     };
     format!("[unknown {function}]")

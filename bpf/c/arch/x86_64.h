@@ -26,8 +26,9 @@
 #define SW_REG_SENDER_SP_AT_RETURN 3 /* rbx, from where an interpreted method removes its frame */
 #define SW_REG_RETURN_ADDRESS 0 /* rax, at the entries of interpreted methods and in adapters */
 
-/* V8: the function that is called, at its entry, and, in handlers of bytecodes, the bytecode and the offset in it. */
+/* V8: the function that is called, at its entry, that of WebAssembly's data of its instance, and, in handlers of bytecodes, the bytecode and the offset in it. */
 #define SW_REG_V8_FUNCTION 5 /* rdi */
+#define SW_REG_V8_INSTANCE 4 /* rsi */
 #define SW_REG_V8_BYTECODE 12 /* r12 */
 #define SW_REG_V8_BYTECODE_OFFSET 9 /* r9 */
 

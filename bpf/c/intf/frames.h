@@ -23,6 +23,13 @@ enum sw_frame_kind {
 	 * of the id, which are 0 in the address of an object; address: the rest of it << SW_V8_COOKIE_BITS | low bits of the cookie
 	 */
 	SW_FRAME_V8 = 6,
+	/*
+	 * A function of WebAssembly that V8 has compiled, or its code between such a function and one of JavaScript. id: address of the
+	 * data of the function's instance; address and the lowest bits of the id: as of SW_FRAME_V8 with SW_FRAME_COMPILED, with a hash
+	 * of the code in front of the instruction for a cookie
+	 */
+	SW_FRAME_V8_WASM = 7,
+	SW_FRAME_V8_REGEXP = 8, /* a regular expression that V8 has compiled. id, address: 0 */
 };
 
 enum sw_frame_flag {

@@ -160,7 +160,13 @@ struct sw_v8 {
 	__u16 script_type;
 	__u16 first_function_type;
 	__u16 last_function_type;
-	__u16 reserved[3];
+	/*
+	 * What frames of WebAssembly's functions, of the code through which these call JavaScript, and of regular expressions have
+	 * in the place of a function's context; 0: unknown.
+	 */
+	__u16 wasm_frame;
+	__u16 wasm_to_js_frame;
+	__u16 regexp_frame;
 };
 
 #define SW_V8_OBJECT_BYTES 128 /* of an object are read, at most */

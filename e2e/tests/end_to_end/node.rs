@@ -4,7 +4,9 @@
 
 mod cpu_prof;
 mod libnode;
+mod regexp;
 mod source_maps;
+mod wasm;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -172,20 +174,46 @@ fn sample_of(event: &DecodedEvent<'_>) -> Sample {
     Sample { tid: event.sample.thread_id().unwrap_or(0), frames: lines.collect() }
 }
 
-/// Starts the program once for each set, with those of its options that this version has. V8 leaves a log in `folder`.
+/// Starts the program once for each set. V8 leaves a log in `folder`.
 fn start(node: &Path, folder: &Path, sets: &[Set]) -> Result<Vec<(Set, Node)>> {
     let known = run(Command::new(node).arg("--v8-options"))?;
-    let has = |option: &&&str| {
-        known.contains(&format!("--{} (", option.trim_start_matches("--no-").trim_start_matches("--")))
-    };
     let started = sets.iter().map(|&set| {
-        let options: Vec<_> = set.options.iter().filter(has).collect();
-        let mut command = Command::new(node);
-        command.args(options).arg(script()).arg(SECONDS).current_dir(folder);
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = command(node, &known, set.options, &script());
+        command.current_dir(folder).stdout(Stdio::null());
         Ok((set, Node(command.spawn().context("cannot start node")?)))
     });
     started.collect()
+}
+
+/// Runs a script with those of the options that this version has: `known`, as it prints them.
+fn command(node: &Path, known: &str, options: &[&str], script: &Path) -> Command {
+    let has = |option: &&&str| {
+        known.contains(&format!("--{} (", option.trim_start_matches("--no-").trim_start_matches("--")))
+    };
+    let mut command = Command::new(node);
+    command.args(options.iter().filter(has)).arg(script).arg(SECONDS).stderr(Stdio::null());
+    command
+}
+
+/// What comes of recording some processes.
+fn record(pids: &[u32], seconds: u32) -> Result<Received> {
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp");
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    let mut recorder = sidewinder::command()?;
+    recorder.args(["record", "-F", SAMPLES_PER_SECOND, "-d", &format!("{seconds}s"), "-p", &pids.join(",")]);
+    recorder.arg("-o").arg(&output);
+    let ended = Running::start(recorder)?.wait(Duration::from_secs(120))?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    Received::from_otlp_file(&output)
+}
+
+/// The samples of a process from when the unwind table of `node` is built.
+fn warm_samples(what: &str, received: &Received, pid: u32) -> Result<Vec<Sample>> {
+    let events: Vec<DecodedEvent<'_>> = received.events_of(pid).collect();
+    let known = events.iter().filter(|event| is_complete(event)).map(|event| event.time_unix_ns).min();
+    let start = known.with_context(|| format!("{what}: no complete stack"))? + WARM_UP_NS;
+    Ok(events.iter().filter(|event| event.time_unix_ns >= start).map(sample_of).collect())
 }
 
 fn judge(test: &str, node: &Path, sets: &[Set], seconds: u32) -> Result<()> {
@@ -193,31 +221,12 @@ fn judge(test: &str, node: &Path, sets: &[Set], seconds: u32) -> Result<()> {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
     let programs = start(node, folder.path(), sets)?;
-    let pids: Vec<String> = programs.iter().map(|(_, node)| node.0.id().to_string()).collect();
-    let mut recorder = sidewinder::command()?;
-    recorder.args([
-        "record",
-        "-F",
-        SAMPLES_PER_SECOND,
-        "-d",
-        &format!("{seconds}s"),
-        "-p",
-        &pids.join(","),
-        "-o",
-    ]);
-    recorder.arg(&output);
-    let ended = Running::start(recorder)?.wait(Duration::from_secs(120))?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    let received = Received::from_otlp_file(&output)?;
+    let pids: Vec<u32> = programs.iter().map(|(_, node)| node.0.id()).collect();
+    let received = record(&pids, seconds)?;
     for (set, node) in &programs {
         let what = format!("{test}, {}", set.what);
-        let events: Vec<DecodedEvent<'_>> = received.events_of(node.0.id()).collect();
-        let known = events.iter().filter(|event| is_complete(event)).map(|event| event.time_unix_ns).min();
-        let start = known.with_context(|| format!("{what}: no complete stack"))? + WARM_UP_NS;
-        let warm = events.iter().filter(|event| event.time_unix_ns >= start);
-        let samples: Vec<Sample> = warm.map(sample_of).collect();
+        let samples = warm_samples(&what, &received, node.0.id())?;
         assert_names(&what, &samples, set.has_lines)?;
         if set.has_map {
             assert_mapped(&what, &samples, &fs::read_to_string(node.map())?);
@@ -363,6 +372,7 @@ fn functions_of_each_version_have_names() -> Result<()> {
     for version in if named.is_empty() { VERSIONS.to_vec() } else { named } {
         let node = fetched(version)?;
         judge(&format!("node {version}"), &node, &SETS, LONG_RECORDING_SECONDS)?;
+        wasm::judge(&format!("node {version}"), &node, LONG_RECORDING_SECONDS)?;
         if requirement::packages(test, &examples)? {
             run(Command::new(&node).arg(examples.join("publish.test.js")))?;
         }

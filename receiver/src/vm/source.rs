@@ -42,14 +42,18 @@ impl FunctionLayout {
                 let frame = v8::CompiledFrame { shared: object, cookie, cookie_mask, pc, is_return_address };
                 engine.read_compiled(memory, frame)
             }
+            (Self::V8(engine), VmForm::WebAssembly { pc, is_return_address }) => {
+                let cookie_mask = VmFunction::low_cookie(u32::MAX);
+                let frame = v8::WasmFrame { instance: object, pc, is_return_address, cookie, cookie_mask };
+                engine.read_wasm(memory, frame).map(Code::Function)
+            }
+            (Self::V8(_), VmForm::RegularExpression) => Ok(Code::Function(v8::regular_expression())),
             (Self::V8(engine), _) => engine.read_function(memory, object, cookie).map(Code::Function),
             (Self::HotSpot(machine), VmForm::Compiled { is_return_address }) => {
                 let place = CodePlace { offset: place.cast_unsigned(), is_return_address };
                 machine.read_blob(memory, object, cookie, place)
             }
-            (Self::HotSpot(machine), VmForm::Interpreted | VmForm::CompiledAt { .. }) => {
-                machine.read_interpreted(memory, object, cookie)
-            }
+            (Self::HotSpot(machine), _) => machine.read_interpreted(memory, object, cookie),
         }
     }
 }

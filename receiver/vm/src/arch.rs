@@ -19,9 +19,12 @@ use self::x86_64 as host;
 
 #[cfg(test)]
 pub(crate) use host::instructions;
+#[cfg(all(any(test, feature = "test-support"), target_arch = "x86_64"))]
+pub(crate) use host::wasm_code;
 pub(crate) use host::{
-    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, KEY_VALUES, TABLE_CALL_BYTES, WALKED,
-    activations, calls_through, dispatch_table, first_argument, jumps_out, step, thread_local, unlinked_code,
+    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, JumpTable, KEY_VALUES, TABLE_CALL_BYTES,
+    WALKED, WASM_ALIGNMENT, WASM_START_BYTES, activations, calls_through, dispatch_table, first_argument,
+    jumps_out, step, thread_local, unlinked_code, wasm_start,
 };
 
 /// Where C libraries have the values of pthread keys, as offsets from the thread pointer.
@@ -76,6 +79,16 @@ pub(crate) enum Argument {
     Value(Svma),
     /// The 4-byte value at an offset from the address that a word of the file refers to.
     ValueThroughWord(Svma, u32),
+}
+
+/// How a function of WebAssembly begins.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only code of x86-64 is read"))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WasmStart {
+    /// It makes a frame with this number in the place of a context, which says what the function is.
+    Frame(u16),
+    /// It says its number among the functions that its module declares.
+    Numbered(u32),
 }
 
 /// An instruction of generated code.

@@ -1,12 +1,15 @@
 //! Memory and layouts for unit tests and fuzz targets.
 
+#[cfg(target_arch = "x86_64")]
+pub mod wasm;
+
 use std::io;
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use crate::hotspot::{BlobLayout, CodeHeap, DebugLayout, DebugPlace, MethodLayout, VirtualMachine};
-use crate::v8::{CodeLayout, ObjectLayout, PositionForm};
+use crate::v8::{CodeLayout, ObjectLayout, PositionForm, WasmLayout};
 
 /// The memory at the lowest addresses; higher ones are the same again, so that many pointers lead somewhere.
 #[derive(Debug)]
@@ -101,6 +104,13 @@ pub fn v8_layout(has_fixed_positions: bool) -> ObjectLayout {
         bytecode_positions: 24,
         position_form: Some(if has_fixed_positions { PositionForm::Flagged } else { PositionForm::Signed }),
         code: Some(v8_code_layout(has_fixed_positions)),
+        regexp_frame: None,
+        wasm: Some(WasmLayout {
+            function_frame: 8,
+            to_javascript_frame: 10,
+            module_type: 2163,
+            native_module: 80,
+        }),
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use sidewinder_address::Svma;
 
-use super::{Activation, Argument, Flow, FrameLink, KeyValues, ThreadLocal};
+use super::{Activation, Argument, Flow, FrameLink, KeyValues, ThreadLocal, WasmStart};
 use crate::InterpreterSet;
 
 #[cfg(test)]
@@ -56,6 +56,34 @@ pub(crate) fn calls_through(_code: &[u8], _start: Svma, _table: Svma) -> impl It
 
 pub(crate) fn activations(_parts: &[CodePart], _table: Svma, _current_frame: u16) -> Vec<Activation> {
     Vec::new()
+}
+
+/// Code of WebAssembly, which is not read.
+pub(crate) const WASM_ALIGNMENT: usize = 64;
+pub(crate) const WASM_START_BYTES: usize = 0;
+
+pub(crate) fn wasm_start(_code: &[u8]) -> Option<WasmStart> {
+    None
+}
+
+/// A table of jumps to functions of WebAssembly. There is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum JumpTable {}
+
+impl JumpTable {
+    pub(crate) const LINE_BYTES: usize = 64;
+
+    pub(crate) fn of(_line: &[u8; Self::LINE_BYTES]) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn jumps_of_line(self) -> u32 {
+        match self {}
+    }
+
+    pub(crate) fn target(self, _line: &[u8; Self::LINE_BYTES], _number: u32, _address: u64) -> Option<u64> {
+        match self {}
+    }
 }
 
 /// The targets of a function's direct jumps to other code, sorted.

@@ -12,12 +12,16 @@ use crate::InterpreterSet;
 mod step;
 mod tail_calls;
 mod unlinked;
+mod wasm;
 
 #[cfg(test)]
 pub(crate) use step::instructions;
 pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
 pub(crate) use tail_calls::{TABLE_CALL_BYTES, activations, calls_through, dispatch_table};
 pub(crate) use unlinked::{CodePart, unlinked_code};
+#[cfg(any(test, feature = "test-support"))]
+pub(crate) use wasm::code as wasm_code;
+pub(crate) use wasm::{JumpTable, WASM_ALIGNMENT, WASM_START_BYTES, wasm_start};
 
 /// The virtual machines whose frames can be walked.
 pub(crate) const WALKED: InterpreterSet = InterpreterSet::ALL;

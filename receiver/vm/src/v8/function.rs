@@ -17,6 +17,7 @@ use super::named::{Named, RecentFunctions};
 use super::scope::ScopeInfo;
 use super::script::{Script, Scripts};
 use super::text::{Heap, Object, TaggedWord};
+use super::wasm::{Modules, WasmFrame};
 use crate::FunctionError;
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, Lines, hash};
@@ -28,6 +29,12 @@ const NAME_BYTES_MAX: usize = 1 << 10;
 const POSITIONS_BYTES_MAX: usize = 64 << 10;
 /// What a function without a name is called, as developer tools do.
 const ANONYMOUS: &str = "(anonymous)";
+/// What regular expressions are called: nothing leads from their code to their text.
+const REGULAR_EXPRESSION: &str = "(regular expression)";
+/// How the URLs begin that V8 gives modules of WebAssembly. A function of JavaScript in one is code of V8's own, which calls one of
+/// WebAssembly.
+const WASM_SCHEME: &str = "wasm://";
+const TO_WASM: &str = "(JavaScript to WebAssembly)";
 const POSITIONS_MASK: u64 = (1 << 48) - 1;
 
 /// Reads the functions of a process that runs V8.
@@ -39,6 +46,7 @@ pub struct Engine {
     scripts: Scripts,
     /// Functions of compiled code.
     named: RecentFunctions,
+    wasm_modules: Modules,
     /// Whether objects of the process were found to have this layout.
     is_checked: AtomicBool,
 }
@@ -66,6 +74,12 @@ struct FunctionIdentity {
     script: Option<(Object, i32)>,
 }
 
+/// The function that stands for a regular expression.
+#[must_use]
+pub fn regular_expression() -> Function {
+    Function::new(REGULAR_EXPRESSION.into(), "".into(), 0, None)
+}
+
 impl Engine {
     /// Objects have this layout, and bytecodes these sizes.
     #[must_use]
@@ -75,6 +89,7 @@ impl Engine {
             bytecode_sizes,
             scripts: Scripts::default(),
             named: RecentFunctions::default(),
+            wasm_modules: Modules::default(),
             is_checked: AtomicBool::new(false),
         }
     }
@@ -143,6 +158,21 @@ impl Engine {
         let (named, _) = self.read_named(&heap, shared)?;
         let is_same = named.cookie & frame.cookie_mask == frame.cookie;
         if is_same { Ok(Code::Function((*named.function).clone())) } else { Err(FunctionError::Replaced) }
+    }
+
+    /// Reads the function of WebAssembly of a frame.
+    ///
+    /// # Errors
+    /// See [`FunctionError`].
+    pub fn read_wasm(
+        &self,
+        memory: &impl ForeignMemory,
+        frame: WasmFrame,
+    ) -> Result<Function, FunctionError> {
+        let heap = Heap { memory, layout: &self.layout };
+        let wasm = self.layout.wasm.as_ref();
+        let wasm = wasm.ok_or(FunctionError::Malformed("an unknown layout of instances"))?;
+        self.wasm_modules.read_function(&heap, wasm, frame)
     }
 
     /// `None`: the code at the instruction is of no compiler, or of another function. The function may have been moved: the code of
@@ -307,6 +337,9 @@ impl Engine {
         let Some(script) = self.script_of(heap, identity)? else {
             return Ok(Function::new(name.into(), "".into(), 0, None));
         };
+        if script.text.path.starts_with(WASM_SCHEME) {
+            return Ok(Function::new(TO_WASM.into(), TO_WASM.into(), 0, None));
+        }
         let Some(position) = scope.position else {
             return Ok(Function::new(name.into(), Arc::clone(&script.text.path), 0, None));
         };

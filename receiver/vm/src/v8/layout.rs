@@ -10,6 +10,7 @@ use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 use super::bytecodes::BytecodeSizes;
 use super::code_layout::{CODE_NAMES, CodeLayout};
 use super::lines::PositionForm;
+use super::wasm::WasmLayout;
 use crate::cpython::FileRange;
 use crate::runtime::{V8_MAJOR, V8_MINOR};
 
@@ -65,8 +66,30 @@ const LAST_FUNCTION: &[u8] = b"v8dbg_LastJSFunctionType";
 const TRUSTED_BYTES: &[u8] = b"v8dbg_type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE";
 const BYTECODES: &[u8] = b"v8dbg_class_BytecodeArray__data__uintptr_t";
 const WRAPPER: &[u8] = b"v8dbg_class_BytecodeArray__wrapper__Tagged_BytecodeWrapper_";
-const OPTIONAL: [&[u8]; 8] =
-    [FUNCTION, FIRST_FUNCTION, LAST_FUNCTION, TRUSTED_BYTES, BYTECODES, WRAPPER, V8_MAJOR, V8_MINOR];
+const WASM_FRAME: &[u8] = b"v8dbg_frametype_WasmFrame";
+const WASM_TO_JS_FRAME: &[u8] = b"v8dbg_frametype_WasmToJsFrame";
+const REGEXP_FRAME: &[u8] = b"v8dbg_frametype_IrregexpFrame";
+const WASM_MODULE: &[u8] = b"v8dbg_type_WasmModuleObject__WASM_MODULE_OBJECT_TYPE";
+const NATIVE_MODULES: [&[u8]; 2] = [
+    b"v8dbg_class_Script__wasm_managed_native_module__Tagged_Object_",
+    b"v8dbg_class_Script__wasm_managed_native_module__Object",
+];
+const OPTIONAL: [&[u8]; 14] = [
+    FUNCTION,
+    FIRST_FUNCTION,
+    LAST_FUNCTION,
+    TRUSTED_BYTES,
+    BYTECODES,
+    WRAPPER,
+    V8_MAJOR,
+    V8_MINOR,
+    WASM_FRAME,
+    WASM_TO_JS_FRAME,
+    REGEXP_FRAME,
+    WASM_MODULE,
+    NATIVE_MODULES[0],
+    NATIVE_MODULES[1],
+];
 /// Of the interpreter's entry: a second one, for profilers of V8's own, follows the first.
 const ENTRY: &[u8] = b"Builtins_InterpreterEntryTrampoline";
 /// The first builtin, the first handler of a bytecode, and those of which one is the last builtin.
@@ -156,6 +179,10 @@ pub struct ObjectLayout {
     pub position_form: Option<PositionForm>,
     /// Objects of machine code; `None` if their layout is unknown.
     pub code: Option<CodeLayout>,
+    /// What frames of regular expressions have in the place of a function's context; `None` if that is unknown, before V8 11.
+    pub regexp_frame: Option<u16>,
+    /// Frames and instances of WebAssembly; `None` if their layout is unknown.
+    pub wasm: Option<WasmLayout>,
 }
 
 /// The constants of a file by name.
@@ -242,6 +269,23 @@ impl Constants {
                 _ => PositionForm::Flagged,
             }),
             code: CodeLayout::from_constants(self),
+            regexp_frame: self.frame_marker(REGEXP_FRAME),
+            wasm: self.wasm(),
+        })
+    }
+
+    /// What frames of a type have in the place of a function's context: twice its number.
+    fn frame_marker(&self, name: &[u8]) -> Option<u16> {
+        self.any(&[name])?.checked_mul(2)
+    }
+
+    /// `None`: a constant is missing.
+    fn wasm(&self) -> Option<WasmLayout> {
+        Some(WasmLayout {
+            function_frame: self.frame_marker(WASM_FRAME)?,
+            to_javascript_frame: self.frame_marker(WASM_TO_JS_FRAME)?,
+            module_type: self.any(&[WASM_MODULE])?,
+            native_module: self.any(&NATIVE_MODULES)?,
         })
     }
 }

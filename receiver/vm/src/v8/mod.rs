@@ -3,7 +3,7 @@
 //! Its file describes the objects of its heap for debuggers, in constants whose names begin with `v8dbg_`. Stripping keeps them.
 //!
 //! - [`Library`] is what an ELF file says: the layout of objects, and where the interpreter's code is.
-//! - [`Engine`] reads functions in a process: their names, files and lines.
+//! - [`Engine`] reads functions in a process: their names, files and lines, and functions of WebAssembly.
 
 mod bytecodes;
 mod code_layout;
@@ -16,14 +16,16 @@ mod recent;
 mod scope;
 mod script;
 mod text;
+mod wasm;
 
 pub use bytecodes::BytecodeSizes;
 pub use code_layout::CodeLayout;
-pub use function::{CompiledFrame, Engine};
+pub use function::{CompiledFrame, Engine, regular_expression};
 pub use layout::{Library, ObjectLayout};
 pub use lines::PositionForm;
 pub(crate) use lines::{LineEnds, LineScanner};
 pub(crate) use recent::{MemorySize, Recent};
+pub use wasm::{WasmFrame, WasmLayout};
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::FunctionError;
 use crate::source_map::{NotLoaded, OriginalPosition, ScriptContent, ScriptKey, SourceMap, SourceMaps};
 
 /// The longest path or URL that is kept, in bytes.
-const PATH_BYTES_MAX: usize = 4 << 10;
+pub(super) const PATH_BYTES_MAX: usize = 4 << 10;
 /// Characters of a source in which lines are counted. Lines behind them are unknown.
 const SOURCE_MAX: usize = 16 << 20;
 /// Ends of lines that are read at once.

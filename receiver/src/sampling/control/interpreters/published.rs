@@ -88,7 +88,9 @@ pub(super) fn published_v8(file: FileId, library: &v8::Library) -> PublishedRunt
             script_type: layout.script_type,
             first_function_type: layout.function_types.0,
             last_function_type: layout.function_types.1,
-            reserved: [0; 3],
+            wasm_frame: layout.wasm.map_or(0, |wasm| wasm.function_frame),
+            wasm_to_js_frame: layout.wasm.map_or(0, |wasm| wasm.to_javascript_frame),
+            regexp_frame: layout.regexp_frame.unwrap_or(0),
         },
     })
 }
