@@ -1,9 +1,9 @@
 //! CPython out of a suite of Debian, with the C library of that suite; and built from source without the global interpreter
-//! lock, which no suite has packages of.
+//! lock, or with musl, which no suite has packages of.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -57,8 +57,34 @@ pub fn interpreter(suite: &str, minor: u32) -> Result<PathBuf> {
 /// # Errors
 /// When no suite is known to have it, or it can't be downloaded or built.
 pub fn free_threaded(minor: u32) -> Result<PathBuf> {
-    let root = paths::cache().join(format!("python3.{minor}t"));
-    let interpreter = root.join(format!("bin/python3.{minor}t"));
+    built(&format!("python3.{minor}t"), minor, |source| {
+        let mut configure = Command::new("./configure");
+        configure.arg("--disable-gil").current_dir(source);
+        Ok(configure)
+    })
+}
+
+/// CPython 3.`minor` with musl, built likewise, with musl's compiler and none of this machine's libraries.
+///
+/// # Errors
+/// The same.
+pub fn with_musl(minor: u32) -> Result<PathBuf> {
+    built(&format!("python3.{minor}-musl"), minor, |source| {
+        // It wraps a compiler that says what it would otherwise compile for.
+        let compiler = source.join("musl-cc");
+        let text = "#!/bin/sh\n[ \"$1\" != --print-multiarch ] || { echo x86_64-linux-musl; exit; }\nexec musl-gcc \"$@\"\n";
+        fs::write(&compiler, text)?;
+        fs::set_permissions(&compiler, Permissions::from_mode(0o755))?;
+        let mut configure = Command::new("./configure");
+        configure.env("CC", compiler).env("PKG_CONFIG", "false").current_dir(source);
+        Ok(configure)
+    })
+}
+
+/// `configure`: how a folder with the source is configured.
+fn built(name: &str, minor: u32, configure: impl FnOnce(&Path) -> Result<Command>) -> Result<PathBuf> {
+    let root = paths::cache().join(name);
+    let interpreter = root.join("bin/python3");
     fs::create_dir_all(paths::cache())?;
     let _lock = lock::exclusive(&root)?;
     if interpreter.is_file() {
@@ -72,9 +98,9 @@ pub fn free_threaded(minor: u32) -> Result<PathBuf> {
     let scratch = tempfile::tempdir_in(paths::cache())?;
     let (source, installed) = (scratch.path().join("source"), scratch.path().join("installed"));
     archive.unpack_source(&format!("python3.{minor}"), &source)?;
-    let mut configure = Command::new("./configure");
-    configure.args(["-q", "--disable-gil", "--without-ensurepip", "--disable-test-modules"]);
-    run(configure.arg(format!("--prefix={}", root.display())).current_dir(&source))?;
+    let mut configure = configure(&source)?;
+    configure.args(["-q", "--without-ensurepip", "--disable-test-modules"]);
+    run(configure.arg(format!("--prefix={}", root.display())))?;
     let jobs = std::thread::available_parallelism()?;
     let make = |arguments: &[&str]| run(Command::new("make").arg("-s").args(arguments).current_dir(&source));
     make(&[&format!("-j{jobs}")])?;

@@ -22,6 +22,8 @@ pub enum Compiler {
     C(&'static [&'static str]),
     /// `c++ -O2` with these flags.
     Cxx(&'static [&'static str]),
+    /// `musl-gcc -O2`, without frame pointers.
+    Musl,
     /// `rustc` with the options of a release build.
     Rust,
     /// `go build`.
@@ -120,6 +122,7 @@ impl Compiler {
         match self {
             Self::C(flags) => c_command("cc", flags, source, output),
             Self::Cxx(flags) => c_command("c++", flags, source, output),
+            Self::Musl => c_command("musl-gcc", &["-fomit-frame-pointer"], source, output),
             Self::Rust => {
                 let mut command = Command::new("rustc");
                 command.args(["--edition", "2024", "-C", "opt-level=3"]).arg(source).arg("-o").arg(output);

@@ -53,6 +53,16 @@ fn an_entry_point_without_information_ends_a_stack_however_long_it_is() -> Resul
     own_program::<&str>(workload::ENTRY, &[], 99)
 }
 
+/// All that the library has is code: neither unwind information nor the names of the functions in which threads begin.
+#[test]
+fn threads_of_a_musl_without_unwind_information_are_whole() -> Result<()> {
+    if !requirement::program("musl's threads", "musl-gcc")? {
+        return Ok(());
+    }
+    own_program(workload::REC_MUSL, &[SECONDS, 20], 99)?;
+    own_program(workload::THREADS_MUSL, &[SECONDS, 2], 99)
+}
+
 #[test]
 fn a_fibre_whose_first_frame_returns_to_0_is_whole() -> Result<()> {
     own_program(workload::FIBRE, &[SECONDS], 99)

@@ -39,7 +39,7 @@ struct CodeAnalysis<'data> {
     undescribed: Vec<CodeSlice<'data>>,
     /// Spans that need no analysis: of linkage tables, calls of `clone`, and the entry point. In order.
     known_spans: Vec<RuleSpan>,
-    /// The entries of linkage tables that have spans. Some are also followed as functions.
+    /// The entries of linkage tables, and musl's `__clone`, that have spans. Some are also followed as functions.
     understood: AddressRanges,
     functions: FunctionAnalyzer<'data>,
     haskell: Option<haskell::Frames>,
@@ -92,6 +92,14 @@ impl<'data> CodeAnalysis<'data> {
         starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
         let root = entries.intern(Entry::Rule(code.architecture().root()));
+        // What is before it does not return either, but doesn't look like the end of a function.
+        for start in sweep.called() {
+            let piece = piece_at(&pieces, start);
+            if let Some(spans) = piece.and_then(|piece| clone::musl_spans(piece, start, root, entries)) {
+                understood.ranges.extend(spans.map(|span| (span.start, span.end)));
+                known_spans.extend(spans);
+            }
+        }
         // That of an entry point that is described may go on into a piece.
         for span in entry::spans(file, code, known, &pieces, &starts, root) {
             let from = undescribed.partition_point(|piece| piece.end() <= span.start);

@@ -77,6 +77,11 @@ pub const AT_SWITCH: Program =
     Program { name: "at_switch.bpf.o", source: "at_switch.bpf.c", compiler: Compiler::Ebpf };
 /// Threads that compute.
 pub const THREADS: Program = c("threads", "threads.c");
+/// [`REC`] with musl's libc.so, which has no unwind information.
+pub const REC_MUSL: Program = Program { name: "rec-musl", source: "rec.c", compiler: Compiler::Musl };
+/// [`THREADS`] likewise.
+pub const THREADS_MUSL: Program =
+    Program { name: "threads-musl", source: "threads.c", compiler: Compiler::Musl };
 /// Memory that is never given to whoever reads it.
 pub const SILENT: Program = c("silent", "silent.c");
 /// Threads that write down when they were in which of two functions.

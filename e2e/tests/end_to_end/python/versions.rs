@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::Result;
+use sidewinder_e2e_debian::python as debian;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
 use super::threads::each_thread_has_its_chain;
-use super::{SECONDS, assert_right, free_threaded, installed, profile};
+use super::{SECONDS, assert_right, free_threaded, installed, profile, runs_long};
 
 /// Of calls from C in stacks that are equal to a chain, those with a native frame of the interpreter in between.
 const SPLICED_SHARE: f64 = 0.999;
@@ -102,6 +103,18 @@ fn cpython_3_13_without_the_lock() -> Result<()> {
 #[test]
 fn cpython_3_14_without_the_lock() -> Result<()> {
     without_the_lock(14)
+}
+
+/// The library, below `main` and below each thread, has no unwind information.
+#[test]
+fn cpython_3_13_with_musl() -> Result<()> {
+    let name = "CPython 3.13 with musl";
+    if !runs_long(name)? || !requirement::program(name, "musl-gcc")? {
+        return Ok(());
+    }
+    let interpreter = debian::with_musl(13)?;
+    every_chain(name, &interpreter)?;
+    each_thread_has_its_chain(name, &interpreter)
 }
 
 /// One executable with all of the interpreter in it, stripped.

@@ -172,12 +172,18 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
     }
 
     /// Follows all paths from an address that may never be reached, or not with this frame, and keeps the result only
-    /// if it proves itself.
-    pub(crate) fn try_seed(&mut self, at: u32, state: &AbstractState) -> Option<FlowEvidence> {
+    /// if it proves itself, or, where it `may_not_return`, if no path leaves it.
+    pub(crate) fn try_seed(
+        &mut self,
+        at: u32,
+        state: &AbstractState,
+        may_not_return: bool,
+    ) -> Option<FlowEvidence> {
         self.is_trial = true;
         let met = self.seed(at, state);
         self.is_trial = false;
-        let is_proven = met.proves_seed() && !met.no_code && !self.exhausted;
+        let stays = may_not_return && !met.returns && !met.refutes_seed();
+        let is_proven = (met.proves_seed() || stays) && !met.no_code && !self.exhausted;
         if !is_proven {
             self.retract();
         }

@@ -270,7 +270,8 @@ impl AbstractState {
         let origin = self.caller_frame();
         let highest = self
             .slots()
-            .filter(|(place, value)| *value == AbstractValue::ReturnAddress && place.origin == origin)
+            .filter(|(place, value)| *value == AbstractValue::ReturnAddress && self.is_live(*place))
+            .filter(|(place, _)| place.origin == origin)
             .map(|(place, _)| ReturnAddress::AtCfa(place.offset))
             .max();
         highest.or_else(|| self.register_holding(AbstractValue::ReturnAddress).map(ReturnAddress::InRegister))

@@ -1,4 +1,4 @@
-//! Finds functions by the calls to them.
+//! Finds functions by the calls to them, and by pointers to them.
 
 use crate::code::piece::CodeSlice;
 use crate::code::span::FUNCTION_ALIGNMENT_BYTES;
@@ -9,16 +9,20 @@ use crate::code::span::FUNCTION_ALIGNMENT_BYTES;
 /// function only if one could begin there.
 pub(super) struct CallSweep {
     called: Vec<u32>,
+    /// Addresses that instructions compute.
+    pointed_to: Vec<u32>,
     /// Addresses that the previous instruction doesn't continue to, or that follow padding.
     beginnings: Vec<u32>,
 }
 
 impl CallSweep {
     pub(super) fn new(pieces: &[CodeSlice<'_>]) -> Self {
-        let mut sweep = Self { called: Vec::new(), beginnings: Vec::new() };
+        let mut sweep = Self { called: Vec::new(), pointed_to: Vec::new(), beginnings: Vec::new() };
         pieces.iter().for_each(|piece| sweep.add(piece));
-        sweep.called.sort_unstable();
-        sweep.called.dedup();
+        for addresses in [&mut sweep.called, &mut sweep.pointed_to] {
+            addresses.sort_unstable();
+            addresses.dedup();
+        }
         sweep
     }
 
@@ -32,6 +36,7 @@ impl CallSweep {
             };
             at += instruction.len();
             self.called.extend(instruction.target().filter(|_| instruction.is_call()));
+            self.pointed_to.extend(instruction.stated_address());
             let ends = instruction.is_last()
                 || instruction.is_padding()
                 || (instruction.is_call() && at.is_multiple_of(FUNCTION_ALIGNMENT_BYTES));
@@ -48,9 +53,19 @@ impl CallSweep {
         }
     }
 
+    /// The addresses that are called, in order.
+    pub(super) fn called(&self) -> impl Iterator<Item = u32> + '_ {
+        self.called.iter().copied()
+    }
+
     /// The addresses that are called and at which a function could begin.
     pub(super) fn functions(&self) -> impl Iterator<Item = u32> + '_ {
-        self.called.iter().copied().filter(|at| self.beginnings.binary_search(at).is_ok())
+        self.called().filter(|at| self.beginnings.binary_search(at).is_ok())
+    }
+
+    /// Whether an instruction computes this address.
+    pub(super) fn is_pointed_to(&self, at: u32) -> bool {
+        self.pointed_to.binary_search(&at).is_ok()
     }
 
     /// Where functions could begin from `start` up to `end`, in order.

@@ -44,6 +44,13 @@ pub(super) struct AnalyzedCode<'data> {
     pub(super) imports: Imports,
 }
 
+impl AnalyzedCode<'_> {
+    /// Whether an instruction computes this address, as that of a function would be.
+    fn is_pointed_to(&self, at: u32) -> bool {
+        at.is_multiple_of(FUNCTION_ALIGNMENT_BYTES) && self.sweep.is_pointed_to(at)
+    }
+}
+
 /// Follows functions as their rows are asked for, and those that they call before.
 ///
 /// A function is followed again after one that it calls turned out not to return, for a bounded number of rounds. What a round
@@ -68,6 +75,8 @@ enum Evidence {
     Named,
     /// One could begin there; it counts as a function if a return proves it.
     Possible,
+    /// One could begin there, and an instruction computes its address: it counts as a function if no path leaves it, too.
+    PointedTo,
 }
 
 impl<'data> FunctionAnalyzer<'data> {
@@ -161,7 +170,7 @@ impl<'data> FunctionAnalyzer<'data> {
         for at in self.code.sweep.beginnings_within(range.start, range.end).to_vec() {
             if reached.at(at).is_none()
                 && self.region_at(at).is_some_and(|region| !region.has_padding_at(at))
-                && let Some(function) = self.analyze(at, Evidence::Possible, LAST_ROUND, entries)
+                && let Some(function) = self.analyze(at, self.evidence_of(at), LAST_ROUND, entries)
                 && !reached.contradicts(&function.spans)
             {
                 reached.add(&function.spans);
@@ -169,6 +178,11 @@ impl<'data> FunctionAnalyzer<'data> {
             }
         }
         functions
+    }
+
+    /// Of a place where no function is known to begin.
+    fn evidence_of(&self, at: u32) -> Evidence {
+        if self.code.is_pointed_to(at) { Evidence::PointedTo } else { Evidence::Possible }
     }
 
     fn analyze(
@@ -196,8 +210,15 @@ impl<'data> FunctionAnalyzer<'data> {
         let met = match evidence {
             Evidence::Possible => {
                 flow.policy.is_cautious = true;
-                flow.try_seed(start, &entry)?
+                flow.try_seed(start, &entry, false)?
             }
+            Evidence::PointedTo => match flow.try_seed(start, &entry, true) {
+                Some(met) => met,
+                None => {
+                    flow.policy.is_cautious = true;
+                    flow.try_seed(start, &entry, true)?
+                }
+            },
             Evidence::Named => {
                 let met = flow.seed(start, &entry);
                 if met.inconsistent_exit {
@@ -246,7 +267,7 @@ fn follow_tables(
             if flow.has_reached(*at) || flow.exhausted || flow.policy.piece.has_padding_at(*at) {
                 continue;
             }
-            if let Some(met) = flow.try_seed(*at, &frame) {
+            if let Some(met) = flow.try_seed(*at, &frame, false) {
                 frames.extend(met.indirect_jumps.into_iter().filter(|jump| !jump.has_frame_of(&frame)));
             }
         }
@@ -320,10 +341,12 @@ impl FlowPolicy for SynthesisPolicy<'_> {
 
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall {
         let next = instruction.end();
-        if self.code.imports.never_return(instruction, target)
-            || (self.is_cautious
-                && self.piece.is_padding(next, next.next_multiple_of(FUNCTION_ALIGNMENT_BYTES)))
-        {
+        let is_before_another = || {
+            self.code.is_pointed_to(next)
+                || (self.is_cautious
+                    && self.piece.is_padding(next, next.next_multiple_of(FUNCTION_ALIGNMENT_BYTES)))
+        };
+        if self.code.imports.never_return(instruction, target) || is_before_another() {
             return AfterCall::DoesNotReturn;
         }
         match target {

@@ -80,17 +80,79 @@ fn arguments_are_removed_from_below_the_return_address() {
             "1 rsp+16 cfa-16 cfa-8",
             "4 rbp+16 cfa-16 cfa-8",
             "11 rsp+8 same cfa-8",
-            "13 rsp+0 same cfa-8",
-            "17 rsp+0 same r10",
+            "13 rsp+0 same r10",
             "19 rsp+8 same cfa-8",
         ]
     );
     // pop %r10; add $16,%rsp; push %r10; ret
     let code = [0x41, 0x5a, 0x48, 0x83, 0xc4, 0x10, 0x41, 0x52, 0xc3];
-    assert_eq!(
-        rows_of(&code),
-        ["0 rsp+8 same cfa-8", "2 rsp+0 same cfa-8", "6 rsp+0 same r10", "8 rsp+8 same cfa-8"]
-    );
+    assert_eq!(rows_of(&code), ["0 rsp+8 same cfa-8", "2 rsp+0 same r10", "8 rsp+8 same cfa-8"]);
+}
+
+/// A call overwrites what is below the stack pointer.
+#[test]
+fn a_return_address_that_was_dropped_has_no_row() {
+    // add $8,%rsp; call *%rax; hlt
+    assert_eq!(rows_of(&[0x48, 0x83, 0xc4, 0x08, 0xff, 0xd0, 0xf4]), ["0 rsp+8 same cfa-8"]);
+}
+
+/// As musl's `__libc_start_main`, and the function that its threads begin in.
+#[test]
+fn a_function_that_is_only_pointed_to_needs_no_return() {
+    // lea g(%rip),%rax; jmp *%rax; g: push %rbx; call *%rax; call h; h, which is aligned: ud2
+    let code = |pointed_to: u8| {
+        let mut code = vec![0x48, 0x8d, 0x05, pointed_to - 7, 0, 0, 0, 0xff, 0xe0];
+        code.resize(16, 0xcc);
+        code.extend([0x53, 0xff, 0xd0, 0xe8, 8, 0, 0, 0, 0x90]);
+        code.resize(32, 0xcc);
+        code.extend([0x0f, 0x0b]);
+        code
+    };
+    let cfa = |code: &[u8], at: u64| {
+        let table = table_of(code, &[("f", 0, 9)]);
+        table.lookup(Svma(TEXT + at)).rule().map(|rule| rule.cfa.to_string())
+    };
+    let [start, after_push, at_call] = [16, 17, 19].map(|at| cfa(&code(16), at));
+    assert_eq!([start, after_push, at_call].map(Option::unwrap), ["rsp+8", "rsp+16", "rsp+16"]);
+    // Nothing points there, and no return proves it.
+    assert_eq!(cfa(&code(17), 19), None);
+}
+
+/// Behind a call that is the last of a function, one that is pointed to begins.
+#[test]
+fn what_is_pointed_to_behind_a_call_is_another_function() {
+    // lea g(%rip),%rax; jmp *%rax; f2: push %rbx; nops; call *%rax; g: push %rbx; pop %rbx; ret
+    let mut code = vec![0x48, 0x8d, 0x05, 25, 0, 0, 0, 0xff, 0xe0];
+    code.resize(16, 0xcc);
+    code.push(0x53);
+    code.resize(30, 0x90);
+    code.extend([0xff, 0xd0, 0x53, 0x5b, 0xc3]);
+    let table = table_of(&code, &[("f", 0, 9), ("f2", 16, 16)]);
+    let cfa = |at: u64| table.lookup(Svma(TEXT + at)).rule().map(|rule| rule.cfa.to_string());
+    assert_eq!([30, 32, 33, 34].map(cfa).map(Option::unwrap), ["rsp+16", "rsp+8", "rsp+16", "rsp+8"]);
+}
+
+/// Of a stripped musl: `__clone` follows a system call that does not return, which doesn't look like the end of a function.
+#[test]
+fn a_thread_of_musl_begins_in_its_clone_without_a_name() {
+    // f: call clone; ret; g: mov $60,%eax; syscall; clone
+    let mut code = vec![0xe8, 18, 0, 0, 0, 0xc3];
+    code.resize(16, 0xcc);
+    code.extend([0xb8, 60, 0, 0, 0, 0x0f, 0x05]);
+    const CLONE: u64 = 23;
+    code.extend([
+        0x31, 0xc0, 0xb0, 0x38, 0x49, 0x89, 0xfb, 0x48, 0x89, 0xd7, 0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xc8, 0x4c,
+        0x8b, 0x54, 0x24, 0x08, 0x4d, 0x89, 0xd9, 0x48, 0x83, 0xe6, 0xf0, 0x48, 0x83, 0xee, 0x08, 0x48, 0x89,
+        0x0e, 0x0f, 0x05, 0x85, 0xc0, 0x75, 0x0f, 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1, 0x89, 0xc7, 0x31, 0xc0,
+        0xb0, 0x3c, 0x0f, 0x05, 0xf4, 0xc3,
+    ]);
+    let table = table_of(&code, &[("f", 0, 6)]);
+    let rule = |at: u64| table.lookup(Svma(TEXT + CLONE + at)).to_string().replace('\t', " ");
+    assert_eq!([0, 36, 55 + 1].map(rule), ["rsp+8 same cfa-8"; 3], "the caller's");
+    for at in [41, 45, 47, 55] {
+        assert!(rule(at).ends_with("undefined"), "{at}: {}", rule(at));
+    }
+    assert_eq!(table.lookup(Svma(TEXT + CLONE + 37)), Entry::Rule(Rule::AFTER_CLONE));
 }
 
 /// Free Pascal fills with zeros up to the next function, and its linker leaves no symbols.

@@ -6,8 +6,10 @@
 //! of the system call.
 
 use object::{File, ReadRef};
-use sidewinder_unwind_table::{Entry, EntryInterner, Rule};
+use sidewinder_unwind_table::{Entry, EntryId, EntryInterner, Rule};
 
+use super::known::CloneParts;
+use crate::arch::ANALYZED;
 use crate::code::piece::CodeSlice;
 use crate::code::span::{MIN_GAP_BYTES, RuleSpan};
 use crate::segments::CodeRanges;
@@ -15,6 +17,10 @@ use crate::segments::CodeRanges;
 /// `mov $56,%eax` and `mov $435,%eax`: the system call numbers of `clone` and `clone3`.
 const NUMBERS: [[u8; 5]; 2] = [[0xb8, 56, 0, 0, 0], [0xb8, 0xb3, 1, 0, 0]];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// `xor %eax,%eax; mov $56,%al`: the beginning of musl's `__clone`.
+const MUSL_CLONE: [u8; 4] = [0x31, 0xc0, 0xb0, 56];
+/// It is shorter.
+const MUSL_CLONE_BYTES_MAX: u32 = 128;
 
 /// Whether the system call is at this offset.
 pub(crate) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges, at: u32) -> bool {
@@ -31,4 +37,27 @@ pub(crate) fn span(piece: &CodeSlice<'_>, entries: &mut EntryInterner) -> Option
     let is_rest_of_call = piece.bytes.starts_with(&SYSCALL) && piece.bytes.len() < MIN_GAP_BYTES as usize;
     let rule = || entries.intern(Entry::Rule(Rule::AFTER_CLONE));
     is_rest_of_call.then(rule).map(|rule| RuleSpan { start: piece.start, end: piece.end(), rule: Ok(rule) })
+}
+
+/// The spans of musl's `__clone`, if it is at an address: it has no unwind information, and in a stripped file no name either.
+pub(crate) fn musl_spans(
+    piece: &CodeSlice<'_>,
+    start: u32,
+    root: EntryId,
+    entries: &mut EntryInterner,
+) -> Option<[RuleSpan; 4]> {
+    let function = piece.part(start, start.saturating_add(MUSL_CLONE_BYTES_MAX).min(piece.end()));
+    let parts = function.bytes.starts_with(&MUSL_CLONE).then(|| CloneParts::find(function.bytes))??;
+    let [returns, child, parent] = [parts.returns, parts.child, parts.parent].map(|offset| start + offset);
+    let leaf = entries.intern(Entry::Rule(ANALYZED.leaf()));
+    let after_clone = entries.intern(Entry::Rule(Rule::AFTER_CLONE));
+    // The parent returns at once.
+    let end = piece.decode(parent)?.end();
+    let span = |start, end, rule| RuleSpan { start, end, rule: Ok(rule) };
+    Some([
+        span(start, returns, leaf),
+        span(returns, child, after_clone),
+        span(child, parent, root),
+        span(parent, end, leaf),
+    ])
 }

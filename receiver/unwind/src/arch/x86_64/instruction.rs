@@ -72,6 +72,12 @@ impl Instruction {
         self.decoded.is_ip_rel_memory_operand().then(|| self.decoded.ip_rel_memory_address())
     }
 
+    /// The address that it computes, where the code contains that: of data, or of a function that is called through a pointer.
+    pub(crate) fn stated_address(&self) -> Option<u32> {
+        let address = self.stated_word().filter(|_| self.decoded.mnemonic() == Mnemonic::Lea)?;
+        u32::try_from(address).ok()
+    }
+
     /// Whether user programs may not execute it.
     pub(crate) fn is_privileged(&self) -> bool {
         self.decoded.is_privileged()
