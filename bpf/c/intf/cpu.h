@@ -25,7 +25,7 @@ enum sw_kernel_field {
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048
 #define SW_VM_WINDOW_BYTES 2048
-#define SW_VM_FRAMES_PER_STEP 4
+#define SW_VM_FRAMES_PER_STEP 8
 #define SW_VM_STEPS_ALONE 128 /* the most by which frames are taken without those of their activations */
 #define SW_VM_CODES_BITS 7
 #define SW_VM_CODES (1u << SW_VM_CODES_BITS)
