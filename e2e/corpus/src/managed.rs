@@ -13,7 +13,8 @@ use super::samples::is_user_stack;
 /// While a program starts, and the unwind tables of its virtual machine are built.
 const START: Duration = Duration::from_secs(10);
 /// Frames whose text starts with these stand for what is not known.
-const MARKERS: [&str; 3] = ["[unknown Java", "[JavaScript frames missing", "[anonymous]"];
+const MARKERS: [&str; 4] =
+    ["[unknown Java", "[unknown WebAssembly", "[JavaScript frames missing", "[anonymous]"];
 
 /// Of samples behind a program's start, in threads that run code of the language.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

@@ -188,7 +188,8 @@ fn start(node: &Path, folder: &Path, sets: &[Set]) -> Result<Vec<(Set, Node)>> {
 /// Runs a script with those of the options that this version has: `known`, as it prints them.
 fn command(node: &Path, known: &str, options: &[&str], script: &Path) -> Command {
     let has = |option: &&&str| {
-        known.contains(&format!("--{} (", option.trim_start_matches("--no-").trim_start_matches("--")))
+        let name = option.trim_start_matches("--no-").trim_start_matches("--").split('=').next();
+        name.is_some_and(|name| known.contains(&format!("--{name} (")))
     };
     let mut command = Command::new(node);
     command.args(options.iter().filter(has)).arg(script).arg(SECONDS).stderr(Stdio::null());

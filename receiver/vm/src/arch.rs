@@ -24,7 +24,7 @@ pub(crate) use host::wasm_code;
 pub(crate) use host::{
     CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, JumpTable, KEY_VALUES, TABLE_CALL_BYTES,
     WALKED, WASM_ALIGNMENT, WASM_START_BYTES, activations, calls_through, dispatch_table, first_argument,
-    jumps_out, step, thread_local, unlinked_code, wasm_start,
+    jumps_out, step, thread_local, unlinked_code, wasm_counted_number, wasm_start,
 };
 
 /// Where C libraries have the values of pthread keys, as offsets from the thread pointer.

@@ -15,13 +15,17 @@ use super::{ENOUGH, JsFrame, Node, RECORDING_SECONDS, Sample, WHOLE_SHARE, comma
 
 /// What is called first, by what V8 makes to call it.
 const FIRST: &str = "first";
+/// What leads to it, in one call that lasts: with both compilers, its code is replaced meanwhile.
+const BEFORE: [&str; 2] = ["turn", "step"];
+/// The version of Node.js whose code does not say which function it is.
+const WITHOUT_NUMBERS: &str = "v18.";
 /// The calls that lead to the innermost of the recursion, and what that calls.
 const DEPTH: usize = 9;
-const ENDS: [&[&str]; 3] = [&["work"], &["wasm-function[6]"], &["back", "again", "work"]];
+const ENDS: [&[&str]; 3] = [&["work"], &["wasm-function[7]"], &["back", "again", "work"]];
 /// Functions of JavaScript.
 const OF_JAVASCRIPT: [&str; 2] = ["back", "url"];
-/// Of samples with a function whose name is not known. Up to Node.js 22, that is one whose code was replaced by that of the other
-/// compiler before its name was read, once for each function.
+/// Of samples with a function of the chain whose name is not known: one whose code was replaced by that of the other compiler
+/// before its name was read, once for each function.
 const UNKNOWN_SHARE: f64 = 0.005;
 const UNKNOWN: &str = "[unknown WebAssembly function]";
 
@@ -37,7 +41,11 @@ struct Compilers {
 const SETS: [Compilers; 3] = [
     Compilers { what: "baseline", options: &["--liftoff-only", "--no-wasm-inlining"], has_map: false },
     Compilers { what: "optimized", options: &["--no-liftoff", "--no-wasm-inlining"], has_map: false },
-    Compilers { what: "both", options: &["--perf-basic-prof", "--no-wasm-inlining"], has_map: true },
+    Compilers {
+        what: "both",
+        options: &["--perf-basic-prof", "--no-wasm-inlining", "--wasm-tiering-budget=1000"],
+        has_map: true,
+    },
 ];
 
 fn script() -> PathBuf {
@@ -47,6 +55,7 @@ fn script() -> PathBuf {
 pub(super) fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let known = run(Command::new(node).arg("--v8-options"))?;
+    let has_numbers = !run(Command::new(node).arg("--version"))?.starts_with(WITHOUT_NUMBERS);
     let mut programs = Vec::new();
     for set in &SETS {
         let mut command = command(node, &known, set.options, &script());
@@ -62,6 +71,9 @@ pub(super) fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
         output.read_line(&mut url)?;
         let samples = warm_samples(&what, &received, node.0.id())?;
         assert_chains(&what, &samples, url.trim());
+        if has_numbers || !set.has_map {
+            assert_lasting_call(&what, &samples);
+        }
         if set.has_map {
             assert_mapped(&what, &samples, &fs::read_to_string(node.map())?);
         }
@@ -117,9 +129,21 @@ fn assert_chains(what: &str, samples: &[Sample], url: &str) {
     assert!(whole >= ENOUGH, "{what}: {whole} of {all}");
     assert!(whole as f64 >= WHOLE_SHARE * all as f64, "{what}: {whole} of {all}: {others:?}");
     assert!(unknown as f64 <= UNKNOWN_SHARE * all as f64, "{what}: {unknown} of {all}");
-    for function in ["work", "wasm-function[6]"] {
+    for function in ["work", "wasm-function[7]"] {
         assert!(ends.contains_key(function), "{what}: {ends:?}");
     }
+}
+
+/// The function that is called once has its name in each sample, too.
+fn assert_lasting_call(what: &str, samples: &[Sample]) {
+    let (mut all, mut named) = (0, 0);
+    for sample in samples {
+        let Some(first) = sample.frames.iter().position(|frame| frame.name == FIRST) else { continue };
+        all += 1;
+        named += usize::from(names(&sample.frames[..first]).ends_with(&BEFORE));
+    }
+    eprintln!("{what}: {named} of {all} samples have what leads to the chain");
+    assert!(named as f64 >= WHOLE_SHARE * all as f64, "{what}: {named} of {all}");
 }
 
 /// V8's own map of the process has each function of the module.

@@ -66,6 +66,10 @@ pub(crate) fn wasm_start(_code: &[u8]) -> Option<WasmStart> {
     None
 }
 
+pub(crate) fn wasm_counted_number(_code: &[u8], _start: u64) -> Option<u32> {
+    None
+}
+
 /// A table of jumps to functions of WebAssembly. There is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum JumpTable {}

@@ -21,7 +21,7 @@ pub(crate) use tail_calls::{TABLE_CALL_BYTES, activations, calls_through, dispat
 pub(crate) use unlinked::{CodePart, unlinked_code};
 #[cfg(any(test, feature = "test-support"))]
 pub(crate) use wasm::code as wasm_code;
-pub(crate) use wasm::{JumpTable, WASM_ALIGNMENT, WASM_START_BYTES, wasm_start};
+pub(crate) use wasm::{JumpTable, WASM_ALIGNMENT, WASM_START_BYTES, wasm_counted_number, wasm_start};
 
 /// The virtual machines whose frames can be walked.
 pub(crate) const WALKED: InterpreterSet = InterpreterSet::ALL;

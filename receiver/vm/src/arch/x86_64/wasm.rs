@@ -1,5 +1,7 @@
 //! Machine code of WebAssembly, as V8 10 to 14 generates it.
 
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+
 use crate::arch::WasmStart;
 
 /// Functions, and the tables of jumps to them, begin at addresses that are multiples of this (`kCodeAlignment`).
@@ -29,6 +31,51 @@ pub(crate) fn wasm_start(code: &[u8]) -> Option<WasmStart> {
         None => (0, code.strip_prefix(CLEAR_R12D)?),
     };
     (rest.first() == Some(&CALL)).then_some(WasmStart::Numbered(number))
+}
+
+/// The number of a function of the baseline compiler of V8 11 and 12, which counts down in an array with a word for each function
+/// until it is compiled again: `mov array(instance),A; sub $cost,4*number(A); js`, or with a register for the word. `code` begins
+/// with the function, at an address. `None`: it doesn't count, or in more than one word.
+pub(crate) fn wasm_counted_number(code: &[u8], start: u64) -> Option<u32> {
+    let (mut array, mut word, mut found) = (Register::None, None, None);
+    for instruction in &mut Decoder::with_ip(64, code, start, DecoderOptions::NONE) {
+        let offset = usize::try_from(instruction.ip() - start).ok()?;
+        let begins_another = offset > 0
+            && offset.is_multiple_of(WASM_ALIGNMENT)
+            && code.get(offset..).is_some_and(|code| wasm_start(code).is_some());
+        if begins_another {
+            break;
+        }
+        match instruction.code() {
+            Code::Mov_r64_rm64 if is_field_of_object(&instruction) => {
+                (array, word) = (instruction.op0_register(), None);
+            }
+            Code::Mov_r32_rm32 | Code::Sub_rm32_imm8 | Code::Sub_rm32_imm32
+                if array != Register::None && instruction.memory_base() == array =>
+            {
+                let place = u32::try_from(instruction.memory_displacement64()).ok();
+                word = place.filter(|place| instruction.memory_index() == Register::None && place % 4 == 0);
+                array = Register::None;
+            }
+            Code::Sub_rm32_imm8 | Code::Sub_rm32_imm32 if instruction.memory_base() == Register::None => {}
+            _ if instruction.mnemonic() == Mnemonic::Js => {
+                let number = word.take().map(|place| place / 4);
+                if number.is_some() && found.is_some() && number != found {
+                    return None;
+                }
+                found = number.or(found);
+                array = Register::None;
+            }
+            _ => (array, word) = (Register::None, None),
+        }
+    }
+    found
+}
+
+/// Whether a word is loaded from an address in a register, at a distance, and not from the stack.
+fn is_field_of_object(instruction: &Instruction) -> bool {
+    let on_stack = [Register::RBP, Register::RSP].contains(&instruction.memory_base());
+    instruction.memory_base().is_gpr64() && !on_stack && instruction.memory_index() == Register::None
 }
 
 /// A table of jumps: one for each function that the module declares, to its newest code. No jump crosses the end of a line.
@@ -91,6 +138,7 @@ pub(crate) mod code {
 
 #[cfg(test)]
 mod tests {
+    use super::code::function;
     use super::*;
 
     /// Of Node.js 20, 24 and 26.
@@ -114,6 +162,35 @@ mod tests {
         for other in [&[][..], &[0x55, 0x48, 0x89, 0xe5], &[0x41, 0xbc, 2, 0, 0, 0, 0x90], &[0xcc; 11]] {
             assert_eq!(wasm_start(other), None);
         }
+    }
+
+    /// Of Node.js 20 and 22.
+    #[test]
+    fn a_function_counts_in_a_word_with_its_number() {
+        // mov -0x10(%rbp),%rax; mov 0xaf(%rax),%rax; mov 4(%rax),%edx; sub $0x49,%edx; js; mov %edx,4(%rax); mov %ecx,%eax
+        let code = [
+            0x48, 0x8b, 0x45, 0xf0, 0x48, 0x8b, 0x80, 0xaf, 0, 0, 0, 0x8b, 0x50, 0x04, 0x83, 0xea, 0x49,
+            0x0f, 0x88, 0x17, 0, 0, 0, 0x89, 0x50, 0x04, 0x8b, 0xc1,
+        ];
+        assert_eq!(wasm_counted_number(&code, 0x1000), Some(1));
+        // mov -0x10(%rbp),%r10; mov 0x77(%r10),%r10; subl $0x46,0x404(%r10); js
+        let code = |word: u8| {
+            [
+                0x4c, 0x8b, 0x55, 0xf0, 0x4d, 0x8b, 0x52, 0x77, 0x41, 0x83, 0xaa, word, 0x04, 0, 0, 0x46,
+                0x0f, 0x88, 0x14, 0, 0, 0,
+            ]
+        };
+        assert_eq!(wasm_counted_number(&code(4), 0x1000), Some(0x101));
+        assert_eq!(wasm_counted_number(&[code(4), code(4)].concat(), 0x1000), Some(0x101));
+        assert_eq!(wasm_counted_number(&[code(4), code(8)].concat(), 0x1000), None, "two words");
+        assert_eq!(wasm_counted_number(&code(4)[..16], 0x1000), None, "no branch");
+        // The next function is another one.
+        let mut both = code(4).to_vec();
+        both.resize(WASM_ALIGNMENT, TRAP);
+        both.extend(function(8));
+        both.extend([0x90; 16]);
+        both.extend(code(8));
+        assert_eq!(wasm_counted_number(&both, 0x1000), Some(0x101));
     }
 
     #[test]

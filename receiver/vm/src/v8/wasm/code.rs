@@ -1,19 +1,22 @@
 //! The code of WebAssembly around an instruction, and which function it is.
 //!
 //! V8 keeps an ordered list of code, but where it has that differs from version to version. The machine code itself says as
-//! much: each function begins in a way that nothing else has there, and either loads its own number, or a table of jumps leads
-//! to it.
+//! much: each function begins in a way that nothing else has there, and a table of jumps leads to the newest code of each. What an
+//! earlier compiler has made, and still runs, says its number itself.
 
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
 use crate::FunctionError;
-use crate::arch::{JumpTable, WASM_ALIGNMENT, WASM_START_BYTES, WasmStart, wasm_start};
+use crate::arch::{JumpTable, WASM_ALIGNMENT, WASM_START_BYTES, WasmStart, wasm_counted_number, wasm_start};
 
 /// How much is read at a time, aligned to it: a block lies in one page, whatever their size.
 const BLOCK_BYTES: usize = 4096;
 /// How far before an instruction the start of its function is looked for.
 const FUNCTION_BYTES_MAX: u64 = 4 << 20;
+
+/// How much of a function is looked at for the word in which it counts: it does so wherever it loops or returns.
+const COUNTING_BYTES_MAX: usize = 64 << 10;
 
 /// Where the code of a function begins, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,17 +49,28 @@ impl CodeStart {
         Err(FunctionError::Malformed("no start of a function"))
     }
 
-    /// The number of this function among those that its module declares, by its own code or by the table of jumps. `None`: the
-    /// code is of an earlier compiler, and has been replaced.
-    pub(super) fn number(
+    /// The number of this function among those that its module declares, by the word in which its code counts.
+    pub(super) fn counted_number(self, memory: &impl ForeignMemory) -> Option<u32> {
+        let (mut code, mut at) = (Vec::new(), self.address);
+        while code.len() < COUNTING_BYTES_MAX {
+            let (read, bytes) = (code.len(), BLOCK_BYTES - at as usize % BLOCK_BYTES);
+            code.resize(read + bytes, 0);
+            if memory.read_exact(Avma(at), code.get_mut(read..)?).is_err() {
+                code.truncate(read);
+                break;
+            }
+            at = at.checked_add(bytes as u64)?;
+        }
+        wasm_counted_number(&code, self.address)
+    }
+
+    /// The same, by a table of jumps. `None`: no jump leads here, as to code of an earlier compiler that has been replaced.
+    pub(super) fn number_in(
         self,
         memory: &impl ForeignMemory,
         table: Avma,
         declared: u32,
     ) -> Result<Option<u32>, FunctionError> {
-        if let WasmStart::Numbered(number) = self.start {
-            return Ok((number < declared).then_some(number));
-        }
         let mut block = [0; BLOCK_BYTES];
         memory
             .read_exact(table, block.first_chunk_mut::<{ JumpTable::LINE_BYTES }>().unwrap_or(&mut [0; _]))?;

@@ -107,9 +107,13 @@ impl Modules {
     ) -> Result<Function, FunctionError> {
         let known = self.read_instance(heap, layout, frame)?;
         let declared = known.module.declared;
-        let mut numbers =
-            known.instance.tables.iter().map(|table| start.number(heap.memory, *table, declared));
-        let number = numbers.find_map(|number| number.ok().flatten());
+        let in_table = |table: &Avma| start.number_in(heap.memory, *table, declared).ok().flatten();
+        let number = match start.start {
+            WasmStart::Numbered(number) => Some(number),
+            WasmStart::Frame(_) => {
+                known.instance.tables.iter().find_map(in_table).or_else(|| start.counted_number(heap.memory))
+            }
+        };
         let number =
             number.and_then(|number| known.module.function(number)).ok_or(FunctionError::Replaced)?;
         let name = known.module.name(heap.memory, number)?;
