@@ -17,8 +17,8 @@ pub struct Subject {
     /// What it stands for.
     pub group: &'static str,
     /// A line for `sh`. `$SECONDS` is how long it shall run; it may go on until it is killed. `$COMPILED`, `$SOURCES`
-    /// and `$SCRATCH` are folders: of our own compiled programs, of their sources, and an empty one. `$TEXT` is a long
-    /// text; `$PYPI`, `$MAVEN` and `$NPM` what is fetched from there.
+    /// and `$SCRATCH` are folders: of our own compiled programs, of their sources, and an empty one, in which it runs.
+    /// `$TEXT` is a long text; `$PYPI`, `$MAVEN` and `$NPM` what is fetched from there.
     pub command: &'static str,
     /// Our own programs that have to be compiled before.
     pub needs: &'static [Program],
@@ -190,7 +190,7 @@ pub const PROGRAMS: &[Subject] = &[
     Subject::system(
         "redis",
         "database",
-        "cd $SCRATCH && { redis-server --port 0 --unixsocket redis.sock --save '' & \
+        "{ redis-server --port 0 --unixsocket redis.sock --save '' & \
          sleep 0.3; redis-benchmark -s redis.sock -q -n 100000000 -r 100000; }",
         &["redis-server", "redis-benchmark"],
     ),

@@ -60,7 +60,9 @@ impl Gated {
             .env("SECONDS", seconds.to_string())
             .env("COMPILED", paths::compiled()?)
             .env("SOURCES", paths::e2e().join("workloads"))
-            .env("SCRATCH", scratch)
+            .env("SCRATCH", &scratch)
+            // What a program writes where it runs is gone with it.
+            .current_dir(&scratch)
             .env("TEXT", workload::text()?)
             .envs(registries)
             .process_group(0)
