@@ -108,20 +108,20 @@ __noinline int offset_in_copy(__u32 number, __u64 code, __u64 instruction, __u32
 	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	__u64 array, bytecode = 0, offset;
-	struct sw_vm_copy *known;
+	struct sw_vm_link *known;
 
 	if (!runtime || !scratch)
 		return SW_CPYTHON_NO_PLACE;
-	known = &scratch->copies[(__u32)(code >> 4) * SW_HASH_MULTIPLIER >> (32 - SW_VM_COPIES_BITS)];
-	if (known->code != code || known->number != copy || known->sample != (__u32)slot->time_ns) {
+	known = &scratch->links[(__u32)(code >> 4) * SW_HASH_MULTIPLIER >> (32 - SW_VM_LINKS_BITS)];
+	if (known->from != code || known->number != copy || known->sample != (__u32)slot->time_ns) {
 		if (bpf_probe_read_user(&array, sizeof(array), (void *)(code + runtime->cpython.copies)) ||
 		    bpf_probe_read_user(&bytecode, sizeof(bytecode), (void *)(array + (copy + 1ull) * sizeof(__u64))))
 			bytecode = 0;
-		*known = (struct sw_vm_copy){
-			.code = code, .bytecode = bytecode, .sample = slot->time_ns, .number = copy
+		*known = (struct sw_vm_link){
+			.from = code, .to = bytecode, .sample = slot->time_ns, .number = copy
 		};
 	}
-	offset = instruction - known->bytecode;
+	offset = instruction - known->to;
 	if (offset >= SW_CPYTHON_NO_PLACE)
 		offset = instruction - code - runtime->cpython.bytecode;
 	return offset < SW_CPYTHON_NO_PLACE ? offset : SW_CPYTHON_NO_PLACE;

@@ -83,14 +83,20 @@ static __always_inline __u64 original_pc(struct sw_slot *slot, const struct sw_b
 	return slot->pc;
 }
 
-/* Finds the blob of the current frame, and makes the frame that of it. Not static, so that its callers have a smaller stack. */
-__noinline int find_current_blob(__u32 number)
+/*
+ * Finds the blob of the current frame, and makes the frame that of it. `distance`: how far behind its start the pc is, if the code
+ * says so; otherwise 0. Not static, so that its callers have a smaller stack.
+ */
+__noinline int find_current_blob(__u32 number, __u32 distance)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 
-	if (!slot || !scratch || !find_blob(number, slot->pc - slot->is_return_address))
+	if (!slot || !scratch)
 		return 0;
+	if (!distance || !read_blob(number, slot->pc - distance, slot->pc - slot->is_return_address))
+		if (!find_blob(number, slot->pc - slot->is_return_address))
+			return 0;
 	set_blob(place_of_frame(slot), &scratch->blob, original_pc(slot, &scratch->blob));
 	return 1;
 }
@@ -106,7 +112,7 @@ __noinline int find_hotspot_frame(__u32 number)
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	struct sw_found *found;
-	__u64 target;
+	__u64 code[2] = {}, target; /* in front of a return address, and behind it */
 
 	if (!slot)
 		return 0;
@@ -125,7 +131,9 @@ __noinline int find_hotspot_frame(__u32 number)
 	}
 	hotspot = &runtime->hotspot;
 	if (!is_in_interpreter(hotspot, slot->pc)) {
-		if (!find_current_blob(number)) {
+		if (slot->is_return_address)
+			bpf_probe_read_user(code, sizeof(code), (void *)(slot->pc - SW_CALL_BYTES));
+		if (!find_current_blob(number, stated_blob_distance(code[1]))) {
 			slot->head.vm_missing[SW_VM_UNREADABLE]++;
 			return 1;
 		}
@@ -139,8 +147,8 @@ __noinline int find_hotspot_frame(__u32 number)
 	if (slot->pc == hotspot->call_stub_return) {
 		found->number = SW_RULE_HOTSPOT;
 		set_rule_of_frame_pointer(found);
-	} else if (scratch->blob.frame_words > 1 && is_after_call(slot->pc, &target) &&
-		   is_in_code_cache(hotspot, target) && !takes_off_arguments(slot->pc)) {
+	} else if (scratch->blob.frame_words > 1 && is_call(code[0], slot->pc, &target) &&
+		   is_in_code_cache(hotspot, target) && !takes_off_arguments(code[1])) {
 		/* A call of native code may have been made with more on the stack, and so may one of a stub. */
 		found->number = SW_RULE_HOTSPOT;
 		set_rule_of_words(found, scratch->blob.frame_words, true);
@@ -361,16 +369,17 @@ __noinline int settle_incomplete(__u32 number)
 }
 
 /*
- * Makes the frame at the frame pointer that of the interpreter, but for its cookie: the address of the ConstMethod is the first word
- * of the scratch memory's identity. Returns 0 if it is none: at the start of a method, while its
- * frame is being made, the frame pointer is still the caller's.
+ * Makes the frame at the frame pointer that of the interpreter, but for its cookie: what that takes is in the scratch memory's
+ * identity, the address of the ConstMethod, and that of the cache of constants, which all methods of a class have in common, or 0
+ * where the frame may not have it yet. Returns 0 if the frame is none of the interpreter's: at the start of a method, while its frame
+ * is being made, the frame pointer is still the caller's.
  */
 __noinline int settle_interpreted(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
-	__u64 fp, method, sender_sp, address, bytecode, first, const_method = 0;
+	__u64 fp, method, sender_sp, address, bytecode_at, bytecode, constants, first, const_method = 0;
 	struct sw_found *found;
 
 	if (!runtime || !scratch)
@@ -382,7 +391,9 @@ __noinline int settle_interpreted(__u32 number)
 	/* Below the stack pointer is what is left of another frame. */
 	if (slot->is_interrupted && (__s64)(slot->sp - fp) > interpreted_bytecode(&runtime->hotspot))
 		return 0;
-	if (!try_read_word(slot, fp + interpreted_bytecode(&runtime->hotspot), &bytecode) ||
+	bytecode_at = fp + interpreted_bytecode(&runtime->hotspot);
+	if (!try_read_word(slot, bytecode_at, &bytecode) ||
+	    !try_read_word(slot, bytecode_at + SW_INTERPRETED_CONSTANTS_AFTER_BYTECODE, &constants) ||
 	    !try_read_word(slot, fp + SW_INTERPRETED_METHOD, &method) ||
 	    !try_read_word(slot, fp + SW_INTERPRETED_SENDER_SP, &sender_sp) ||
 	    !try_read_word(slot, fp + SW_INTERPRETED_RETURN_ADDRESS, &address))
@@ -395,6 +406,7 @@ __noinline int settle_interpreted(__u32 number)
 	    !const_method || const_method & 7)
 		return 0;
 	scratch->identity[0] = const_method;
+	scratch->identity[1] = slot->is_return_address ? constants : 0;
 	first = const_method + runtime->hotspot.bytecodes;
 	if (slot->is_interrupted && slot->registers[SW_REG_BYTECODE] - first < SW_BYTECODE_BYTES_MAX)
 		bytecode = slot->registers[SW_REG_BYTECODE];
@@ -428,7 +440,7 @@ __noinline int settle_hotspot_frame(__u32 number)
 	if (is_in_interpreter(&runtime->hotspot, slot->pc)) {
 		/* The cookie is added here, for the sake of the stack, which calls have in common. */
 		if (settle_interpreted(number)) {
-			found->address |= (__u32)method_cookie(number, scratch->identity[0]);
+			found->address |= method_cookie(slot, scratch, scratch->identity[0], scratch->identity[1]);
 			return 1;
 		}
 		/* The code of the interpreter itself. */
@@ -440,7 +452,7 @@ __noinline int settle_hotspot_frame(__u32 number)
 	}
 	/* A frame that is remembered may be that of code which was freed since. */
 	if (!slot->vm_has_blob) {
-		if (!find_current_blob(number))
+		if (!find_current_blob(number, 0))
 			return 0;
 	}
 	slot->vm_has_blob = 0;

@@ -26,13 +26,22 @@ static __always_inline bool is_in_code_cache(const struct sw_hotspot *hotspot, _
 	return address - hotspot->code_start < hotspot->code_bytes;
 }
 
-/* The byte of a segment map at an address; negative if it can't be read. Not static: the verifier checks it once. */
-__noinline int segment_byte(__u32 number, __u64 address)
+/*
+ * The byte of a segment map, which starts at an address, for a segment; negative if it can't be read. Read with it are those to which
+ * it may lead, none of which are before the map: a read of a page that was never touched takes as long as five. Not static: the
+ * verifier checks it once.
+ */
+__noinline int segment_byte(__u32 number, __u64 segments, __u64 segment)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	struct sw_vm_scratch *scratch = vm_scratch(number);
+	__u64 address = segments + segment;
+	__u32 bytes = segment < SW_SEGMENT_FREE ? segment + 1 : SW_SEGMENT_FREE + 1;
 
-	if (!slot || !scratch || !read_vm(slot, scratch, address, 1))
+	if (!slot || !scratch)
+		return -1;
+	if (address - slot->vm_window_start >= slot->vm_window_bytes &&
+	    !read_vm_window(slot, scratch, address + 1 - bytes, bytes))
 		return -1;
 	return vm_byte(slot, scratch, address);
 }
@@ -53,7 +62,7 @@ static __always_inline __u64 find_block(__u32 number, const struct sw_hotspot *h
 		return 0;
 	segment = (address - start) >> (hotspot->segment_shift & 63);
 	for (__u32 i = 0; i < SW_SEGMENT_HOPS; i++) {
-		int back = segment_byte(number, segments + segment);
+		int back = segment_byte(number, segments, segment);
 
 		if (!back)
 			return start + (segment << (hotspot->segment_shift & 63));
@@ -74,16 +83,16 @@ static __always_inline __u64 blob_address(const struct sw_slot *slot, const stru
 }
 
 /*
- * Reads the blob that contains an address into the scratch memory. Returns 0 if there is none. Not static: the verifier
- * checks it once.
+ * Reads the blob that starts at an address into the scratch memory, if its code contains another one. Returns 0 if it doesn't. Not
+ * static: the verifier checks it once.
  */
-__noinline int find_blob(__u32 number, __u64 address)
+__noinline int read_blob(__u32 number, __u64 start, __u64 address)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
-	__u64 start, word, cookie;
+	__u64 word, cookie;
 	__u32 size;
 	struct sw_blob *blob;
 
@@ -91,17 +100,13 @@ __noinline int find_blob(__u32 number, __u64 address)
 		return 0;
 	hotspot = &runtime->hotspot;
 	blob = &scratch->blob;
-	start = find_block(number, hotspot, address);
-	if (!start)
-		return 0;
-	start += hotspot->block_header_bytes;
 	if (!read_vm_window(slot, scratch, start, SW_BLOB_BYTES))
 		return 0;
 	size = vm_word(slot, scratch, start + hotspot->size);
-	if (address - start >= size)
-		return 0;
 	blob->address = start;
 	blob->code = blob_address(slot, scratch, hotspot, start, hotspot->code);
+	if (address - start >= size || blob->code <= start || blob->code > address)
+		return 0;
 	blob->frame_words = vm_word(slot, scratch, start + hotspot->frame_size);
 	word = vm_word(slot, scratch, start + hotspot->frame_complete);
 	blob->frame_complete = hotspot->frame_complete_is_short ? (__s16)word : (__s32)word;
@@ -120,6 +125,22 @@ __noinline int find_blob(__u32 number, __u64 address)
 	}
 	blob->cookie = finished_cookie(cookie);
 	return 1;
+}
+
+/*
+ * Finds the blob that contains an address, and reads it into the scratch memory. Returns 0 if there is none. Not static: the
+ * verifier checks it once.
+ */
+__noinline int find_blob(__u32 number, __u64 address)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	__u64 block;
+
+	if (!runtime)
+		return 0;
+	block = find_block(number, &runtime->hotspot, address);
+	return block && read_blob(number, block + runtime->hotspot.block_header_bytes, address);
 }
 
 enum sw_hotspot_caller {

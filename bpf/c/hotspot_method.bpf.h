@@ -13,42 +13,90 @@
 /* Bytes of a class's name that belong to the identity: the last ones, in which names that are made up differ. */
 #define SW_CLASS_NAME_BYTES 64
 
-_Static_assert(SW_CLASS_NAME_BYTES <= SW_VM_TEXT_BYTES, "the end of a class's name fits the scratch memory");
+/* What is read of a symbol at once. */
+#define SW_SYMBOL_BYTES 128
+
+_Static_assert(!(SW_SYMBOL_BYTES & (SW_SYMBOL_BYTES - 1)), "an offset is masked");
+_Static_assert(SW_SYMBOL_BYTES + SW_CLASS_NAME_BYTES <= SW_VM_TEXT_BYTES, "the end of a class's name fits the scratch memory");
+
+/* The length of the symbol that was read last. */
+static __always_inline __u32 symbol_length(const struct sw_vm_scratch *scratch, __u32 at)
+{
+	return *(const __u16 *)((const __u8 *)scratch->text + (at & (SW_SYMBOL_BYTES - 1)));
+}
+
+/* The first `bytes` bytes of a word, with zeros behind them. */
+static __always_inline __u64 first_bytes(__u64 word, __u32 bytes)
+{
+	return bytes >= sizeof(word) ? word : word & ((1ull << bytes * 8) - 1);
+}
 
 /*
- * The cookie of a method, by the address of its ConstMethod: a hash of that, and of the length and the end of its class's name. If
- * the name is not in memory, the cookie is no method's, so that the frame has no name. Not static: the verifier checks it once.
+ * The hash of the length and the end of the name of a method's class, by the address of its ConstMethod. 0: the name is not in
+ * memory. Not static: the verifier checks it once.
  */
-__noinline int method_cookie(__u32 number, __u64 const_method)
+__noinline int class_name_hash(__u32 number, __u64 const_method)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
-	__u64 pool, class, name, hash;
-	__u16 length;
-	__u32 bytes;
+	__u64 pool, class, name, hash, word;
+	__u32 read, length, body, bytes;
 
-	hash = add_to_cookie(0, const_method);
 	if (!runtime || !scratch)
-		return finished_cookie(hash);
+		return 0;
 	hotspot = &runtime->hotspot;
 	if (bpf_probe_read_user(&pool, sizeof(pool), (void *)(const_method + hotspot->constants)) ||
 	    bpf_probe_read_user(&class, sizeof(class), (void *)(pool + hotspot->pool_holder)) ||
-	    bpf_probe_read_user(&name, sizeof(name), (void *)(class + hotspot->class_name)) ||
-	    bpf_probe_read_user(&length, sizeof(length), (void *)(name + hotspot->symbol_length)))
-		return finished_cookie(hash);
+	    bpf_probe_read_user(&name, sizeof(name), (void *)(class + hotspot->class_name)))
+		return 0;
+	/* Most names are short: one read has the length and all of the text. */
+	read = read_object(scratch->text, SW_SYMBOL_BYTES, name);
+	length = symbol_length(scratch, hotspot->symbol_length);
+	if (read < hotspot->symbol_length + sizeof(__u16))
+		return 0;
 	bytes = length < SW_CLASS_NAME_BYTES ? length : SW_CLASS_NAME_BYTES;
-	name += hotspot->symbol_body + length - bytes;
-	__builtin_memset(scratch->text, 0, SW_CLASS_NAME_BYTES);
-	/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
+	body = hotspot->symbol_body + length - bytes;
+	if (body + bytes > read) {
+		name += body;
+		body = 0;
+		/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
+		barrier_var(bytes);
+		if (bytes > SW_CLASS_NAME_BYTES || bpf_probe_read_user(scratch->text, bytes, (void *)name))
+			return 0;
+	}
+	hash = add_to_cookie(0, length);
+	/* Into values that the verifier doesn't track: it would check the loop for each. */
+	barrier_var(body);
 	barrier_var(bytes);
-	if (bytes > SW_CLASS_NAME_BYTES || bpf_probe_read_user(scratch->text, bytes, (void *)name))
-		return finished_cookie(hash);
-	hash = add_to_cookie(hash, length);
-	for (__u32 i = 0; i < SW_CLASS_NAME_BYTES / sizeof(__u64); i++)
-		hash = add_to_cookie(hash, scratch->text[i]);
+	for (__u32 i = 0; i < SW_CLASS_NAME_BYTES / sizeof(__u64); i++) {
+		word = *(const __u64 *)((const __u8 *)scratch->text + (body & (SW_SYMBOL_BYTES - 1)) + i * sizeof(word));
+		hash = add_to_cookie(hash, first_bytes(word, bytes));
+		bytes -= bytes < sizeof(word) ? bytes : sizeof(word);
+	}
 	return finished_cookie(hash);
+}
+
+/*
+ * The cookie of a method, by the address of its ConstMethod: a hash of that, and of its class's name. If the name is not in memory,
+ * the cookie is no method's, so that the frame has no name. `class`: an address that all methods of its class have in common, by
+ * which the name is remembered for this sample; 0: it is unknown.
+ */
+static __always_inline __u32 method_cookie(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u64 const_method,
+					   __u64 class)
+{
+	struct sw_vm_code *known = &scratch->codes[(__u32)(class >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_CODES_BITS)];
+	__u32 now = slot->time_ns, name;
+
+	if (class && known->address == class && known->sample == now) {
+		name = known->cookie;
+	} else {
+		name = class_name_hash(slot->number, const_method);
+		if (class)
+			*known = (struct sw_vm_code){ .address = class, .sample = now, .cookie = name };
+	}
+	return finished_cookie(add_to_cookie(add_to_cookie(0, const_method), name));
 }
 
 #endif

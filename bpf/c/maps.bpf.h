@@ -47,23 +47,26 @@ struct sw_found {
 #define SW_FOUND_BITS 6
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
-/* The cookie of a code object, and the sample for which it was read. */
+/* The cookie of a code object, or the hash of a text, and the sample for which it was read. */
 struct sw_vm_code {
 	__u64 address; /* 0: none */
 	__u32 sample; /* the low half of its time */
 	__u32 cookie;
 };
 
-/* A copy of the bytecode of a code object, which threads of one number execute, and the sample for which it was read. */
-struct sw_vm_copy {
-	__u64 code; /* 0: none */
-	__u64 bytecode; /* 0: it could not be read */
+/*
+ * Where an object leads, and the sample for which that was read: a code object of CPython's to the copy of its bytecode that threads
+ * of one number execute, a JSFunction of V8's to its SharedFunctionInfo.
+ */
+struct sw_vm_link {
+	__u64 from; /* 0: none */
+	__u64 to; /* 0: it could not be read */
 	__u32 sample; /* the low half of its time */
-	__u32 number;
+	__u32 number; /* of threads; 0 of a function */
 };
 
-#define SW_VM_COPIES_BITS 5
-#define SW_VM_COPIES (1u << SW_VM_COPIES_BITS)
+#define SW_VM_LINKS_BITS 5
+#define SW_VM_LINKS (1u << SW_VM_LINKS_BITS)
 
 #define SW_VM_IDENTITY_WORDS 16 /* a power of two */
 #define SW_VM_TEXT_WORDS 32 /* likewise */
@@ -241,9 +244,10 @@ struct sw_v8_function {
  * taken while a program takes one: too few to have memory for this in each.
  */
 struct sw_vm_scratch {
-	struct sw_vm_code codes[SW_VM_CODES]; /* by address; kept from sample to sample */
+	/* By address; kept from sample to sample: code objects, objects of V8's, and classes of HotSpot's. */
+	struct sw_vm_code codes[SW_VM_CODES];
 	struct sw_vm_code paths[SW_VM_PATHS]; /* likewise, with the hashes of texts */
-	struct sw_vm_copy copies[SW_VM_COPIES]; /* by address of the code object; kept likewise */
+	struct sw_vm_link links[SW_VM_LINKS]; /* by the address from which they lead; kept likewise */
 	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
 	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
 	struct sw_blob blob; /* that was read last */

@@ -120,16 +120,25 @@ __noinline int read_v8_function(__u32 number, __u64 object)
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
-	__u64 shared;
+	struct sw_vm_link *known;
 	__u32 type;
 
-	if (!runtime || !scratch || !read_v8_object(scratch, object, runtime->v8.shared))
+	if (!runtime || !scratch)
 		return 0;
-	shared = v8_field(scratch, runtime->v8.shared);
-	type = v8_type(slot, scratch, &runtime->v8, scratch->v8_object[0]);
-	if (type < runtime->v8.first_function_type || type > runtime->v8.last_function_type)
-		return 0;
-	return read_v8_shared(slot, scratch, &runtime->v8, shared);
+	known = &scratch->links[(__u32)(object >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_LINKS_BITS)];
+	if (known->from != object || known->sample != (__u32)slot->time_ns || known->number) {
+		if (!read_v8_object(scratch, object, runtime->v8.shared))
+			return 0;
+		known->from = 0;
+		known->to = v8_field(scratch, runtime->v8.shared);
+		type = v8_type(slot, scratch, &runtime->v8, scratch->v8_object[0]);
+		if (type < runtime->v8.first_function_type || type > runtime->v8.last_function_type)
+			return 0;
+		known->from = object;
+		known->sample = slot->time_ns;
+		known->number = 0;
+	}
+	return read_v8_shared(slot, scratch, &runtime->v8, known->to);
 }
 
 /* Reads what identifies the frame with this frame pointer: of a function, its context and its JSFunction. Zeros: unreadable. */

@@ -308,9 +308,21 @@ static __always_inline bool is_indirect_call(__u64 code)
 }
 
 /*
- * Whether a call instruction ends at an address of the process. *target is the call's target, or 0 if the instruction
- * doesn't contain it, or can be decoded in two ways. Code that can't be read counts as no call.
+ * Whether a call instruction ends at an address, in front of which are these SW_CALL_BYTES bytes. *target is the call's target, or 0
+ * if the instruction doesn't contain it, or can be decoded in two ways.
  */
+static __always_inline int is_call(__u64 code, __u64 address, __u64 *target)
+{
+	*target = 0;
+	if (is_indirect_call(code))
+		return 1;
+	if (byte_before(code, SW_CALL_REL32_BYTES) != 0xe8)
+		return 0;
+	*target = address + (__s32)(code >> 32);
+	return 1;
+}
+
+/* The same of an address of the process. Code that can't be read counts as no call. */
 static __noinline int is_after_call(__u64 address, __u64 *target)
 {
 	__u64 code;
@@ -318,12 +330,7 @@ static __noinline int is_after_call(__u64 address, __u64 *target)
 	*target = 0;
 	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - SW_CALL_BYTES)))
 		return 0;
-	if (is_indirect_call(code))
-		return 1;
-	if (byte_before(code, SW_CALL_REL32_BYTES) != 0xe8)
-		return 0;
-	*target = address + (__s32)(code >> 32);
-	return 1;
+	return is_call(code, address, target);
 }
 
 #endif

@@ -13,6 +13,7 @@
 #define SW_INTERPRETED_SENDER_SP (-8)
 #define SW_INTERPRETED_METHOD (-24)
 #define SW_INTERPRETED_BYTECODE_WITHOUT_MIRROR (-56)
+#define SW_INTERPRETED_CONSTANTS_AFTER_BYTECODE 16 /* the method's ConstantPoolCache */
 
 /* The byte at an offset from the interrupted pc. */
 static __always_inline __u8 code_byte(const struct sw_vm_scratch *scratch, int offset)
@@ -61,15 +62,22 @@ static __always_inline __u32 words_in_prologue(__u32 number, const struct sw_vm_
 
 /*
  * Whether `pop reg` (58 to 5F, with REX.B 41 before it) follows a call, but not `pop rbp` (5D), which ends methods: then the frame
- * has more words during the call, the arguments of a stub.
+ * has more words during the call, the arguments of a stub. `code`: the bytes behind the call.
  */
-static __always_inline bool takes_off_arguments(__u64 return_address)
+static __always_inline bool takes_off_arguments(__u64 code)
 {
-	__u8 code[2];
+	__u8 first = code, second = code >> 8;
 
-	if (bpf_probe_read_user(code, sizeof(code), (void *)return_address))
-		return false;
-	return code[0] == 0x41 ? (code[1] & 0xf8) == 0x58 : (code[0] & 0xf8) == 0x58 && code[0] != 0x5d;
+	return first == 0x41 ? (second & 0xf8) == 0x58 : (first & 0xf8) == 0x58 && first != 0x5d;
+}
+
+/*
+ * Since 19, a method has `nop [rax + rax + imm32]` (0F 1F 84 00 id) behind most calls: the low 24 bits are the distance of the return
+ * address from the blob (nativeInst_x86.hpp, NativePostCallNop). 0: it isn't there.
+ */
+static __always_inline __u32 stated_blob_distance(__u64 code)
+{
+	return (__u32)code == 0x00841f0f ? (code >> 32) & 0xffffff : 0;
 }
 
 /* Whether the instruction with these two bytes has an operand `[r15 + disp]` at an offset from the pc: disp is ib or id. */

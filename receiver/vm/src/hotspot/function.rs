@@ -1,5 +1,7 @@
 //! The methods of a process.
 
+use std::iter;
+
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
@@ -38,7 +40,8 @@ impl VirtualMachine {
         memory.read_exact(end, text.get_mut(..bytes.into()).unwrap_or_default())?;
         let (words, _) = text.as_chunks();
         let words = words.iter().map(|word| u64::from_le_bytes(*word));
-        Ok(hash([const_method, length.into()].into_iter().chain(words)))
+        let class_name = hash(iter::once(length.into()).chain(words));
+        Ok(hash([const_method, class_name.into()].into_iter()))
     }
 
     pub(super) fn read_method(
