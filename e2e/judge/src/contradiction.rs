@@ -42,6 +42,9 @@ pub const INJECTED: [&str; 3] = ["runtime.asyncPreempt", "runtime.asyncPreempt.a
 /// the frames that are thrown away.
 const LANDING: [&str; 4] =
     ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
+/// How the names of V8's builtins begin to whose first instruction the deoptimizer returns, after it has replaced the frames of
+/// compiled code by those of others.
+const CONTINUATIONS: &str = "Builtins_ContinueTo";
 
 impl Judge {
     /// The first thing about a stack (leaf first) that cannot be. Frames of which there is no file to ask are passed
@@ -66,10 +69,15 @@ impl Judge {
 
 fn may_have_called(caller: &Place<'_>, callee: &Place<'_>) -> bool {
     let Some(binary) = caller.binary else { return true };
-    let follows_call = || binary.follows_call(caller.svma + 1);
+    let is_called = || binary.follows_call(caller.svma + 1) || is_continuation(caller);
     // What was interrupted may have been anywhere; nobody calls the code that a signal handler returns to.
     let was_interrupted = is_signal_frame(callee) || callee.is_any_of(&INJECTED);
-    was_interrupted || is_signal_frame(caller) || follows_call() || is_start(caller)
+    was_interrupted || is_signal_frame(caller) || is_called() || is_start(caller)
+}
+
+fn is_continuation(place: &Place<'_>) -> bool {
+    place.names().iter().any(|name| name.starts_with(CONTINUATIONS))
+        && place.binary.is_some_and(|binary| binary.is_function_start(place.svma))
 }
 
 fn is_signal_frame(place: &Place<'_>) -> bool {

@@ -163,6 +163,12 @@ impl Elf {
         }
     }
 
+    /// Whether a function starts at `svma`, by its symbol.
+    #[must_use]
+    pub fn is_function_start(&self, svma: u64) -> bool {
+        self.functions.contains_key(&svma)
+    }
+
     /// The functions of which a symbol tells the range: start, size and one name.
     pub fn functions(&self) -> impl Iterator<Item = (u64, u64, &str)> {
         self.functions.iter().map(|(start, function)| {
