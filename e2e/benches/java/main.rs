@@ -16,19 +16,37 @@ use sidewinder_e2e_support::{bench, java, requirement};
 
 /// Of the Java program.
 const FRAMES: &str = "60";
-/// How methods are executed, and the options by which they are.
-const MODES: [(&str, &str); 2] = [("compiled", NOT_INLINED), ("interpreted", "-Xint")];
+/// Of the same with a deeper stack: what its samples cost more is the frames.
+const MORE_FRAMES: &str = "240";
+/// How methods are executed, and of what classes they are: the options of Java, and the program's last arguments.
+const MODES: [(&str, &str, &[&str]); 4] = [
+    ("compiled", NOT_INLINED, &[]),
+    ("compiled, each of another class", NOT_INLINED, &[LINKED]),
+    ("interpreted", INTERPRETED, &[]),
+    ("interpreted, each of another class", INTERPRETED, &[LINKED]),
+];
 const NOT_INLINED: &str = "-XX:-Inline";
+const INTERPRETED: &str = "-Xint";
+const LINKED: &str = "linked";
 
 fn measure(name: &str, home: &Path, classes: &Path) -> Result<()> {
-    let program = |option| {
-        let mut command = java::java(home, classes);
-        command.args([option, "Deep", SECONDS, FRAMES]);
-        command
-    };
-    let programs = MODES.map(|(_, option)| move || program(option));
-    for ((mode, _), costs) in MODES.iter().zip(SampleCosts::measure_each(&programs, WARM_UP)?) {
-        println!("{name:<24} {mode:<12} {FRAMES:>6} {}", costs.columns(FRAMES.parse()?));
+    for (mode, option, of_methods) in MODES {
+        let programs = [FRAMES, MORE_FRAMES].map(|frames| {
+            move || {
+                let mut command = java::java(home, classes);
+                command.args([option, "Deep", SECONDS, frames]).args(of_methods);
+                command
+            }
+        });
+        let costs = SampleCosts::measure_each(&programs, WARM_UP)?;
+        for (frames, costs) in [FRAMES, MORE_FRAMES].iter().zip(&costs) {
+            println!("{name:<24} {mode:<34} {frames:>6} {}", costs.columns(frames.parse()?));
+        }
+        if let [fewer, more] = costs.as_slice() {
+            let frames = MORE_FRAMES.parse::<f64>()? - FRAMES.parse::<f64>()?;
+            let per_frame = (more.with_interpreters - fewer.with_interpreters) / frames;
+            println!("{name:<24} {mode:<34} each further frame: {per_frame:.1} ns");
+        }
     }
     Ok(())
 }
@@ -52,8 +70,8 @@ fn main() -> Result<()> {
     });
     let homes: Vec<_> = homes.collect();
     let [head, units] = SampleCosts::heads();
-    println!("{:<24} {:<12} {:>6} {head}", "HotSpot", "methods", "Java");
-    println!("{:<24} {:<12} {:>6} {units}", "", "", "frames");
+    println!("{:<24} {:<34} {:>6} {head}", "HotSpot", "methods", "Java");
+    println!("{:<24} {:<34} {:>6} {units}", "", "", "frames");
     for (name, home) in &homes {
         measure(name, home, classes.path())?;
     }
