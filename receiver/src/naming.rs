@@ -412,8 +412,8 @@ impl Namer {
         };
         let lines = self.options.lines;
         let code_frame = |function: &Function, line: u32| CodeFrame {
-            name: SymbolName::unmangled(Arc::from(&*function.name)),
-            path: lines.then(|| Arc::clone(&function.path)),
+            name: SymbolName::unmangled(Arc::from(function.name())),
+            path: lines.then(|| function.to_shared_path()),
             line: if lines { line } else { 0 },
             column: 0,
         };

@@ -7,6 +7,7 @@
 //! [`InterpreterSource`]s of processes. Output: functions with their lines.
 
 mod counts;
+mod key;
 mod process_runtimes;
 mod source;
 
@@ -25,6 +26,7 @@ use sidewinder_vm::{Code, SharedFunctions};
 use tracing::debug;
 
 pub(crate) use self::counts::{VmNameCounts, VmObstacle};
+use self::key::FunctionKey;
 use self::process_runtimes::{FunctionsRead, ProcessRuntimes};
 pub(crate) use self::source::{FunctionLayout, InterpreterSource};
 use crate::foreign::{ReadFailure, ReadProgress};
@@ -48,9 +50,6 @@ const SHARED_SHARE: usize = 2;
 const MAP_ROUNDS: usize = 4;
 /// The most stacks that are remembered as having no unknown function.
 const KNOWN_STACKS_MAX: usize = 16 << 10;
-
-/// A function of a process. Its place is 0, unless the function depends on that, as it does in machine code.
-type FunctionKey = (ProcessKey, VmFunction);
 
 /// The functions of virtual machines that have been named.
 #[derive(Debug)]
@@ -139,9 +138,9 @@ impl VmNames {
     /// Removes a process, with the names of its functions.
     pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         if self.processes.remove(&process).is_some() {
-            self.functions.remove_if(|(key, _)| *key == process);
+            self.functions.remove_if(|key| key.process() == process);
             self.shared.forget_unused();
-            self.incomplete.retain(|(key, _)| *key != process);
+            self.incomplete.retain(|key| key.process() != process);
             self.known_stacks.retain(|(key, _)| *key != process);
         }
     }
@@ -161,7 +160,7 @@ impl VmNames {
         // Only CPython's functions are sent.
         let machine = VmMachine::CPython;
         let (address, cookie) = (object.address, object.cookie);
-        let key = (process, VmFunction { machine, object: address, cookie, place: 0, form });
+        let key = FunctionKey::new(process, VmFunction { machine, object: address, cookie, place: 0, form });
         let Some(state) = self.processes.get(&process) else { return false };
         let was_unnamed = match self.functions.get(&key) {
             Some(Some(_)) => return false,
@@ -198,9 +197,9 @@ impl VmNames {
         for frame in frames {
             if let Some(RawFrameKind::Vm(function)) = frame.kind()
                 && wanted.len() < BATCH_MAX
-                && is_wanted(&mut self.functions, &self.incomplete, &key(process, function))
+                && is_wanted(&mut self.functions, &self.incomplete, &FunctionKey::new(process, function))
             {
-                wanted.insert(key(process, function), function);
+                wanted.insert(FunctionKey::new(process, function), function);
             }
         }
         if !wanted.is_empty() && !self.read(process, wanted) {
@@ -214,7 +213,7 @@ impl VmNames {
 
     /// The function of a frame, if it is known.
     pub(crate) fn lookup(&mut self, process: ProcessKey, function: VmFunction) -> Option<&Code> {
-        let key = key(process, function);
+        let key = FunctionKey::new(process, function);
         if self.functions.get(&key).is_none() {
             self.take_pending(process);
         }
@@ -225,7 +224,7 @@ impl VmNames {
     pub(crate) fn is_pending(&mut self, process: ProcessKey, function: VmFunction) -> bool {
         !self.is_reading_stopped
             && self.processes.contains_key(&process)
-            && self.functions.get(&key(process, function)).is_none()
+            && self.functions.get(&FunctionKey::new(process, function)).is_none()
     }
 
     /// Why functions of a process have no names, if they could not be read at all.
@@ -297,7 +296,7 @@ impl VmNames {
                 state.end_backoff();
                 let mut without_map = Vec::new();
                 for (function, result) in read {
-                    let key = key(process, function);
+                    let key = FunctionKey::new(process, function);
                     if matches!(result, Err(FunctionError::SourceMapNotLoaded)) {
                         without_map.push((key, function));
                         continue;
@@ -322,7 +321,8 @@ impl VmNames {
                 // Nothing will read them any more.
                 state.obstacle = Some(VmObstacle::Ended);
                 let postponed = std::mem::take(&mut state.postponed).into_keys();
-                for key in wanted.iter().map(|function| key(process, *function)).chain(postponed) {
+                for key in wanted.iter().map(|function| FunctionKey::new(process, *function)).chain(postponed)
+                {
                     self.incomplete.remove(&key);
                     if self.functions.get(&key).is_none() {
                         self.counts.unreadable += 1;
@@ -334,7 +334,9 @@ impl VmNames {
             Err(failure) => {
                 debug!(pid = process.pid, %failure, functions = wanted.len(), "can't read names of functions");
                 state.back_off(Instant::now());
-                state.postpone(wanted.iter().map(|function| (key(process, *function), *function)));
+                state.postpone(
+                    wanted.iter().map(|function| (FunctionKey::new(process, *function), *function)),
+                );
                 false
             }
         }
@@ -344,7 +346,7 @@ impl VmNames {
         let function = match result {
             Ok(function) => {
                 self.counts.named += 1;
-                let is_alone = key.1.form.is_compiled() && matches!(function, Code::Function(_));
+                let is_alone = key.is_compiled() && matches!(function, Code::Function(_));
                 self.counts.without_code += u64::from(is_alone);
                 Some(function)
             }
@@ -353,10 +355,10 @@ impl VmNames {
                 None
             }
             Err(error) => {
-                debug!(pid = key.0.pid, %error, "can't read the name of a function");
+                debug!(pid = key.process().pid, %error, "can't read the name of a function");
                 if let FunctionError::Unreadable(error) = &error
                     && error.kind() == io::ErrorKind::PermissionDenied
-                    && let Some(state) = self.processes.get_mut(&key.0)
+                    && let Some(state) = self.processes.get_mut(&key.process())
                 {
                     state.obstacle = Some(VmObstacle::Denied);
                 }
@@ -377,7 +379,7 @@ impl VmNames {
         }
         if self.shared.bytes() > self.shared_budget_bytes {
             let before = self.functions.len();
-            self.functions.remove_if(|(_, function)| function.form.is_compiled());
+            self.functions.remove_if(FunctionKey::is_compiled);
             self.shared.forget_unused();
             forgotten += before - self.functions.len();
         }
@@ -397,11 +399,6 @@ fn is_wanted(
     key: &FunctionKey,
 ) -> bool {
     functions.get(key).is_none() || incomplete.contains(key)
-}
-
-fn key(process: ProcessKey, function: VmFunction) -> FunctionKey {
-    let place = if function.form.is_compiled() { function.place } else { 0 };
-    (process, VmFunction { place, ..function })
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use sidewinder_bpf::VmFunction;
 use sidewinder_vm::Code;
 use sidewinder_vm::FunctionError;
 
+use super::BATCH_MAX;
 use super::counts::VmObstacle;
+use super::key::FunctionKey;
 use super::source::InterpreterSource;
-use super::{BATCH_MAX, FunctionKey};
 use crate::foreign::{PendingRead, ReadFailure, ReadProgress};
 use crate::source_maps::ProcessSourceMaps;
 

@@ -88,8 +88,8 @@ fn functions_that_cant_be_read_are_counted_once_and_forgotten_in_order() {
     // Room for 16: for the 17th and the 20th, an eighth of the budget was freed, and room for it.
     let counts = VmNameCounts { unreadable: 20, forgotten: 6, ..VmNameCounts::default() };
     assert_eq!((names.counts(), names.obstacle(target.key())), (counts, None));
-    assert!(names.functions.get(&key(target.key(), function(20))).is_some());
-    assert!(names.functions.get(&key(target.key(), function(1))).is_none());
+    assert!(names.functions.get(&FunctionKey::new(target.key(), function(20))).is_some());
+    assert!(names.functions.get(&FunctionKey::new(target.key(), function(1))).is_none());
 }
 
 /// While another process is read, which takes as long as the sender exists, nothing else is.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::cpython::{CachedCode, Function, SharedPaths};
+use crate::cpython::{CachedCode, Function, SharedTexts};
 
 /// What a frame of a virtual machine executes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,9 +33,9 @@ impl CachedCode for Code {
         }
     }
 
-    fn path(&mut self) -> Option<&mut Arc<str>> {
+    fn shared_text(&mut self) -> Option<&mut Arc<str>> {
         match self {
-            Self::Function(function) => Some(&mut function.path),
+            Self::Function(function) => function.shared_text(),
             Self::Compiled(_) => None,
         }
     }
@@ -45,8 +45,8 @@ impl CachedCode for Code {
 #[derive(Default, Debug)]
 pub struct SharedFunctions {
     functions: HashSet<Arc<Function>>,
-    paths: SharedPaths,
-    /// Without the paths.
+    texts: SharedTexts,
+    /// Without the shared texts.
     function_bytes: usize,
 }
 
@@ -58,7 +58,7 @@ impl SharedFunctions {
             if let Some(known) = self.functions.get(&call.function) {
                 call.function = Arc::clone(known);
             } else {
-                self.paths.share(&mut Arc::make_mut(&mut call.function).path);
+                self.texts.share(Arc::make_mut(&mut call.function));
                 self.function_bytes += Self::entry_bytes(&call.function);
                 self.functions.insert(Arc::clone(&call.function));
             }
@@ -68,21 +68,19 @@ impl SharedFunctions {
     /// The bytes of memory that they take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.function_bytes + self.paths.bytes()
+        self.function_bytes + self.texts.bytes()
     }
 
     /// Forgets those that no code has any more.
     pub fn forget_unused(&mut self) {
         let is_unused = |function: &Arc<Function>| Arc::strong_count(function) == 1;
-        for function in self.functions.extract_if(is_unused) {
+        for function in self.functions.extract_if(is_unused).filter_map(Arc::into_inner) {
             self.function_bytes -= Self::entry_bytes(&function);
-            let path = Arc::clone(&function.path);
-            drop(function);
-            self.paths.release(path);
+            self.texts.release(function);
         }
     }
 
-    /// Without the path. With counts of references, and what an allocator adds to the two blocks; a slot of the set, of which 7/16 to 7/8 are in use.
+    /// Without the shared texts. With counts of references, and what an allocator adds to the two blocks; a slot of the set, of which 7/16 to 7/8 are in use.
     fn entry_bytes(function: &Function) -> usize {
         let slot = (size_of::<usize>() + 1) * 16 / 7;
         size_of::<Function>() + 2 * size_of::<usize>() + 2 * 16 + slot + function.heap_bytes()
@@ -111,7 +109,7 @@ mod tests {
         let (Code::Compiled(first), Code::Compiled(second)) = (&one, &two) else { panic!("compiled") };
         assert!(Arc::ptr_eq(&first[1].function, &second[0].function));
         // The third has the path of the others.
-        let path = SharedPaths::entry_bytes("path");
+        let path = SharedTexts::entry_bytes("path");
         assert_eq!(2 * (shared.bytes() - path), 3 * (before - path));
         drop(one);
         shared.forget_unused();

@@ -59,7 +59,7 @@ fn functions_are_read_as_their_process_knows_them() {
             let (code, cookie) = (said.code, python.cookie(said.code));
             let read = python.interpreter.layout.read_function(&python.memory, code, cookie);
             let function = read.unwrap_or_else(|error| panic!("{what}: {said:?}: {error:?}"));
-            assert_eq!((&*function.name, &*function.path), (&*said.name, &*said.path), "{what}");
+            assert_eq!((&*function.name(), function.path()), (&*said.name, &*said.path), "{what}");
             assert_eq!(function.first_line, said.first_line, "{what}: {}", said.name);
             for place in (0..said.bytes).step_by(2) {
                 // Modules start in line 0.
@@ -135,7 +135,7 @@ fn threads_are_listed_with_the_functions_that_they_run() {
             let is_dynamic = matches!(python.location, TlsLocation::Dynamic { .. });
             assert_eq!(is_there, (!is_dynamic).then_some(true), "{what}");
             let function = python.interpreter.layout.innermost_function(state, &python.memory).unwrap();
-            assert_eq!(function.map(|function| function.name).as_deref(), Some("h"), "{what}");
+            assert_eq!(function.map(|function| function.name().into_owned()).as_deref(), Some("h"), "{what}");
         }
         let other = TlsLocation::Static { offset: 8 };
         assert_eq!(

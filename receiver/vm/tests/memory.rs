@@ -6,13 +6,13 @@ use std::io;
 use peak_alloc::PeakAlloc;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_vm::cpython::{Function, FunctionCache, Layout, SharedPaths};
+use sidewinder_vm::cpython::{Function, FunctionCache, Layout, SharedTexts};
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
 
-/// As those of a receiver: the number of a process, its instance, an address, and a cookie.
-type Key = (u32, u64, Avma, u32);
+/// As those of a receiver: a process, an address, a cookie, and how the function is executed.
+type Key = (u32, u64, Avma, u32, u64);
 
 const FUNCTIONS: u64 = 100_000;
 /// A code object and what it refers to lie this far apart from the next one's.
@@ -83,11 +83,36 @@ fn function(number: u64) -> Function {
 }
 
 fn key(number: u64) -> Key {
-    (7, 1, Avma(number * STRIDE), 1)
+    (7, 1, Avma(number * STRIDE), 1, 0)
+}
+
+/// A method as in programs of Java: with a name of 70 characters, 45 of them its class's, which has ten of them, and ten lines.
+fn method(number: u64) -> Function {
+    let class = format!("com.example.application.services.Class{:06}.", number / 10);
+    let name = format!("update{:06}(String, int)", number);
+    let path = format!("com/example/application/services/Class{:06}.java", number / 10);
+    let lines: Vec<_> = (0..10).map(|row| (5 * row, 100 + row)).collect();
+    Function::method(&class, &name, &path, &lines)
+}
+
+/// 20,000 methods take no more than 4 MiB, as the allocator is asked for them.
+fn methods_share_the_names_of_their_classes() {
+    const METHODS: u64 = 20_000;
+    const METHODS_BYTES_MAX: usize = 4 << 20;
+    let at_start = ALLOCATED.current_usage();
+    let mut cache = FunctionCache::<Key>::new(usize::MAX);
+    (0..METHODS).for_each(|number| assert_eq!(cache.insert(key(number), Some(method(number))), 0));
+    let (counted, real) = (cache.bytes(), ALLOCATED.current_usage() - at_start);
+    eprintln!("{counted} bytes are counted for {METHODS} methods, {real} are requested from the allocator");
+    assert!(real <= METHODS_BYTES_MAX && counted >= real, "{real} {counted}");
+    let last = cache.get(&key(METHODS - 1)).unwrap().unwrap();
+    assert_eq!(last.name(), "com.example.application.services.Class001999.update019999(String, int)");
+    assert_eq!(last.name().len(), 70);
 }
 
 #[test]
 fn functions_stay_inside_their_budget() {
+    methods_share_the_names_of_their_classes();
     // The blocks of a function, its node, and the map.
     const HEADERS: usize = 16;
     const BLOCKS: usize = 4;
@@ -103,11 +128,11 @@ fn functions_stay_inside_their_budget() {
     // The allocator's own headers and rounding are counted in addition.
     assert!(counted >= real, "{counted} {real}");
     assert!(counted <= real * 5 / 4 + BLOCKS * HEADERS, "{counted} {real}");
-    assert_eq!(&*cache.get(&key(1)).unwrap().unwrap().name, "module.Class000001.method_");
+    assert_eq!(&*cache.get(&key(1)).unwrap().unwrap().name(), "module.Class000001.method_");
 
-    cache.remove_if(|(_, _, at, _)| at.0 > STRIDE);
+    cache.remove_if(|(_, _, at, ..)| at.0 > STRIDE);
     let left = function(1);
-    let left_bytes = FunctionCache::<Key>::entry_bytes(Some(&left)) + SharedPaths::entry_bytes(&left.path);
+    let left_bytes = FunctionCache::<Key>::entry_bytes(Some(&left)) + SharedTexts::entry_bytes(left.path());
     assert_eq!((cache.len(), cache.bytes()), (1, left_bytes));
     drop(cache);
     assert!(used() < LEFT_BYTES, "{}", used());

@@ -92,7 +92,7 @@ pub(super) fn inspect(
 
 fn name_that_was_read(function: Option<&Function>) -> String {
     match function {
-        Some(Function { name, path, first_line, .. }) => format!("read {name} ({path}:{first_line})"),
+        Some(function) => format!("read {} ({}:{})", function.name(), function.path(), function.first_line),
         None => "its memory can be read, but no thread runs a function now".to_owned(),
     }
 }

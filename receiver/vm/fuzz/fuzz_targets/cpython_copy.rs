@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let copy = CodeCopy { head, identity, name, path, lines };
     let Some(cookie) = layout.copied_cookie(copy) else { return };
     let Ok(function) = layout.copied_function(copy, cookie) else { return };
-    assert!(function.name.len() <= 1 << 10);
-    assert!(function.path.len() <= 4 << 10);
+    assert!(function.name().len() <= 1 << 10);
+    assert!(function.path().len() <= 4 << 10);
     let _ = function.line_at(u32::from(*version));
 });

@@ -37,8 +37,8 @@ fuzz_target!(|input: &[u8]| {
     memory.extend(b"code\0");
     let Ok(cookie) = layout.read_cookie(&Bytes(&memory), Avma(0)) else { return };
     let Ok(function) = layout.read_function(&Bytes(&memory), Avma(0), cookie) else { return };
-    assert!(function.name.len() <= 1 << 10);
-    assert!(function.path.len() <= 4 << 10);
+    assert!(function.name().len() <= 1 << 10);
+    assert!(function.path().len() <= 4 << 10);
     assert!(function.heap_bytes() <= (1 << 10) + (4 << 10) + (128 << 10));
     let _ = function.line_at(u32::from(*version));
 });

@@ -61,8 +61,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     let Ok(function) = engine.read_function(&memory, Avma(FUNCTION as u64), cookie) else { return };
-    assert!(function.name.len() <= 1 << 10);
-    assert!(function.path.len() <= 4 << 10);
+    assert!(function.name().len() <= 1 << 10);
+    assert!(function.path().len() <= 4 << 10);
     assert!(function.heap_bytes() <= (1 << 10) + (4 << 10) + (128 << 10));
     let _ = function.line_at(u32::from(*version));
 });

@@ -17,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
         let frame =
             WasmFrame { instance: Avma(DATA), pc, is_return_address: false, cookie: 0, cookie_mask: 0 };
         if let Ok(function) = engine.read_wasm(&memory, frame) {
-            assert!(function.name.len() <= 3 << 10 && &*function.path == "wasm://wasm/m");
+            assert!(function.name().len() <= 3 << 10 && function.path() == "wasm://wasm/m");
         }
     }
 });

@@ -15,11 +15,11 @@ const FREED_SHARE: usize = 8;
 
 /// What a [`FunctionCache`] keeps.
 pub trait CachedCode {
-    /// Bytes of heap memory that it uses, without the path.
+    /// Bytes of heap memory that it uses, without the shared text.
     fn heap_bytes(&self) -> usize;
 
-    /// The path of its source, which it may share with others.
-    fn path(&mut self) -> Option<&mut Arc<str>>;
+    /// A text that it may share with others.
+    fn shared_text(&mut self) -> Option<&mut Arc<str>>;
 }
 
 impl CachedCode for Function {
@@ -27,34 +27,40 @@ impl CachedCode for Function {
         Self::heap_bytes(self)
     }
 
-    fn path(&mut self) -> Option<&mut Arc<str>> {
-        Some(&mut self.path)
+    fn shared_text(&mut self) -> Option<&mut Arc<str>> {
+        Some(&mut self.source)
     }
 }
 
-/// Paths that many functions have in common, each once.
+/// Texts that many functions have in common, each once.
 #[derive(Default, Debug)]
-pub struct SharedPaths {
-    paths: HashSet<Arc<str>>,
+pub struct SharedTexts {
+    texts: HashSet<Arc<str>>,
     bytes: usize,
 }
 
-impl SharedPaths {
-    /// Makes a path a shared one.
-    pub fn share(&mut self, path: &mut Arc<str>) {
-        if let Some(known) = self.paths.get(path) {
-            *path = Arc::clone(known);
+impl SharedTexts {
+    /// Makes the text of a code a shared one.
+    pub fn share(&mut self, code: &mut impl CachedCode) {
+        let Some(text) = code.shared_text() else { return };
+        if let Some(known) = self.texts.get(text) {
+            *text = Arc::clone(known);
         } else {
-            self.bytes += Self::entry_bytes(path);
-            self.paths.insert(Arc::clone(path));
+            self.bytes += Self::entry_bytes(text);
+            self.texts.insert(Arc::clone(text));
         }
     }
 
-    /// Forgets a shared path, if nothing else has it any more.
-    pub fn release(&mut self, path: Arc<str>) {
+    /// Forgets a code, and its shared text if nothing else has it any more.
+    pub fn release(&mut self, mut code: impl CachedCode) {
+        let text = code.shared_text().cloned();
+        drop(code);
         // This one, and that of the set.
-        if Arc::strong_count(&path) == 2 && self.paths.remove(&path) {
-            self.bytes -= Self::entry_bytes(&path);
+        if let Some(text) = text
+            && Arc::strong_count(&text) == 2
+            && self.texts.remove(&text)
+        {
+            self.bytes -= Self::entry_bytes(&text);
         }
     }
 
@@ -64,11 +70,11 @@ impl SharedPaths {
         self.bytes
     }
 
-    /// The bytes of memory that a path takes: with counts of references, and a slot of the set, of which 7/16 to 7/8 are in use.
+    /// The bytes of memory that a text takes: with counts of references, and a slot of the set, of which 7/16 to 7/8 are in use.
     #[must_use]
-    pub fn entry_bytes(path: &str) -> usize {
+    pub fn entry_bytes(text: &str) -> usize {
         let slot = (size_of::<Arc<str>>() + 1) * 16 / 7;
-        path.len() + 2 * size_of::<usize>() + BLOCK_BYTES + slot
+        text.len() + 2 * size_of::<usize>() + BLOCK_BYTES + slot
     }
 }
 
@@ -77,8 +83,8 @@ impl SharedPaths {
 pub struct FunctionCache<K: Eq + Hash, F: CachedCode = Function> {
     /// `None`: the function can't be named.
     functions: LruCache<K, Option<F>>,
-    paths: SharedPaths,
-    /// Without the paths.
+    texts: SharedTexts,
+    /// Without the shared texts.
     function_bytes: usize,
     budget_bytes: usize,
 }
@@ -89,13 +95,13 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
     pub fn new(budget_bytes: usize) -> Self {
         Self {
             functions: LruCache::unbounded(),
-            paths: SharedPaths::default(),
+            texts: SharedTexts::default(),
             function_bytes: 0,
             budget_bytes,
         }
     }
 
-    /// The bytes of memory that an entry takes, without its path.
+    /// The bytes of memory that an entry takes, without its shared text.
     #[must_use]
     pub fn entry_bytes(function: Option<&F>) -> usize {
         // A node of the list, and a slot of the map with its pointers and control byte, of which 7/16 to 7/8 are in use.
@@ -108,7 +114,7 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
     /// The bytes of memory that all entries take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.function_bytes + self.paths.bytes()
+        self.function_bytes + self.texts.bytes()
     }
 
     /// The number of entries.
@@ -134,8 +140,8 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
         if let Some(previous) = self.functions.pop(&key) {
             self.removed(previous);
         }
-        if let Some(path) = function.as_mut().and_then(F::path) {
-            self.paths.share(path);
+        if let Some(function) = &mut function {
+            self.texts.share(function);
         }
         self.function_bytes += Self::entry_bytes(function.as_ref());
         let mut forgotten = 0;
@@ -171,12 +177,10 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
     }
 
     /// Subtracts a function that is not kept any more.
-    fn removed(&mut self, mut function: Option<F>) {
+    fn removed(&mut self, function: Option<F>) {
         self.function_bytes -= Self::entry_bytes(function.as_ref());
-        let path = function.as_mut().and_then(F::path).cloned();
-        drop(function);
-        if let Some(path) = path {
-            self.paths.release(path);
+        if let Some(function) = function {
+            self.texts.release(function);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The functions of a process.
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
@@ -25,10 +26,11 @@ const CODE_TYPE: &[u8; 5] = b"code\0";
 /// A function of a process, or another body of code: a module, a class, a lambda, a comprehension.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Function {
-    /// Its qualified name, or before 3.11, which don't keep that, its name. At most 1 KiB.
-    pub name: Box<str>,
-    /// The path of its source, as it was given to the compiler. At most 4 KiB. Functions of one file can share it.
-    pub path: Arc<str>,
+    /// What it can share with others of its class or its file: what precedes its name, and the path.
+    pub(super) source: Arc<str>,
+    /// Of what precedes its name.
+    class_bytes: u16,
+    name: Box<str>,
     /// The line of its first decorator, or of its definition; 0 if that is not a line.
     pub first_line: u32,
     /// `None`: they were not copied, and each instruction has the first line.
@@ -135,12 +137,12 @@ impl Layout {
             let copied_bytes = copied.len().saturating_sub(names.compact_bytes.into()).min(bytes_max);
             read_text(&memory, at, names, bytes_max).or_else(|_| read_text(&memory, at, names, copied_bytes))
         };
-        Ok(Function {
-            name: text(names.name, copy.name, NAME_BYTES_MAX)?,
-            path: text(names.path, copy.path, PATH_BYTES_MAX)?.into(),
-            first_line: first_line(&object, names).try_into().unwrap_or(0),
-            lines: self.read_lines(&memory, &object).ok(),
-        })
+        Ok(Function::new(
+            text(names.name, copy.name, NAME_BYTES_MAX)?,
+            text(names.path, copy.path, PATH_BYTES_MAX)?.into(),
+            first_line(&object, names).try_into().unwrap_or(0),
+            self.read_lines(&memory, &object).ok(),
+        ))
     }
 
     /// Reads a code object up to the end of its identity, which contains all fields that are needed.
@@ -173,7 +175,7 @@ impl Layout {
         let name = read_text(memory, pointer(object, names.name), names, NAME_BYTES_MAX)?;
         let path = read_text(memory, pointer(object, names.path), names, PATH_BYTES_MAX)?.into();
         let lines = Some(self.read_lines(memory, object)?);
-        Ok(Function { name, path, first_line: first_line(object, names).try_into().unwrap_or(0), lines })
+        Ok(Function::new(name, path, first_line(object, names).try_into().unwrap_or(0), lines))
     }
 
     fn read_lines(&self, memory: &impl ForeignMemory, object: &[u8]) -> Result<Lines, FunctionError> {
@@ -204,7 +206,43 @@ fn is_code(memory: &impl ForeignMemory, object: &[u8], head: ObjectHead) -> bool
 impl Function {
     /// A function with lines that were read by other means.
     pub(crate) fn new(name: Box<str>, path: Arc<str>, first_line: u32, lines: Option<Lines>) -> Self {
-        Self { name, path, first_line, lines }
+        Self { source: path, class_bytes: 0, name, first_line, lines }
+    }
+
+    /// A method with lines of ranges that begin at a place, sorted by that; a line of 0 is none. `class` precedes its name, and ends
+    /// with a dot.
+    #[must_use]
+    pub fn method(class: &str, name: &str, path: &str, lines: &[(u32, u32)]) -> Self {
+        let first_line = lines.iter().map(|(_, line)| *line).min().unwrap_or(0);
+        let lines = Lines::from_rows(lines.iter().copied());
+        let method = Self::new(name.into(), format!("{class}{path}").into(), first_line, Some(lines));
+        // Classes with longer names are none that a class file can have.
+        Self { class_bytes: class.len().try_into().unwrap_or(0), ..method }
+    }
+
+    /// Its qualified name, or before CPython 3.11, which doesn't keep that, its name.
+    #[must_use]
+    pub fn name(&self) -> Cow<'_, str> {
+        match self.class() {
+            "" => Cow::Borrowed(&self.name),
+            class => Cow::Owned(format!("{class}{}", self.name)),
+        }
+    }
+
+    /// The path of its source, as it was given to the compiler. At most 4 KiB.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.source.get(self.class_bytes.into()..).unwrap_or_default()
+    }
+
+    /// The path, which the function may share.
+    #[must_use]
+    pub fn to_shared_path(&self) -> Arc<str> {
+        if self.class_bytes == 0 { Arc::clone(&self.source) } else { self.path().into() }
+    }
+
+    fn class(&self) -> &str {
+        self.source.get(..self.class_bytes.into()).unwrap_or_default()
     }
 
     /// This function, with these lines of its instructions.
@@ -221,7 +259,7 @@ impl Function {
     /// object (`_Py_InitCleanup`, 3.12+).
     #[must_use]
     pub fn is_internal(&self) -> bool {
-        self.first_line == 0 && *self.path == *self.name
+        self.first_line == 0 && *self.source == *self.name
     }
 
     /// The line of the instruction at an offset in bytes in the bytecode; `None` for one that has no line. The offset of a
@@ -240,7 +278,7 @@ impl Function {
         self.lines.is_some()
     }
 
-    /// Bytes of heap memory that it uses, without its path.
+    /// Bytes of heap memory that it uses, without what it can share.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.name.len() + self.lines.as_ref().map_or(0, Lines::heap_bytes)

@@ -12,18 +12,13 @@ const UNIT_BYTES: u32 = 2;
 /// The line of each instruction of a function: rows with the place, an offset in bytes in the bytecode, from which on a line
 /// holds, and that line, as a distance from the lowest one, from 1 on; 0 for none. Sorted, each place once. They are as narrow
 /// as the largest of these numbers allows, since most functions are short.
+///
+/// `base` is one less than the lowest line.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Lines {
-    /// One less than the lowest line.
-    base: u32,
-    rows: CompactRows,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum CompactRows {
-    Bytes(Box<[[u8; 2]]>),
-    Halves(Box<[[u16; 2]]>),
-    Words(Box<[[u32; 2]]>),
+pub(crate) enum Lines {
+    Bytes { base: u32, rows: Box<[[u8; 2]]> },
+    Halves { base: u32, rows: Box<[[u16; 2]]> },
+    Words { base: u32, rows: Box<[[u32; 2]]> },
 }
 
 /// From `place` on, the line is `line`; 0 if there is none.
@@ -55,19 +50,19 @@ impl Lines {
 
     /// The line at a place.
     pub(super) fn at(&self, place: u32) -> Option<u32> {
-        let distance = match &self.rows {
-            CompactRows::Bytes(rows) => value_at(rows, place),
-            CompactRows::Halves(rows) => value_at(rows, place),
-            CompactRows::Words(rows) => value_at(rows, place),
+        let (base, distance) = match self {
+            Self::Bytes { base, rows } => (base, value_at(rows, place)),
+            Self::Halves { base, rows } => (base, value_at(rows, place)),
+            Self::Words { base, rows } => (base, value_at(rows, place)),
         };
-        distance.filter(|distance| *distance != 0).map(|distance| self.base.saturating_add(distance))
+        distance.filter(|distance| *distance != 0).map(|distance| base.saturating_add(distance))
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        match &self.rows {
-            CompactRows::Bytes(rows) => size_of_val(&**rows),
-            CompactRows::Halves(rows) => size_of_val(&**rows),
-            CompactRows::Words(rows) => size_of_val(&**rows),
+        match self {
+            Self::Bytes { rows, .. } => size_of_val(&**rows),
+            Self::Halves { rows, .. } => size_of_val(&**rows),
+            Self::Words { rows, .. } => size_of_val(&**rows),
         }
     }
 }
@@ -89,11 +84,10 @@ impl From<Rows> for Lines {
         let lowest = rows.iter().map(|row| row.line).filter(|line| *line != 0).min();
         let base = lowest.map_or(0, |line| line - 1);
         let rows: Vec<_> = rows.iter().map(|row| [row.place, row.line.saturating_sub(base)]).collect();
-        let rows = narrowed(&rows)
-            .map(CompactRows::Bytes)
-            .or_else(|| narrowed(&rows).map(CompactRows::Halves))
-            .unwrap_or_else(|| CompactRows::Words(rows.into()));
-        Self { base, rows }
+        narrowed(&rows)
+            .map(|rows| Self::Bytes { base, rows })
+            .or_else(|| narrowed(&rows).map(|rows| Self::Halves { base, rows }))
+            .unwrap_or_else(|| Self::Words { base, rows: rows.into() })
     }
 }
 
@@ -211,10 +205,10 @@ mod tests {
 
     impl Lines {
         fn rows(&self) -> Vec<(u32, u32)> {
-            let places: Vec<u32> = match &self.rows {
-                CompactRows::Bytes(rows) => rows.iter().map(|[place, _]| (*place).into()).collect(),
-                CompactRows::Halves(rows) => rows.iter().map(|[place, _]| (*place).into()).collect(),
-                CompactRows::Words(rows) => rows.iter().map(|[place, _]| *place).collect(),
+            let places: Vec<u32> = match self {
+                Self::Bytes { rows, .. } => rows.iter().map(|[place, _]| (*place).into()).collect(),
+                Self::Halves { rows, .. } => rows.iter().map(|[place, _]| (*place).into()).collect(),
+                Self::Words { rows, .. } => rows.iter().map(|[place, _]| *place).collect(),
             };
             places.into_iter().map(|place| (place, self.at(place).unwrap_or(0))).collect()
         }

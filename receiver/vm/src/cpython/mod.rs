@@ -19,7 +19,7 @@ mod text;
 mod thread_list;
 mod thread_state;
 
-pub use cache::{CachedCode, FunctionCache, SharedPaths};
+pub use cache::{CachedCode, FunctionCache, SharedTexts};
 pub(crate) use cookie::hash;
 pub use function::{CodeCopy, Function};
 pub use interpreter::{FileRange, Interpreter, Version};

@@ -85,7 +85,7 @@ impl VirtualMachine {
         self.read_live_blob(memory, blob, cookie)?;
         let calls = code?;
         let is_continuation = name == NATIVE_BLOB
-            && calls.first().is_some_and(|call| call.function.name.starts_with(ENTER_CONTINUATION));
+            && calls.first().is_some_and(|call| call.function.name().starts_with(ENTER_CONTINUATION));
         if is_continuation {
             return Ok(continuation());
         }

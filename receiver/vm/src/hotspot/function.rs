@@ -8,9 +8,9 @@ use sidewinder_process::ForeignMemory;
 use super::lines::line_table;
 use super::machine::{VirtualMachine, at};
 use super::object::{field, pointer, read_object, u16_field};
-use super::text::{display_name, display_path};
+use super::text::{display_class, display_method, display_path};
 use crate::FunctionError;
-use crate::cpython::{Function, Lines, hash};
+use crate::cpython::{Function, hash};
 
 /// The longest name of a class, of a method, or of its parameters that is read, in bytes.
 const SYMBOL_BYTES_MAX: usize = 1 << 10;
@@ -79,12 +79,11 @@ impl VirtualMachine {
             index => symbol(index)?,
         };
         let lines = self.read_lines(memory, const_method, &header)?;
-        let first_line = lines.iter().map(|(_, line)| *line).min().unwrap_or(0);
-        Ok(Function::new(
-            display_name(&class, &name, &signature).into(),
-            display_path(&class, &source).into(),
-            first_line,
-            Some(Lines::from_rows(lines)),
+        Ok(Function::method(
+            &display_class(&class),
+            &display_method(&name, &signature),
+            &display_path(&class, &source),
+            &lines,
         ))
     }
 
@@ -208,7 +207,7 @@ mod tests {
             let place = CodePlace { offset, is_return_address };
             let code = machine.read_blob(&Bytes(memory), Avma(0x100), cookie, place).unwrap();
             let Code::Compiled(calls) = code else { panic!("{code:?}") };
-            assert!(calls.iter().all(|call| &*call.function.name == "a.Main.run(int)"));
+            assert!(calls.iter().all(|call| &*call.function.name() == "a.Main.run(int)"));
             calls.iter().map(|call| call.line).collect::<Vec<_>>()
         };
         for version in [17, 25] {
@@ -244,7 +243,7 @@ mod tests {
             panic!("not a function")
         };
         assert_eq!(
-            (&*function.name, &*function.path, function.first_line),
+            (&*function.name(), function.path(), function.first_line),
             ("a.Main.run(int)", "a/Main.java", 7)
         );
         assert_eq!([0, 2, 3].map(|place| function.line_at(place)), [Some(7), Some(7), Some(9)]);

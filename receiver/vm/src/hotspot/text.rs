@@ -1,14 +1,15 @@
 //! Names and paths as in the language, of those in class files.
 
-/// `java.util.HashMap.get(Object)`.
-pub(super) fn display_name(class: &str, method: &str, signature: &str) -> String {
-    format!("{}.{method}({})", display_class(class), parameters(signature).join(", "))
+/// A method in its class, `get(Object)`.
+pub(super) fn display_method(name: &str, signature: &str) -> String {
+    format!("{name}({})", parameters(signature).join(", "))
 }
 
-/// The name of a class as in the language. That of a hidden class ends with an address, which is left out.
-fn display_class(class: &str) -> String {
+/// The name of a class as in the language, and the dot in front of a method's: `java.util.HashMap.`. That of a hidden class ends with
+/// an address, which is left out.
+pub(super) fn display_class(class: &str) -> String {
     let end = class.find("/0x").or_else(|| class.find("+0x")).unwrap_or(class.len());
-    class.get(..end).unwrap_or(class).replace('/', ".")
+    format!("{}.", class.get(..end).unwrap_or(class).replace('/', "."))
 }
 
 /// The path of a source file, as tools that build programs lay them out: below the folders of its package.
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_language() {
-        let name = |class, method, signature| display_name(class, method, signature);
+        let name = |class, method, signature| display_class(class) + &display_method(method, signature);
         assert_eq!(
             name("java/util/HashMap", "get", "(Ljava/lang/Object;)Ljava/lang/Object;"),
             "java.util.HashMap.get(Object)"

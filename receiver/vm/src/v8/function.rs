@@ -122,7 +122,7 @@ impl Engine {
             return Err(FunctionError::Replaced);
         }
         let function = self.read_parts(&heap, shared, &identity).and_then(|function| {
-            let lines = self.read_lines(&heap, shared, &identity, &function.path)?;
+            let lines = self.read_lines(&heap, shared, &identity, function.path())?;
             Ok(function.with_lines(lines))
         });
         // The garbage collector may have moved what was read, and the program may have gone on.
@@ -211,7 +211,7 @@ impl Engine {
             };
             let function = &named.function;
             let line = script.as_ref().zip(inlined.position);
-            let line = line.map(|(script, position)| script.line_in(&function.path, position));
+            let line = line.map(|(script, position)| script.line_in(function.path(), position));
             let line = line.filter(|line| *line != 0).unwrap_or(function.first_line);
             calls.push(CompiledCall { function: Arc::clone(&named.function), line });
         }
@@ -392,7 +392,7 @@ impl Engine {
         heap: &Heap<'_, impl ForeignMemory>,
         shared: Object,
         identity: &FunctionIdentity,
-        path: &Arc<str>,
+        path: &str,
     ) -> Result<Option<Lines>, FunctionError> {
         let Some(script) = self.script_of(heap, identity)? else { return Ok(None) };
         let Some(bytecode) = self.bytecode_of(heap, shared)? else { return Ok(None) };

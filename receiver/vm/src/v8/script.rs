@@ -120,10 +120,10 @@ impl Script {
     }
 
     /// The line of a position of a function that has this path, counted from 1; 0 if it is unknown, or in another source.
-    pub(super) fn line_in(&self, path: &Arc<str>, position: i32) -> u32 {
+    pub(super) fn line_in(&self, path: &str, position: i32) -> u32 {
         match self.original(position) {
-            Some(found) if found.source == path => found.line,
-            _ if *path == self.text.path => self.line_of(position),
+            Some(found) if **found.source == *path => found.line,
+            _ if *path == *self.text.path => self.line_of(position),
             _ => 0,
         }
     }

@@ -210,10 +210,10 @@ fn frame(engine: &Engine, memory: &Bytes, offset: u64, is_return_address: bool) 
 fn calls(engine: &Engine, memory: &Bytes, frame: CompiledFrame) -> Option<Vec<(String, u32)>> {
     match engine.read_compiled(memory, frame).unwrap() {
         Code::Compiled(calls) => {
-            Some(calls.iter().map(|call| (call.function.name.to_string(), call.line)).collect())
+            Some(calls.iter().map(|call| (call.function.name().into_owned(), call.line)).collect())
         }
         Code::Function(function) => {
-            assert_eq!((&*function.name, function.line_at(0)), ("größe", Some(13)));
+            assert_eq!((&*function.name(), function.line_at(0)), ("größe", Some(13)));
             None
         }
     }
@@ -320,7 +320,7 @@ fn a_function_is_read_with_its_line() {
         let memory = Bytes(heap(has_fixed_positions));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         let function = engine.read_function(&memory, Avma(SHARED), cookie).unwrap();
-        assert_eq!((&*function.name, &*function.path, function.first_line), ("größe", "/srv/app.js", 13));
+        assert_eq!((&*function.name(), function.path(), function.first_line), ("größe", "/srv/app.js", 13));
         // Before its first instruction it is in its first line.
         assert_eq!(
             [-1, 63 + 2].map(|place: i32| function.line_at(place.cast_unsigned())),
@@ -399,16 +399,18 @@ fn functions_of_a_mapped_script_are_those_of_its_source() {
         let map = SourceMap::read(text.as_bytes(), "/srv", 1 << 20).unwrap();
         *maps.map.lock().unwrap() = Some(Arc::new(map));
         let function = read().unwrap();
-        assert_eq!((&*function.name, &*function.path, function.first_line), ("size", "/srv/src/x.ts", 102));
+        assert_eq!((&*function.name(), function.path(), function.first_line), ("size", "/srv/src/x.ts", 102));
         assert_eq!([0, 90].map(|place| function.line_at(place)), [None, Some(103)]);
         let Code::Compiled(calls) =
             engine.read_compiled(&memory, frame(&engine, &memory, 20, false)).unwrap()
         else {
             panic!("compiled code");
         };
-        let calls: Vec<_> =
-            calls.iter().map(|call| (&*call.function.name, &*call.function.path, call.line)).collect();
-        assert_eq!(calls, [("inner", "/srv/app.js", 1), ("size", "/srv/src/x.ts", 103)]);
+        let calls: Vec<_> = calls
+            .iter()
+            .map(|call| (call.function.name().into_owned(), call.function.path(), call.line))
+            .collect();
+        assert_eq!(calls, [("inner".into(), "/srv/app.js", 1), ("size".into(), "/srv/src/x.ts", 103)]);
     }
     assert!(map.find(9, 0).is_none());
 }
@@ -425,7 +427,7 @@ proptest! {
         if let Ok(cookie) = engine.read_cookie(&memory, Avma(SHARED))
             && let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie)
         {
-            prop_assert!(function.name.len() <= 1 << 10 && function.path.len() <= 4 << 10);
+            prop_assert!(function.name().len() <= 1 << 10 && function.path().len() <= 4 << 10);
             prop_assert!(function.heap_bytes() <= 1 << 18);
             for offset in [0, 20, 60] {
                 let _ = engine.read_compiled(&memory, frame(&engine, &memory, offset, true));
@@ -443,7 +445,7 @@ proptest! {
         let (engine, memory) = (Engine::new(v8_layout(false), None), Bytes(changed.0));
         let cookie = engine.read_cookie(&memory, Avma(SHARED)).unwrap();
         if let Ok(function) = engine.read_function(&memory, Avma(SHARED), cookie) {
-            prop_assert!(function.name.len() <= 1 << 10);
+            prop_assert!(function.name().len() <= 1 << 10);
         }
     }
 }

@@ -121,7 +121,7 @@ fn strings_of_all_kinds_are_read_to_the_end_of_their_memory() {
     {
         let memory = objects(text_of(string), text_of("/a/file.py"), &[0x80, 0, 0xd9, 2]);
         let function = read(&memory).unwrap();
-        assert_eq!((&*function.name, &*function.path), (string, "/a/file.py"));
+        assert_eq!((&*function.name(), function.path()), (string, "/a/file.py"));
         assert_eq!(function.first_line, 7);
         assert_eq!([0, 2, 3, 6].map(|place| function.line_at(place)), [Some(7), Some(8), Some(8), None]);
         assert_eq!(function.line_at(-2_i32 as u32), Some(7));
@@ -146,10 +146,10 @@ fn long_strings_are_cut_between_characters() {
     for unit in ["x", "é", "变", "𠀀"] {
         let memory = objects(text_of(&unit.repeat(5000)), text_of(&unit.repeat(5000)), &[]);
         let function = read(&memory).unwrap();
-        assert!(function.name.len() <= 1024 && function.name.len() > 1000, "{}", function.name.len());
-        assert!(function.path.len() <= 4096 && function.path.len() > 4000, "{}", function.path.len());
-        assert!(function.name.chars().all(|character| unit.starts_with(character)));
-        assert!(function.heap_bytes() >= function.name.len());
+        assert!(function.name().len() <= 1024 && function.name().len() > 1000, "{}", function.name().len());
+        assert!(function.path().len() <= 4096 && function.path().len() > 4000, "{}", function.path().len());
+        assert!(function.name().chars().all(|character| unit.starts_with(character)));
+        assert!(function.heap_bytes() >= function.name().len());
     }
 }
 
@@ -157,7 +157,7 @@ fn long_strings_are_cut_between_characters() {
 fn characters_that_are_none_are_replaced() {
     let memory = objects(text(&[0x61, 0xdcff, 0x62], 2), text(&[0x2f, 0x11_0000, 0xffff_ffff], 4), &[]);
     let function = read(&memory).unwrap();
-    assert_eq!((&*function.name, &*function.path), ("a\u{fffd}b", "/\u{fffd}\u{fffd}"));
+    assert_eq!((&*function.name(), function.path()), ("a\u{fffd}b", "/\u{fffd}\u{fffd}"));
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_copy_gives_the_same_function() {
 fn a_copy_that_ends_early_has_the_first_line_and_the_start_of_strings() {
     let memory = objects(text_of(&"变".repeat(100)), text_of("/a/file.py"), &[0x80; 200]);
     let function = copied(&memory, 128).unwrap();
-    assert_eq!((&*function.name, &*function.path), ("变".repeat(24).as_str(), "/a/file.py"));
+    assert_eq!((&*function.name(), function.path()), ("变".repeat(24).as_str(), "/a/file.py"));
     assert!(!function.has_lines());
     assert_eq!([0, 2, 1000].map(|place| function.line_at(place)), [Some(7); 3]);
     assert!(matches!(copied(&memory, 0), Err(FunctionError::Unreadable(_))), "nothing could be copied");
@@ -277,7 +277,7 @@ proptest! {
         }
         let copy = CodeCopy { head: &LIVE, identity: &identity, name: &name, path: &path, lines: &lines };
         if let Ok(function) = layout().copied_function(copy, hash_identity(&identity, None)) {
-            prop_assert!(function.name.len() <= 128 && function.path.len() <= 256);
+            prop_assert!(function.name().len() <= 128 && function.path().len() <= 256);
         }
     }
 }
@@ -375,7 +375,7 @@ proptest! {
         let layout = Layout::of_minor(minor).unwrap();
         let Ok(cookie) = layout.read_cookie(&memory, CODE) else { return Ok(()) };
         if let Ok(function) = layout.read_function(&memory, CODE, cookie) {
-            prop_assert!(function.name.len() <= 1024 && function.path.len() <= 4096);
+            prop_assert!(function.name().len() <= 1024 && function.path().len() <= 4096);
         }
     }
 }

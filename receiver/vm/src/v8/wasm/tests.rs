@@ -38,16 +38,16 @@ fn functions_have_the_names_of_their_module_or_their_numbers() {
         let (memory, engine) = (process(has_instance, &MODULE_CONTENT), engine());
         let names = [FIRST, SECOND, NUMBERED].map(|start| {
             let function = engine.read_wasm(&memory, frame(&memory, start + 0x40)).unwrap();
-            assert_eq!((&*function.path, function.first_line), ("wasm://wasm/m", 0));
+            assert_eq!((function.path(), function.first_line), ("wasm://wasm/m", 0));
             assert!(!function.is_internal());
-            function.name
+            function.name().into_owned()
         });
         assert_eq!(names.each_ref().map(|name| &**name), ["wasm-function[1]", "second", "second"]);
         // At its first instruction, and what is returned to at its end.
         let function = engine.read_wasm(&memory, frame(&memory, SECOND)).unwrap();
-        assert_eq!(&*function.name, "second");
+        assert_eq!(&*function.name(), "second");
         let end = WasmFrame { is_return_address: true, ..frame(&memory, NUMBERED) };
-        assert_eq!(&*engine.read_wasm(&memory, end).unwrap().name, "second");
+        assert_eq!(&*engine.read_wasm(&memory, end).unwrap().name(), "second");
         assert!(engine.read_wasm(&memory, frame(&memory, TO_JAVASCRIPT + 8)).unwrap().is_internal());
     }
 }
@@ -69,12 +69,12 @@ fn what_is_not_certain_has_no_name() {
 fn another_module_in_the_place_of_one_has_its_own_names() {
     let (mut memory, engine) = (process(true, &MODULE_CONTENT), engine());
     let seen = frame(&memory, SECOND + 0x40);
-    assert_eq!(&*engine.read_wasm(&memory, seen).unwrap().name, "second");
+    assert_eq!(&*engine.read_wasm(&memory, seen).unwrap().name(), "second");
     // Without the section of names.
     memory.0[MODULE_LENGTH as usize] -= 22;
-    assert_eq!(&*engine.read_wasm(&memory, seen).unwrap().name, "wasm-function[2]");
+    assert_eq!(&*engine.read_wasm(&memory, seen).unwrap().name(), "wasm-function[2]");
     memory.0[SCRIPT_OF_MODULE as usize..][..8].copy_from_slice(&[0; 8]);
-    assert_eq!(&*engine.read_wasm(&memory, seen).unwrap().name, "wasm-function[2]", "it is remembered");
+    assert_eq!(&*engine.read_wasm(&memory, seen).unwrap().name(), "wasm-function[2]", "it is remembered");
     memory.0[MODULE_BYTES as usize] = 1;
     assert!(engine.read_wasm(&memory, seen).is_err());
 }
@@ -91,7 +91,7 @@ proptest! {
         let engine = engine();
         for pc in [FIRST + 0x40, SECOND + 0x40, NUMBERED + 0x40, REPLACED + 0x40] {
             if let Ok(function) = engine.read_wasm(&memory, frame(&memory, pc)) {
-                prop_assert!(function.name.len() <= 3 << 10);
+                prop_assert!(function.name().len() <= 3 << 10);
             }
         }
     }
