@@ -3,11 +3,14 @@
 //!
 //! `make vm-test ARCH=arm64`: `arm64 [KERNEL...]` does it with kernels for arm64.
 //!
+//! `make image-test`: `image FOLDER` runs the container image's half for arm64, which `make image` wrote into that folder.
+//!
 //! `make compilers-test`: `compilers PROGRAM...` has the oldest kernel load what different compilers made of the eBPF programs.
 #![forbid(unsafe_code)]
 
 mod arm64;
 mod compilers;
+mod container_image;
 mod guest;
 mod kernels;
 mod kinds;
@@ -16,6 +19,7 @@ mod recording;
 mod spans;
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,6 +55,11 @@ fn main() -> Result<ExitCode> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("arm64", kernels)) = asked.split_first().map(|(first, others)| (first.as_str(), others)) {
         return arm64::test(kernels);
+    }
+    if let [first, built] = &*asked
+        && first == "image"
+    {
+        return container_image::test(Path::new(built));
     }
     let archive = match Archive::open() {
         Ok(archive) => archive,
