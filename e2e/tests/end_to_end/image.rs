@@ -74,7 +74,10 @@ fn each_image_of_the_index_holds_one_small_static_binary_that_says_where_it_is_f
     let mut architectures: Vec<_> = images.iter().map(|image| &image.architecture).collect();
     architectures.dedup();
     assert!(!images.is_empty() && architectures.len() == images.len(), "{architectures:?}");
-    for image in &images {
+    let descriptors = layout.index["manifests"].as_array().into_iter().flatten();
+    for (image, descriptor) in images.iter().zip(descriptors) {
+        let digest = fs::read_to_string(built.join(&image.architecture).join("digest"))?;
+        assert_eq!(descriptor["digest"], digest.trim_end());
         check(&built, image).with_context(|| format!("the image for {}", image.architecture))?;
     }
     Ok(())

@@ -124,11 +124,7 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
 }
 
 fn root(archive: &Archive) -> Result<Root> {
-    let sidewinder = match std::env::var_os("SIDEWINDER") {
-        Some(path) => PathBuf::from(path),
-        None => paths::target()?.join("arm64/sidewinder"),
-    };
-    let sidewinder = existing(sidewinder, "`make build-arm64` builds it")?;
+    let sidewinder = sidewinder()?;
     let busybox = busybox(archive)?;
     let mut programs = vec![(sidewinder, "/sidewinder".to_owned())];
     for (name, program) in PROGRAMS {
@@ -139,6 +135,15 @@ fn root(archive: &Archive) -> Result<Root> {
     programs.push((with_musl(archive)?, format!("/{REC_MUSL}")));
     programs.push((spans()?, "/spans".to_owned()));
     Root::of(Machine::Arm64, "init-arm64", &busybox, programs, [])
+}
+
+/// The profiler: `$SIDEWINDER`, or else what `make build-arm64` built.
+pub(crate) fn sidewinder() -> Result<PathBuf> {
+    let path = match std::env::var_os("SIDEWINDER") {
+        Some(path) => PathBuf::from(path),
+        None => paths::target()?.join("arm64/sidewinder"),
+    };
+    existing(path, "`make build-arm64` builds it")
 }
 
 /// The kernel that the command line has this name for.

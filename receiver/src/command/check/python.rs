@@ -7,7 +7,7 @@ use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{ExecutableMapping, ForeignMemory, OpenedFile};
 use sidewinder_vm::Runtime;
-use sidewinder_vm::cpython::{Function, Interpreter, PthreadLayout};
+use sidewinder_vm::cpython::{Function, Interpreter, PthreadLayout, Version};
 
 use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
@@ -17,7 +17,9 @@ use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
 /// How often a name is tried to be read: a thread that runs may leave its function meanwhile.
 const ATTEMPTS: u32 = 8;
 /// The next step if the process runs another build than those that are supported.
-const BUILD_ADVICE: &str = "use a build of 3.8 to 3.14, 3.13t or 3.14t";
+fn build_advice() -> String {
+    format!("use a build of 3.{} to 3.14, 3.13t or 3.14t", Version::OLDEST.minor)
+}
 
 /// What was read of a process.
 struct PythonState {
@@ -55,7 +57,7 @@ pub(super) fn inspect(
         interpreter.and_then(|found| Some((found.clone(), found.bias_of(mapping)?)))
     else {
         let (frames, names) = both("this build of CPython is not supported");
-        return report(version, frames, names, Some(BUILD_ADVICE));
+        return report(version, frames, names, Some(&build_advice()));
     };
     let version = version.or_else(|| Some(interpreter.version.to_string()));
     let pthread = pthread_layout(process);

@@ -55,6 +55,11 @@ pub struct Version {
     pub minor: u8,
 }
 
+impl Version {
+    /// The oldest whose frames are found on this architecture.
+    pub const OLDEST: Self = Self { major: 3, minor: if arch::READS_ASSIGNMENTS { 8 } else { 11 } };
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
@@ -105,14 +110,14 @@ impl Interpreter {
             None if of_8.is_some() => 8,
             None => return Ok(None),
         };
+        if minor < Version::OLDEST.minor {
+            return Ok(None);
+        }
         let constant = Layout::of_minor(minor).zip(ThreadList::of_minor(minor));
         let layout = match constant {
             None => published_layout(file, &elf, runtime, minor)?,
             found => found,
         };
-        if layout.is_some_and(|(layout, _)| layout.groups == Groups::OneFrame) && !arch::READS_ASSIGNMENTS {
-            return Ok(None);
-        }
         let thread_state = ThreadStateLocator::read(file, &elf, runtime, &Getters { this, current }, minor)?;
         let (Some((layout, thread_list)), Some(thread_state)) = (layout, thread_state) else {
             return Ok(None);

@@ -24,6 +24,10 @@ pub(crate) enum KeyValues {
     /// so are the pointers to all (`specific`).
     Blocks { first: i64, pointers: i64 },
     /// In an array, to which the structure has a pointer, as in musl since 1.2.0 (`tsd`).
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only musl's layout on x86-64 is known")
+    )]
     Array { pointer: i64 },
 }
 
