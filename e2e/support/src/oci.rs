@@ -27,15 +27,14 @@ pub struct Layout {
 
 /// The image of one architecture.
 #[derive(Debug)]
-pub struct Image {
+pub struct Image<'layout> {
     /// The architecture that the index states.
     pub architecture: String,
     /// The manifest.
     pub manifest: Value,
     /// The configuration that the manifest names.
     pub config: Value,
-    /// The blobs of its layers.
-    layers: Vec<PathBuf>,
+    layout: &'layout Layout,
 }
 
 impl Layout {
@@ -58,18 +57,16 @@ impl Layout {
     ///
     /// # Errors
     /// When a blob is missing, or is not what its descriptor says.
-    pub fn images(&self) -> Result<Vec<Image>> {
+    pub fn images(&self) -> Result<Vec<Image<'_>>> {
         let descriptors = self.index["manifests"].as_array().context("the index names no images")?;
         descriptors.iter().map(|descriptor| self.image(descriptor)).collect()
     }
 
-    fn image(&self, descriptor: &Value) -> Result<Image> {
+    fn image(&self, descriptor: &Value) -> Result<Image<'_>> {
         let architecture = descriptor["platform"]["architecture"].as_str().context("no architecture")?;
         let manifest = self.document(descriptor)?;
         let config = self.document(&manifest["config"])?;
-        let layers = manifest["layers"].as_array().context("no layers")?;
-        let layers = layers.iter().map(|layer| self.blob(layer)).collect::<Result<_>>()?;
-        Ok(Image { architecture: architecture.to_owned(), manifest, config, layers })
+        Ok(Image { architecture: architecture.to_owned(), manifest, config, layout: self })
     }
 
     fn document(&self, descriptor: &Value) -> Result<Value> {
@@ -88,7 +85,7 @@ impl Layout {
     }
 }
 
-impl Image {
+impl Image<'_> {
     /// The sizes of the layers in the archive, in bytes, together.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -101,10 +98,12 @@ impl Image {
     /// # Errors
     /// When a layer is not what the configuration says, or can't be unpacked.
     pub fn unpack(&self, into: &Path) -> Result<()> {
+        let layers = self.manifest["layers"].as_array().context("no layers")?;
+        let layers = layers.iter().map(|layer| self.layout.blob(layer)).collect::<Result<Vec<_>>>()?;
         let expected = &self.config["rootfs"]["diff_ids"];
-        let found = self.layers.iter().map(|layer| sha256("zcat", layer)).collect::<Result<Vec<_>>>()?;
+        let found = layers.iter().map(|layer| sha256("zcat", layer)).collect::<Result<Vec<_>>>()?;
         ensure!(*expected == serde_json::json!(found), "{found:?} are not the layers {expected}");
-        for layer in &self.layers {
+        for layer in &layers {
             let mut tar = Command::new("tar");
             tar.args(["--xattrs", "--xattrs-include=security.capability", "-xzpf"]).arg(layer);
             run(tar.arg("-C").arg(into))?;

@@ -83,7 +83,7 @@ fn each_image_of_the_index_holds_one_small_static_binary_that_says_where_it_is_f
     Ok(())
 }
 
-fn check(built: &Path, image: &oci::Image) -> Result<()> {
+fn check(built: &Path, image: &oci::Image<'_>) -> Result<()> {
     let (architecture, config) = (&*image.architecture, &image.config);
     ensure!(image.size() <= IMAGE_BYTES_MAX, "the layers have {} bytes", image.size());
     ensure!(config["architecture"] == architecture && config["os"] == "linux", "{config}");
@@ -305,8 +305,8 @@ impl Image {
         if !sidewinder_e2e_pod::are_possible(test)? || !requirement::program(test, "podman")? {
             return Ok(None);
         }
-        let images = Layout::open(&built)?;
-        let image = images.images()?.into_iter().find(|image| image.architecture == ARCHITECTURE);
+        let layout = Layout::open(&built)?;
+        let image = layout.images()?.into_iter().find(|image| image.architecture == ARCHITECTURE);
         let unpacked = tempfile::tempdir()?;
         // Other users than root have to get there.
         fs::set_permissions(unpacked.path(), Permissions::from_mode(0o755))?;
