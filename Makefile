@@ -183,7 +183,7 @@ java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the i
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
 
-build-arm64: ## Build Sidewinder for arm64, to be tried: target/arm64/sidewinder; the image is built by other means
+build-arm64: ## Build Sidewinder for arm64, to be tried: target/arm64/sidewinder, smaller and slower than the image's
 	@e2e/setup.sh --arm64
 	$(as_root) .ci/build-arm64
 
@@ -194,6 +194,7 @@ vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in q
 	cargo build --workspace --example vm-test
 	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) VERIFIER=$(VERIFIER) \
 		$(examples)/vm-test $(ARCH) $(KERNELS)
+	$(if $(ARCH),SIDEWINDER=$(abspath $(target))/$(ARCH)/sidewinder $(examples)/vm-test $(ARCH)-python)
 
 examples := $(abspath $(target))/debug/examples
 # The newest compiler that is tried; the distribution's is the oldest.
@@ -288,29 +289,36 @@ deny: ## Check the licences and the sources of everything that this is built of
 	PATH="$(tools)/bin:$$PATH" cargo deny --locked --all-features check licenses bans sources
 
 image := $(abspath $(target))/image
+# What the image and the packages are built for: ARCHITECTURES="amd64 arm64" is both.
+ARCHITECTURES ?= $(native)
+native = $(shell dpkg --print-architecture)
 packages := $(abspath $(target))/packages
 
 image-tools:
 	@e2e/setup.sh --image
+	$(if $(filter arm64,$(filter-out $(native),$(ARCHITECTURES))),@e2e/setup.sh --arm64)
 	$(install) 0.7.7 cargo-auditable
 	$(install) 0.5.9 cargo-cyclonedx
 
-image: image-tools ## Build the container image: target/image/sidewinder.oci.tar, its parts list, its debug information
-	.ci/image $(image) $(tools)/bin
+image: image-tools ## Build the container image: target/image/sidewinder.oci.tar, its parts list, its debug information; ARCHITECTURES="amd64 arm64": an index of both
+	.ci/image $(image) $(tools)/bin $(ARCHITECTURES)
 
+# The half for arm64 is emulated: in qemu-user, and with a kernel in qemu.
 image-test: image ## Run what is in the image, with what Kubernetes grants a sidecar
-	SIDEWINDER_IMAGE=$(image) SIDEWINDER=$(image)/amd64/root/sidewinder CI=true \
+	SIDEWINDER_IMAGE=$(image) SIDEWINDER=$(image)/$(native)/root/sidewinder CI=true \
 		cargo test -p sidewinder-e2e --test end_to_end image:: -- --test-threads=1
+	$(if $(filter arm64,$(filter-out $(native),$(ARCHITECTURES))),cargo build --workspace --example vm-test && \
+		CI=true $(examples)/vm-test image $(image))
 
-packages: image ## Package the image's program: target/packages has a Debian package, an archive and checksums
-	.ci/packages $(packages) $(image)/amd64/root/sidewinder
+packages: image ## Package the image's program: target/packages has a Debian package, an archive and checksums; ARCHITECTURES as for the image
+	.ci/packages $(packages) $(image) $(ARCHITECTURES)
 
 packages-test: packages ## Unpack the packages, and profile with what is in them
-	SIDEWINDER_PACKAGES=$(packages) SIDEWINDER=$(image)/amd64/root/sidewinder CI=true \
+	SIDEWINDER_PACKAGES=$(packages) SIDEWINDER=$(image)/$(native)/root/sidewinder CI=true \
 		cargo test -p sidewinder-e2e --test end_to_end packages:: -- --test-threads=1
 
 image-twice: image ## Build the image of this commit once more, in another folder and from nothing, and compare
-	.ci/image-twice $(image) $(tools)/bin
+	.ci/image-twice $(image) $(tools)/bin $(ARCHITECTURES)
 
 clean: ## Remove what was built, the Collector included
 	cargo clean

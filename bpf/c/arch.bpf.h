@@ -14,6 +14,7 @@
  *   futex_arguments_of           likewise, of any task that waits
  *   wait_causes                  what a thread in a system call waits for, by the number of the call
  *   thread_pointer               the address of the current thread's control block
+ *   is_pthread_of                whether an address is that of the C library's structure of the thread with this thread pointer
  *   code_address                 an address of code without the signature that it may have
  *   is_after_call                whether a call instruction ends at an address, and the call's target
  *   words_in_prologue, words_in_epilogue

@@ -54,7 +54,7 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, struct sw_vm_scr
 
 	if (!state || !thread || !read_vm(slot, scratch, state, SW_CPYTHON_STATE_BYTES))
 		return SW_VM_LOST + SW_VM_NO_STATE;
-	if (vm_word(slot, scratch, state + cpython->thread_id) != thread)
+	if (!is_pthread_of(thread, vm_word(slot, scratch, state + cpython->thread_id)))
 		return SW_VM_LOST + SW_VM_OTHER_THREAD;
 	frame = vm_word(slot, scratch, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
 	/* The innermost activation has it on its stack. */

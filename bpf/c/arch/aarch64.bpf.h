@@ -93,6 +93,14 @@ static __always_inline __u64 thread_pointer(void)
 	return sw_task(task, thread.uw.tp_value);
 }
 
+/* The structure ends at the thread pointer. Its size depends on the C library: 2 KiB in glibc, 200 bytes in musl. */
+#define SW_PTHREAD_BYTES_MAX 4096
+
+static __always_inline bool is_pthread_of(__u64 thread, __u64 address)
+{
+	return thread - address - 1 < SW_PTHREAD_BYTES_MAX;
+}
+
 /*
  * The bits of a return address that may hold a signature (pointer authentication), which depend on how the kernel divides
  * addresses: set before load. The default is that of 48-bit addresses.

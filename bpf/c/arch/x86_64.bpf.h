@@ -123,6 +123,11 @@ static __always_inline __u64 thread_pointer(void)
 	return sw_task(task, thread.fsbase);
 }
 
+static __always_inline bool is_pthread_of(__u64 thread, __u64 address)
+{
+	return thread == address;
+}
+
 /* ---- Contexts ------------------------------------------------------------------------------------------ */
 
 /*

@@ -55,7 +55,7 @@ enum sw_cpython_instruction {
  * the third in a code object.
  */
 struct sw_cpython {
-	__u16 thread_id; /* equals the thread pointer */
+	__u16 thread_id; /* the address of the thread's `struct pthread` */
 	__u16 cframe; /* 0: `current_frame` is in the state; otherwise in the structure that this points to (3.11, 3.12) */
 	__u16 current_frame;
 

@@ -12,6 +12,7 @@
 //!   measures what a sample costs.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 //! - [`many_stacks`] makes a large profile.
+//! - [`oci`] reads the container image.
 //! - [`load`] keeps programs running beside the profiler; [`bench`] reads the command lines of benchmarks.
 //! - [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands;
 //!   [`lock`] has one test at a time make a file that several need.
@@ -27,6 +28,7 @@ pub mod load;
 pub mod lock;
 pub mod many_stacks;
 pub mod observe;
+pub mod oci;
 pub mod paths;
 pub mod programs;
 pub mod python;

@@ -4,15 +4,18 @@
 
 use std::env;
 use std::fs::{self, Permissions};
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use object::{Object as _, ObjectSection as _};
+use anyhow::{Context as _, Result, ensure};
+use flate2::read::ZlibDecoder;
+use object::{Architecture, Object as _, ObjectSection as _};
 use serde_json::{Value, json};
 use sidewinder_e2e_pod::{self as pod, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::oci::{self, Layout};
 use sidewinder_e2e_support::sidewinder::{Ended, Running};
 use sidewinder_e2e_support::{command, paths, requirement};
 use tempfile::TempDir;
@@ -22,7 +25,13 @@ const USER: u32 = 65532;
 /// `CAP_PERFMON` and `CAP_BPF`, as /proc/PID/status writes sets.
 const TWO_CAPABILITIES: &str = "000000c000000000";
 const NO_CAPABILITY: &str = "0000000000000000";
+/// What the binary's extended attribute `security.capability` holds: revision 2 of `vfs_cap_data` without the bit that makes
+/// capabilities effective, which permits `CAP_SYS_PTRACE`, `CAP_SYSLOG`, `CAP_PERFMON` and `CAP_BPF`, and inherits none.
+const FILE_CAPABILITIES: [u32; 5] =
+    [0x0200_0000, 1 << 19, 0, 1 << (34 - 32) | 1 << (38 - 32) | 1 << (39 - 32), 0];
 const GRANTED: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
+/// This machine's, as images call it.
+const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 const IMAGE_BYTES_MAX: u64 = 15 << 20;
 const NOT_POSSIBLE_HERE: i32 = 3;
 const USAGE: i32 = 2;
@@ -56,43 +65,133 @@ fn file_capabilities_are_taken_up_as_far_as_they_are_granted() -> Result<()> {
 }
 
 #[test]
-fn the_image_holds_one_small_static_binary_that_says_where_it_is_from() -> Result<()> {
-    let Some(image) = Image::open("the files of the image")? else { return Ok(()) };
-    let bytes: u64 = image.layers()?.iter().map(|layer| layer["size"].as_u64().unwrap_or(u64::MAX)).sum();
-    assert!(bytes <= IMAGE_BYTES_MAX, "the layers have {bytes} bytes");
-    let settings = &image.config["config"];
-    assert_eq!(settings["User"], format!("{USER}:{USER}"));
-    assert_eq!(settings["Entrypoint"], json!(["/sidewinder"]));
-    for label in ["title", "description", "licenses", "version", "revision"] {
-        let label = format!("org.opencontainers.image.{label}");
-        assert!(
-            settings["Labels"][&label].as_str().is_some_and(|text| !text.is_empty()),
-            "{label}: {settings}"
-        );
+fn each_image_of_the_index_holds_one_small_static_binary_that_says_where_it_is_from() -> Result<()> {
+    let Some(built) = built("the files of the images")? else { return Ok(()) };
+    let layout = Layout::open(&built)?;
+    assert_eq!(fs::read_to_string(built.join("digest"))?.trim_end(), layout.digest);
+    assert_eq!(layout.index["mediaType"], "application/vnd.oci.image.index.v1+json");
+    let images = layout.images()?;
+    let mut architectures: Vec<_> = images.iter().map(|image| &image.architecture).collect();
+    architectures.dedup();
+    assert!(!images.is_empty() && architectures.len() == images.len(), "{architectures:?}");
+    let descriptors = layout.index["manifests"].as_array().into_iter().flatten();
+    for (image, descriptor) in images.iter().zip(descriptors) {
+        let digest = fs::read_to_string(built.join(&image.architecture).join("digest"))?;
+        assert_eq!(descriptor["digest"], digest.trim_end());
+        check(&built, image).with_context(|| format!("the image for {}", image.architecture))?;
     }
-    assert_eq!(settings["Labels"]["org.opencontainers.image.version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(image.index["manifests"][0]["platform"], json!({ "architecture": "amd64", "os": "linux" }));
+    Ok(())
+}
 
+fn check(built: &Path, image: &oci::Image<'_>) -> Result<()> {
+    let (architecture, config) = (&*image.architecture, &image.config);
+    ensure!(image.size() <= IMAGE_BYTES_MAX, "the layers have {} bytes", image.size());
+    ensure!(config["architecture"] == architecture && config["os"] == "linux", "{config}");
+    let settings = &config["config"];
+    ensure!(settings["User"] == format!("{USER}:{USER}"), "{settings}");
+    ensure!(settings["Entrypoint"] == json!(["/sidewinder"]), "{settings}");
+    for label in ["title", "description", "licenses", "version", "revision"] {
+        let text = settings["Labels"][format!("org.opencontainers.image.{label}")].as_str();
+        ensure!(text.is_some_and(|text| !text.is_empty()), "{label}: {settings}");
+    }
+    let version = &settings["Labels"]["org.opencontainers.image.version"];
+    ensure!(version == env!("CARGO_PKG_VERSION"), "{version}");
+
+    let root = tempfile::tempdir()?;
+    image.unpack(root.path())?;
     let mut entries: Vec<_> =
-        fs::read_dir(image.root())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+        fs::read_dir(root.path())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
     entries.sort();
-    assert_eq!(entries, ["licenses", "sidewinder"]);
-    let bytes = fs::read(image.root().join("sidewinder"))?;
+    ensure!(entries == ["licenses", "sidewinder"], "{entries:?}");
+    let binary = root.path().join("sidewinder");
+    let capabilities = oci::file_capabilities(&binary)?;
+    ensure!(capabilities == FILE_CAPABILITIES.map(u32::to_le_bytes).concat(), "{capabilities:x?}");
+
+    let bytes = fs::read(binary)?;
     let elf = object::File::parse(&*bytes)?;
+    let expected = match architecture {
+        "amd64" => Architecture::X86_64,
+        _ => Architecture::Aarch64,
+    };
+    ensure!(elf.architecture() == expected, "the binary is for {:?}", elf.architecture());
     let sections: Vec<_> = elf.sections().filter_map(|section| section.name().ok()).collect();
-    assert!(!sections.contains(&".interp") && !sections.contains(&".symtab"), "{sections:?}");
-    assert!(sections.contains(&".dep-v0"), "the binary does not say what it depends on: {sections:?}");
+    ensure!(!sections.contains(&".interp") && !sections.contains(&".symtab"), "{sections:?}");
+    let dependencies =
+        elf.section_by_name(".dep-v0").context("the binary does not say what it is made of")?;
+    check_parts(&built.join(architecture).join("sidewinder.cdx.json"), dependencies.data()?)?;
 
     let (debug_file, _) = elf.gnu_debuglink()?.context("no name of a debug file")?;
     let id = elf.build_id()?.context("no build ID")?;
     let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let (folder, name) = id.split_at(2);
-    assert_eq!(debug_file, format!("{name}.debug").as_bytes());
-    let debug_file = image.built.join("amd64/debug/.build-id").join(folder).join(format!("{name}.debug"));
+    ensure!(debug_file == format!("{name}.debug").as_bytes(), "{debug_file:?}");
+    let debug_files = built.join(architecture).join("debug/.build-id");
+    let debug_file = debug_files.join(folder).join(format!("{name}.debug"));
     let bytes = fs::read(&debug_file).with_context(|| format!("cannot read {}", debug_file.display()))?;
     let debug = object::File::parse(&*bytes)?;
-    assert_eq!(debug.build_id()?, elf.build_id()?);
-    assert!(debug.section_by_name(".debug_line").is_some() && debug.symbols().count() > 0);
+    ensure!(debug.build_id()? == elf.build_id()? && debug.architecture() == expected, "another build's");
+    ensure!(debug.section_by_name(".debug_line").is_some() && debug.symbols().count() > 0, "nothing in it");
+    Ok(())
+}
+
+/// Checks that the bill of materials has the libraries in C, and all crates that the binary says it is made of: `cargo auditable`
+/// compresses their list.
+fn check_parts(bill: &Path, compressed: &[u8]) -> Result<()> {
+    let bill: Value = serde_json::from_slice(&fs::read(bill)?)?;
+    ensure!(bill["bomFormat"] == "CycloneDX", "no bill of materials: {}", bill["bomFormat"]);
+    let components = bill["components"].as_array().context("no components")?;
+    let has = |name: &str, is_expected: &dyn Fn(&str) -> bool| {
+        let of_name = components.iter().filter(|component| component["name"] == name);
+        of_name.filter_map(|component| component["version"].as_str()).any(is_expected)
+    };
+    for library in ["libbpf", "elfutils", "zlib", "zstd", "glibc", "gcc-runtime", "rust-std"] {
+        let is_number = |version: &str| version.starts_with(|first: char| first.is_ascii_digit());
+        ensure!(has(library, &is_number), "the bill of materials lacks {library}");
+    }
+    let mut list = String::new();
+    ZlibDecoder::new(compressed).read_to_string(&mut list)?;
+    let list: Value = serde_json::from_str(&list)?;
+    let packages = list["packages"].as_array().context("no packages")?;
+    let linked = packages.iter().filter(|package| package["kind"] != "build" && package["root"] != true);
+    let mut count = 0;
+    for package in linked {
+        let text = |field: &str| package[field].as_str().unwrap_or_default();
+        let (name, version) = (text("name"), text("version"));
+        ensure!(has(name, &|listed| listed == version), "the bill of materials lacks {name} {version}");
+        count += 1;
+    }
+    ensure!(count > 100, "the binary names {count} crates");
+    Ok(())
+}
+
+#[test]
+fn images_of_other_architectures_start_emulated() -> Result<()> {
+    const NAME: &str = "images of other architectures";
+    let Some(built) = built(NAME)? else { return Ok(()) };
+    let layout = Layout::open(&built)?;
+    for image in layout.images()?.iter().filter(|image| image.architecture != ARCHITECTURE) {
+        let emulator =
+            format!("qemu-{}-static", if image.architecture == "arm64" { "aarch64" } else { "x86_64" });
+        if !requirement::program(NAME, &emulator)? {
+            continue;
+        }
+        let root = tempfile::tempdir()?;
+        image.unpack(root.path())?;
+        let binary = root.path().join("sidewinder");
+        let run = |arguments: &[&str]| {
+            command::run(Command::new(&emulator).arg(&binary).args(arguments).stdin(Stdio::null()))
+        };
+        let version = run(&["--version"])?;
+        assert!(version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+        run(&["validate", &format!("--config=yaml:{CONFIGURATION}")])?;
+        let invalid = CONFIGURATION.replace("error_mode: propagate", "error_mode: perhaps");
+        assert!(run(&["validate", &format!("--config=yaml:{invalid}")]).is_err(), "{invalid} is valid");
+        // It reads files of both architectures: that one, and the tests' own.
+        for file in [binary.clone(), env::current_exe()?] {
+            let inspected = run(&["inspect", file.to_str().context("no path in UTF-8")?])?;
+            assert!(inspected.contains("rows"), "{}: {inspected}", file.display());
+        }
+    }
     Ok(())
 }
 
@@ -164,7 +263,7 @@ fn podman_runs_the_archive() -> Result<()> {
     let Some(image) = Image::open("the archive in podman")? else { return Ok(()) };
     let store = tempfile::tempdir()?;
     let podman = |arguments: &str| {
-        let archive = image.built.join("sidewinder.oci.tar");
+        let archive = image.built.join(oci::ARCHIVE);
         let script = format!(
             "store=$1; podman() {{ command podman --root $store --runroot $store/run --storage-driver vfs \
              --cgroup-manager cgroupfs \"$@\"; }}; {arguments}"
@@ -182,66 +281,43 @@ fn podman_runs_the_archive() -> Result<()> {
     Ok(())
 }
 
-/// The image that `make image` built, unpacked as a container's runtime does.
+/// The folder that `make image` wrote. `None` where there is none: `test` is skipped then.
+fn built(test: &str) -> Result<Option<PathBuf>> {
+    let built = env::var_os("SIDEWINDER_IMAGE").map(PathBuf::from);
+    if built.is_none() {
+        requirement::elsewhere(test, "make image-test")?;
+    }
+    Ok(built)
+}
+
+/// This machine's image, which `make image` built, unpacked as a container's runtime does.
 #[derive(Debug)]
 struct Image {
     /// What `make image` wrote.
     built: PathBuf,
     unpacked: TempDir,
-    index: Value,
-    manifest: Value,
-    config: Value,
 }
 
 impl Image {
     /// `None` where none is built, or nothing can run it: `test` is skipped then.
     fn open(test: &str) -> Result<Option<Self>> {
-        let Some(built) = env::var_os("SIDEWINDER_IMAGE").map(PathBuf::from) else {
-            requirement::elsewhere(test, "make image-test")?;
-            return Ok(None);
-        };
+        let Some(built) = built(test)? else { return Ok(None) };
         if !sidewinder_e2e_pod::are_possible(test)? || !requirement::program(test, "podman")? {
             return Ok(None);
         }
+        let layout = Layout::open(&built)?;
+        let image = layout.images()?.into_iter().find(|image| image.architecture == ARCHITECTURE);
         let unpacked = tempfile::tempdir()?;
-        let layout = unpacked.path().join("layout");
-        let root = unpacked.path().join("rootfs");
-        fs::create_dir(&layout)?;
-        fs::create_dir(&root)?;
         // Other users than root have to get there.
         fs::set_permissions(unpacked.path(), Permissions::from_mode(0o755))?;
-        let archive = built.join("sidewinder.oci.tar");
-        command::run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&layout))?;
-        let blob = |descriptor: &Value| -> Result<PathBuf> {
-            let digest = descriptor["digest"].as_str().context("no digest")?;
-            Ok(layout.join("blobs").join(digest.replace(':', "/")))
-        };
-        let document = |descriptor: &Value| -> Result<Value> {
-            Ok(serde_json::from_slice(&fs::read(blob(descriptor)?)?)?)
-        };
-        let top: Value = serde_json::from_slice(&fs::read(layout.join("index.json"))?)?;
-        let index = document(&top["manifests"][0])?;
-        let manifest = document(&index["manifests"][0])?;
-        let config = document(&manifest["config"])?;
-        for layer in manifest["layers"].as_array().context("no layers")? {
-            let mut tar = Command::new("tar");
-            tar.args(["--xattrs", "--xattrs-include=security.capability", "-xzpf"]).arg(blob(layer)?);
-            command::run(tar.arg("-C").arg(&root))?;
-        }
-        Ok(Some(Self { built, unpacked, index, manifest, config }))
-    }
-
-    fn root(&self) -> PathBuf {
-        self.unpacked.path().join("rootfs")
-    }
-
-    fn layers(&self) -> Result<&Vec<Value>> {
-        self.manifest["layers"].as_array().context("no layers")
+        let image = image.with_context(|| format!("the index has no image for {ARCHITECTURE}"))?;
+        image.unpack(unpacked.path())?;
+        Ok(Some(Self { built, unpacked }))
     }
 
     /// For containers of a pod, which have its entry point and no other file.
     fn of_pods(&self) -> Result<pod::Image> {
-        pod::Image::of(self.root().join("sidewinder"))
+        pod::Image::of(self.unpacked.path().join("sidewinder"))
     }
 }
 

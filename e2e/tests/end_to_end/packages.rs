@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use object::Object as _;
+use object::{Architecture, Object as _};
 use sidewinder_e2e_support::{command, paths, requirement};
 
 /// The packages. `None`: there are none, and the test is skipped.
@@ -19,11 +19,43 @@ fn packages(name: &str) -> Result<Option<PathBuf>> {
     }
 }
 
+/// This machine's architecture, as Debian calls it.
+const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+
+/// The architectures that a folder has packages for.
+fn architectures(folder: &Path) -> Result<Vec<String>> {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
+    let of_package = |name: &str| {
+        let (_, architecture) = name.strip_suffix(".deb")?.rsplit_once('_')?;
+        Some(architecture.to_owned())
+    };
+    Ok(names.iter().filter_map(|name| of_package(name.to_str()?)).collect())
+}
+
 /// The only file of a folder with this end of its name.
 fn file_in(folder: &Path, end: &str) -> Result<PathBuf> {
     let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let file = files.into_iter().find(|file| file.to_string_lossy().ends_with(end));
     file.with_context(|| format!("no file in {} ends with {end}", folder.display()))
+}
+
+/// Unpacks both packages for an architecture, which have to hold the same files, and returns where that of Debian is.
+fn unpack(packages: &Path, architecture: &str, folder: &Path) -> Result<PathBuf> {
+    let (installed, unpacked) = (folder.join("installed"), folder.join("unpacked"));
+    fs::create_dir_all(&unpacked)?;
+    let package = file_in(packages, &format!("_{architecture}.deb"))?;
+    command::run(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&installed))?;
+    let stated = command::run(Command::new("dpkg-deb").arg("--field").arg(&package).arg("Architecture"))?;
+    ensure!(stated.trim() == architecture, "{} is for {stated}", package.display());
+    let mut tar = Command::new("tar");
+    tar.args(["--extract", "--strip-components=1", "--file"]);
+    tar.arg(file_in(packages, &format!("-{architecture}.tar.gz"))?);
+    command::run(tar.arg("--directory").arg(&unpacked))?;
+    // All but what belongs to Debian's package: its copyright file, and the service in `lib`.
+    let mut differences = Command::new("diff");
+    differences.args(["--recursive", "--brief", "--exclude=copyright", "--exclude=lib"]);
+    command::run(differences.arg(installed.join("usr")).arg(&unpacked))?;
+    Ok(installed)
 }
 
 #[test]
@@ -43,25 +75,42 @@ fn the_configuration_and_the_service_of_the_package_are_valid() -> Result<()> {
 }
 
 #[test]
-fn both_packages_hold_the_same_program_which_runs_where_they_are_unpacked() -> Result<()> {
-    let Some(packages) = packages("the packages")? else { return Ok(()) };
+fn the_packages_of_each_architecture_hold_its_program_and_the_same_documents() -> Result<()> {
+    let Some(packages) = packages("the packages of each architecture")? else { return Ok(()) };
     command::run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&packages))?;
+    let architectures = architectures(&packages)?;
+    ensure!(
+        architectures.iter().any(|name| name == ARCHITECTURE),
+        "none for this machine: {architectures:?}"
+    );
     let folder = tempfile::tempdir()?;
-    let (installed, unpacked) = (folder.path().join("installed"), folder.path().join("unpacked"));
-    fs::create_dir_all(&unpacked)?;
-    command::run(Command::new("dpkg-deb").arg("--extract").arg(file_in(&packages, ".deb")?).arg(&installed))?;
-    let mut tar = Command::new("tar");
-    tar.args(["--extract", "--strip-components=1", "--file"]).arg(file_in(&packages, ".tar.gz")?);
-    command::run(tar.arg("--directory").arg(&unpacked))?;
+    let own = unpack(&packages, ARCHITECTURE, &folder.path().join(ARCHITECTURE))?;
+    for architecture in architectures {
+        let installed = match &*architecture {
+            ARCHITECTURE => own.clone(),
+            other => unpack(&packages, other, &folder.path().join(other))?,
+        };
+        let program = fs::read(installed.join("usr/bin/sidewinder"))?;
+        let program = object::File::parse(&*program)?;
+        let expected = if architecture == "arm64" { Architecture::Aarch64 } else { Architecture::X86_64 };
+        ensure!(program.architecture() == expected, "the program for {architecture}");
+        ensure!(program.section_by_name(".interp").is_none(), "it needs libraries of the machine");
+        let mut differences = Command::new("diff");
+        differences
+            .args(["--recursive", "--brief"])
+            .arg(own.join("usr/share"))
+            .arg(installed.join("usr/share"));
+        command::run(&mut differences)?;
+    }
+    Ok(())
+}
 
+#[test]
+fn the_packages_run_where_they_are_unpacked() -> Result<()> {
+    let Some(packages) = packages("the packages")? else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let installed = unpack(&packages, ARCHITECTURE, folder.path())?;
     let binary = installed.join("usr/bin/sidewinder");
-    let program = fs::read(&binary)?;
-    // All but what belongs to Debian's package: its copyright file, and the service in `lib`.
-    let mut differences = Command::new("diff");
-    differences.args(["--recursive", "--brief", "--exclude=copyright", "--exclude=lib"]);
-    command::run(differences.arg(installed.join("usr")).arg(&unpacked))?;
-    let has_interpreter = object::File::parse(&*program)?.section_by_name(".interp").is_some();
-    ensure!(!has_interpreter, "it needs libraries of the machine");
     if requirement::ebpf("the packages")? {
         let profile = folder.path().join("profile.folded");
         let mut record = Command::new(&binary);

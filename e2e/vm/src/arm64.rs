@@ -33,12 +33,12 @@ const KERNELS: [(&str, Package); 4] = [
     ("trixie-16k", Package { name: LARGE_PAGES, wanted: Wanted::Of("trixie") }),
     ("newest", Package { name: SMALL_PAGES, wanted: Wanted::Newest }),
 ];
-const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
+pub(crate) const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
 const PATIENCE: Duration = Duration::from_secs(1200);
 
 /// Emulated, programs take a good part of their time to climb up and down their chains: such a stack is whole, but not the whole
 /// chain.
-const LIMITS: Limits = Limits { complete_percent: 99.9, whole_chain_percent: 75.0 };
+pub(crate) const LIMITS: Limits = Limits { complete_percent: 99.9, whole_chain_percent: 75.0 };
 /// While the C++ runtime passes control to a handler, the return address of a frame is already that of the handler, whose frame is
 /// not the next one.
 const THROWS_LIMITS: Limits = Limits { complete_percent: 99.0, ..LIMITS };
@@ -124,18 +124,8 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
 }
 
 fn root(archive: &Archive) -> Result<Root> {
-    let sidewinder = match std::env::var_os("SIDEWINDER") {
-        Some(path) => PathBuf::from(path),
-        None => paths::target()?.join("arm64/sidewinder"),
-    };
-    let sidewinder = existing(sidewinder, "`make build-arm64` builds it")?;
-    let busybox = archive.folder().join("busybox");
-    if !busybox.is_dir() {
-        archive.unpack("busybox-static", &busybox)?;
-    }
-    let places = ["bin/busybox", "usr/bin/busybox"].map(|name| busybox.join(name));
-    let [first, other] = places;
-    let busybox = if first.is_file() { first } else { existing(other, "busybox-static has no other")? };
+    let sidewinder = sidewinder()?;
+    let busybox = busybox(archive)?;
     let mut programs = vec![(sidewinder, "/sidewinder".to_owned())];
     for (name, program) in PROGRAMS {
         programs.push((program.compiled_for_arm64()?, format!("/{name}")));
@@ -145,6 +135,30 @@ fn root(archive: &Archive) -> Result<Root> {
     programs.push((with_musl(archive)?, format!("/{REC_MUSL}")));
     programs.push((spans()?, "/spans".to_owned()));
     Root::of(Machine::Arm64, "init-arm64", &busybox, programs, [])
+}
+
+/// The profiler: `$SIDEWINDER`, or else what `make build-arm64` built.
+pub(crate) fn sidewinder() -> Result<PathBuf> {
+    let path = match std::env::var_os("SIDEWINDER") {
+        Some(path) => PathBuf::from(path),
+        None => paths::target()?.join("arm64/sidewinder"),
+    };
+    existing(path, "`make build-arm64` builds it")
+}
+
+/// The kernel that the command line has this name for.
+pub(crate) fn kernel(name: &str) -> Option<Package> {
+    KERNELS.into_iter().find_map(|(known, package)| (known == name).then_some(package))
+}
+
+/// Debian's for arm64.
+pub(crate) fn busybox(archive: &Archive) -> Result<PathBuf> {
+    let folder = archive.folder().join("busybox");
+    if !folder.is_dir() {
+        archive.unpack("busybox-static", &folder)?;
+    }
+    let [first, other] = ["bin/busybox", "usr/bin/busybox"].map(|name| folder.join(name));
+    if first.is_file() { Ok(first) } else { existing(other, "busybox-static has no other") }
 }
 
 /// The example that publishes spans.

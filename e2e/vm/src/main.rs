@@ -1,13 +1,17 @@
 //! `make vm-test`: boots Debian's kernels, from the oldest that is supported to the newest there is, and profiles in
 //! each a program whose stacks are known. Names of kernels (`bookworm`, `newest`) on the command line choose among them.
 //!
-//! `make vm-test ARCH=arm64`: `arm64 [KERNEL...]` does it with kernels for arm64.
+//! `make vm-test ARCH=arm64`: `arm64 [KERNEL...]` does it with kernels for arm64, and `arm64-python` profiles Python there.
+//!
+//! `make image-test`: `image FOLDER` runs the container image's half for arm64, which `make image` wrote into that folder.
 //!
 //! `make compilers-test`: `compilers PROGRAM...` has the oldest kernel load what different compilers made of the eBPF programs.
 #![forbid(unsafe_code)]
 
 mod arm64;
+mod arm64_python;
 mod compilers;
+mod container_image;
 mod guest;
 mod kernels;
 mod kinds;
@@ -16,6 +20,7 @@ mod recording;
 mod spans;
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,6 +56,14 @@ fn main() -> Result<ExitCode> {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     if let Some(("arm64", kernels)) = asked.split_first().map(|(first, others)| (first.as_str(), others)) {
         return arm64::test(kernels);
+    }
+    if asked == ["arm64-python"] {
+        return arm64_python::test();
+    }
+    if let [first, built] = &*asked
+        && first == "image"
+    {
+        return container_image::test(Path::new(built));
     }
     let archive = match Archive::open() {
         Ok(archive) => archive,

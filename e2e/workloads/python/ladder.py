@@ -1,6 +1,7 @@
 """A call chain that is known in full, in one file that needs no module of the library: for machines that have little of Python.
 
-Usage: ladder.py SECONDS. Prints itself as the workloads in C do: its process, and the names of its functions, outermost first.
+Usage: ladder.py SECONDS [released]. Prints itself as the workloads in C do: its process, and the names of its functions, outermost
+first. `released`: it computes in a function in C, which releases the interpreter's lock.
 """
 
 import os
@@ -9,12 +10,18 @@ import time
 
 STEPS = 24
 ONE = (1,)
+LARGE = bytes(1 << 20) if sys.argv[2:] == ["released"] else b""
+if LARGE:
+    from zlib import crc32
 
 
 def burn(until):
     """Compute until then, in CPU time."""
     value = 1
     while time.process_time() < until:
+        if LARGE:
+            value = crc32(LARGE, value)
+            continue
         for number in range(1000):
             value = (value * 31 + number) & 0xFFFF
     return value

@@ -9,6 +9,7 @@ use sidewinder_process::tls::TlsGotEntry;
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(not(target_arch = "aarch64"), expect(unused, reason = "only its tests use it here"))]
 mod aarch64;
+mod value;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -22,21 +23,11 @@ pub(crate) use host::instructions;
 #[cfg(all(any(test, feature = "test-support"), target_arch = "x86_64"))]
 pub(crate) use host::wasm_code;
 pub(crate) use host::{
-    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, JumpTable, KEY_VALUES, TABLE_CALL_BYTES,
-    WALKED, WASM_ALIGNMENT, WASM_START_BYTES, activations, calls_through, dispatch_table, first_argument,
-    jumps_out, step, thread_local, unlinked_code, wasm_counted_number, wasm_start,
+    CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, JumpTable, READS_ASSIGNMENTS,
+    TABLE_CALL_BYTES, WALKED, WASM_ALIGNMENT, WASM_START_BYTES, activations, calls_through, dispatch_table,
+    first_argument, jumps_out, offset_of_pthread, pthread_layout, step, thread_local, unlinked_code,
+    wasm_counted_number, wasm_start,
 };
-
-/// Where C libraries have the values of pthread keys, as offsets from the thread pointer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct KeyValues {
-    /// In glibc's `struct pthread`: `specific_1stblock`.
-    pub(crate) glibc_first: i64,
-    /// In glibc's `struct pthread`: `specific`, the pointers to the blocks.
-    pub(crate) glibc_blocks: i64,
-    /// In musl's `struct pthread`: `tsd`, since musl 1.2.0.
-    pub(crate) musl: i64,
-}
 
 /// The fields by which frames are linked, as offsets in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +49,6 @@ pub(crate) struct Activation {
 }
 
 /// How code refers to a thread-local variable.
-#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only code of x86-64 is read"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ThreadLocal {
     /// At this offset from the thread pointer.
@@ -68,7 +58,6 @@ pub(crate) enum ThreadLocal {
 }
 
 /// How code refers to an object whose address it passes, or which it passes.
-#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only code of x86-64 is read"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Argument {
     /// The address of the byte at an offset from the address that a word of the file refers to.

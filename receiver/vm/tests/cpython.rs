@@ -131,7 +131,8 @@ fn threads_are_listed_with_the_functions_that_they_run() {
         for thread in &python.said.threads {
             let state = Avma(python.state(thread.pointer, python.location));
             assert!(states.contains(&state), "{what}: {states:x?}");
-            let is_there = python.interpreter.is_state_at(python.location, state, &python.memory).unwrap();
+            let is_there =
+                python.interpreter.is_state_at(python.location, state, &python.memory, None).unwrap();
             let is_dynamic = matches!(python.location, TlsLocation::Dynamic { .. });
             assert_eq!(is_there, (!is_dynamic).then_some(true), "{what}");
             let function = python.interpreter.layout.innermost_function(state, &python.memory).unwrap();
@@ -139,7 +140,7 @@ fn threads_are_listed_with_the_functions_that_they_run() {
         }
         let other = TlsLocation::Static { offset: 8 };
         assert_eq!(
-            python.interpreter.is_state_at(other, states[0], &python.memory).unwrap(),
+            python.interpreter.is_state_at(other, states[0], &python.memory, None).unwrap(),
             Some(false),
             "{what}"
         );

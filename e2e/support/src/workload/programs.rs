@@ -97,6 +97,8 @@ pub const ASIDE: Program =
 pub const SPAWNER: Program = c("spawner", "spawner.c");
 /// Runs another program with few privileges.
 pub const PRIVILEGES: Program = c("privileges", "privileges.c");
+/// Runs a program of a container's root as a runtime does.
+pub const CONTAINER: Program = c("container", "container.c");
 /// Computes within a signal handler.
 pub const SIGNALS: Program = c("signals", "signals.c");
 /// The same for arm64, with signed return addresses and checked branches.

@@ -162,6 +162,16 @@ pub(super) struct InspectedProcess<'a> {
 }
 
 impl InspectedProcess<'_> {
+    /// The files that it has mapped, as far as they can be opened.
+    pub(super) fn files(&self) -> impl Iterator<Item = OpenedFile> {
+        let mut seen = HashSet::<&Arc<MappedFile>>::new();
+        let files = self.mappings.iter().filter_map(|mapping| mapping.backing.file());
+        let root = ProcessRoot::from_pid(&ProcRoot::default(), self.pid).ok();
+        files
+            .filter(move |file| seen.insert(*file))
+            .filter_map(move |file| root.as_ref()?.open_mapped(std::iter::once(&**file)).next()?.ok())
+    }
+
     fn inspect(
         &self,
         runtime: Runtime,

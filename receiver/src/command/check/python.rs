@@ -7,7 +7,7 @@ use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{ExecutableMapping, ForeignMemory, OpenedFile};
 use sidewinder_vm::Runtime;
-use sidewinder_vm::cpython::{Function, Interpreter};
+use sidewinder_vm::cpython::{Function, Interpreter, PthreadLayout, Version};
 
 use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
@@ -17,7 +17,9 @@ use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
 /// How often a name is tried to be read: a thread that runs may leave its function meanwhile.
 const ATTEMPTS: u32 = 8;
 /// The next step if the process runs another build than those that are supported.
-const BUILD_ADVICE: &str = "use a build of 3.8 to 3.14, 3.13t or 3.14t";
+fn build_advice() -> String {
+    format!("use a build of 3.{} to 3.14, 3.13t or 3.14t", Version::OLDEST.minor)
+}
 
 /// What was read of a process.
 struct PythonState {
@@ -55,13 +57,14 @@ pub(super) fn inspect(
         interpreter.and_then(|found| Some((found.clone(), found.bias_of(mapping)?)))
     else {
         let (frames, names) = both("this build of CPython is not supported");
-        return report(version, frames, names, Some(BUILD_ADVICE));
+        return report(version, frames, names, Some(&build_advice()));
     };
     let version = version.or_else(|| Some(interpreter.version.to_string()));
+    let pthread = pthread_layout(process);
     let memory = ForeignProcess::from_pid(process.pid, process.reader.clone());
     let read = memory.map_err(|error| PythonObstacle::Failed(error_chain(&error))).and_then(|memory| {
         memory
-            .read_within(TIMEOUT, move |memory| read_state(&interpreter, bias, memory))
+            .read_within(TIMEOUT, move |memory| read_state(&interpreter, bias, memory, pthread))
             .unwrap_or_else(|failure| Err(PythonObstacle::Failed(failure.to_string())))
     });
     match read {
@@ -90,6 +93,14 @@ pub(super) fn inspect(
     }
 }
 
+/// How the process's C library lays out threads, where that has to be read.
+fn pthread_layout(process: &InspectedProcess<'_>) -> Option<PthreadLayout> {
+    if !PthreadLayout::IS_READ {
+        return None;
+    }
+    process.files().find_map(|file| PthreadLayout::read(&file).ok()?)
+}
+
 fn name_that_was_read(function: Option<&Function>) -> String {
     match function {
         Some(function) => format!("read {} ({}:{})", function.name(), function.path(), function.first_line),
@@ -101,15 +112,16 @@ fn read_state(
     interpreter: &Interpreter,
     bias: u64,
     memory: &impl ForeignMemory,
+    pthread: Option<PthreadLayout>,
 ) -> Result<PythonState, PythonObstacle> {
-    let location = interpreter.locate_thread_state(bias, memory)?;
+    let location = interpreter.locate_thread_state(bias, memory, pthread)?;
     let states = interpreter.thread_states(bias, memory)?;
     if states.is_empty() {
         return Err(PythonObstacle::NotInitialized);
     }
     let is_found = states
         .iter()
-        .filter_map(|state| interpreter.is_state_at(location, *state, memory).ok().flatten())
+        .filter_map(|state| interpreter.is_state_at(location, *state, memory, pthread).ok().flatten())
         .reduce(|one, other| one || other);
     let innermost = |state: &Avma| interpreter.layout.innermost_function(*state, memory).ok().flatten();
     let function = (0..ATTEMPTS).find_map(|_| states.iter().find_map(innermost));

@@ -76,6 +76,9 @@ impl FileTracker {
         for ready in self.binaries.load_ready(&mut profiler.arena, &mut profiler.tables) {
             self.log_failure(&ready);
             self.announce_with_headers(ready.file, &ready.loads, messages);
+            if let Some(layout) = ready.pthread {
+                interpreters.add_c_library(ready.file, layout);
+            }
             if let Some(interpreter) = ready.interpreter
                 && !interpreters.add_file(ready.file, interpreter)
             {

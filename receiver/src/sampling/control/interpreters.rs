@@ -16,7 +16,7 @@ use sidewinder_bpf::{PublishedCPython, PublishedRuntime, PublishedTlsLocation};
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::Interpreter;
-use sidewinder_vm::cpython::FileRange;
+use sidewinder_vm::cpython::{FileRange, PthreadLayout};
 use sidewinder_vm::hotspot::{MachineError, VirtualMachine};
 use sidewinder_vm::v8;
 use thiserror::Error;
@@ -88,6 +88,8 @@ type LocateResult = Result<Located, LocateError>;
 #[derive(Debug, Default)]
 pub(crate) struct InterpreterTracker {
     by_file: HashMap<FileId, FileInterpreter>,
+    /// Files of C libraries, where their layouts have to be read.
+    c_libraries: HashMap<FileId, PthreadLayout>,
     processes: HashMap<ProcessMachine, ProcessInterpreter>,
     reads: Vec<(ProcessMachine, PendingRead<LocateResult>)>,
     refused: u64,
@@ -128,6 +130,8 @@ struct ProcessInterpreter {
     file: FileId,
     bias: u64,
     interpreter: Arc<Interpreter>,
+    /// How the process's C library lays out threads, once that was read.
+    pthread: Option<PthreadLayout>,
     /// With the state where it usually is, until that has been located. Walks check which thread's state they have found, so
     /// they notice if it isn't there.
     runtime: Option<PublishedRuntime>,
@@ -160,6 +164,11 @@ impl InterpreterTracker {
         is_supported
     }
 
+    /// Adds how a C library lays out threads.
+    pub(super) fn add_c_library(&mut self, file: FileId, layout: PthreadLayout) {
+        self.c_libraries.insert(file, layout);
+    }
+
     /// The number of files with an interpreter whose loop is too scattered for walks.
     pub(super) fn refused(&self) -> u64 {
         self.refused
@@ -168,6 +177,7 @@ impl InterpreterTracker {
     /// Forgets a file.
     pub(super) fn forget_file(&mut self, file: FileId) {
         self.by_file.remove(&file);
+        self.c_libraries.remove(&file);
     }
 
     /// What a location in the loop of a file's CPython says of the frames that it executes, which are not in snapshots of stacks;
@@ -195,7 +205,10 @@ impl InterpreterTracker {
         let machines = MachineClass::ALL.map(|class| (ProcessKey::from(process), class));
         for key in machines {
             match self.find_in(process, files, key.1) {
-                Some((file, bias)) => self.add_machine(key, file, bias, process, reader),
+                Some((file, bias)) => {
+                    let pthread = self.pthread_layout(process, files);
+                    self.add_machine(key, (file, bias), pthread, process, reader);
+                }
                 None => drop(self.processes.remove(&key)),
             }
         }
@@ -205,12 +218,20 @@ impl InterpreterTracker {
     fn add_machine(
         &mut self,
         key: ProcessMachine,
-        file: FileId,
-        bias: u64,
+        (file, bias): (FileId, u64),
+        pthread: Option<PthreadLayout>,
         process: &Process,
         reader: &ForeignReader,
     ) {
-        let is_known = self.processes.get(&key).is_some_and(|known| known.file == file && known.bias == bias);
+        let known = self.processes.get_mut(&key).filter(|known| known.file == file && known.bias == bias);
+        let is_known = known.is_some();
+        // The C library may be read after the interpreter.
+        if let Some(known) = known.filter(|known| known.pthread != pthread) {
+            known.pthread = pthread;
+            if matches!(*known.interpreter, Interpreter::CPython(_)) {
+                self.locate(key, process, reader);
+            }
+        }
         if !is_known && let Some(FileInterpreter { interpreter, usual_state }) = self.by_file.get(&file) {
             let memory = ForeignProcess::from_pid(process.pid(), reader.clone()).ok();
             let (runtime, memory, source) = match &**interpreter {
@@ -235,6 +256,7 @@ impl InterpreterTracker {
                     file,
                     bias,
                     interpreter,
+                    pthread,
                     runtime,
                     memory,
                     source: source.map(Arc::new),
@@ -268,11 +290,20 @@ impl InterpreterTracker {
         })
     }
 
+    /// How the C library of a process lays out threads, where that has to be read, and was.
+    fn pthread_layout(&self, process: &Process, files: &mut FileTable) -> Option<PthreadLayout> {
+        if self.c_libraries.is_empty() {
+            return None;
+        }
+        let mut files = process.mappings().filter_map(|mapping| files.identify(process, mapping));
+        files.find_map(|file| self.c_libraries.get(&file.id).copied())
+    }
+
     /// Starts to read where the threads of a process have the state, and waits briefly for the result. Returns whether the
     /// runtime has changed.
     fn locate(&mut self, key: ProcessMachine, process: &Process, reader: &ForeignReader) -> bool {
         let Some(known) = self.processes.get(&key) else { return false };
-        let (interpreter, bias) = (Arc::clone(&known.interpreter), known.bias);
+        let (interpreter, bias, pthread) = (Arc::clone(&known.interpreter), known.bias, known.pthread);
         let vector = thread_vector(process);
         let Ok(target) = ReadTarget::from_pid(process.pid()) else { return false };
         let memory = reader.memory().clone();
@@ -287,7 +318,7 @@ impl InterpreterTracker {
             };
             // The first is right in subinterpreters too, and null while the thread doesn't hold the interpreter's lock.
             let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
-            let any = interpreter.locate_thread_state(bias, &memory)?;
+            let any = interpreter.locate_thread_state(bias, &memory, pthread)?;
             let published = |at| published_location(at, vector);
             Ok(Located::CPython([attached.and_then(published), published(any)]))
         };

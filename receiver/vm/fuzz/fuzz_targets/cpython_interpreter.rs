@@ -24,6 +24,6 @@ fuzz_target!(|file: &[u8]| {
     assert!(interpreter.layout.frame_bytes <= 128);
     assert!(interpreter.layout.identity.1 <= 96 && interpreter.layout.identity.1.is_multiple_of(8));
     assert!(interpreter.loops.iter().all(|range| range.bytes > 0));
-    let _ = interpreter.locate_thread_state(0, &Bytes(file));
+    let _ = interpreter.locate_thread_state(0, &Bytes(file), None);
     let _ = interpreter.locate_attached_thread_state(0, &Bytes(file));
 });

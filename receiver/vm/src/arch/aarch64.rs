@@ -1,23 +1,26 @@
-//! arm64: where instructions lead. How code of arm64 refers to thread-local variables and links frames is not read, so no
-//! interpreter is walked ([`WALKED`]), and what is looked for in its code isn't found.
+//! arm64: where instructions lead, and where CPython keeps a thread's state. Code of HotSpot and V8 is not read, so these are not
+//! walked ([`WALKED`]), and what is looked for in it isn't found.
 //!
 //! Source: Arm Architecture Reference Manual for A-profile, section C4.
 
+mod getters;
 mod step;
-
-use std::ops::Range;
+mod unlinked;
 
 use sidewinder_address::Svma;
 
-use super::{Activation, Argument, Flow, FrameLink, KeyValues, ThreadLocal, WasmStart};
+use super::{Activation, Flow, WasmStart};
 use crate::InterpreterSet;
+use crate::cpython::pthread::{CLibrary, PthreadLayout};
 
+pub(crate) use getters::{first_argument, thread_local};
 #[cfg(test)]
 pub(crate) use step::instructions;
 pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
+pub(crate) use unlinked::{CodePart, unlinked_code};
 
 /// The virtual machines whose frames can be walked.
-pub(crate) const WALKED: InterpreterSet = InterpreterSet::NONE;
+pub(crate) const WALKED: InterpreterSet = InterpreterSet { cpython: true, ..InterpreterSet::NONE };
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
 pub(crate) const ENTRY_CFA: (u16, i64) = (31, 0);
@@ -25,23 +28,18 @@ pub(crate) const ENTRY_CFA: (u16, i64) = (31, 0);
 /// Bytes of a short function that are looked at.
 pub(crate) const FUNCTION_BYTES_MAX: usize = 96;
 
-/// Before the thread pointer, at distances that depend on the C library's version.
-pub(crate) const KEY_VALUES: Option<KeyValues> = None;
+/// The offset of `struct pthread` from the thread pointer, below which it ends.
+pub(crate) fn offset_of_pthread(bytes: u32) -> i64 {
+    -i64::from(bytes)
+}
 
-/// A part of a function: its address, and its code.
-pub(crate) type CodePart = (u64, Vec<u8>);
-
-pub(crate) fn thread_local(_code: &[u8], _start: Svma) -> Option<ThreadLocal> {
+/// Its size depends on the C library's version. That of musl is not known.
+pub(crate) const fn pthread_layout(_library: CLibrary) -> Option<PthreadLayout> {
     None
 }
 
-pub(crate) fn first_argument(_code: &[u8], _start: Svma) -> Option<Argument> {
-    None
-}
-
-pub(crate) fn unlinked_code(_parts: &[CodePart], _link: FrameLink) -> Vec<Range<u64>> {
-    Vec::new()
-}
+/// Where a frame is linked when it becomes the thread's current one, without a structure on the stack (until 3.10), is not read.
+pub(crate) const READS_ASSIGNMENTS: bool = false;
 
 /// Bytes of a call through a table: an instruction.
 pub(crate) const TABLE_CALL_BYTES: usize = INSTRUCTION_BYTES_MAX;

@@ -6,8 +6,10 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use sidewinder_address::Svma;
 use sidewinder_process::tls::TlsGotEntry;
 
-use super::{Argument, KeyValues, ThreadLocal};
+use super::value::{Value, moved};
+use super::{Argument, ThreadLocal};
 use crate::InterpreterSet;
+use crate::cpython::pthread::{CLibrary, KeyValues, PthreadLayout};
 
 mod step;
 mod tail_calls;
@@ -33,23 +35,21 @@ pub(crate) const ENTRY_CFA: (u16, i64) = (7, 8);
 pub(crate) const FUNCTION_BYTES_MAX: usize = 96;
 const INSTRUCTIONS_MAX: usize = 24;
 
-/// The thread pointer points at `struct pthread`.
-pub(crate) const KEY_VALUES: Option<KeyValues> =
-    Some(KeyValues { glibc_first: 0x310, glibc_blocks: 0x510, musl: 0x80 });
+/// Code that makes a frame the thread's current one is read for all versions.
+pub(crate) const READS_ASSIGNMENTS: bool = true;
 
-/// What a register contains.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Value {
-    /// The address of something in the file.
-    Address(u64),
-    /// The word at an address of the file, and a distance.
-    Word(u64, i64),
-    /// The thread pointer and a distance.
-    Thread(i64),
-    /// A thread's copy of a variable.
-    Variable(TlsGotEntry),
-    /// The offset of a thread's copy from the thread pointer.
-    OffsetOf(TlsGotEntry),
+/// The offset of `struct pthread` from the thread pointer, which points to it.
+pub(crate) fn offset_of_pthread(_bytes: u32) -> i64 {
+    0
+}
+
+/// The fields are where they are in all versions.
+pub(crate) const fn pthread_layout(library: CLibrary) -> Option<PthreadLayout> {
+    let values = match library {
+        CLibrary::Glibc => KeyValues::Blocks { first: 0x310, pointers: 0x510 },
+        CLibrary::Musl => KeyValues::Array { pointer: 0x80 },
+    };
+    Some(PthreadLayout { structure: 0, values })
 }
 
 /// The values of the general registers that are known.
@@ -128,11 +128,7 @@ fn loaded(instruction: &Instruction, registers: &Registers) -> Option<Load> {
     if instruction.is_ip_rel_memory_operand() {
         return Some(Load::Value(Value::Word(instruction.ip_rel_memory_address(), 0)));
     }
-    match registers.get(base)? {
-        Value::Thread(before) => Some(Load::Variable(ThreadLocal::Static(before.checked_add(distance)?))),
-        Value::Variable(entry) => Some(Load::Variable(ThreadLocal::Got(moved(entry, distance)?))),
-        _ => None,
-    }
+    registers.get(base)?.variable(distance).map(Load::Variable)
 }
 
 /// A load at the sum of two registers: the thread pointer, and an offset.
@@ -153,16 +149,6 @@ fn offset_in_word(word: u64, distance: i64) -> ThreadLocal {
     ThreadLocal::Got(TlsGotEntry::Offset(Svma(word), distance))
 }
 
-/// The entry for what is a distance behind.
-fn moved(entry: TlsGotEntry, by: i64) -> Option<TlsGotEntry> {
-    Some(match entry {
-        TlsGotEntry::Offset(at, distance) => TlsGotEntry::Offset(at, distance.checked_add(by)?),
-        TlsGotEntry::Descriptor(at, distance) => TlsGotEntry::Descriptor(at, distance.checked_add(by)?),
-        TlsGotEntry::Module(at, distance) => TlsGotEntry::Module(at, distance.checked_add(by)?),
-        TlsGotEntry::OwnModule(at, offset) => TlsGotEntry::OwnModule(at, offset.checked_add_signed(by)?),
-    })
-}
-
 /// What `lea` writes.
 fn address(instruction: &Instruction, registers: &Registers) -> Option<Value> {
     if instruction.is_ip_rel_memory_operand() {
@@ -171,14 +157,7 @@ fn address(instruction: &Instruction, registers: &Registers) -> Option<Value> {
     if instruction.memory_index() != Register::None {
         return None;
     }
-    let distance = instruction.memory_displacement64() as i64;
-    Some(match registers.get(instruction.memory_base())? {
-        Value::Address(at) => Value::Address(at.wrapping_add_signed(distance)),
-        Value::Word(word, before) => Value::Word(word, before.checked_add(distance)?),
-        Value::Thread(before) => Value::Thread(before.checked_add(distance)?),
-        Value::Variable(entry) => Value::Variable(moved(entry, distance)?),
-        Value::OffsetOf(entry) => Value::OffsetOf(moved(entry, distance)?),
-    })
+    registers.get(instruction.memory_base())?.plus(instruction.memory_displacement64() as i64)
 }
 
 /// What `add` to a register writes: the sum of the thread pointer and an offset.
@@ -191,15 +170,7 @@ fn sum(instruction: &Instruction, registers: &Registers) -> Option<Value> {
         },
         _ => return None,
     };
-    match (registers.get(instruction.op0_register())?, added) {
-        (Value::Thread(a), Value::Word(word, b)) | (Value::Word(word, b), Value::Thread(a)) => {
-            Some(Value::Variable(TlsGotEntry::Offset(Svma(word), a.checked_add(b)?)))
-        }
-        (Value::Thread(by), Value::OffsetOf(entry)) | (Value::OffsetOf(entry), Value::Thread(by)) => {
-            Some(Value::Variable(moved(entry, by)?))
-        }
-        _ => None,
-    }
+    registers.get(instruction.op0_register())?.sum(added)
 }
 
 /// What a call returns: that of `__tls_get_addr` the variable, that of a descriptor its offset.
@@ -227,7 +198,7 @@ pub(crate) fn first_argument(code: &[u8], start: Svma) -> Option<Argument> {
             Mnemonic::Lea => {
                 let value = address(&instruction, &registers);
                 if is_argument {
-                    return passed(value?);
+                    return value?.passed();
                 }
                 registers.set(to, value);
             }
@@ -236,16 +207,7 @@ pub(crate) fn first_argument(code: &[u8], start: Svma) -> Option<Argument> {
                 return Some(Argument::Address(Svma(instruction.immediate32().into())));
             }
             Mnemonic::Mov if is_load && is_argument && instruction.memory_size().size() == 4 => {
-                if instruction.is_ip_rel_memory_operand() {
-                    return Some(Argument::Value(Svma(instruction.ip_rel_memory_address())));
-                }
-                return match address(&instruction, &registers)? {
-                    Value::Address(at) => Some(Argument::Value(Svma(at))),
-                    Value::Word(word, by) => {
-                        Some(Argument::ValueThroughWord(Svma(word), by.try_into().ok()?))
-                    }
-                    _ => None,
-                };
+                return address(&instruction, &registers)?.half()?.passed();
             }
             Mnemonic::Mov if is_load && instruction.is_ip_rel_memory_operand() => {
                 registers.set(to, Some(Value::Word(instruction.ip_rel_memory_address(), 0)));
@@ -253,7 +215,7 @@ pub(crate) fn first_argument(code: &[u8], start: Svma) -> Option<Argument> {
             Mnemonic::Mov if instruction.op1_kind() == OpKind::Register => {
                 let value = registers.get(instruction.op1_register());
                 if is_argument {
-                    return passed(value?);
+                    return value?.passed();
                 }
                 registers.set(to, value);
             }
@@ -277,15 +239,6 @@ pub(crate) fn jumps_out(code: &[u8], start: Svma) -> Vec<Svma> {
     targets.sort_unstable();
     targets.dedup();
     targets
-}
-
-/// An argument that is an address.
-fn passed(value: Value) -> Option<Argument> {
-    match value {
-        Value::Address(at) => Some(Argument::Address(Svma(at))),
-        Value::Word(word, by) => Some(Argument::ThroughWord(Svma(word), by.try_into().ok()?)),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
 use super::debug_offsets;
 use super::layout::{Groups, Layout};
+use super::pthread::PthreadLayout;
 use super::tail_calls::{TAIL_CALLS_SINCE, inlined_loops};
 use super::thread_list::ThreadList;
 use super::thread_state::{Getters, ThreadStateLocator};
@@ -39,7 +40,7 @@ pub struct Interpreter {
     /// The layout of its objects.
     pub layout: Layout,
     elf: ElfFile,
-    thread_state: ThreadStateLocator,
+    pub(super) thread_state: ThreadStateLocator,
     /// The address of `_PyRuntime`.
     pub(super) runtime: Svma,
     pub(super) thread_list: ThreadList,
@@ -52,6 +53,11 @@ pub struct Version {
     pub major: u8,
     /// 8 to 14.
     pub minor: u8,
+}
+
+impl Version {
+    /// The oldest whose frames are found on this architecture.
+    pub const OLDEST: Self = Self { major: 3, minor: if arch::READS_ASSIGNMENTS { 8 } else { 11 } };
 }
 
 impl fmt::Display for Version {
@@ -70,7 +76,8 @@ pub struct FileRange {
 }
 
 impl Interpreter {
-    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14.
+    /// Reads a file; `None` if it contains no CPython, or one that is not supported: a version other than 3.8 to 3.14, on arm64 other
+    /// than 3.11 to 3.14.
     ///
     /// Costs one pass over the names of its dynamic symbols, if it contains none.
     ///
@@ -103,6 +110,9 @@ impl Interpreter {
             None if of_8.is_some() => 8,
             None => return Ok(None),
         };
+        if minor < Version::OLDEST.minor {
+            return Ok(None);
+        }
         let constant = Layout::of_minor(minor).zip(ThreadList::of_minor(minor));
         let layout = match constant {
             None => published_layout(file, &elf, runtime, minor)?,
@@ -148,7 +158,9 @@ impl Interpreter {
     }
 
     /// Where each thread of a process has the pointer to its `PyThreadState`, in a process in which this file is loaded with
-    /// the given bias. Null in threads that have none.
+    /// the given bias. Null in threads that have none. `pthread`: the layout of its C library's threads, if that was read: without
+    /// it, where it has to be ([`PthreadLayout::IS_READ`]), this is the same as
+    /// [`locate_attached_thread_state`](Self::locate_attached_thread_state).
     ///
     /// # Errors
     /// [`TlsVariableError::NotYet`] if the process has not initialised its interpreter yet, and as
@@ -157,8 +169,9 @@ impl Interpreter {
         &self,
         bias: u64,
         memory: &impl ForeignMemory,
+        pthread: Option<PthreadLayout>,
     ) -> Result<TlsLocation, TlsVariableError> {
-        self.thread_state.locate(bias, memory)
+        self.thread_state.locate(bias, memory, pthread)
     }
 
     /// Where each thread has the pointer to its `PyThreadState` while it holds the interpreter's lock, and null otherwise:

@@ -13,7 +13,7 @@ use super::text::field;
 pub struct Layout {
     /// Where the frames of one activation of the evaluation loop end.
     pub groups: Groups,
-    /// `PyThreadState.thread_id`: equals the thread pointer, with glibc and musl on x86-64.
+    /// `PyThreadState.thread_id`: the address of the thread's structure ([`PthreadLayout`](super::PthreadLayout)).
     pub thread_id: u16,
     /// `PyThreadState.cframe` (3.11, 3.12).
     pub cframe: Option<u16>,

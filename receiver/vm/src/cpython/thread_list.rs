@@ -12,6 +12,7 @@ use sidewinder_process::tls::TlsLocation;
 use super::function::Function;
 use super::interpreter::Interpreter;
 use super::layout::{Groups, Layout};
+use super::pthread::PthreadLayout;
 use crate::FunctionError;
 
 /// The most threads that are listed.
@@ -63,7 +64,7 @@ impl Interpreter {
     }
 
     /// Whether the thread with this state has the pointer to it at a location where walks would look for it. `None` if the
-    /// location is in a block of the dynamic linker, whose address is not known here.
+    /// location is in a block of the dynamic linker, whose address is not known here, or the layout of threads is not known.
     ///
     /// # Errors
     /// If memory of the process can't be read.
@@ -72,8 +73,13 @@ impl Interpreter {
         location: TlsLocation,
         state: Avma,
         memory: &impl ForeignMemory,
+        pthread: Option<PthreadLayout>,
     ) -> io::Result<Option<bool>> {
-        let thread_pointer = memory.word(Avma(state.0.wrapping_add(self.layout.thread_id.into())))?;
+        let Some(PthreadLayout { structure, .. }) = self.thread_state.pthread(pthread) else {
+            return Ok(None);
+        };
+        let thread_id = memory.word(Avma(state.0.wrapping_add(self.layout.thread_id.into())))?;
+        let thread_pointer = thread_id.wrapping_sub(structure.cast_unsigned());
         let at = match location {
             TlsLocation::Static { offset } => thread_pointer.wrapping_add_signed(offset),
             TlsLocation::Indirect { pointer, offset } => {

@@ -10,43 +10,38 @@ use sidewinder_address::{Avma, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsSymbol, TlsVariableError};
 use sidewinder_process::{ForeignMemory, ReadAt};
 
-use crate::arch::{self, Argument, KeyValues, ThreadLocal};
+use super::pthread::{BLOCK_PAIRS, CLibrary, KeyValues, PAIR_BYTES, PthreadLayout};
+use crate::arch::{self, Argument, ThreadLocal};
 
 /// `PTHREAD_KEYS_MAX` of glibc; musl's is smaller.
 const KEYS_MAX: u32 = 1024;
 /// `Py_tss_t._key`, behind `_is_initialized`.
 const KEY: u32 = 4;
+/// The value of a pair, behind its generation.
+const VALUE: u32 = 8;
 
 /// How the pointer is found.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadStateLocator {
     /// The `Py_tss_t` with the pthread key whose value a thread has as long as it has a state.
     key: Option<Svma>,
-    library: CLibrary,
+    /// The layout of threads, if it is the same in all versions of the C library.
+    pthread: Option<PthreadLayout>,
     /// The variable that has the state only while the thread holds the interpreter's lock.
     variable: Option<Variable>,
 }
 
-/// The C library, which decides where a thread has the values of pthread keys.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum CLibrary {
-    Glibc,
-    Musl,
-}
-
-impl CLibrary {
-    /// Where each thread has the value of a key.
-    fn value_of(self, key: u32, values: KeyValues) -> TlsLocation {
-        match self {
-            // Blocks of 32 pairs of a generation and a value. The first one is in the thread's structure.
-            Self::Glibc => match (key / 32, u64::from(key % 32) * 16 + 8) {
-                (0, offset) => TlsLocation::Static { offset: values.glibc_first + offset.cast_signed() },
-                (block, offset) => {
-                    TlsLocation::Indirect { pointer: values.glibc_blocks + i64::from(block) * 8, offset }
-                }
-            },
-            Self::Musl => TlsLocation::Indirect { pointer: values.musl, offset: u64::from(key) * 8 },
+/// Where each thread has the value of a key.
+fn value_of(key: u32, values: KeyValues) -> TlsLocation {
+    match values {
+        KeyValues::Blocks { first, pointers } => {
+            let offset = u64::from(key % BLOCK_PAIRS * PAIR_BYTES + VALUE);
+            match key / BLOCK_PAIRS {
+                0 => TlsLocation::Static { offset: first + offset.cast_signed() },
+                block => TlsLocation::Indirect { pointer: pointers + i64::from(block) * 8, offset },
+            }
         }
+        KeyValues::Array { pointer } => TlsLocation::Indirect { pointer, offset: u64::from(key) * 8 },
     }
 }
 
@@ -80,21 +75,28 @@ impl ThreadStateLocator {
         let library = if is_musl { CLibrary::Musl } else { CLibrary::Glibc };
         let key = key(file, elf, runtime, getters.this, minor)?;
         let variable = if minor >= 12 { variable(file, elf, getters.current)? } else { None };
-        Ok((key.is_some() || variable.is_some()).then_some(Self { key, library, variable }))
+        let pthread = arch::pthread_layout(library);
+        Ok((key.is_some() || variable.is_some()).then_some(Self { key, pthread, variable }))
+    }
+
+    /// The layout of threads in a process whose C library has the layout `found`, if that was read.
+    pub(super) fn pthread(&self, found: Option<PthreadLayout>) -> Option<PthreadLayout> {
+        self.pthread.or(found)
     }
 
     pub(super) fn locate(
         &self,
         bias: u64,
         memory: &impl ForeignMemory,
+        found: Option<PthreadLayout>,
     ) -> Result<TlsLocation, TlsVariableError> {
-        let (Some(key), Some(values)) = (self.key, arch::KEY_VALUES) else {
+        let (Some(key), Some(PthreadLayout { values, .. })) = (self.key, self.pthread(found)) else {
             return self.locate_variable(bias, memory);
         };
         let pair = memory.word(Avma(key.0.wrapping_add(bias))).map_err(TlsVariableError::Unreadable)?;
         match (pair as u32, (pair >> 32) as u32) {
             (0, _) => Err(TlsVariableError::NotYet),
-            (_, key @ ..KEYS_MAX) => Ok(self.library.value_of(key, values)),
+            (_, key @ ..KEYS_MAX) => Ok(value_of(key, values)),
             (_, key) => Err(TlsVariableError::Unreadable(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("{key} is not a pthread key"),
@@ -193,38 +195,56 @@ mod tests {
 
     const VARIABLE: TlsLocation = TlsLocation::Static { offset: -24 };
 
-    fn both(key: u64, library: CLibrary) -> ThreadStateLocator {
+    const BLOCKS: PthreadLayout =
+        PthreadLayout { structure: 0, values: KeyValues::Blocks { first: 0x310, pointers: 0x510 } };
+    const ARRAY: PthreadLayout = PthreadLayout { structure: 0, values: KeyValues::Array { pointer: 0x80 } };
+
+    fn both(key: u64, pthread: Option<PthreadLayout>) -> ThreadStateLocator {
         let variable = Some(Variable::Access(ThreadLocal::Static(-24)));
-        ThreadStateLocator { key: Some(Svma(key)), library, variable }
+        ThreadStateLocator { key: Some(Svma(key)), pthread, variable }
     }
 
     #[test]
     fn the_key_comes_first() {
-        let state = both(0x100, CLibrary::Glibc);
-        let at = |pair: Pair| state.locate(0x5000, &pair);
+        let state = both(0x100, Some(BLOCKS));
+        let at = |pair: Pair| state.locate(0x5000, &pair, None);
         assert_eq!(at(Pair(1, 0)).unwrap(), TlsLocation::Static { offset: 0x318 });
         assert_eq!(at(Pair(1, 31)).unwrap(), TlsLocation::Static { offset: 0x318 + 31 * 16 });
         assert!(matches!(at(Pair(0, 5)), Err(TlsVariableError::NotYet)), "not created yet");
         assert!(matches!(at(Pair(1, 1024)), Err(TlsVariableError::Unreadable(_))), "not a key");
-        let other = both(0x200, CLibrary::Glibc);
-        assert!(matches!(other.locate(0x5000, &Pair(1, 0)), Err(TlsVariableError::Unreadable(_))));
+        let other = both(0x200, Some(BLOCKS));
+        assert!(matches!(other.locate(0x5000, &Pair(1, 0), None), Err(TlsVariableError::Unreadable(_))));
     }
 
     #[test]
     fn the_values_of_further_keys_are_in_blocks() {
-        let of = |library, key| both(0x100, library).locate(0x5000, &Pair(1, key)).unwrap();
+        let of = |layout, key| both(0x100, Some(layout)).locate(0x5000, &Pair(1, key), None).unwrap();
         let indirect = |pointer, offset| TlsLocation::Indirect { pointer, offset };
-        assert_eq!(of(CLibrary::Glibc, 32), indirect(0x518, 8));
-        assert_eq!(of(CLibrary::Glibc, 1023), indirect(0x510 + 31 * 8, 31 * 16 + 8));
-        assert_eq!(of(CLibrary::Musl, 0), indirect(0x80, 0));
-        assert_eq!(of(CLibrary::Musl, 5), indirect(0x80, 40));
+        assert_eq!(of(BLOCKS, 32), indirect(0x518, 8));
+        assert_eq!(of(BLOCKS, 1023), indirect(0x510 + 31 * 8, 31 * 16 + 8));
+        assert_eq!(of(ARRAY, 0), indirect(0x80, 0));
+        assert_eq!(of(ARRAY, 5), indirect(0x80, 40));
     }
 
     #[test]
     fn the_variable_counts_where_there_is_no_key() {
-        let variable_alone = ThreadStateLocator { key: None, ..both(0, CLibrary::Glibc) };
-        assert_eq!(variable_alone.locate(0x5000, &Pair(1, 3)).unwrap(), VARIABLE);
-        let key_alone = ThreadStateLocator { variable: None, ..both(0x100, CLibrary::Glibc) };
+        let variable_alone = ThreadStateLocator { key: None, ..both(0, Some(BLOCKS)) };
+        assert_eq!(variable_alone.locate(0x5000, &Pair(1, 3), None).unwrap(), VARIABLE);
+        let key_alone = ThreadStateLocator { variable: None, ..both(0x100, Some(BLOCKS)) };
         assert!(matches!(key_alone.locate_variable(0x5000, &Pair(1, 3)), Err(TlsVariableError::NotYet)));
+    }
+
+    #[test]
+    fn a_layout_that_was_read_counts_where_none_is_known() {
+        let below = PthreadLayout {
+            structure: -0x720,
+            values: KeyValues::Blocks { first: 0x110 - 0x720, pointers: 0x310 - 0x720 },
+        };
+        let state = both(0x100, None);
+        let at = |found| state.locate(0x5000, &Pair(1, 2), found).unwrap();
+        assert_eq!(at(Some(below)), TlsLocation::Static { offset: 0x110 - 0x720 + 40 });
+        assert_eq!(at(None), VARIABLE);
+        let known = both(0x100, Some(BLOCKS));
+        assert_eq!(known.pthread(Some(below)), Some(BLOCKS));
     }
 }

@@ -144,7 +144,7 @@ impl Python {
             let file = File::open(path).unwrap();
             let Some(interpreter) = Interpreter::read(&file).unwrap() else { return };
             let bias = interpreter.bias_of(&mapping).unwrap();
-            let location = interpreter.locate_thread_state(bias, &memory).unwrap();
+            let location = interpreter.locate_thread_state(bias, &memory, None).unwrap();
             let attached = interpreter.locate_attached_thread_state(bias, &memory).ok();
             found = Some((interpreter, bias, location, attached));
         })

@@ -15,6 +15,7 @@ use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, SegmentId, Unwi
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
 use sidewinder_vm::Interpreter;
+use sidewinder_vm::cpython::PthreadLayout;
 
 use super::build::BuildError;
 use super::debug_files::{Companions, DebugFile, DebugRoots};
@@ -64,6 +65,8 @@ pub(crate) struct ReadyFile {
     pub(crate) loads: Vec<LoadSegment>,
     /// The interpreter that it contains.
     pub(crate) interpreter: Option<Arc<Interpreter>>,
+    /// How the C library that it is lays out threads, if that was looked for.
+    pub(crate) pthread: Option<PthreadLayout>,
     /// Why it has no table, or an incomplete one.
     pub(crate) failure: Option<BuildError>,
     /// Whether this file has failed in this way before.
@@ -250,7 +253,7 @@ impl Binaries {
         }
         let mut ready = Vec::new();
         while let Some(delivery) = self.builder.try_next() {
-            let Delivery { file, built, interpreter, cpu_time, budget_bytes } = delivery;
+            let Delivery { file, built, interpreter, pthread, cpu_time, budget_bytes } = delivery;
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
             let is_rebuild = matches!(binary.state, TableState::Built(_));
             if let Some(cpu_time) = cpu_time {
@@ -270,7 +273,15 @@ impl Binaries {
                         binary.state = TableState::Built(binary.state.segments().to_vec());
                     }
                     let (users, loads) = (binary.users(), built.loads);
-                    ready.push(ReadyFile { file, users, loads, interpreter, failure, is_known_failure });
+                    ready.push(ReadyFile {
+                        file,
+                        users,
+                        loads,
+                        interpreter,
+                        pthread,
+                        failure,
+                        is_known_failure,
+                    });
                 }
                 // The file was readable before, so it has changed, and its evicted tables are lost.
                 (Err(_), true) => binary.missed_segments.clear(),
@@ -280,7 +291,15 @@ impl Binaries {
                     binary.debug_file = DebugFile::Searched(Companions::default());
                     binary.state = TableState::NoTable;
                     let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
-                    ready.push(ReadyFile { file, users, loads, interpreter, failure, is_known_failure });
+                    ready.push(ReadyFile {
+                        file,
+                        users,
+                        loads,
+                        interpreter,
+                        pthread,
+                        failure,
+                        is_known_failure,
+                    });
                 }
             }
         }

@@ -15,6 +15,7 @@ use sidewinder_bpf::Packing;
 use sidewinder_process::{FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
+use sidewinder_vm::cpython::PthreadLayout;
 use sidewinder_vm::{Interpreter, InterpreterSet};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
@@ -75,6 +76,8 @@ pub(crate) struct Delivery {
     pub(crate) built: Result<BuiltTable, BuildError>,
     /// The interpreter that the file contains. It is looked for when the whole file is requested, if at all.
     pub(crate) interpreter: Option<Arc<Interpreter>>,
+    /// How the C library that the file is lays out threads, if that is looked for: CPython's state is found by it.
+    pub(crate) pthread: Option<PthreadLayout>,
     /// The CPU time that the request took; `None`: more deliveries follow.
     pub(crate) cpu_time: Option<Duration>,
     /// The memory that was available for the build.
@@ -87,9 +90,12 @@ impl BuildRequest {
         let BuildOptions { trust, interpreters } = options;
         let start = thread_cpu_time();
         let interpreter = self.find_interpreter(interpreters);
+        let pthread = self.find_pthread(interpreters);
         let send = |built, cpu_time| {
             let interpreter = interpreter.clone();
-            outgoing.send(Delivery { file: self.file, built, interpreter, cpu_time, budget_bytes }).is_ok()
+            outgoing
+                .send(Delivery { file: self.file, built, interpreter, pthread, cpu_time, budget_bytes })
+                .is_ok()
         };
         let (content, packing, debug_file) = (&self.content, self.packing, &self.debug_file);
         let outline = match &self.scope {
@@ -117,6 +123,14 @@ impl BuildRequest {
             }
             BuildScope::Segments { .. } => None,
         }
+    }
+
+    /// The layout of threads, if the whole file is requested, and this architecture needs it.
+    fn find_pthread(&self, wanted: InterpreterSet) -> Option<PthreadLayout> {
+        if !PthreadLayout::IS_READ || !wanted.cpython || !matches!(self.scope, BuildScope::WholeFile { .. }) {
+            return None;
+        }
+        catch_unwind(AssertUnwindSafe(|| PthreadLayout::read(&self.content))).ok()?.ok()?
     }
 }
 
