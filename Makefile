@@ -194,7 +194,8 @@ vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in q
 	cargo build --workspace --example vm-test
 	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) VERIFIER=$(VERIFIER) \
 		$(examples)/vm-test $(ARCH) $(KERNELS)
-	$(if $(ARCH),SIDEWINDER=$(abspath $(target))/$(ARCH)/sidewinder $(examples)/vm-test $(ARCH)-python)
+	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) \
+		$(examples)/vm-test $(if $(ARCH),$(ARCH)-python,runtimes $(KERNELS))
 
 examples := $(abspath $(target))/debug/examples
 # The newest compiler that is tried; the distribution's is the oldest.

@@ -9,7 +9,7 @@ use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::{paths, requirement};
 
 use crate::arm64;
-use crate::guest::{Root, Told};
+use crate::guest::{Root, Told, files_below};
 use crate::kernels::image;
 use crate::machine::Machine;
 use crate::recording::{Limits, Recording};
@@ -109,17 +109,6 @@ fn files_of(folder: &Path, root: &Path, minor: u32) -> Result<Vec<(PathBuf, Path
     let program = format!("usr/bin/python3.{minor}");
     files.push((folder.join(&program), root.join(&program)));
     let modules = format!("usr/lib/python3.{minor}");
-    let mut folders = vec![folder.join(&modules)];
-    while let Some(next) = folders.pop() {
-        for entry in std::fs::read_dir(&next)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.is_file() {
-                let place = root.join(path.strip_prefix(folder)?);
-                files.push((path, place));
-            }
-        }
-    }
+    files.extend(files_below(&folder.join(&modules), &root.join(&modules))?);
     Ok(files)
 }

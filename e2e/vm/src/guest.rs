@@ -187,3 +187,20 @@ pub(crate) fn busybox() -> Result<PathBuf> {
     let found = places.iter().map(PathBuf::from).find(|path| path.is_file());
     found.context("no busybox: install busybox-static")
 }
+
+/// The files below a folder, with their places below another one. Links to nothing are left out.
+pub(crate) fn files_below(folder: &Path, place: &Path) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).with_context(|| next.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.is_file() {
+                let place = place.join(path.strip_prefix(folder)?);
+                files.push((path, place));
+            }
+        }
+    }
+    Ok(files)
+}

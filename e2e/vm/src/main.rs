@@ -1,6 +1,8 @@
 //! `make vm-test`: boots Debian's kernels, from the oldest that is supported to the newest there is, and profiles in
 //! each a program whose stacks are known. Names of kernels (`bookworm`, `newest`) on the command line choose among them.
 //!
+//! `runtimes [KERNEL...]` profiles Java and Node.js there.
+//!
 //! `make vm-test ARCH=arm64`: `arm64 [KERNEL...]` does it with kernels for arm64, and `arm64-python` profiles Python there.
 //!
 //! `make image-test`: `image FOLDER` runs the container image's half for arm64, which `make image` wrote into that folder.
@@ -17,6 +19,7 @@ mod kernels;
 mod kinds;
 mod machine;
 mod recording;
+mod runtimes;
 mod spans;
 
 use std::fmt::Write as _;
@@ -76,17 +79,24 @@ fn main() -> Result<ExitCode> {
     {
         return compilers::test(&archive, loaders);
     }
+    let (is_of_runtimes, asked) = match asked.split_first() {
+        Some((first, others)) if first == "runtimes" => (true, others),
+        _ => (false, &*asked),
+    };
+    let names = KERNELS.map(|wanted| wanted.name());
+    if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("there is no kernel {unknown}: name some of {}", names.join(", "));
+    }
+    let is_asked = |wanted: &Wanted| asked.is_empty() || asked.iter().any(|name| name == wanted.name());
+    if is_of_runtimes {
+        return runtimes::test(&archive, KERNELS.into_iter().filter(is_asked));
+    }
     let root = Root::build()?;
     let (mut baseline, mut failures) = (Baseline::read()?, Failures::default());
     let is_accepting = std::env::var_os("VERIFIER").is_some_and(|word| word == "accept");
 
     println!("{:<33} {:<11} {:>7}  instructions verified of each program", "kernel", "walk", "load ms");
     let mut few_cpus_bytes = None;
-    let names = KERNELS.map(|wanted| wanted.name());
-    if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
-        bail!("there is no kernel {unknown}: name some of {}", names.join(", "));
-    }
-    let is_asked = |wanted: &Wanted| asked.is_empty() || asked.iter().any(|name| name == wanted.name());
     for wanted in KERNELS.into_iter().filter(is_asked) {
         let kernel = match image(&archive, Package::amd64(wanted)) {
             Ok(kernel) => kernel,

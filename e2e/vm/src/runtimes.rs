@@ -1,0 +1,96 @@
+//! `vm-test runtimes`: methods of Java and functions of Node.js on Debian's kernels.
+
+use std::fs;
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+use sidewinder_e2e_debian::archive::Archive;
+use sidewinder_e2e_support::{java, paths, requirement};
+
+use crate::guest::{Root, Told, busybox, files_below};
+use crate::kernels::{Package, Wanted, image};
+use crate::machine::Machine;
+use crate::recording::{Limits, Recording};
+use crate::{FEW_CPUS, Failures};
+
+const JAVA_VERSION: u32 = 17;
+const NODE: &str = "/usr/bin/node";
+/// Where the guest has Java.
+const JAVA_HOME: &str = "/java";
+const PATIENCE: Duration = Duration::from_secs(900);
+/// Emulated, the virtual machine's own threads take a good part of the time to compile: their stacks are whole, and have nothing of the
+/// chain. So has the program's thread in the kernel's first seconds.
+const LIMITS: Limits = Limits { complete_percent: 99.0, whole_chain_percent: 50.0 };
+/// Recordings, by their names in the guest.
+const RECORDINGS: [&str; 4] = ["java", "java-interpreted", "node", "node-interpreted"];
+/// Of `Deep.java`, the frames of methods, and of `recursion.js`, the calls, as the script of the guest has them.
+const DEPTH: usize = 40;
+
+/// Boots each of the kernels, and profiles each program there.
+pub(crate) fn test(archive: &Archive, kernels: impl Iterator<Item = Wanted>) -> Result<ExitCode> {
+    let Some(home) = java::homes(Some(JAVA_VERSION)).into_iter().next() else {
+        requirement::skip("vm-test of runtimes", &format!("no JDK {JAVA_VERSION}"))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if !requirement::program("vm-test of runtimes", "node")? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let root = root(&home)?;
+    let mut failures = Failures::default();
+    for wanted in kernels {
+        let found = image(archive, Package::amd64(wanted))
+            .and_then(|kernel| root.boot(&kernel, FEW_CPUS, PATIENCE))
+            .and_then(|told| judge(&told))
+            .unwrap_or_else(|error| vec![format!("{error:#}")]);
+        failures.tell(found.iter().map(|failure| format!("{wanted:?}: {failure}")));
+    }
+    Ok(if failures.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn judge(told: &Told) -> Result<Vec<String>> {
+    println!("{}", told.section("release")?.trim());
+    let cpus = told.section("cpus")?.trim().parse()?;
+    let mut failures = Vec::new();
+    for name in RECORDINGS {
+        let recording = Recording::read(told, name, name)?;
+        print!("{}", recording.row(name));
+        failures.extend(recording.failures(LIMITS, cpus).map(|failure| format!("{name}: {failure}")));
+    }
+    Ok(failures)
+}
+
+fn root(home: &Path) -> Result<Root> {
+    let classes = java::compiled(&["Deep.java"])?;
+    let library = home.join("lib/server/libjvm.so");
+    let programs = [
+        (paths::sidewinder()?, "/sidewinder".to_owned()),
+        (NODE.into(), NODE.to_owned()),
+        (home.join("bin/java"), format!("{JAVA_HOME}/bin/java")),
+        (library, format!("{JAVA_HOME}/lib/server/libjvm.so")),
+    ];
+    let chains = tempfile::tempdir()?;
+    let chain = |name: &str, chain: Vec<&str>| -> Result<(PathBuf, PathBuf)> {
+        let file = chains.path().join(name);
+        fs::write(&file, format!("{}\n", json!({ "chain": chain })))?;
+        Ok((file, Path::new("/").join(name)))
+    };
+    let calls = iter::repeat_n("Deep.call(int)", DEPTH - 2);
+    let of_java = iter::once("Deep.main(String[])").chain(calls).chain(["Deep.burn()"]);
+    let of_node = iter::repeat_n("recurse", DEPTH + 1).chain(["work"]);
+    let mut files = vec![
+        (paths::e2e().join("workloads/recursion.js"), "/recursion.js".into()),
+        chain("java.chain", of_java.collect())?,
+        chain("node.chain", of_node.collect())?,
+    ];
+    files.extend(files_below(classes.path(), Path::new("/classes"))?);
+    for folder in ["lib", "conf"] {
+        files.extend(files_below(&home.join(folder), &Path::new(JAVA_HOME).join(folder))?);
+    }
+    // Sources, and the classes of other versions for the compiler.
+    files.retain(|(file, _)| !file.ends_with("src.zip") && !file.ends_with("ct.sym"));
+    Root::of(Machine::Amd64, "init-runtimes", &busybox()?, programs, files)
+}
