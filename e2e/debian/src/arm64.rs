@@ -1,9 +1,12 @@
-//! Files of arm64 out of Debian's packages, for what reads files and runs none.
+//! Files of arm64 out of Debian's packages: to be read, and to compile programs with.
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::workload::Program;
 use sidewinder_e2e_support::{lock, paths};
 
 use crate::archive::Archive;
@@ -65,4 +68,30 @@ pub fn files(package: &str) -> Result<PathBuf> {
         fs::rename(scratch.path(), &files)?;
     }
     Ok(files)
+}
+
+/// A program in C as a static file with Debian's musl.
+///
+/// # Errors
+/// When musl is not there and can't be downloaded, or the cross compiler is missing or refuses.
+pub fn compiled_with_musl(program: Program) -> Result<PathBuf> {
+    let folder = files("musl-dev")?;
+    let (headers, library) =
+        (folder.join("usr/include/aarch64-linux-musl"), folder.join("usr/lib/aarch64-linux-musl"));
+    let source = paths::e2e().join("workloads").join(program.source);
+    let output = paths::compiled()?.join(format!("arm64-{}-musl", program.name));
+    let of_library = |name: &str| library.join(name);
+    run(Command::new("aarch64-linux-gnu-gcc")
+        .args(["-O2", "-g0", "-fomit-frame-pointer", "-static", "-nostdlib", "-nostdinc", "-isystem"])
+        .arg(headers)
+        // The compiler's functions that ask the CPU whether it has atomic instructions need glibc.
+        .arg("-mno-outline-atomics")
+        .args(["crt1.o", "crti.o"].map(of_library))
+        .arg(source)
+        .arg(of_library("libc.a"))
+        .arg("-lgcc")
+        .args(["libc.a", "crtn.o"].map(of_library))
+        .arg("-o")
+        .arg(&output))?;
+    Ok(output)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use sidewinder_e2e_debian::archive::Archive;
+use sidewinder_e2e_debian::arm64::compiled_with_musl;
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::workload::{
     LADDER, LADDER_FP, LADDER_GO, LADDER_SIGNED, LOADER, PLUGIN, PRIVILEGES, Program, READS, REC, SIGNALS,
@@ -86,8 +87,14 @@ const RECORDINGS: [(&str, Limits); 13] = [
 /// A recording of a process from its start.
 const YOUNG: &str = "young";
 
+/// Spans that a program publishes in thread-local storage.
+const SPANS: &str = "spans";
+/// Names of recordings, separated by commas: those to make, where not all are wanted.
+const WANTED: &str = "RECORDINGS";
+
 /// Boots the kernels that are asked for, or all of them.
 pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
+    let recordings = wanted_recordings()?;
     if let Some(unknown) = asked.iter().find(|name| KERNELS.iter().all(|(known, _)| known != name)) {
         let names = KERNELS.map(|(name, _)| name);
         bail!("there is no kernel {unknown}: name some of {}", names.join(", "));
@@ -99,7 +106,10 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let root = root(&archive)?;
+    let mut root = root(&archive)?;
+    if let Some(names) = &recordings {
+        root = root.with_variable("recordings", &names.join(","));
+    }
     let mut failures = Failures::default();
     for (name, package) in KERNELS {
         if !asked.is_empty() && asked.iter().all(|asked| asked != name) {
@@ -112,7 +122,10 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
                 continue;
             }
         };
-        match root.boot(&kernel, FEW_CPUS, PATIENCE).and_then(|told| Found::read(&told)) {
+        match root
+            .boot(&kernel, FEW_CPUS, PATIENCE)
+            .and_then(|told| Found::read(&told, recordings.as_deref()))
+        {
             Ok(found) => {
                 print!("{}", found.rows());
                 failures.tell(found.failures());
@@ -121,6 +134,17 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
         }
     }
     Ok(if failures.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The names in [`WANTED`]; `None`: all.
+fn wanted_recordings() -> Result<Option<Vec<String>>> {
+    let Some(names) = std::env::var(WANTED).ok().filter(|names| !names.is_empty()) else { return Ok(None) };
+    let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+    let known: Vec<&str> = RECORDINGS.iter().map(|(name, _)| *name).chain([YOUNG, SPANS]).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("there is no recording {unknown}: name some of {}", known.join(","));
+    }
+    Ok(Some(names))
 }
 
 fn root(archive: &Archive) -> Result<Root> {
@@ -142,7 +166,7 @@ fn root(archive: &Archive) -> Result<Root> {
     }
     let rust = existing(paths::target()?.join("arm64").join(LADDER_RUST), "`make build-arm64` builds it")?;
     programs.push((rust, format!("/{LADDER_RUST}")));
-    programs.push((with_musl(archive)?, format!("/{REC_MUSL}")));
+    programs.push((compiled_with_musl(REC)?, format!("/{REC_MUSL}")));
     programs.push((spans()?, "/spans".to_owned()));
     Root::of(Machine::Arm64, "init-arm64", &busybox, programs, [])
 }
@@ -158,32 +182,6 @@ fn spans() -> Result<PathBuf> {
     Ok(output)
 }
 
-/// [`REC`] as a static file with Debian's musl.
-fn with_musl(archive: &Archive) -> Result<PathBuf> {
-    let folder = archive.folder().join("musl");
-    if !folder.is_dir() {
-        archive.unpack("musl-dev", &folder)?;
-    }
-    let (headers, library) =
-        (folder.join("usr/include/aarch64-linux-musl"), folder.join("usr/lib/aarch64-linux-musl"));
-    let (source, output) =
-        (paths::e2e().join("workloads").join(REC.source), paths::compiled()?.join("arm64-rec-musl"));
-    let of_library = |name: &str| library.join(name);
-    run(Command::new("aarch64-linux-gnu-gcc")
-        .args(["-O2", "-g0", "-fomit-frame-pointer", "-static", "-nostdlib", "-nostdinc", "-isystem"])
-        .arg(headers)
-        // The compiler's functions that ask the CPU whether it has atomic instructions need glibc.
-        .arg("-mno-outline-atomics")
-        .args(["crt1.o", "crti.o"].map(of_library))
-        .arg(source)
-        .arg(of_library("libc.a"))
-        .arg("-lgcc")
-        .args(["libc.a", "crtn.o"].map(of_library))
-        .arg("-o")
-        .arg(&output))?;
-    Ok(output)
-}
-
 /// What came out on one kernel.
 struct Found {
     release: String,
@@ -193,13 +191,18 @@ struct Found {
     verified: Verified,
     /// Each with what it has to reach, and an error where a recording failed.
     recordings: Vec<(&'static str, Limits, Result<Recording>)>,
-    spans: Result<Spans>,
+    /// `None`: not asked for.
+    spans: Option<Result<Spans>>,
 }
 
 impl Found {
-    fn read(told: &Told) -> Result<Self> {
-        let wanted = RECORDINGS.into_iter().chain([(YOUNG, YOUNG_LIMITS)]);
-        let recordings = wanted.map(|(name, limits)| (name, limits, Recording::read(told, name, name)));
+    /// Of the recordings with these names, or of all.
+    fn read(told: &Told, wanted: Option<&[String]>) -> Result<Self> {
+        let is_wanted = |name: &str| wanted.is_none_or(|names| names.iter().any(|wanted| wanted == name));
+        let all = RECORDINGS.into_iter().chain([(YOUNG, YOUNG_LIMITS)]);
+        let recordings = all
+            .filter(|(name, _)| is_wanted(name))
+            .map(|(name, limits)| (name, limits, Recording::read(told, name, name)));
         Ok(Self {
             release: told.section("release")?.trim().to_owned(),
             cpus: told.section("cpus")?.trim().parse()?,
@@ -207,7 +210,7 @@ impl Found {
             check_of_sidecar: told.section("sidecar.check")?.to_owned(),
             verified: Verified::parse(told.section("verify")?),
             recordings: recordings.collect(),
-            spans: Spans::read(told),
+            spans: is_wanted(SPANS).then(|| Spans::read(told)),
         })
     }
 
@@ -219,7 +222,8 @@ impl Found {
         for (name, _, recording) in &self.recordings {
             rows += &recording.as_ref().map(|recording| recording.row(name)).unwrap_or_default();
         }
-        rows + &self.spans.as_ref().map(Spans::row).unwrap_or_default()
+        let spans = self.spans.as_ref().and_then(|spans| spans.as_ref().ok());
+        rows + &spans.map(Spans::row).unwrap_or_default()
     }
 
     fn failures(&self) -> Vec<String> {
@@ -243,8 +247,9 @@ impl Found {
             }
         }
         match &self.spans {
-            Ok(spans) => failures.extend(spans.failures()),
-            Err(error) => failures.push(format!("spans: {error:#}")),
+            Some(Ok(spans)) => failures.extend(spans.failures()),
+            Some(Err(error)) => failures.push(format!("spans: {error:#}")),
+            None => {}
         }
         failures.iter().map(|failure| format!("{}: {failure}", self.release)).collect()
     }
