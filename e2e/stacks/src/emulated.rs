@@ -25,7 +25,7 @@ use sidewinder_unwind_table::{Architecture, Entry, FrameRegisters, Memory, Rule,
 use tempfile::TempDir;
 
 use super::Comparison;
-use super::compare::{Ours, compare};
+use super::compare::{Ground, Ours, compare};
 use super::framehop::{Framehop, code_segments};
 use super::gdb::{Gdb, Look};
 use super::session::{Files, theirs, theirs_of_gdb};
@@ -43,6 +43,10 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// A program that is found waiting so often is given up.
 const WAITS_MAX: u32 = 100;
 const FRAMES_MAX: usize = 8192;
+/// The functions that overwrite their own frames to pass control to the handler of an exception.
+const HAND_OVERS: [&str; 4] =
+    ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
+
 /// A program for arm64, and how it is run.
 #[derive(Debug)]
 pub struct Emulated {
@@ -114,7 +118,11 @@ impl Emulated {
             let ours = tables.walk(&look, link, &space);
             let by_framehop = theirs(&framehop.frames_of_arm64(&look, link, &space), &look, &space);
             let by_gdb = theirs_of_gdb(&look, &space);
-            let difference = compare(&ours, &by_gdb, &by_framehop, |place| files.ground(place));
+            let difference =
+                compare(&ours, &by_gdb, &by_framehop, |place| match files.is_in(place, &HAND_OVERS) {
+                    true => Ground::Overwritten,
+                    false => files.ground(place),
+                });
             comparison.add(&ours, difference);
             made += 1;
             told();

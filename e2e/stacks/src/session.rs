@@ -300,12 +300,17 @@ impl Files {
         }
     }
 
+    /// Whether a place is in one of these functions.
+    pub(super) fn is_in(&self, place: &Place, functions: &[&str]) -> bool {
+        let has_name =
+            |elf: &Elf, svma| elf.names_at(svma).iter().any(|name| functions.contains(&name.as_str()));
+        self.ask(place, has_name) == Some(true)
+    }
+
     /// With the functions that signal handlers inject marked as what they are like: frames of signals.
     fn with_injected(&self, theirs: &Theirs) -> Theirs {
-        let is_injected =
-            |elf: &Elf, svma| elf.names_at(svma).iter().any(|name| INJECTED.contains(&name.as_str()));
         let marked = theirs.places.iter().zip(&theirs.are_signal_frames);
-        let marked = marked.map(|(place, marked)| *marked || self.ask(place, is_injected) == Some(true));
+        let marked = marked.map(|(place, marked)| *marked || self.is_in(place, &INJECTED));
         Theirs { places: theirs.places.clone(), are_signal_frames: marked.collect() }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! - the values by which ELF and `.sframe` files name the architecture, and its dialect of DWARF;
 //! - the names of symbols that aren't functions;
+//! - rules that are stated wrongly, and functions whose frames don't stay as their rules say;
 //! - the rules of linkage tables, and the expression that linkers write for them;
 //! - the bytes of `rt_sigreturn`, how far code runs straight on, and the rules of functions from their code;
 //! - [`call_before`]: the call after which code returns, for the stacks of this machine;
@@ -67,6 +68,24 @@ pub(crate) fn is_unparsed(architecture: Architecture, instruction: DwCfa) -> boo
     match architecture {
         Architecture::X86_64 => false,
         Architecture::Aarch64 => instruction == aarch64::NEGATE_RA_STATE_WITH_PC,
+    }
+}
+
+/// A rule that call frame information states, or, where code of a C library is known to misstate it, what it means.
+pub(crate) fn meant(architecture: Architecture, stated: Rule) -> Rule {
+    match architecture {
+        Architecture::X86_64 => stated,
+        Architecture::Aarch64 => aarch64::linkage::with_pushed_words(stated),
+    }
+}
+
+/// The parts of a function of GCC's unwinder, by offsets of bytes in it, in which it has overwritten its frame, and the rule there;
+/// `None`: it doesn't do that, or only in its last instructions.
+pub(crate) fn hand_over(architecture: Architecture, function: &[u8]) -> Option<(Vec<Range<u32>>, Rule)> {
+    match architecture {
+        // The return address is the last word to be overwritten.
+        Architecture::X86_64 => None,
+        Architecture::Aarch64 => aarch64::hand_over::hand_over(function),
     }
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod call;
 mod frame;
 pub(crate) mod go;
+pub(crate) mod hand_over;
 mod leaf;
 pub(crate) mod linkage;
 
