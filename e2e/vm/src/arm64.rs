@@ -9,9 +9,10 @@ use anyhow::{Result, bail};
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_debian::arm64::compiled_with_musl;
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::workload::{
-    LADDER, LADDER_FP, LADDER_GO, LADDER_SIGNED, LOADER, PLUGIN, PRIVILEGES, Program, READS, REC, SIGNALS,
-    SIGNALS_SIGNED, THROWS,
+    HIGH, LADDER, LADDER_FP, LADDER_GO, LADDER_SIGNED, LOADER, PLUGIN, PRIVILEGES, Program, READS, REC,
+    SIGNALS, SIGNALS_SIGNED, TAGGED, THROWS,
 };
 use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_e2e_vm::verifier::Verified;
@@ -19,7 +20,7 @@ use sidewinder_e2e_vm::verifier::Verified;
 use crate::guest::{Root, Told};
 use crate::kernels::{Package, Wanted, image};
 use crate::machine::{Machine, existing};
-use crate::recording::{Limits, Recording};
+use crate::recording::{Limits, Recording, read_summary};
 use crate::spans::Spans;
 use crate::{FEW_CPUS, Failures};
 
@@ -35,7 +36,7 @@ const KERNELS: [(&str, Package); 4] = [
     ("newest", Package { name: SMALL_PAGES, wanted: Wanted::Newest }),
 ];
 const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
-const PATIENCE: Duration = Duration::from_secs(1200);
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Emulated, programs take a good part of their time to climb up and down their chains: such a stack is whole, but not the whole
 /// chain.
@@ -50,7 +51,7 @@ const YOUNG_LIMITS: Limits = Limits { complete_percent: 50.0, ..LIMITS };
 const INSTRUCTIONS_MAX: u64 = 250_000;
 
 /// The programs, by their names in the guest, which its script knows.
-const PROGRAMS: [(&str, Program); 12] = [
+const PROGRAMS: [(&str, Program); 14] = [
     ("ladder", LADDER),
     ("ladder-pac", LADDER_SIGNED),
     ("ladder-fp", LADDER_FP),
@@ -62,6 +63,8 @@ const PROGRAMS: [(&str, Program); 12] = [
     ("throws", THROWS),
     ("loader", LOADER),
     ("plugin.so", PLUGIN),
+    ("high", HIGH),
+    ("tagged", TAGGED),
     ("privileges", PRIVILEGES),
 ];
 /// Programs that are built by other means: by Rust's compiler for arm64, and as a static file with musl.
@@ -69,7 +72,7 @@ const LADDER_RUST: &str = "ladder-rust";
 const REC_MUSL: &str = "rec-musl";
 /// Recordings, by the names that the script has for them: those of programs that run already, that of one by a user without
 /// privileges but those that a sidecar has, and that of a process from its start.
-const RECORDINGS: [(&str, Limits); 13] = [
+const RECORDINGS: [(&str, Limits); 14] = [
     ("ladder", LIMITS),
     ("ladder-pac", LIMITS),
     ("ladder-fp", LIMITS),
@@ -82,13 +85,24 @@ const RECORDINGS: [(&str, Limits); 13] = [
     ("signals-pac", LIMITS),
     ("throws", THROWS_LIMITS),
     ("loader", LIMITS),
+    (HIGH_ADDRESSES, LIMITS),
     ("sidecar", LIMITS),
 ];
 /// A recording of a process from its start.
 const YOUNG: &str = "young";
 
-/// Spans that a program publishes in thread-local storage.
-const SPANS: &str = "spans";
+/// Code and a stack above 2^48, where the kernel has them: the older one, of 6.1, has no such addresses.
+const HIGH_ADDRESSES: &str = "high";
+const WITHOUT_HIGH_ADDRESSES: &str = "6.1.";
+/// A recording of a 32-bit program, which kernels with larger pages don't run.
+const FOREIGN: &str = "foreign";
+const FOREIGN_PROGRAM: &str = "rec-armhf";
+const WITHOUT_FOREIGN: &str = "-16k";
+/// Recordings of spans that a program publishes in thread-local storage, in the second one through pointers with tags.
+const SPANS: [&str; 2] = ["spans", "tagged"];
+/// The outcome of its stacks.
+const FOREIGN_ABI: &str = "foreign_abi";
+const TAGGED_POINTERS: &str = "pointers are tagged";
 /// Names of recordings, separated by commas: those to make, where not all are wanted.
 const WANTED: &str = "RECORDINGS";
 
@@ -140,7 +154,8 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
 fn wanted_recordings() -> Result<Option<Vec<String>>> {
     let Some(names) = std::env::var(WANTED).ok().filter(|names| !names.is_empty()) else { return Ok(None) };
     let names: Vec<String> = names.split(',').map(str::to_owned).collect();
-    let known: Vec<&str> = RECORDINGS.iter().map(|(name, _)| *name).chain([YOUNG, SPANS]).collect();
+    let known: Vec<&str> =
+        RECORDINGS.iter().map(|(name, _)| *name).chain([YOUNG, FOREIGN]).chain(SPANS).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("there is no recording {unknown}: name some of {}", known.join(","));
     }
@@ -168,6 +183,7 @@ fn root(archive: &Archive) -> Result<Root> {
     programs.push((rust, format!("/{LADDER_RUST}")));
     programs.push((compiled_with_musl(REC)?, format!("/{REC_MUSL}")));
     programs.push((spans()?, "/spans".to_owned()));
+    programs.push((foreign()?, format!("/{FOREIGN_PROGRAM}")));
     Root::of(Machine::Arm64, "init-arm64", &busybox, programs, [])
 }
 
@@ -182,6 +198,17 @@ fn spans() -> Result<PathBuf> {
     Ok(output)
 }
 
+/// [`REC`] as a static 32-bit program.
+fn foreign() -> Result<PathBuf> {
+    let output = paths::compiled()?.join("armhf-rec");
+    run(Command::new("arm-linux-gnueabihf-gcc")
+        .args(["-O2", "-static"])
+        .arg(paths::e2e().join("workloads").join(REC.source))
+        .arg("-o")
+        .arg(&output))?;
+    Ok(output)
+}
+
 /// What came out on one kernel.
 struct Found {
     release: String,
@@ -191,8 +218,12 @@ struct Found {
     verified: Verified,
     /// Each with what it has to reach, and an error where a recording failed.
     recordings: Vec<(&'static str, Limits, Result<Recording>)>,
-    /// `None`: not asked for.
-    spans: Option<Result<Spans>>,
+    /// Of the 32-bit program; `None`: not asked for, or the kernel doesn't run it.
+    foreign: Option<Result<Summary>>,
+    has_high_addresses: bool,
+    has_tagged_pointers: bool,
+    /// Those that were asked for.
+    spans: Vec<(&'static str, Result<Spans>)>,
 }
 
 impl Found {
@@ -210,7 +241,16 @@ impl Found {
             check_of_sidecar: told.section("sidecar.check")?.to_owned(),
             verified: Verified::parse(told.section("verify")?),
             recordings: recordings.collect(),
-            spans: is_wanted(SPANS).then(|| Spans::read(told)),
+            foreign: is_wanted(FOREIGN).then(|| read_foreign(told)).flatten(),
+            has_high_addresses: !is_wanted(HIGH_ADDRESSES)
+                || told.section("high.chain").is_ok_and(|chain| chain.contains("above")),
+            has_tagged_pointers: !is_wanted(SPANS[1])
+                || told.section("tagged.said").is_ok_and(|said| said.contains(TAGGED_POINTERS)),
+            spans: SPANS
+                .into_iter()
+                .filter(|name| is_wanted(name))
+                .map(|name| (name, Spans::read(told, name)))
+                .collect(),
         })
     }
 
@@ -222,8 +262,14 @@ impl Found {
         for (name, _, recording) in &self.recordings {
             rows += &recording.as_ref().map(|recording| recording.row(name)).unwrap_or_default();
         }
-        let spans = self.spans.as_ref().and_then(|spans| spans.as_ref().ok());
-        rows + &spans.map(Spans::row).unwrap_or_default()
+        if let Some(Ok(foreign)) = &self.foreign {
+            let (count, all) = (foreign.outcome(FOREIGN_ABI), foreign.with_user_stack());
+            rows += &format!("  {FOREIGN:<11} {all:>5} samples, {count} of a 32-bit program\n");
+        }
+        for (name, spans) in &self.spans {
+            rows += &spans.as_ref().map(|spans| spans.row(name)).unwrap_or_default();
+        }
+        rows
     }
 
     fn failures(&self) -> Vec<String> {
@@ -246,11 +292,39 @@ impl Found {
                 Err(error) => failures.push(format!("{name}: {error:#}")),
             }
         }
-        match &self.spans {
-            Some(Ok(spans)) => failures.extend(spans.failures()),
-            Some(Err(error)) => failures.push(format!("spans: {error:#}")),
-            None => {}
+        for (name, spans) in &self.spans {
+            match spans {
+                Ok(spans) => failures.extend(spans.failures().map(|failure| format!("{name}: {failure}"))),
+                Err(error) => failures.push(format!("{name}: {error:#}")),
+            }
+        }
+        failures.extend(self.foreign_failure());
+        if !self.has_high_addresses && !self.release.starts_with(WITHOUT_HIGH_ADDRESSES) {
+            failures.push("nothing was mapped above 2^48".to_owned());
+        }
+        if !self.has_tagged_pointers {
+            failures.push("pointers had no tags".to_owned());
         }
         failures.iter().map(|failure| format!("{}: {failure}", self.release)).collect()
+    }
+    /// All stacks of the 32-bit program have to end as those of one.
+    fn foreign_failure(&self) -> Option<String> {
+        match &self.foreign {
+            Some(Ok(foreign)) => {
+                let (count, all) = (foreign.outcome(FOREIGN_ABI), foreign.with_user_stack());
+                (count < 100 || count < all).then(|| format!("{FOREIGN}: {foreign:?}"))
+            }
+            Some(Err(error)) => Some(format!("{FOREIGN}: {error:#}")),
+            None => None,
+        }
+    }
+}
+
+/// What the profiler says of the 32-bit program; `None`: the kernel doesn't run it, and needn't.
+fn read_foreign(told: &Told) -> Option<Result<Summary>> {
+    let needs_none = told.section("release").is_ok_and(|release| release.contains(WITHOUT_FOREIGN));
+    match told.section("foreign.json") {
+        Err(_) if needs_none => None,
+        _ => Some(read_summary(told, FOREIGN)),
     }
 }
