@@ -1,4 +1,4 @@
-//! `make vm-test ARCH=arm64`: Debian's kernels for arm64, with pages of 4 and 16 KiB, each profiling programs whose return
+//! `make vm-test ARCH=arm64`: kernels for arm64 of Debian and Ubuntu, with pages of 4, 16 and 64 KiB, each profiling programs whose return
 //! addresses are signed or not, with and without frame pointers, in C, C++, Rust and Go.
 
 use std::path::PathBuf;
@@ -18,24 +18,35 @@ use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_e2e_vm::verifier::Verified;
 
 use crate::guest::{Root, Told};
-use crate::kernels::{Package, Wanted, image};
+use crate::kernels::{Distribution, Package, Wanted, image};
 use crate::machine::{Machine, existing};
 use crate::recording::{Limits, Recording, read_summary};
 use crate::spans::Spans;
 use crate::{FEW_CPUS, Failures};
 
-/// The kernel with small pages, and that with larger ones.
+/// The kernel with small pages, that with larger ones, and Ubuntu's with the largest ones.
 const SMALL_PAGES: &str = "linux-image-cloud-arm64";
 const LARGE_PAGES: &str = "linux-image-arm64-16k";
+const LARGEST_PAGES: &str = "linux-image-generic-64k";
 
 /// By the name that the command line has for each.
-const KERNELS: [(&str, Package); 4] = [
-    ("bookworm", Package { name: SMALL_PAGES, wanted: Wanted::Of("bookworm") }),
-    ("trixie", Package { name: SMALL_PAGES, wanted: Wanted::Of("trixie") }),
-    ("trixie-16k", Package { name: LARGE_PAGES, wanted: Wanted::Of("trixie") }),
-    ("newest", Package { name: SMALL_PAGES, wanted: Wanted::Newest }),
+const KERNELS: [(&str, Package); 5] = [
+    ("bookworm", debian(SMALL_PAGES, Wanted::Of("bookworm"))),
+    ("trixie", debian(SMALL_PAGES, Wanted::Of("trixie"))),
+    ("trixie-16k", debian(LARGE_PAGES, Wanted::Of("trixie"))),
+    ("newest", debian(SMALL_PAGES, Wanted::Newest)),
+    (
+        "resolute-64k",
+        Package { name: LARGEST_PAGES, wanted: Wanted::Of(UBUNTU_SUITE), distribution: Distribution::Ubuntu },
+    ),
 ];
+const UBUNTU_SUITE: &str = "resolute";
 const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
+
+const fn debian(name: &'static str, wanted: Wanted) -> Package {
+    Package { name, wanted, distribution: Distribution::Debian }
+}
+
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Emulated, programs take a good part of their time to climb up and down their chains: such a stack is whole, but not the whole
@@ -86,10 +97,13 @@ const RECORDINGS: [(&str, Limits); 14] = [
     ("throws", THROWS_LIMITS),
     ("loader", LIMITS),
     (HIGH_ADDRESSES, LIMITS),
-    ("sidecar", LIMITS),
+    (SIDECAR, LIMITS),
 ];
 /// A recording of a process from its start.
 const YOUNG: &str = "young";
+/// No recording: what the kernel's verifier counts.
+const VERIFY: &str = "verify";
+const SIDECAR: &str = "sidecar";
 
 /// Code and a stack above 2^48, where the kernel has them: the older one, of 6.1, has no such addresses.
 const HIGH_ADDRESSES: &str = "high";
@@ -97,7 +111,7 @@ const WITHOUT_HIGH_ADDRESSES: &str = "6.1.";
 /// A recording of a 32-bit program, which kernels with larger pages don't run.
 const FOREIGN: &str = "foreign";
 const FOREIGN_PROGRAM: &str = "rec-armhf";
-const WITHOUT_FOREIGN: &str = "-16k";
+const WITHOUT_FOREIGN: [&str; 2] = ["-16k", "-64k"];
 /// Recordings of spans that a program publishes in thread-local storage, in the second one through pointers with tags.
 const SPANS: [&str; 2] = ["spans", "tagged"];
 /// The outcome of its stacks.
@@ -129,7 +143,12 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
         if !asked.is_empty() && asked.iter().all(|asked| asked != name) {
             continue;
         }
-        let kernel = match image(&archive, package) {
+        let kernel = match package.distribution {
+            Distribution::Debian => image(&archive, package),
+            Distribution::Ubuntu => Archive::open_foreign_of_ubuntu("arm64", "vm-arm64-ubuntu", UBUNTU_SUITE)
+                .and_then(|archive| image(&archive, package)),
+        };
+        let kernel = match kernel {
             Ok(kernel) => kernel,
             Err(error) => {
                 requirement::skip(&format!("vm-test of arm64: {name}"), &format!("{error:#}"))?;
@@ -155,7 +174,7 @@ fn wanted_recordings() -> Result<Option<Vec<String>>> {
     let Some(names) = std::env::var(WANTED).ok().filter(|names| !names.is_empty()) else { return Ok(None) };
     let names: Vec<String> = names.split(',').map(str::to_owned).collect();
     let known: Vec<&str> =
-        RECORDINGS.iter().map(|(name, _)| *name).chain([YOUNG, FOREIGN]).chain(SPANS).collect();
+        RECORDINGS.iter().map(|(name, _)| *name).chain([VERIFY, YOUNG, FOREIGN]).chain(SPANS).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("there is no recording {unknown}: name some of {}", known.join(","));
     }
@@ -214,8 +233,9 @@ struct Found {
     release: String,
     cpus: u64,
     check: String,
-    check_of_sidecar: String,
-    verified: Verified,
+    /// These are there where they were asked for.
+    check_of_sidecar: Option<String>,
+    verified: Option<Verified>,
     /// Each with what it has to reach, and an error where a recording failed.
     recordings: Vec<(&'static str, Limits, Result<Recording>)>,
     /// Of the 32-bit program; `None`: not asked for, or the kernel doesn't run it.
@@ -230,6 +250,7 @@ impl Found {
     /// Of the recordings with these names, or of all.
     fn read(told: &Told, wanted: Option<&[String]>) -> Result<Self> {
         let is_wanted = |name: &str| wanted.is_none_or(|names| names.iter().any(|wanted| wanted == name));
+        let section_of = |name, section| is_wanted(name).then(|| told.section(section)).transpose();
         let all = RECORDINGS.into_iter().chain([(YOUNG, YOUNG_LIMITS)]);
         let recordings = all
             .filter(|(name, _)| is_wanted(name))
@@ -238,8 +259,8 @@ impl Found {
             release: told.section("release")?.trim().to_owned(),
             cpus: told.section("cpus")?.trim().parse()?,
             check: told.section("check")?.to_owned(),
-            check_of_sidecar: told.section("sidecar.check")?.to_owned(),
-            verified: Verified::parse(told.section("verify")?),
+            check_of_sidecar: section_of(SIDECAR, "sidecar.check")?.map(str::to_owned),
+            verified: section_of(VERIFY, VERIFY)?.map(Verified::parse),
             recordings: recordings.collect(),
             foreign: is_wanted(FOREIGN).then(|| read_foreign(told)).flatten(),
             has_high_addresses: !is_wanted(HIGH_ADDRESSES)
@@ -256,7 +277,8 @@ impl Found {
 
     fn rows(&self) -> String {
         let mut rows = format!("{}\n", self.release);
-        for ((walk, program), instructions) in &self.verified.instructions {
+        let verified = self.verified.iter().flat_map(|verified| &verified.instructions);
+        for ((walk, program), instructions) in verified {
             rows += &format!("  {walk:<11} {program:<20} {instructions:>7} instructions verified\n");
         }
         for (name, _, recording) in &self.recordings {
@@ -274,15 +296,16 @@ impl Found {
 
     fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
-        if self.verified.instructions.is_empty() {
+        if self.verified.as_ref().is_some_and(|verified| verified.instructions.is_empty()) {
             failures.push("no program was loaded".to_owned());
         }
-        for (who, check) in [("root", &self.check), ("a sidecar", &self.check_of_sidecar)] {
-            if !check.contains("exit code 0") {
+        for (who, check) in [("root", Some(&self.check)), ("a sidecar", self.check_of_sidecar.as_ref())] {
+            if let Some(check) = check.filter(|check| !check.contains("exit code 0")) {
                 failures.push(format!("`sidewinder check` of {who}: {check}"));
             }
         }
-        let large = self.verified.instructions.iter().filter(|(_, count)| **count > INSTRUCTIONS_MAX);
+        let verified = self.verified.iter().flat_map(|verified| &verified.instructions);
+        let large = verified.filter(|(_, count)| **count > INSTRUCTIONS_MAX);
         failures.extend(large.map(|((_, program), count)| format!("{program} takes {count} instructions")));
         for (name, limits, recording) in &self.recordings {
             match recording {
@@ -322,7 +345,9 @@ impl Found {
 
 /// What the profiler says of the 32-bit program; `None`: the kernel doesn't run it, and needn't.
 fn read_foreign(told: &Told) -> Option<Result<Summary>> {
-    let needs_none = told.section("release").is_ok_and(|release| release.contains(WITHOUT_FOREIGN));
+    let needs_none = told
+        .section("release")
+        .is_ok_and(|release| WITHOUT_FOREIGN.iter().any(|size| release.contains(size)));
     match told.section("foreign.json") {
         Err(_) if needs_none => None,
         _ => Some(read_summary(told, FOREIGN)),
