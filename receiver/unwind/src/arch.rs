@@ -147,6 +147,27 @@ pub(crate) fn function_rules(
     }
 }
 
+/// The same for a function of which only the start is known: the rules of what its paths reach.
+pub(crate) fn reached_rules(
+    architecture: Architecture,
+    from_start: &[u8],
+    take_step: impl FnMut() -> bool,
+) -> Vec<(Range<u32>, Rule)> {
+    match architecture {
+        Architecture::X86_64 => Vec::new(),
+        Architecture::Aarch64 => aarch64::reached_rules(from_start, take_step),
+    }
+}
+
+/// The targets of direct calls in code, relative to its start; none where [`function_rules`] has none.
+pub(crate) fn calls(architecture: Architecture, code: &[u8]) -> impl Iterator<Item = i32> {
+    let code = match architecture {
+        Architecture::X86_64 => &[],
+        Architecture::Aarch64 => code,
+    };
+    aarch64::calls(code)
+}
+
 /// Bytes up to the first instruction, inclusive, after which execution never continues.
 pub(crate) fn straight_length(architecture: Architecture, code: &[u8]) -> Option<u32> {
     match architecture {

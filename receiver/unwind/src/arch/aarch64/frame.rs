@@ -299,6 +299,8 @@ impl State {
             match (access.is_store, *place) {
                 // Below the stack pointer nothing is kept.
                 (true, Place::Register) if access.offset >= 0 => *place = Place::Reloaded(at?),
+                // What is behind a call that doesn't return: another function begins.
+                (true, Place::Saved(_)) if register == LINK => return None,
                 (true, _) => {}
                 (false, Place::Saved(saved) | Place::Reloaded(saved)) if at == Some(saved) => {
                     *place = Place::Reloaded(saved);
@@ -417,6 +419,12 @@ mod tests {
                 (20..24, leaf_at(0)),
             ])
         );
+    }
+
+    #[test]
+    fn a_function_that_runs_into_the_next_one_has_no_rules() {
+        assert!(rules_of(&[PUSH, BL, POP, RET]).is_some());
+        assert_eq!(rules_of(&[PUSH, BL, PUSH, BL, POP, RET]), None, "the first call doesn't return");
     }
 
     #[test]
