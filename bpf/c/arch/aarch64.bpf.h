@@ -140,6 +140,15 @@ static __always_inline __u64 code_address(__u64 signed_address)
 	return signed_address & ~signature_mask;
 }
 
+/*
+ * An address of data in user space, without the tag that programs may keep in its highest byte: CPUs ignore that, and the
+ * kernel's helpers refuse it. Memory that a program has the CPU check for its tag can't be read either way.
+ */
+static __always_inline __u64 data_address(__u64 tagged)
+{
+	return tagged << 8 >> 8;
+}
+
 /* ---- Contexts ------------------------------------------------------------------------------------------ */
 
 static __always_inline bool read_preempt_count(__u32 *count)
