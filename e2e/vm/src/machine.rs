@@ -30,10 +30,9 @@ impl Machine {
             Self::Amd64 => machine
                 .args(["-cpu", "qemu64,-cx16", "-serial", &serial(console), "-serial", &serial(told)])
                 .args(["-append", &append("ttyS0")]),
-            // With all extensions: return addresses are signed, branches are checked, and memory has tags. There is one serial
-            // line.
+            // With all extensions: return addresses are signed, and branches are checked. There is one serial line.
             Self::Arm64 => machine
-                .args(["-M", "virt,gic-version=3,mte=on", "-cpu", "max", "-serial", &serial(told)])
+                .args(["-M", "virt,gic-version=3", "-cpu", "max", "-serial", &serial(told)])
                 .args(["-append", &append("ttyAMA0")]),
         };
         machine
