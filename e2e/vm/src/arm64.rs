@@ -339,9 +339,7 @@ impl Found {
 
 /// What the profiler says of the 32-bit program; `None`: the kernel doesn't run it, and needn't.
 fn read_foreign(told: &Told) -> Option<Result<Summary>> {
-    let needs_none = told
-        .section("release")
-        .is_ok_and(|release| release.contains(WITHOUT_FOREIGN));
+    let needs_none = told.section("release").is_ok_and(|release| release.contains(WITHOUT_FOREIGN));
     match told.section("foreign.json") {
         Err(_) if needs_none => None,
         _ => Some(read_summary(told, FOREIGN)),
