@@ -188,11 +188,11 @@ build-arm64: ## Build Sidewinder for arm64, to be tried: target/arm64/sidewinder
 	$(as_root) .ci/build-arm64
 
 # ARCH=arm64 is emulated, too, and takes what `make build-arm64` builds.
-vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline; ARCH=arm64: kernels for arm64
+vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline; ARCH=arm64: kernels for arm64, of which RECORDINGS=signals,throws makes these alone
 	@e2e/setup.sh --vm
 	$(if $(ARCH),,cargo build --release -p sidewinder)
 	cargo build --workspace --example vm-test
-	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) VERIFIER=$(VERIFIER) \
+	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) VERIFIER=$(VERIFIER) RECORDINGS=$(RECORDINGS) \
 		$(examples)/vm-test $(ARCH) $(KERNELS)
 	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) \
 		$(examples)/vm-test $(if $(ARCH),$(ARCH)-python,runtimes $(KERNELS))
@@ -249,10 +249,10 @@ corpus: ## Profile some 60 programs of every sort, 21 of PyPI, Maven and npm amo
 STOPS ?= 10000
 SEED ?= 1
 
-stacks: ## Stop the same programs at instructions chosen by SEED, and compare each stack with gdb's and framehop's
-	@e2e/setup.sh --corpus
-	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) STOPS=$(STOPS) SEED=$(SEED) cargo run -p sidewinder-e2e-stacks --bin stacks -- $(PROGRAMS)
+stacks: ## Stop the same programs at instructions chosen by SEED, and compare each stack with gdb's and framehop's; ARCH=arm64: programs for arm64, emulated
+	@e2e/setup.sh $(if $(ARCH),--$(ARCH),--corpus)
+	$(if $(ARCH),,cargo build --release -p sidewinder)
+	SIDEWINDER=$(sidewinder) ARCH=$(ARCH) STOPS=$(STOPS) SEED=$(SEED) cargo run -p sidewinder-e2e-stacks --bin stacks -- $(PROGRAMS)
 
 # Where `make oracle` looks for ELF files.
 SEARCHED ?= /

@@ -45,7 +45,8 @@ fi
 # The autotools are for libelf, which goes into the static binary.
 [ "${1:-}" = --image ] && packages+=(git jq binutils libcap2-bin podman crun autoconf automake autopoint gettext flex bison gawk)
 case "${1:-}" in --vm|--compilers) packages+=(qemu-system-x86 busybox-static cpio) ;; esac
-[ "${1:-}" = --arm64 ] && packages+=(mmdebstrap gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-system-arm qemu-user-static cpio)
+[ "${1:-}" = --arm64 ] && packages+=(mmdebstrap gcc-aarch64-linux-gnu g++-aarch64-linux-gnu gcc-arm-linux-gnueabihf
+    libc6-dev-armhf-cross qemu-system-arm cpio qemu-user-static gdb-multiarch)
 
 say() { echo "setup: $*" >&2; }
 

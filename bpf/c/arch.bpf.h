@@ -16,6 +16,7 @@
  *   thread_pointer               the address of the current thread's control block
  *   is_pthread_of                whether an address is that of the C library's structure of the thread with this thread pointer
  *   code_address                 an address of code without the signature that it may have
+ *   data_address                 an address of data without what programs may keep in its highest bits
  *   is_after_call                whether a call instruction ends at an address, and the call's target
  *   words_in_prologue, words_in_epilogue
  *                                with SW_HAS_HOTSPOT: how much of its frame a method has that HotSpot has compiled

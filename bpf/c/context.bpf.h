@@ -70,6 +70,7 @@ static __always_inline bool read_variable(struct sw_slot *slot, __u32 number,
 	}
 	if (!failed && !record)
 		return false;
+	record = data_address(record);
 	if (!failed && variable->model >= SW_TLS_GO_SLICE) {
 		read_labels(slot, number, record, variable->model);
 		return true;

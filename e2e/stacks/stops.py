@@ -4,6 +4,7 @@ Runs inside gdb: `gdb -batch -x stops.py` with the path of a Unix socket in $STO
 command in JSON, each line that goes out its answer:
 
   {"do": "attach", "pid": 7, "file": PATH or null}   file: where symbols and unwind data are read instead
+  {"do": "connect", "socket": PATH, "file": PATH, "libraries": PATH}   to an emulator, its program, and that one's libraries
   {"do": "go"}                                       until somebody sends SIGINT
   {"do": "step", "count": 9, "thread": 3}            so many instructions of the third of the threads that compute
   {"do": "look"}                                     what the thread looks like now
@@ -18,8 +19,12 @@ import socket
 
 import gdb
 
-SYSCALL = b"\x0f\x05"
-REGISTERS = {"pc": "rip", "sp": "rsp", "fp": "rbp"}
+# By the name of an architecture: the instruction of a system call, and registers.
+SYSCALLS = {"i386:x86-64": b"\x0f\x05", "aarch64": b"\x01\x00\x00\xd4"}
+REGISTERS = {
+    "i386:x86-64": {"pc": "rip", "sp": "rsp", "fp": "rbp"},
+    "aarch64": {"pc": "pc", "sp": "sp", "fp": "x29", "link": "x30"},
+}
 # The bound of the profiler.
 FRAMES_MAX = 8192
 
@@ -50,6 +55,17 @@ def quietly(command):
     return gdb.execute(command, to_string=True)
 
 
+def of_architecture(choices):
+    return choices[gdb.selected_inferior().architecture().name()]
+
+
+def connect(socket, file, libraries):
+    quietly("set sysroot " + libraries)
+    quietly("file " + file)
+    quietly("target remote " + socket)
+    quietly("set scheduler-locking step")
+
+
 def attach(pid, file):
     if file:
         quietly("file " + file)
@@ -61,8 +77,9 @@ def attach(pid, file):
 def computes():
     """Whether the selected thread is not inside a system call."""
     pc = unsigned(gdb.newest_frame().pc())
+    call = of_architecture(SYSCALLS)
     try:
-        return bytes(gdb.selected_inferior().read_memory(pc - 2, 2)) != SYSCALL
+        return bytes(gdb.selected_inferior().read_memory(pc - len(call), len(call))) != call
     except gdb.MemoryError:
         return True
 
@@ -89,7 +106,7 @@ def step(count, thread):
 
 def look():
     frame = gdb.newest_frame()
-    answer = {name: unsigned(frame.read_register(register)) for name, register in REGISTERS.items()}
+    answer = {name: unsigned(frame.read_register(register)) for name, register in of_architecture(REGISTERS).items()}
     answer["tid"] = gdb.selected_thread().ptid[1]
     frames, end = [], ""
     while frame is not None:
@@ -112,6 +129,9 @@ def obey(command):
     do = command["do"]
     if do == "attach":
         attach(command["pid"], command["file"])
+        return {}
+    if do == "connect":
+        connect(command["socket"], command["file"], command["libraries"])
         return {}
     if do == "go":
         quietly("continue")

@@ -48,9 +48,42 @@ static __always_inline sw_abi registers_of_interrupt(__u64 *to, bpf_user_pt_regs
 	return abi_of_pstate(regs->pstate);
 }
 
+/* From the stack pointer to the registers that a signal frame saves: see KERNEL_SIGNAL_FRAME in bpf/unwind-table. */
+#define SW_SIGNAL_FRAME_REGISTERS_AT 312
+#define SW_FIRST_CALLEE_SAVED 19 /* x19 (AAPCS64, section 6.1.1) */
+
+/* A part of struct sigcontext. */
+struct sw_signal_frame {
+	__u64 callee_saved[SW_REG_FP - SW_FIRST_CALLEE_SAVED];
+	__u64 fp, link, sp, pc;
+};
+
+/*
+ * To have a thread call a signal handler, the kernel writes a frame with all user registers, and then overwrites some of
+ * these, one after the other: the stack pointer and the pc first, the link register last (setup_return in
+ * arch/arm64/kernel/signal.c). In between, they are those of no frame: if there is such a frame at the stack pointer, and the
+ * link register is still as it was, takes them from there.
+ */
+static __always_inline void undo_signal(struct sw_slot *slot)
+{
+	__u64 *registers = slot->registers;
+	struct sw_signal_frame *frame = (void *)slot->window;
+	__u64 at = registers[SW_REG_SP] + SW_SIGNAL_FRAME_REGISTERS_AT + SW_FIRST_CALLEE_SAVED * sizeof(__u64);
+
+	if (registers[SW_REG_SP] % SW_STACK_ALIGNMENT_BYTES || bpf_probe_read_user(frame, sizeof(*frame), (void *)at) ||
+	    frame->link != registers[SW_REG_LINK] || frame->sp == registers[SW_REG_SP])
+		return;
+	_Pragma("unroll") for (__u32 i = 0; i < SW_REG_FP - SW_FIRST_CALLEE_SAVED; i++)
+		if (frame->callee_saved[i] != registers[SW_FIRST_CALLEE_SAVED + i])
+			return;
+	registers[SW_REG_FP] = frame->fp;
+	registers[SW_REG_SP] = frame->sp;
+	registers[SW_REG_PC] = frame->pc;
+}
+
 /*
  * The user registers of the current task, which is in the kernel. The barrier keeps compilers from merging these loads with
- * those of registers_of_interrupt into loads through a pointer to either, which the verifier refuses.
+ * those of registers_of_interrupt into loads through a pointer to either, which the verifier refuses. Overwrites the window.
  */
 static __always_inline sw_abi registers_of_task(struct sw_slot *slot)
 {
@@ -63,6 +96,8 @@ static __always_inline sw_abi registers_of_task(struct sw_slot *slot)
 	abi = abi_of_pstate(regs->pstate);
 	SW_COPY_REGISTERS(slot->registers, regs);
 	barrier();
+	if (abi == SW_ABI_NATIVE)
+		undo_signal(slot);
 	return abi;
 }
 
@@ -111,6 +146,15 @@ const volatile __u64 signature_mask = 0x007f000000000000;
 static __always_inline __u64 code_address(__u64 signed_address)
 {
 	return signed_address & ~signature_mask;
+}
+
+/*
+ * An address of data in user space, without the tag that programs may keep in its highest byte: CPUs ignore that, and the
+ * kernel's helpers refuse it. Memory that a program has the CPU check for its tag can't be read either way.
+ */
+static __always_inline __u64 data_address(__u64 tagged)
+{
+	return tagged << 8 >> 8;
 }
 
 /* ---- Contexts ------------------------------------------------------------------------------------------ */

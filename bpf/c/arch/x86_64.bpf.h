@@ -271,6 +271,8 @@ static const __u8 wait_causes[SW_SYSTEM_CALLS] = {
 
 /* Addresses have no signatures. */
 #define code_address(address) (address)
+/* Nor tags: the kernel doesn't let programs have the CPU ignore any bits unless they ask for it. */
+#define data_address(address) (address)
 
 /* ---- Calls --------------------------------------------------------------------------------------------- */
 

@@ -44,13 +44,18 @@ impl Archive {
     /// When the archive can't be reached and never was.
     pub fn open_sources_of_ubuntu(suite: &str) -> Result<Self> {
         let folder = paths::cache().join("ubuntu-sources");
-        let (package, file) = UBUNTU_KEYRING;
-        let keyring = folder.join(file);
-        if !keyring.is_file() {
-            Self::open()?.unpack(package, &folder)?;
-        }
-        let sources = entry("deb-src", &keyring.display().to_string(), UBUNTU, suite);
+        let sources = entry("deb-src", &keyring_of_ubuntu(&folder)?, UBUNTU, suite);
         Self::open_in(Self { folder, foreign: None }, &sources)
+    }
+
+    /// Learns what a suite of Ubuntu has for another architecture, as [`open_foreign`](Self::open_foreign) does of Debian's.
+    ///
+    /// # Errors
+    /// When the archive can't be reached and never was.
+    pub fn open_foreign_of_ubuntu(architecture: &'static str, folder: &str, suite: &str) -> Result<Self> {
+        let folder = paths::cache().join(folder);
+        let sources = entry("deb", &keyring_of_ubuntu(&folder)?, UBUNTU, suite);
+        Self::open_in(Self { folder, foreign: Some(architecture) }, &sources)
     }
 
     /// Learns which sources a suite of Debian has.
@@ -185,6 +190,16 @@ impl Archive {
         });
         run(command.args(arguments))
     }
+}
+
+/// The file with Ubuntu's keys, in a folder.
+fn keyring_of_ubuntu(folder: &Path) -> Result<String> {
+    let (package, file) = UBUNTU_KEYRING;
+    let keyring = folder.join(file);
+    if !keyring.is_file() {
+        Archive::open()?.unpack(package, folder)?;
+    }
+    Ok(keyring.display().to_string())
 }
 
 /// A line of a list of sources.

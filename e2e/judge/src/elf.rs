@@ -12,12 +12,13 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
-    LittleEndian, RegisterRule, UnwindContext, UnwindSection as _, UnwindTableRow, X86_64,
+    LittleEndian, RegisterRule, UnwindContext, UnwindSection as _, UnwindTableRow, Vendor, X86_64,
 };
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::elf::PF_X;
 use object::{
-    Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SegmentFlags, SymbolKind,
+    Architecture, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SegmentFlags,
+    SymbolKind,
 };
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
@@ -30,9 +31,12 @@ const CALL_BYTES_MAX: usize = 8;
 /// `mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi`.
 const START_CONTEXT: [u8; 10] = [0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff];
 
-/// `mov $15, %rax; syscall`, in both of its forms: rt_sigreturn(2).
-pub const SIGRETURN: [&[u8]; 2] =
-    [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+/// rt_sigreturn(2): `mov $15, %rax; syscall`, in both of its forms, and arm64's `mov x8, #139; svc #0`.
+pub const SIGRETURN: [&[u8]; 3] = [
+    &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
+    &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
+    &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4],
+];
 const SIGRETURN_BYTES_MAX: u64 = 9;
 
 /// `mov $56, %eax; syscall` and `mov $435, %eax; syscall`: clone(2) and clone3(2).
@@ -68,6 +72,8 @@ pub struct Elf {
     segments: Vec<Segment>,
     functions: BTreeMap<u64, Function>,
     eh_frame: Vec<u8>,
+    /// Whose instructions there are in it, besides those of DWARF.
+    vendor: Vendor,
     bases: BaseAddresses,
     /// Where the frame descriptions lie in `eh_frame`: by the start of what they describe, with its end.
     descriptions: BTreeMap<u64, (u64, EhFrameOffset)>,
@@ -124,11 +130,16 @@ impl Elf {
             bases = bases.set_eh_frame(found.address());
             eh_frame = found.data().context(".eh_frame lies outside of the file")?.to_vec();
         }
-        let descriptions = descriptions(&eh_frame, &bases);
+        let vendor = match file.architecture() {
+            Architecture::Aarch64 => Vendor::AArch64,
+            _ => Vendor::Default,
+        };
+        let descriptions = descriptions(&eh_frame, vendor, &bases);
         Ok(Self {
             segments: segments.collect(),
             functions,
             eh_frame,
+            vendor,
             bases,
             descriptions,
             entry: file.entry(),
@@ -209,7 +220,7 @@ impl Elf {
     #[must_use]
     pub fn rule_at(&self, svma: u64) -> Option<Rule> {
         let description = self.description_at(svma)?;
-        let (section, mut context) = (section(&self.eh_frame), UnwindContext::new());
+        let (section, mut context) = (section(&self.eh_frame, self.vendor), UnwindContext::new());
         let row = description.unwind_info_for_address(&section, &self.bases, &mut context, svma).ok()?;
         Some(Rule::from_row(row))
     }
@@ -260,22 +271,27 @@ impl Elf {
 
     fn description_at(&self, svma: u64) -> Option<FrameDescriptionEntry<Reader<'_>>> {
         let (_, (end, offset)) = self.descriptions.range(..=svma).next_back()?;
-        let section = section(&self.eh_frame);
+        let section = section(&self.eh_frame, self.vendor);
         (svma < *end)
             .then(|| section.fde_from_offset(&self.bases, *offset, EhFrame::cie_from_offset).ok())
             .flatten()
     }
 }
 
-fn section(eh_frame: &[u8]) -> EhFrame<Reader<'_>> {
+fn section(eh_frame: &[u8], vendor: Vendor) -> EhFrame<Reader<'_>> {
     let mut section = EhFrame::new(eh_frame, LittleEndian);
     section.set_address_size(8);
+    section.set_vendor(vendor);
     section
 }
 
 /// All frame descriptions up to the first that cannot be read.
-fn descriptions(eh_frame: &[u8], bases: &BaseAddresses) -> BTreeMap<u64, (u64, EhFrameOffset)> {
-    let section = section(eh_frame);
+fn descriptions(
+    eh_frame: &[u8],
+    vendor: Vendor,
+    bases: &BaseAddresses,
+) -> BTreeMap<u64, (u64, EhFrameOffset)> {
+    let section = section(eh_frame, vendor);
     let mut entries = section.entries(bases);
     let mut descriptions = BTreeMap::new();
     while let Ok(Some(entry)) = entries.next() {

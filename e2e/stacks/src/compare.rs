@@ -77,6 +77,8 @@ pub enum Ground {
     NoRule,
     /// There is no file.
     NoFile,
+    /// The file states where the frame has saved what it may since have overwritten: in a function of GCC's unwinder.
+    Overwritten,
 }
 
 /// Why a stop is not one of agreement.
@@ -116,6 +118,7 @@ impl fmt::Display for Reason {
             Ground::Rule => "where the file states a rule",
             Ground::NoRule => "where the file states no rule",
             Ground::NoFile => "in generated code",
+            Ground::Overwritten => "where the frame may be overwritten",
         };
         let shape = match self.shape {
             Shape::Elsewhere => "continues elsewhere",
@@ -191,6 +194,8 @@ impl Reason {
     pub fn is_ours(&self) -> bool {
         let is_honest = self.cut.as_ref().is_some_and(|outcome| !ASTRAY.contains(&outcome.as_str()));
         let stands_alone = match self.vote {
+            // They go where the overwritten frame leads.
+            Vote::WeDiffer if self.ground == Ground::Overwritten => self.cut.is_some(),
             Vote::WeDiffer => self.ground == Ground::Rule || self.shape != Shape::TheirsEnds,
             Vote::AllDiffer => self.ground == Ground::Rule,
             Vote::All | Vote::FramehopDiffers | Vote::GdbDiffers => false,
@@ -258,6 +263,17 @@ mod tests {
         assert!(cut.is_some_and(
             |difference| !difference.reason.is_ours() && difference.reason.shape == Shape::OursEnds
         ));
+    }
+
+    #[test]
+    fn two_that_follow_an_overwritten_frame_are_no_witnesses_against_a_complete_stack() {
+        let compared = |cut: Option<&str>| {
+            let ours = Ours { cut: cut.map(str::to_owned), ..ours(&[10, 24]) };
+            let theirs = theirs(&[10, 20]);
+            compare(&ours, &theirs, &theirs, |_| Ground::Overwritten).map(|found| found.reason.is_ours())
+        };
+        assert_eq!(compared(None), Some(false));
+        assert_eq!(compared(Some("no_mapping")), Some(true), "led astray by it, too");
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use framehop::aarch64::{CacheAarch64, UnwindRegsAarch64, UnwinderAarch64};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
+use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 use object::elf::PF_X;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, SegmentFlags};
 
@@ -46,16 +47,33 @@ impl Framehop {
 
     /// The addresses where frames go on, leaf first.
     pub(crate) fn frames(&mut self, look: &Look, space: &Space) -> Vec<u64> {
-        let mut unwinder: UnwinderX86_64<Bytes> = UnwinderX86_64::new();
+        let unwinder: UnwinderX86_64<Bytes> = UnwinderX86_64::new();
+        let registers = UnwindRegsX86_64::new(look.pc, look.sp, look.fp);
+        self.frames_by(unwinder, &mut CacheX86_64::<_>::new(), registers, look.pc, space)
+    }
+
+    /// The same of a thread of arm64 whose return addresses are not signed.
+    pub(crate) fn frames_of_arm64(&mut self, look: &Look, link: u64, space: &Space) -> Vec<u64> {
+        let unwinder: UnwinderAarch64<Bytes> = UnwinderAarch64::new();
+        let registers = UnwindRegsAarch64::new(link, look.sp, look.fp);
+        self.frames_by(unwinder, &mut CacheAarch64::<_>::new(), registers, look.pc, space)
+    }
+
+    fn frames_by<U: Unwinder<Module = Module<Bytes>>>(
+        &mut self,
+        mut unwinder: U,
+        cache: &mut U::Cache,
+        registers: U::UnwindRegs,
+        pc: u64,
+        space: &Space,
+    ) -> Vec<u64> {
         for mapping in space.code() {
             if let Some(module) = self.module(mapping, space) {
                 unwinder.add_module(module);
             }
         }
-        let mut cache = CacheX86_64::<_>::new();
         let mut read_stack = |address| space.word(address).ok_or(());
-        let registers = UnwindRegsX86_64::new(look.pc, look.sp, look.fp);
-        let mut iterator = unwinder.iter_frames(look.pc, registers, &mut cache, &mut read_stack);
+        let mut iterator = unwinder.iter_frames(pc, registers, cache, &mut read_stack);
         let mut frames = Vec::new();
         while let Ok(Some(frame)) = iterator.next() {
             frames.push(frame.address());
@@ -107,17 +125,23 @@ fn sections(bytes: &[u8]) -> Option<Sections> {
     let range = |name| file.section_by_name(name).map(|s| s.address()..s.address() + s.size());
     let data = |name| file.section_by_name(name).and_then(|s| Some(Bytes::from(s.data().ok()?)));
     let both = |name| range(name).zip(data(name));
-    let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
-    let code = file.segments().filter(|segment| is_code(segment.flags())).map(|segment| {
-        let (offset, size) = segment.file_range();
-        (offset..offset + size, segment.address())
-    });
     Some(Sections {
-        code: code.collect(),
+        code: code_segments(&file).collect(),
         text: both(".text"),
         eh_frame: both(".eh_frame"),
         eh_frame_hdr: both(".eh_frame_hdr"),
         got: range(".got"),
         debug_frame: data(".debug_frame"),
+    })
+}
+
+/// The file offsets and stated addresses of a file's code.
+pub(crate) fn code_segments<'file>(
+    file: &'file object::File<'_>,
+) -> impl Iterator<Item = (Range<u64>, u64)> + 'file {
+    let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+    file.segments().filter(move |segment| is_code(segment.flags())).map(|segment| {
+        let (offset, size) = segment.file_range();
+        (offset..offset + size, segment.address())
     })
 }

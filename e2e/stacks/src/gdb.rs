@@ -30,6 +30,9 @@ pub(crate) struct Look {
     pub(crate) pc: u64,
     pub(crate) sp: u64,
     pub(crate) fp: u64,
+    /// The link register, where there is one.
+    #[serde(default)]
+    pub(crate) link: Option<u64>,
     /// The address of each frame, leaf first, and whether it is the kernel's frame of a signal.
     pub(crate) frames: Vec<(u64, bool)>,
     /// Why there are no more.
@@ -47,12 +50,17 @@ pub(crate) struct Gdb {
 
 impl Gdb {
     pub(crate) fn start() -> Result<Self> {
+        Self::start_as("gdb")
+    }
+
+    /// Starts the gdb with this name.
+    pub(crate) fn start_as(name: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("socket");
         let listener = UnixListener::bind(&socket)?;
         listener.set_nonblocking(true)?;
         let log = fs::File::create(folder.path().join("log"))?;
-        let mut process = Command::new("gdb")
+        let mut process = Command::new(name)
             .args(["-nx", "-batch", "-x"])
             .arg(paths::e2e().join("stacks/stops.py"))
             .env("STOPS_SOCKET", &socket)
@@ -60,7 +68,7 @@ impl Gdb {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .context("cannot run gdb")?;
+            .with_context(|| format!("cannot run {name}"))?;
         let deadline = Instant::now() + START_TIMEOUT;
         let stream = loop {
             match listener.accept() {
@@ -83,6 +91,14 @@ impl Gdb {
     pub(crate) fn attach(&mut self, pid: u32, file: Option<&PathBuf>) -> Result<()> {
         self.held = Some(pid);
         self.say(&json!({ "do": "attach", "pid": pid, "file": file }))?;
+        self.answer(ATTACH_TIMEOUT).map(drop)
+    }
+
+    /// Takes a program under control that an emulator, the process `pid`, runs: it listens on a socket. Libraries of the program
+    /// are in a folder of their own.
+    pub(crate) fn connect(&mut self, pid: u32, socket: &Path, file: &Path, libraries: &str) -> Result<()> {
+        self.held = Some(pid);
+        self.say(&json!({ "do": "connect", "socket": socket, "file": file, "libraries": libraries }))?;
         self.answer(ATTACH_TIMEOUT).map(drop)
     }
 

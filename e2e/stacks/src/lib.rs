@@ -6,6 +6,7 @@
 //! - `trigger` has the running profiler take a sample at the very instruction.
 //! - `framehop` unwinds over `space`, the memory of the stopped process.
 //! - `compare` says who agrees and why not; [`Comparison`] adds that up.
+//! - [`emulated`] does the same with programs for arm64, without the profiler's eBPF programs.
 //! - [`perf`] asks `perf record --call-graph dwarf` about a program.
 //! - [`Doctored`] plants an error, to see that it is found.
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@
 mod compare;
 mod comparison;
 mod doctor;
+pub mod emulated;
 mod framehop;
 mod gdb;
 pub mod perf;

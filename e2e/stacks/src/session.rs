@@ -190,14 +190,14 @@ fn unix_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn theirs_of_gdb(look: &Look, space: &Space) -> Theirs {
+pub(super) fn theirs_of_gdb(look: &Look, space: &Space) -> Theirs {
     let frames: Vec<u64> = look.frames.iter().map(|(pc, _)| *pc).collect();
     theirs(&frames, look, space)
 }
 
 /// Frames of which gdb says which are of signals. Those of programs that don't return from handlers through the C library
 /// are told by their code.
-fn theirs(frames: &[u64], look: &Look, space: &Space) -> Theirs {
+pub(super) fn theirs(frames: &[u64], look: &Look, space: &Space) -> Theirs {
     let frames = &frames[..led_to_code(frames, space)];
     let by_gdb: BTreeSet<u64> =
         look.frames.iter().filter(|(_, is_signal_frame)| *is_signal_frame).map(|(pc, _)| *pc).collect();
@@ -210,7 +210,8 @@ fn theirs(frames: &[u64], look: &Look, space: &Space) -> Theirs {
 /// How many frames there are before the first caller that is no code: who was led there has gone beyond the outermost
 /// frame without seeing it, as gdb behind Go's and those of some threads.
 fn led_to_code(frames: &[u64], space: &Space) -> usize {
-    let is_code = |pc: &u64| space.is_code(pc.wrapping_sub(1));
+    // QEMU has the code that handlers return to at the start of a mapping.
+    let is_code = |pc: &u64| space.is_code(pc.wrapping_sub(1)) || space.is_sigreturn(*pc);
     let callers = frames.iter().skip(1).take_while(|pc| is_code(pc)).count();
     frames.len().min(1 + callers)
 }
@@ -270,13 +271,13 @@ fn ours(event: &DecodedEvent<'_>) -> Ours {
 }
 
 /// What files say of places.
-struct Files {
+pub(super) struct Files {
     instead: HashMap<Arc<str>, PathBuf>,
     read: RefCell<HashMap<Arc<str>, Option<Elf>>>,
 }
 
 impl Files {
-    fn new(instead: HashMap<Arc<str>, PathBuf>) -> Self {
+    pub(super) fn new(instead: HashMap<Arc<str>, PathBuf>) -> Self {
         Self { instead, read: RefCell::default() }
     }
 
@@ -291,7 +292,7 @@ impl Files {
         Some(question(elf, elf.svma_of_file_offset(*offset)?))
     }
 
-    fn ground(&self, place: &Place) -> Ground {
+    pub(super) fn ground(&self, place: &Place) -> Ground {
         match (place, self.ask(place, |elf, svma| elf.rule_at(svma).is_some())) {
             (Place::Memory(_), _) => Ground::NoFile,
             (Place::File(..), Some(true)) => Ground::Rule,
@@ -299,12 +300,17 @@ impl Files {
         }
     }
 
+    /// Whether a place is in one of these functions.
+    pub(super) fn is_in(&self, place: &Place, functions: &[&str]) -> bool {
+        let has_name =
+            |elf: &Elf, svma| elf.names_at(svma).iter().any(|name| functions.contains(&name.as_str()));
+        self.ask(place, has_name) == Some(true)
+    }
+
     /// With the functions that signal handlers inject marked as what they are like: frames of signals.
     fn with_injected(&self, theirs: &Theirs) -> Theirs {
-        let is_injected =
-            |elf: &Elf, svma| elf.names_at(svma).iter().any(|name| INJECTED.contains(&name.as_str()));
         let marked = theirs.places.iter().zip(&theirs.are_signal_frames);
-        let marked = marked.map(|(place, marked)| *marked || self.ask(place, is_injected) == Some(true));
+        let marked = marked.map(|(place, marked)| *marked || self.is_in(place, &INJECTED));
         Theirs { places: theirs.places.clone(), are_signal_frames: marked.collect() }
     }
 }

@@ -60,6 +60,17 @@ impl Space {
         Ok(Self { code: maps.lines().filter_map(executable).collect(), memory })
     }
 
+    /// Of a process that QEMU emulates, at the same addresses, without ever executing its code itself.
+    pub(crate) fn of_emulated(pid: u32) -> Result<Self> {
+        let Self { code, memory } = Self::of(pid)?;
+        let emulator: Vec<Arc<str>> = code.into_iter().map(|mapping| mapping.path).collect();
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).context("the process is gone")?;
+        let readable = maps.lines().filter_map(|line| mapping(line, "r--"));
+        let code =
+            readable.filter(|mapping| mapping.path.is_empty() || !emulator.contains(&mapping.path)).collect();
+        Ok(Self { code, memory })
+    }
+
     pub(crate) fn code(&self) -> &[Mapping] {
         &self.code
     }
@@ -104,13 +115,18 @@ impl Space {
 
 /// A line of /proc/PID/maps, as in proc_pid_maps(5), if it is about code.
 fn executable(line: &str) -> Option<Mapping> {
+    ["r-x", "rwx", "--x"].into_iter().find_map(|permissions| mapping(line, permissions))
+}
+
+/// Such a line, if it is about memory with these permissions.
+fn mapping(line: &str, permissions: &str) -> Option<Mapping> {
     let mut columns = line.splitn(6, ' ');
     let (start, end) = columns.next()?.split_once('-')?;
-    let is_code = columns.next()?.as_bytes().get(2) == Some(&b'x');
+    let is_wanted = columns.next()?.starts_with(permissions);
     let file_offset = columns.next()?;
     let path = columns.nth(2).unwrap_or_default().trim_start();
     let number = |text| u64::from_str_radix(text, 16).ok();
-    is_code.then_some(Mapping {
+    is_wanted.then_some(Mapping {
         start: number(start)?,
         end: number(end)?,
         file_offset: number(file_offset)?,

@@ -1,4 +1,4 @@
-//! `make vm-test ARCH=arm64`: Debian's kernels for arm64, with pages of 4 and 16 KiB, each profiling programs whose return
+//! `make vm-test ARCH=arm64`: kernels for arm64 of Debian and Ubuntu, with pages of 4, 16 and 64 KiB, each profiling programs whose return
 //! addresses are signed or not, with and without frame pointers, in C, C++, Rust and Go.
 
 use std::path::PathBuf;
@@ -7,34 +7,47 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use sidewinder_e2e_debian::archive::Archive;
+use sidewinder_e2e_debian::arm64::compiled_with_musl;
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::workload::{
-    LADDER, LADDER_FP, LADDER_GO, LADDER_SIGNED, LOADER, PLUGIN, PRIVILEGES, Program, READS, REC, SIGNALS,
-    SIGNALS_SIGNED, THROWS,
+    HIGH, LADDER, LADDER_FP, LADDER_GO, LADDER_SIGNED, LOADER, PLUGIN, PRIVILEGES, Program, READS, REC,
+    SIGNALS, SIGNALS_SIGNED, TAGGED, THROWS,
 };
 use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_e2e_vm::verifier::Verified;
 
 use crate::guest::{Root, Told};
-use crate::kernels::{Package, Wanted, image};
+use crate::kernels::{Distribution, Package, Wanted, image};
 use crate::machine::{Machine, existing};
-use crate::recording::{Limits, Recording};
+use crate::recording::{Limits, Recording, read_summary};
 use crate::spans::Spans;
 use crate::{FEW_CPUS, Failures};
 
-/// The kernel with small pages, and that with larger ones.
+/// The kernel with small pages, that with larger ones, and Ubuntu's with the largest ones.
 const SMALL_PAGES: &str = "linux-image-cloud-arm64";
 const LARGE_PAGES: &str = "linux-image-arm64-16k";
+const LARGEST_PAGES: &str = "linux-image-generic-64k";
 
 /// By the name that the command line has for each.
-const KERNELS: [(&str, Package); 4] = [
-    ("bookworm", Package { name: SMALL_PAGES, wanted: Wanted::Of("bookworm") }),
-    ("trixie", Package { name: SMALL_PAGES, wanted: Wanted::Of("trixie") }),
-    ("trixie-16k", Package { name: LARGE_PAGES, wanted: Wanted::Of("trixie") }),
-    ("newest", Package { name: SMALL_PAGES, wanted: Wanted::Newest }),
+const KERNELS: [(&str, Package); 5] = [
+    ("bookworm", debian(SMALL_PAGES, Wanted::Of("bookworm"))),
+    ("trixie", debian(SMALL_PAGES, Wanted::Of("trixie"))),
+    ("trixie-16k", debian(LARGE_PAGES, Wanted::Of("trixie"))),
+    ("newest", debian(SMALL_PAGES, Wanted::Newest)),
+    (
+        "resolute-64k",
+        Package { name: LARGEST_PAGES, wanted: Wanted::Of(UBUNTU_SUITE), distribution: Distribution::Ubuntu },
+    ),
 ];
+const UBUNTU_SUITE: &str = "resolute";
 pub(crate) const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
-const PATIENCE: Duration = Duration::from_secs(1200);
+
+const fn debian(name: &'static str, wanted: Wanted) -> Package {
+    Package { name, wanted, distribution: Distribution::Debian }
+}
+
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Emulated, programs take a good part of their time to climb up and down their chains: such a stack is whole, but not the whole
 /// chain.
@@ -49,7 +62,7 @@ const YOUNG_LIMITS: Limits = Limits { complete_percent: 50.0, ..LIMITS };
 const INSTRUCTIONS_MAX: u64 = 250_000;
 
 /// The programs, by their names in the guest, which its script knows.
-const PROGRAMS: [(&str, Program); 12] = [
+const PROGRAMS: [(&str, Program); 14] = [
     ("ladder", LADDER),
     ("ladder-pac", LADDER_SIGNED),
     ("ladder-fp", LADDER_FP),
@@ -61,6 +74,8 @@ const PROGRAMS: [(&str, Program); 12] = [
     ("throws", THROWS),
     ("loader", LOADER),
     ("plugin.so", PLUGIN),
+    ("high", HIGH),
+    ("tagged", TAGGED),
     ("privileges", PRIVILEGES),
 ];
 /// Programs that are built by other means: by Rust's compiler for arm64, and as a static file with musl.
@@ -68,7 +83,7 @@ const LADDER_RUST: &str = "ladder-rust";
 const REC_MUSL: &str = "rec-musl";
 /// Recordings, by the names that the script has for them: those of programs that run already, that of one by a user without
 /// privileges but those that a sidecar has, and that of a process from its start.
-const RECORDINGS: [(&str, Limits); 13] = [
+const RECORDINGS: [(&str, Limits); 14] = [
     ("ladder", LIMITS),
     ("ladder-pac", LIMITS),
     ("ladder-fp", LIMITS),
@@ -81,13 +96,33 @@ const RECORDINGS: [(&str, Limits); 13] = [
     ("signals-pac", LIMITS),
     ("throws", THROWS_LIMITS),
     ("loader", LIMITS),
-    ("sidecar", LIMITS),
+    (HIGH_ADDRESSES, LIMITS),
+    (SIDECAR, LIMITS),
 ];
 /// A recording of a process from its start.
 const YOUNG: &str = "young";
+/// No recording: what the kernel's verifier counts.
+const VERIFY: &str = "verify";
+const SIDECAR: &str = "sidecar";
+
+/// Code and a stack above 2^48, where the kernel has them: the older one, of 6.1, has no such addresses.
+const HIGH_ADDRESSES: &str = "high";
+const WITHOUT_HIGH_ADDRESSES: &str = "6.1.";
+/// A recording of a 32-bit program, which the kernel with the largest pages may not run.
+const FOREIGN: &str = "foreign";
+const FOREIGN_PROGRAM: &str = "rec-armhf";
+const WITHOUT_FOREIGN: &str = "-64k";
+/// Recordings of spans that a program publishes in thread-local storage, in the second one through pointers with tags in their
+/// highest bytes.
+const SPANS: [&str; 2] = ["spans", "tagged"];
+/// The outcome of its stacks.
+const FOREIGN_ABI: &str = "foreign_abi";
+/// Names of recordings, separated by commas: those to make, where not all are wanted.
+const WANTED: &str = "RECORDINGS";
 
 /// Boots the kernels that are asked for, or all of them.
 pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
+    let recordings = wanted_recordings()?;
     if let Some(unknown) = asked.iter().find(|name| KERNELS.iter().all(|(known, _)| known != name)) {
         let names = KERNELS.map(|(name, _)| name);
         bail!("there is no kernel {unknown}: name some of {}", names.join(", "));
@@ -99,20 +134,31 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    let root = root(&archive)?;
+    let mut root = root(&archive)?;
+    if let Some(names) = &recordings {
+        root = root.with_variable("recordings", &names.join(","));
+    }
     let mut failures = Failures::default();
     for (name, package) in KERNELS {
         if !asked.is_empty() && asked.iter().all(|asked| asked != name) {
             continue;
         }
-        let kernel = match image(&archive, package) {
+        let kernel = match package.distribution {
+            Distribution::Debian => image(&archive, package),
+            Distribution::Ubuntu => Archive::open_foreign_of_ubuntu("arm64", "vm-arm64-ubuntu", UBUNTU_SUITE)
+                .and_then(|archive| image(&archive, package)),
+        };
+        let kernel = match kernel {
             Ok(kernel) => kernel,
             Err(error) => {
                 requirement::skip(&format!("vm-test of arm64: {name}"), &format!("{error:#}"))?;
                 continue;
             }
         };
-        match root.boot(&kernel, FEW_CPUS, PATIENCE).and_then(|told| Found::read(&told)) {
+        match root
+            .boot(&kernel, FEW_CPUS, PATIENCE)
+            .and_then(|told| Found::read(&told, recordings.as_deref()))
+        {
             Ok(found) => {
                 print!("{}", found.rows());
                 failures.tell(found.failures());
@@ -121,6 +167,18 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
         }
     }
     Ok(if failures.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The names in [`WANTED`]; `None`: all.
+fn wanted_recordings() -> Result<Option<Vec<String>>> {
+    let Some(names) = std::env::var(WANTED).ok().filter(|names| !names.is_empty()) else { return Ok(None) };
+    let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+    let known: Vec<&str> =
+        RECORDINGS.iter().map(|(name, _)| *name).chain([VERIFY, YOUNG, FOREIGN]).chain(SPANS).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("there is no recording {unknown}: name some of {}", known.join(","));
+    }
+    Ok(Some(names))
 }
 
 fn root(archive: &Archive) -> Result<Root> {
@@ -132,8 +190,9 @@ fn root(archive: &Archive) -> Result<Root> {
     }
     let rust = existing(paths::target()?.join("arm64").join(LADDER_RUST), "`make build-arm64` builds it")?;
     programs.push((rust, format!("/{LADDER_RUST}")));
-    programs.push((with_musl(archive)?, format!("/{REC_MUSL}")));
+    programs.push((compiled_with_musl(REC)?, format!("/{REC_MUSL}")));
     programs.push((spans()?, "/spans".to_owned()));
+    programs.push((foreign()?, format!("/{FOREIGN_PROGRAM}")));
     Root::of(Machine::Arm64, "init-arm64", &busybox, programs, [])
 }
 
@@ -172,27 +231,12 @@ fn spans() -> Result<PathBuf> {
     Ok(output)
 }
 
-/// [`REC`] as a static file with Debian's musl.
-fn with_musl(archive: &Archive) -> Result<PathBuf> {
-    let folder = archive.folder().join("musl");
-    if !folder.is_dir() {
-        archive.unpack("musl-dev", &folder)?;
-    }
-    let (headers, library) =
-        (folder.join("usr/include/aarch64-linux-musl"), folder.join("usr/lib/aarch64-linux-musl"));
-    let (source, output) =
-        (paths::e2e().join("workloads").join(REC.source), paths::compiled()?.join("arm64-rec-musl"));
-    let of_library = |name: &str| library.join(name);
-    run(Command::new("aarch64-linux-gnu-gcc")
-        .args(["-O2", "-g0", "-fomit-frame-pointer", "-static", "-nostdlib", "-nostdinc", "-isystem"])
-        .arg(headers)
-        // The compiler's functions that ask the CPU whether it has atomic instructions need glibc.
-        .arg("-mno-outline-atomics")
-        .args(["crt1.o", "crti.o"].map(of_library))
-        .arg(source)
-        .arg(of_library("libc.a"))
-        .arg("-lgcc")
-        .args(["libc.a", "crtn.o"].map(of_library))
+/// [`REC`] as a static 32-bit program.
+fn foreign() -> Result<PathBuf> {
+    let output = paths::compiled()?.join("armhf-rec");
+    run(Command::new("arm-linux-gnueabihf-gcc")
+        .args(["-O2", "-static"])
+        .arg(paths::e2e().join("workloads").join(REC.source))
         .arg("-o")
         .arg(&output))?;
     Ok(output)
@@ -203,50 +247,76 @@ struct Found {
     release: String,
     cpus: u64,
     check: String,
-    check_of_sidecar: String,
-    verified: Verified,
+    /// These are there where they were asked for.
+    check_of_sidecar: Option<String>,
+    verified: Option<Verified>,
     /// Each with what it has to reach, and an error where a recording failed.
     recordings: Vec<(&'static str, Limits, Result<Recording>)>,
-    spans: Result<Spans>,
+    /// Of the 32-bit program; `None`: not asked for, or the kernel doesn't run it.
+    foreign: Option<Result<Summary>>,
+    has_high_addresses: bool,
+    /// Those that were asked for.
+    spans: Vec<(&'static str, Result<Spans>)>,
 }
 
 impl Found {
-    fn read(told: &Told) -> Result<Self> {
-        let wanted = RECORDINGS.into_iter().chain([(YOUNG, YOUNG_LIMITS)]);
-        let recordings = wanted.map(|(name, limits)| (name, limits, Recording::read(told, name, name)));
+    /// Of the recordings with these names, or of all.
+    fn read(told: &Told, wanted: Option<&[String]>) -> Result<Self> {
+        let is_wanted = |name: &str| wanted.is_none_or(|names| names.iter().any(|wanted| wanted == name));
+        let section_of = |name, section| is_wanted(name).then(|| told.section(section)).transpose();
+        let all = RECORDINGS.into_iter().chain([(YOUNG, YOUNG_LIMITS)]);
+        let recordings = all
+            .filter(|(name, _)| is_wanted(name))
+            .map(|(name, limits)| (name, limits, Recording::read(told, name, name)));
         Ok(Self {
             release: told.section("release")?.trim().to_owned(),
             cpus: told.section("cpus")?.trim().parse()?,
             check: told.section("check")?.to_owned(),
-            check_of_sidecar: told.section("sidecar.check")?.to_owned(),
-            verified: Verified::parse(told.section("verify")?),
+            check_of_sidecar: section_of(SIDECAR, "sidecar.check")?.map(str::to_owned),
+            verified: section_of(VERIFY, VERIFY)?.map(Verified::parse),
             recordings: recordings.collect(),
-            spans: Spans::read(told),
+            foreign: is_wanted(FOREIGN).then(|| read_foreign(told)).flatten(),
+            has_high_addresses: !is_wanted(HIGH_ADDRESSES)
+                || told.section("high.chain").is_ok_and(|chain| chain.contains("above")),
+            spans: SPANS
+                .into_iter()
+                .filter(|name| is_wanted(name))
+                .map(|name| (name, Spans::read(told, name)))
+                .collect(),
         })
     }
 
     fn rows(&self) -> String {
         let mut rows = format!("{}\n", self.release);
-        for ((walk, program), instructions) in &self.verified.instructions {
+        let verified = self.verified.iter().flat_map(|verified| &verified.instructions);
+        for ((walk, program), instructions) in verified {
             rows += &format!("  {walk:<11} {program:<20} {instructions:>7} instructions verified\n");
         }
         for (name, _, recording) in &self.recordings {
             rows += &recording.as_ref().map(|recording| recording.row(name)).unwrap_or_default();
         }
-        rows + &self.spans.as_ref().map(Spans::row).unwrap_or_default()
+        if let Some(Ok(foreign)) = &self.foreign {
+            let (count, all) = (foreign.outcome(FOREIGN_ABI), foreign.with_user_stack());
+            rows += &format!("  {FOREIGN:<11} {all:>5} samples, {count} of a 32-bit program\n");
+        }
+        for (name, spans) in &self.spans {
+            rows += &spans.as_ref().map(|spans| spans.row(name)).unwrap_or_default();
+        }
+        rows
     }
 
     fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
-        if self.verified.instructions.is_empty() {
+        if self.verified.as_ref().is_some_and(|verified| verified.instructions.is_empty()) {
             failures.push("no program was loaded".to_owned());
         }
-        for (who, check) in [("root", &self.check), ("a sidecar", &self.check_of_sidecar)] {
-            if !check.contains("exit code 0") {
+        for (who, check) in [("root", Some(&self.check)), ("a sidecar", self.check_of_sidecar.as_ref())] {
+            if let Some(check) = check.filter(|check| !check.contains("exit code 0")) {
                 failures.push(format!("`sidewinder check` of {who}: {check}"));
             }
         }
-        let large = self.verified.instructions.iter().filter(|(_, count)| **count > INSTRUCTIONS_MAX);
+        let verified = self.verified.iter().flat_map(|verified| &verified.instructions);
+        let large = verified.filter(|(_, count)| **count > INSTRUCTIONS_MAX);
         failures.extend(large.map(|((_, program), count)| format!("{program} takes {count} instructions")));
         for (name, limits, recording) in &self.recordings {
             match recording {
@@ -256,10 +326,36 @@ impl Found {
                 Err(error) => failures.push(format!("{name}: {error:#}")),
             }
         }
-        match &self.spans {
-            Ok(spans) => failures.extend(spans.failures()),
-            Err(error) => failures.push(format!("spans: {error:#}")),
+        for (name, spans) in &self.spans {
+            match spans {
+                Ok(spans) => failures.extend(spans.failures().map(|failure| format!("{name}: {failure}"))),
+                Err(error) => failures.push(format!("{name}: {error:#}")),
+            }
+        }
+        failures.extend(self.foreign_failure());
+        if !self.has_high_addresses && !self.release.starts_with(WITHOUT_HIGH_ADDRESSES) {
+            failures.push("nothing was mapped above 2^48".to_owned());
         }
         failures.iter().map(|failure| format!("{}: {failure}", self.release)).collect()
+    }
+    /// All stacks of the 32-bit program have to end as those of one.
+    fn foreign_failure(&self) -> Option<String> {
+        match &self.foreign {
+            Some(Ok(foreign)) => {
+                let (count, all) = (foreign.outcome(FOREIGN_ABI), foreign.with_user_stack());
+                (count < 100 || count < all).then(|| format!("{FOREIGN}: {foreign:?}"))
+            }
+            Some(Err(error)) => Some(format!("{FOREIGN}: {error:#}")),
+            None => None,
+        }
+    }
+}
+
+/// What the profiler says of the 32-bit program; `None`: the kernel doesn't run it, and needn't.
+fn read_foreign(told: &Told) -> Option<Result<Summary>> {
+    let needs_none = told.section("release").is_ok_and(|release| release.contains(WITHOUT_FOREIGN));
+    match told.section("foreign.json") {
+        Err(_) if needs_none => None,
+        _ => Some(read_summary(told, FOREIGN)),
     }
 }

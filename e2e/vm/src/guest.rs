@@ -19,6 +19,8 @@ use crate::machine::Machine;
 pub(crate) struct Root {
     machine: Machine,
     folder: TempDir,
+    /// An environment variable of `init`: `NAME=VALUE`, or nothing.
+    variable: String,
 }
 
 impl Root {
@@ -80,7 +82,12 @@ impl Root {
             .args(["-c", "find . | cpio --quiet -o -H newc > \"$0\""])
             .arg(&archive)
             .current_dir(root))?;
-        Ok(Self { machine, folder })
+        Ok(Self { machine, folder, variable: String::new() })
+    }
+
+    /// The same, with an environment variable for `init`, whose value has no spaces.
+    pub(crate) fn with_variable(self, name: &str, value: &str) -> Self {
+        Self { variable: format!("{name}={value}"), ..self }
     }
 
     /// Boots a kernel with this root, waits for its end, and returns what it said. Now and then an emulated CPU runs into
@@ -106,12 +113,13 @@ impl Root {
         Ok(told)
     }
 
-    /// What a guest said until its end, or until it was out of time.
+    /// What a guest said until its end, or until it was out of time. It is kept beside the compiled programs.
     fn boot_once(&self, kernel: &Path, cpus: u32, patience: Duration) -> Result<Told> {
-        let told = self.folder.path().join("told");
+        let name = kernel.file_name().context("the kernel has no name")?.to_string_lossy();
+        let told = paths::compiled()?.join(format!("guest-of-{name}"));
         let mut machine = self
             .machine
-            .emulator(&self.console(), &told)
+            .emulator(&self.console(), &told, &self.variable)
             .args(["-m", "2048", "-smp", &cpus.to_string(), "-display", "none", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(kernel)

@@ -17,8 +17,10 @@ pub(crate) enum Machine {
 const ARM64_LIBRARIES: &str = "/usr/aarch64-linux-gnu/lib";
 
 impl Machine {
-    /// The machine, which writes what a guest says to `told`, and what its kernel says to `console`.
-    pub(crate) fn emulator(self, console: &Path, told: &Path) -> Command {
+    /// The machine, which writes what a guest says to `told`, and what its kernel says to `console`. The kernel passes `variable`,
+    /// a `NAME=VALUE`, to its first process.
+    pub(crate) fn emulator(self, console: &Path, told: &Path, variable: &str) -> Command {
+        let append = |terminal: &str| format!("console={terminal} panic=-1 quiet {variable}");
         let serial = |path: &Path| format!("file:{}", path.display());
         let mut machine = Command::new(self.program());
         // Emulated: no test machine needs to offer virtualisation.
@@ -27,11 +29,11 @@ impl Machine {
             // QEMU 7.2 emulates cmpxchg16b wrongly on more than one CPU, and kernels do without it.
             Self::Amd64 => machine
                 .args(["-cpu", "qemu64,-cx16", "-serial", &serial(console), "-serial", &serial(told)])
-                .args(["-append", "console=ttyS0 panic=-1 quiet"]),
+                .args(["-append", &append("ttyS0")]),
             // With all extensions: return addresses are signed, and branches are checked. There is one serial line.
             Self::Arm64 => machine
                 .args(["-M", "virt,gic-version=3", "-cpu", "max", "-serial", &serial(told)])
-                .args(["-append", "console=ttyAMA0 panic=-1 quiet"]),
+                .args(["-append", &append("ttyAMA0")]),
         };
         machine
     }

@@ -58,7 +58,10 @@ impl Recording {
             (summary.with_user_stack() < 100).then(|| format!("too few samples: {summary:?}")),
             (complete < complete_percent).then(|| format!("{complete:.2}% are complete: {summary:?}")),
             (whole < whole_chain_percent).then(|| format!("{whole:.2}% show the whole chain")),
-            (self.chains.wrong > 0).then(|| format!("{} stacks were never there", self.chains.wrong)),
+            self.chains
+                .wrong_stack
+                .as_ref()
+                .map(|stack| format!("{} stacks were never there, such as {stack}", self.chains.wrong)),
             law.err().map(|breach| breach.to_string()),
         ]
         .into_iter()
@@ -78,6 +81,8 @@ pub(crate) struct Chains {
     pub(crate) received: u64,
     pub(crate) whole: u64,
     pub(crate) wrong: u64,
+    /// One of these.
+    wrong_stack: Option<String>,
     pub(crate) in_kernel: u64,
 }
 
@@ -98,6 +103,7 @@ impl Chains {
                 chains.whole += if frames.len() == chain.len() { count } else { 0 };
             } else if !stack.contains("[truncated: ") {
                 chains.wrong += count;
+                chains.wrong_stack.get_or_insert_with(|| stack.to_owned());
             }
         }
         chains

@@ -1,4 +1,4 @@
-//! Spans that the example in C publishes in thread-local storage, and those that a recording in a guest links its samples to.
+//! Spans that an example in C publishes in thread-local storage, and those that a recording in a guest links its samples to.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -30,12 +30,14 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    pub(crate) fn read(told: &Told) -> Result<Self> {
-        let said = told.section("spans.said")?;
+    /// Of the recording with this name.
+    pub(crate) fn read(told: &Told, name: &str) -> Result<Self> {
+        let section = |what: &str| told.section(&format!("{name}.{what}"));
+        let said = section("said")?;
         let handled: HashMap<&str, &str> =
             said.lines().filter_map(|line| line.trim().rsplit_once(' ')).collect();
-        let file: String = told.section("spans.otlp")?.split_whitespace().collect();
-        let log = || told.section("spans.log").unwrap_or_default().to_owned();
+        let file: String = section("otlp")?.split_whitespace().collect();
+        let log = || section("log").unwrap_or_default().to_owned();
         let file = STANDARD.decode(file).with_context(log)?;
         let received = Received::from_requests([file]).with_context(log)?;
         let mut events: Vec<_> = received.events().collect();
@@ -78,9 +80,9 @@ impl Spans {
         Ok(())
     }
 
-    pub(crate) fn row(&self) -> String {
+    pub(crate) fn row(&self, name: &str) -> String {
         let Self { inside, linked, outside, wrong } = self;
-        format!("  spans       {inside} events inside, {linked} linked; {outside} outside; {wrong} wrong\n")
+        format!("  {name:<11} {inside} events inside, {linked} linked; {outside} outside; {wrong} wrong\n")
     }
 
     pub(crate) fn failures(&self) -> impl Iterator<Item = String> {
@@ -93,6 +95,5 @@ impl Spans {
         ]
         .into_iter()
         .flatten()
-        .map(|failure| format!("spans: {failure}"))
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! - the values by which ELF and `.sframe` files name the architecture, and its dialect of DWARF;
 //! - the names of symbols that aren't functions;
+//! - rules that are stated wrongly, and functions whose frames don't stay as their rules say;
 //! - the rules of linkage tables, and the expression that linkers write for them;
 //! - the bytes of `rt_sigreturn`, how far code runs straight on, and the rules of functions from their code;
 //! - [`call_before`]: the call after which code returns, for the stacks of this machine;
@@ -70,6 +71,24 @@ pub(crate) fn is_unparsed(architecture: Architecture, instruction: DwCfa) -> boo
     }
 }
 
+/// A rule that call frame information states, or, where code of a C library is known to misstate it, what it means.
+pub(crate) fn meant(architecture: Architecture, stated: Rule) -> Rule {
+    match architecture {
+        Architecture::X86_64 => stated,
+        Architecture::Aarch64 => aarch64::linkage::with_pushed_words(stated),
+    }
+}
+
+/// The parts of a function of GCC's unwinder, by offsets of bytes in it, in which it has overwritten its frame, and the rule there;
+/// `None`: it doesn't do that, or only in its last instructions.
+pub(crate) fn hand_over(architecture: Architecture, function: &[u8]) -> Option<(Vec<Range<u32>>, Rule)> {
+    match architecture {
+        // The return address is the last word to be overwritten.
+        Architecture::X86_64 => None,
+        Architecture::Aarch64 => aarch64::hand_over::hand_over(function),
+    }
+}
+
 /// `SFRAME_ABI_AMD64_ENDIAN_LITTLE` and `SFRAME_ABI_AARCH64_ENDIAN_LITTLE`.
 pub(crate) fn sframe_abi(architecture: Architecture) -> u8 {
     match architecture {
@@ -126,6 +145,27 @@ pub(crate) fn function_rules(
         Architecture::X86_64 => Vec::new(),
         Architecture::Aarch64 => aarch64::function_rules(function, take_step),
     }
+}
+
+/// The same for a function of which only the start is known: the rules of what its paths reach.
+pub(crate) fn reached_rules(
+    architecture: Architecture,
+    from_start: &[u8],
+    take_step: impl FnMut() -> bool,
+) -> Vec<(Range<u32>, Rule)> {
+    match architecture {
+        Architecture::X86_64 => Vec::new(),
+        Architecture::Aarch64 => aarch64::reached_rules(from_start, take_step),
+    }
+}
+
+/// The targets of direct calls in code, relative to its start; none where [`function_rules`] has none.
+pub(crate) fn calls(architecture: Architecture, code: &[u8]) -> impl Iterator<Item = i32> {
+    let code = match architecture {
+        Architecture::X86_64 => &[],
+        Architecture::Aarch64 => code,
+    };
+    aarch64::calls(code)
 }
 
 /// Bytes up to the first instruction, inclusive, after which execution never continues.

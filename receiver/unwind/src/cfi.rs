@@ -18,6 +18,7 @@ pub(crate) use self::entry::SectionBytes;
 use self::entry::{Cie, EntryLength, EntryOffsets, Fde, FdeLocation, MAX_CIE_BYTES};
 use self::state::{CfiState, Evaluator};
 pub(crate) use self::window::{EhFrameHdrIndex, FdeWindow};
+use crate::arch;
 use crate::expression;
 use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::layers::RangeStack;
@@ -213,7 +214,8 @@ where
             callee_saved: CalleeSaved::Unknown,
             signal_frame,
         };
-        self.with_stack_pointer(rule, state.stack_pointer.as_ref())
+        let rule = self.with_stack_pointer(rule, state.stack_pointer.as_ref())?;
+        Ok(arch::meant(self.architecture, rule))
     }
 
     fn cfa(&self, rule: &CfaRule<usize>) -> Result<Cfa, UnsupportedReason> {

@@ -56,7 +56,7 @@ impl FileOutline {
         if let Some(window) = index.window(data, offsets) {
             rows_of_window(window, &bases, &code, &mut known, &mut entries, &mut summary);
         }
-        let roots = known.roots(code.architecture(), &mut entries, &mut summary);
+        let roots = known.overriding(code.architecture(), &mut entries, &mut summary);
         let by_code = known.by_code(file, &code, &mut entries, &mut summary);
         let linkage = synthesize::linkage_rows(file, &code, &mut entries, &mut summary);
         let by_code = overlay(by_code, linkage, &entries);

@@ -1,7 +1,8 @@
 //! Functions that are unwound by what they are, rather than by unwind information.
 //!
 //! The ELF entry point and the code that starts a thread or a coroutine have no caller. Compilers and C libraries mark
-//! only some of them (`DW_CFA_undefined` for the return address), and some mark none.
+//! only some of them (`DW_CFA_undefined` for the return address), and some mark none. What unwinds for exceptions overwrites its
+//! own frame in the end.
 
 use object::{File, Object as _, ReadRef};
 use sidewinder_unwind_table::{Architecture, Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary};
@@ -34,6 +35,11 @@ const SIGNAL_RETURNS: [&[u8]; 4] = [b"__restore_rt", b"__restore", b"restore_rt"
 const VDSO_SIGNAL_RETURN: &[u8] = b"__kernel_rt_sigreturn";
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 
+/// The functions of GCC's unwinder that pass control to the handler of an exception.
+const HAND_OVERS: [&[u8]; 4] =
+    [b"_Unwind_RaiseException", b"_Unwind_Resume", b"_Unwind_Resume_or_Rethrow", b"_Unwind_ForcedUnwind"];
+const MAX_HAND_OVER_BYTES: u64 = 4096;
+
 /// The size assumed for a function without a known end. Entry points are that short.
 const MAX_UNSIZED_BYTES: u64 = 64;
 
@@ -47,6 +53,8 @@ enum KnownFunctionKind {
     CoroutineStart,
     SignalReturn,
     Clone,
+    /// A part of one of [`HAND_OVERS`], with its rule.
+    HandOver(Rule),
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +125,8 @@ impl KnownFunctions {
                 && let Some(start) = coroutine_start(file, code, address, size)
             {
                 self.add_unsized(file, code, start, KnownFunctionKind::CoroutineStart);
+            } else if HAND_OVERS.contains(&name) {
+                self.add_hand_over(file, code, address, size);
             } else if name == MAKE_FCONTEXT
                 && let Some((start, kind)) = fcontext_start(file, code, address, size)
             {
@@ -175,6 +185,30 @@ impl KnownFunctions {
         }
     }
 
+    /// Adds the parts of a function of the unwinder in which it has overwritten its frame.
+    fn add_hand_over<'data, R: ReadRef<'data>>(
+        &mut self,
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        address: u64,
+        size: u64,
+    ) {
+        let start = code.offset(address).filter(|_| size <= MAX_HAND_OVER_BYTES);
+        let bytes = start.and_then(|start| code.bytes(file, start, size));
+        let Some((parts, rule)) = bytes.and_then(|bytes| arch::hand_over(code.architecture(), bytes)) else {
+            return;
+        };
+        for part in parts {
+            let size = u64::from(part.end - part.start);
+            self.add(
+                code,
+                address.saturating_add(part.start.into()),
+                size,
+                KnownFunctionKind::HandOver(rule),
+            );
+        }
+    }
+
     /// The starts of all known functions.
     pub(crate) fn starts(&self) -> Vec<u32> {
         self.functions.iter().map(|function| function.start).collect()
@@ -205,8 +239,8 @@ impl KnownFunctions {
         }
     }
 
-    /// The rows of functions that begin a stack; they override other sources.
-    pub(crate) fn roots(
+    /// The rows of functions that begin a stack, and of those that overwrite their frames; they override other sources.
+    pub(crate) fn overriding(
         &self,
         architecture: Architecture,
         entries: &mut EntryInterner,
@@ -215,6 +249,7 @@ impl KnownFunctions {
         let root = entries.intern(Entry::Rule(architecture.root()));
         self.rows(summary, |function, range| match function.kind {
             KnownFunctionKind::Root | KnownFunctionKind::CoroutineStart => range.set_only(root),
+            KnownFunctionKind::HandOver(rule) => range.set_only(entries.intern(Entry::Rule(rule))),
             KnownFunctionKind::SignalReturn | KnownFunctionKind::Clone => {}
         })
     }
@@ -252,7 +287,8 @@ impl KnownFunctions {
                 KnownFunctionKind::SignalReturn
                 | KnownFunctionKind::Clone
                 | KnownFunctionKind::Root
-                | KnownFunctionKind::CoroutineStart => {}
+                | KnownFunctionKind::CoroutineStart
+                | KnownFunctionKind::HandOver(_) => {}
             }
         })
     }

@@ -170,7 +170,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             covered = covered.max(end);
         }
         described.push((covered, EntryInterner::NO_INFORMATION));
-        let described = overlay(known.roots(code.architecture(), entries, summary), described, entries);
+        let described = overlay(known.overriding(code.architecture(), entries, summary), described, entries);
         let by_code = known.by_code(file, code, entries, summary);
         overlay(described, by_code, entries)
     }
@@ -205,7 +205,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             layers.push(debug_frame_rows(&debug_file, source, code, known, entries, summary));
         }
         // The sources above delimit the known functions.
-        layers.insert(0, known.roots(code.architecture(), entries, summary));
+        layers.insert(0, known.overriding(code.architecture(), entries, summary));
         layers.push(known.by_code(file, code, entries, summary));
         layers.into_iter().reduce(|above, below| overlay(above, below, entries)).unwrap_or_default()
     }

@@ -104,6 +104,11 @@ pub const SIGNALS: Program = c("signals", "signals.c");
 /// The same for arm64, with signed return addresses and checked branches.
 pub const SIGNALS_SIGNED: Program =
     Program { name: "signals-signed", source: "signals.c", compiler: Compiler::C(SIGN_RETURN_ADDRESSES) };
+/// Computes above 2^48, where a kernel for arm64 has such addresses.
+pub const HIGH: Program = c("high", "high.c");
+/// Publishes spans through pointers that have tags, on arm64.
+pub const TAGGED: Program =
+    Program { name: "tagged", source: "tagged.c", compiler: Compiler::C(&["-rdynamic"]) };
 /// Computes in a function whose unwind information contradicts its code.
 pub const MISSTATED: Program = c("misstated", "misstated.c");
 /// Calls itself with frames of 40 kB.

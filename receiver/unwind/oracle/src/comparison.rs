@@ -32,6 +32,10 @@ pub enum Difference {
     /// Go's own table has more information about this function of its runtime than the `.debug_frame` written beside
     /// it.
     GoRuntime,
+    /// The frame of arm64's dynamic linker while it resolves a symbol: its rows don't count what the linkage table has pushed.
+    PushedByLinkage,
+    /// GCC's unwinder overwrites its own frame when it passes control to the handler of an exception.
+    OverwrittenFrame,
 }
 
 impl fmt::Display for Difference {
@@ -43,6 +47,8 @@ impl fmt::Display for Difference {
             Self::CfaAfterExpression => "CFA register after an expression",
             Self::Malformed => "rejected by both",
             Self::GoRuntime => "Go's table has more information",
+            Self::PushedByLinkage => "pushed by a linkage table",
+            Self::OverwrittenFrame => "the unwinder's frame is overwritten",
         })
     }
 }
@@ -238,6 +244,12 @@ impl TableComparison<'_> {
                     (true, false) if is_go => AddressOutcome::EqualButFramePointer,
                     _ if is_root => AddressOutcome::Differs(Difference::StackBegins),
                     _ if is_go => AddressOutcome::Differs(Difference::GoRuntime),
+                    _ if return_address == "cfa+8" && our_return_address == "cfa-8" => {
+                        AddressOutcome::Differs(Difference::PushedByLinkage)
+                    }
+                    _ if our_cfa == cfa && our_frame_pointer == "undefined" => {
+                        AddressOutcome::Differs(Difference::OverwrittenFrame)
+                    }
                     _ => AddressOutcome::Unexplained,
                 }
             }

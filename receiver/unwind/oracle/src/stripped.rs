@@ -8,7 +8,7 @@ use object::{Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::validate::Mismatch;
 use sidewinder_unwind::{
-    Cfa, Entry, Register, Rule, SavedRegister, UnresolvedReason, UnwindTable, unwind_table,
+    Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister, UnresolvedReason, UnwindTable, unwind_table,
 };
 
 /// The sections with more information than a stripped file without unwind information has.
@@ -253,7 +253,16 @@ fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome 
     // Each is relative to a register that the other doesn't track: they can't be compared here.
     let other_way = !same_register(rule.cfa, stated.cfa)
         && nearby.iter().any(|near| near.cfa == rule.cfa || !same_register(near.cfa, stated.cfa));
-    if rule.return_address != stated.return_address || !(equal_cfa || other_way) {
+    // In a register and in the word that it was saved to, until one of the two is overwritten.
+    let is_also_there = equal_cfa
+        && matches!(
+            (rule.return_address, stated.return_address),
+            (ReturnAddress::InRegister(_), ReturnAddress::AtCfa(_))
+                | (ReturnAddress::AtCfa(_), ReturnAddress::InRegister(_))
+        )
+        && nearby.iter().any(|near| near.return_address == rule.return_address);
+    let equal_return = rule.return_address == stated.return_address || is_also_there;
+    if !equal_return || !(equal_cfa || other_way) {
         return BlindOutcome::WrongCfa;
     }
     match (rule.frame_pointer, stated.frame_pointer) {

@@ -64,3 +64,21 @@ fn rows_of_libcrypto_of_arm64_equal_gimlis() {
 fn rows_of_bash_of_arm64_equal_gimlis() {
     compare_file("bash", "usr/bin/bash", 3);
 }
+
+/// In the few functions that overwrite their own frames, the return address is where they keep it.
+#[test]
+fn rows_of_gccs_unwinder_of_arm64_are_gimlis_but_where_it_overwrites_its_frame() {
+    let path = "usr/lib/aarch64-linux-gnu/libgcc_s.so.1";
+    let files = match arm64::files("libgcc-s1") {
+        Ok(files) => files,
+        Err(why) => return requirement::skip(path, &format!("no libgcc-s1 for arm64: {why:#}")).unwrap(),
+    };
+    let data = fs::read(files.join(path)).unwrap();
+    let (table, comparison) = compare(&data).unwrap();
+    assert!(comparison.compared > 1_000, "{comparison:?}");
+    assert_eq!(comparison.unexplained, 0, "{:#?}", comparison.examples);
+    // RaiseException, Resume, Resume_or_Rethrow and ForcedUnwind, each in one part or two.
+    let parts = table.summary().functions[&RowSource::KnownFunction];
+    assert!((4..=8).contains(&parts), "{parts} parts");
+    assert!(comparison.differences[&Difference::OverwrittenFrame] >= 3 * parts, "{comparison:?}");
+}

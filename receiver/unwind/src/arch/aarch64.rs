@@ -6,6 +6,7 @@
 pub(crate) mod call;
 mod frame;
 pub(crate) mod go;
+pub(crate) mod hand_over;
 mod leaf;
 pub(crate) mod linkage;
 
@@ -46,6 +47,20 @@ pub(super) fn function_rules(
         Ok(length) if leaf::is_leaf(function) => vec![(0..length, Architecture::Aarch64.leaf())],
         _ => frame::rules(function, take_step).unwrap_or_default(),
     }
+}
+
+/// The rules of what the paths from a function's start reach; none where it isn't understood.
+pub(super) fn reached_rules(from_start: &[u8], take_step: impl FnMut() -> bool) -> Vec<(Range<u32>, Rule)> {
+    frame::rules(from_start, take_step).unwrap_or_default()
+}
+
+/// The targets of `bl` in code, relative to its start.
+pub(super) fn calls(code: &[u8]) -> impl Iterator<Item = i32> {
+    (0..).step_by(4).zip(instructions(code)).filter_map(|(at, word): (i32, u32)| {
+        // A signed number of instructions in the lowest 26 bits.
+        let distance = ((word << 6).cast_signed() >> 6).checked_mul(4)?;
+        (word >> 26 == 0b10_0101).then(|| at.checked_add(distance)).flatten()
+    })
 }
 
 /// Bytes up to the first instruction, inclusive, after which execution never continues.
@@ -89,6 +104,12 @@ mod tests {
         }
         let blr_cbz_and_svc = [0xd63f_0020, 0xb400_0040, 0xd400_0001];
         assert_eq!(straight_length(&bytes(&blr_cbz_and_svc)), None);
+    }
+
+    #[test]
+    fn calls_are_found_in_both_directions() {
+        let code = bytes(&[NOP, 0x9400_0010, 0x97ff_ffff, 0x1400_0004, 0xd63f_0020]);
+        assert_eq!(calls(&code).collect::<Vec<_>>(), [4 + 0x40, 8 - 4]);
     }
 
     #[test]

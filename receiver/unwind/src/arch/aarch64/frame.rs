@@ -78,10 +78,10 @@ const AT_START: State = State {
 };
 
 /// How a function goes on after an instruction.
-struct Next {
-    falls_through: bool,
+pub(super) struct Next {
+    pub(super) falls_through: bool,
     /// The distance in instructions.
-    branch: Option<i64>,
+    pub(super) branch: Option<i64>,
 }
 
 /// The rules of a function, by ranges of offsets of bytes in it; `None` if it isn't understood. `take_step` is asked before each
@@ -145,7 +145,7 @@ fn ranges(states: &[Option<State>]) -> Option<Vec<(Range<u32>, Rule)>> {
 }
 
 impl Next {
-    fn of(word: u32) -> Self {
+    pub(super) fn of(word: u32) -> Self {
         let signed = |shift, bits| Some(i64::from(signed_field(word, shift, bits)));
         let is_trap = word >> 16 == 0 || word & 0xffe0_001f == 0xd420_0000;
         if word >> 26 == 0b00_0101 {
@@ -299,6 +299,8 @@ impl State {
             match (access.is_store, *place) {
                 // Below the stack pointer nothing is kept.
                 (true, Place::Register) if access.offset >= 0 => *place = Place::Reloaded(at?),
+                // What is behind a call that doesn't return: another function begins.
+                (true, Place::Saved(_)) if register == LINK => return None,
                 (true, _) => {}
                 (false, Place::Saved(saved) | Place::Reloaded(saved)) if at == Some(saved) => {
                     *place = Place::Reloaded(saved);
@@ -335,7 +337,7 @@ impl State {
 }
 
 /// `add` and `sub` of 64 bits with a constant: to, from, and what is added.
-fn sum(word: u32) -> Option<(u32, u32, i32)> {
+pub(super) fn sum(word: u32) -> Option<(u32, u32, i32)> {
     let is_sum = word & 0xbf80_0000 == 0x9100_0000;
     let constant = i32::try_from((word >> 10 & 0xfff) << ((word >> 22 & 1) * 12)).ok()?;
     let addend = if word >> 30 & 1 == 1 { -constant } else { constant };
@@ -417,6 +419,12 @@ mod tests {
                 (20..24, leaf_at(0)),
             ])
         );
+    }
+
+    #[test]
+    fn a_function_that_runs_into_the_next_one_has_no_rules() {
+        assert!(rules_of(&[PUSH, BL, POP, RET]).is_some());
+        assert_eq!(rules_of(&[PUSH, BL, PUSH, BL, POP, RET]), None, "the first call doesn't return");
     }
 
     #[test]

@@ -4,16 +4,42 @@
 //! lazily bound table, and the one that resolves TLS descriptors, push two registers before they branch. None of them
 //! calls anything, so wherever one is interrupted, the link register has the return address.
 
-use sidewinder_unwind_table::{Architecture, Cfa, Entry, EntryInterner, Register, Rule};
+use sidewinder_unwind_table::{
+    Architecture, Cfa, Entry, EntryInterner, Register, ReturnAddress, Rule, SavedRegister,
+};
 
 use super::{NOP, instructions, is_branch_to_register};
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
-const LEAF: Rule = Architecture::Aarch64.leaf();
+pub(super) const LEAF: Rule = Architecture::Aarch64.leaf();
 
 /// Two registers are on the stack.
-const PUSHED: Rule = Rule { cfa: Cfa::Register { register: Register::Sp, offset: 16 }, ..LEAF };
+const PUSHED: Rule = Rule { cfa: Cfa::Register { register: Register::Sp, offset: PUSHED_BYTES }, ..LEAF };
+
+/// Bytes of these.
+const PUSHED_BYTES: i32 = 16;
+
+/// glibc's `_dl_runtime_resolve`, to which the first entry of a lazily bound table branches, states where that has saved x30,
+/// but doesn't count the pushed words: by its rows, the return address is above the frame (sysdeps/aarch64/dl-trampoline.S,
+/// up to 2.42). The frame ends behind it.
+pub(crate) fn with_pushed_words(stated: Rule) -> Rule {
+    let Rule { cfa: Cfa::Register { register, offset }, return_address: ReturnAddress::AtCfa(8), .. } =
+        stated
+    else {
+        return stated;
+    };
+    let frame_pointer = match stated.frame_pointer {
+        SavedRegister::AtCfa(at) => SavedRegister::AtCfa(at.saturating_sub(PUSHED_BYTES)),
+        other => other,
+    };
+    Rule {
+        cfa: Cfa::Register { register, offset: offset.saturating_add(PUSHED_BYTES) },
+        return_address: ReturnAddress::AtCfa(8 - PUSHED_BYTES),
+        frame_pointer,
+        ..stated
+    }
+}
 
 /// The effect of an instruction of linkage code.
 enum Effect {
@@ -94,6 +120,22 @@ mod tests {
             .collect();
         let (leaf, pushed) = (Entry::Rule(LEAF), Entry::Rule(PUSHED));
         assert_eq!(spans, [(0x40, 0x48, leaf), (0x48, 0x58, pushed), (0x58, 0x78, leaf)]);
+    }
+
+    #[test]
+    fn a_frame_ends_behind_what_the_first_entry_has_pushed() {
+        let of = |offset, frame_pointer, return_address| Rule {
+            cfa: Cfa::Register { register: Register::Sp, offset },
+            frame_pointer,
+            return_address: ReturnAddress::AtCfa(return_address),
+            ..LEAF
+        };
+        let (same, saved) = (SavedRegister::Same, SavedRegister::AtCfa);
+        assert_eq!(with_pushed_words(of(208, same, 8)), of(224, same, -8));
+        assert_eq!(with_pushed_words(of(-16, saved(-208), 8)), of(0, saved(-224), -8));
+        for counted in [of(224, saved(-224), -216), LEAF] {
+            assert_eq!(with_pushed_words(counted), counted);
+        }
     }
 
     #[test]

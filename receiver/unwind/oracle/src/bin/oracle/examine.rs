@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use object::{File, Object as _};
+use object::{Architecture, File, Object as _};
 use sidewinder_bpf::{PackedSegment, Packing, pack};
 use sidewinder_unwind::validate::{Validation, validate};
 use sidewinder_unwind::{RowSource, UnwindTable, load_segments, unwind_table};
@@ -23,9 +23,10 @@ pub(crate) struct FileFindings {
     pub(crate) malformed: u64,
     /// Its rows compared with its code.
     pub(crate) contradictions: Contradictions,
-    /// Its rows compared with those from its code alone. Not where its code can't be analyzed, and not for Go programs, which don't keep to the calling
+    /// Its rows compared with those from its code alone. Not for Go programs, which don't keep to the calling
     /// convention that the analysis of code assumes.
     pub(crate) blind: Option<stripped::BlindComparison>,
+    pub(crate) architecture: Architecture,
     pub(crate) size: TableSize,
     pub(crate) building: Duration,
 }
@@ -67,15 +68,14 @@ pub(crate) fn file(path: &Path) -> Examined {
     let validation = validate(&file, &table).ok();
     let is_go = table.summary().functions.contains_key(&RowSource::GoPclntab)
         || file.section_by_name(".go.buildinfo").is_some();
-    let blind = validation
-        .as_ref()
-        .filter(|_| !is_go)
-        .and_then(|validation| stripped::compare(&data, &table, &validation.mismatches));
+    let mismatches = validation.as_ref().map_or(&[][..], |validation| &validation.mismatches);
+    let blind = (!is_go).then(|| stripped::compare(&data, &table, mismatches)).flatten();
     Ok(Box::new(FileFindings {
         rows,
         malformed: table.summary().malformed_total(),
         contradictions: Contradictions::from_validation(&validation.unwrap_or_default()),
         blind,
+        architecture: file.architecture(),
         size: TableSize::from_table(&file, &table),
         building,
     }))
