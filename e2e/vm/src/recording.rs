@@ -26,7 +26,12 @@ impl Recording {
     /// Of the recording `name`, in which the program that `chain` names ran.
     pub(crate) fn read(told: &Told, name: &str, chain: &str) -> Result<Self> {
         let chain = workload::report_in(told.section(&format!("{chain}.chain"))?)?.chain;
-        let chains = Chains::judge(told.section(&format!("{name}.folded"))?, &chain);
+        Self::of_chain(told, name, &chain)
+    }
+
+    /// Of the recording `name` of a program with this chain, outermost first.
+    pub(crate) fn of_chain(told: &Told, name: &str, chain: &[String]) -> Result<Self> {
+        let chains = Chains::judge(told.section(&format!("{name}.folded"))?, chain);
         Ok(Self { summary: read_summary(told, name)?, chains })
     }
 

@@ -1,13 +1,11 @@
 //! `vm-test runtimes`: methods of Java and functions of Node.js on Debian's kernels.
 
-use std::fs;
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use serde_json::json;
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::{java, paths, requirement};
 
@@ -25,10 +23,26 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// Emulated, the virtual machine's own threads take a good part of the time to compile: their stacks are whole, and have nothing of the
 /// chain. So has the program's thread in the kernel's first seconds.
 const LIMITS: Limits = Limits { complete_percent: 99.0, whole_chain_percent: 50.0 };
-/// Recordings, by their names in the guest.
-const RECORDINGS: [&str; 4] = ["java", "java-interpreted", "node", "node-interpreted"];
+/// The functions of a program, outermost first.
+type Chain = fn() -> Vec<String>;
+/// Recordings, by their names in the guest, each with the chain of its program.
+const RECORDINGS: [(&str, Chain); 4] = [
+    ("java", deep_java),
+    ("java-interpreted", deep_java),
+    ("node", deep_node),
+    ("node-interpreted", deep_node),
+];
 /// Of `Deep.java`, the frames of methods, and of `recursion.js`, the calls, as the script of the guest has them.
 const DEPTH: usize = 40;
+
+fn deep_java() -> Vec<String> {
+    let calls = iter::repeat_n("Deep.call(int)", DEPTH - 2);
+    iter::once("Deep.main(String[])").chain(calls).chain(["Deep.burn()"]).map(str::to_owned).collect()
+}
+
+fn deep_node() -> Vec<String> {
+    iter::repeat_n("recurse", DEPTH + 1).chain(["work"]).map(str::to_owned).collect()
+}
 
 /// Boots each of the kernels, and profiles each program there.
 pub(crate) fn test(archive: &Archive, kernels: impl Iterator<Item = Wanted>) -> Result<ExitCode> {
@@ -55,8 +69,8 @@ fn judge(told: &Told) -> Result<Vec<String>> {
     println!("{}", told.section("release")?.trim());
     let cpus = told.section("cpus")?.trim().parse()?;
     let mut failures = Vec::new();
-    for name in RECORDINGS {
-        let recording = Recording::read(told, name, name)?;
+    for (name, chain) in RECORDINGS {
+        let recording = Recording::of_chain(told, name, &chain())?;
         print!("{}", recording.row(name));
         failures.extend(recording.failures(LIMITS, cpus).map(|failure| format!("{name}: {failure}")));
     }
@@ -72,20 +86,7 @@ fn root(home: &Path) -> Result<Root> {
         (home.join("bin/java"), format!("{JAVA_HOME}/bin/java")),
         (library, format!("{JAVA_HOME}/lib/server/libjvm.so")),
     ];
-    let chains = tempfile::tempdir()?;
-    let chain = |name: &str, chain: Vec<&str>| -> Result<(PathBuf, PathBuf)> {
-        let file = chains.path().join(name);
-        fs::write(&file, format!("{}\n", json!({ "chain": chain })))?;
-        Ok((file, Path::new("/").join(name)))
-    };
-    let calls = iter::repeat_n("Deep.call(int)", DEPTH - 2);
-    let of_java = iter::once("Deep.main(String[])").chain(calls).chain(["Deep.burn()"]);
-    let of_node = iter::repeat_n("recurse", DEPTH + 1).chain(["work"]);
-    let mut files = vec![
-        (paths::e2e().join("workloads/recursion.js"), "/recursion.js".into()),
-        chain("java.chain", of_java.collect())?,
-        chain("node.chain", of_node.collect())?,
-    ];
+    let mut files = vec![(paths::e2e().join("workloads/recursion.js"), "/recursion.js".into())];
     files.extend(files_below(classes.path(), Path::new("/classes"))?);
     for folder in ["lib", "conf"] {
         files.extend(files_below(&home.join(folder), &Path::new(JAVA_HOME).join(folder))?);
