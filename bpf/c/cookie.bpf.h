@@ -47,6 +47,12 @@ static __always_inline __u32 finished_cookie(__u64 hash)
 	return (__u32)hash ? (__u32)hash : 1;
 }
 
+/* The first `bytes` bytes of a word, with zeros behind them. */
+static __always_inline __u64 first_bytes(__u64 word, __u32 bytes)
+{
+	return bytes >= sizeof(word) ? word : word & ((1ull << bytes * 8) - 1);
+}
+
 /* A pointer in the identity that was read last. */
 static __always_inline __u64 identity_word(const struct sw_vm_scratch *scratch, const struct sw_cpython *cpython,
 					   __u32 offset)
@@ -91,7 +97,7 @@ __noinline int hash_text(__u32 number, __u64 address)
 	}
 	if (bytes % sizeof(__u64)) {
 		last = scratch->text[(first + words) & (SW_VM_TEXT_WORDS - 1)];
-		hash = add_to_cookie(hash, last & ((1ull << bytes % sizeof(__u64) * 8) - 1));
+		hash = add_to_cookie(hash, first_bytes(last, bytes % sizeof(__u64)));
 	}
 	return finished_cookie(hash);
 }

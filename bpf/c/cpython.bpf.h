@@ -112,7 +112,7 @@ __noinline int offset_in_copy(__u32 number, __u64 code, __u64 instruction, __u32
 
 	if (!runtime || !scratch)
 		return SW_CPYTHON_NO_PLACE;
-	known = &scratch->links[(__u32)(code >> 4) * SW_HASH_MULTIPLIER >> (32 - SW_VM_LINKS_BITS)];
+	known = remembered_link(scratch, code);
 	if (known->from != code || known->number != copy || known->sample != (__u32)slot->time_ns) {
 		if (bpf_probe_read_user(&array, sizeof(array), (void *)(code + runtime->cpython.copies)) ||
 		    bpf_probe_read_user(&bytecode, sizeof(bytecode), (void *)(array + (copy + 1ull) * sizeof(__u64))))

@@ -25,12 +25,6 @@ static __always_inline __u32 symbol_length(const struct sw_vm_scratch *scratch, 
 	return *(const __u16 *)((const __u8 *)scratch->text + (at & (SW_SYMBOL_BYTES - 1)));
 }
 
-/* The first `bytes` bytes of a word, with zeros behind them. */
-static __always_inline __u64 first_bytes(__u64 word, __u32 bytes)
-{
-	return bytes >= sizeof(word) ? word : word & ((1ull << bytes * 8) - 1);
-}
-
 /*
  * The hash of the length and the end of the name of a method's class, by the address of its ConstMethod. 0: the name is not in
  * memory. Not static: the verifier checks it once.
@@ -86,7 +80,7 @@ __noinline int class_name_hash(__u32 number, __u64 const_method)
 static __always_inline __u32 method_cookie(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u64 const_method,
 					   __u64 class)
 {
-	struct sw_vm_code *known = &scratch->codes[(__u32)(class >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_CODES_BITS)];
+	struct sw_vm_code *known = remembered_code(scratch, class);
 	__u32 now = slot->time_ns, name;
 
 	if (class && known->address == class && known->sample == now) {

@@ -52,17 +52,11 @@ static __always_inline __u64 read_v8_object(struct sw_vm_scratch *scratch, __u64
 	return 0;
 }
 
-/* The entry for an object among those remembered in this sample: maps, with their type, and SharedFunctionInfos. */
-static __always_inline struct sw_vm_code *remembered_object(struct sw_vm_scratch *scratch, __u64 object)
-{
-	return &scratch->codes[(__u32)(object >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_CODES_BITS)];
-}
-
-/* The type of the objects of a map; 0 if it can't be read. */
+/* The type of the objects of a map, read or remembered in this sample; 0 if it can't be read. */
 static __always_inline __u32 v8_type(struct sw_slot *slot, struct sw_vm_scratch *scratch, const struct sw_v8 *v8,
 				     __u64 map)
 {
-	struct sw_vm_code *known = remembered_object(scratch, map);
+	struct sw_vm_code *known = remembered_code(scratch, map);
 	__u16 type;
 
 	if (known->address == map && known->sample == (__u32)slot->time_ns)
@@ -81,7 +75,7 @@ static __always_inline bool read_v8_shared(struct sw_slot *slot, struct sw_vm_sc
 					   __u64 address)
 {
 	struct sw_v8_function *function = &scratch->v8_function;
-	struct sw_vm_code *known = remembered_object(scratch, address);
+	struct sw_vm_code *known = remembered_code(scratch, address);
 	__u64 hash, positions, script, id = 0;
 	__u32 literal;
 
@@ -125,7 +119,7 @@ __noinline int read_v8_function(__u32 number, __u64 object)
 
 	if (!runtime || !scratch)
 		return 0;
-	known = &scratch->links[(__u32)(object >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_LINKS_BITS)];
+	known = remembered_link(scratch, object);
 	if (known->from != object || known->sample != (__u32)slot->time_ns || known->number) {
 		if (!read_v8_object(scratch, object, runtime->v8.shared))
 			return 0;

@@ -101,6 +101,18 @@ static __always_inline __u8 vm_byte(const struct sw_slot *slot, const struct sw_
 	return scratch->window[(address - slot->vm_window_start) & (SW_VM_WINDOW_BYTES - 1)];
 }
 
+/* The entry for an address among the cookies and hashes that are remembered. */
+static __always_inline struct sw_vm_code *remembered_code(struct sw_vm_scratch *scratch, __u64 address)
+{
+	return &scratch->codes[(__u32)(address >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_CODES_BITS)];
+}
+
+/* The entry for where the object at an address leads. */
+static __always_inline struct sw_vm_link *remembered_link(struct sw_vm_scratch *scratch, __u64 from)
+{
+	return &scratch->links[(__u32)(from >> 3) * SW_HASH_MULTIPLIER >> (32 - SW_VM_LINKS_BITS)];
+}
+
 /* Pushes the frame that stands for one of a group, or for the rest of it. */
 static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 reason)
 {
