@@ -262,8 +262,16 @@ impl Binaries {
                     self.rebuild_time.spend(cpu_time, Instant::now());
                 }
             }
-            match (built, is_rebuild) {
-                (Ok(built), true) => binary.reinstall(&built, arena, tables),
+            let (loads, failure, is_known_failure) = match (built, is_rebuild) {
+                (Ok(built), true) => {
+                    binary.reinstall(&built, arena, tables);
+                    continue;
+                }
+                // The file was readable before, so it has changed, and its evicted tables are lost.
+                (Err(_), true) => {
+                    binary.missed_segments.clear();
+                    continue;
+                }
                 (Ok(built), false) => {
                     let failure = built.over_budget_bytes.map(BuildError::OverBudget);
                     let is_known_failure =
@@ -272,36 +280,18 @@ impl Binaries {
                     if cpu_time.is_some() {
                         binary.state = TableState::Built(binary.state.segments().to_vec());
                     }
-                    let (users, loads) = (binary.users(), built.loads);
-                    ready.push(ReadyFile {
-                        file,
-                        users,
-                        loads,
-                        interpreter,
-                        pthread,
-                        failure,
-                        is_known_failure,
-                    });
+                    (built.loads, failure, is_known_failure)
                 }
-                // The file was readable before, so it has changed, and its evicted tables are lost.
-                (Err(_), true) => binary.missed_segments.clear(),
                 (Err(failure), false) => {
                     let is_known_failure = matches!(failure, BuildError::OverBudget(_))
                         && !self.incomplete.add(binary.key(), budget_bytes);
                     binary.debug_file = DebugFile::Searched(Companions::default());
                     binary.state = TableState::NoTable;
-                    let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
-                    ready.push(ReadyFile {
-                        file,
-                        users,
-                        loads,
-                        interpreter,
-                        pthread,
-                        failure,
-                        is_known_failure,
-                    });
+                    (Vec::new(), Some(failure), is_known_failure)
                 }
-            }
+            };
+            let users = binary.users();
+            ready.push(ReadyFile { file, users, loads, interpreter, pthread, failure, is_known_failure });
         }
         // Of several deliveries for a file, the last one includes the earlier ones.
         let mut seen = BTreeSet::new();
