@@ -134,13 +134,9 @@ impl ProcessReport {
             self.executable = String::from_utf8_lossy(&path).into_owned();
         }
         let root = ProcessRoot::from_pid(&ProcRoot::default(), pid)?;
-        let process = InspectedProcess { pid, mappings: &mappings, reader };
-        let mut seen = HashSet::<&Arc<MappedFile>>::new();
-        for mapping in &mappings {
-            let Some(file) = mapping.backing.file().filter(|file| seen.insert(*file)) else { continue };
-            let opened = root.open_mapped(std::iter::once(&**file)).next();
-            // Files that were replaced since they were mapped can't be opened; their runtimes are not known.
-            let Some(Ok(opened)) = opened else { continue };
+        let process = InspectedProcess { pid, root, mappings: &mappings, reader };
+        // Of files that can't be opened, the runtimes are not known.
+        for (mapping, file, opened) in process.files() {
             for (runtime, version) in find_runtimes(&opened).unwrap_or_default() {
                 let path = String::from_utf8_lossy(file.path()).into_owned();
                 self.runtimes.push(process.inspect(runtime, version, path, &opened, mapping));
@@ -157,19 +153,21 @@ impl ProcessReport {
 /// A process, as far as each runtime is looked at in it.
 pub(super) struct InspectedProcess<'a> {
     pub(super) pid: Pid,
+    root: ProcessRoot,
     mappings: &'a [ExecutableMapping],
     pub(super) reader: &'a ForeignReader,
 }
 
 impl InspectedProcess<'_> {
-    /// The files that it has mapped, as far as they can be opened.
-    pub(super) fn files(&self) -> impl Iterator<Item = OpenedFile> {
+    /// The files that it has mapped, each once with its first mapping. Those that were replaced since can't be opened, and are left
+    /// out.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&ExecutableMapping, &Arc<MappedFile>, OpenedFile)> {
         let mut seen = HashSet::<&Arc<MappedFile>>::new();
-        let files = self.mappings.iter().filter_map(|mapping| mapping.backing.file());
-        let root = ProcessRoot::from_pid(&ProcRoot::default(), self.pid).ok();
-        files
-            .filter(move |file| seen.insert(*file))
-            .filter_map(move |file| root.as_ref()?.open_mapped(std::iter::once(&**file)).next()?.ok())
+        self.mappings.iter().filter_map(move |mapping| {
+            let file = mapping.backing.file().filter(|file| seen.insert(*file))?;
+            let opened = self.root.open_mapped(std::iter::once(&**file)).next()?.ok()?;
+            Some((mapping, file, opened))
+        })
     }
 
     fn inspect(

@@ -98,7 +98,7 @@ fn pthread_layout(process: &InspectedProcess<'_>) -> Option<PthreadLayout> {
     if !PthreadLayout::IS_READ {
         return None;
     }
-    process.files().find_map(|file| PthreadLayout::read(&file).ok()?)
+    process.files().find_map(|(_, _, file)| PthreadLayout::read(&file).ok()?)
 }
 
 fn name_that_was_read(function: Option<&Function>) -> String {
