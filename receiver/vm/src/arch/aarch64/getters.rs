@@ -50,6 +50,8 @@ fn decode(word: u32, at: u64) -> Option<Instruction> {
     let field = |low: u32| (word >> low & 31) as u8;
     let (to, base, other) = (field(0), field(5), field(16));
     let immediate = i64::from(word >> 10 & 0xfff);
+    // That of `add` and `sub`, which may be shifted by 12 bits.
+    let constant = if word >> 22 & 1 == 1 { immediate << 12 } else { immediate };
     Some(match word {
         // Hints, `bti`, `paciasp` and `autiasp` among them.
         _ if word & 0xffff_f01f == 0xd503_201f => Instruction::Nothing,
@@ -73,15 +75,9 @@ fn decode(word: u32, at: u64) -> Option<Instruction> {
         }
         _ if word & 0xffff_ffe0 == 0xd53b_d040 => Instruction::ThreadPointer { to },
         _ if word & 0xffe0_ffe0 == 0xaa00_03e0 => Instruction::Move { to, from: other },
-        _ if word & 0xff80_0000 == 0x9100_0000 => {
-            let distance = if word >> 22 & 1 == 1 { immediate << 12 } else { immediate };
-            Instruction::Plus { to, from: base, distance }
-        }
+        _ if word & 0xff80_0000 == 0x9100_0000 => Instruction::Plus { to, from: base, distance: constant },
         // `sub` of a constant.
-        _ if word & 0xff80_0000 == 0xd100_0000 => {
-            let distance = if word >> 22 & 1 == 1 { immediate << 12 } else { immediate };
-            Instruction::Plus { to, from: base, distance: -distance }
-        }
+        _ if word & 0xff80_0000 == 0xd100_0000 => Instruction::Plus { to, from: base, distance: -constant },
         _ if word & 0xffe0_fc00 == 0x8b00_0000 => Instruction::Sum { to, a: base, b: other },
         _ if word & 0xffc0_0000 == 0xf940_0000 => Instruction::Load { to, base, distance: immediate * 8 },
         _ if word & 0xffc0_0000 == 0xb940_0000 => Instruction::LoadHalf { to, base, distance: immediate * 4 },
