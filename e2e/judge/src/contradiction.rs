@@ -40,7 +40,7 @@ impl fmt::Display for Contradiction {
 pub const INJECTED: [&str; 3] = ["runtime.asyncPreempt", "runtime.asyncPreempt.abi0", "runtime.sigpanic"];
 /// Functions that end in a landing pad of an exception: at last they put its address where the return address was of
 /// the frames that are thrown away.
-const LANDING: [&str; 4] =
+pub const LANDING: [&str; 4] =
     ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
 /// How the names of V8's builtins begin to whose first instruction the deoptimizer returns, after it has replaced the frames of
 /// compiled code by those of others.

@@ -13,5 +13,5 @@ mod judge;
 pub mod python;
 pub mod step;
 
-pub use contradiction::{Contradiction, INJECTED};
+pub use contradiction::{Contradiction, INJECTED, LANDING};
 pub use judge::{Chain, Judge, Verdict};

@@ -17,6 +17,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use sidewinder_address::{Avma, Svma};
 use sidewinder_e2e_debian::arm64;
+use sidewinder_e2e_judge::LANDING;
 use sidewinder_e2e_support::paths;
 use sidewinder_e2e_support::workload::{
     LADDER, LADDER_FP, LADDER_GO, LADDER_SIGNED, Program, REC, SIGNALS, SIGNALS_SIGNED, THROWS,
@@ -43,9 +44,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// A program that is found waiting so often is given up.
 const WAITS_MAX: u32 = 100;
 const FRAMES_MAX: usize = 8192;
-/// The functions that overwrite their own frames to pass control to the handler of an exception.
-const HAND_OVERS: [&str; 4] =
-    ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
 
 /// A program for arm64, and how it is run.
 #[derive(Debug)]
@@ -119,7 +117,7 @@ impl Emulated {
             let by_framehop = theirs(&framehop.frames_of_arm64(&look, link, &space), &look, &space);
             let by_gdb = theirs_of_gdb(&look, &space);
             let difference =
-                compare(&ours, &by_gdb, &by_framehop, |place| match files.is_in(place, &HAND_OVERS) {
+                compare(&ours, &by_gdb, &by_framehop, |place| match files.is_in(place, &LANDING) {
                     true => Ground::Overwritten,
                     false => files.ground(place),
                 });
