@@ -188,14 +188,13 @@ build-arm64: ## Build Sidewinder for arm64, to be tried: target/arm64/sidewinder
 	$(as_root) .ci/build-arm64
 
 # ARCH=arm64 is emulated, too, and takes what `make build-arm64` builds.
+vm-test: profiled-by = $(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder))
 vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline; ARCH=arm64: kernels for arm64, of which RECORDINGS=signals,throws makes these alone
 	@e2e/setup.sh --vm
 	$(if $(ARCH),,cargo build --release -p sidewinder)
 	cargo build --workspace --example vm-test
-	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) VERIFIER=$(VERIFIER) RECORDINGS=$(RECORDINGS) \
-		$(examples)/vm-test $(ARCH) $(KERNELS)
-	SIDEWINDER=$(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder)) \
-		$(examples)/vm-test $(if $(ARCH),$(ARCH)-python,runtimes $(KERNELS))
+	SIDEWINDER=$(profiled-by) VERIFIER=$(VERIFIER) RECORDINGS=$(RECORDINGS) $(examples)/vm-test $(ARCH) $(KERNELS)
+	SIDEWINDER=$(profiled-by) $(examples)/vm-test $(if $(ARCH),$(ARCH)-python,runtimes $(KERNELS))
 
 examples := $(abspath $(target))/debug/examples
 # The newest compiler that is tried; the distribution's is the oldest.

@@ -41,3 +41,6 @@ pub mod session;
 pub mod sidewinder;
 pub mod user;
 pub mod workload;
+
+/// This machine's architecture, as Debian and container images call it.
+pub const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use sidewinder_e2e_pod::{self as pod, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
 use sidewinder_e2e_support::oci::{self, Layout};
 use sidewinder_e2e_support::sidewinder::{Ended, Running};
-use sidewinder_e2e_support::{command, paths, requirement};
+use sidewinder_e2e_support::{ARCHITECTURE, command, paths, requirement};
 use tempfile::TempDir;
 
 /// Whoever nobody else is: what distributions without a shell use.
@@ -30,8 +30,6 @@ const NO_CAPABILITY: &str = "0000000000000000";
 const FILE_CAPABILITIES: [u32; 5] =
     [0x0200_0000, 1 << 19, 0, 1 << (34 - 32) | 1 << (38 - 32) | 1 << (39 - 32), 0];
 const GRANTED: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
-/// This machine's, as images call it.
-const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 const IMAGE_BYTES_MAX: u64 = 15 << 20;
 const NOT_POSSIBLE_HERE: i32 = 3;
 const USAGE: i32 = 2;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use object::{Architecture, Object as _};
-use sidewinder_e2e_support::{command, paths, requirement};
+use sidewinder_e2e_support::{ARCHITECTURE, command, paths, requirement};
 
 /// The packages. `None`: there are none, and the test is skipped.
 fn packages(name: &str) -> Result<Option<PathBuf>> {
@@ -18,9 +18,6 @@ fn packages(name: &str) -> Result<Option<PathBuf>> {
         None => requirement::elsewhere(name, "make packages-test").map(|()| None),
     }
 }
-
-/// This machine's architecture, as Debian calls it.
-const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
 /// The architectures that a folder has packages for.
 fn architectures(folder: &Path) -> Result<Vec<String>> {

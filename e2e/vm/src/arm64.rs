@@ -22,7 +22,7 @@ use crate::kernels::{Distribution, Package, Wanted, image};
 use crate::machine::{Machine, existing};
 use crate::recording::{Limits, Recording, read_summary};
 use crate::spans::Spans;
-use crate::{FEW_CPUS, Failures};
+use crate::{FEW_CPUS, Failures, or_skip};
 
 /// The kernel with small pages, that with larger ones, and Ubuntu's with the largest ones.
 const SMALL_PAGES: &str = "linux-image-cloud-arm64";
@@ -41,7 +41,7 @@ const KERNELS: [(&str, Package); 5] = [
     ),
 ];
 const UBUNTU_SUITE: &str = "resolute";
-pub(crate) const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
+const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
 
 const fn debian(name: &'static str, wanted: Wanted) -> Package {
     Package { name, wanted, distribution: Distribution::Debian }
@@ -127,13 +127,7 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
         let names = KERNELS.map(|(name, _)| name);
         bail!("there is no kernel {unknown}: name some of {}", names.join(", "));
     }
-    let archive = match Archive::open_foreign("arm64", "vm-arm64", &SUITES) {
-        Ok(archive) => archive,
-        Err(error) => {
-            requirement::skip("vm-test of arm64", &format!("{error:#}"))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-    };
+    let Some(archive) = or_skip("vm-test of arm64", archive())? else { return Ok(ExitCode::SUCCESS) };
     let mut root = root(&archive)?;
     if let Some(names) = &recordings {
         root = root.with_variable("recordings", &names.join(","));
@@ -166,7 +160,7 @@ pub(crate) fn test(asked: &[String]) -> Result<ExitCode> {
             Err(error) => failures.tell([format!("{name}: {error:#}")]),
         }
     }
-    Ok(if failures.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(failures.exit_code())
 }
 
 /// The names in [`WANTED`]; `None`: all.
@@ -194,6 +188,11 @@ fn root(archive: &Archive) -> Result<Root> {
     programs.push((spans()?, "/spans".to_owned()));
     programs.push((foreign()?, format!("/{FOREIGN_PROGRAM}")));
     Root::of(Machine::Arm64, "init-arm64", &busybox, programs, [])
+}
+
+/// What Debian has for arm64.
+pub(crate) fn archive() -> Result<Archive> {
+    Archive::open_foreign("arm64", "vm-arm64", &SUITES)
 }
 
 /// The profiler: `$SIDEWINDER`, or else what `make build-arm64` built.

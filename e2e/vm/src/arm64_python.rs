@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_debian::archive::Archive;
-use sidewinder_e2e_support::{paths, requirement};
+use sidewinder_e2e_support::paths;
 
 use crate::arm64;
 use crate::guest::{Root, Told, files_below};
 use crate::kernels::image;
 use crate::machine::Machine;
 use crate::recording::{Limits, Recording};
-use crate::{FEW_CPUS, Failures};
+use crate::{FEW_CPUS, Failures, or_skip};
 
 /// The kernel, as the command line of `vm-test arm64` calls it.
 const KERNEL: &str = "trixie";
@@ -28,13 +28,7 @@ const FOUND: &str = "found the state of 1 threads";
 
 /// Boots a kernel, and profiles each Python there.
 pub(crate) fn test() -> Result<ExitCode> {
-    let archive = match Archive::open_foreign("arm64", "vm-arm64", &arm64::SUITES) {
-        Ok(archive) => archive,
-        Err(error) => {
-            requirement::skip("Python on arm64", &format!("{error:#}"))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-    };
+    let Some(archive) = or_skip("Python on arm64", arm64::archive())? else { return Ok(ExitCode::SUCCESS) };
     let kernel = image(&archive, arm64::kernel(KERNEL).context("no such kernel")?)?;
     let told = root(&archive)?.boot(&kernel, FEW_CPUS, PATIENCE)?;
     println!("{}", told.section("release")?.trim());
@@ -46,7 +40,7 @@ pub(crate) fn test() -> Result<ExitCode> {
             Err(error) => failures.tell([format!("Python {name}: {error:#}")]),
         }
     }
-    Ok(if failures.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(failures.exit_code())
 }
 
 fn judge(told: &Told, name: &str, cpus: u64) -> Result<Vec<String>> {

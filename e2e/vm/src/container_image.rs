@@ -9,14 +9,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::oci::{Layout, file_capabilities};
-use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::workload::{CONTAINER, LADDER_SIGNED, PRIVILEGES};
 
 use crate::guest::{Root, Told};
 use crate::kernels::image;
 use crate::machine::Machine;
 use crate::recording::Recording;
-use crate::{FEW_CPUS, arm64};
+use crate::{FEW_CPUS, Failures, arm64, or_skip};
 
 /// The kernel, as the command line of `vm-test arm64` calls it.
 const KERNEL: &str = "trixie";
@@ -30,12 +29,8 @@ const NO_CAPABILITY: &str = "0000000000000000";
 
 /// Runs the image of the folder `built`, which `make image` wrote.
 pub(crate) fn test(built: &Path) -> Result<ExitCode> {
-    let archive = match Archive::open_foreign("arm64", "vm-arm64", &arm64::SUITES) {
-        Ok(archive) => archive,
-        Err(error) => {
-            requirement::skip("the image for arm64", &format!("{error:#}"))?;
-            return Ok(ExitCode::SUCCESS);
-        }
+    let Some(archive) = or_skip("the image for arm64", arm64::archive())? else {
+        return Ok(ExitCode::SUCCESS);
     };
     let kernel = image(&archive, arm64::kernel(KERNEL).context("no such kernel")?)?;
     let told = root(&archive, built)?.boot(&kernel, FEW_CPUS, PATIENCE)?;
@@ -43,12 +38,10 @@ pub(crate) fn test(built: &Path) -> Result<ExitCode> {
     println!("{}", told.section("release")?.trim());
     print!("{}", recording.row("image"));
     let cpus = told.section("cpus")?.trim().parse()?;
-    let recorded = recording.failures(arm64::LIMITS, cpus);
-    let failures: Vec<String> = recorded.chain(failures(&told)?).collect();
-    for failure in &failures {
-        eprintln!("FAILED: the image for arm64: {failure}");
-    }
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let found = recording.failures(arm64::LIMITS, cpus).chain(failures(&told)?);
+    let mut failures = Failures::default();
+    failures.tell(found.map(|failure| format!("the image for arm64: {failure}")));
+    Ok(failures.exit_code())
 }
 
 fn root(archive: &Archive, built: &Path) -> Result<Root> {

@@ -68,13 +68,7 @@ fn main() -> Result<ExitCode> {
     {
         return container_image::test(Path::new(built));
     }
-    let archive = match Archive::open() {
-        Ok(archive) => archive,
-        Err(error) => {
-            requirement::skip("vm-test", &format!("{error:#}"))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-    };
+    let Some(archive) = or_skip("vm-test", Archive::open())? else { return Ok(ExitCode::SUCCESS) };
     if let Some(("compilers", loaders)) = asked.split_first().map(|(first, others)| (first.as_str(), others))
     {
         return compilers::test(&archive, loaders);
@@ -136,7 +130,15 @@ fn main() -> Result<ExitCode> {
             Err(error) => failures.tell([format!("{MANY_CPUS} CPUs: {error:#}")]),
         }
     }
-    Ok(if failures.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(failures.exit_code())
+}
+
+/// An archive; `None` where it can't be had, for which `test` is skipped.
+fn or_skip(test: &str, archive: Result<Archive>) -> Result<Option<Archive>> {
+    archive.map_or_else(
+        |error| requirement::skip(test, &format!("{error:#}")).map(|()| None),
+        |archive| Ok(Some(archive)),
+    )
 }
 
 /// What went wrong, each told as soon as it is known: the next kernel takes a minute or more.
@@ -151,6 +153,10 @@ impl Failures {
             eprintln!("FAILED: {failure}");
             self.count += 1;
         }
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        if self.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 

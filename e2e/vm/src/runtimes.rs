@@ -62,7 +62,7 @@ pub(crate) fn test(archive: &Archive, kernels: impl Iterator<Item = Wanted>) -> 
             .unwrap_or_else(|error| vec![format!("{error:#}")]);
         failures.tell(found.iter().map(|failure| format!("{wanted:?}: {failure}")));
     }
-    Ok(if failures.count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(failures.exit_code())
 }
 
 fn judge(told: &Told) -> Result<Vec<String>> {
