@@ -7,11 +7,18 @@ SHELL := /bin/bash
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
-sidewinder := $(abspath $(target))/release/sidewinder
+# Where cargo puts the release, and what it builds for tests.
+built := $(abspath $(target))/release
+sidewinder := $(built)/sidewinder
 compiled := $(abspath $(target))/e2e
 # Kept between runs, as the tests have it.
 cache := $(abspath $(or $(SIDEWINDER_CACHE),e2e/.cache))
 as_root := $(if $(filter 0,$(shell id -u)),,sudo)
+
+# Cargo chooses the features of dependencies for all packages that are named: naming the whole workspace each time, the release and the
+# tests are made of the same dependencies, which are built once (see `[profile.bench]`).
+build_release := cargo build --release --workspace --bin sidewinder
+for_tests := --profile bench --workspace
 
 # Seconds that `make run` profiles for.
 SECONDS_TO_PROFILE ?= 10
@@ -24,7 +31,7 @@ setup: ## Install what is missing, on Debian and Ubuntu
 
 run: ## Profile a C++ program without frame pointers; look at it live on localhost:7878, and afterwards in ./profile.html
 	@e2e/setup.sh
-	cargo build --release -p sidewinder
+	$(build_release)
 	@mkdir -p $(compiled)
 	c++ -O2 -fomit-frame-pointer e2e/workloads/words.cc -o $(compiled)/words
 	$(as_root) $(sidewinder) record -F 997 --table --ui -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
@@ -32,7 +39,7 @@ run: ## Profile a C++ program without frame pointers; look at it live on localho
 
 picture: ## Regenerate the picture in the README, of what `make run` profiles
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
+	$(build_release)
 	@mkdir -p $(compiled)
 	c++ -O2 -fomit-frame-pointer -g e2e/workloads/words.cc -o $(compiled)/words
 	$(as_root) $(sidewinder) record -F 997 -o $(compiled)/picture.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
@@ -40,7 +47,7 @@ picture: ## Regenerate the picture in the README, of what `make run` profiles
 
 span-picture: ## Record one span of the example service while it runs; the flame graph goes to otlp/span.svg
 	@e2e/setup.sh
-	cargo build --release -p sidewinder
+	$(build_release)
 	$(as_root) e2e/span-picture $(sidewinder) otlp/span.svg
 
 architecture-picture: ## Draw docs/architecture.svg from docs/architecture.dot; wants graphviz
@@ -48,10 +55,8 @@ architecture-picture: ## Draw docs/architecture.svg from docs/architecture.dot; 
 
 unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 	@e2e/setup.sh
-	cargo test --workspace --exclude 'sidewinder-e2e*'
+	cargo test $(for_tests) --exclude 'sidewinder-e2e*'
 
-# Every step of the tests names the whole workspace: with fewer packages cargo chooses other features, and builds most
-# dependencies once more.
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
 	@$(MAKE) --no-print-directory --jobs=1 release forget workspace-tests end-to-end-tests measured-tests summary
@@ -68,7 +73,7 @@ summary:
 	@if [ -s $(again) ]; then echo; echo "Passed only when run again, alone:"; cat $(again); fi
 
 release:
-	cargo build --release -p sidewinder
+	$(build_release)
 
 # What compiles the crates of this workspace for tests: rustc, or what `.ci/run` names.
 TEST_COMPILER ?=
@@ -81,68 +86,68 @@ built-examples:
 	done
 
 built-tests:
-	cargo test --workspace --no-run
+	cargo test $(for_tests) --no-run
 
 # Every feature but `static`, which compiles the C libraries that a distribution has.
 all_features := --features sidewinder-unwind-oracle/machine
 
 # What the tests leave out: with them, all that `lint` looks at.
 built-benches:
-	cargo build --workspace --benches $(all_features)
+	cargo build $(for_tests) --benches $(all_features)
 
 workspace-tests:
-	cargo test --workspace --exclude sidewinder-e2e
+	cargo test $(for_tests) --exclude sidewinder-e2e
 
 # End-to-end tests that run at a time: as many as keep two CPUs busy.
 END_TO_END_THREADS ?= 4
 
 end-to-end-tests:
 	@mkdir -p $(compiled)
-	SIDEWINDER=$(sidewinder) .ci/end-to-end end_to_end $(END_TO_END_THREADS) $(again)
+	SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" .ci/end-to-end end_to_end $(END_TO_END_THREADS) $(again)
 
 # One at a time, with nothing beside them: they measure rates, shares, memory and times.
 measured-tests:
 	@mkdir -p $(compiled)
-	SIDEWINDER=$(sidewinder) .ci/end-to-end measured 1 $(again)
+	SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" .ci/end-to-end measured 1 $(again)
 
 # With CHARTS=accept, what is made of other things that are made comes after them.
 charts: ## Test the Helm charts and the kustomize component; CHARTS=accept regenerates what is made from them
 	@e2e/setup.sh --charts
-	cargo build --release -p sidewinder
+	$(build_release)
 	for name in $(if $(CHARTS),made::schemas_ made::the_library_ '',''); do \
-		SIDEWINDER=$(sidewinder) CHARTS=$(CHARTS) cargo test -p sidewinder-e2e --test end_to_end charts::$$name; done
+		SIDEWINDER=$(sidewinder) CHARTS=$(CHARTS) cargo test $(for_tests) --test end_to_end charts::$$name; done
 
 faults: ## What happens to events when receivers fail, at full length: a Collector that is stopped for a minute
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test -p sidewinder-e2e --test end_to_end delivery:: -- \
+	$(build_release)
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test $(for_tests) --test end_to_end delivery:: -- \
 		--test-threads=1 --nocapture
 
 collectors: ## The delivery and conformance tests with each Collector that they know: 0.159, 0.161 and 0.165
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
+	$(build_release)
 	for version in 0.159.0 0.161.0 0.165.0; do \
-		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test end_to_end delivery:: -- \
+		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test $(for_tests) --test end_to_end delivery:: -- \
 			--test-threads=1 && \
-		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test measured conservation:: -- \
+		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test $(for_tests) --test measured conservation:: -- \
 			--test-threads=1 || exit 1; \
 	done
 
 pods: ## The sidecar in pods, until a million events beside a neighbour have come and none of them was the neighbour's
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test -p sidewinder-e2e --test measured neighbours:: -- \
+	$(build_release)
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test $(for_tests) --test measured neighbours:: -- \
 		--test-threads=1 --nocapture
 
 cluster-test: ## Try the charts, the injector and a Collector's k8s_attributes on an API server of Kubernetes
 	@e2e/setup.sh --cluster
-	cargo build --release -p sidewinder
+	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_CLUSTER=1 CI=true \
-		cargo test -p sidewinder-e2e --test end_to_end cluster:: -- --test-threads=1
+		cargo test $(for_tests) --test end_to_end cluster:: -- --test-threads=1
 
 kyverno-test: ## Have Kyverno's engine apply our policy to pods; builds its command line once
 	@e2e/setup.sh --kyverno
-	SIDEWINDER_KYVERNO=1 CI=true cargo test -p sidewinder-e2e --test end_to_end charts::kyverno:: -- --test-threads=1
+	SIDEWINDER_KYVERNO=1 CI=true cargo test $(for_tests) --test end_to_end charts::kyverno:: -- --test-threads=1
 
 # Servers of Parca and Pyroscope, which are released as programs: neither is available from a module proxy.
 PARCA ?=
@@ -151,34 +156,34 @@ PYROSCOPE ?=
 backends-test: ## Query back from PARCA=program and PYROSCOPE=program what was sent to them, directly and through Collectors
 	@[ -n "$(PARCA)$(PYROSCOPE)" ] || { echo "name a server's program: make backends-test PARCA=... PYROSCOPE=..." >&2; exit 2; }
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
+	$(build_release)
 	SIDEWINDER=$(sidewinder) $(if $(PARCA),SIDEWINDER_PARCA=$(abspath $(PARCA))) \
 		$(if $(PYROSCOPE),SIDEWINDER_PYROSCOPE=$(abspath $(PYROSCOPE))) \
-		cargo test -p sidewinder-e2e --test end_to_end backends:: -- --test-threads=1 --nocapture
+		cargo test $(for_tests) --test end_to_end backends:: -- --test-threads=1 --nocapture
 
 libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian's suites and with musl
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
+	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
-		cargo test -p sidewinder-e2e --test end_to_end trace::libraries:: -- --test-threads=1 --nocapture
+		cargo test $(for_tests) --test end_to_end trace::libraries:: -- --test-threads=1 --nocapture
 
 python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a million of each, beside those of py-spy and pystack
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
+	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
-		cargo test -p sidewinder-e2e --test end_to_end python:: -- --test-threads=1 --nocapture
+		cargo test $(for_tests) --test end_to_end python:: -- --test-threads=1 --nocapture
 
 node-test: ## Functions of Node.js 18 to 26, which are fetched from npm, beside V8's own map of their names
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
+	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_NODE=$(or $(SIDEWINDER_NODE),all) \
-		cargo test -p sidewinder-e2e --test end_to_end node:: -- --test-threads=1 --nocapture
+		cargo test $(for_tests) --test end_to_end node:: -- --test-threads=1 --nocapture
 
 java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the interpreter and ZGC; fetches those that are not installed
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
+	$(build_release)
 	SIDEWINDER=$(sidewinder) SIDEWINDER_JAVA=1 \
-		cargo test -p sidewinder-e2e --test end_to_end java:: -- --test-threads=1 --nocapture
+		cargo test $(for_tests) --test end_to_end java:: -- --test-threads=1 --nocapture
 
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
@@ -191,12 +196,12 @@ build-arm64: ## Build Sidewinder for arm64, to be tried: target/arm64/sidewinder
 vm-test: profiled-by = $(if $(ARCH),$(abspath $(target))/$(ARCH)/sidewinder,$(sidewinder))
 vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline; ARCH=arm64: kernels for arm64, of which RECORDINGS=signals,throws makes these alone
 	@e2e/setup.sh --vm
-	$(if $(ARCH),,cargo build --release -p sidewinder)
-	cargo build --workspace --example vm-test
+	$(if $(ARCH),,$(build_release))
+	cargo build $(for_tests) --example vm-test
 	SIDEWINDER=$(profiled-by) VERIFIER=$(VERIFIER) RECORDINGS=$(RECORDINGS) $(examples)/vm-test $(ARCH) $(KERNELS)
 	SIDEWINDER=$(profiled-by) $(examples)/vm-test $(if $(ARCH),$(ARCH)-python,runtimes $(KERNELS))
 
-examples := $(abspath $(target))/debug/examples
+examples := $(built)/examples
 # The newest compiler that is tried; the distribution's is the oldest.
 clang_21 := $(compiled)/tools/clang-21
 by_clang_21 := --features sidewinder-bpf/second-compiler
@@ -204,45 +209,46 @@ by_clang_21 := --features sidewinder-bpf/second-compiler
 compilers-test: ## Have the distribution's clang and clang 21 make the eBPF programs, and Linux 5.10 in qemu load both
 	@e2e/setup.sh --compilers
 	@mkdir -p $(compiled)
-	cargo build --workspace --example verify --example vm-test
+	cargo build $(for_tests) --example verify --example vm-test
 	cp $(examples)/verify $(compiled)/verify
-	CLANG=$(clang_21) cargo build --workspace --example verify $(by_clang_21)
+	CLANG=$(clang_21) cargo build $(for_tests) --example verify $(by_clang_21)
 	cp $(examples)/verify $(compiled)/verify-clang-21
-	CLANG=$(clang_21) cargo test --workspace --lib --no-run $(by_clang_21)
+	CLANG=$(clang_21) cargo test $(for_tests) --lib --no-run $(by_clang_21)
 	@# Of the libraries, that with the programs alone.
-	cd bpf && "$$(CLANG=$(clang_21) cargo test --workspace --lib --no-run --message-format=json $(by_clang_21) 2>/dev/null | \
+	cd bpf && "$$(CLANG=$(clang_21) cargo test $(for_tests) --lib --no-run --message-format=json $(by_clang_21) 2>/dev/null | \
 		sed -n 's|.*"executable":"\([^"]*/sidewinder_bpf-[^"]*\)".*|\1|p')"
 	$(examples)/vm-test compilers $(compiled)/verify $(compiled)/verify-clang-21
 
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
-	cargo bench -p sidewinder-unwind-oracle --bench tables
-	cargo bench -p sidewinder-otlp --bench encode
-	cargo bench -p sidewinder-symbolize --bench names
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench payload
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench large_files
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench python
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench node
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench java
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench page_faults
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench off_cpu
+	$(build_release)
+	cargo bench --profile release -p sidewinder-unwind-oracle --bench tables
+	cargo bench --profile release -p sidewinder-otlp --bench encode
+	cargo bench --profile release -p sidewinder-symbolize --bench names
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench payload
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench side_by_side
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench scale
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench large_files
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench sidecars
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench python
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench node
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench java
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench page
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench page_faults
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench off_cpu
 
 conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for six seconds
-	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 cargo test -p sidewinder-e2e --test end_to_end wall:: -- --test-threads=1 --nocapture
+	$(build_release)
+	SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 cargo test $(for_tests) --test end_to_end wall:: -- --test-threads=1 --nocapture
 
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
 
 corpus: ## Profile some 60 programs of every sort, 21 of PyPI, Maven and npm among them: how many of their stacks are complete, and whether any is wrong
 	@e2e/setup.sh --corpus
-	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) cargo run -p sidewinder-e2e-corpus --bin corpus -- $(PROGRAMS)
+	$(build_release)
+	cargo build $(for_tests) --bin corpus
+	SIDEWINDER=$(sidewinder) $(built)/corpus $(PROGRAMS)
 
 # How often `make stacks` stops them all together, and what chooses where.
 STOPS ?= 10000
@@ -250,8 +256,9 @@ SEED ?= 1
 
 stacks: ## Stop the same programs at instructions chosen by SEED, and compare each stack with gdb's and framehop's; ARCH=arm64: programs for arm64, emulated
 	@e2e/setup.sh $(if $(ARCH),--$(ARCH),--corpus)
-	$(if $(ARCH),,cargo build --release -p sidewinder)
-	SIDEWINDER=$(sidewinder) ARCH=$(ARCH) STOPS=$(STOPS) SEED=$(SEED) cargo run -p sidewinder-e2e-stacks --bin stacks -- $(PROGRAMS)
+	$(if $(ARCH),,$(build_release))
+	cargo build $(for_tests) --bin stacks
+	SIDEWINDER=$(sidewinder) ARCH=$(ARCH) STOPS=$(STOPS) SEED=$(SEED) $(built)/stacks $(PROGRAMS)
 
 # Where `make oracle` looks for ELF files.
 SEARCHED ?= /
@@ -259,11 +266,11 @@ SEARCHED ?= /
 oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables; ARCH=arm64: of Debian's packages
 	cargo build --release -p sidewinder-unwind-oracle --features machine
 	$(if $(ARCH),cargo build --release -p sidewinder-e2e-debian --bin $(ARCH)-packages)
-	$(abspath $(target))/release/oracle $(if $(ARCH),"$$($(abspath $(target))/release/$(ARCH)-packages)",$(SEARCHED))
+	$(built)/oracle $(if $(ARCH),"$$($(built)/$(ARCH)-packages)",$(SEARCHED))
 
 names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 addresses each, with llvm-symbolizer's
 	@e2e/setup.sh --tests
-	SIDEWINDER_WHOLE_ORACLE=1 CI=true cargo test -p sidewinder-symbolize --test suite lines_and_inlined_calls -- --nocapture
+	SIDEWINDER_WHOLE_ORACLE=1 CI=true cargo test $(for_tests) --test suite lines_and_inlined_calls -- --nocapture
 
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
@@ -273,7 +280,7 @@ fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
 	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS)
 
 lint: form ## Check form and lints
-	cargo clippy --workspace --all-targets $(all_features) -- -D warnings
+	cargo clippy $(for_tests) --all-targets $(all_features) -- -D warnings
 
 form:
 	.ci/architectures
@@ -306,8 +313,8 @@ image: image-tools ## Build the container image: target/image/sidewinder.oci.tar
 # The half for arm64 is emulated: in qemu-user, and with a kernel in qemu.
 image-test: image ## Run what is in the image, with what Kubernetes grants a sidecar
 	SIDEWINDER_IMAGE=$(image) SIDEWINDER=$(image)/$(native)/root/sidewinder CI=true \
-		cargo test -p sidewinder-e2e --test end_to_end image:: -- --test-threads=1
-	$(if $(filter arm64,$(filter-out $(native),$(ARCHITECTURES))),cargo build --workspace --example vm-test && \
+		cargo test $(for_tests) --test end_to_end image:: -- --test-threads=1
+	$(if $(filter arm64,$(filter-out $(native),$(ARCHITECTURES))),cargo build $(for_tests) --example vm-test && \
 		CI=true $(examples)/vm-test image $(image))
 
 packages: image ## Package the image's program: target/packages has a Debian package, an archive and checksums; ARCHITECTURES as for the image
@@ -315,7 +322,7 @@ packages: image ## Package the image's program: target/packages has a Debian pac
 
 packages-test: packages ## Unpack the packages, and profile with what is in them
 	SIDEWINDER_PACKAGES=$(packages) SIDEWINDER=$(image)/$(native)/root/sidewinder CI=true \
-		cargo test -p sidewinder-e2e --test end_to_end packages:: -- --test-threads=1
+		cargo test $(for_tests) --test end_to_end packages:: -- --test-threads=1
 
 image-twice: image ## Build the image of this commit once more, in another folder and from nothing, and compare
 	.ci/image-twice $(image) $(tools)/bin $(ARCHITECTURES)

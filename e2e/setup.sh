@@ -21,8 +21,8 @@ packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6
 case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+=(python3 python3-pip) ;; esac
 # What the page is looked at with.
 if [ "${1:-}" = --tests ]; then
-    # `podman`: a runtime of containers that are known by name.
-    packages+=(chromium fonts-dejavu-core podman)
+    # `podman`: a runtime of containers that are known by name. `python3-jsonschema` judges configurations.
+    packages+=(chromium fonts-dejavu-core podman python3-jsonschema)
     # Where the distribution has it.
     if apt-cache show chromium-headless-shell >/dev/null 2>&1; then packages+=(chromium-headless-shell); fi
 fi

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::env::consts::ARCH;
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use libbpf_cargo::SkeletonBuilder;
+use libbpf_rs::libbpf_sys::API_HEADERS;
 use object::{Object as _, ObjectSymbol as _};
 
 include!("../programs.rs");
@@ -14,17 +16,25 @@ include!("../programs.rs");
 /// Compiles an object, and returns the names that it defines.
 fn compiled(name: &str, architecture: &str) -> BTreeSet<String> {
     let directory = tempfile::tempdir().unwrap();
+    let headers = directory.path().join("bpf");
+    fs::create_dir(&headers).unwrap();
+    for (name, content) in API_HEADERS {
+        fs::write(headers.join(name), content).unwrap();
+    }
     let path = directory.path().join("object");
-    let of_architecture = architecture_arguments(architecture, ARCH).unwrap();
-    let arguments = COMPILER_ARGUMENTS.into_iter().chain(of_architecture.iter().map(String::as_str));
-    SkeletonBuilder::new()
-        .source(Path::new("c").join(format!("{name}.bpf.c")))
-        .obj(&path)
-        .clang(std::env::var_os("CLANG").unwrap_or_else(|| "clang".into()))
-        .clang_args(arguments.chain(["-DSW_TEST_PROGRAMS"]))
-        .build()
+    let status = Command::new(std::env::var_os("CLANG").unwrap_or_else(|| "clang".into()))
+        .args(["-target", "bpf", "-g", "-fno-stack-protector", "-DSW_TEST_PROGRAMS", "-c"])
+        .args(COMPILER_ARGUMENTS)
+        .args(architecture_arguments(architecture, ARCH).unwrap())
+        .arg("-I")
+        .arg(directory.path())
+        .arg(Path::new("c").join(format!("{name}.bpf.c")))
+        .arg("-o")
+        .arg(&path)
+        .status()
         .unwrap();
-    let bytes = std::fs::read(path).unwrap();
+    assert!(status.success(), "{name}.bpf.c for {architecture}: clang: {status}");
+    let bytes = fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     file.symbols()
         .filter(|symbol| !symbol.is_undefined())

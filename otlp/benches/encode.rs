@@ -91,6 +91,7 @@ fn cpu_time() -> Duration {
 }
 
 fn main() {
+    assert!(!cfg!(debug_assertions), "built with checks: use `cargo bench --profile release`");
     for events_per_stack in [1, 4, 20] {
         measure(events_per_stack);
     }

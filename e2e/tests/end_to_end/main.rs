@@ -40,6 +40,7 @@ mod python;
 mod questions;
 mod receiver_keys;
 mod reload;
+mod schema;
 mod silent;
 mod stacks;
 mod supervision;

@@ -1,7 +1,7 @@
 //! Measures the cost of unwind tables: bytes for rows and text, time and heap to make them, compared with gimli's own
 //! walk through the same rows, which keeps none.
 //!
-//! `cargo bench -p sidewinder-unwind-oracle --bench tables -- [FILE]...`
+//! `cargo bench --profile release -p sidewinder-unwind-oracle --bench tables -- [FILE]...`
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -32,6 +32,7 @@ const BINARIES: [&[&str]; 5] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
+    assert!(!cfg!(debug_assertions), "built with checks: use `cargo bench --profile release`");
     let is_file = |argument: &OsString| !argument.to_string_lossy().starts_with("--");
     let named: Vec<PathBuf> = std::env::args_os()
         .skip(1)
