@@ -200,6 +200,7 @@ vm-test: $(if $(filter arm64,$(ARCH)),build-arm64) ## Boot Debian's kernels in q
 	cargo build $(for_tests) --example vm-test
 	SIDEWINDER=$(profiled-by) VERIFIER=$(VERIFIER) RECORDINGS=$(RECORDINGS) $(examples)/vm-test $(ARCH) $(KERNELS)
 	SIDEWINDER=$(profiled-by) $(examples)/vm-test $(if $(ARCH),$(ARCH)-python,runtimes $(KERNELS))
+	$(if $(ARCH),SIDEWINDER=$(profiled-by) $(examples)/vm-test $(ARCH)-java)
 
 examples := $(built)/examples
 # The newest compiler that is tried; the distribution's is the oldest.

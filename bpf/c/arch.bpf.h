@@ -20,6 +20,9 @@
  *   is_after_call                whether a call instruction ends at an address, and the call's target
  *   words_in_prologue, words_in_epilogue
  *                                with SW_HAS_HOTSPOT: how much of its frame a method has that HotSpot has compiled
+ *   words_during_call, stated_blob_distance
+ *                                likewise: what the code behind a call says of the frame, and of where the method begins
+ *   stub_state                   with SW_HAS_HOTSPOT and SW_REG_LINK: how much of its frame an interrupted stub has
  *   v8_frame_state               with SW_HAS_V8: how much of its frame a function has that V8 has compiled
  *
  * The two functions that copy registers return the ABI of the task: SW_ABI_NATIVE, SW_ABI_FOREIGN, or SW_ABI_NONE if the
@@ -34,6 +37,7 @@
 #include "arch/x86_64.v8.bpf.h"
 #elif defined(__TARGET_ARCH_arm64)
 #include "arch/aarch64.bpf.h"
+#include "arch/aarch64.hotspot.bpf.h"
 #else
 #error "no registers of this architecture: see arch/x86_64.bpf.h"
 #endif

@@ -16,45 +16,15 @@
 #define SIDEWINDER_HOTSPOT_BPF_H
 
 #include "arch.bpf.h"
+#include "hotspot_caller.bpf.h"
 #include "hotspot_code.bpf.h"
+#include "hotspot_interpreted.bpf.h"
 #include "hotspot_method.bpf.h"
 #include "stack_window.bpf.h"
 
 /* Words that code may have pushed below its frame, and candidates for frames without a known size. */
 #define SW_PUSHED_WORDS_MAX 10
 #define SW_FRAME_WORDS_MAX (1 << 17)
-#define SW_STUB_PUSH_BYTES 1 /* the first instruction of stubs, which saves the frame pointer */
-/* From the stack pointer at the entry of an interpreted method to that of its caller: arguments and variables. */
-#define SW_SENDER_BYTES_MAX 8192
-#define SW_BYTECODE_BYTES_MAX 65536 /* of a method (JVM specification, section 4.7.3) */
-
-/* A rule by which the frame ends `words` words above the stack pointer, with the return address as its last. */
-static __always_inline void set_rule_of_words(struct sw_found *found, __u32 words, bool has_fp)
-{
-	found->rule = (struct sw_rule){
-		.cfa_base = SW_CFA_REGISTER,
-		.cfa_register = SW_REG_SP,
-		.cfa_offset = words * sizeof(__u64),
-		.ra = SW_PLACE_CFA,
-		.ra_offset = -8,
-		.fp = has_fp ? SW_PLACE_CFA : SW_PLACE_SAME,
-		.fp_offset = has_fp ? -16 : 0,
-	};
-}
-
-/* A rule by which the frame is that at the frame pointer. */
-static __always_inline void set_rule_of_frame_pointer(struct sw_found *found)
-{
-	found->rule = (struct sw_rule){
-		.cfa_base = SW_CFA_REGISTER,
-		.cfa_register = SW_REG_FP,
-		.cfa_offset = 16,
-		.ra = SW_PLACE_CFA,
-		.ra_offset = -8,
-		.fp = SW_PLACE_CFA,
-		.fp_offset = -16,
-	};
-}
 
 static __always_inline void set_blob(struct sw_found *found, const struct sw_blob *blob, __u64 pc)
 {
@@ -112,7 +82,8 @@ __noinline int find_hotspot_frame(__u32 number)
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	struct sw_found *found;
-	__u64 code[2] = {}, target; /* in front of a return address, and behind it */
+	__u64 code[2] = {}, target; /* from SW_CALL_BYTES in front of a return address on */
+	__s32 during_call;
 
 	if (!slot)
 		return 0;
@@ -133,7 +104,7 @@ __noinline int find_hotspot_frame(__u32 number)
 	if (!is_in_interpreter(hotspot, slot->pc)) {
 		if (slot->is_return_address)
 			bpf_probe_read_user(code, sizeof(code), (void *)(slot->pc - SW_CALL_BYTES));
-		if (!find_current_blob(number, stated_blob_distance(code[1]))) {
+		if (!find_current_blob(number, stated_blob_distance(code))) {
 			slot->head.vm_missing[SW_VM_UNREADABLE]++;
 			return 1;
 		}
@@ -147,49 +118,18 @@ __noinline int find_hotspot_frame(__u32 number)
 	if (slot->pc == hotspot->call_stub_return) {
 		found->number = SW_RULE_HOTSPOT;
 		set_rule_of_frame_pointer(found);
-	} else if (scratch->blob.frame_words > 1 && is_call(code[0], slot->pc, &target) &&
-		   is_in_code_cache(hotspot, target) && !takes_off_arguments(code[1])) {
-		/* A call of native code may have been made with more on the stack, and so may one of a stub. */
+		return 1;
+	}
+	during_call = words_during_call(code);
+	/* A call of native code may have been made with more on the stack, and so may one of a stub. */
+	if (scratch->blob.frame_words > 1 && during_call >= 0 && is_call(code[0], slot->pc, &target) &&
+	    (during_call || is_in_code_cache(hotspot, target))) {
 		found->number = SW_RULE_HOTSPOT;
-		set_rule_of_words(found, scratch->blob.frame_words, true);
+		set_rule_of_words(found, scratch->blob.frame_words + during_call, true);
 	} else {
 		slot->vm_has_blob = 1;
 	}
 	return 1;
-}
-
-/* Whether code may return to the word that is the last of `words` above the stack pointer, as an sw_hotspot_caller. */
-__noinline int may_return_from(__u32 number, __u32 words)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	__u64 address;
-
-	if (!slot || !try_read_word(slot, slot->sp + ((__u64)words - 1) * sizeof(__u64), &address))
-		return 0;
-	return may_return_to(number, address);
-}
-
-/* Whether the word that is the last of `words` above the stack pointer is an address in the code cache. */
-__noinline int is_generated_at(__u32 number, __u32 words)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
-	__u64 address;
-
-	if (!runtime || !try_read_word(slot, slot->sp + ((__u64)words - 1) * sizeof(__u64), &address))
-		return 0;
-	return is_in_code_cache(&runtime->hotspot, address);
-}
-
-/* Whether the frame pointer leads to a frame with a plausible return address. */
-__noinline int may_return_from_frame_pointer(__u32 number)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	__u64 address;
-
-	if (!slot || slot->fp & 7 || slot->fp - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
-		return 0;
-	return try_read_word(slot, slot->fp + 8, &address) && may_return_to(number, address);
 }
 
 /*
@@ -247,18 +187,52 @@ static __always_inline int settle_sized(__u32 number, struct sw_slot *slot, stru
 			return 1;
 		}
 	}
+#ifdef SW_REG_LINK
+	/* What a method does after it has removed its frame may be anywhere in its code. */
+	if (may_return_from(number, SW_WORDS_AT_ENTRY)) {
+		set_rule_of_words(found, SW_WORDS_AT_ENTRY, false);
+		return 1;
+	}
+#endif
 	return 0;
 }
 
+#ifdef SW_REG_LINK
 /* Finds the rule of the frame of a stub, an adapter, or the interpreter's code while it has no frame. */
-static __always_inline int settle_unsized(__u32 number, struct sw_slot *slot, struct sw_found *found)
+static __always_inline int settle_unsized(__u32 number, struct sw_slot *slot, const struct sw_hotspot *hotspot,
+					  struct sw_found *found)
+{
+	int state = SW_STUB_HAS_FRAME;
+
+	if (slot->is_interrupted)
+		state = stub_state(number, is_in_interpreter(hotspot, code_address(slot->callee_saved)));
+	if (state == SW_STUB_HAS_SAVED && may_return_from(number, 2)) {
+		set_rule_of_words(found, 2, true);
+		return 1;
+	}
+	if (state == SW_STUB_HAS_FRAME && may_return_from_frame_pointer(number)) {
+		set_rule_of_frame_pointer(found);
+		return 1;
+	}
+	if (!may_return_from(number, SW_WORDS_AT_ENTRY))
+		return 0;
+	set_rule_of_words(found, SW_WORDS_AT_ENTRY, false);
+	/* Between methods that are compiled and interpreted, arguments are moved to the stack. */
+	if (state == SW_STUB_HAS_KEPT_SP && is_sender_sp(slot, interrupted_register(slot, hotspot->sender_sp)))
+		found->rule.cfa_register = hotspot->sender_sp;
+	return 1;
+}
+#else
+/* Finds the rule of the frame of a stub, an adapter, or the interpreter's code while it has no frame. */
+static __always_inline int settle_unsized(__u32 number, struct sw_slot *slot, const struct sw_hotspot *hotspot,
+					  struct sw_found *found)
 {
 	if (slot->is_return_address && may_return_from_frame_pointer(number)) {
 		set_rule_of_frame_pointer(found);
 		return 1;
 	}
-	if (may_return_from(number, 1)) {
-		set_rule_of_words(found, 1, false);
+	if (may_return_from(number, SW_WORDS_AT_ENTRY)) {
+		set_rule_of_words(found, SW_WORDS_AT_ENTRY, false);
 		return 1;
 	}
 	if (may_return_from(number, 2)) {
@@ -278,7 +252,7 @@ static __always_inline int settle_unsized(__u32 number, struct sw_slot *slot, st
 	if (slot->is_interrupted && may_return_to(number, slot->registers[SW_REG_RETURN_ADDRESS])) {
 		found->rule = (struct sw_rule){
 			.cfa_base = SW_CFA_REGISTER,
-			.cfa_register = SW_REG_SENDER_SP,
+			.cfa_register = hotspot->sender_sp,
 			.ra = SW_PLACE_REGISTER,
 			.ra_register = SW_REG_RETURN_ADDRESS,
 		};
@@ -286,138 +260,7 @@ static __always_inline int settle_unsized(__u32 number, struct sw_slot *slot, st
 	}
 	return 0;
 }
-
-/* Where an interpreted method's frame has the address of the bytecode, as an offset from its frame pointer. */
-static __always_inline __s64 interpreted_bytecode(const struct sw_hotspot *hotspot)
-{
-	return SW_INTERPRETED_BYTECODE_WITHOUT_MIRROR - (hotspot->frames_have_mirror ? (__s64)sizeof(__u64) : 0);
-}
-
-/* The rule of an interpreted method's frame. */
-static __always_inline void set_rule_of_interpreted(struct sw_found *found)
-{
-	found->rule = (struct sw_rule){
-		.cfa_base = SW_CFA_DEREF,
-		.cfa_register = SW_REG_FP,
-		.cfa_offset = SW_INTERPRETED_SENDER_SP,
-		.ra = SW_PLACE_MEMORY,
-		.ra_register = SW_REG_FP,
-		.ra_offset = SW_INTERPRETED_RETURN_ADDRESS,
-		.fp = SW_PLACE_MEMORY,
-		.fp_register = SW_REG_FP,
-	};
-}
-
-/* Whether a register has the caller's stack pointer, which is a little above that of an interpreted method without a frame. */
-static __always_inline bool is_sender_sp(const struct sw_slot *slot, __u32 number)
-{
-	__u64 sender_sp = slot->registers[number];
-
-	return !(sender_sp & 7) && sender_sp - slot->sp < SW_SENDER_BYTES_MAX;
-}
-
-/*
- * Finds the rule where an interpreted method is entered or left: the frame is not complete, but a register has the caller's stack
- * pointer, which the return address isn't next to: arguments and variables are between. A compiled caller's frame depends on it.
- * Not static: the verifier checks it once.
- */
-__noinline int settle_incomplete(__u32 number)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
-	struct sw_found *found;
-	struct sw_rule rule = { .cfa_base = SW_CFA_REGISTER, .ra = SW_PLACE_MEMORY, .ra_register = SW_REG_SP };
-	__s64 frame_bytes;
-
-	if (!runtime)
-		return 0;
-	found = place_of_frame(slot);
-	frame_bytes = slot->fp - slot->sp;
-	if (is_sender_sp(slot, SW_REG_SENDER_SP)) {
-		rule.cfa_register = SW_REG_SENDER_SP;
-		if (slot->fp - slot->sp < SW_SENDER_BYTES_MAX && slot->fp < slot->registers[SW_REG_SENDER_SP] &&
-		    may_return_from_frame_pointer(number)) {
-			rule.ra_register = SW_REG_FP;
-			rule.ra_offset = SW_INTERPRETED_RETURN_ADDRESS;
-			rule.fp = SW_PLACE_MEMORY;
-			rule.fp_register = SW_REG_FP;
-		} else if (may_return_to(number, slot->registers[SW_REG_RETURN_ADDRESS])) {
-			rule.ra = SW_PLACE_REGISTER;
-			rule.ra_register = SW_REG_RETURN_ADDRESS;
-		} else if (!may_return_from(number, 1)) {
-			return 0;
-		}
-	} else if (is_sender_sp(slot, SW_REG_SENDER_SP_AT_RETURN)) {
-		rule.cfa_register = SW_REG_SENDER_SP_AT_RETURN;
-		/* Before the jump there, the return address is in the register that had the bytecode's. */
-		if (may_return_to(number, slot->registers[SW_REG_BYTECODE])) {
-			rule.ra = SW_PLACE_REGISTER;
-			rule.ra_register = SW_REG_BYTECODE;
-		} else if (!may_return_from(number, 1)) {
-			return 0;
-		}
-	} else if (frame_bytes >= -SW_INTERPRETED_SENDER_SP && frame_bytes <= -interpreted_bytecode(&runtime->hotspot) &&
-		   may_return_from_frame_pointer(number)) {
-		/* The frame has it already, and not yet all of the method. */
-		set_rule_of_interpreted(found);
-		return 1;
-	} else {
-		return 0;
-	}
-	found->rule = rule;
-	return 1;
-}
-
-/*
- * Makes the frame at the frame pointer that of the interpreter, but for its cookie: what that takes is in the scratch memory's
- * identity, the address of the ConstMethod, and that of the cache of constants, which all methods of a class have in common, or 0
- * where the frame may not have it yet. Returns 0 if the frame is none of the interpreter's: at the start of a method, while its frame
- * is being made, the frame pointer is still the caller's.
- */
-__noinline int settle_interpreted(__u32 number)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
-	struct sw_vm_scratch *scratch = vm_scratch(number);
-	__u64 fp, method, sender_sp, address, bytecode_at, bytecode, constants, first, const_method = 0;
-	struct sw_found *found;
-
-	if (!runtime || !scratch)
-		return 0;
-	found = place_of_frame(slot);
-	fp = slot->fp;
-	if (fp & 7 || fp - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
-		return 0;
-	/* Below the stack pointer is what is left of another frame. */
-	if (slot->is_interrupted && (__s64)(slot->sp - fp) > interpreted_bytecode(&runtime->hotspot))
-		return 0;
-	bytecode_at = fp + interpreted_bytecode(&runtime->hotspot);
-	if (!try_read_word(slot, bytecode_at, &bytecode) ||
-	    !try_read_word(slot, bytecode_at + SW_INTERPRETED_CONSTANTS_AFTER_BYTECODE, &constants) ||
-	    !try_read_word(slot, fp + SW_INTERPRETED_METHOD, &method) ||
-	    !try_read_word(slot, fp + SW_INTERPRETED_SENDER_SP, &sender_sp) ||
-	    !try_read_word(slot, fp + SW_INTERPRETED_RETURN_ADDRESS, &address))
-		return 0;
-	if (!method || method & 7 || sender_sp & 7 || sender_sp <= fp || sender_sp - fp > SW_UNPROVEN_FRAME_BYTES_MAX)
-		return 0;
-	if (!slot->is_return_address && !may_return_to(number, address))
-		return 0;
-	if (bpf_probe_read_user(&const_method, sizeof(const_method), (void *)(method + runtime->hotspot.const_method)) ||
-	    !const_method || const_method & 7)
-		return 0;
-	scratch->identity[0] = const_method;
-	scratch->identity[1] = slot->is_return_address ? constants : 0;
-	first = const_method + runtime->hotspot.bytecodes;
-	if (slot->is_interrupted && slot->registers[SW_REG_BYTECODE] - first < SW_BYTECODE_BYTES_MAX)
-		bytecode = slot->registers[SW_REG_BYTECODE];
-	bytecode -= first;
-	if (bytecode >= SW_BYTECODE_BYTES_MAX)
-		bytecode = -1ull; /* native methods have none */
-	found->head = frame_head(SW_FRAME_HOTSPOT, 0, method & ((1ull << 48) - 1));
-	found->address = bytecode << SW_VM_PLACE_SHIFT;
-	set_rule_of_interpreted(found);
-	return 1;
-}
+#endif
 
 /*
  * Finds the rule of the current frame, whose cache entry says that it depends on the stack, and puts it into that entry, or
@@ -448,7 +291,7 @@ __noinline int settle_hotspot_frame(__u32 number)
 		found->address = (slot->pc - runtime->hotspot.interpreter) << SW_VM_PLACE_SHIFT | 1;
 		if (slot->is_interrupted && settle_incomplete(number))
 			return 1;
-		return settle_unsized(number, slot, found);
+		return settle_unsized(number, slot, &runtime->hotspot, found);
 	}
 	/* A frame that is remembered may be that of code which was freed since. */
 	if (!slot->vm_has_blob) {
@@ -459,7 +302,7 @@ __noinline int settle_hotspot_frame(__u32 number)
 	frame_words = scratch->blob.frame_words;
 	if (frame_words > 1 && frame_words < SW_FRAME_WORDS_MAX)
 		return settle_sized(number, slot, scratch, found, frame_words);
-	return settle_unsized(number, slot, found);
+	return settle_unsized(number, slot, &runtime->hotspot, found);
 }
 
 #endif

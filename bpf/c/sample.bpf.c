@@ -18,7 +18,7 @@
  *   fields.bpf.h   optional kernel fields         stack_window.bpf.h  a window on the stack
  *   off_cpu.bpf.h  threads that leave their CPU   counter.bpf.h  interrupts of counters
  *   wait_list.bpf.h  waits in progress            code_object.bpf.h  functions of young processes
- *   lock.bpf.h     locks that threads wait for    hotspot.bpf.h  frames of the Java virtual machine
+ *   lock.bpf.h     locks that threads wait for    hotspot*.bpf.h  frames of the Java virtual machine
  *   atomic.bpf.h   access to shared memory        current_frame.bpf.h  a frame's registers, and its end
  *   user_probe.bpf.h  probes that users place in programs
  *   waker.bpf.h    threads that end waits of others

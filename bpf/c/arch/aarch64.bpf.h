@@ -286,25 +286,36 @@ static const __u8 wait_causes[SW_SYSTEM_CALLS] = {
 
 #define SW_INSTRUCTION_BYTES 4
 
+#define SW_CALL_BYTES SW_INSTRUCTION_BYTES
+
 /*
- * Whether a call instruction ends at an address of the process. *target is the call's target, or 0 if the instruction
- * doesn't contain it. Code that can't be read counts as no call. Arm Architecture Reference Manual for A-profile, sections
- * C6.2.38 (BL), C6.2.39 (BLR) and C6.2.40 (BLRAA and the like).
+ * Whether a call instruction ends at an address, in front of which is this one, in the lowest bits of `code`. *target is the call's
+ * target, or 0 if the instruction doesn't contain it. Arm Architecture Reference Manual for A-profile, sections C6.2.38 (BL),
+ * C6.2.39 (BLR) and C6.2.40 (BLRAA and the like).
  */
-static __noinline int is_after_call(__u64 address, __u64 *target)
+static __always_inline int is_call(__u64 code, __u64 address, __u64 *target)
 {
-	__u32 call;
+	__u32 call = code;
 
 	*target = 0;
-	if (bpf_probe_read_user(&call, sizeof(call), (void *)(address - SW_INSTRUCTION_BYTES)))
-		return 0;
 	if ((call & 0xfefff000) == 0xd63f0000)
 		return 1;
 	if (call >> 26 != 0x25)
 		return 0;
 	/* A signed number of instructions in the lowest 26 bits. */
-	*target = address - SW_INSTRUCTION_BYTES + ((__s64)((__u64)call << 38) >> 36);
+	*target = address - SW_CALL_BYTES + ((__s64)((__u64)call << 38) >> 36);
 	return 1;
+}
+
+/* The same of an address of the process. Code that can't be read counts as no call. */
+static __noinline int is_after_call(__u64 address, __u64 *target)
+{
+	__u32 call;
+
+	*target = 0;
+	if (bpf_probe_read_user(&call, sizeof(call), (void *)(address - SW_CALL_BYTES)))
+		return 0;
+	return is_call(call, address, target);
 }
 
 #endif

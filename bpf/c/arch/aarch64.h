@@ -21,9 +21,16 @@
 #define SW_STACK_ALIGNMENT_BYTES 16 /* of the stack pointer (AAPCS64, section 6.4.5.1) */
 #define SW_LINKAGE_ENTRY_BYTES 16 /* no rule depends on it: linkage entries don't touch the stack */
 
-/* Code that these virtual machines generate is not understood. */
-#define SW_HAS_HOTSPOT 0
+/* Code that HotSpot generates is understood, and that of V8 is not. */
+#define SW_HAS_HOTSPOT 1
 #define SW_HAS_V8 0
+
+/* HotSpot's interpreter: where the bytecode is in the interrupted method, and the return address at its entry. */
+#define SW_REG_BYTECODE 22 /* x22 */
+#define SW_REG_RETURN_ADDRESS SW_REG_LINK
+/* From where an interpreted method removes its frame: */
+#define SW_REG_SENDER_SP_AT_RETURN 9 /* x9 */
+#define SW_REG_RETURN_ADDRESS_AT_RETURN SW_REG_LINK
 
 #define SW_PAGE_SHIFT 12 /* of the smallest page; larger ones are multiples of it */
 

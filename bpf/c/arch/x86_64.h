@@ -20,11 +20,12 @@
 #define SW_HAS_HOTSPOT 1
 #define SW_HAS_V8 1
 
-/* HotSpot's interpreter: where the bytecode is in the interrupted function, and the caller's stack pointer at its entry. */
+/* HotSpot's interpreter: where the bytecode is in the interrupted method. */
 #define SW_REG_BYTECODE 13 /* r13 */
-#define SW_REG_SENDER_SP 13 /* r13 */
-#define SW_REG_SENDER_SP_AT_RETURN 3 /* rbx, from where an interpreted method removes its frame */
 #define SW_REG_RETURN_ADDRESS 0 /* rax, at the entries of interpreted methods and in adapters */
+/* From where an interpreted method removes its frame: */
+#define SW_REG_SENDER_SP_AT_RETURN 3 /* rbx */
+#define SW_REG_RETURN_ADDRESS_AT_RETURN 13 /* r13, which had the bytecode's */
 
 /* V8: the function that is called, at its entry, that of WebAssembly's data of its instance, and, in handlers of bytecodes, the bytecode and the offset in it. */
 #define SW_REG_V8_FUNCTION 5 /* rdi */

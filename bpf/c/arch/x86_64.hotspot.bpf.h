@@ -7,13 +7,16 @@
 
 /*
  * Words of an interpreted method's frame, as offsets from its frame pointer (frame_x86.hpp, 8 to 26): the caller's frame
- * pointer is at 0.
+ * pointer is at 0. Where the bytecode is depends on the version.
  */
 #define SW_INTERPRETED_RETURN_ADDRESS 8
 #define SW_INTERPRETED_SENDER_SP (-8)
 #define SW_INTERPRETED_METHOD (-24)
-#define SW_INTERPRETED_BYTECODE_WITHOUT_MIRROR (-56)
 #define SW_INTERPRETED_CONSTANTS_AFTER_BYTECODE 16 /* the method's ConstantPoolCache */
+#define SW_INTERPRETED_FRAMES_OVERLAP 0 /* a frame is below its caller's stack pointer */
+
+#define SW_WORDS_AT_ENTRY 1 /* of a frame at the entry of a method: the return address */
+#define SW_STUB_PUSH_BYTES 1 /* the first instruction of stubs, which saves the frame pointer */
 
 /* The byte at an offset from the interrupted pc. */
 static __always_inline __u8 code_byte(const struct sw_vm_scratch *scratch, int offset)
@@ -61,23 +64,25 @@ static __always_inline __u32 words_in_prologue(__u32 number, const struct sw_vm_
 }
 
 /*
- * Whether `pop reg` (58 to 5F, with REX.B 41 before it) follows a call, but not `pop rbp` (5D), which ends methods: then the frame
- * has more words during the call, the arguments of a stub. `code`: the bytes behind the call.
+ * How many more words a frame has during a call; negative: it is not known how many. Where `pop reg` (58 to 5F, with REX.B 41
+ * before it) follows the call, but not `pop rbp` (5D), which ends methods, these are the arguments of a stub. `code`: the
+ * SW_CALL_BYTES bytes in front of the return address, and those behind it.
  */
-static __always_inline bool takes_off_arguments(__u64 code)
+static __always_inline __s32 words_during_call(const __u64 *code)
 {
-	__u8 first = code, second = code >> 8;
+	__u8 first = code[1], second = code[1] >> 8;
+	bool is_pop = first == 0x41 ? (second & 0xf8) == 0x58 : (first & 0xf8) == 0x58 && first != 0x5d;
 
-	return first == 0x41 ? (second & 0xf8) == 0x58 : (first & 0xf8) == 0x58 && first != 0x5d;
+	return is_pop ? -1 : 0;
 }
 
 /*
  * Since 19, a method has `nop [rax + rax + imm32]` (0F 1F 84 00 id) behind most calls: the low 24 bits are the distance of the return
- * address from the blob (nativeInst_x86.hpp, NativePostCallNop). 0: it isn't there.
+ * address from the blob (nativeInst_x86.hpp, NativePostCallNop). 0: it isn't there. `code`: as in words_during_call.
  */
-static __always_inline __u32 stated_blob_distance(__u64 code)
+static __always_inline __u32 stated_blob_distance(const __u64 *code)
 {
-	return (__u32)code == 0x00841f0f ? (code >> 32) & 0xffffff : 0;
+	return (__u32)code[1] == 0x00841f0f ? (code[1] >> 32) & 0xffffff : 0;
 }
 
 /* Whether the instruction with these two bytes has an operand `[r15 + disp]` at an offset from the pc: disp is ib or id. */

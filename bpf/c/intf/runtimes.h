@@ -132,8 +132,9 @@ struct sw_hotspot {
 	__u8 block_header_bytes;
 	__u8 has_offsets; /* `code` and the handlers are offsets from the blob of 4 bytes (since 23), not pointers */
 	__u8 frame_complete_is_short; /* 2 bytes (since 24) */
-	__u8 frames_have_mirror; /* frames of the interpreter have a word for the class's mirror (since 9) */
-	__u8 reserved[5];
+	__u8 bytecode; /* in a frame of the interpreter: how far below the frame pointer the address of the bytecode is */
+	__u8 sender_sp; /* the register with the caller's stack pointer at the entry of an interpreted method */
+	__u8 reserved[4];
 };
 
 /* A part of a file, in bytes. */

@@ -3,7 +3,8 @@
 //!
 //! `runtimes [KERNEL...]` profiles Java and Node.js there.
 //!
-//! `make vm-test ARCH=arm64`: `arm64 [KERNEL...]` does it with kernels for arm64, and `arm64-python` profiles Python there.
+//! `make vm-test ARCH=arm64`: `arm64 [KERNEL...]` does it with kernels for arm64, and `arm64-python` and `arm64-java` profile Python
+//! and Java there.
 //!
 //! `make image-test`: `image FOLDER` runs the container image's half for arm64, which `make image` wrote into that folder.
 //!
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod arm64;
+mod arm64_java;
 mod arm64_python;
 mod compilers;
 mod container_image;
@@ -62,6 +64,9 @@ fn main() -> Result<ExitCode> {
     }
     if asked == ["arm64-python"] {
         return arm64_python::test();
+    }
+    if asked == ["arm64-java"] {
+        return arm64_java::test();
     }
     if let [first, built] = &*asked
         && first == "image"

@@ -25,8 +25,8 @@ pub(crate) use host::wasm_code;
 pub(crate) use host::{
     CodePart, ENTRY_CFA, FUNCTION_BYTES_MAX, INSTRUCTION_BYTES_MAX, JumpTable, READS_ASSIGNMENTS,
     TABLE_CALL_BYTES, WALKED, WASM_ALIGNMENT, WASM_START_BYTES, activations, calls_through, dispatch_table,
-    first_argument, jumps_out, offset_of_pthread, pthread_layout, step, thread_local, unlinked_code,
-    wasm_counted_number, wasm_start,
+    first_argument, interpreted_frame, jumps_out, offset_of_pthread, pthread_layout, step, thread_local,
+    unlinked_code, wasm_counted_number, wasm_start,
 };
 
 /// The fields by which frames are linked, as offsets in bytes.
@@ -46,6 +46,15 @@ pub(crate) struct Activation {
     pub(crate) code: Range<u64>,
     /// Whether the call is in it; otherwise it is executed seldom, and jumps to code that has the call.
     pub(crate) has_call: bool,
+}
+
+/// Frames of HotSpot's interpreter, as far as they depend on its version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InterpretedFrame {
+    /// How far below the frame pointer the address of the bytecode is, in bytes.
+    pub bytecode: u8,
+    /// The register with the caller's stack pointer at the entry of a method, by its number in DWARF.
+    pub sender_sp: u8,
 }
 
 /// How code refers to a thread-local variable.

@@ -1,5 +1,5 @@
-//! arm64: where instructions lead, and where CPython keeps a thread's state. Code of HotSpot and V8 is not read, so these are not
-//! walked ([`WALKED`]), and what is looked for in it isn't found.
+//! arm64: where instructions lead, where CPython keeps a thread's state, and frames of HotSpot's interpreter. Code of V8 is not read,
+//! so this is not walked ([`WALKED`]), and what is looked for in it isn't found.
 //!
 //! Source: Arm Architecture Reference Manual for A-profile, section C4.
 
@@ -9,7 +9,7 @@ mod unlinked;
 
 use sidewinder_address::Svma;
 
-use super::{Activation, Flow, WasmStart};
+use super::{Activation, Flow, InterpretedFrame, WasmStart};
 use crate::InterpreterSet;
 use crate::cpython::pthread::{CLibrary, PthreadLayout};
 
@@ -20,10 +20,16 @@ pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
 pub(crate) use unlinked::{CodePart, unlinked_code};
 
 /// The virtual machines whose frames can be walked.
-pub(crate) const WALKED: InterpreterSet = InterpreterSet { cpython: true, ..InterpreterSet::NONE };
+pub(crate) const WALKED: InterpreterSet = InterpreterSet { v8: false, ..InterpreterSet::ALL };
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
 pub(crate) const ENTRY_CFA: (u16, i64) = (31, 0);
+
+/// Frames of the interpreter of a JDK (`frame_aarch64.hpp`). Since 9 they have a word for the class's mirror and another one, and
+/// since 20 the caller's stack pointer is in x19 instead of x13.
+pub(crate) const fn interpreted_frame(jdk: u8) -> InterpretedFrame {
+    InterpretedFrame { bytecode: if jdk >= 9 { 72 } else { 56 }, sender_sp: if jdk >= 20 { 19 } else { 13 } }
+}
 
 /// Bytes of a short function that are looked at.
 pub(crate) const FUNCTION_BYTES_MAX: usize = 96;
@@ -107,6 +113,14 @@ pub(crate) fn jumps_out(code: &[u8], start: Svma) -> Vec<Svma> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_of_the_interpreter_are_those_of_the_jdk() {
+        let frame = |bytecode, sender_sp| InterpretedFrame { bytecode, sender_sp };
+        assert_eq!(interpreted_frame(8), frame(56, 13));
+        assert_eq!(interpreted_frame(17), frame(72, 13));
+        assert_eq!(interpreted_frame(21), frame(72, 19));
+    }
 
     #[test]
     fn jumps_to_other_code_are_found() {

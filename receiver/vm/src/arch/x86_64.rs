@@ -7,7 +7,7 @@ use sidewinder_address::Svma;
 use sidewinder_process::tls::TlsGotEntry;
 
 use super::value::{Value, moved};
-use super::{Argument, ThreadLocal};
+use super::{Argument, InterpretedFrame, ThreadLocal};
 use crate::InterpreterSet;
 use crate::cpython::pthread::{CLibrary, KeyValues, PthreadLayout};
 
@@ -30,6 +30,11 @@ pub(crate) const WALKED: InterpreterSet = InterpreterSet::ALL;
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
 pub(crate) const ENTRY_CFA: (u16, i64) = (7, 8);
+
+/// Frames of the interpreter of a JDK (`frame_x86.hpp`, `r13`). Since 9 they have a word for the class's mirror.
+pub(crate) const fn interpreted_frame(jdk: u8) -> InterpretedFrame {
+    InterpretedFrame { bytecode: if jdk >= 9 { 64 } else { 56 }, sender_sp: 13 }
+}
 
 /// Bytes of a short function that are looked at.
 pub(crate) const FUNCTION_BYTES_MAX: usize = 96;

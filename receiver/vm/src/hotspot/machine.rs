@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::chunks::Chunks;
 use super::layout::{BlobLayout, DebugLayout, MethodLayout, NAMES};
 use super::structs::{Structs, Tables};
+use crate::arch::{InterpretedFrame, interpreted_frame};
 
 /// Parts of the code cache. HotSpot has one or three.
 const HEAPS_MAX: usize = 4;
@@ -71,6 +72,14 @@ pub struct CodeHeap {
     pub bytes: u64,
     /// The segment map: a byte for each of its segments.
     pub segments: Avma,
+}
+
+impl VirtualMachine {
+    /// How its interpreter's frames are laid out: its tables don't say so.
+    #[must_use]
+    pub fn interpreted_frame(&self) -> InterpretedFrame {
+        interpreted_frame(self.version.0)
+    }
 }
 
 impl JvmLibrary {

@@ -24,3 +24,5 @@ mod text;
 pub use code::CodePlace;
 pub use layout::{BlobLayout, DebugLayout, DebugPlace, MethodLayout};
 pub use machine::{CodeHeap, JvmLibrary, MachineError, VirtualMachine};
+
+pub use crate::arch::InterpretedFrame;

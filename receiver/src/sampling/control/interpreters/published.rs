@@ -37,6 +37,7 @@ pub(super) fn published_hotspot(machine: &VirtualMachine) -> PublishedRuntime {
     let code_end =
         machine.heaps.iter().map(|heap| heap.start.0.saturating_add(heap.bytes)).max().unwrap_or(0);
     let blob = machine.blob;
+    let interpreted = machine.interpreted_frame();
     PublishedRuntime::HotSpot(HotSpotLayout {
         heaps,
         code_start,
@@ -64,8 +65,9 @@ pub(super) fn published_hotspot(machine: &VirtualMachine) -> PublishedRuntime {
         block_header_bytes: blob.header_bytes,
         has_offsets: blob.has_offsets.into(),
         frame_complete_is_short: blob.frame_complete_is_short.into(),
-        frames_have_mirror: (machine.version.0 >= 9).into(),
-        reserved: [0; 5],
+        bytecode: interpreted.bytecode,
+        sender_sp: interpreted.sender_sp,
+        reserved: [0; 4],
     })
 }
 
