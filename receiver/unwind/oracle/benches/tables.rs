@@ -32,7 +32,10 @@ const BINARIES: [&[&str]; 5] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    assert!(!cfg!(debug_assertions), "built with checks: use `cargo bench --profile release`");
+    if cfg!(debug_assertions) {
+        eprintln!("built with checks: use `cargo bench --profile release`");
+        std::process::exit(2);
+    }
     let is_file = |argument: &OsString| !argument.to_string_lossy().starts_with("--");
     let named: Vec<PathBuf> = std::env::args_os()
         .skip(1)
