@@ -9,18 +9,19 @@
 //! - rules that are stated wrongly, and functions whose frames don't stay as their rules say;
 //! - the rules of linkage tables, and the expression that linkers write for them;
 //! - the bytes of `rt_sigreturn`, how far code runs straight on, and the rules of functions from their code;
+//! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are validated;
 //! - [`call_before`]: the call after which code returns, for the stacks of this machine;
 //! - [`go`] and [`link_register_go`]: Go's prologues and the instructions of its runtime that are recognised.
 //!
-//! Machine code is analyzed for [`ANALYZED`] only. Its module has
+//! Rows are made from all machine code for [`ANALYZED`] only. Its module has
 //!
-//! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
-//!   from machine code and validated; [`clone`] and [`haskell`] handle code that these alone don't explain;
+//! - [`clone`] and [`haskell`], which handle code that the effects of its instructions alone don't explain;
 //! - [`known`]: code of C libraries that is recognised by its bytes.
 //!
 //! Registers, and the rules that an ABI fixes, are in `sidewinder-unwind-table`.
 
 mod aarch64;
+mod instruction;
 mod x86_64;
 
 use std::ops::Range;
@@ -31,16 +32,18 @@ use sidewinder_unwind_table::{Architecture, EntryInterner, Rule};
 #[cfg(target_arch = "aarch64")]
 pub use self::aarch64::call::{CALL_BYTES, call_before};
 pub(crate) use self::aarch64::go as link_register_go;
+pub(crate) use self::instruction::{Instruction, Stepper};
 #[cfg(target_arch = "x86_64")]
 pub use self::x86_64::call::{CALL_BYTES, call_before};
-pub(crate) use self::x86_64::{Instruction, Stepper, clone, go, haskell, known, linkage};
+pub(crate) use self::x86_64::{clone, go, haskell, known, linkage};
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
+use crate::code::state::AbstractState;
 
-/// The architecture whose machine code is analyzed.
+/// The architecture for which rows are made from all machine code.
 pub(crate) const ANALYZED: Architecture = Architecture::X86_64;
 
-/// Whether machine code of an architecture is analyzed.
+/// Whether rows are made from all machine code of an architecture.
 pub(crate) fn is_analyzed(architecture: Architecture) -> bool {
     architecture == ANALYZED
 }
@@ -131,6 +134,14 @@ pub(crate) fn rt_sigreturn(architecture: Architecture) -> &'static [&'static [u8
     match architecture {
         Architecture::X86_64 => &known::RT_SIGRETURN,
         Architecture::Aarch64 => &aarch64::RT_SIGRETURN,
+    }
+}
+
+/// The state at a function's first instruction, right after the call.
+pub(crate) fn at_entry(architecture: Architecture) -> AbstractState {
+    match architecture {
+        Architecture::X86_64 => x86_64::at_entry(),
+        Architecture::Aarch64 => aarch64::at_entry(),
     }
 }
 

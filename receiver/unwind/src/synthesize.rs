@@ -202,7 +202,8 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
         .filter_map(|section| {
             let end = section.address().saturating_add(section.size());
             let (start, end) = code.clip(section.address(), end)?;
-            Some(CodeSlice { start, bytes: code.bytes(file, start, u64::from(end - start))? })
+            let bytes = code.bytes(file, start, u64::from(end - start))?;
+            Some(CodeSlice { architecture: code.architecture(), start, bytes })
         })
         .collect();
     tables.sort_unstable_by_key(|table| table.start);

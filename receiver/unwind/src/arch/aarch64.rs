@@ -1,18 +1,27 @@
 //! arm64: instructions are words of 4 bytes, of which the few that matter here are recognised by their bits (Arm
 //! Architecture Reference Manual for A-profile, section C4).
 
+mod access;
+mod branch;
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(not(target_arch = "aarch64"), expect(unreachable_pub, reason = "only its tests use it here"))]
 pub(crate) mod call;
+mod fields;
 mod frame;
 pub(crate) mod go;
 pub(crate) mod hand_over;
+mod instruction;
 mod leaf;
 pub(crate) mod linkage;
+mod step;
 
 use std::ops::Range;
 
 use sidewinder_unwind_table::{Architecture, Rule};
+
+use self::branch::{Next, call_distance};
+pub(crate) use self::instruction::Instruction;
+pub(crate) use self::step::at_entry;
 
 /// `DW_CFA_AARCH64_negate_ra_state_with_pc` (DWARF for the Arm 64-bit Architecture, 2024Q3). The older instruction without
 /// `_with_pc` changes no rule: a signature is stripped from every return address.
@@ -56,20 +65,15 @@ pub(super) fn reached_rules(from_start: &[u8], take_step: impl FnMut() -> bool) 
 
 /// The targets of `bl` in code, relative to its start.
 pub(super) fn calls(code: &[u8]) -> impl Iterator<Item = i32> {
-    (0..).step_by(4).zip(instructions(code)).filter_map(|(at, word): (i32, u32)| {
-        // A signed number of instructions in the lowest 26 bits.
-        let distance = ((word << 6).cast_signed() >> 6).checked_mul(4)?;
-        (word >> 26 == 0b10_0101).then(|| at.checked_add(distance)).flatten()
-    })
+    (0..)
+        .step_by(4)
+        .zip(instructions(code))
+        .filter_map(|(at, word): (i32, u32)| at.checked_add(call_distance(word)?.checked_mul(4)?))
 }
 
 /// Bytes up to the first instruction, inclusive, after which execution never continues.
 pub(super) fn straight_length(code: &[u8]) -> Option<u32> {
-    let last = instructions(code).position(|word| {
-        let is_branch = word >> 26 == 0b00_0101; // `b`
-        let is_trap = word >> 16 == 0 || word & 0xffe0_001f == 0xd420_0000; // `udf`, `brk`
-        is_branch || is_branch_to_register(word) || is_return(word) || is_trap
-    })?;
+    let last = instructions(code).position(|word| !Next::of(word).falls_through)?;
     u32::try_from((last + 1) * 4).ok()
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::piece::CodeSlice;
 use super::state::AbstractState;
 use super::value::AbstractValue;
-use crate::arch::{ANALYZED, Instruction, Stepper};
+use crate::arch::{Instruction, Stepper};
 
 /// How often a function is analyzed again because a call was found not to return.
 const MAX_PASSES: usize = 8;
@@ -364,7 +364,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         let Some(is_right) = state.may_return() else { return };
         self.evidence.inconsistent_exit |= !is_right;
         self.evidence.consistent_exit |=
-            is_right && state.get(ANALYZED.frame_pointer()) == AbstractValue::CallerFramePointer;
+            is_right && state.frame_pointer() == AbstractValue::CallerFramePointer;
     }
 
     /// Makes room for a new block at `at`: ends the current walk there, and has the block that contains `at` walked again.

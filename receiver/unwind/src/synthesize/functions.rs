@@ -11,7 +11,7 @@ use sidewinder_unwind_table::{Entry, EntryInterner, UnresolvedReason};
 use super::calls::CallSweep;
 use super::imports::Imports;
 use super::sections::AddressRanges;
-use crate::arch::{Instruction, Stepper};
+use crate::arch::{self, Instruction, Stepper};
 use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::rule::UnknownPart;
@@ -206,7 +206,7 @@ impl<'data> FunctionAnalyzer<'data> {
             is_cautious: false,
         };
         let mut flow = Flow::new(piece, guide, &mut self.stepper, &mut self.budget);
-        let entry = AbstractState::at_entry();
+        let entry = arch::at_entry(piece.architecture);
         let met = match evidence {
             Evidence::Possible => {
                 flow.policy.is_cautious = true;

@@ -91,7 +91,7 @@ impl Imports {
     ) {
         let Some(section) = file.section_by_name(section) else { return };
         let Some((start, bytes)) = code.offset(section.address()).zip(section.data().ok()) else { return };
-        let piece = CodeSlice { start, bytes };
+        let piece = CodeSlice { architecture: code.architecture(), start, bytes };
         for entry in (start..piece.end()).step_by(8) {
             if linkage::word_jumped_through(&piece, entry).is_some_and(|word| self.is_word(word)) {
                 self.entries.insert(entry);

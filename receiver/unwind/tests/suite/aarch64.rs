@@ -5,7 +5,7 @@ use std::process::Command;
 
 use object::{Object as _, ObjectSymbol as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::validate::validate;
+use sidewinder_unwind::validate::{RuleComponent, TrustedSide, resolve_conflicts, validate};
 use sidewinder_unwind::{
     Architecture, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister,
     UnresolvedReason, UnsupportedReason, UnwindTable, unwind_table,
@@ -135,8 +135,36 @@ fn machine_code_is_counted_and_never_taken_for_another_architectures() {
     let table = table_of(&bytes);
     assert!(table.is_empty());
     assert_eq!(table.summary().unresolved_bytes.keys().collect::<Vec<_>>(), [&UnresolvedReason::NotAnalyzed]);
+}
+
+/// `stp x29, x30, [sp, #-32]!; bl; ldp x29, x30, [sp], #32; ret`, of which the rows keep the frame until after the return.
+#[test]
+fn a_row_that_the_code_contradicts_is_found_and_the_code_may_be_trusted() {
+    let code: Vec<u8> = [0xa9be_7bfd_u32, 0x9400_0100, 0xa8c2_7bfd, 0xd65f_03c0]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    let mut section = Section::eh_frame();
+    section.return_address = X30;
+    let cie = section.cie_with("zR", &[cfa::def_cfa(SP, 0)]);
+    let pushed = [cfa::advance(4), cfa::def_cfa_offset(32), cfa::offset(X29, 4), cfa::offset(X30, 3)];
+    section.fde(cie, 0, 0x10, &pushed);
+    let bytes = file(0, &code, &[(".eh_frame", &section.bytes)], &[]);
     let parsed = object::File::parse(&*bytes).unwrap();
-    assert_eq!(validate(&parsed, &table).unwrap_err().to_string(), "unsupported architecture Aarch64");
+    let table = table_of(&bytes);
+    assert_eq!(rows(&table), [(0, LEAF), (4, framed(Register::Sp)), (0x10, END)]);
+
+    let validation = validate(&parsed, &table).unwrap();
+    let [mismatch] = &*validation.mismatches else { panic!("{:?}", validation.mismatches) };
+    assert_eq!((mismatch.start.0, mismatch.end.0), (TEXT + 0xc, TEXT + 0x10));
+    assert_eq!(mismatch.statement, RuleComponent::Cfa);
+    assert_eq!(mismatch.code, Some(ARM64.leaf()));
+    assert_eq!((validation.rows, validation.rows_wrong, validation.instructions_right), (2, 1, 3));
+
+    let trusted = |side| rows(&resolve_conflicts(&parsed, table_of(&bytes), side).unwrap());
+    assert_eq!(trusted(TrustedSide::Rows), rows(&table));
+    let by_code = [(0, LEAF), (4, framed(Register::Sp)), (0xc, LEAF), (0x10, END)];
+    assert_eq!(trusted(TrustedSide::Code), by_code);
 }
 
 /// Functions of a frame in a program without libraries, and the file without its `.eh_frame`.

@@ -8,10 +8,11 @@ use std::ops::Range;
 
 use sidewinder_unwind_table::{Architecture, Cfa, Register, ReturnAddress, Rule, SavedRegister};
 
-use super::leaf::{LINK, STACK_POINTER, base, first, may_write, second};
-use super::{instructions, is_branch_to_register, is_return};
-
-const FRAME_POINTER: u32 = 29;
+use super::access::Access;
+use super::branch::Next;
+use super::fields::{FRAME_POINTER, LINK, STACK_POINTER, sum};
+use super::leaf::may_write;
+use super::{instructions, is_return};
 
 /// The size of an instruction.
 const WORD_BYTES: u32 = 4;
@@ -77,13 +78,6 @@ const AT_START: State = State {
     link: Place::Register,
 };
 
-/// How a function goes on after an instruction.
-pub(super) struct Next {
-    pub(super) falls_through: bool,
-    /// The distance in instructions.
-    pub(super) branch: Option<i64>,
-}
-
 /// The rules of a function, by ranges of offsets of bytes in it; `None` if it isn't understood. `take_step` is asked before each
 /// instruction that is followed.
 pub(crate) fn rules(function: &[u8], mut take_step: impl FnMut() -> bool) -> Option<Vec<(Range<u32>, Rule)>> {
@@ -144,77 +138,6 @@ fn ranges(states: &[Option<State>]) -> Option<Vec<(Range<u32>, Rule)>> {
     Some(ranges)
 }
 
-impl Next {
-    pub(super) fn of(word: u32) -> Self {
-        let signed = |shift, bits| Some(i64::from(signed_field(word, shift, bits)));
-        let is_trap = word >> 16 == 0 || word & 0xffe0_001f == 0xd420_0000;
-        if word >> 26 == 0b00_0101 {
-            return Self { falls_through: false, branch: signed(0, 26) }; // `b`
-        }
-        if is_branch_to_register(word) || is_trap {
-            return Self { falls_through: false, branch: None };
-        }
-        let branch = match word >> 24 {
-            0b0101_0100 => signed(5, 19),                             // `b.cond`
-            top if top & 0b0111_1110 == 0b0011_0100 => signed(5, 19), // `cbz`, `cbnz`
-            top if top & 0b0111_1110 == 0b0011_0110 => signed(5, 14), // `tbz`, `tbnz`
-            _ => None,
-        };
-        Self { falls_through: true, branch }
-    }
-}
-
-/// A signed number in so many bits of an instruction, from bit `shift` on.
-fn signed_field(word: u32, shift: u32, bits: u32) -> i32 {
-    (word >> shift << (32 - bits)).cast_signed() >> (32 - bits)
-}
-
-/// A load or store of one or two registers of 8 bytes, relative to the stack pointer.
-struct Access {
-    is_store: bool,
-    registers: [Option<u32>; 2],
-    offset: i32,
-    /// What is added to the stack pointer: before the access, or after.
-    before: i32,
-    after: i32,
-}
-
-impl Access {
-    fn of(word: u32) -> Option<Self> {
-        if base(word) != STACK_POINTER {
-            return None;
-        }
-        // `stp` and `ldp` of 64 bits.
-        if word & 0xfe00_0000 == 0xa800_0000 {
-            let offset = signed_field(word, 15, 7) * 8;
-            let (offset, before, after) = match word >> 23 & 0b11 {
-                0b01 => (0, 0, offset),
-                0b11 => (0, offset, 0),
-                _ => (offset, 0, 0),
-            };
-            let registers = [Some(first(word)), Some(second(word))];
-            return Some(Self { is_store: word >> 22 & 1 == 0, registers, offset, before, after });
-        }
-        let registers = [Some(first(word)), None];
-        // `str` and `ldr` of 64 bits, with an unsigned offset, and with writeback or an unscaled one.
-        if word & 0xff80_0000 == 0xf900_0000 {
-            let offset = i32::try_from((word >> 10 & 0xfff) * 8).ok()?;
-            return Some(Self { is_store: word >> 22 & 1 == 0, registers, offset, before: 0, after: 0 });
-        }
-        if word & 0xffa0_0000 == 0xf800_0000 {
-            let offset = signed_field(word, 12, 9);
-            let (offset, before, after) = match word >> 10 & 0b11 {
-                0b00 => (offset, 0, 0),
-                0b01 => (0, 0, offset),
-                0b11 => (0, offset, 0),
-                _ => return None,
-            };
-            return Some(Self { is_store: word >> 22 & 1 == 0, registers, offset, before, after });
-        }
-        None
-    }
-}
-
 impl State {
     /// Where paths meet; `None`: they disagree.
     fn joined(self, other: Self) -> Option<Self> {
@@ -226,7 +149,9 @@ impl State {
 
     /// After an instruction that isn't a return; `None`: not understood.
     fn after(mut self, word: u32) -> Option<Self> {
-        if let Some(access) = Access::of(word) {
+        if let Some(access) =
+            Access::of(word).filter(|access| access.base == STACK_POINTER && access.is_of_words())
+        {
             return self.after_access(&access);
         }
         if let Some((to, from, addend)) = sum(word)
@@ -334,14 +259,6 @@ impl State {
             ..leaf
         })
     }
-}
-
-/// `add` and `sub` of 64 bits with a constant: to, from, and what is added.
-pub(super) fn sum(word: u32) -> Option<(u32, u32, i32)> {
-    let is_sum = word & 0xbf80_0000 == 0x9100_0000;
-    let constant = i32::try_from((word >> 10 & 0xfff) << ((word >> 22 & 1) * 12)).ok()?;
-    let addend = if word >> 30 & 1 == 1 { -constant } else { constant };
-    is_sum.then_some((first(word), base(word), addend))
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ mod tests {
         ];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut entries = EntryInterner::new();
-        let section = CodeSlice { start: 0x40, bytes: &bytes };
+        let section = CodeSlice { architecture: Architecture::Aarch64, start: 0x40, bytes: &bytes };
         let spans: Vec<_> = spans(&section, &mut entries)
             .into_iter()
             .map(|span| (span.start, span.end, entries.get(span.rule.unwrap())))
@@ -142,9 +142,16 @@ mod tests {
     fn other_code_has_no_rule() {
         let stores_elsewhere = 0xa9bf_7bfd_u32 ^ 0x0000_0020;
         let bytes = stores_elsewhere.to_le_bytes();
-        assert!(spans(&CodeSlice { start: 0, bytes: &bytes }, &mut EntryInterner::new()).is_empty());
+        assert!(
+            spans(
+                &CodeSlice { architecture: Architecture::Aarch64, start: 0, bytes: &bytes },
+                &mut EntryInterner::new()
+            )
+            .is_empty()
+        );
         let moves_stack_pointer = 0x9100_43ff_u32.to_le_bytes();
-        let section = CodeSlice { start: 0, bytes: &moves_stack_pointer };
+        let section =
+            CodeSlice { architecture: Architecture::Aarch64, start: 0, bytes: &moves_stack_pointer };
         assert!(spans(&section, &mut EntryInterner::new()).is_empty());
     }
 }
