@@ -250,6 +250,7 @@ fn next_start(table: &UnwindTable, at: Svma) -> Svma {
 
 fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome {
     let Entry::Rule(rule) = synthesized else { return BlindOutcome::GivenUp };
+    let (rule, stated) = (&from_cfa(*rule), &from_cfa(*stated));
     if rule == stated {
         return BlindOutcome::Equal;
     }
@@ -282,6 +283,20 @@ fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome 
         }
         _ => BlindOutcome::WrongFramePointer,
     }
+}
+
+/// A rule with the places that are relative to the register that leads to the CFA relative to that.
+fn from_cfa(rule: Rule) -> Rule {
+    let Cfa::Register { register: base, offset: above } = rule.cfa else { return rule };
+    let frame_pointer = match rule.frame_pointer {
+        SavedRegister::At { register, offset } if register == base => SavedRegister::AtCfa(offset - above),
+        other => other,
+    };
+    let return_address = match rule.return_address {
+        ReturnAddress::At { register, offset } if register == base => ReturnAddress::AtCfa(offset - above),
+        other => other,
+    };
+    Rule { frame_pointer, return_address, ..rule }
 }
 
 /// Whether a word was popped, that is, lies below the stack pointer.

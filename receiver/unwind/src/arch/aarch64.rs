@@ -7,25 +7,25 @@ mod branch;
 #[cfg_attr(not(target_arch = "aarch64"), expect(unreachable_pub, reason = "only its tests use it here"))]
 pub(crate) mod call;
 mod fields;
-mod frame;
 pub(crate) mod go;
 pub(crate) mod hand_over;
 mod instruction;
-mod leaf;
 pub(crate) mod linkage;
+mod pages;
 mod step;
+mod writes;
 
-use std::ops::Range;
-
-use sidewinder_unwind_table::{Architecture, Rule};
-
-use self::branch::{Next, call_distance};
+use self::branch::Next;
 pub(crate) use self::instruction::Instruction;
+pub(crate) use self::pages::Pages;
 pub(crate) use self::step::at_entry;
 
 /// `DW_CFA_AARCH64_negate_ra_state_with_pc` (DWARF for the Arm 64-bit Architecture, 2024Q3). The older instruction without
 /// `_with_pc` changes no rule: a signature is stripped from every return address.
 pub(super) const NEGATE_RA_STATE_WITH_PC: gimli::DwCfa = gimli::DwCfa(0x2c);
+
+/// That of instructions: in code for size, or that is rarely executed.
+pub(super) const FUNCTION_ALIGNMENT_BYTES: u32 = 4;
 
 /// `nop`.
 const NOP: u32 = 0xd503_201f;
@@ -42,33 +42,6 @@ pub(super) fn is_mapping_symbol(name: &[u8]) -> bool {
 /// The instructions of code, as far as it has whole ones.
 fn instructions(code: &[u8]) -> impl Iterator<Item = u32> {
     code.as_chunks::<4>().0.iter().copied().map(u32::from_le_bytes)
-}
-
-/// The rules of a function from its whole code, by ranges of offsets in it; none where it isn't understood.
-pub(super) fn function_rules(
-    function: &[u8],
-    mut take_step: impl FnMut() -> bool,
-) -> Vec<(Range<u32>, Rule)> {
-    if !function.as_chunks::<4>().0.iter().all(|_| take_step()) {
-        return Vec::new();
-    }
-    match u32::try_from(function.len()) {
-        Ok(length) if leaf::is_leaf(function) => vec![(0..length, Architecture::Aarch64.leaf())],
-        _ => frame::rules(function, take_step).unwrap_or_default(),
-    }
-}
-
-/// The rules of what the paths from a function's start reach; none where it isn't understood.
-pub(super) fn reached_rules(from_start: &[u8], take_step: impl FnMut() -> bool) -> Vec<(Range<u32>, Rule)> {
-    frame::rules(from_start, take_step).unwrap_or_default()
-}
-
-/// The targets of `bl` in code, relative to its start.
-pub(super) fn calls(code: &[u8]) -> impl Iterator<Item = i32> {
-    (0..)
-        .step_by(4)
-        .zip(instructions(code))
-        .filter_map(|(at, word): (i32, u32)| at.checked_add(call_distance(word)?.checked_mul(4)?))
 }
 
 /// Bytes up to the first instruction, inclusive, after which execution never continues.
@@ -108,12 +81,6 @@ mod tests {
         }
         let blr_cbz_and_svc = [0xd63f_0020, 0xb400_0040, 0xd400_0001];
         assert_eq!(straight_length(&bytes(&blr_cbz_and_svc)), None);
-    }
-
-    #[test]
-    fn calls_are_found_in_both_directions() {
-        let code = bytes(&[NOP, 0x9400_0010, 0x97ff_ffff, 0x1400_0004, 0xd63f_0020]);
-        assert_eq!(calls(&code).collect::<Vec<_>>(), [4 + 0x40, 8 - 4]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! An instruction of any architecture, and the effect of one on a frame.
 
+use sidewinder_address::Svma;
 use sidewinder_unwind_table::Architecture;
 
 use super::{aarch64, x86_64};
@@ -78,9 +79,13 @@ impl Instruction {
         delegate!(self, stated_word)
     }
 
-    /// The address that it computes, where the code contains that: of data, or of a function that is called through a pointer.
-    pub(crate) fn stated_address(&self) -> Option<u32> {
-        delegate!(self, stated_address)
+    /// Whether it saves what a call has left of the return address, as only another function's first instructions do: the call
+    /// before doesn't return.
+    pub(crate) fn begins_function(&self, state: &AbstractState) -> bool {
+        match self {
+            Self::X86_64(_) => false,
+            Self::Aarch64(instruction) => instruction.begins_function(state),
+        }
     }
 
     /// Whether user programs may not execute it.
@@ -96,6 +101,22 @@ impl Instruction {
     /// Whether execution never continues with the next instruction.
     pub(crate) fn is_last(&self) -> bool {
         delegate!(self, is_last)
+    }
+}
+
+/// The addresses that code computes, where it contains them: of data, or of functions that are called through a pointer.
+#[derive(Default)]
+pub(crate) struct StatedAddresses {
+    aarch64: aarch64::Pages,
+}
+
+impl StatedAddresses {
+    /// The address that the next instruction in the order of addresses computes. `base` is that of the lowest code.
+    pub(crate) fn next(&mut self, instruction: &Instruction, base: Svma) -> Option<u32> {
+        match instruction {
+            Instruction::X86_64(instruction) => instruction.stated_address(),
+            Instruction::Aarch64(instruction) => self.aarch64.next(instruction, base),
+        }
     }
 }
 
@@ -121,7 +142,11 @@ impl Stepper {
     pub(crate) fn jump(&mut self, instruction: &Instruction, state: &AbstractState) -> AbstractState {
         match instruction {
             Instruction::X86_64(instruction) => self.x86_64.jump(instruction, state),
-            Instruction::Aarch64(_) => state.clone(),
+            Instruction::Aarch64(_) => {
+                let mut taken = state.clone();
+                taken.compared = None;
+                taken
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ impl StatementVerdict {
     fn compare(value: AbstractValue, wanted: AbstractValue) -> Self {
         match value {
             AbstractValue::Unknown => Self::Open,
-            AbstractValue::Other => Self::Foreign,
+            AbstractValue::Other | AbstractValue::Constant(_) => Self::Foreign,
             value if value == wanted => Self::Right,
             _ => Self::Wrong,
         }
@@ -61,9 +61,7 @@ impl AbstractState {
                 address.checked_add(i64::from(offset)).map_or(AbstractValue::Unknown, AbstractValue::Address)
             }
             AbstractValue::Unknown => AbstractValue::Unknown,
-            AbstractValue::Other | AbstractValue::ReturnAddress | AbstractValue::CallerFramePointer => {
-                AbstractValue::Other
-            }
+            _ => AbstractValue::Other,
         }
     }
 
@@ -195,13 +193,14 @@ impl AbstractState {
         })
     }
 
-    /// A frame pointer in its standard location comes first, as in compiled code and so that fewer rows are needed,
-    /// then the stack pointer. Registers that calls change come last, since only interrupted frames have known values
+    /// A frame pointer in its standard location, right above which a call pushed the return address, comes first, as in compiled
+    /// code and so that fewer rows are needed, then the stack pointer. Registers that calls change come last, since only interrupted frames have known values
     /// in them.
     fn cfa(&self) -> Option<Cfa> {
         let origin = self.caller_frame();
         let standard = SymbolicAddress::cfa(-16);
-        let has_frame_pointer = self.frame_pointer() == AbstractValue::Address(standard)
+        let has_frame_pointer = self.architecture.link().is_none()
+            && self.frame_pointer() == AbstractValue::Address(standard)
             && self.load(standard) == AbstractValue::CallerFramePointer;
         let order = if has_frame_pointer {
             [self.architecture.frame_pointer(), self.architecture.stack_pointer()]
@@ -268,15 +267,22 @@ impl AbstractState {
             .unwrap_or(SavedRegister::Undefined)
     }
 
+    /// Where functions save the return address themselves, that is beside the caller's frame pointer, if that is saved. They may
+    /// have copied it elsewhere, too.
     fn return_address(&self) -> Option<ReturnAddress> {
         let origin = self.caller_frame();
-        let highest = self
-            .slots()
-            .filter(|(place, value)| *value == AbstractValue::ReturnAddress && self.is_live(*place))
-            .filter(|(place, _)| place.origin == origin)
-            .map(|(place, _)| ReturnAddress::AtCfa(place.offset))
-            .max();
-        highest.or_else(|| self.register_holding(AbstractValue::ReturnAddress).map(ReturnAddress::InRegister))
+        let places = || {
+            self.slots()
+                .filter(|(place, value)| *value == AbstractValue::ReturnAddress && self.is_live(*place))
+                .filter(|(place, _)| place.origin == origin)
+                .map(|(place, _)| place.offset)
+        };
+        let is_beside = |place: &i32| {
+            let below = SymbolicAddress { origin, offset: place.saturating_sub(WORD) };
+            self.architecture.link().is_some() && self.load(below) == AbstractValue::CallerFramePointer
+        };
+        let place = places().find(is_beside).or_else(|| places().max()).map(ReturnAddress::AtCfa);
+        place.or_else(|| self.register_holding(AbstractValue::ReturnAddress).map(ReturnAddress::InRegister))
     }
 
     /// The one in which a call leaves the return address comes first.

@@ -100,7 +100,7 @@ impl AbstractState {
     /// Writes a word.
     pub(crate) fn store(&mut self, at: SymbolicAddress, value: AbstractValue) {
         self.overwrite(at, WORD);
-        if !matches!(value, AbstractValue::Unknown | AbstractValue::Other)
+        if value.is_of_frame()
             && let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none())
         {
             *free = Some((at, value));
@@ -119,14 +119,19 @@ impl AbstractState {
     /// Forgets what a called function may have overwritten: the words below the stack pointer, and the registers that
     /// it needn't preserve. Assembly also has functions that do preserve them.
     pub(crate) fn after_call(&mut self) {
-        if let Some(top) = self.stack_pointer() {
-            self.forget(|place| place.origin == top.origin && place.offset < top.offset);
-        }
+        self.forget_below_stack_pointer();
         for register in self.architecture.call_clobbered() {
             self.set(*register, AbstractValue::Unknown);
         }
         if let Some(link) = self.architecture.link() {
             self.set(link, AbstractValue::Other);
+        }
+    }
+
+    /// Forgets the words that no longer belong to the stack, and may be overwritten at any time.
+    pub(crate) fn forget_below_stack_pointer(&mut self) {
+        if let Some(top) = self.stack_pointer() {
+            self.forget(|place| place.origin == top.origin && place.offset < top.offset);
         }
     }
 
@@ -160,7 +165,7 @@ impl AbstractState {
     pub(crate) fn contradicts(&self, other: &Self) -> bool {
         let differ = |register| match (self.get(register), other.get(register)) {
             (AbstractValue::Unknown, _) | (_, AbstractValue::Unknown) => false,
-            (one, another) => one != another,
+            (one, another) => one != another && (one.is_of_frame() || another.is_of_frame()),
         };
         let has_dropped = [self, other].iter().any(|state| state.caller_frame().is_dropped());
         (differ(self.architecture.stack_pointer()) && !has_dropped)

@@ -47,7 +47,9 @@ pub(super) struct AnalyzedCode<'data> {
 impl AnalyzedCode<'_> {
     /// Whether an instruction computes this address, as that of a function would be.
     fn is_pointed_to(&self, at: u32) -> bool {
-        at.is_multiple_of(FUNCTION_ALIGNMENT_BYTES) && self.sweep.is_pointed_to(at)
+        let alignment_bytes = |piece: &CodeSlice<'_>| arch::function_alignment_bytes(piece.architecture);
+        self.sweep.is_pointed_to(at)
+            && piece_at(&self.pieces, at).is_some_and(|piece| at.is_multiple_of(alignment_bytes(piece)))
     }
 }
 

@@ -11,7 +11,7 @@ use sidewinder_unwind::{
     UnresolvedReason, UnsupportedReason, UnwindTable, unwind_table,
 };
 
-use crate::support::{Section, TEXT, cfa, elf_with_symbols};
+use crate::support::{Section, TEXT, TEXT_BYTES, cfa, elf_with_symbols};
 
 const ARM64: Architecture = Architecture::Aarch64;
 const LEAF: Entry = Entry::Rule(ARM64.leaf());
@@ -115,7 +115,9 @@ fn the_kernels_signal_return_is_known_by_name_and_code_and_marks_of_code_are_no_
     let table = table_of(&file(0, &code, &[], &symbols));
     let signal_frame = Entry::Rule(ARM64.kernel_signal_frame());
     // From the byte that a walk looks up, to the address at which a thread in the call is.
-    assert_eq!(rows(&table), [(0x0f, signal_frame), (0x19, END)]);
+    // The other function is one like any.
+    let expected = [(0x0f, signal_frame), (0x19, END), (0x20, LEAF), (TEXT_BYTES as u64, END)];
+    assert_eq!(rows(&table), expected);
 }
 
 #[test]
@@ -131,10 +133,55 @@ fn the_entry_point_ends_where_its_code_does() {
 fn machine_code_is_counted_and_never_taken_for_another_architectures() {
     // `push %rbp; mov %rsp,%rbp; pop %rbp; ret` of x86-64.
     let code = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0x90, 0x90];
-    let bytes = file(0, &code.repeat(8), &[], &[("function", 0, 0x40)]);
+    let bytes = file(0, &code.repeat(8), &[], &[]);
     let table = table_of(&bytes);
     assert!(table.is_empty());
-    assert_eq!(table.summary().unresolved_bytes.keys().collect::<Vec<_>>(), [&UnresolvedReason::NotAnalyzed]);
+    assert_eq!(table.summary().unresolved_bytes.keys().collect::<Vec<_>>(), [&UnresolvedReason::NotReached]);
+}
+
+const PUSH: u32 = 0xa9be_7bfd; // stp x29, x30, [sp, #-32]!
+const POP: u32 = 0xa8c2_7bfd; // ldp x29, x30, [sp], #32
+const RET: u32 = 0xd65f_03c0;
+const NOP: u32 = 0xd503_201f;
+
+/// The rows from code alone, with a symbol of the function at its start.
+fn rows_by_code(words: &[u32]) -> Vec<(u64, Entry)> {
+    let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    rows(&table_of(&file(0, &code, &[], &[("function", 0, code.len() as u64)])))
+}
+
+#[test]
+fn functions_are_followed_along_all_paths() {
+    let return_early = 0xb400_0080; // cbz x0, 16 bytes on
+    assert_eq!(
+        rows_by_code(&[return_early, PUSH, 0xd63f_0020, POP, RET]),
+        [(0, LEAF), (8, framed(Register::Sp)), (16, LEAF), (TEXT_BYTES as u64, END)]
+    );
+    // `mov x29, sp; sub sp, sp, x1; blr x1; mov sp, x29`: room of any size.
+    let room = [PUSH, 0x9100_03fd, 0xcb21_63ff, 0xd63f_0020, 0x9100_03bf, POP, RET];
+    let with_room = rows_by_code(&room);
+    assert_eq!(with_room[2..4], [(12, framed(Register::X29)), (20, framed(Register::Sp))]);
+    assert_eq!(rows_by_code(&[PUSH, 0xd63f_0020, RET]), [], "a return with a frame");
+}
+
+/// The second function is known by nothing but that its first instruction saves the return address that the call before it would
+/// have overwritten.
+#[test]
+fn a_call_before_the_first_instruction_of_a_function_does_not_return() {
+    let inside = framed(Register::Sp);
+    assert_eq!(
+        rows_by_code(&[PUSH, NOP, 0xd63f_0020, PUSH, 0xd63f_0020, POP, RET]),
+        [(0, LEAF), (4, inside), (12, LEAF), (16, inside), (24, LEAF), (TEXT_BYTES as u64, END)]
+    );
+}
+
+#[test]
+fn a_pair_of_instructions_points_to_a_function() {
+    // `adrp x0, 0; add x0, x0, #0x1c; ret; nop...; stp; brk`: it doesn't return.
+    let text = u32::try_from(TEXT & 0xfff).unwrap();
+    let add = 0x9100_0000 | (text + 0x1c) << 10;
+    let words = [0x9000_0000, add, RET, NOP, NOP, NOP, NOP, PUSH, 0xd420_0020];
+    assert_eq!(rows_by_code(&words)[..], [(0, LEAF), (0x20, framed(Register::Sp)), (TEXT_BYTES as u64, END)]);
 }
 
 /// `stp x29, x30, [sp, #-32]!; bl; ldp x29, x30, [sp], #32; ret`, of which the rows keep the frame until after the return.

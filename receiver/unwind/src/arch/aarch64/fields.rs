@@ -5,7 +5,6 @@
 /// The register number 31 is the stack pointer in some fields of some instructions, and zero in the others.
 pub(super) const STACK_POINTER: u32 = 31;
 pub(super) const LINK: u32 = 30;
-pub(super) const FRAME_POINTER: u32 = 29;
 
 /// Rd or Rt.
 pub(super) fn first(word: u32) -> u32 {
@@ -38,6 +37,30 @@ pub(super) fn sum(word: u32) -> Option<(u32, u32, i32)> {
     let constant = i32::try_from((word >> 10 & 0xfff) << ((word >> 22 & 1) * 12)).ok()?;
     let addend = if word >> 30 & 1 == 1 { -constant } else { constant };
     is_sum.then_some((first(word), base(word), addend))
+}
+
+/// `add` and `sub` of 64 bits with a register, of which the first two operands may be the stack pointer: to, from, the register,
+/// and whether that is subtracted.
+pub(super) fn register_sum(word: u32) -> Option<(u32, u32, u32, bool)> {
+    (word & 0xbfe0_fc00 == 0x8b20_6000).then_some((first(word), base(word), third(word), word >> 30 & 1 == 1))
+}
+
+/// `movz` and `movk`: the register, the bits that are kept, and those that are set.
+pub(super) fn constant(word: u32) -> Option<(u32, u64, u64)> {
+    let (is_wide, shift) = (word >> 31 == 1, (word >> 21 & 0b11) * 16);
+    let set = u64::from(word >> 5 & 0xffff) << shift;
+    let kept = match word & 0x7f80_0000 {
+        0x5280_0000 => 0,
+        0x7280_0000 => !(0xffff << shift),
+        _ => return None,
+    };
+    (is_wide || shift < 32).then_some((first(word), kept, set))
+}
+
+/// The distance in bytes from the page of `adrp` to the one whose address it computes.
+pub(super) fn page_distance(word: u32) -> Option<i64> {
+    let pages = i64::from(signed_field(word, 5, 19)) << 2 | i64::from(word >> 29 & 0b11);
+    (word & 0x9f00_0000 == 0x9000_0000).then_some(pages << 12)
 }
 
 /// The register that `mov` of 64 bits copies.

@@ -2,7 +2,7 @@
 
 use super::branch::{Next, call_distance};
 use super::fields::{LINK, STACK_POINTER, base};
-use super::leaf::is_call;
+use super::writes::is_call;
 use super::{NOP, is_branch_to_register, is_return};
 
 /// The size of an instruction.
@@ -72,12 +72,6 @@ impl Instruction {
     /// No instruction contains the address of a word that it jumps through.
     #[expect(clippy::unused_self, reason = "those of other architectures do")]
     pub(crate) fn stated_word(&self) -> Option<u64> {
-        None
-    }
-
-    /// Addresses are computed by pairs of instructions, of which neither contains all of one.
-    #[expect(clippy::unused_self, reason = "those of other architectures do")]
-    pub(crate) fn stated_address(&self) -> Option<u32> {
         None
     }
 

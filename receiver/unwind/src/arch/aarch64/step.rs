@@ -6,10 +6,13 @@ use sidewinder_unwind_table::{Architecture, Register};
 
 use super::Instruction;
 use super::access::Access;
-use super::fields::{STACK_POINTER, base, first, moved, sum, third};
-use super::leaf::{is_call, may_write};
+use super::fields::{LINK, STACK_POINTER, base, constant, first, moved, register_sum, sum, third};
+use super::writes::{is_call, may_write};
 use crate::code::state::AbstractState;
 use crate::code::value::{AbstractValue, Origin, SymbolicAddress};
+
+const PACIASP: u32 = 0xd503_233f;
+const PACIBSP: u32 = 0xd503_237f;
 
 const ARCHITECTURE: Architecture = Architecture::Aarch64;
 
@@ -22,12 +25,21 @@ impl Instruction {
     /// Applies an instruction after which execution continues with the next one.
     pub(crate) fn step(&self, state: &mut AbstractState) {
         let word = self.word;
+        // A loop that touches each page of a new frame has ended.
+        if is_jump_if_unequal(word)
+            && let Some(register) = state.compared
+        {
+            let value = state.get(register);
+            set(state, STACK_POINTER, value);
+        }
         if is_call(word) {
             state.after_call();
         } else if let Some(access) = Access::of(word) {
             step_access(&access, state);
-        } else if let Some((to, from, addend)) = sum(word) {
-            set(state, to, sum_value(get(state, from), addend.into()));
+        } else if let Some((to, from, addend)) = sum_in(word, state) {
+            set(state, to, sum_value(get(state, from), addend));
+        } else if let Some((to, value)) = constant_value(word, state) {
+            set_unless_zero(state, to, value);
         } else if let Some(from) = moved(word) {
             let value = if from == STACK_POINTER { AbstractValue::Other } else { get(state, from) };
             set_unless_zero(state, first(word), value);
@@ -36,6 +48,53 @@ impl Instruction {
         } else if !signs_or_authenticates(word) {
             step_any(word, state);
         }
+        state.compared = compared_with_stack_pointer(word);
+    }
+}
+
+/// The register that `cmp sp, xN` names.
+fn compared_with_stack_pointer(word: u32) -> Option<Register> {
+    let is_comparison = word & 0xffe0_ffff == 0xeb20_63ff;
+    register(third(word)).filter(|_| is_comparison)
+}
+
+/// `b.ne`.
+fn is_jump_if_unequal(word: u32) -> bool {
+    word & 0xff00_001f == 0x5400_0001
+}
+
+/// A sum with a constant, which may be in a register: to, from, and what is added.
+fn sum_in(word: u32, state: &AbstractState) -> Option<(u32, u32, i64)> {
+    if let Some((to, from, addend)) = sum(word) {
+        return Some((to, from, addend.into()));
+    }
+    let (to, from, by, is_difference) = register_sum(word)?;
+    let AbstractValue::Constant(constant) = get(state, by) else { return None };
+    Some((to, from, if is_difference { constant.checked_neg()? } else { constant }))
+}
+
+/// The value of a register that an instruction sets to a constant, whole or in part.
+fn constant_value(word: u32, state: &AbstractState) -> Option<(u32, AbstractValue)> {
+    let (to, kept, set) = constant(word)?;
+    let value = match get(state, to) {
+        AbstractValue::Constant(old) => old.cast_unsigned() & kept | set,
+        _ if kept == 0 => set,
+        _ => return None,
+    };
+    Some((to, AbstractValue::Constant(value.cast_signed())))
+}
+
+impl Instruction {
+    /// Whether it signs or saves the return address after a call has overwritten the register that has it.
+    pub(crate) fn begins_function(&self, state: &AbstractState) -> bool {
+        let is_push = |access: &Access| {
+            let [one, other] = access.registers;
+            let saves_link = one == Some(LINK) && access.before < 0 || other == Some(LINK);
+            access.is_store && access.base == STACK_POINTER && access.is_of_words() && saves_link
+        };
+        let signs = matches!(self.word, PACIASP | PACIBSP);
+        (signs || Access::of(self.word).as_ref().is_some_and(is_push))
+            && get(state, LINK) == AbstractValue::Other
     }
 }
 
@@ -58,6 +117,10 @@ fn set(state: &mut AbstractState, number: u32, value: AbstractValue) {
     let is_address = value.address().is_some();
     let value = if number == STACK_POINTER && !is_address { AbstractValue::Unknown } else { value };
     state.set(register, value);
+    // A larger frame of the function that is jumped to would have them again.
+    if number == STACK_POINTER {
+        state.forget_below_stack_pointer();
+    }
 }
 
 /// The same for an operand in which that number is no register but zero.
@@ -79,9 +142,7 @@ fn sum_value(value: AbstractValue, addend: i64) -> AbstractValue {
         // A copy.
         value if addend == 0 => value,
         AbstractValue::Unknown => AbstractValue::Unknown,
-        AbstractValue::Other | AbstractValue::ReturnAddress | AbstractValue::CallerFramePointer => {
-            AbstractValue::Other
-        }
+        _ => AbstractValue::Other,
     }
 }
 
@@ -142,7 +203,7 @@ fn step_any(word: u32, state: &mut AbstractState) {
     let writes_first_only = matches!(group, 0b0010 | 0b0101 | 0b0111 | 0b1000 | 0b1001 | 0b1101 | 0b1111);
     let numbers = if writes_first_only { first(word)..first(word) + 1 } else { 0..STACK_POINTER + 1 };
     // A sum with an address in a register, or a choice of one, is unknown.
-    let is_other = |number| get(state, number) == AbstractValue::Other;
+    let is_other = |number| matches!(get(state, number), AbstractValue::Other | AbstractValue::Constant(_));
     let value = match writes_first_only && is_other(base(word)) && is_other(third(word)) {
         true => AbstractValue::Other,
         false => AbstractValue::Unknown,
@@ -175,6 +236,7 @@ mod tests {
     use sidewinder_unwind_table::{Cfa, ReturnAddress, Rule, SavedRegister};
 
     use super::*;
+    use crate::arch::aarch64::NOP;
 
     const PUSH: u32 = 0xa9be_7bfd; // stp x29, x30, [sp, #-32]!
     const COPY: u32 = 0x9100_03fd; // mov x29, sp
@@ -247,6 +309,29 @@ mod tests {
         assert_eq!(rule_after(&[PUSH, COPY, room, align]), Some(framed(Register::X29, 32)));
         let other_mask = 0x9240_1d3f; // and sp, x9, #0xff
         assert_eq!(after(&[PUSH, COPY, room, other_mask]).stack_pointer(), None);
+    }
+
+    #[test]
+    fn the_size_of_a_large_frame_is_in_a_register() {
+        let size = [0xd282_000c, 0xf2a0_002c]; // mov x12, #0x1000; movk x12, #1, lsl #16
+        let [allocate, free] = [0xcb2c_63ff, 0x8b2c_63ff]; // sub, add sp, sp, x12
+        let [size, large] = [&size[..1], &size[..]].map(|size| [&[PUSH], size, &[allocate]].concat());
+        assert_eq!(rule_after(&size), Some(framed(Register::Sp, 0x1020)));
+        assert_eq!(rule_after(&large), Some(framed(Register::Sp, 0x1_1020)));
+        let and_back = [&*large, &[free, POP]].concat();
+        assert_eq!(rule_after(&and_back), Some(ARCHITECTURE.leaf()));
+        let after_call = [&*large, &[BL, free]].concat();
+        assert_eq!(after(&after_call).stack_pointer(), None, "a call may have changed it");
+    }
+
+    #[test]
+    fn a_loop_that_touches_pages_ends_at_the_address_that_is_compared() {
+        // sub x9, sp, #16, lsl #12; sub sp, sp, x1; cmp sp, x9; b.ne
+        let looped = [PUSH, 0xd140_43e9, 0xcb21_63ff, 0xeb29_63ff, 0x54ff_ffa1];
+        assert_eq!(after(&looped[..4]).stack_pointer(), None);
+        assert_eq!(rule_after(&looped), Some(framed(Register::Sp, 0x1_0020)));
+        let other = [&looped[..4], &[NOP, looped[4]]].concat();
+        assert_eq!(after(&other).stack_pointer(), None, "another comparison may be between them");
     }
 
     #[test]

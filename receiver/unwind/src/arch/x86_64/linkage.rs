@@ -2,10 +2,9 @@
 
 use gimli::constants as dw;
 use iced_x86::Mnemonic;
-use sidewinder_unwind_table::{Cfa, Entry, EntryInterner, PLT_ENTRY_BYTES, Rule};
+use sidewinder_unwind_table::{Architecture, Cfa, Entry, EntryInterner, PLT_ENTRY_BYTES, Rule};
 
 use super::Instruction;
-use crate::arch::ANALYZED;
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
@@ -39,11 +38,11 @@ pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec
     }
     while at < section.end() {
         if let Some(threshold) = lazy_entry(section, at) {
-            let entry = Rule { cfa: Cfa::Plt { threshold }, ..ANALYZED.leaf() };
+            let entry = Rule { cfa: Cfa::Plt { threshold }, ..Architecture::X86_64.leaf() };
             put(at, at + PLT_ENTRY_BYTES, entry);
             at += PLT_ENTRY_BYTES;
         } else if let Some(end) = bound_entry(section, at) {
-            put(at, end, ANALYZED.leaf());
+            put(at, end, Architecture::X86_64.leaf());
             at = end;
         } else {
             break;

@@ -1,23 +1,11 @@
-//! Functions that leave the stack pointer and the link register alone: at each of their instructions the caller's frame ends
-//! at the stack pointer, and the return address is in the link register.
+//! Which registers an instruction may write.
 //!
 //! Source: Arm Architecture Reference Manual for A-profile, section C4.1, "A64 instruction set encoding".
 
 use super::fields::{LINK, STACK_POINTER, base, first, second};
-use super::{instructions, is_return};
 
-/// Whether the code of a whole function is known to write neither register, and to return. What isn't known counts as a write.
-/// Signing and authenticating the return address changes its signature only.
-pub(super) fn is_leaf(function: &[u8]) -> bool {
-    let mut returns = false;
-    instructions(function).all(|word| {
-        returns |= is_return(word);
-        !may_write(word, STACK_POINTER) && !may_write(word, LINK)
-    }) && returns
-        && function.len().is_multiple_of(4)
-}
-
-/// Whether an instruction may write this register, or the stack pointer.
+/// Whether an instruction may write this register, or the stack pointer. What isn't known counts as a write. Signing and authenticating
+/// the return address changes its signature only.
 pub(super) fn may_write(word: u32, register: u32) -> bool {
     // op0, which tells the groups apart.
     match word >> 25 & 0b1111 {
@@ -111,14 +99,12 @@ fn register_may_write(word: u32, register: u32) -> bool {
 mod tests {
     use super::*;
 
-    const RET: u32 = 0xd65f_03c0;
-
-    fn is_leaf_of(words: &[u32]) -> bool {
-        is_leaf(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+    fn writes_stack_pointer_or_link(word: u32) -> bool {
+        may_write(word, STACK_POINTER) || may_write(word, LINK)
     }
 
     #[test]
-    fn instructions_that_only_read_the_two_registers_are_those_of_a_leaf() {
+    fn instructions_that_only_read_a_register_leave_it() {
         let words = [
             0x8b25_63e5, // add x5, sp, x5
             0xf940_07e0, // ldr x0, [sp, #8]
@@ -143,13 +129,12 @@ mod tests {
             0x0421_00a5, // add z5.b, z5.b, z1.b
         ];
         for word in words {
-            assert!(is_leaf_of(&[word, RET]), "{word:#x}");
-            assert!(!is_leaf_of(&[word]), "{word:#x} without a return");
+            assert!(!writes_stack_pointer_or_link(word), "{word:#x}");
         }
     }
 
     #[test]
-    fn an_instruction_that_writes_one_of_them_is_none_of_a_leaf() {
+    fn what_may_write_a_register_is_found() {
         let words = [
             0x0000_0000, // udf
             0xd100_43ff, // sub sp, sp, #0x10
@@ -183,7 +168,7 @@ mod tests {
             0xc080_0000, // of SME
         ];
         for word in words {
-            assert!(!is_leaf_of(&[word, RET]), "{word:#x}");
+            assert!(writes_stack_pointer_or_link(word), "{word:#x}");
         }
     }
 }
