@@ -100,6 +100,15 @@ impl Architecture {
         }
     }
 
+    /// The general registers whose values a call needn't preserve.
+    #[must_use]
+    pub const fn call_clobbered(self) -> &'static [Register] {
+        match self {
+            Self::X86_64 => &x86_64::CALL_CLOBBERED,
+            Self::Aarch64 => &aarch64::CALL_CLOBBERED,
+        }
+    }
+
     /// The register with the result of a system call: 0 in the child of `clone`.
     #[must_use]
     pub const fn syscall_result(self) -> Register {

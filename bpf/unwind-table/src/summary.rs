@@ -42,8 +42,6 @@ pub enum UnresolvedReason {
     Disagreement,
     /// The analysis of the function exceeded its limit of steps.
     TooManySteps,
-    /// Machine code of this architecture isn't analyzed, except for linkage tables.
-    NotAnalyzed,
     /// The section has too much code without unwind information for an analysis.
     TooMuchCode,
 }
@@ -57,7 +55,6 @@ impl fmt::Display for UnresolvedReason {
             Self::OtherReturn => "returns with another stack pointer",
             Self::Disagreement => "functions disagree",
             Self::TooManySteps => "too many steps",
-            Self::NotAnalyzed => "code of this architecture is not analyzed",
             Self::TooMuchCode => "too much code without unwind information to be analyzed",
         })
     }

@@ -8,42 +8,37 @@
 //! - the names of symbols that aren't functions;
 //! - rules that are stated wrongly, and functions whose frames don't stay as their rules say;
 //! - the rules of linkage tables, and the expression that linkers write for them;
-//! - the bytes of `rt_sigreturn`, how far code runs straight on, and the rules of functions from their code;
+//! - the bytes of `rt_sigreturn`, and how far code runs straight on;
+//! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
+//!   from machine code and validated;
+//! - code of C libraries, coroutines and other languages' runtimes that is recognised by its bytes: of x86-64 alone;
 //! - [`call_before`]: the call after which code returns, for the stacks of this machine;
 //! - [`go`] and [`link_register_go`]: Go's prologues and the instructions of its runtime that are recognised.
-//!
-//! Machine code is analyzed for [`ANALYZED`] only. Its module has
-//!
-//! - [`Instruction`] and [`Stepper`]: the decoder, and the effect of an instruction on a frame, by which rows are made
-//!   from machine code and validated; [`clone`] and [`haskell`] handle code that these alone don't explain;
-//! - [`known`]: code of C libraries that is recognised by its bytes.
 //!
 //! Registers, and the rules that an ABI fixes, are in `sidewinder-unwind-table`.
 
 mod aarch64;
+mod instruction;
 mod x86_64;
 
 use std::ops::Range;
 
 use gimli::{DwCfa, Vendor};
+use sidewinder_address::Svma;
 use sidewinder_unwind_table::{Architecture, EntryInterner, Rule};
 
 #[cfg(target_arch = "aarch64")]
 pub use self::aarch64::call::{CALL_BYTES, call_before};
 pub(crate) use self::aarch64::go as link_register_go;
+pub(crate) use self::instruction::{Instruction, StatedAddresses, Stepper};
 #[cfg(target_arch = "x86_64")]
 pub use self::x86_64::call::{CALL_BYTES, call_before};
-pub(crate) use self::x86_64::{Instruction, Stepper, clone, go, haskell, known, linkage};
+pub(crate) use self::x86_64::known::CloneParts;
+use self::x86_64::linkage;
+pub(crate) use self::x86_64::{clone, go, haskell, known};
 use crate::code::piece::CodeSlice;
-use crate::code::span::RuleSpan;
-
-/// The architecture whose machine code is analyzed.
-pub(crate) const ANALYZED: Architecture = Architecture::X86_64;
-
-/// Whether machine code of an architecture is analyzed.
-pub(crate) fn is_analyzed(architecture: Architecture) -> bool {
-    architecture == ANALYZED
-}
+use crate::code::span::{FUNCTION_ALIGNMENT_BYTES, RuleSpan};
+use crate::code::state::AbstractState;
 
 /// The architecture in the header of an ELF file, if there are tables for it.
 pub(crate) fn of_machine(machine: object::Architecture) -> Option<Architecture> {
@@ -126,6 +121,56 @@ pub(crate) fn linkage_spans(
     }
 }
 
+/// The least alignment that compilers give to functions.
+pub(crate) fn function_alignment_bytes(architecture: Architecture) -> u32 {
+    match architecture {
+        Architecture::X86_64 => FUNCTION_ALIGNMENT_BYTES,
+        Architecture::Aarch64 => aarch64::FUNCTION_ALIGNMENT_BYTES,
+    }
+}
+
+/// The address of the word that an entry of a linkage table jumps through. `start` is the entry's, and both are in bytes from `base`,
+/// the lowest code of the file.
+pub(crate) fn word_jumped_through(table: &CodeSlice<'_>, start: u32, base: Svma) -> Option<u64> {
+    match table.architecture {
+        Architecture::X86_64 => linkage::word_jumped_through(table, start),
+        Architecture::Aarch64 => aarch64::linkage::word_jumped_through(table, start, base),
+    }
+}
+
+/// The parts of a function that calls `clone`.
+pub(crate) fn clone_parts(architecture: Architecture, code: &[u8]) -> Option<CloneParts> {
+    match architecture {
+        Architecture::X86_64 => CloneParts::find(code),
+        Architecture::Aarch64 => None,
+    }
+}
+
+/// The addresses that the code of a function takes relative to its own location.
+pub(crate) fn addresses_taken(
+    architecture: Architecture,
+    function: u64,
+    code: &[u8],
+) -> impl Iterator<Item = u64> {
+    let code = match architecture {
+        Architecture::X86_64 => code,
+        Architecture::Aarch64 => &[],
+    };
+    known::addresses_taken(function, code)
+}
+
+/// The rules of Haskell code, if they are known.
+pub(crate) fn haskell_frames(
+    architecture: Architecture,
+    cfa_offset: i32,
+    entries: &mut EntryInterner,
+) -> Option<haskell::Frames> {
+    match architecture {
+        Architecture::X86_64 => Some(haskell::Frames::new(cfa_offset, entries)),
+        Architecture::Aarch64 => None,
+    }
+}
+
 /// The code of `rt_sigreturn`, in each of its forms.
 pub(crate) fn rt_sigreturn(architecture: Architecture) -> &'static [&'static [u8]] {
     match architecture {
@@ -134,38 +179,12 @@ pub(crate) fn rt_sigreturn(architecture: Architecture) -> &'static [&'static [u8
     }
 }
 
-/// The rules of a function from its whole code, by ranges of offsets in it, where machine code isn't analyzed otherwise.
-/// `take_step` is asked before each instruction that is looked at.
-pub(crate) fn function_rules(
-    architecture: Architecture,
-    function: &[u8],
-    take_step: impl FnMut() -> bool,
-) -> Vec<(Range<u32>, Rule)> {
+/// The state at a function's first instruction, right after the call.
+pub(crate) fn at_entry(architecture: Architecture) -> AbstractState {
     match architecture {
-        Architecture::X86_64 => Vec::new(),
-        Architecture::Aarch64 => aarch64::function_rules(function, take_step),
+        Architecture::X86_64 => x86_64::at_entry(),
+        Architecture::Aarch64 => aarch64::at_entry(),
     }
-}
-
-/// The same for a function of which only the start is known: the rules of what its paths reach.
-pub(crate) fn reached_rules(
-    architecture: Architecture,
-    from_start: &[u8],
-    take_step: impl FnMut() -> bool,
-) -> Vec<(Range<u32>, Rule)> {
-    match architecture {
-        Architecture::X86_64 => Vec::new(),
-        Architecture::Aarch64 => aarch64::reached_rules(from_start, take_step),
-    }
-}
-
-/// The targets of direct calls in code, relative to its start; none where [`function_rules`] has none.
-pub(crate) fn calls(architecture: Architecture, code: &[u8]) -> impl Iterator<Item = i32> {
-    let code = match architecture {
-        Architecture::X86_64 => &[],
-        Architecture::Aarch64 => code,
-    };
-    aarch64::calls(code)
 }
 
 /// Bytes up to the first instruction, inclusive, after which execution never continues.

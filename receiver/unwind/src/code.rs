@@ -12,14 +12,16 @@ pub(crate) mod span;
 pub(crate) mod state;
 pub(crate) mod value;
 
+use sidewinder_unwind_table::Architecture;
+
 use crate::arch::Instruction;
 
-/// Whether an instruction begins at an index of code, of which the first begins at its start.
+/// Whether an instruction begins at an index of an architecture's code, of which the first begins at its start.
 #[must_use]
-pub fn begins_instruction(code: &[u8], index: usize) -> bool {
+pub fn begins_instruction(architecture: Architecture, code: &[u8], index: usize) -> bool {
     let mut at = 0;
     while at < index {
-        let decoded = code.get(at..).and_then(|rest| Instruction::decode(rest, 0));
+        let decoded = code.get(at..).and_then(|rest| Instruction::decode(architecture, rest, 0));
         let Some(instruction) = decoded else { return false };
         at += instruction.len() as usize;
     }
@@ -34,7 +36,8 @@ mod tests {
     fn instructions_begin_where_others_end() {
         // A prologue: instructions of one, three and four bytes.
         let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10];
-        let begins: Vec<_> = (0..=8).filter(|index| begins_instruction(&code, *index)).collect();
+        let begins: Vec<_> =
+            (0..=8).filter(|index| begins_instruction(Architecture::X86_64, &code, *index)).collect();
         assert_eq!(begins, [0, 1, 4]);
     }
 }

@@ -8,7 +8,7 @@ use object::{File, Object as _, ReadRef};
 use sidewinder_unwind_table::{Architecture, Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary};
 
 use crate::arch;
-use crate::arch::known::{COROUTINE_START, CloneParts};
+use crate::arch::known::COROUTINE_START;
 use crate::layers::{RangeRows, RangeStack};
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
@@ -276,8 +276,8 @@ impl KnownFunctions {
                 {
                     range.set_only(signal_frame);
                 }
-                KnownFunctionKind::Clone if arch::is_analyzed(architecture) => {
-                    if let Some(clone) = CloneParts::find(bytes) {
+                KnownFunctionKind::Clone => {
+                    if let Some(clone) = arch::clone_parts(architecture, bytes) {
                         range.set_only(leaf);
                         range.push(function.start.saturating_add(clone.returns), after_clone);
                         range.push(function.start.saturating_add(clone.child), root);
@@ -285,7 +285,6 @@ impl KnownFunctions {
                     }
                 }
                 KnownFunctionKind::SignalReturn
-                | KnownFunctionKind::Clone
                 | KnownFunctionKind::Root
                 | KnownFunctionKind::CoroutineStart
                 | KnownFunctionKind::HandOver(_) => {}
@@ -360,9 +359,8 @@ fn addresses_passed<'data, R: ReadRef<'data>>(
     function: u64,
     size: u64,
 ) -> Option<impl Iterator<Item = u64>> {
-    let is_analyzed = arch::is_analyzed(code.architecture());
     let bytes = code.bytes(file, code.offset(function)?, size.min(MAX_MAKE_CONTEXT_BYTES))?;
-    is_analyzed.then(|| arch::known::addresses_taken(function, bytes))
+    Some(arch::addresses_taken(code.architecture(), function, bytes))
 }
 
 /// Whether a function with this name is never called.

@@ -11,7 +11,6 @@ mod imports;
 mod layout;
 mod named_functions;
 mod sections;
-mod unanalyzed;
 
 use object::{File, Object as _, ObjectSection as _};
 use sidewinder_unwind_table::{Entry, EntryId, EntryInterner, RowBuffer, RowSource, Summary};
@@ -42,6 +41,8 @@ struct CodeAnalysis<'data> {
     /// The entries of linkage tables, and musl's `__clone`, that have spans. Some are also followed as functions.
     understood: AddressRanges,
     functions: FunctionAnalyzer<'data>,
+    has_haskell: bool,
+    /// The rules of its code, if they are known.
     haskell: Option<haskell::Frames>,
     root: EntryId,
 }
@@ -68,9 +69,11 @@ impl<'data> CodeAnalysis<'data> {
         let mut understood = AddressRanges::default();
         let imports = Imports::from_file(file, code);
         let haskell = known.haskell_cfa_offset().or(imports.have_haskell.then_some(haskell::CFA_OFFSET));
-        let haskell = haskell.map(|cfa_offset| haskell::Frames::new(cfa_offset, entries));
-        let NamedFunctions { mut starts, never_return } =
-            NamedFunctions::from_file(file, code, haskell.is_some());
+        // No function of its code returns to a caller.
+        let has_haskell = haskell.is_some();
+        let haskell =
+            haskell.and_then(|cfa_offset| arch::haskell_frames(code.architecture(), cfa_offset, entries));
+        let NamedFunctions { mut starts, never_return } = NamedFunctions::from_file(file, code, has_haskell);
         for section in &sections {
             match section.kind {
                 SectionKind::Linkage => {
@@ -87,7 +90,7 @@ impl<'data> CodeAnalysis<'data> {
         if !known_spans.is_empty() {
             Summary::count(&mut summary.functions, RowSource::MachineCode);
         }
-        let sweep = CallSweep::new(&pieces);
+        let sweep = CallSweep::new(&pieces, code.base());
         starts.extend(sweep.functions());
         starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
@@ -115,7 +118,7 @@ impl<'data> CodeAnalysis<'data> {
         let budget = StepBudget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum());
         let code = AnalyzedCode { pieces, regions, starts, linkage, sweep, imports };
         let functions = FunctionAnalyzer::new(code, never_return, budget);
-        Self { undescribed, known_spans, understood, functions, haskell, root }
+        Self { undescribed, known_spans, understood, functions, has_haskell, haskell, root }
     }
 
     /// The parts of the code that can be analyzed by themselves, in order: frames are not followed from one to another.
@@ -138,7 +141,7 @@ impl<'data> CodeAnalysis<'data> {
         let (start, end) = unit.range();
         let before = |limit| self.known_spans.partition_point(|span| span.start < limit);
         let mut spans = self.known_spans.get(before(start)..before(end)).unwrap_or_default().to_vec();
-        let functions = self.functions.take(start..end, self.haskell.is_none(), entries);
+        let functions = self.functions.take(start..end, !self.has_haskell, entries);
         for function in functions.iter().filter(|function| !function.spans.is_empty()) {
             Summary::count(&mut summary.functions, RowSource::MachineCode);
             // A linkage entry that was also followed as a function has rows up to its jump, whose rule differs only in
@@ -175,9 +178,6 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     if undescribed.is_empty() {
         return out;
     }
-    if !arch::is_analyzed(code.architecture()) {
-        return unanalyzed::rows(file, code, &undescribed, entries, summary);
-    }
     let mut analysis = CodeAnalysis::new(file, code, known, undescribed, entries, summary);
     let units: Vec<_> = analysis.units().collect();
     for unit in units {
@@ -202,13 +202,11 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
         .filter_map(|section| {
             let end = section.address().saturating_add(section.size());
             let (start, end) = code.clip(section.address(), end)?;
-            Some(CodeSlice { start, bytes: code.bytes(file, start, u64::from(end - start))? })
+            let bytes = code.bytes(file, start, u64::from(end - start))?;
+            Some(CodeSlice { architecture: code.architecture(), start, bytes })
         })
         .collect();
     tables.sort_unstable_by_key(|table| table.start);
-    if !arch::is_analyzed(code.architecture()) {
-        return unanalyzed::rows(file, code, &tables, entries, summary);
-    }
     let spans: Vec<RuleSpan> =
         tables.iter().flat_map(|table| arch::linkage_spans(code.architecture(), table, entries)).collect();
     if !spans.is_empty() {

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-use object::{File, Object as _, ReadRef};
+use object::{File, ReadRef};
 use sidewinder_address::Svma;
 use sidewinder_unwind_table::{Entry, Rule, UnwindRow, UnwindTable};
 
-use crate::arch::{self, Instruction, Stepper};
+use crate::arch::{Instruction, Stepper};
 use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
 use crate::code::piece::CodeSlice;
 use crate::code::rule::{RuleVerdict, StatementVerdict};
@@ -91,21 +91,18 @@ pub struct Validation {
 ///
 /// # Errors
 ///
-/// If the file has no code, or code of an architecture whose machine code isn't analyzed.
+/// If the file has no code, or code for another processor.
 pub fn validate<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     table: &UnwindTable,
 ) -> Result<Validation, UnwindTableError> {
     let code = CodeRanges::from_file(file)?;
-    if !arch::is_analyzed(code.architecture()) {
-        return Err(UnwindTableError::Architecture(file.architecture()));
-    }
     let mut validation = Validation::default();
     let mut stepper = Stepper::new();
     for (start, end) in described_functions(file, &code) {
         let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
         let mut budget = StepBudget::for_bytes(bytes.len() as u64);
-        let piece = CodeSlice { start, bytes };
+        let piece = CodeSlice { architecture: code.architecture(), start, bytes };
         let rows = ValidationPolicy { table, code: &code, piece, start, end, current: None };
         check_function(Flow::new(piece, rows, &mut stepper, &mut budget), &piece, &mut validation);
     }
@@ -153,16 +150,16 @@ fn check_function(
     validation: &mut Validation,
 ) {
     validation.functions += 1;
+    let architecture = piece.architecture;
     let mut at = piece.start;
     while at < piece.end() && !flow.exhausted {
         match piece.decode(at) {
             None => at += 1,
             Some(instruction) if instruction.is_padding() => at += instruction.len(),
             Some(instruction) => {
-                let state = flow
-                    .policy
-                    .rule_at(at)
-                    .map_or(AbstractState::UNKNOWN, |rule| AbstractState::from_rule(&rule));
+                let state = flow.policy.rule_at(at).map_or(AbstractState::unknown(architecture), |rule| {
+                    AbstractState::from_rule(architecture, &rule)
+                });
                 flow.seed(at, &state);
                 at = flow.unreached_from(at).max(at + instruction.len());
                 continue;

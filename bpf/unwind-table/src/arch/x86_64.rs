@@ -54,11 +54,18 @@ pub(super) const fn above_stack_pointer(offset: i32) -> Rule {
     }
 }
 
-impl Register {
-    /// The registers of x86-64 that are not callee-saved (figure 3.4).
-    pub const CALL_CLOBBERED: [Self; 9] =
-        [Self::Rax, Self::Rcx, Self::Rdx, Self::Rsi, Self::Rdi, Self::R8, Self::R9, Self::R10, Self::R11];
-}
+/// Figure 3.4.
+pub(super) const CALL_CLOBBERED: [Register; 9] = [
+    Register::Rax,
+    Register::Rcx,
+    Register::Rdx,
+    Register::Rsi,
+    Register::Rdi,
+    Register::R8,
+    Register::R9,
+    Register::R10,
+    Register::R11,
+];
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use crate::arch;
 use crate::demangle::demangle;
 use crate::elf::{ElfLayout, TableLayout};
 use crate::image::Image;
-use sidewinder_unwind::begins_instruction;
+use sidewinder_unwind::{Architecture, begins_instruction};
 
 /// The most symbols of one table that are looked at.
 const SYMBOLS_MAX: u64 = 4 << 20;
@@ -79,7 +79,7 @@ fn find(image: &Image, layout: &ElfLayout, name: &str, offset: u64) -> Result<Pr
         }
         let mut code = vec![0; code_bytes as usize];
         let begins = image.read_exact_at(in_file.start, &mut code).is_ok()
-            && begins_instruction(&code, offset as usize);
+            && begins_instruction(Architecture::HOST, &code, offset as usize);
         if !begins {
             return Err(SiteError::InsideInstruction { name: function.symbol, offset });
         }

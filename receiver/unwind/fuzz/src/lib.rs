@@ -48,13 +48,23 @@ pub fn check_expression(expression: &[u8]) {
 /// The results of analyzing machine code alone, and rows that contradict it, checked.
 pub fn check_code(code: &[u8]) {
     let code = &code[..code.len().min(TEXT_BYTES / 2)];
-    check_file(&elf_with_symbols(TEXT, code, &[], &[("f", 0, code.len() as u64)]));
+    let mut alone = elf_with_symbols(TEXT, code, &[], &[("f", 0, code.len() as u64)]);
+    check_file(&alone);
+    alone[E_MACHINE] = EM_AARCH64;
+    check_file(&alone);
 
     let mut section = Section::eh_frame();
     let cie = section.cie();
     section.fde(cie, 0, code.len() as u64, &[]);
-    let described = elf(TEXT + TEXT_BYTES as u64 / 2, code, &[(".eh_frame", &section.bytes)]);
-    let Ok(file) = File::parse(&*described) else { return };
+    let mut described = elf(TEXT + TEXT_BYTES as u64 / 2, code, &[(".eh_frame", &section.bytes)]);
+    check_conflicts(&described);
+    described[E_MACHINE] = EM_AARCH64;
+    check_conflicts(&described);
+}
+
+/// The table of a file, with either side trusted, checked.
+fn check_conflicts(data: &[u8]) {
+    let Ok(file) = File::parse(data) else { return };
     for trusted in [TrustedSide::Rows, TrustedSide::Code] {
         if let Ok(table) = unwind_table(&file).and_then(|table| resolve_conflicts(&file, table, trusted)) {
             check(&table);

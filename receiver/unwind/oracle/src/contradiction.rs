@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sidewinder_unwind::validate::{Mismatch, RuleComponent};
-use sidewinder_unwind::{Cfa, Register, SavedRegister};
+use sidewinder_unwind::{Cfa, Register, ReturnAddress, SavedRegister};
 
 /// Why rows and code contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,6 +17,12 @@ pub enum Explanation {
     /// Hand-written assembly uses `rbp` as a general register and doesn't state where the caller's value is; nor does
     /// Go's `.debug_frame`, which has no rules for it.
     FramePointerOverwritten,
+    /// GCC for arm64 restores `x29` and `x30` before it frees a large frame, and still describes the frame from `x29` until it
+    /// has.
+    FramePointerRestored,
+    /// Hand-written assembly keeps the return address in another register across a call, or restores the whole state of another
+    /// context, and has no row for it: `rawmemchr`, `swapcontext`.
+    ReturnAddressMoved,
 }
 
 impl Explanation {
@@ -25,10 +31,24 @@ impl Explanation {
     pub fn from_mismatch(mismatch: &Mismatch) -> Option<Self> {
         let rule = mismatch.row.entry.rule()?;
         let Some(code) = mismatch.code else {
-            return (mismatch.statement == RuleComponent::Cfa).then_some(Self::OtherStack);
+            return match (mismatch.statement, rule.return_address) {
+                (RuleComponent::Cfa, _) => Some(Self::OtherStack),
+                (RuleComponent::ReturnAddress, ReturnAddress::InRegister(_)) => {
+                    Some(Self::ReturnAddressMoved)
+                }
+                _ => None,
+            };
         };
-        let from_stack = |cfa| matches!(cfa, Cfa::Register { register: Register::Rsp | Register::Rbp, .. });
+        let from_stack = |cfa| {
+            let Cfa::Register { register, .. } = cfa else { return false };
+            matches!(register, Register::Rsp | Register::Rbp | Register::Sp | Register::X29)
+        };
         match mismatch.statement {
+            RuleComponent::Cfa
+                if is_from_frame_pointer(rule.cfa) && code.frame_pointer == rule.frame_pointer =>
+            {
+                Some(Self::FramePointerRestored)
+            }
             RuleComponent::Cfa if from_stack(rule.cfa) => Some(Self::StackMoved),
             RuleComponent::FramePointer
                 if rule.frame_pointer == SavedRegister::Same && code.frame_pointer != SavedRegister::Same =>
@@ -40,12 +60,19 @@ impl Explanation {
     }
 }
 
+/// Whether a frame of arm64 is found by its frame pointer.
+fn is_from_frame_pointer(cfa: Cfa) -> bool {
+    matches!(cfa, Cfa::Register { register: Register::X29, .. })
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::StackMoved => "the stack pointer moves without a row",
             Self::OtherStack => "the code continues on another stack",
             Self::FramePointerOverwritten => "the frame pointer is overwritten without a row",
+            Self::FramePointerRestored => "the frame pointer is restored without a row",
+            Self::ReturnAddressMoved => "the return address is moved without a row",
         })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use object::{Object as _, ObjectSegment as _};
+use object::{Architecture, Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::validate::Mismatch;
 use sidewinder_unwind::{
@@ -209,8 +209,12 @@ pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -
     Some(comparison)
 }
 
+/// arm64's `nop`.
+const NOP: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
+
 /// The code of a file.
 struct CodeSegments<'data> {
+    architecture: Architecture,
     segments: Vec<(u64, &'data [u8])>,
 }
 
@@ -219,7 +223,7 @@ impl<'data> CodeSegments<'data> {
         let file = object::File::parse(file).ok()?;
         let executable = file.segments().filter(|segment| segment.permissions().executable());
         let segments = executable.filter_map(|segment| Some((segment.address(), segment.data().ok()?)));
-        Some(Self { segments: segments.collect() })
+        Some(Self { architecture: file.architecture(), segments: segments.collect() })
     }
 
     fn is_padding(&self, start: Svma, end: Svma) -> bool {
@@ -227,7 +231,11 @@ impl<'data> CodeSegments<'data> {
             let within = |at: Svma| usize::try_from(at.0.checked_sub(*base)?).ok();
             bytes.get(within(start)?..within(end)?)
         });
-        let mut decoder = Decoder::new(64, bytes.unwrap_or_default(), DecoderOptions::NONE);
+        let bytes = bytes.unwrap_or_default();
+        if self.architecture == Architecture::Aarch64 {
+            return bytes.chunks(4).all(|word| word == NOP);
+        }
+        let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
         decoder.iter().all(|instruction| match instruction.mnemonic() {
             Mnemonic::Nop => true,
             Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
@@ -242,6 +250,7 @@ fn next_start(table: &UnwindTable, at: Svma) -> Svma {
 
 fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome {
     let Entry::Rule(rule) = synthesized else { return BlindOutcome::GivenUp };
+    let (rule, stated) = (&from_cfa(*rule), &from_cfa(*stated));
     if rule == stated {
         return BlindOutcome::Equal;
     }
@@ -274,6 +283,20 @@ fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome 
         }
         _ => BlindOutcome::WrongFramePointer,
     }
+}
+
+/// A rule with the places that are relative to the register that leads to the CFA relative to that.
+fn from_cfa(rule: Rule) -> Rule {
+    let Cfa::Register { register: base, offset: above } = rule.cfa else { return rule };
+    let frame_pointer = match rule.frame_pointer {
+        SavedRegister::At { register, offset } if register == base => SavedRegister::AtCfa(offset - above),
+        other => other,
+    };
+    let return_address = match rule.return_address {
+        ReturnAddress::At { register, offset } if register == base => ReturnAddress::AtCfa(offset - above),
+        other => other,
+    };
+    Rule { frame_pointer, return_address, ..rule }
 }
 
 /// Whether a word was popped, that is, lies below the stack pointer.

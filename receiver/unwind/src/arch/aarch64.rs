@@ -1,22 +1,31 @@
 //! arm64: instructions are words of 4 bytes, of which the few that matter here are recognised by their bits (Arm
 //! Architecture Reference Manual for A-profile, section C4).
 
+mod access;
+mod branch;
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(not(target_arch = "aarch64"), expect(unreachable_pub, reason = "only its tests use it here"))]
 pub(crate) mod call;
-mod frame;
+mod fields;
 pub(crate) mod go;
 pub(crate) mod hand_over;
-mod leaf;
+mod instruction;
 pub(crate) mod linkage;
+mod pages;
+mod step;
+mod writes;
 
-use std::ops::Range;
-
-use sidewinder_unwind_table::{Architecture, Rule};
+use self::branch::Next;
+pub(crate) use self::instruction::Instruction;
+pub(crate) use self::pages::Pages;
+pub(crate) use self::step::at_entry;
 
 /// `DW_CFA_AARCH64_negate_ra_state_with_pc` (DWARF for the Arm 64-bit Architecture, 2024Q3). The older instruction without
 /// `_with_pc` changes no rule: a signature is stripped from every return address.
 pub(super) const NEGATE_RA_STATE_WITH_PC: gimli::DwCfa = gimli::DwCfa(0x2c);
+
+/// That of instructions: in code for size, or that is rarely executed.
+pub(super) const FUNCTION_ALIGNMENT_BYTES: u32 = 4;
 
 /// `nop`.
 const NOP: u32 = 0xd503_201f;
@@ -35,41 +44,9 @@ fn instructions(code: &[u8]) -> impl Iterator<Item = u32> {
     code.as_chunks::<4>().0.iter().copied().map(u32::from_le_bytes)
 }
 
-/// The rules of a function from its whole code, by ranges of offsets in it; none where it isn't understood.
-pub(super) fn function_rules(
-    function: &[u8],
-    mut take_step: impl FnMut() -> bool,
-) -> Vec<(Range<u32>, Rule)> {
-    if !function.as_chunks::<4>().0.iter().all(|_| take_step()) {
-        return Vec::new();
-    }
-    match u32::try_from(function.len()) {
-        Ok(length) if leaf::is_leaf(function) => vec![(0..length, Architecture::Aarch64.leaf())],
-        _ => frame::rules(function, take_step).unwrap_or_default(),
-    }
-}
-
-/// The rules of what the paths from a function's start reach; none where it isn't understood.
-pub(super) fn reached_rules(from_start: &[u8], take_step: impl FnMut() -> bool) -> Vec<(Range<u32>, Rule)> {
-    frame::rules(from_start, take_step).unwrap_or_default()
-}
-
-/// The targets of `bl` in code, relative to its start.
-pub(super) fn calls(code: &[u8]) -> impl Iterator<Item = i32> {
-    (0..).step_by(4).zip(instructions(code)).filter_map(|(at, word): (i32, u32)| {
-        // A signed number of instructions in the lowest 26 bits.
-        let distance = ((word << 6).cast_signed() >> 6).checked_mul(4)?;
-        (word >> 26 == 0b10_0101).then(|| at.checked_add(distance)).flatten()
-    })
-}
-
 /// Bytes up to the first instruction, inclusive, after which execution never continues.
 pub(super) fn straight_length(code: &[u8]) -> Option<u32> {
-    let last = instructions(code).position(|word| {
-        let is_branch = word >> 26 == 0b00_0101; // `b`
-        let is_trap = word >> 16 == 0 || word & 0xffe0_001f == 0xd420_0000; // `udf`, `brk`
-        is_branch || is_branch_to_register(word) || is_return(word) || is_trap
-    })?;
+    let last = instructions(code).position(|word| !Next::of(word).falls_through)?;
     u32::try_from((last + 1) * 4).ok()
 }
 
@@ -104,12 +81,6 @@ mod tests {
         }
         let blr_cbz_and_svc = [0xd63f_0020, 0xb400_0040, 0xd400_0001];
         assert_eq!(straight_length(&bytes(&blr_cbz_and_svc)), None);
-    }
-
-    #[test]
-    fn calls_are_found_in_both_directions() {
-        let code = bytes(&[NOP, 0x9400_0010, 0x97ff_ffff, 0x1400_0004, 0xd63f_0020]);
-        assert_eq!(calls(&code).collect::<Vec<_>>(), [4 + 0x40, 8 - 4]);
     }
 
     #[test]

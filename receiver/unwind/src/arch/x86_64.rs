@@ -12,15 +12,13 @@ pub(crate) mod linkage;
 mod step;
 
 pub(crate) use self::instruction::Instruction;
-pub(crate) use self::step::Stepper;
-use crate::code::piece::CodeSlice;
+pub(crate) use self::step::{Stepper, at_entry};
 
 /// Bytes up to the first instruction, inclusive, after which execution never continues.
 pub(super) fn straight_length(code: &[u8]) -> Option<u32> {
-    let piece = CodeSlice { start: 0, bytes: code };
     let mut end = 0;
     loop {
-        let instruction = piece.decode(end)?;
+        let instruction = Instruction::decode(code.get(end as usize..)?, end)?;
         end = instruction.end();
         if instruction.is_last() {
             return Some(end);

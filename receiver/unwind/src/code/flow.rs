@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::piece::CodeSlice;
 use super::state::AbstractState;
 use super::value::AbstractValue;
-use crate::arch::{ANALYZED, Instruction, Stepper};
+use crate::arch::{Instruction, Stepper};
 
 /// How often a function is analyzed again because a call was found not to return.
 const MAX_PASSES: usize = 8;
@@ -222,7 +222,8 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         let Some(block) = self.blocks.get(&start) else { return };
         let mut state = block.state.clone();
         let limit = self.block_after(start);
-        let mut walk = FlowCursor { block: start, at: start, after_call: block.after_call, limit };
+        let call_before = block.after_call;
+        let mut walk = FlowCursor { block: start, at: start, after_call: call_before, limit };
         loop {
             if walk.at == walk.limit {
                 self.edge(walk.at, &state, walk.after_call, None);
@@ -241,6 +242,12 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
                 self.evidence.no_code = true;
                 break;
             };
+            if instruction.begins_function(&state) {
+                if let Some(call) = call_before {
+                    self.contradicted |= self.do_not_return.insert(call);
+                }
+                break;
+            }
             if !instruction.is_padding() {
                 walk.after_call = None;
             }
@@ -364,7 +371,7 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
         let Some(is_right) = state.may_return() else { return };
         self.evidence.inconsistent_exit |= !is_right;
         self.evidence.consistent_exit |=
-            is_right && state.get(ANALYZED.frame_pointer()) == AbstractValue::CallerFramePointer;
+            is_right && state.frame_pointer() == AbstractValue::CallerFramePointer;
     }
 
     /// Makes room for a new block at `at`: ends the current walk there, and has the block that contains `at` walked again.

@@ -1,10 +1,13 @@
 //! A contiguous piece of code, and its instructions.
 
+use sidewinder_unwind_table::Architecture;
+
 use crate::arch::Instruction;
 
 /// A contiguous piece of code.
 #[derive(Clone, Copy)]
 pub(crate) struct CodeSlice<'data> {
+    pub(crate) architecture: Architecture,
     /// Its first byte, counted from the lowest code of the file.
     pub(crate) start: u32,
     pub(crate) bytes: &'data [u8],
@@ -18,7 +21,7 @@ impl CodeSlice<'_> {
     /// Decodes the instruction at this address.
     pub(crate) fn decode(&self, at: u32) -> Option<Instruction> {
         let bytes = self.bytes.get(usize::try_from(at.checked_sub(self.start)?).ok()?..)?;
-        Instruction::decode(bytes, at)
+        Instruction::decode(self.architecture, bytes, at)
     }
 
     /// The first address from `at` on whose byte isn't zero.
@@ -45,7 +48,7 @@ impl CodeSlice<'_> {
     pub(crate) fn part(&self, start: u32, end: u32) -> Self {
         let within = |at: u32| at.saturating_sub(self.start) as usize;
         let bytes = self.bytes.get(within(start)..within(end)).unwrap_or_default();
-        CodeSlice { start, bytes }
+        CodeSlice { start, bytes, ..*self }
     }
 
     /// Whether the instruction at this address does nothing.

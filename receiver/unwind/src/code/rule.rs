@@ -3,12 +3,12 @@
 //! A rule is right if, evaluated in the state, it yields exactly the CFA, the return address, and the caller's frame pointer.
 
 use sidewinder_unwind_table::{
-    CalleeSaved, Cfa, PLT_ENTRY_BYTES, Register, ReturnAddress, Rule, SavedRegister,
+    Architecture, CalleeSaved, Cfa, PLT_ENTRY_BYTES, Register, ReturnAddress, Rule, SavedRegister,
 };
 
 use super::state::AbstractState;
 use super::value::{AbstractValue, Origin, SymbolicAddress, WORD};
-use crate::arch::ANALYZED;
+use crate::arch;
 
 /// How a statement about the frame compares with the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ impl StatementVerdict {
     fn compare(value: AbstractValue, wanted: AbstractValue) -> Self {
         match value {
             AbstractValue::Unknown => Self::Open,
-            AbstractValue::Other => Self::Foreign,
+            AbstractValue::Other | AbstractValue::Constant(_) => Self::Foreign,
             value if value == wanted => Self::Right,
             _ => Self::Wrong,
         }
@@ -61,9 +61,7 @@ impl AbstractState {
                 address.checked_add(i64::from(offset)).map_or(AbstractValue::Unknown, AbstractValue::Address)
             }
             AbstractValue::Unknown => AbstractValue::Unknown,
-            AbstractValue::Other | AbstractValue::ReturnAddress | AbstractValue::CallerFramePointer => {
-                AbstractValue::Other
-            }
+            _ => AbstractValue::Other,
         }
     }
 
@@ -86,12 +84,12 @@ impl AbstractState {
             Cfa::DerefIndexed { .. } => AbstractValue::Unknown,
             Cfa::Plt { threshold } => {
                 let pushed = if pc % u64::from(PLT_ENTRY_BYTES) >= u64::from(threshold) { WORD } else { 0 };
-                self.sum_value(ANALYZED.stack_pointer(), WORD + pushed)
+                self.sum_value(self.architecture.stack_pointer(), WORD + pushed)
             }
         };
         let frame_pointer = match rule.frame_pointer {
             SavedRegister::Undefined => AbstractValue::CallerFramePointer,
-            SavedRegister::Same => self.get(ANALYZED.frame_pointer()),
+            SavedRegister::Same => self.frame_pointer(),
             SavedRegister::InRegister(register) => self.get(register),
             SavedRegister::AtCfa(offset) => self.load(SymbolicAddress { origin, offset }),
             SavedRegister::At { register, offset } => self.load_at(register, offset),
@@ -115,11 +113,11 @@ impl AbstractState {
     }
 
     /// The state in which only what `rule` says is known.
-    pub(crate) fn from_rule(rule: &Rule) -> Self {
-        if *rule == ANALYZED.leaf() {
-            return Self::at_entry();
+    pub(crate) fn from_rule(architecture: Architecture, rule: &Rule) -> Self {
+        if *rule == architecture.leaf() {
+            return arch::at_entry(architecture);
         }
-        let mut state = Self::UNKNOWN;
+        let mut state = Self::unknown(architecture);
         state.assume(rule);
         state
     }
@@ -144,7 +142,7 @@ impl AbstractState {
         match rule.frame_pointer {
             SavedRegister::Undefined => {}
             SavedRegister::Same => {
-                self.assume_register(ANALYZED.frame_pointer(), AbstractValue::CallerFramePointer);
+                self.assume_register(self.architecture.frame_pointer(), AbstractValue::CallerFramePointer);
             }
             SavedRegister::InRegister(register) => {
                 self.assume_register(register, AbstractValue::CallerFramePointer);
@@ -188,25 +186,26 @@ impl AbstractState {
     pub(crate) fn rule(&self) -> Result<Rule, UnknownPart> {
         Ok(Rule {
             cfa: self.cfa().ok_or(UnknownPart::Cfa)?,
-            frame_pointer: self.frame_pointer(),
+            frame_pointer: self.saved_frame_pointer(),
             return_address: self.return_address().ok_or(UnknownPart::ReturnAddress)?,
             callee_saved: CalleeSaved::Unknown,
             signal_frame: false,
         })
     }
 
-    /// A frame pointer in its standard location comes first, as in compiled code and so that fewer rows are needed,
-    /// then the stack pointer. Registers that calls change come last, since only interrupted frames have known values
+    /// A frame pointer in its standard location, right above which a call pushed the return address, comes first, as in compiled
+    /// code and so that fewer rows are needed, then the stack pointer. Registers that calls change come last, since only interrupted frames have known values
     /// in them.
     fn cfa(&self) -> Option<Cfa> {
         let origin = self.caller_frame();
         let standard = SymbolicAddress::cfa(-16);
-        let has_frame_pointer = self.get(ANALYZED.frame_pointer()) == AbstractValue::Address(standard)
+        let has_frame_pointer = self.architecture.link().is_none()
+            && self.frame_pointer() == AbstractValue::Address(standard)
             && self.load(standard) == AbstractValue::CallerFramePointer;
         let order = if has_frame_pointer {
-            [ANALYZED.frame_pointer(), ANALYZED.stack_pointer()]
+            [self.architecture.frame_pointer(), self.architecture.stack_pointer()]
         } else {
-            [ANALYZED.stack_pointer(), ANALYZED.frame_pointer()]
+            [self.architecture.stack_pointer(), self.architecture.frame_pointer()]
         };
         let above = |register| match self.get(register) {
             AbstractValue::Address(address) if address.origin == origin => {
@@ -230,7 +229,7 @@ impl AbstractState {
             .into_iter()
             .find_map(above)
             .or_else(|| order.into_iter().find_map(saved))
-            .or_else(|| ANALYZED.registers().iter().copied().find_map(above))
+            .or_else(|| self.architecture.registers().iter().copied().find_map(above))
     }
 
     /// Whether a word may lie at or above the stack pointer. Below it, a signal may overwrite the word.
@@ -238,7 +237,7 @@ impl AbstractState {
         self.stack_pointer().is_none_or(|top| top.origin != place.origin || top.offset <= place.offset)
     }
 
-    fn frame_pointer(&self) -> SavedRegister {
+    fn saved_frame_pointer(&self) -> SavedRegister {
         let place = |origin: Option<Origin>| {
             self.slots()
                 .filter(|(place, value)| *value == AbstractValue::CallerFramePointer && self.is_live(*place))
@@ -249,14 +248,16 @@ impl AbstractState {
         if let Some(place) = place(Some(self.caller_frame())) {
             return SavedRegister::AtCfa(place.offset);
         }
-        if self.get(ANALYZED.frame_pointer()) == AbstractValue::CallerFramePointer {
+        if self.frame_pointer() == AbstractValue::CallerFramePointer {
             return SavedRegister::Same;
         }
         let at = |place: SymbolicAddress| {
-            [ANALYZED.frame_pointer(), ANALYZED.stack_pointer()].into_iter().find_map(|register| {
-                let base = self.get(register).address().filter(|base| base.origin == place.origin)?;
-                Some(SavedRegister::At { register, offset: place.offset.checked_sub(base.offset)? })
-            })
+            [self.architecture.frame_pointer(), self.architecture.stack_pointer()].into_iter().find_map(
+                |register| {
+                    let base = self.get(register).address().filter(|base| base.origin == place.origin)?;
+                    Some(SavedRegister::At { register, offset: place.offset.checked_sub(base.offset)? })
+                },
+            )
         };
         place(None)
             .and_then(at)
@@ -266,18 +267,29 @@ impl AbstractState {
             .unwrap_or(SavedRegister::Undefined)
     }
 
+    /// Where functions save the return address themselves, that is beside the caller's frame pointer, if that is saved. They may
+    /// have copied it elsewhere, too.
     fn return_address(&self) -> Option<ReturnAddress> {
         let origin = self.caller_frame();
-        let highest = self
-            .slots()
-            .filter(|(place, value)| *value == AbstractValue::ReturnAddress && self.is_live(*place))
-            .filter(|(place, _)| place.origin == origin)
-            .map(|(place, _)| ReturnAddress::AtCfa(place.offset))
-            .max();
-        highest.or_else(|| self.register_holding(AbstractValue::ReturnAddress).map(ReturnAddress::InRegister))
+        let places = || {
+            self.slots()
+                .filter(|(place, value)| *value == AbstractValue::ReturnAddress && self.is_live(*place))
+                .filter(|(place, _)| place.origin == origin)
+                .map(|(place, _)| place.offset)
+        };
+        let is_beside = |place: &i32| {
+            let below = SymbolicAddress { origin, offset: place.saturating_sub(WORD) };
+            self.architecture.link().is_some() && self.load(below) == AbstractValue::CallerFramePointer
+        };
+        let place = places().find(is_beside).or_else(|| places().max()).map(ReturnAddress::AtCfa);
+        place.or_else(|| self.register_holding(AbstractValue::ReturnAddress).map(ReturnAddress::InRegister))
     }
 
+    /// The one in which a call leaves the return address comes first.
     fn register_holding(&self, value: AbstractValue) -> Option<Register> {
-        ANALYZED.registers().iter().copied().find(|register| self.get(*register) == value)
+        let link = self.architecture.link().filter(|link| self.get(*link) == value);
+        link.or_else(|| {
+            self.architecture.registers().iter().copied().find(|register| self.get(*register) == value)
+        })
     }
 }

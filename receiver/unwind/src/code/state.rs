@@ -3,19 +3,22 @@
 //! Values are symbolic: all addresses of a frame are relative to the CFA of the running function, and the return
 //! address and the caller's frame pointer are tracked wherever they are copied.
 
-use sidewinder_unwind_table::Register;
+use sidewinder_unwind_table::{Architecture, Register};
 
 use super::value::{AbstractValue, Origin, SymbolicAddress, WORD};
-use crate::arch::ANALYZED;
 
 /// Stack words whose values are tracked. Functions save two or three that matter.
 const MAX_SLOTS: usize = 8;
 
+/// At least as many as any architecture has.
+const MAX_REGISTERS: usize = 32;
+
 /// Registers and stack words, as far as their values are tracked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AbstractState {
+    pub(super) architecture: Architecture,
     /// Indexed by DWARF register number.
-    registers: [AbstractValue; ANALYZED.registers().len()],
+    registers: [AbstractValue; MAX_REGISTERS],
     slots: [Option<(SymbolicAddress, AbstractValue)>; MAX_SLOTS],
     /// The register that the previous instruction compared with the stack pointer.
     pub(crate) compared: Option<Register>,
@@ -23,25 +26,35 @@ pub(crate) struct AbstractState {
 
 impl AbstractState {
     /// Nothing is known.
-    pub(crate) const UNKNOWN: Self = Self::with_registers(AbstractValue::Unknown);
-
-    /// All registers hold `value`, and nothing is known of the stack.
-    pub(crate) const fn with_registers(value: AbstractValue) -> Self {
-        Self { registers: [value; ANALYZED.registers().len()], slots: [None; MAX_SLOTS], compared: None }
+    pub(crate) const fn unknown(architecture: Architecture) -> Self {
+        Self::with_registers(architecture, AbstractValue::Unknown)
     }
 
+    /// All registers hold `value`, and nothing is known of the stack.
+    pub(crate) const fn with_registers(architecture: Architecture, value: AbstractValue) -> Self {
+        Self { architecture, registers: [value; MAX_REGISTERS], slots: [None; MAX_SLOTS], compared: None }
+    }
+
+    /// The value of a register. That of another architecture's is unknown.
     pub(crate) fn get(&self, register: Register) -> AbstractValue {
-        self.registers.get(register as usize).copied().unwrap_or(AbstractValue::Unknown)
+        let held = self.registers.get(usize::from(register.dwarf())).copied();
+        held.filter(|_| register.architecture() == self.architecture).unwrap_or(AbstractValue::Unknown)
     }
 
     pub(crate) fn set(&mut self, register: Register, value: AbstractValue) {
-        if let Some(held) = self.registers.get_mut(register as usize) {
+        if register.architecture() == self.architecture
+            && let Some(held) = self.registers.get_mut(usize::from(register.dwarf()))
+        {
             *held = value;
         }
     }
 
     pub(crate) fn stack_pointer(&self) -> Option<SymbolicAddress> {
-        self.get(ANALYZED.stack_pointer()).address()
+        self.get(self.architecture.stack_pointer()).address()
+    }
+
+    pub(crate) fn frame_pointer(&self) -> AbstractValue {
+        self.get(self.architecture.frame_pointer())
     }
 
     /// The end of the caller's frame: the CFA or, once the arguments are dropped, the resulting stack pointer.
@@ -49,10 +62,14 @@ impl AbstractState {
         self.stack_pointer().map(|top| top.origin).filter(|origin| origin.is_dropped()).unwrap_or(Origin::Cfa)
     }
 
-    /// Whether the function may return now, that is, whether its return address is on top of the stack; `None` if the
-    /// top of the stack is unknown.
+    /// Whether the function may return now, that is, whether its return address is where a call left it; `None` if that isn't
+    /// known.
     pub(crate) fn may_return(&self) -> Option<bool> {
         let top = self.stack_pointer()?;
+        if let Some(link) = self.architecture.link() {
+            let held = Some(self.get(link)).filter(|held| *held != AbstractValue::Unknown)?;
+            return Some(held == AbstractValue::ReturnAddress && top == SymbolicAddress::cfa(0));
+        }
         let is_right = top == SymbolicAddress::cfa(-WORD) || self.load(top) == AbstractValue::ReturnAddress;
         (is_right || !top.origin.is_dropped()).then_some(is_right)
     }
@@ -67,7 +84,10 @@ impl AbstractState {
     pub(crate) fn drop_arguments(&mut self, by: u32) {
         let origin = Origin::Dropped { by };
         self.forget_origin(origin);
-        self.set(ANALYZED.stack_pointer(), AbstractValue::Address(SymbolicAddress { origin, offset: 0 }));
+        self.set(
+            self.architecture.stack_pointer(),
+            AbstractValue::Address(SymbolicAddress { origin, offset: 0 }),
+        );
     }
 
     /// The word at an address.
@@ -80,7 +100,7 @@ impl AbstractState {
     /// Writes a word.
     pub(crate) fn store(&mut self, at: SymbolicAddress, value: AbstractValue) {
         self.overwrite(at, WORD);
-        if !matches!(value, AbstractValue::Unknown | AbstractValue::Other)
+        if value.is_of_frame()
             && let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none())
         {
             *free = Some((at, value));
@@ -99,11 +119,19 @@ impl AbstractState {
     /// Forgets what a called function may have overwritten: the words below the stack pointer, and the registers that
     /// it needn't preserve. Assembly also has functions that do preserve them.
     pub(crate) fn after_call(&mut self) {
+        self.forget_below_stack_pointer();
+        for register in self.architecture.call_clobbered() {
+            self.set(*register, AbstractValue::Unknown);
+        }
+        if let Some(link) = self.architecture.link() {
+            self.set(link, AbstractValue::Other);
+        }
+    }
+
+    /// Forgets the words that no longer belong to the stack, and may be overwritten at any time.
+    pub(crate) fn forget_below_stack_pointer(&mut self) {
         if let Some(top) = self.stack_pointer() {
             self.forget(|place| place.origin == top.origin && place.offset < top.offset);
-        }
-        for register in Register::CALL_CLOBBERED {
-            self.set(register, AbstractValue::Unknown);
         }
     }
 
@@ -137,15 +165,16 @@ impl AbstractState {
     pub(crate) fn contradicts(&self, other: &Self) -> bool {
         let differ = |register| match (self.get(register), other.get(register)) {
             (AbstractValue::Unknown, _) | (_, AbstractValue::Unknown) => false,
-            (one, another) => one != another,
+            (one, another) => one != another && (one.is_of_frame() || another.is_of_frame()),
         };
         let has_dropped = [self, other].iter().any(|state| state.caller_frame().is_dropped());
-        (differ(ANALYZED.stack_pointer()) && !has_dropped) || differ(ANALYZED.frame_pointer())
+        (differ(self.architecture.stack_pointer()) && !has_dropped)
+            || differ(self.architecture.frame_pointer())
     }
 
     /// Whether stack pointer and frame pointer are the same in both.
     pub(crate) fn has_frame_of(&self, other: &Self) -> bool {
-        [ANALYZED.stack_pointer(), ANALYZED.frame_pointer()]
+        [self.architecture.stack_pointer(), self.architecture.frame_pointer()]
             .into_iter()
             .all(|register| self.get(register) == other.get(register))
     }

@@ -55,6 +55,8 @@ pub(crate) enum AbstractValue {
     Unknown,
     /// Something that was computed or passed in, and is none of the below.
     Other,
+    /// A constant, by which some code moves the stack pointer.
+    Constant(i64),
     /// An address of this frame.
     Address(SymbolicAddress),
     /// The function's return address.
@@ -71,7 +73,16 @@ impl AbstractValue {
         }
     }
 
+    /// Whether it is known to belong to the frame.
+    pub(crate) fn is_of_frame(self) -> bool {
+        matches!(self, Self::Address(_) | Self::ReturnAddress | Self::CallerFramePointer)
+    }
+
     pub(super) fn join(self, other: Self) -> Self {
-        if self == other { self } else { Self::Unknown }
+        match (self, other) {
+            (one, other) if one == other => one,
+            (Self::Other | Self::Constant(_), Self::Other | Self::Constant(_)) => Self::Other,
+            _ => Self::Unknown,
+        }
     }
 }

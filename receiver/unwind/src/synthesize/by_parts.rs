@@ -3,8 +3,7 @@
 use object::File;
 use sidewinder_unwind_table::{CompactRow, EntryInterner, RowBuffer, Summary};
 
-use super::{CodeAnalysis, CodeUnit, unanalyzed};
-use crate::arch;
+use super::{CodeAnalysis, CodeUnit};
 use crate::code::piece::CodeSlice;
 use crate::known_functions::KnownFunctions;
 use crate::read::ReadFile;
@@ -12,8 +11,7 @@ use crate::segments::CodeRanges;
 
 /// Machine code, and the rows of what has been read of it.
 pub(crate) struct MachineCode<'data> {
-    /// `None`: all has been read.
-    analysis: Option<CodeAnalysis<'data>>,
+    analysis: CodeAnalysis<'data>,
     /// In order.
     units: Vec<ReadUnit<'data>>,
 }
@@ -34,20 +32,15 @@ impl<'data> MachineCode<'data> {
         entries: &mut EntryInterner,
     ) -> Self {
         let summary = &mut Summary::default();
-        if arch::is_analyzed(code.architecture()) {
-            let analysis = CodeAnalysis::new(file, code, known, undescribed, entries, summary);
-            let units = analysis.units().map(|unit| ReadUnit { unit, rows: None }).collect();
-            return Self { analysis: Some(analysis), units };
-        }
-        let rows = unanalyzed::rows(file, code, &undescribed, entries, summary);
-        let rows = Some(rows.into_rows().collect());
-        Self { analysis: None, units: vec![ReadUnit { unit: CodeUnit { pieces: undescribed }, rows }] }
+        let analysis = CodeAnalysis::new(file, code, known, undescribed, entries, summary);
+        let units = analysis.units().map(|unit| ReadUnit { unit, rows: None }).collect();
+        Self { analysis, units }
     }
 
     /// Reads what has rows in the wanted parts.
     pub(crate) fn read(&mut self, wanted: &CodeRanges, entries: &mut EntryInterner) {
-        let Some(analysis) = &mut self.analysis else { return };
-        for ReadUnit { unit, rows } in &mut self.units {
+        let Self { analysis, units } = self;
+        for ReadUnit { unit, rows } in units {
             if rows.is_none() && wanted.wants(unit.range()) {
                 let mut read = RowBuffer::default();
                 analysis.take_rows(unit, entries, &mut Summary::default(), &mut read);

@@ -1,7 +1,9 @@
 //! Finds functions by the calls to them, and by pointers to them.
 
+use sidewinder_address::Svma;
+
+use crate::arch::{self, StatedAddresses};
 use crate::code::piece::CodeSlice;
-use crate::code::span::FUNCTION_ALIGNMENT_BYTES;
 
 /// A linear sweep over all instructions of pieces of code.
 ///
@@ -16,9 +18,10 @@ pub(super) struct CallSweep {
 }
 
 impl CallSweep {
-    pub(super) fn new(pieces: &[CodeSlice<'_>]) -> Self {
+    /// `base` is the address of the lowest code.
+    pub(super) fn new(pieces: &[CodeSlice<'_>], base: Svma) -> Self {
         let mut sweep = Self { called: Vec::new(), pointed_to: Vec::new(), beginnings: Vec::new() };
-        pieces.iter().for_each(|piece| sweep.add(piece));
+        pieces.iter().for_each(|piece| sweep.add(piece, base));
         for addresses in [&mut sweep.called, &mut sweep.pointed_to] {
             addresses.sort_unstable();
             addresses.dedup();
@@ -26,7 +29,9 @@ impl CallSweep {
         sweep
     }
 
-    fn add(&mut self, piece: &CodeSlice<'_>) {
+    fn add(&mut self, piece: &CodeSlice<'_>, base: Svma) {
+        let alignment_bytes = arch::function_alignment_bytes(piece.architecture);
+        let mut addresses = StatedAddresses::default();
         let mut at = piece.start;
         self.beginnings.push(at);
         while at < piece.end() {
@@ -36,10 +41,10 @@ impl CallSweep {
             };
             at += instruction.len();
             self.called.extend(instruction.target().filter(|_| instruction.is_call()));
-            self.pointed_to.extend(instruction.stated_address());
+            self.pointed_to.extend(addresses.next(&instruction, base));
             let ends = instruction.is_last()
                 || instruction.is_padding()
-                || (instruction.is_call() && at.is_multiple_of(FUNCTION_ALIGNMENT_BYTES));
+                || (instruction.is_call() && at.is_multiple_of(alignment_bytes));
             if ends {
                 self.beginnings.push(at);
                 // Some compilers fill with zeros up to the next function. The last zeros and the first bytes of that

@@ -30,7 +30,7 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
 ) -> Vec<RuleSpan> {
     let Some(entry) = code.offset(file.entry()).filter(|_| file.entry() != 0) else { return Vec::new() };
     let bytes = code.bytes(file, entry, MAX_DESCRIBED_BYTES).unwrap_or_default();
-    let described = CodeSlice { start: entry, bytes };
+    let described = CodeSlice { architecture: code.architecture(), start: entry, bytes };
     let belongs = |at: u32| {
         let is_undescribed = piece_at(pieces, at).is_some() && !functions.contains(&at);
         at == entry || is_undescribed || known.is_root(at)

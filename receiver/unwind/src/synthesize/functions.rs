@@ -11,7 +11,7 @@ use sidewinder_unwind_table::{Entry, EntryInterner, UnresolvedReason};
 use super::calls::CallSweep;
 use super::imports::Imports;
 use super::sections::AddressRanges;
-use crate::arch::{Instruction, Stepper};
+use crate::arch::{self, Instruction, Stepper};
 use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::rule::UnknownPart;
@@ -47,7 +47,9 @@ pub(super) struct AnalyzedCode<'data> {
 impl AnalyzedCode<'_> {
     /// Whether an instruction computes this address, as that of a function would be.
     fn is_pointed_to(&self, at: u32) -> bool {
-        at.is_multiple_of(FUNCTION_ALIGNMENT_BYTES) && self.sweep.is_pointed_to(at)
+        let alignment_bytes = |piece: &CodeSlice<'_>| arch::function_alignment_bytes(piece.architecture);
+        self.sweep.is_pointed_to(at)
+            && piece_at(&self.pieces, at).is_some_and(|piece| at.is_multiple_of(alignment_bytes(piece)))
     }
 }
 
@@ -206,7 +208,7 @@ impl<'data> FunctionAnalyzer<'data> {
             is_cautious: false,
         };
         let mut flow = Flow::new(piece, guide, &mut self.stepper, &mut self.budget);
-        let entry = AbstractState::at_entry();
+        let entry = arch::at_entry(piece.architecture);
         let met = match evidence {
             Evidence::Possible => {
                 flow.policy.is_cautious = true;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use object::{File, Object as _, ObjectSection as _, ReadRef, RelocationTarget};
 
-use crate::arch::{Instruction, linkage};
+use crate::arch::{self, Instruction};
 use crate::code::piece::CodeSlice;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
@@ -91,9 +91,9 @@ impl Imports {
     ) {
         let Some(section) = file.section_by_name(section) else { return };
         let Some((start, bytes)) = code.offset(section.address()).zip(section.data().ok()) else { return };
-        let piece = CodeSlice { start, bytes };
+        let piece = CodeSlice { architecture: code.architecture(), start, bytes };
         for entry in (start..piece.end()).step_by(8) {
-            if linkage::word_jumped_through(&piece, entry).is_some_and(|word| self.is_word(word)) {
+            if arch::word_jumped_through(&piece, entry, code.base()).is_some_and(|word| self.is_word(word)) {
                 self.entries.insert(entry);
             }
         }

@@ -38,7 +38,7 @@ pub(crate) fn uncovered_code<'data, R: ReadRef<'data>>(
                 continue;
             }
             let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
-            let piece = CodeSlice { start, bytes };
+            let piece = CodeSlice { architecture: code.architecture(), start, bytes };
             if !arch::is_padding(code.architecture(), &piece) {
                 pieces.push(piece);
             }
@@ -114,7 +114,7 @@ pub(super) fn regions<'data, R: ReadRef<'data>>(
             .then(|| code.bytes(file, start, u64::from(length)))
             .flatten();
         match whole {
-            Some(bytes) => regions.push(CodeSlice { start, bytes }),
+            Some(bytes) => regions.push(CodeSlice { architecture: code.architecture(), start, bytes }),
             None => regions.extend(inside),
         }
     }

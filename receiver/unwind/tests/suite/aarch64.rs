@@ -5,13 +5,13 @@ use std::process::Command;
 
 use object::{Object as _, ObjectSymbol as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::validate::validate;
+use sidewinder_unwind::validate::{RuleComponent, TrustedSide, resolve_conflicts, validate};
 use sidewinder_unwind::{
     Architecture, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister,
     UnresolvedReason, UnsupportedReason, UnwindTable, unwind_table,
 };
 
-use crate::support::{Section, TEXT, cfa, elf_with_symbols};
+use crate::support::{Section, TEXT, TEXT_BYTES, cfa, elf_with_symbols};
 
 const ARM64: Architecture = Architecture::Aarch64;
 const LEAF: Entry = Entry::Rule(ARM64.leaf());
@@ -115,7 +115,9 @@ fn the_kernels_signal_return_is_known_by_name_and_code_and_marks_of_code_are_no_
     let table = table_of(&file(0, &code, &[], &symbols));
     let signal_frame = Entry::Rule(ARM64.kernel_signal_frame());
     // From the byte that a walk looks up, to the address at which a thread in the call is.
-    assert_eq!(rows(&table), [(0x0f, signal_frame), (0x19, END)]);
+    // The other function is one like any.
+    let expected = [(0x0f, signal_frame), (0x19, END), (0x20, LEAF), (TEXT_BYTES as u64, END)];
+    assert_eq!(rows(&table), expected);
 }
 
 #[test]
@@ -131,12 +133,85 @@ fn the_entry_point_ends_where_its_code_does() {
 fn machine_code_is_counted_and_never_taken_for_another_architectures() {
     // `push %rbp; mov %rsp,%rbp; pop %rbp; ret` of x86-64.
     let code = [0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0x90, 0x90];
-    let bytes = file(0, &code.repeat(8), &[], &[("function", 0, 0x40)]);
+    let bytes = file(0, &code.repeat(8), &[], &[]);
     let table = table_of(&bytes);
     assert!(table.is_empty());
-    assert_eq!(table.summary().unresolved_bytes.keys().collect::<Vec<_>>(), [&UnresolvedReason::NotAnalyzed]);
+    assert_eq!(table.summary().unresolved_bytes.keys().collect::<Vec<_>>(), [&UnresolvedReason::NotReached]);
+}
+
+const PUSH: u32 = 0xa9be_7bfd; // stp x29, x30, [sp, #-32]!
+const POP: u32 = 0xa8c2_7bfd; // ldp x29, x30, [sp], #32
+const RET: u32 = 0xd65f_03c0;
+const NOP: u32 = 0xd503_201f;
+
+/// The rows from code alone, with a symbol of the function at its start.
+fn rows_by_code(words: &[u32]) -> Vec<(u64, Entry)> {
+    let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    rows(&table_of(&file(0, &code, &[], &[("function", 0, code.len() as u64)])))
+}
+
+#[test]
+fn functions_are_followed_along_all_paths() {
+    let return_early = 0xb400_0080; // cbz x0, 16 bytes on
+    assert_eq!(
+        rows_by_code(&[return_early, PUSH, 0xd63f_0020, POP, RET]),
+        [(0, LEAF), (8, framed(Register::Sp)), (16, LEAF), (TEXT_BYTES as u64, END)]
+    );
+    // `mov x29, sp; sub sp, sp, x1; blr x1; mov sp, x29`: room of any size.
+    let room = [PUSH, 0x9100_03fd, 0xcb21_63ff, 0xd63f_0020, 0x9100_03bf, POP, RET];
+    let with_room = rows_by_code(&room);
+    assert_eq!(with_room[2..4], [(12, framed(Register::X29)), (20, framed(Register::Sp))]);
+    assert_eq!(rows_by_code(&[PUSH, 0xd63f_0020, RET]), [], "a return with a frame");
+}
+
+/// The second function is known by nothing but that its first instruction saves the return address that the call before it would
+/// have overwritten.
+#[test]
+fn a_call_before_the_first_instruction_of_a_function_does_not_return() {
+    let inside = framed(Register::Sp);
+    assert_eq!(
+        rows_by_code(&[PUSH, NOP, 0xd63f_0020, PUSH, 0xd63f_0020, POP, RET]),
+        [(0, LEAF), (4, inside), (12, LEAF), (16, inside), (24, LEAF), (TEXT_BYTES as u64, END)]
+    );
+}
+
+#[test]
+fn a_pair_of_instructions_points_to_a_function() {
+    // `adrp x0, 0; add x0, x0, #0x1c; ret; nop...; stp; brk`: it doesn't return.
+    let text = u32::try_from(TEXT & 0xfff).unwrap();
+    let add = 0x9100_0000 | (text + 0x1c) << 10;
+    let words = [0x9000_0000, add, RET, NOP, NOP, NOP, NOP, PUSH, 0xd420_0020];
+    assert_eq!(rows_by_code(&words)[..], [(0, LEAF), (0x20, framed(Register::Sp)), (TEXT_BYTES as u64, END)]);
+}
+
+/// `stp x29, x30, [sp, #-32]!; bl; ldp x29, x30, [sp], #32; ret`, of which the rows keep the frame until after the return.
+#[test]
+fn a_row_that_the_code_contradicts_is_found_and_the_code_may_be_trusted() {
+    let code: Vec<u8> = [0xa9be_7bfd_u32, 0x9400_0100, 0xa8c2_7bfd, 0xd65f_03c0]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    let mut section = Section::eh_frame();
+    section.return_address = X30;
+    let cie = section.cie_with("zR", &[cfa::def_cfa(SP, 0)]);
+    let pushed = [cfa::advance(4), cfa::def_cfa_offset(32), cfa::offset(X29, 4), cfa::offset(X30, 3)];
+    section.fde(cie, 0, 0x10, &pushed);
+    let bytes = file(0, &code, &[(".eh_frame", &section.bytes)], &[]);
     let parsed = object::File::parse(&*bytes).unwrap();
-    assert_eq!(validate(&parsed, &table).unwrap_err().to_string(), "unsupported architecture Aarch64");
+    let table = table_of(&bytes);
+    assert_eq!(rows(&table), [(0, LEAF), (4, framed(Register::Sp)), (0x10, END)]);
+
+    let validation = validate(&parsed, &table).unwrap();
+    let [mismatch] = &*validation.mismatches else { panic!("{:?}", validation.mismatches) };
+    assert_eq!((mismatch.start.0, mismatch.end.0), (TEXT + 0xc, TEXT + 0x10));
+    assert_eq!(mismatch.statement, RuleComponent::Cfa);
+    assert_eq!(mismatch.code, Some(ARM64.leaf()));
+    assert_eq!((validation.rows, validation.rows_wrong, validation.instructions_right), (2, 1, 3));
+
+    let trusted = |side| rows(&resolve_conflicts(&parsed, table_of(&bytes), side).unwrap());
+    assert_eq!(trusted(TrustedSide::Rows), rows(&table));
+    let by_code = [(0, LEAF), (4, framed(Register::Sp)), (0xc, LEAF), (0x10, END)];
+    assert_eq!(trusted(TrustedSide::Code), by_code);
 }
 
 /// Functions of a frame in a program without libraries, and the file without its `.eh_frame`.

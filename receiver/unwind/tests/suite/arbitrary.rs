@@ -231,31 +231,66 @@ fn machine_instruction() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Instructions of arm64 that move the stack pointer, save and restore registers, and branch; and any words.
+fn machine_word() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        (0..0x80u32).prop_map(|by| 0xa980_7bfd | by << 15), // stp x29, x30, [sp, #N]!
+        (0..0x80u32).prop_map(|by| 0xa8c0_7bfd | by << 15), // ldp x29, x30, [sp], #N
+        (0..0x20u32, 0..0x20u32).prop_map(|(to, from)| 0xf900_0000 | from << 5 | to), // str
+        (0..0x20u32, 0..0x20u32).prop_map(|(to, from)| 0xf940_0000 | from << 5 | to), // ldr
+        (any::<bool>(), 0..0x1000u32, 0..0x20u32).prop_map(|(subtracts, by, to)| {
+            0x9100_0000 | u32::from(subtracts) << 30 | by << 10 | to << 5 | to
+        }),
+        Just(0x9100_03fd), // mov x29, sp
+        Just(0x9100_03bf), // mov sp, x29
+        Just(0x927c_ed3f), // and sp, x9, #-16
+        (0..0x20u32, 0..0x20u32).prop_map(|(to, from)| 0xaa00_03e0 | from << 16 | to), // mov
+        (0..0x40u32).prop_map(|by| 0x5400_0000 | by << 5), // b.eq
+        any::<u8>().prop_map(|by| 0x1400_0000 | (i32::from(by.cast_signed()).cast_unsigned() & 0x03ff_ffff)), // b
+        (0..0x40u32).prop_map(|by| 0x9400_0000 | by), // bl
+        Just(0xd65f_03c0),
+        Just(0xd61f_0200), // br x16
+        any::<u32>(),
+    ];
+    word.prop_map(|word| word.to_le_bytes().to_vec())
+}
+
+/// Code, and the number of its architecture in the header of an ELF file.
+fn machine_code() -> impl Strategy<Value = (u8, Vec<u8>)> {
+    let code = |machine, instruction| {
+        prop::collection::vec(instruction, 0..200).prop_map(move |code| (machine, code.concat()))
+    };
+    prop_oneof![code(62, machine_instruction().boxed()), code(183, machine_word().boxed())]
+}
+
+/// The offset of that number.
+const E_MACHINE: usize = 18;
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn arbitrary_code_gives_sorted_rows(
-        instructions in prop::collection::vec(machine_instruction(), 0..200),
+        (machine, code) in machine_code(),
         starts in prop::collection::vec(0..0x200u64, 0..8),
     ) {
-        let code = instructions.concat();
         let symbols: Vec<_> = starts.iter().map(|start| ("f", *start, 1)).collect();
-        let file = elf_with_symbols(TEXT, &code, &[], &symbols);
+        let mut file = elf_with_symbols(TEXT, &code, &[], &symbols);
+        file[E_MACHINE] = machine;
         check_file(&file);
     }
 
     #[test]
     fn arbitrary_code_under_arbitrary_rows_is_checked_to_the_end(
-        instructions in prop::collection::vec(machine_instruction(), 0..200),
+        (machine, code) in machine_code(),
         rows in prop::collection::vec(instruction(), 0..12),
         trust_code in any::<bool>(),
     ) {
-        let code = instructions.concat();
         let mut section = Section::eh_frame();
         let cie = section.cie();
         section.fde(cie, 0, code.len() as u64, &rows);
-        let file = elf(TEXT + 0x3000, &code, &[(".eh_frame", &section.bytes)]);
+        let mut file = elf(TEXT + 0x3000, &code, &[(".eh_frame", &section.bytes)]);
+        file[E_MACHINE] = machine;
         let trust = if trust_code { TrustedSide::Code } else { TrustedSide::Rows };
         let file = object::File::parse(&*file).unwrap();
         check(&resolve_conflicts(&file, unwind_table(&file).unwrap(), trust).unwrap());

@@ -11,8 +11,9 @@ use std::ops::Range;
 
 use sidewinder_unwind_table::{Cfa, Register, ReturnAddress, Rule, SavedRegister};
 
-use super::frame::{Next, sum};
-use super::leaf::{LINK, STACK_POINTER, base, first, is_call, may_write};
+use super::branch::Next;
+use super::fields::{LINK, STACK_POINTER, base, first, moved, sum};
+use super::writes::{is_call, may_write};
 use super::{instructions, is_return};
 
 /// A `struct _Unwind_Context` of GCC 8 and later: the places of 98 registers, the canonical frame address, the return address,
@@ -88,11 +89,6 @@ fn describe_caller(words: &[u32]) -> Option<(usize, i32, i32)> {
         }
     }
     None
-}
-
-/// The register that `mov` of 64 bits copies.
-fn moved(word: u32) -> Option<u32> {
-    (word & 0xffe0_ffe0 == 0xaa00_03e0).then_some(word >> 16 & 0b1_1111)
 }
 
 /// The offset from the stack pointer of a word that `ldr` loads.

@@ -4,15 +4,21 @@
 //! lazily bound table, and the one that resolves TLS descriptors, push two registers before they branch. None of them
 //! calls anything, so wherever one is interrupted, the link register has the return address.
 
+use sidewinder_address::Svma;
 use sidewinder_unwind_table::{
     Architecture, Cfa, Entry, EntryInterner, Register, ReturnAddress, Rule, SavedRegister,
 };
 
+use super::fields::{first, page_distance};
+use super::pages::page_of;
 use super::{NOP, instructions, is_branch_to_register};
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
 pub(super) const LEAF: Rule = Architecture::Aarch64.leaf();
+
+/// `bti c`.
+const BTI_C: u32 = 0xd503_245f;
 
 /// Two registers are on the stack.
 const PUSHED: Rule = Rule { cfa: Cfa::Register { register: Register::Sp, offset: PUSHED_BYTES }, ..LEAF };
@@ -53,8 +59,8 @@ enum Effect {
 impl Effect {
     /// Returns `None` for an instruction that linkage tables don't have.
     fn of(word: u32) -> Option<Self> {
-        /// `bti c`, and `autia1716` before a branch.
-        const HINTS: [u32; 3] = [NOP, 0xd503_245f, 0xd503_219f];
+        /// The last is `autia1716`, before a branch.
+        const HINTS: [u32; 3] = [NOP, BTI_C, 0xd503_219f];
         let is_adrp = word & 0x9f00_0000 == 0x9000_0000;
         let is_load = word & 0xffc0_0000 == 0xf940_0000; // `ldr xA, [xB, #n]`
         let is_add = word & 0xff80_0000 == 0x9100_0000 && word & 31 != u32::from(Register::Sp.dwarf());
@@ -88,6 +94,16 @@ pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec
     spans
 }
 
+/// `[bti c;] adrp x16, PAGE; ldr x17, [x16, #OFFSET]`, with which an entry begins.
+pub(crate) fn word_jumped_through(table: &CodeSlice<'_>, start: u32, base: Svma) -> Option<u64> {
+    let mut words = (start..).step_by(4).zip(instructions(table.part(start, table.end()).bytes));
+    let (at, adrp) = words.find(|(_, word)| *word != BTI_C)?;
+    let (_, load) = words.next()?;
+    let is_entry = first(adrp) == 16 && load & 0xffc0_03ff == 0xf940_0211;
+    let page = page_of(base, at)?.checked_add_signed(page_distance(adrp).filter(|_| is_entry)?)?;
+    page.checked_add(u64::from(load >> 10 & 0xfff) * 8)?.checked_sub(base.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +129,7 @@ mod tests {
         ];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut entries = EntryInterner::new();
-        let section = CodeSlice { start: 0x40, bytes: &bytes };
+        let section = CodeSlice { architecture: Architecture::Aarch64, start: 0x40, bytes: &bytes };
         let spans: Vec<_> = spans(&section, &mut entries)
             .into_iter()
             .map(|span| (span.start, span.end, entries.get(span.rule.unwrap())))
@@ -142,9 +158,16 @@ mod tests {
     fn other_code_has_no_rule() {
         let stores_elsewhere = 0xa9bf_7bfd_u32 ^ 0x0000_0020;
         let bytes = stores_elsewhere.to_le_bytes();
-        assert!(spans(&CodeSlice { start: 0, bytes: &bytes }, &mut EntryInterner::new()).is_empty());
+        assert!(
+            spans(
+                &CodeSlice { architecture: Architecture::Aarch64, start: 0, bytes: &bytes },
+                &mut EntryInterner::new()
+            )
+            .is_empty()
+        );
         let moves_stack_pointer = 0x9100_43ff_u32.to_le_bytes();
-        let section = CodeSlice { start: 0, bytes: &moves_stack_pointer };
+        let section =
+            CodeSlice { architecture: Architecture::Aarch64, start: 0, bytes: &moves_stack_pointer };
         assert!(spans(&section, &mut EntryInterner::new()).is_empty());
     }
 }

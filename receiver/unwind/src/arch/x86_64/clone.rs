@@ -6,10 +6,9 @@
 //! of the system call.
 
 use object::{File, ReadRef};
-use sidewinder_unwind_table::{Entry, EntryId, EntryInterner, Rule};
+use sidewinder_unwind_table::{Architecture, Entry, EntryId, EntryInterner, Rule};
 
 use super::known::CloneParts;
-use crate::arch::ANALYZED;
 use crate::code::piece::CodeSlice;
 use crate::code::span::{MIN_GAP_BYTES, RuleSpan};
 use crate::segments::CodeRanges;
@@ -24,6 +23,9 @@ const MUSL_CLONE_BYTES_MAX: u32 = 128;
 
 /// Whether the system call is at this offset.
 pub(crate) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges, at: u32) -> bool {
+    if code.architecture() != Architecture::X86_64 {
+        return false;
+    }
     let number_bytes = NUMBERS[0].len();
     let from = at.saturating_sub(number_bytes as u32);
     let bytes = code.bytes(file, from, (number_bytes + SYSCALL.len()) as u64);
@@ -34,7 +36,9 @@ pub(crate) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &Co
 /// The rule of code without unwind information that begins with a system call. [`is_call`] has found the call to be
 /// `clone`, unless the code is long enough to be understood in other ways.
 pub(crate) fn span(piece: &CodeSlice<'_>, entries: &mut EntryInterner) -> Option<RuleSpan> {
-    let is_rest_of_call = piece.bytes.starts_with(&SYSCALL) && piece.bytes.len() < MIN_GAP_BYTES as usize;
+    let is_rest_of_call = piece.architecture == Architecture::X86_64
+        && piece.bytes.starts_with(&SYSCALL)
+        && piece.bytes.len() < MIN_GAP_BYTES as usize;
     let rule = || entries.intern(Entry::Rule(Rule::AFTER_CLONE));
     is_rest_of_call.then(rule).map(|rule| RuleSpan { start: piece.start, end: piece.end(), rule: Ok(rule) })
 }
@@ -47,9 +51,10 @@ pub(crate) fn musl_spans(
     entries: &mut EntryInterner,
 ) -> Option<[RuleSpan; 4]> {
     let function = piece.part(start, start.saturating_add(MUSL_CLONE_BYTES_MAX).min(piece.end()));
-    let parts = function.bytes.starts_with(&MUSL_CLONE).then(|| CloneParts::find(function.bytes))??;
+    let is_clone = piece.architecture == Architecture::X86_64 && function.bytes.starts_with(&MUSL_CLONE);
+    let parts = is_clone.then(|| CloneParts::find(function.bytes))??;
     let [returns, child, parent] = [parts.returns, parts.child, parts.parent].map(|offset| start + offset);
-    let leaf = entries.intern(Entry::Rule(ANALYZED.leaf()));
+    let leaf = entries.intern(Entry::Rule(Architecture::X86_64.leaf()));
     let after_clone = entries.intern(Entry::Rule(Rule::AFTER_CLONE));
     // The parent returns at once.
     let end = piece.decode(parent)?.end();

@@ -6,10 +6,9 @@
 //! Haskell's own stack are not unwound. Only around calls of C functions is the stack one word deeper, for alignment.
 
 use sidewinder_unwind_table::{
-    Cfa, Entry, EntryId, EntryInterner, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
+    Architecture, Cfa, Entry, EntryId, EntryInterner, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
 };
 
-use crate::arch::ANALYZED;
 use crate::code::piece::CodeSlice;
 
 /// From the stack pointer in Haskell code up to its value in the caller of `StgRun` on Linux: the return address, six
@@ -39,7 +38,7 @@ impl Frames {
                 cfa: Cfa::Register { register: Register::Rsp, offset },
                 frame_pointer: SavedRegister::AtCfa(FRAME_POINTER_AT),
                 return_address: ReturnAddress::AtCfa(-8),
-                ..ANALYZED.leaf()
+                ..Architecture::X86_64.leaf()
             }))
         };
         Self { plain: rule(cfa_offset), around_calls: rule(cfa_offset.saturating_add(8)) }

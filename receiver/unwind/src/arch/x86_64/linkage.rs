@@ -2,10 +2,9 @@
 
 use gimli::constants as dw;
 use iced_x86::Mnemonic;
-use sidewinder_unwind_table::{Cfa, Entry, EntryInterner, PLT_ENTRY_BYTES, Rule};
+use sidewinder_unwind_table::{Architecture, Cfa, Entry, EntryInterner, PLT_ENTRY_BYTES, Rule};
 
 use super::Instruction;
-use crate::arch::ANALYZED;
 use crate::code::piece::CodeSlice;
 use crate::code::span::RuleSpan;
 
@@ -39,11 +38,11 @@ pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec
     }
     while at < section.end() {
         if let Some(threshold) = lazy_entry(section, at) {
-            let entry = Rule { cfa: Cfa::Plt { threshold }, ..ANALYZED.leaf() };
+            let entry = Rule { cfa: Cfa::Plt { threshold }, ..Architecture::X86_64.leaf() };
             put(at, at + PLT_ENTRY_BYTES, entry);
             at += PLT_ENTRY_BYTES;
         } else if let Some(end) = bound_entry(section, at) {
-            put(at, end, ANALYZED.leaf());
+            put(at, end, Architecture::X86_64.leaf());
             at = end;
         } else {
             break;
@@ -52,10 +51,14 @@ pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec
     spans
 }
 
+fn decode(section: &CodeSlice<'_>, at: u32) -> Option<Instruction> {
+    Instruction::decode(section.part(at, section.end()).bytes, at)
+}
+
 /// `push; jmp *` at the beginning of a lazy table: the end of the push.
 fn resolver_entry(section: &CodeSlice<'_>, at: u32) -> Option<u32> {
-    let push = section.decode(at).filter(|push| push.decoded.mnemonic() == Mnemonic::Push)?;
-    let jump = section.decode(push.end())?;
+    let push = decode(section, at).filter(|push| push.decoded.mnemonic() == Mnemonic::Push)?;
+    let jump = decode(section, push.end())?;
     jump.decoded.is_jmp_near_indirect().then_some(push.end())
 }
 
@@ -64,7 +67,7 @@ fn lazy_entry(section: &CodeSlice<'_>, start: u32) -> Option<u8> {
     let mut at = start;
     let mut pushed = None;
     while at < start + PLT_ENTRY_BYTES {
-        let instruction = section.decode(at)?;
+        let instruction = decode(section, at)?;
         at = instruction.end();
         match instruction.decoded.mnemonic() {
             Mnemonic::Push if pushed.is_none() => pushed = Some(at - start),
@@ -90,9 +93,9 @@ pub(crate) fn word_jumped_through(section: &CodeSlice<'_>, start: u32) -> Option
 
 /// The jump of `[endbr64;] jmp *`.
 fn jump_through_word(section: &CodeSlice<'_>, start: u32) -> Option<Instruction> {
-    let first = section.decode(start)?;
+    let first = decode(section, start)?;
     let jump = match first.decoded.mnemonic() {
-        Mnemonic::Endbr64 => section.decode(first.end())?,
+        Mnemonic::Endbr64 => decode(section, first.end())?,
         _ => first,
     };
     jump.decoded.is_jmp_near_indirect().then_some(jump)

@@ -4,7 +4,7 @@ use iced_x86::{
     ConditionCode, Instruction as Decoded, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
     OpAccess, OpKind, Register as Iced,
 };
-use sidewinder_unwind_table::Register;
+use sidewinder_unwind_table::{Architecture, Register};
 
 use super::Instruction;
 use crate::code::state::AbstractState;
@@ -172,15 +172,13 @@ impl Stepper {
     }
 }
 
-impl AbstractState {
-    /// The state at a function's first instruction, right after the call.
-    pub(crate) fn at_entry() -> Self {
-        let mut state = Self::with_registers(AbstractValue::Other);
-        state.set(Register::Rsp, AbstractValue::Address(SymbolicAddress::cfa(-WORD)));
-        state.set(Register::Rbp, AbstractValue::CallerFramePointer);
-        state.store(SymbolicAddress::cfa(-WORD), AbstractValue::ReturnAddress);
-        state
-    }
+/// The state at a function's first instruction, right after the call.
+pub(crate) fn at_entry() -> AbstractState {
+    let mut state = AbstractState::with_registers(Architecture::X86_64, AbstractValue::Other);
+    state.set(Register::Rsp, AbstractValue::Address(SymbolicAddress::cfa(-WORD)));
+    state.set(Register::Rbp, AbstractValue::CallerFramePointer);
+    state.store(SymbolicAddress::cfa(-WORD), AbstractValue::ReturnAddress);
+    state
 }
 
 /// Records that the register compared with the stack pointer equals it.

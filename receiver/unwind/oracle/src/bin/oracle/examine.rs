@@ -64,16 +64,14 @@ pub(crate) fn file(path: &Path) -> Examined {
     let began = Instant::now();
     let _ = unwind_table(&file);
     let building = began.elapsed();
-    // There is none of an architecture whose machine code isn't analyzed.
-    let validation = validate(&file, &table).ok();
+    let validation = validate(&file, &table).map_err(|error| error.to_string())?;
     let is_go = table.summary().functions.contains_key(&RowSource::GoPclntab)
         || file.section_by_name(".go.buildinfo").is_some();
-    let mismatches = validation.as_ref().map_or(&[][..], |validation| &validation.mismatches);
-    let blind = (!is_go).then(|| stripped::compare(&data, &table, mismatches)).flatten();
+    let blind = (!is_go).then(|| stripped::compare(&data, &table, &validation.mismatches)).flatten();
     Ok(Box::new(FileFindings {
         rows,
         malformed: table.summary().malformed_total(),
-        contradictions: Contradictions::from_validation(&validation.unwrap_or_default()),
+        contradictions: Contradictions::from_validation(&validation),
         blind,
         architecture: file.architecture(),
         size: TableSize::from_table(&file, &table),

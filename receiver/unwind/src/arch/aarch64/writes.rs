@@ -1,26 +1,11 @@
-//! Functions that leave the stack pointer and the link register alone: at each of their instructions the caller's frame ends
-//! at the stack pointer, and the return address is in the link register.
+//! Which registers an instruction may write.
 //!
 //! Source: Arm Architecture Reference Manual for A-profile, section C4.1, "A64 instruction set encoding".
 
-use super::{instructions, is_return};
+use super::fields::{LINK, STACK_POINTER, base, first, second};
 
-/// The register number 31 is the stack pointer in some fields of some instructions, and zero in the others.
-pub(super) const STACK_POINTER: u32 = 31;
-pub(super) const LINK: u32 = 30;
-
-/// Whether the code of a whole function is known to write neither register, and to return. What isn't known counts as a write.
-/// Signing and authenticating the return address changes its signature only.
-pub(super) fn is_leaf(function: &[u8]) -> bool {
-    let mut returns = false;
-    instructions(function).all(|word| {
-        returns |= is_return(word);
-        !may_write(word, STACK_POINTER) && !may_write(word, LINK)
-    }) && returns
-        && function.len().is_multiple_of(4)
-}
-
-/// Whether an instruction may write this register, or the stack pointer.
+/// Whether an instruction may write this register, or the stack pointer. What isn't known counts as a write. Signing and authenticating
+/// the return address changes its signature only.
 pub(super) fn may_write(word: u32, register: u32) -> bool {
     // op0, which tells the groups apart.
     match word >> 25 & 0b1111 {
@@ -28,26 +13,14 @@ pub(super) fn may_write(word: u32, register: u32) -> bool {
         0b1010 | 0b1011 => branch_may_write(word, register),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => memory_may_write(word, register),
         0b0101 | 0b1101 => register_may_write(word, register),
-        // Of SIMD and floating point; some write a general-purpose register, which is never the stack pointer.
-        0b0111 | 0b1111 => first(word) == register && register != STACK_POINTER,
-        // Reserved, SME and SVE.
+        0b0111 | 0b1111 => {
+            register != STACK_POINTER && first(word) == register && is_of_vector_to_general(word)
+        }
+        // SVE: `addvl`, `addpl` and `rdvl`, counts, and elements. Vectors and predicates have numbers of their own there.
+        0b0010 => first(word) == register && (register != STACK_POINTER || word & 0xffa0_f000 == 0x0420_5000),
+        // Reserved, and SME.
         _ => true,
     }
-}
-
-/// Rd or Rt.
-pub(super) fn first(word: u32) -> u32 {
-    word & 0b1_1111
-}
-
-/// Rn, the base of an address.
-pub(super) fn base(word: u32) -> u32 {
-    word >> 5 & 0b1_1111
-}
-
-/// Rt2.
-pub(super) fn second(word: u32) -> u32 {
-    word >> 10 & 0b1_1111
 }
 
 /// `bl`, and `blr`, also with authentication.
@@ -103,6 +76,16 @@ fn memory_may_write(word: u32, register: u32) -> bool {
     is_other || loads && !is_store && register != STACK_POINTER || base(word) == register && !keeps_base
 }
 
+/// Whether an instruction of SIMD and floating point writes a general register.
+fn is_of_vector_to_general(word: u32) -> bool {
+    let is_conversion = word & 0x5f20_fc00 == 0x1e20_0000 || word & 0x5f20_0000 == 0x1e00_0000;
+    // `scvtf`, `ucvtf` and `fmov` from a general register.
+    let is_from_general = matches!(word >> 16 & 0b111, 0b010 | 0b011 | 0b111);
+    // `smov` and `umov`.
+    let is_element = word & 0xbfe0_8400 == 0x0e00_0400 && matches!(word >> 11 & 0b1111, 0b0101 | 0b0111);
+    is_conversion && !is_from_general || is_element
+}
+
 /// Data processing with registers.
 fn register_may_write(word: u32, register: u32) -> bool {
     let is_extended_sum = word & 0x1f20_0000 == 0x0b20_0000 && word >> 29 & 1 == 0;
@@ -116,14 +99,12 @@ fn register_may_write(word: u32, register: u32) -> bool {
 mod tests {
     use super::*;
 
-    const RET: u32 = 0xd65f_03c0;
-
-    fn is_leaf_of(words: &[u32]) -> bool {
-        is_leaf(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+    fn writes_stack_pointer_or_link(word: u32) -> bool {
+        may_write(word, STACK_POINTER) || may_write(word, LINK)
     }
 
     #[test]
-    fn instructions_that_only_read_the_two_registers_are_those_of_a_leaf() {
+    fn instructions_that_only_read_a_register_leave_it() {
         let words = [
             0x8b25_63e5, // add x5, sp, x5
             0xf940_07e0, // ldr x0, [sp, #8]
@@ -142,15 +123,18 @@ mod tests {
             0xad00_0400, // stp q0, q1, [x0]
             0xd503_23bf, // autiasp
             0xd503_245f, // bti c
+            0x1e27_001e, // fmov s30, w0
+            0x9e62_001e, // scvtf d30, x0
+            0x9eaf_001e, // fmov v30.d[1], x0
+            0x0421_00a5, // add z5.b, z5.b, z1.b
         ];
         for word in words {
-            assert!(is_leaf_of(&[word, RET]), "{word:#x}");
-            assert!(!is_leaf_of(&[word]), "{word:#x} without a return");
+            assert!(!writes_stack_pointer_or_link(word), "{word:#x}");
         }
     }
 
     #[test]
-    fn an_instruction_that_writes_one_of_them_is_none_of_a_leaf() {
+    fn what_may_write_a_register_is_found() {
         let words = [
             0x0000_0000, // udf
             0xd100_43ff, // sub sp, sp, #0x10
@@ -174,10 +158,17 @@ mod tests {
             0x9e66_001e, // fmov x30, d0
             0x4c9f_73e0, // st1 {v0.16b}, [sp], #16
             0x4cc1_73e0, // ld1 {v0.16b}, [sp], x1
-            0x0420_0000, // of SVE
+            0x9e58_f41e, // fcvtzs x30, d0, #3
+            0x0e0c_3c1e, // mov w30, v0.s[1]
+            0x4e18_3c1e, // mov x30, v0.d[1]
+            0x043f_57ff, // addvl sp, sp, #-1
+            0x04e0_e3fe, // cntd x30
+            0x04bf_503e, // rdvl x30, #1
+            0xd920_17ff, // stg sp, [sp], #16
+            0xc080_0000, // of SME
         ];
         for word in words {
-            assert!(!is_leaf_of(&[word, RET]), "{word:#x}");
+            assert!(writes_stack_pointer_or_link(word), "{word:#x}");
         }
     }
 }
