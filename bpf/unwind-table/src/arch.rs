@@ -104,8 +104,8 @@ impl Architecture {
     #[must_use]
     pub const fn call_clobbered(self) -> &'static [Register] {
         match self {
-            Self::X86_64 => &x86_64::CALL_CLOBBERED,
-            Self::Aarch64 => &aarch64::CALL_CLOBBERED,
+            Self::X86_64 => x86_64::CALL_CLOBBERED,
+            Self::Aarch64 => aarch64::CALL_CLOBBERED,
         }
     }
 

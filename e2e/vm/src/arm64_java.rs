@@ -1,7 +1,5 @@
 //! `make vm-test ARCH=arm64`: methods of Java in Debian's JDKs for arm64, compiled by each compiler, and interpreted.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,6 +8,7 @@ use anyhow::{Context as _, Result};
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::{java, requirement};
 
+use crate::arm64_packages::{libraries, unpacked};
 use crate::guest::{Root, Told, files_below};
 use crate::kernels::image;
 use crate::machine::Machine;
@@ -23,14 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const JAVAS: [(&str, u32); 3] = [("bookworm", 17), ("trixie", 21), ("trixie", 25)];
 /// Of this suite are the libraries for each of them.
 const LIBRARIES_OF: &str = "trixie";
-const LIBRARIES: [(&str, &[&str]); 4] = [
-    (
-        "libc6",
-        &["ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"],
-    ),
-    ("libgcc-s1", &["libgcc_s.so.1"]),
-    ("libstdc++6", &["libstdc++.so.6"]),
-    ("zlib1g", &["libz.so.1"]),
+const LIBRARY_PACKAGES: [&str; 4] = ["libc6", "libgcc-s1", "libstdc++6", "zlib1g"];
+const LIBRARIES: [&str; 9] = [
+    "ld-linux-aarch64.so.1",
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+    "libz.so.1",
 ];
 /// Recordings of each, by their names in the guest, with the chain of the program.
 const RECORDINGS: [(&str, Chain); 3] = [("c1", deep_java), ("c2", deep_java), ("interpreted", deep_java)];
@@ -72,7 +74,8 @@ fn unread(told: &Told, name: &str) -> Option<String> {
 
 fn root(archive: &Archive, suite: &str, version: u32) -> Result<Root> {
     let classes = java::compiled(&["Deep.java"])?;
-    let mut files = libraries(archive)?;
+    let packages = unpacked(archive, LIBRARIES_OF, &LIBRARY_PACKAGES)?;
+    let mut files = libraries(&packages, &LIBRARIES, Path::new("/"))?;
     files.push(recordings_file("recordings-arm64-java"));
     files.extend(files_below(classes.path(), Path::new("/classes"))?);
     let home = home(archive, suite, version)?;
@@ -84,55 +87,8 @@ fn root(archive: &Archive, suite: &str, version: u32) -> Result<Root> {
     Ok(root.with_variable(OPTION.0, OPTION.1))
 }
 
-/// The folder of a suite's Java of this version. It is downloaded once for each update.
+/// The folder of a suite's Java of this version.
 fn home(archive: &Archive, suite: &str, version: u32) -> Result<PathBuf> {
-    let folder = unpacked(archive, &format!("openjdk-{version}-jre-headless"), suite)?;
+    let folder = unpacked(archive, suite, &[&format!("openjdk-{version}-jre-headless")])?;
     Ok(folder.join(format!("usr/lib/jvm/java-{version}-openjdk-arm64")))
-}
-
-/// The libraries, and their places in the guest.
-fn libraries(archive: &Archive) -> Result<Vec<(PathBuf, PathBuf)>> {
-    let mut files = Vec::new();
-    for (package, names) in LIBRARIES {
-        let folder = unpacked(archive, package, LIBRARIES_OF)?.join("usr/lib/aarch64-linux-gnu");
-        for name in names {
-            files.push((folder.join(name), Path::new("/lib/aarch64-linux-gnu").join(name)));
-            // Where programs say that their dynamic linker is.
-            if name.starts_with("ld-") {
-                files.push((folder.join(name), Path::new("/lib").join(name)));
-            }
-        }
-    }
-    Ok(files)
-}
-
-/// The folder with the files of a suite's package.
-fn unpacked(archive: &Archive, package: &str, suite: &str) -> Result<PathBuf> {
-    let version = archive.version(package, Some(suite))?;
-    let folder = archive.folder().join(format!("java/{package}-{version}"));
-    if folder.is_dir() {
-        return Ok(folder);
-    }
-    let scratch = tempfile::tempdir_in(archive.folder())?;
-    archive.unpack(&format!("{package}={version}"), scratch.path())?;
-    redirect_links(scratch.path(), &folder)?;
-    fs::create_dir_all(folder.parent().context("no folder")?)?;
-    fs::rename(scratch.keep(), &folder)?;
-    Ok(folder)
-}
-
-/// Has links below a folder that name an absolute path lead to the file of this path below `place`, to which the root is moved.
-fn redirect_links(folder: &Path, place: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_symlink() {
-            if let Ok(target) = fs::read_link(&path)?.strip_prefix("/") {
-                fs::remove_file(&path)?;
-                symlink(place.join(target), &path)?;
-            }
-        } else if path.is_dir() {
-            redirect_links(&path, place)?;
-        }
-    }
-    Ok(())
 }

@@ -9,6 +9,7 @@ use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::paths;
 
 use crate::arm64;
+use crate::arm64_packages::{libraries, unpacked};
 use crate::guest::{Root, Told, files_below};
 use crate::kernels::image;
 use crate::machine::Machine;
@@ -66,40 +67,17 @@ fn root(archive: &Archive) -> Result<Root> {
     Root::of(Machine::Arm64, "init-arm64-python", &arm64::busybox(archive)?, programs, files)
 }
 
-/// The folder with a suite's CPython 3.`minor` and its libraries. They are downloaded once for each version.
+/// The folder with a suite's CPython 3.`minor` and its libraries.
 fn python(archive: &Archive, suite: &str, minor: u32) -> Result<PathBuf> {
     let package = format!("python3.{minor}-minimal");
-    let version = archive.version(&package, Some(suite))?;
-    let folder = archive.folder().join(format!("python/{suite}-{version}"));
-    if folder.is_dir() {
-        return Ok(folder);
-    }
-    let scratch = tempfile::tempdir_in(archive.folder())?;
-    for name in [&*package, &format!("lib{package}"), "libc6", "libexpat1", "zlib1g"] {
-        let version = archive.version(name, Some(suite))?;
-        archive.unpack(&format!("{name}={version}"), scratch.path())?;
-    }
-    std::fs::create_dir_all(folder.parent().context("no folder")?)?;
-    std::fs::rename(scratch.keep(), &folder)?;
-    Ok(folder)
+    unpacked(archive, suite, &[&*package, &format!("lib{package}"), "libc6", "libexpat1", "zlib1g"])
 }
 
 /// What the chain takes of such a folder: each file, and its place below `root`.
 fn files_of(folder: &Path, root: &Path, minor: u32) -> Result<Vec<(PathBuf, PathBuf)>> {
     const LIBRARIES: [&str; 5] =
         ["ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libexpat.so.1", "libz.so.1"];
-    let mut files = Vec::new();
-    for library in LIBRARIES {
-        let places =
-            ["lib", "usr/lib"].map(|place| folder.join(place).join("aarch64-linux-gnu").join(library));
-        let file = places.into_iter().find(|file| file.is_file());
-        let file = file.with_context(|| format!("no {library} in {}", folder.display()))?;
-        files.push((file.clone(), root.join("lib/aarch64-linux-gnu").join(library)));
-        // Where programs say that their dynamic linker is.
-        if library.starts_with("ld-") {
-            files.push((file, root.join("lib").join(library)));
-        }
-    }
+    let mut files = libraries(folder, &LIBRARIES, root)?;
     let program = format!("usr/bin/python3.{minor}");
     files.push((folder.join(&program), root.join(&program)));
     let modules = format!("usr/lib/python3.{minor}");

@@ -13,6 +13,7 @@
 
 mod arm64;
 mod arm64_java;
+mod arm64_packages;
 mod arm64_python;
 mod compilers;
 mod container_image;

@@ -45,28 +45,8 @@ pub(super) const NAMES: [&str; 32] = [
     "sp",
 ];
 
-/// Section 6.1.1 of the procedure call standard. The platform's register is among them.
-pub(super) const CALL_CLOBBERED: [Register; 19] = [
-    Register::X0,
-    Register::X1,
-    Register::X2,
-    Register::X3,
-    Register::X4,
-    Register::X5,
-    Register::X6,
-    Register::X7,
-    Register::X8,
-    Register::X9,
-    Register::X10,
-    Register::X11,
-    Register::X12,
-    Register::X13,
-    Register::X14,
-    Register::X15,
-    Register::X16,
-    Register::X17,
-    Register::X18,
-];
+/// x0 to x18: section 6.1.1 of the procedure call standard. The platform's register is among them.
+pub(super) const CALL_CLOBBERED: &[Register] = REGISTERS.split_at(19).0;
 
 /// A call leaves the return address in the link register, and the stack pointer as it was.
 pub(super) const LEAF: Rule = Rule {

@@ -55,7 +55,7 @@ pub(super) const fn above_stack_pointer(offset: i32) -> Rule {
 }
 
 /// Figure 3.4.
-pub(super) const CALL_CLOBBERED: [Register; 9] = [
+pub(super) const CALL_CLOBBERED: &[Register] = &[
     Register::Rax,
     Register::Rcx,
     Register::Rdx,
