@@ -21,7 +21,7 @@ const LIMIT_BYTES: u64 = 64 << 20;
 const MACHINES: usize = 50;
 /// Until all of them run, and until there are so many events of them.
 const PATIENCE: Duration = Duration::from_secs(120);
-const EVENTS: u64 = 8_000;
+const EVENTS: u64 = 16_000;
 /// What a virtual machine runs: a method that calls itself so often.
 const FRAMES: &str = "30";
 const METHOD: &str = "Deep.call(int)";
