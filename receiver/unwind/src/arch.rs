@@ -179,6 +179,15 @@ pub(crate) fn rt_sigreturn(architecture: Architecture) -> &'static [&'static [u8
     }
 }
 
+/// Bytes of a program's first instruction, if its return address is then in a register, as a function's is: the kernel has cleared it, or
+/// it leads to the dynamic linker. On x86-64, the number of arguments is where a return address would be.
+pub(crate) fn bytes_entered_by_register(architecture: Architecture) -> u32 {
+    match architecture {
+        Architecture::X86_64 => 0,
+        Architecture::Aarch64 => aarch64::INSTRUCTION_BYTES,
+    }
+}
+
 /// The state at a function's first instruction, right after the call.
 pub(crate) fn at_entry(architecture: Architecture) -> AbstractState {
     match architecture {

@@ -50,6 +50,9 @@ const MAX_RESOLVERS: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum KnownFunctionKind {
     Root,
+    /// Begins a stack, too, but for its first instruction where that is entered as a function is: what it returns to is the
+    /// dynamic linker, or nothing.
+    EntryPoint,
     CoroutineStart,
     SignalReturn,
     Clone,
@@ -94,7 +97,7 @@ impl KnownFunctions {
     pub(crate) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut known = Self::default();
         if file.entry() != 0 {
-            known.add_unsized(file, code, file.entry(), KnownFunctionKind::Root);
+            known.add_unsized(file, code, file.entry(), KnownFunctionKind::EntryPoint);
         }
         known.add_named(file, file, code);
         known
@@ -119,6 +122,8 @@ impl KnownFunctions {
                 return;
             }
             if let Some(kind) = KnownFunctionKind::by_name(name) {
+                let is_entry_point = kind == KnownFunctionKind::Root && address == file.entry();
+                let kind = if is_entry_point { KnownFunctionKind::EntryPoint } else { kind };
                 let behind = u64::from(name == VDSO_SIGNAL_RETURN && size > 0);
                 self.add(code, address, size.saturating_add(behind), kind);
             } else if name == MAKE_CONTEXT
@@ -217,7 +222,8 @@ impl KnownFunctions {
     /// Whether this address belongs to a function that begins a stack.
     pub(crate) fn is_root(&self, at: u32) -> bool {
         self.functions.iter().any(|function| {
-            function.kind == KnownFunctionKind::Root && (function.start..function.end).contains(&at)
+            matches!(function.kind, KnownFunctionKind::Root | KnownFunctionKind::EntryPoint)
+                && (function.start..function.end).contains(&at)
         })
     }
 
@@ -247,7 +253,9 @@ impl KnownFunctions {
         summary: &mut Summary,
     ) -> RowBuffer {
         let root = entries.intern(Entry::Rule(architecture.root()));
+        let entered = arch::bytes_entered_by_register(architecture);
         self.rows(summary, |function, range| match function.kind {
+            KnownFunctionKind::EntryPoint => range.push(function.start.saturating_add(entered), root),
             KnownFunctionKind::Root | KnownFunctionKind::CoroutineStart => range.set_only(root),
             KnownFunctionKind::HandOver(rule) => range.set_only(entries.intern(Entry::Rule(rule))),
             KnownFunctionKind::SignalReturn | KnownFunctionKind::Clone => {}
@@ -267,10 +275,15 @@ impl KnownFunctions {
         let leaf = entries.intern(Entry::Rule(architecture.leaf()));
         let after_clone = entries.intern(Entry::Rule(Rule::AFTER_CLONE));
         let root = entries.intern(Entry::Rule(architecture.root()));
+        let entered = arch::bytes_entered_by_register(architecture);
         self.rows(summary, |function, range| {
             let length = u64::from(function.end - function.start);
             let bytes = code.bytes(file, function.start, length).unwrap_or_default();
             match function.kind {
+                KnownFunctionKind::EntryPoint if entered > 0 => {
+                    range.set_only(leaf);
+                    range.push(function.start.saturating_add(entered), root);
+                }
                 KnownFunctionKind::SignalReturn
                     if arch::rt_sigreturn(architecture).iter().any(|call| bytes.starts_with(call)) =>
                 {
@@ -285,6 +298,7 @@ impl KnownFunctions {
                     }
                 }
                 KnownFunctionKind::SignalReturn
+                | KnownFunctionKind::EntryPoint
                 | KnownFunctionKind::Root
                 | KnownFunctionKind::CoroutineStart
                 | KnownFunctionKind::HandOver(_) => {}

@@ -104,7 +104,7 @@ impl<'data> CodeAnalysis<'data> {
             }
         }
         // That of an entry point that is described may go on into a piece.
-        for span in entry::spans(file, code, known, &pieces, &starts, root) {
+        for span in entry::spans(file, code, known, &pieces, &starts, &imports, root) {
             let from = undescribed.partition_point(|piece| piece.end() <= span.start);
             let within = undescribed.iter().skip(from).take_while(|piece| piece.start < span.end);
             known_spans.extend(within.map(|piece| RuleSpan {

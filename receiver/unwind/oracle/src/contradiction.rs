@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sidewinder_unwind::validate::{Mismatch, RuleComponent};
-use sidewinder_unwind::{Cfa, Register, ReturnAddress, SavedRegister};
+use sidewinder_unwind::{Architecture, Cfa, Register, ReturnAddress, SavedRegister};
 
 /// Why rows and code contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -20,6 +20,12 @@ pub enum Explanation {
     /// GCC for arm64 restores `x29` and `x30` before it frees a large frame, and still describes the frame from `x29` until it
     /// has.
     FramePointerRestored,
+    /// GCC for arm64 touches each page of a large frame in a loop, and describes the frame from the loop's register meanwhile, without
+    /// what was pushed before.
+    FrameProbed,
+    /// Hand-written assembly for arm64 describes the frame that it is about to enter, whose registers it reads one by one: `longjmp`,
+    /// by its first argument.
+    FrameToEnter,
     /// Hand-written assembly keeps the return address in another register across a call, or restores the whole state of another
     /// context, and has no row for it: `rawmemchr`, `swapcontext`.
     ReturnAddressMoved,
@@ -36,6 +42,9 @@ impl Explanation {
                 (RuleComponent::ReturnAddress, ReturnAddress::InRegister(_)) => {
                     Some(Self::ReturnAddressMoved)
                 }
+                (RuleComponent::FramePointer, _) if rule.frame_pointer == SavedRegister::Same => {
+                    Some(Self::FramePointerOverwritten)
+                }
                 _ => None,
             };
         };
@@ -50,6 +59,9 @@ impl Explanation {
                 Some(Self::FramePointerRestored)
             }
             RuleComponent::Cfa if from_stack(rule.cfa) => Some(Self::StackMoved),
+            RuleComponent::Cfa if is_from_probed_page(rule.cfa) => Some(Self::FrameProbed),
+            RuleComponent::Cfa if is_from_argument(rule.cfa) => Some(Self::FrameToEnter),
+            RuleComponent::ReturnAddress if is_moved(rule.return_address) => Some(Self::ReturnAddressMoved),
             RuleComponent::FramePointer
                 if rule.frame_pointer == SavedRegister::Same && code.frame_pointer != SavedRegister::Same =>
             {
@@ -65,6 +77,24 @@ fn is_from_frame_pointer(cfa: Cfa) -> bool {
     matches!(cfa, Cfa::Register { register: Register::X29, .. })
 }
 
+/// Whether a frame of arm64 ends that many whole guards of 64 KiB above a register in which GCC counts pages.
+fn is_from_probed_page(cfa: Cfa) -> bool {
+    const GUARD_BYTES: i32 = 1 << 16;
+    matches!(cfa, Cfa::Register { register: Register::X12 | Register::X13, offset }
+        if offset > 0 && offset % GUARD_BYTES == 0)
+}
+
+/// Whether a frame of arm64 is found by a function's first argument.
+fn is_from_argument(cfa: Cfa) -> bool {
+    matches!(cfa, Cfa::Register { register: Register::X0, offset: 0 })
+}
+
+/// Whether a return address of arm64 is in another register than a call leaves it in.
+fn is_moved(return_address: ReturnAddress) -> bool {
+    matches!(return_address, ReturnAddress::InRegister(register)
+        if register != Register::X30 && register.architecture() == Architecture::Aarch64)
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -72,6 +102,8 @@ impl fmt::Display for Explanation {
             Self::OtherStack => "the code continues on another stack",
             Self::FramePointerOverwritten => "the frame pointer is overwritten without a row",
             Self::FramePointerRestored => "the frame pointer is restored without a row",
+            Self::FrameProbed => "the pages of the frame are touched",
+            Self::FrameToEnter => "the row is that of a frame to enter",
             Self::ReturnAddressMoved => "the return address is moved without a row",
         })
     }

@@ -27,6 +27,8 @@ pub(super) const NEGATE_RA_STATE_WITH_PC: gimli::DwCfa = gimli::DwCfa(0x2c);
 /// That of instructions: in code for size, or that is rarely executed.
 pub(super) const FUNCTION_ALIGNMENT_BYTES: u32 = 4;
 
+pub(super) const INSTRUCTION_BYTES: u32 = 4;
+
 /// `nop`.
 const NOP: u32 = 0xd503_201f;
 

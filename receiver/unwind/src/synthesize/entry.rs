@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use object::{File, Object as _, ReadRef};
 use sidewinder_unwind_table::EntryId;
 
+use super::imports::Imports;
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::span::RuleSpan;
 use crate::known_functions::KnownFunctions;
@@ -19,13 +20,14 @@ const MAX_INSTRUCTIONS: usize = 1 << 14;
 const MAX_DESCRIBED_BYTES: u64 = 4096;
 
 /// Spans with the rule for the beginning of a stack: the code among `pieces`, which have no unwind information, that
-/// jumps reach from the entry point, up to where functions begin.
+/// jumps reach from the entry point, up to where functions begin, and to calls of `imports` that don't return.
 pub(super) fn spans<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &KnownFunctions,
     pieces: &[CodeSlice<'_>],
     functions: &BTreeSet<u32>,
+    imports: &Imports,
     root: EntryId,
 ) -> Vec<RuleSpan> {
     let Some(entry) = code.offset(file.entry()).filter(|_| file.entry() != 0) else { return Vec::new() };
@@ -46,8 +48,9 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
                 Some(last) if last.end == at => last.end = end,
                 _ => spans.push(RuleSpan { start: at, end, rule: Ok(root) }),
             }
-            left.extend(instruction.target().filter(|_| !instruction.is_call()));
-            if instruction.is_last() {
+            let (target, is_call) = (instruction.target(), instruction.is_call());
+            left.extend(target.filter(|_| !is_call));
+            if instruction.is_last() || is_call && imports.never_return(&instruction, target) {
                 break;
             }
             at = end;

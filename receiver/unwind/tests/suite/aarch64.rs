@@ -37,11 +37,16 @@ fn table_of(file: &[u8]) -> UnwindTable {
 
 /// The table of one function of 0x100 bytes at the start of the text.
 fn function(instructions: &[Vec<u8>]) -> UnwindTable {
+    named_function("function", 0, instructions)
+}
+
+/// The same, of a file with this entry point.
+fn named_function(name: &str, entry: u64, instructions: &[Vec<u8>]) -> UnwindTable {
     let mut section = Section::eh_frame();
     section.return_address = X30;
     let cie = section.cie_with("zR", &[cfa::def_cfa(SP, 0)]);
     section.fde(cie, 0, 0x100, instructions);
-    table_of(&file(0, &[], &[(".eh_frame", &section.bytes)], &[]))
+    table_of(&file(entry, &[], &[(".eh_frame", &section.bytes)], &[(name, 0, 0x100)]))
 }
 
 fn rows(table: &UnwindTable) -> Vec<(u64, Entry)> {
@@ -126,7 +131,24 @@ fn the_entry_point_ends_where_its_code_does() {
     let code: Vec<u8> =
         [0xaa1f_03fd_u32, 0x1400_0010, 0xd503_201f].iter().flat_map(|word| word.to_le_bytes()).collect();
     let table = table_of(&file(TEXT, &code, &[], &[]));
-    assert_eq!(rows(&table), [(0, Entry::Rule(ARM64.root())), (8, END)]);
+    assert_eq!(rows(&table), [(0, LEAF), (4, Entry::Rule(ARM64.root())), (8, END)]);
+}
+
+/// The dynamic linker leaves its own return address in the register, to which `.eh_frame` of glibc's `_start` leads.
+#[test]
+fn the_first_instruction_of_a_program_is_as_it_is_described() {
+    let cleared = [cfa::advance(4), cfa::undefined(X30)];
+    let root = Entry::Rule(ARM64.root());
+    let expected = [(0, LEAF), (4, root), (0x100, END)];
+    for name in ["_start", "main"] {
+        assert_eq!(rows(&named_function(name, TEXT, &cleared)), expected, "{name}");
+        let stated_wrongly = named_function(name, TEXT, &[]);
+        assert_eq!(
+            rows(&stated_wrongly),
+            expected,
+            "{name}: what follows begins a stack, whatever is stated of it"
+        );
+    }
 }
 
 #[test]

@@ -124,9 +124,15 @@ impl OracleReport {
         }
     }
 
+    /// The number of addresses that differ for listed reasons.
+    fn different(&self) -> u64 {
+        self.rows.differences.values().sum()
+    }
+
     /// Whether there were no unexplained findings, and every limit was kept.
     pub(crate) fn is_clean(&self) -> bool {
         self.rows.unexplained == 0
+            && self.different() as f64 <= MAX_DIFFERENT_SHARE * self.rows.compared as f64
             && self.unexplained_contradictions.is_empty()
             && self.blind.wrong_percent() <= MAX_WRONG_PERCENT
             && self.size.share() <= MAX_SHARE_OF_ALL_TEXT
@@ -171,7 +177,7 @@ impl OracleReport {
                 print_most(files, 3, |addresses| format!("{addresses:>17}"));
             }
         }
-        let different: u64 = total.differences.values().sum();
+        let different = self.different();
         println!(
             "  {different:>8} differ for listed reasons ({:.5}%, limit {}%)",
             percent(different),
