@@ -265,8 +265,8 @@ stacks: ## Stop the same programs at instructions chosen by SEED, and compare ea
 SEARCHED ?= /
 
 oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables; ARCH=arm64: of Debian's packages
-	cargo build --release -p sidewinder-unwind-oracle --features machine
-	$(if $(ARCH),cargo build --release -p sidewinder-e2e-debian --bin $(ARCH)-packages)
+	cargo build --release --workspace $(all_features) --bin oracle
+	$(if $(ARCH),cargo build $(for_tests) --bin $(ARCH)-packages)
 	$(built)/oracle $(if $(ARCH),"$$($(built)/$(ARCH)-packages)",$(SEARCHED))
 
 names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 addresses each, with llvm-symbolizer's
