@@ -16,20 +16,10 @@ pub(crate) struct Limits {
     pub(crate) whole_chain_percent: f64,
 }
 
-/// Which stacks are complete.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CompleteStacks {
-    /// Those that the kernel walked to their end: the outcomes count these.
-    WalkedAtOnce,
-    /// Those, too, that the receiver walked later, from snapshots: each that comes without a mark of where it is cut.
-    AsReceived,
-}
-
 /// What the profiler says of the program.
 pub(crate) struct Recording {
     pub(crate) summary: Summary,
     pub(crate) chains: Chains,
-    complete_stacks: CompleteStacks,
 }
 
 impl Recording {
@@ -42,34 +32,17 @@ impl Recording {
     /// Of the recording `name` of a program with this chain, outermost first.
     pub(crate) fn of_chain(told: &Told, name: &str, chain: &[String]) -> Result<Self> {
         let chains = Chains::judge(told.section(&format!("{name}.folded"))?, chain);
-        let complete_stacks = CompleteStacks::WalkedAtOnce;
-        Ok(Self { summary: read_summary(told, name)?, chains, complete_stacks })
-    }
-
-    /// The same, of a process from its start, whose first stacks are walked later.
-    pub(crate) fn with_later_walks(self) -> Self {
-        Self { complete_stacks: CompleteStacks::AsReceived, ..self }
-    }
-
-    fn complete(&self) -> u64 {
-        match self.complete_stacks {
-            CompleteStacks::WalkedAtOnce => self.summary.outcome("complete"),
-            CompleteStacks::AsReceived => self.summary.with_user_stack().saturating_sub(self.chains.cut),
-        }
-    }
-
-    fn complete_percent(&self) -> f64 {
-        percent(self.complete(), self.summary.with_user_stack())
+        Ok(Self { summary: read_summary(told, name)?, chains })
     }
 
     /// A line for people, and one more for what is not complete.
     pub(crate) fn row(&self, name: &str) -> String {
-        let Self { summary, chains, .. } = self;
+        let Self { summary, chains } = self;
         let row = format!(
             "  {name:<11} {:>5} samples, {:>6.2}% complete, {:>6.2}% of these with the whole chain, {} wrong, {:.2}% in the kernel",
             summary.with_user_stack(),
-            self.complete_percent(),
-            percent(chains.whole, self.complete()),
+            100.0 * summary.complete_share(),
+            percent(chains.whole, summary.outcome("complete")),
             chains.wrong,
             percent(chains.in_kernel, chains.received),
         );
@@ -82,8 +55,8 @@ impl Recording {
 
     pub(crate) fn failures(&self, limits: Limits, cpus: u64) -> impl Iterator<Item = String> {
         let summary = &self.summary;
-        let complete = self.complete_percent();
-        let whole = percent(self.chains.whole, self.complete());
+        let complete = 100.0 * summary.complete_share();
+        let whole = percent(self.chains.whole, summary.outcome("complete"));
         let law = summary.check(self.chains.received, cpus);
         let Limits { complete_percent, whole_chain_percent } = limits;
         [
@@ -115,13 +88,8 @@ pub(crate) struct Chains {
     pub(crate) wrong: u64,
     /// One of these.
     wrong_stack: Option<String>,
-    /// Those that are marked as cut.
-    pub(crate) cut: u64,
     pub(crate) in_kernel: u64,
 }
-
-/// How the mark of a cut stack begins.
-const CUT: &str = "[truncated: ";
 
 impl Chains {
     /// Judges stacks in folded form. One that is marked as cut keeps its leaf end, so it says nothing of the chain's start.
@@ -136,11 +104,9 @@ impl Chains {
                 chain.len() >= frames.len() && frames.iter().zip(chain).all(|(frame, name)| frame == name);
             chains.received += count;
             chains.in_kernel += if stack.ends_with("_[k]") { count } else { 0 };
-            let is_cut = stack.contains(CUT);
-            chains.cut += if is_cut { count } else { 0 };
             if is_on_chain {
                 chains.whole += if frames.len() == chain.len() { count } else { 0 };
-            } else if !is_cut {
+            } else if !stack.contains("[truncated: ") {
                 chains.wrong += count;
                 chains.wrong_stack.get_or_insert_with(|| stack.to_owned());
             }
@@ -163,6 +129,6 @@ mod tests {
         let folded = "p;_start;main;outer;inner;clock 5\np;_start;main 3\np;_start;outer;inner 2\n\
                       p;[truncated: frame_limit];outer;inner 7\np;_start;main;inner 1\n";
         let chains = Chains::judge(folded, &chain);
-        assert_eq!((chains.received, chains.whole, chains.wrong, chains.cut), (18, 5, 3, 7));
+        assert_eq!((chains.received, chains.whole, chains.wrong), (18, 5, 3));
     }
 }
