@@ -280,10 +280,8 @@ impl KnownFunctions {
             let length = u64::from(function.end - function.start);
             let bytes = code.bytes(file, function.start, length).unwrap_or_default();
             match function.kind {
-                KnownFunctionKind::EntryPoint if entered > 0 => {
-                    range.set_only(leaf);
-                    range.push(function.start.saturating_add(entered), root);
-                }
+                // What follows the first instruction is overridden.
+                KnownFunctionKind::EntryPoint if entered > 0 => range.set_only(leaf),
                 KnownFunctionKind::SignalReturn
                     if arch::rt_sigreturn(architecture).iter().any(|call| bytes.starts_with(call)) =>
                 {

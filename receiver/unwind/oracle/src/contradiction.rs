@@ -42,7 +42,9 @@ impl Explanation {
                 (RuleComponent::ReturnAddress, ReturnAddress::InRegister(_)) => {
                     Some(Self::ReturnAddressMoved)
                 }
-                (RuleComponent::FramePointer, _) if rule.frame_pointer == SavedRegister::Same => {
+                (RuleComponent::FramePointer, _)
+                    if is_of_arm64(rule.cfa) && rule.frame_pointer == SavedRegister::Same =>
+                {
                     Some(Self::FramePointerOverwritten)
                 }
                 _ => None,
@@ -70,6 +72,10 @@ impl Explanation {
             _ => None,
         }
     }
+}
+
+fn is_of_arm64(cfa: Cfa) -> bool {
+    matches!(cfa, Cfa::Register { register, .. } if register.architecture() == Architecture::Aarch64)
 }
 
 /// Whether a frame of arm64 is found by its frame pointer.

@@ -49,7 +49,7 @@ fn instructions(code: &[u8]) -> impl Iterator<Item = u32> {
 /// Bytes up to the first instruction, inclusive, after which execution never continues.
 pub(super) fn straight_length(code: &[u8]) -> Option<u32> {
     let last = instructions(code).position(|word| !Next::of(word).falls_through)?;
-    u32::try_from((last + 1) * 4).ok()
+    u32::try_from(last + 1).ok()?.checked_mul(INSTRUCTION_BYTES)
 }
 
 /// `br`, also with authentication.
