@@ -174,6 +174,8 @@ impl<'obj> Sampler<'obj> {
         self.profiler.stop();
         let end_ns = monotonic_ns();
         let waits_so_far = self.data.waits_so_far(&self.profiler);
+        // The polls apply all process events up to the end: a command may have run for less than this.
+        thread::sleep(Duration::from_nanos(EVENT_DELAY_NS));
         for _ in 0..=data::STACK_TIMEOUT_POLLS {
             self.poll(Duration::ZERO, messages);
         }
