@@ -342,8 +342,8 @@ struct {
 } known_stacks SEC(".maps");
 
 /*
- * The thread groups that are in scope, or those that are excluded, with the start time of their leader. Written by the
- * receiver and by the fork hook.
+ * The thread groups that are in scope, or those that are excluded, with the start time of their leader, to which
+ * SW_LISTED_FROM_EXEC may be added. Written by the receiver, and by the hooks of fork and exec.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

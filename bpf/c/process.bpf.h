@@ -61,12 +61,25 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	return 0;
 }
 
+/* Lists a process that was to be listed from this exec on. */
+static __always_inline void list_from_exec(struct task_struct *task)
+{
+	__u32 pid = in_pod() ? process_id(task) : 0;
+	__u64 *listed_ns = bpf_map_lookup_elem(&listed, &pid);
+	__u64 from_ns = listed_ns ? *listed_ns & ~SW_LISTED_FROM_EXEC : 0;
+
+	if (listed_ns && process_start_ns(task) - from_ns < SW_START_TIME_TICK_NS)
+		WRITE_ONCE(*listed_ns, from_ns);
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task)
 {
 	struct sw_cpu *cpu = this_cpu();
-	__u32 pid = cpu ? process_in_scope(cpu, task) : 0;
+	__u32 pid;
 
+	list_from_exec(task);
+	pid = cpu ? process_in_scope(cpu, task) : 0;
 	if (!pid)
 		return 0;
 	forget_mappings(pid);
@@ -111,7 +124,7 @@ int BPF_PROG(process_free, struct task_struct *task)
 		bpf_map_delete_elem(&exiting, &tgid);
 	}
 	start_ns = bpf_map_lookup_elem(&listed, &pid);
-	if (start_ns && process_start_ns(task) - *start_ns < SW_START_TIME_TICK_NS)
+	if (start_ns && process_start_ns(task) - (*start_ns & ~SW_LISTED_FROM_EXEC) < SW_START_TIME_TICK_NS)
 		bpf_map_delete_elem(&listed, &pid);
 	return 0;
 }

@@ -39,6 +39,15 @@ pub enum TaskFilter {
     Unlisted,
 }
 
+/// From when on a process is listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListedFrom {
+    /// From now on.
+    Now,
+    /// From its next exec on: the program that it executes before is not meant.
+    NextExec,
+}
+
 /// A cgroup (version 2) by its level and id, which a program can compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PodCgroup {

@@ -20,8 +20,8 @@ pub use self::counts::ContextCounts;
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{EventError, online_cpus};
-use crate::intf::{sw_cpu, sw_probe_site, sw_process, sw_scope_gaps, sw_segment};
-use crate::load::{LoadError, Options, Storage, load_object};
+use crate::intf::{self, sw_cpu, sw_probe_site, sw_process, sw_scope_gaps, sw_segment};
+use crate::load::{ListedFrom, LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::processes::ProcessMap;
@@ -283,7 +283,7 @@ impl<'obj> Profiler<'obj> {
         self.watch.stop();
     }
 
-    /// Lists a process, with the children that it forks from now on.
+    /// Lists a process, with the children that it forks from then on.
     ///
     /// `start_ns` is its start time by `CLOCK_BOOTTIME`, at the precision of /proc: a later process with the same id is
     /// not listed.
@@ -292,9 +292,13 @@ impl<'obj> Profiler<'obj> {
     /// If the list is full. If listed processes are the ones out of scope
     /// ([`TaskFilter::Unlisted`](crate::TaskFilter::Unlisted)), then no process that started after the programs were
     /// loaded is sampled from then on, and if this process started before that, no process at all.
-    pub fn list(&self, pid: u32, start_ns: u64) -> Result<(), LoadError> {
+    pub fn list(&self, pid: u32, start_ns: u64, from: ListedFrom) -> Result<(), LoadError> {
         let listed = &self.skeleton.maps.listed;
-        listed.update(&pid.to_ne_bytes(), &start_ns.to_ne_bytes(), MapFlags::ANY).map_err(|source| {
+        let value = match from {
+            ListedFrom::Now => start_ns,
+            ListedFrom::NextExec => start_ns | intf::SW_LISTED_FROM_EXEC,
+        };
+        listed.update(&pid.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY).map_err(|source| {
             let loaded_ns = self.skeleton.maps.rodata_data.map_or(u64::MAX, |fixed| fixed.loaded_ns);
             let gap = match start_ns >= loaded_ns {
                 true => offset_of!(sw_scope_gaps, young),

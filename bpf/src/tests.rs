@@ -13,7 +13,9 @@ use crate::fields::KernelField;
 use crate::foreign_memory;
 use crate::load::load_object;
 use crate::probe::{Support, probe_fields};
-use crate::{EventScope, LoadError, Opener, Options, Profiler, Record, Storage, TaskFilter, WalkMode};
+use crate::{
+    EventScope, ListedFrom, LoadError, Opener, Options, Profiler, Record, Storage, TaskFilter, WalkMode,
+};
 
 /// The output of `build.rs` for `c/`, from whichever compiler.
 const OBJECTS: [(&str, &[u8]); 4] = [
@@ -200,7 +202,7 @@ fn children_for_which_the_list_of_excluded_processes_has_no_room_are_excluded() 
     let mut storage = Storage::uninit();
     let Some(mut profiler) = profiler(&mut storage, 8) else { return };
     let mut excluded = Burner::start(&forks);
-    profiler.list(excluded.pid(), excluded.start_ns()).unwrap();
+    profiler.list(excluded.pid(), excluded.start_ns(), ListedFrom::Now).unwrap();
     let young = Burner::start(Burner::COMPUTES);
     let before = sampled(&mut profiler, A_WHILE);
     assert!(before.contains(&old.pid()) && before.contains(&young.pid()), "{before:?}");
@@ -219,13 +221,30 @@ fn children_for_which_the_list_of_excluded_processes_has_no_room_are_excluded() 
 }
 
 #[test]
+fn a_process_can_be_listed_from_its_next_exec_on() {
+    let executes = format!("trap \"exec sh -c '{0}'\" USR1; {0}", Burner::COMPUTES);
+    let process = Burner::start(&executes);
+    let mut storage = Storage::uninit();
+    let Some(mut profiler) = profiler(&mut storage, 8) else { return };
+    profiler.list(process.pid(), process.start_ns(), ListedFrom::NextExec).unwrap();
+    let before = sampled(&mut profiler, A_WHILE);
+    assert!(before.contains(&process.pid()), "it is not excluded yet: {before:?}");
+
+    let pid = rustix::process::Pid::from_child(&process.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::USR1).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let after = sampled(&mut profiler, A_WHILE);
+    assert!(!after.contains(&process.pid()), "it has executed another program: {after:?}");
+}
+
+#[test]
 fn nothing_is_sampled_when_an_older_process_can_not_be_excluded() {
     let old = Burner::start(Burner::COMPUTES);
     let mut storage = Storage::uninit();
     let Some(mut profiler) = profiler(&mut storage, 1) else { return };
     assert!(sampled(&mut profiler, A_WHILE).contains(&old.pid()));
-    profiler.list(std::process::id(), 1).unwrap();
-    profiler.list(old.pid(), old.start_ns()).unwrap_err();
+    profiler.list(std::process::id(), 1, ListedFrom::Now).unwrap();
+    profiler.list(old.pid(), old.start_ns(), ListedFrom::Now).unwrap_err();
     assert_eq!(profiler.scope_full(), 1);
     assert_eq!(sampled(&mut profiler, A_WHILE), HashSet::new());
 }

@@ -82,4 +82,7 @@ struct sw_newcomer {
 /* Start times in /proc are truncated to clock ticks of this length. */
 #define SW_START_TIME_TICK_NS 10000000ull
 
+/* Set in a start time in `listed`: the process belongs to the list from its next exec on. */
+#define SW_LISTED_FROM_EXEC (1ull << 62)
+
 #endif

@@ -114,7 +114,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let mut launched =
         if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
     let scope = match &launched {
-        Some(launched) => SamplingScope::from_pids([launched.pid()]),
+        Some(launched) => SamplingScope::from_command(launched.pid()),
         None => scope_from_args(&args.pid, &args.tid, &args.comm)?.0,
     };
     let options = sampling_options(args, scope, kinds, probes, &debug_roots);

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{EventError, EventScope, Newcomer, Opener, Profiler, TaskFilter, monotonic_ns};
+use sidewinder_bpf::{
+    EventError, EventScope, ListedFrom, Newcomer, Opener, Profiler, TaskFilter, monotonic_ns,
+};
 use sidewinder_process::{Pid, ProcRoot, ProcfsError};
 use tracing::{info, warn};
 
@@ -65,10 +67,12 @@ impl Membership {
         profiler: &Profiler<'_>,
     ) -> Result<(), SamplingError> {
         for pid in self.scope.pids() {
-            processes.scan(Pid(pid), NAMED_PROCESS_SCAN_TIMEOUT).map_err(|error| match error {
-                ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
-                other => SamplingError::Scan(other),
-            })?;
+            if !self.scope.begins_at_exec(pid) {
+                processes.scan(Pid(pid), NAMED_PROCESS_SCAN_TIMEOUT).map_err(|error| match error {
+                    ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
+                    other => SamplingError::Scan(other),
+                })?;
+            }
             self.evaluate(Pid(pid), processes, profiler)?;
         }
         if self.scope.mode() != TaskFilter::Listed {
@@ -135,7 +139,7 @@ impl Membership {
             ListChange::Remove => profiler.unlist(pid.0),
             ListChange::Add => self.add_to_list(pid, profiler)?,
         }
-        if self.scope.contains(pid.0) {
+        if self.scope.contains(pid.0) && !self.scope.begins_at_exec(pid.0) {
             // A process that can't be read has exited, or is counted.
             let _ = processes.scan(pid, Duration::ZERO);
         }
@@ -145,7 +149,11 @@ impl Membership {
     /// Adds a process to the programs' list, unless it has exited.
     fn add_to_list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<(), SamplingError> {
         if let Some(start_ns) = start_ns(pid) {
-            profiler.list(pid.0, start_ns)?;
+            let from = match self.scope.begins_at_exec(pid.0) {
+                true => ListedFrom::NextExec,
+                false => ListedFrom::Now,
+            };
+            profiler.list(pid.0, start_ns, from)?;
             self.scope.mark_listed(pid.0, monotonic_ns());
         }
         Ok(())

@@ -27,6 +27,8 @@ pub(crate) struct SamplingScope {
     by_container: bool,
     include: Matcher,
     exclude: Matcher,
+    /// Whether the processes that are included by PID come into scope at their next exec.
+    begins_at_exec: bool,
     /// The containers that have come into scope.
     containers: HashSet<ContainerId>,
     /// Our pod, if events of every task arrive and have to be filtered.
@@ -77,6 +79,11 @@ impl SamplingScope {
         scope
     }
 
+    /// A process that is about to execute a command, from that exec on, and its descendants.
+    pub(crate) fn from_command(pid: u32) -> Self {
+        Self { begins_at_exec: true, ..Self::from_pids([pid]) }
+    }
+
     /// Processes with these names, running or started later, and their descendants. `*` and `?` are wildcards.
     pub(crate) fn from_names(names: &[String]) -> Self {
         let mut scope = Self::whole_node();
@@ -91,6 +98,7 @@ impl SamplingScope {
             by_container: config.mode == ScopeMode::Container,
             include: Matcher::from_selector(&config.include),
             exclude: Matcher::from_selector(&config.exclude),
+            begins_at_exec: false,
             containers: HashSet::new(),
             pod_bounds: None,
             pids_outside_pod: HashSet::new(),
@@ -117,6 +125,11 @@ impl SamplingScope {
     /// The processes that are included by PID.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.include.pids.iter().copied().collect()
+    }
+
+    /// Whether a process comes into scope at its next exec. The programs see to that.
+    pub(crate) fn begins_at_exec(&self, pid: u32) -> bool {
+        self.begins_at_exec && self.include.pids.contains(&pid)
     }
 
     /// Restricts the scope to a pod, by the cgroups of processes.
