@@ -55,9 +55,6 @@ pub(crate) const LIMITS: Limits = Limits { complete_percent: 99.9, whole_chain_p
 /// While the C++ runtime passes control to a handler, the return address of a frame is already that of the handler, whose frame is
 /// not the next one.
 const THROWS_LIMITS: Limits = Limits { complete_percent: 99.0, ..LIMITS };
-/// Stacks of a young process are walked once its table is there, from snapshots. Emulated, that may take longer than a walk waits: 0 to 20
-/// stacks of 2,200 to 3,300 were cut.
-const YOUNG_LIMITS: Limits = Limits { complete_percent: 98.0, ..LIMITS };
 /// What a kernel's verifier may follow of a program: a quarter of its limit.
 const INSTRUCTIONS_MAX: u64 = 250_000;
 
@@ -263,7 +260,7 @@ impl Found {
     fn read(told: &Told, wanted: Option<&[String]>) -> Result<Self> {
         let is_wanted = |name: &str| wanted.is_none_or(|names| names.iter().any(|wanted| wanted == name));
         let section_of = |name, section| is_wanted(name).then(|| told.section(section)).transpose();
-        let all = RECORDINGS.into_iter().chain([(YOUNG, YOUNG_LIMITS)]);
+        let all = RECORDINGS.into_iter().chain([(YOUNG, LIMITS)]);
         let recordings = all
             .filter(|(name, _)| is_wanted(name))
             .map(|(name, limits)| (name, limits, Recording::read(told, name, name)));
