@@ -183,17 +183,8 @@ impl<M: ForeignMemory> Iterator for TableEntries<'_, '_, M> {
 }
 
 /// The text up to its NUL, cut after [`NAME_BYTES_MAX`]. Empty for a null pointer.
-fn text(memory: &impl ForeignMemory, at: u64) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    while at != 0 && text.len() < NAME_BYTES_MAX {
-        let mut byte = [0];
-        memory.read_exact(Avma(at.wrapping_add(text.len() as u64)), &mut byte)?;
-        if byte == [0] {
-            break;
-        }
-        text.extend(byte);
-    }
-    Ok(text)
+fn text(memory: &Chunks<'_, impl ForeignMemory>, at: u64) -> io::Result<Vec<u8>> {
+    if at == 0 { Ok(Vec::new()) } else { memory.text(Avma(at), NAME_BYTES_MAX) }
 }
 
 #[cfg(test)]
