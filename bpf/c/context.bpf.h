@@ -62,7 +62,7 @@ static __always_inline bool read_variable(struct sw_slot *slot, __u32 number,
 	__u64 address, record = 0;
 
 	if (variable->model == SW_TLS_GO_SLICE || variable->model == SW_TLS_GO_MAP) {
-		record = goroutine_labels(variable, thread_pointer());
+		record = goroutine_labels(slot, variable);
 	} else {
 		address = variable_address(slot, variable, &failed);
 		if (address)

@@ -2,7 +2,8 @@
 /*
  * Reads labels: those of the running goroutine (pprof), or of a thread (custom-labels, ABI 1), whose set begins like a Go
  * slice. On a thread's own stack, as in the scheduler, its g isn't that of the goroutine, so the goroutine is found through
- * the thread's m. It takes six reads of user memory to reach the labels, one more for a map, and two for each label.
+ * the thread's m. It takes six reads of user memory to reach the labels, or seven where the g is in a register, one more for a
+ * map, and two for each label.
  */
 #ifndef SIDEWINDER_LABELS_BPF_H
 #define SIDEWINDER_LABELS_BPF_H
@@ -13,6 +14,7 @@
 #define SW_GO_LENGTH_AT 8 /* in a string */
 #define SW_CUSTOM_LENGTH_AT 0
 #define SW_GO_M 48 /* in a g: Go 1.21 to 1.26 */
+#define SW_GO_G0 0 /* in an m, likewise */
 #define SW_GO_BUCKET_CELLS 8 /* of a map before Go 1.24: 8 hashes of one byte, then 8 keys, then 8 values */
 #define SW_GO_BUCKET_BYTES (SW_GO_BUCKET_CELLS * (1 + 2 * SW_STRING_BYTES))
 #define SW_GO_HASH_MIN 5 /* smaller ones mark empty cells */
@@ -115,14 +117,33 @@ static __always_inline bool copy_map(struct sw_slot *slot, __u32 number, __u64 l
 	return true;
 }
 
-/* The address of the labels of the goroutine that the thread runs; 0 if it runs none, or one without labels. */
-static __always_inline __u64 goroutine_labels(struct sw_tls_variable *variable, __u64 thread)
+/* The m of the interrupted thread; 0: none is known. */
+static __always_inline __u64 thread_m(struct sw_slot *slot, struct sw_tls_variable *variable)
 {
-	__u64 curg = (variable->module & 0xff) * 8, labels = (variable->module >> 8) * 8, at = thread;
+	__u64 m = variable->offset ? thread_pointer() : 0;
 
-	if (!thread || !follow(&at, variable->offset) || !follow(&at, SW_GO_M) || !follow(&at, curg) || !follow(&at, labels))
+	if (m && follow(&m, variable->offset))
+		return follow(&m, SW_GO_M) ? m : 0;
+#ifdef SW_REG_GOROUTINE
+	/* The register may hold anything in a thread that Go's runtime doesn't know: an m and its g0 point to each other. */
+	__u64 back;
+
+	m = slot->registers[SW_REG_GOROUTINE];
+	if (!follow(&m, SW_GO_M))
 		return 0;
-	return at;
+	back = m;
+	return follow(&back, SW_GO_G0) && follow(&back, SW_GO_M) && back == m ? m : 0;
+#else
+	return 0;
+#endif
+}
+
+/* The address of the labels of the goroutine that the thread runs; 0 if it runs none, or one without labels. */
+static __always_inline __u64 goroutine_labels(struct sw_slot *slot, struct sw_tls_variable *variable)
+{
+	__u64 curg = (variable->module & 0xff) * 8, labels = (variable->module >> 8) * 8, at = thread_m(slot, variable);
+
+	return at && follow(&at, curg) && follow(&at, labels) ? at : 0;
 }
 
 /* Copies the labels at that address into the slot. */

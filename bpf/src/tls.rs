@@ -66,8 +66,9 @@ pub enum TlsVariable {
     },
     /// The pprof labels of the goroutine that a thread runs.
     Goroutine {
-        /// Offset of the thread's `g` from the thread pointer.
-        g: i32,
+        /// Offset of the thread's `g` from the thread pointer, not 0; `None`: it is in a register alone, where the
+        /// architecture has one for it.
+        g: Option<i32>,
         /// Offset of `curg` in an `m`: a multiple of 8 below 2048.
         curg: u16,
         /// Offset of `labels` in a `g`, likewise.
@@ -100,7 +101,7 @@ impl TlsVariable {
             Self::Goroutine { g, curg, labels, is_slice } => {
                 let model = if is_slice { intf::SW_TLS_GO_SLICE } else { intf::SW_TLS_GO_MAP };
                 let module = (curg / 8) & 0xff | (labels / 8) << 8;
-                sw_tls_variable { offset: g, module, model: model as u16 }
+                sw_tls_variable { offset: g.unwrap_or(0), module, model: model as u16 }
             }
         }
     }

@@ -15,6 +15,8 @@
 #define SW_REG_LINK 30
 #define SW_REG_CALLEE_SAVED SW_REG_LINK
 #define SW_REG_SYSCALL_RESULT 0 /* x0 */
+/* x28: the g that a thread runs, for Go's runtime, which also keeps it in thread-local storage where there is cgo (save_g). */
+#define SW_REG_GOROUTINE 28
 
 /* The ABI has no red zone, but Go keeps the frame pointer in the word below the stack pointer. */
 #define SW_RED_ZONE_BYTES 16

@@ -14,4 +14,6 @@ use self::aarch64 as host;
 #[cfg(target_arch = "x86_64")]
 use self::x86_64 as host;
 
-pub(crate) use host::{DTPMOD, GO_G_ALONE, MACHINE, STATIC_OFFSETS, TLSDESC, TPOFF, offset_in_program};
+pub(crate) use host::{
+    DTPMOD, GO_G_OFFSET, GO_G_SYMBOL, MACHINE, STATIC_OFFSETS, TLSDESC, TPOFF, offset_in_program,
+};

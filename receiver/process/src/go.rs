@@ -16,8 +16,8 @@ const SECTION_BYTES_MAX: usize = 4096;
 /// Offsets that lead to the labels of the goroutine that a thread runs: `g.m`, `m.curg`, `g.labels`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GoLabels {
-    /// The offset of the thread's `g` from the thread pointer.
-    pub g: i64,
+    /// The offset of the thread's `g` from the thread pointer; `None`: it is in a register alone.
+    pub g: Option<i64>,
     /// The offset of `curg` in an `m`.
     pub curg: u16,
     /// The offset of `labels` in a `g`.
@@ -35,11 +35,11 @@ impl GoLabels {
         let Some(info) = read_section(file, b".go.buildinfo", SECTION_BYTES_MAX)? else { return Ok(None) };
         let Some((curg, labels, is_slice)) = minor_version(&info).and_then(offsets) else { return Ok(None) };
         // If another linker was involved, as with cgo, that linker has placed the word.
-        let g = match TlsSymbol::read_any(file, b"runtime.tlsg")? {
+        let g = match TlsSymbol::read_any(file, arch::GO_G_SYMBOL)? {
             Some(symbol) => symbol.offset_in_program(),
             None => None,
         };
-        Ok(Some(Self { g: g.unwrap_or(arch::GO_G_ALONE), curg, labels, is_slice }))
+        Ok(Some(Self { g: g.or(arch::GO_G_OFFSET), curg, labels, is_slice }))
     }
 }
 

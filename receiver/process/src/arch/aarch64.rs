@@ -19,9 +19,10 @@ const CONTROL_BLOCK_BYTES: u64 = 16;
 /// could be pointers.
 pub(crate) const STATIC_OFFSETS: Range<i64> = CONTROL_BLOCK_BYTES as i64..LEAST_POINTER as i64;
 
-/// The offset of a thread's `runtime.g` if only Go's linker has laid out thread-local storage: the first word behind the
-/// control block (cmd/link/internal/arm64, `R_ARM64_TLS_LE`).
-pub(crate) const GO_G_ALONE: i64 = CONTROL_BLOCK_BYTES as i64;
+/// The thread-local variable that holds a thread's `g` (runtime/tls_arm64.s). It is set in programs with cgo alone.
+pub(crate) const GO_G_SYMBOL: &[u8] = b"runtime.tls_g";
+/// The offset of that variable in programs without the symbol: none is assumed, as the `g` is in a register, too.
+pub(crate) const GO_G_OFFSET: Option<i64> = None;
 
 /// The offset from the thread pointer of the byte at offset `value` in the program's block, whose initial image is given.
 /// The block starts behind the control block, at the first address that is as far from a multiple of the alignment as the

@@ -12,9 +12,11 @@ pub(crate) use object::elf::{
 /// Offsets of static blocks from the thread pointer: less than 2 GiB below it.
 pub(crate) const STATIC_OFFSETS: Range<i64> = i32::MIN as i64..0;
 
-/// The offset of a thread's `runtime.g` if only Go's linker has laid out thread-local storage: the last word before the
-/// thread pointer (cmd/link, "TLS offset").
-pub(crate) const GO_G_ALONE: i64 = -8;
+/// The thread-local variable that holds a thread's `g`.
+pub(crate) const GO_G_SYMBOL: &[u8] = b"runtime.tlsg";
+/// The offset of that variable in programs without the symbol, whose thread-local storage Go's linker alone has laid out: the
+/// last word before the thread pointer (cmd/link, "TLS offset").
+pub(crate) const GO_G_OFFSET: Option<i64> = Some(-8);
 
 /// The offset from the thread pointer of the byte at offset `value` in the program's block, whose initial image is given.
 /// The block ends at the thread pointer, and starts where its alignment allows.

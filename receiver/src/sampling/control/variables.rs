@@ -58,7 +58,7 @@ impl ContextVariables {
             };
             let labels = files.get(file).and_then(|entry| GoLabels::read(entry.opened()?).ok()?);
             if let Some(GoLabels { g, curg, labels, is_slice }) = labels
-                && let Ok(g) = i32::try_from(g)
+                && let Ok(g) = g.map(i32::try_from).transpose()
             {
                 return vec![TlsVariable::Goroutine { g, curg, labels, is_slice }];
             }
