@@ -43,9 +43,30 @@ pub fn build_go() -> Result<PathBuf> {
 
 fn go() -> Result<PathBuf> {
     let program = paths::compiled()?.join("spans-in-go");
+    run(&mut go_build(&program))?;
+    Ok(program)
+}
+
+fn go_build(program: &Path) -> Command {
     let mut go = Command::new("go");
-    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(paths::e2e().join("examples/go"));
-    run(go.env("GOTOOLCHAIN", "auto").env("GOWORK", "off"))?;
+    go.args(["build", "-o"]).arg(program).current_dir(paths::e2e().join("examples/go"));
+    go.env("GOTOOLCHAIN", "auto").env("GOWORK", "off");
+    go
+}
+
+/// Builds the example in Go for arm64, as a static program, linked by Go alone, or, with cgo, by Debian's cross compiler.
+///
+/// # Errors
+/// As of [`build_go`].
+pub fn build_go_for_arm64(has_cgo: bool) -> Result<PathBuf> {
+    let program =
+        paths::compiled()?.join(if has_cgo { "arm64-spans-in-go-with-cgo" } else { "arm64-spans-in-go" });
+    let mut go = go_build(&program);
+    go.env("GOARCH", "arm64").env("CGO_ENABLED", if has_cgo { "1" } else { "0" });
+    if has_cgo {
+        go.env("CC", "aarch64-linux-gnu-gcc").args(["-ldflags", "-linkmode external -extldflags -static"]);
+    }
+    run(&mut go)?;
     Ok(program)
 }
 

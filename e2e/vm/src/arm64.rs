@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_debian::arm64::compiled_with_musl;
+use sidewinder_e2e_instrumented::examples::build_go_for_arm64;
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::workload::{
@@ -109,9 +110,9 @@ const WITHOUT_HIGH_ADDRESSES: &str = "6.1.";
 const FOREIGN: &str = "foreign";
 const FOREIGN_PROGRAM: &str = "rec-armhf";
 const WITHOUT_FOREIGN: &str = "-64k";
-/// Recordings of spans that a program publishes in thread-local storage, in the second one through pointers with tags in their
-/// highest bytes.
-const SPANS: [&str; 2] = ["spans", "tagged"];
+/// Recordings of spans that a program publishes: in thread-local storage, in the second one through pointers with tags in their
+/// highest bytes; and as labels of goroutines, in programs without cgo and with it.
+const SPANS: [&str; 4] = ["spans", "tagged", "spans-go", "spans-cgo"];
 /// The outcome of its stacks.
 const FOREIGN_ABI: &str = "foreign_abi";
 /// Names of recordings, separated by commas: those to make, where not all are wanted.
@@ -183,6 +184,8 @@ fn root(archive: &Archive) -> Result<Root> {
     programs.push((rust, format!("/{LADDER_RUST}")));
     programs.push((compiled_with_musl(REC)?, format!("/{REC_MUSL}")));
     programs.push((spans()?, "/spans".to_owned()));
+    programs.push((build_go_for_arm64(false)?, "/spans-go".to_owned()));
+    programs.push((build_go_for_arm64(true)?, "/spans-cgo".to_owned()));
     programs.push((foreign()?, format!("/{FOREIGN_PROGRAM}")));
     Root::of(Machine::Arm64, "init-arm64", &busybox, programs, [])
 }

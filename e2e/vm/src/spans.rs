@@ -1,4 +1,4 @@
-//! Spans that an example in C publishes in thread-local storage, and those that a recording in a guest links its samples to.
+//! Spans that an example publishes, in thread-local storage or, in Go, as labels of goroutines, and those that a recording in a guest links its samples to.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use sidewinder_otlp::decode::DecodedEvent;
 
 use crate::guest::Told;
 
-/// The functions of the example, and the route of the span that each is called in.
+/// The functions of the examples (of the package `main` in Go), and the route of the span that each is called in.
 const FUNCTIONS: [(&str, Option<&str>); 3] =
     [("cart", Some("/cart")), ("query", Some("/query")), ("outside", None)];
 /// Of the events within a span, so many are linked to it.
@@ -50,7 +50,8 @@ impl Spans {
     }
 
     fn judge(&mut self, event: &DecodedEvent<'_>, handled: &HashMap<&str, &str>) -> Result<()> {
-        let names: Vec<&str> = event.sample.stack.iter().filter_map(|frame| frame.function()).collect();
+        let names = event.sample.stack.iter().filter_map(|frame| frame.function());
+        let names: Vec<&str> = names.map(|name| name.strip_prefix("main.").unwrap_or(name)).collect();
         let shown = FUNCTIONS.into_iter().find(|(function, _)| names.contains(function));
         let route = match event.sample.link {
             Some(link) => {
