@@ -52,17 +52,22 @@ static __always_inline sw_abi registers_of_interrupt(__u64 *to, bpf_user_pt_regs
 #define SW_SIGNAL_FRAME_REGISTERS_AT 312
 #define SW_FIRST_CALLEE_SAVED 19 /* x19 (AAPCS64, section 6.1.1) */
 
-/* A part of struct sigcontext. */
+/* A part of struct sigcontext, up to its first record, which is that of the floating-point registers. */
 struct sw_signal_frame {
 	__u64 callee_saved[SW_REG_FP - SW_FIRST_CALLEE_SAVED];
 	__u64 fp, link, sp, pc;
+	__u64 pstate, padding;
+	__u32 magic;
 };
+
+#define SW_FPSIMD_MAGIC 0x46508001 /* arch/arm64/include/uapi/asm/sigcontext.h */
 
 /*
  * To have a thread call a signal handler, the kernel writes a frame with all user registers, and then overwrites some of
  * these, one after the other: the stack pointer and the pc first, the link register last (setup_return in
  * arch/arm64/kernel/signal.c). In between, they are those of no frame: if there is such a frame at the stack pointer, and the
- * link register is still as it was, takes them from there.
+ * link register is still as it was, takes them from there. Its magic number tells it from the zeros and strings above the first
+ * stack pointer of a program, whose other registers are zero.
  */
 static __always_inline void undo_signal(struct sw_slot *slot)
 {
@@ -71,7 +76,7 @@ static __always_inline void undo_signal(struct sw_slot *slot)
 	__u64 at = registers[SW_REG_SP] + SW_SIGNAL_FRAME_REGISTERS_AT + SW_FIRST_CALLEE_SAVED * sizeof(__u64);
 
 	if (registers[SW_REG_SP] % SW_STACK_ALIGNMENT_BYTES || bpf_probe_read_user(frame, sizeof(*frame), (void *)at) ||
-	    frame->link != registers[SW_REG_LINK] || frame->sp == registers[SW_REG_SP])
+	    frame->magic != SW_FPSIMD_MAGIC || frame->link != registers[SW_REG_LINK] || frame->sp == registers[SW_REG_SP])
 		return;
 	_Pragma("unroll") for (__u32 i = 0; i < SW_REG_FP - SW_FIRST_CALLEE_SAVED; i++)
 		if (frame->callee_saved[i] != registers[SW_FIRST_CALLEE_SAVED + i])
