@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "loop.h"
+#include "workload.h"
 
 struct entry {
     struct entry *next, *previous;
@@ -101,12 +101,6 @@ static void lay(const char *kind, const void *code) {
     __jit_debug_register_code();
 }
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec * 1e-9;
-}
-
 int main(int count, char **arguments) {
     nice(5); // a dozen of them compute at once: whoever reads what they have comes first
     if (count != 2) return 2;
@@ -118,13 +112,13 @@ int main(int count, char **arguments) {
     lay(kind, code);
     puts("ready");
     fflush(stdout);
-    double begun = seconds();
+    uint64_t removal_ns = workload_deadline_ns(4);
     for (;;) {
         ((void (*)(void))code)();
         // Leaves some time to the others, and to who reads what they have.
         usleep(4000);
         // Thrown away, but for the code itself: after a time, however slow the rounds are.
-        if (strcmp(kind, "removed") == 0 && seconds() - begun > 4) __jit_debug_descriptor.first = 0;
+        if (strcmp(kind, "removed") == 0 && workload_clock_ns(CLOCK_MONOTONIC) >= removal_ns) __jit_debug_descriptor.first = 0;
         // Comes and goes.
         if (strcmp(kind, "changing") == 0) {
             __jit_debug_descriptor.first = __jit_debug_descriptor.first ? 0 : &entry;

@@ -1,4 +1,5 @@
-//! Spans that an example publishes, in thread-local storage or, in Go, as labels of goroutines, and those that a recording in a guest links its samples to.
+//! Spans that an example publishes, in thread-local storage or, in Go, as labels of goroutines, and those that a recording in a
+//! guest links its samples to.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
