@@ -65,7 +65,7 @@ static __always_inline struct sw_read_batch *own_batch(__u32 *found)
 /* Whether the task belongs to the process that the batch is for. */
 static __always_inline bool is_wanted(struct task_struct *task, struct sw_read_batch *batch)
 {
-	return process_id(task) == batch->pid && process_start_ns(task) - batch->start_ns < SW_START_TIME_TICK_NS &&
+	return process_id(task) == batch->pid && is_start_time(process_start_ns(task), batch->start_ns) &&
 	       is_task_in_pod(task);
 }
 

@@ -68,7 +68,7 @@ static __always_inline void list_from_exec(struct task_struct *task)
 	__u64 *listed_ns = bpf_map_lookup_elem(&listed, &pid);
 	__u64 from_ns = listed_ns ? *listed_ns & ~SW_LISTED_FROM_EXEC : 0;
 
-	if (listed_ns && process_start_ns(task) - from_ns < SW_START_TIME_TICK_NS)
+	if (listed_ns && is_start_time(process_start_ns(task), from_ns))
 		WRITE_ONCE(*listed_ns, from_ns);
 }
 
@@ -124,7 +124,7 @@ int BPF_PROG(process_free, struct task_struct *task)
 		bpf_map_delete_elem(&exiting, &tgid);
 	}
 	start_ns = bpf_map_lookup_elem(&listed, &pid);
-	if (start_ns && process_start_ns(task) - (*start_ns & ~SW_LISTED_FROM_EXEC) < SW_START_TIME_TICK_NS)
+	if (start_ns && is_start_time(process_start_ns(task), *start_ns & ~SW_LISTED_FROM_EXEC))
 		bpf_map_delete_elem(&listed, &pid);
 	return 0;
 }

@@ -22,7 +22,7 @@ static __always_inline bool is_in_list(__u32 pid, __u64 start_ns)
 {
 	__u64 *from_ns = bpf_map_lookup_elem(&listed, &pid);
 
-	return from_ns && start_ns - *from_ns < SW_START_TIME_TICK_NS;
+	return from_ns && is_start_time(start_ns, *from_ns);
 }
 
 /* As is_in_list, for the current task's process. */
