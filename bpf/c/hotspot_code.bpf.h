@@ -169,7 +169,7 @@ __noinline int may_return_to(__u32 number, __u64 address)
 	if (is_after_call_of(address, 0)) {
 		if (is_generated)
 			return SW_CALLER_GENERATED;
-		return enter_range(slot, address - 1) ? SW_CALLER_NATIVE : SW_CALLER_NONE;
+		return enter_range(slot->number, address - 1) ? SW_CALLER_NATIVE : SW_CALLER_NONE;
 	}
 	if (!is_generated || !find_blob(number, address))
 		return SW_CALLER_NONE;

@@ -75,13 +75,12 @@ static __always_inline struct sw_known_set *known_set(const struct sw_hash *hash
 
 static __always_inline bool is_known(struct sw_known_set *set, const struct sw_hash *hash, __u32 epoch)
 {
-	bool found = false;
-
 #pragma unroll
 	for (int i = 0; i < SW_KNOWN_WAYS; i++)
-		found |= smp_load_acquire(&set->ways[i].epoch) == epoch && READ_ONCE(set->ways[i].lo) == hash->lo &&
-			 READ_ONCE(set->ways[i].hi) == (__u32)hash->hi;
-	return found;
+		if (smp_load_acquire(&set->ways[i].epoch) == epoch && READ_ONCE(set->ways[i].lo) == hash->lo &&
+		    READ_ONCE(set->ways[i].hi) == (__u32)hash->hi)
+			return true;
+	return false;
 }
 
 /* Adds a hash to its set. Replaces an entry of an older epoch, otherwise one that the hash selects. */
@@ -142,11 +141,18 @@ static __always_inline void start_stack(struct sw_slot *slot)
 	slot->hash = hash_seed(SW_RECORD_STACK);
 }
 
-/* Ends the current chunk and appends its hash to the chain. */
-static __noinline int end_chunk(struct sw_slot *slot)
+/*
+ * Ends the current chunk and appends its hash to the chain. Not static: the verifier checks it once, and not for each place that
+ * pushes a frame.
+ */
+__noinline int end_chunk(__u32 number)
 {
-	__u32 chunk = slot->chunks;
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	__u32 chunk;
 
+	if (!slot)
+		return 0;
+	chunk = slot->chunks;
 	if (chunk >= SW_CHAIN_CHUNKS || !send_body(slot, SW_RECORD_STACK))
 		return 0;
 	slot->chain[chunk & (SW_CHAIN_CHUNKS - 1)] = slot->hash;
@@ -170,7 +176,7 @@ static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 a
 	__u32 at = slot->count;
 
 	if (at >= SW_CHUNK_FRAMES) {
-		if (!end_chunk(slot))
+		if (!end_chunk(slot->number))
 			return false;
 		at = 0;
 	}
@@ -186,7 +192,7 @@ static __always_inline bool end_stack(struct sw_slot *slot, __u32 outcome)
 	absorb(&slot->hash, outcome, slot->depth);
 	if (slot->chunks == 0)
 		return send_body(slot, SW_RECORD_STACK);
-	if (!end_chunk(slot))
+	if (!end_chunk(slot->number))
 		return false;
 
 	slot->hash = hash_seed(SW_RECORD_CHAIN);

@@ -115,18 +115,24 @@ static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 
 /*
  * Finds the executable mapping that contains an address, by binary search, and caches it in the slot. False if there is
- * none. Without mappings, range_bytes is 0, so that no address is considered to be in the cached one.
+ * none. Without mappings, range_bytes is 0, so that no address is considered to be in the cached one. Not static: the verifier
+ * checks it once.
  */
-static __noinline int enter_range(struct sw_slot *slot, __u64 address)
+__noinline int enter_range(__u32 number, __u64 address)
 {
-	__u8 *chunk = arena_chunk(location_chunk(slot->ranges));
-	__u32 base = location_offset(slot->ranges);
-	__u32 low = 0, size = slot->range_count;
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	__u32 base, low = 0, size;
 	struct sw_range *range;
+	__u8 *chunk;
 
+	if (!slot)
+		return 0;
 	slot->range_bytes = 0;
+	chunk = arena_chunk(location_chunk(slot->ranges));
 	if (!chunk)
 		return 0;
+	base = location_offset(slot->ranges);
+	size = slot->range_count;
 	/* The last range that starts at or below the address is in [low, low + size). */
 	for (int i = 0; i < 17; i++) {
 		__u32 half = size >> 1;
@@ -320,7 +326,7 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	__u8 *chunk;
 
 	found->clock = 0;
-	if (address - slot->range_start >= slot->range_bytes && !enter_range(slot, address))
+	if (address - slot->range_start >= slot->range_bytes && !enter_range(slot->number, address))
 		return 0;
 	found->pc = slot->pc;
 	found->ranges = slot->ranges;

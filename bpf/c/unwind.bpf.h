@@ -133,7 +133,7 @@ __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
 	if (!read_word(slot, at, &pc))
 		return SW_NOT_READABLE;
 	pc = code_address(pc);
-	if (!enter_range(slot, pc - 1))
+	if (!enter_range(slot->number, pc - 1))
 		return 0;
 	if (!(is_generated ? is_after_call_of(pc, 0) : is_after_near_call_of(pc, slot->pc - slot->is_return_address)))
 		return 0;

@@ -120,20 +120,19 @@ __noinline int has_left_native(__u32 number)
 		return 0;
 	/* A place that a compiler counts down has no bounds for older verifiers. */
 	for (__u32 back = 1; back <= SW_NATIVE_RETURN_BYTES; back++) {
-		const __u8 *code;
-		__u32 at = SW_HOTSPOT_CODE_BEFORE - back;
+		__u32 at = SW_HOTSPOT_CODE_BEFORE - back, code;
 
 		barrier_var(at);
 		if (at >= SW_HOTSPOT_CODE_BEFORE)
 			break;
-		code = scratch->code + at;
-		if (code[0] == 0xc3 && code[1] == 0xe9 && back > 1)
+		/* Four bytes at once: compared one by one, they are many branches to the verifier. */
+		code = *(const __u32 *)(scratch->code + at);
+		if ((__u16)code == 0xe9c3 && back > 1)
 			return 0;
-		if (code[0] != 0xc9)
-			continue;
-		if (code[1] == 0x41 && code[2] == 0xf6 && (code[3] == 0x47 || code[3] == 0x87))
+		if (code == 0x47f641c9 || code == 0x87f641c9)
 			return 1;
-		if (code[1] == 0x49 && (code[2] == 0x81 || code[2] == 0x83) && (code[3] == 0x7f || code[3] == 0xbf))
+		code &= ~0x20000u; /* 81 or 83 */
+		if (code == 0x7f8149c9 || code == 0xbf8149c9)
 			return 1;
 	}
 	return 0;

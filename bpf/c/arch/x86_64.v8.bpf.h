@@ -32,29 +32,36 @@ static __always_inline __u8 v8_byte(const struct sw_vm_scratch *scratch, int off
 	return scratch->v8_code[SW_V8_CODE_BEFORE + offset];
 }
 
-/* The four bytes at an offset from the interrupted pc: comparing them at once has the verifier follow fewer branches. */
-static __always_inline __u32 v8_bytes(const struct sw_vm_scratch *scratch, int at)
+/* The first `count` bytes at an offset from the interrupted pc: compared at once, they are one branch to the verifier. */
+static __always_inline __u64 v8_bytes(const struct sw_vm_scratch *scratch, int offset, __u32 count)
 {
-	return v8_byte(scratch, at) | v8_byte(scratch, at + 1) << 8 | v8_byte(scratch, at + 2) << 16 |
-	       (__u32)v8_byte(scratch, at + 3) << 24;
+	__u64 word = *(const __u64 *)(scratch->v8_code + SW_V8_CODE_BEFORE + offset);
+
+	return word & (~0ull >> (64 - 8 * count));
 }
 
 /* Whether `mov rbp, rsp` (48 89 E5), `push rsi` (56) and `push rdi` (57) are at an offset. */
 static __always_inline bool makes_v8_frame(const struct sw_vm_scratch *scratch, int at)
 {
-	return v8_bytes(scratch, at) == 0x56e58948 && v8_byte(scratch, at + 4) == 0x57;
+	return v8_bytes(scratch, at, 5) == 0x5756e58948;
+}
+
+/* Whether `push rbp` (55) is before that. */
+static __always_inline bool starts_v8_function(const struct sw_vm_scratch *scratch, int at)
+{
+	return v8_bytes(scratch, at, 6) == 0x5756e5894855;
 }
 
 /* Whether `mov ebx, imm32` (BB id) and `mov r12, imm64` (49 BC iq) are at an offset: the start of a Sparkplug function. */
 static __always_inline bool starts_v8_baseline(const struct sw_vm_scratch *scratch, int at)
 {
-	return v8_byte(scratch, at) == 0xbb && v8_byte(scratch, at + 5) == 0x49 && v8_byte(scratch, at + 6) == 0xbc;
+	return (v8_bytes(scratch, at, 7) & 0xffff00000000ff) == 0xbc4900000000bb;
 }
 
 /* Whether `mov rbp, rsp` and `push imm8` (6A ib) of what frames of WebAssembly are marked with are at an offset. */
 static __always_inline bool makes_wasm_frame(const struct sw_vm_scratch *scratch, int at, __u8 marker)
 {
-	return v8_bytes(scratch, at) == 0x6ae58948 && v8_byte(scratch, at + 4) == marker;
+	return v8_bytes(scratch, at, 5) == (0x6ae58948 | (__u64)marker << 32);
 }
 
 /*
@@ -63,8 +70,8 @@ static __always_inline bool makes_wasm_frame(const struct sw_vm_scratch *scratch
  */
 static __always_inline bool starts_wasm_baseline(const struct sw_vm_scratch *scratch, int at)
 {
-	return v8_bytes(scratch, at) == 0xe8e43145 ||
-	       ((v8_bytes(scratch, at) & 0xffff) == 0xbc41 && v8_byte(scratch, at + 6) == 0xe8);
+	return v8_bytes(scratch, at, 4) == 0xe8e43145 ||
+	       (v8_bytes(scratch, at, 7) & 0xff00000000ffff) == 0xe800000000bc41;
 }
 
 /* An sw_v8_frame_state, where a function of WebAssembly begins; elsewhere SW_V8_FRAME_MADE. */
@@ -82,10 +89,10 @@ static __always_inline int wasm_frame_state(const struct sw_vm_scratch *scratch,
 	return SW_V8_FRAME_MADE;
 }
 
-/* Whether `mov rsp, rbp` (48 8B E5) is at an offset. */
+/* Whether `mov rsp, rbp` (48 8B E5) and `pop rbp` (5D) are at an offset. */
 static __always_inline bool ends_v8_frame(const struct sw_vm_scratch *scratch, int at)
 {
-	return v8_byte(scratch, at) == 0x48 && v8_byte(scratch, at + 1) == 0x8b && v8_byte(scratch, at + 2) == 0xe5;
+	return v8_bytes(scratch, at, 4) == 0x5de58b48;
 }
 
 /*
@@ -108,23 +115,23 @@ __noinline int v8_frame_state(__u32 number, __u32 wasm_marker)
 	state = wasm_marker ? wasm_frame_state(scratch, wasm_marker) : SW_V8_FRAME_MADE;
 	if (state != SW_V8_FRAME_MADE)
 		return state;
-	if (v8_byte(scratch, -1) == 0x55 && makes_v8_frame(scratch, 0))
+	if (starts_v8_function(scratch, -1))
 		return SW_V8_FRAME_PUSHED;
 	if (makes_v8_frame(scratch, -3) || makes_v8_frame(scratch, -4))
 		return SW_V8_FRAME_EMPTY;
 #pragma unroll
 	for (int at = 0; at <= 15; at++)
-		if (v8_byte(scratch, at) == 0x55 && makes_v8_frame(scratch, at + 1))
+		if (starts_v8_function(scratch, at))
 			return SW_V8_FRAME_NOT_YET;
 	if (starts_v8_baseline(scratch, 0) || starts_v8_baseline(scratch, -5) || starts_v8_baseline(scratch, -15))
 		return SW_V8_FRAME_NOT_YET;
-	if (ends_v8_frame(scratch, -3) && next == 0x5d)
+	if (ends_v8_frame(scratch, -3))
 		return SW_V8_FRAME_ENDING;
 	is_in_return = ((next == 0x48 || next == 0x49) && (second == 0x83 || second == 0x81)) || next == 0x7f ||
 		       (next == 0x0f && second == 0x8f) || next == 0xc2 || next == 0xc3;
 #pragma unroll
 	for (int at = -4; at >= -SW_V8_CODE_BEFORE; at--)
-		if (is_in_return && ends_v8_frame(scratch, at) && v8_byte(scratch, at + 3) == 0x5d)
+		if (is_in_return && ends_v8_frame(scratch, at))
 			return SW_V8_FRAME_LEFT;
 	return SW_V8_FRAME_MADE;
 }
