@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use sidewinder_e2e_support::command::run;
@@ -117,9 +117,10 @@ impl Root {
     fn boot_once(&self, kernel: &Path, cpus: u32, patience: Duration) -> Result<Told> {
         let name = kernel.file_name().context("the kernel has no name")?.to_string_lossy();
         let told = paths::compiled()?.join(format!("guest-of-{name}"));
+        let variables = format!("{} unix_time={}", self.variable, unix_time_seconds()?);
         let mut machine = self
             .machine
-            .emulator(&self.console(), &told, &self.variable)
+            .emulator(&self.console(), &told, &variables)
             .args(["-m", "2048", "-smp", &cpus.to_string(), "-display", "none", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(kernel)
@@ -143,6 +144,10 @@ impl Root {
     fn console(&self) -> PathBuf {
         self.folder.path().join("console")
     }
+}
+
+fn unix_time_seconds() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
 /// What a guest said, by section.

@@ -17,10 +17,10 @@ pub(crate) enum Machine {
 const ARM64_LIBRARIES: &str = "/usr/aarch64-linux-gnu/lib";
 
 impl Machine {
-    /// The machine, which writes what a guest says to `told`, and what its kernel says to `console`. The kernel passes `variable`,
-    /// a `NAME=VALUE`, to its first process.
-    pub(crate) fn emulator(self, console: &Path, told: &Path, variable: &str) -> Command {
-        let append = |terminal: &str| format!("console={terminal} panic=-1 quiet {variable}");
+    /// The machine, which writes what a guest says to `told`, and what its kernel says to `console`. The kernel passes `variables`,
+    /// each a `NAME=VALUE`, to its first process.
+    pub(crate) fn emulator(self, console: &Path, told: &Path, variables: &str) -> Command {
+        let append = |terminal: &str| format!("console={terminal} panic=-1 quiet {variables}");
         let serial = |path: &Path| format!("file:{}", path.display());
         let mut machine = Command::new(self.program());
         // Emulated: no test machine needs to offer virtualisation.
