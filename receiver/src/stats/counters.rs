@@ -129,6 +129,10 @@ impl fmt::Display for ReceiverStats {
         for (outcome, count) in self.counters.outcomes.iter().filter(|(_, count)| **count > 0) {
             write!(f, "{outcome}={count} ")?;
         }
+        let of_other_kinds = &self.counters.outcomes_of_other_kinds;
+        for ((kind, outcome), count) in of_other_kinds.iter().filter(|(_, count)| **count > 0) {
+            write!(f, "{kind}.{outcome}={count} ")?;
+        }
         for counter in COUNTERS {
             let count = (counter.read)(self);
             // Counters that are terms of a sum are shown even if they are 0.
