@@ -24,6 +24,9 @@ const CALLERS: [&str; 2] = ["sell_small", "sell_large"];
 /// Calls of a workload, with a pause after each 50 so that each hit is sampled.
 const CALLS: u32 = 2_000;
 const PAUSE_US: u32 = 20_000;
+/// A service's ring, of 32 KiB, has room for the hits between two pauses, not more: on a busy machine, the thread that reads it waits
+/// for a CPU.
+const PAUSE_FOR_SERVICE_US: u32 = 100_000;
 
 /// Calls, and the sum of their argument.
 type Counted = [i64; 2];
@@ -245,7 +248,7 @@ fn a_service_counts_the_hits_of_its_configured_probes() -> Result<()> {
     if !requirement::ebpf("configured probes")? {
         return Ok(());
     }
-    let program = SALES.command(&[CALLS, PAUSE_US])?;
+    let program = SALES.command(&[CALLS, PAUSE_FOR_SERVICE_US])?;
     let path = program.get_program().to_string_lossy().into_owned();
     let mut shell = Command::new("sh");
     shell.args(["-c", "read line; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
