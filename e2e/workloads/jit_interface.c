@@ -1,9 +1,10 @@
 // Runs code of its own making, and tells debuggers of it ("JIT Compilation Interface", GDB's manual); or has something else
 // where they would look.
 //
-// jit_interface KIND
+// jit_interface KIND; `removed` removes names on SIGUSR1
 #define _GNU_SOURCE
 #include <elf.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +14,6 @@
 #include <unistd.h>
 
 #include "loop.h"
-#include "workload.h"
 
 struct entry {
     struct entry *next, *previous;
@@ -101,6 +101,10 @@ static void lay(const char *kind, const void *code) {
     __jit_debug_register_code();
 }
 
+static volatile sig_atomic_t is_to_be_removed;
+
+static void remove_later(int signal) { is_to_be_removed = signal; }
+
 int main(int count, char **arguments) {
     nice(5); // a dozen of them compute at once: whoever reads what they have comes first
     if (count != 2) return 2;
@@ -110,15 +114,15 @@ int main(int count, char **arguments) {
     mprotect(code, 4096, PROT_READ | PROT_EXEC);
     file = file_of(code, sizeof LOOP, "made_here");
     lay(kind, code);
+    if (strcmp(kind, "removed") == 0) signal(SIGUSR1, remove_later);
     puts("ready");
     fflush(stdout);
-    uint64_t removal_ns = workload_deadline_ns(4);
     for (;;) {
         ((void (*)(void))code)();
         // Leaves some time to the others, and to who reads what they have.
         usleep(4000);
-        // Thrown away, but for the code itself: after a time, however slow the rounds are.
-        if (strcmp(kind, "removed") == 0 && workload_clock_ns(CLOCK_MONOTONIC) >= removal_ns) __jit_debug_descriptor.first = 0;
+        // Thrown away, but for the code itself.
+        if (is_to_be_removed) __jit_debug_descriptor.first = 0;
         // Comes and goes.
         if (strcmp(kind, "changing") == 0) {
             __jit_debug_descriptor.first = __jit_debug_descriptor.first ? 0 : &entry;

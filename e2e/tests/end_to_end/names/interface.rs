@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::user::{can_read_others, record};
 use sidewinder_e2e_support::{paths, requirement, session};
@@ -91,7 +93,13 @@ fn what_a_process_has_for_debuggers_may_be_a_trap() -> Result<()> {
         .map(|kind| Ending::start(Command::new(&program).arg(kind), kind))
         .collect::<Result<_>>()?;
 
-    let (received, resident_bytes) = profile(programs.iter().map(Ending::pid).collect(), LIMIT_MIB)?;
+    let pids = programs.iter().map(Ending::pid).collect();
+    let remove_names = || {
+        KINDS.iter().zip(&programs).filter(|(kind, _)| **kind == "removed").try_for_each(|(_, program)| {
+            Ok(signal::kill(Pid::from_raw(i32::try_from(program.pid())?), Signal::SIGUSR1)?)
+        })
+    };
+    let (received, resident_bytes) = profile(pids, LIMIT_MIB, remove_names)?;
     for (kind, program) in KINDS.iter().zip(&programs) {
         let called = |is_it: fn(&str) -> bool| count(&received, program.pid(), is_it);
         let (made, replaced) = (called(|name| name == MADE), called(|name| name == "replaced_here"));

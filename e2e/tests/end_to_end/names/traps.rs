@@ -131,8 +131,13 @@ const PROFILED: Duration = Duration::from_secs(6);
 const PROFILED_CPU_TIME: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Profiles these within so many MiB. With what arrived comes how many bytes the profiler took at most.
-pub(super) fn profile(mut pids: Vec<u32>, limit_mib: u64) -> Result<(Received, u64)> {
+/// Profiles these within so many MiB, and calls `halfway` when half of this is over. With what arrived comes how many bytes the
+/// profiler took at most.
+pub(super) fn profile(
+    mut pids: Vec<u32>,
+    limit_mib: u64,
+    halfway: impl FnOnce() -> Result<()>,
+) -> Result<(Received, u64)> {
     let collector = Collector::start()?;
     let profiled = pids.clone();
     let cpu_times = || profiled.iter().map(|pid| observe::cpu_ns(*pid)).collect::<Result<Vec<u64>>>();
@@ -145,15 +150,21 @@ pub(super) fn profile(mut pids: Vec<u32>, limit_mib: u64) -> Result<(Received, u
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
     let (begun, before) = (Instant::now(), cpu_times()?);
-    let has_each_computed = || -> Result<bool> {
+    let has_each_computed = |cpu_time: Duration| -> Result<bool> {
         let mut since = cpu_times()?.into_iter().zip(&before).map(|(now, before)| now - before);
-        Ok(since.all(|ns| Duration::from_nanos(ns) >= PROFILED_CPU_TIME))
+        Ok(since.all(|ns| Duration::from_nanos(ns) >= cpu_time))
     };
     let mut resident_bytes = 0;
-    while begun.elapsed() < PROFILED || (!has_each_computed()? && begun.elapsed() < PATIENCE) {
-        thread::sleep(Duration::from_millis(200));
-        resident_bytes = observe::resident_bytes(daemon.running().pid())?.max(resident_bytes);
-    }
+    let mut profile_until = |time: Duration, cpu_time: Duration, patience: Duration| -> Result<()> {
+        while begun.elapsed() < time || (!has_each_computed(cpu_time)? && begun.elapsed() < patience) {
+            thread::sleep(Duration::from_millis(200));
+            resident_bytes = observe::resident_bytes(daemon.running().pid())?.max(resident_bytes);
+        }
+        Ok(())
+    };
+    profile_until(PROFILED / 2, PROFILED_CPU_TIME / 2, PATIENCE / 2)?;
+    halfway()?;
+    profile_until(PROFILED, PROFILED_CPU_TIME, PATIENCE)?;
     daemon.stop()?;
     eprintln!("{} kB resident at most", resident_bytes >> 10);
     Ok((collector.stop()?, resident_bytes))
@@ -179,7 +190,7 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
         KINDS.iter().map(|kind| start(kind, compiled.path(), &outside_path)).collect::<Result<_>>()?;
 
     let pids = programs.iter().map(|(program, _)| program.pid());
-    let (received, resident_bytes) = profile(pids.collect(), LIMIT_MIB)?;
+    let (received, resident_bytes) = profile(pids.collect(), LIMIT_MIB, || Ok(()))?;
     for (kind, (program, _)) in KINDS.iter().zip(&programs) {
         let pid = program.pid();
         let events = received.events_of(pid).count();
