@@ -84,9 +84,10 @@ class Recorder:
             self._chains.append(chain)
 
     def _all_codes(self):
-        """Of all modules and functions, and of what is within them."""
+        """Of all modules and functions, of what is within them, and of an expression like those that `namedtuple` evaluates."""
         functions = (thing for thing in gc.get_objects() if isinstance(thing, types.FunctionType))
         left = [function.__code__ for function in functions] + list(self._codes.values()) + codes_of_modules()
+        left.append(compile("None", "<string>", "eval"))
         codes = {}
         while left:
             code = left.pop()
