@@ -30,8 +30,8 @@ impl Machine {
             Self::Amd64 => machine
                 .args(["-cpu", "qemu64,-cx16", "-serial", &serial(console), "-serial", &serial(told)])
                 .args(["-append", &append("ttyS0")]),
-            // With all extensions: return addresses are signed, and branches are checked. They are signed by an algorithm of QEMU's,
-            // as emulating that of CPUs takes longer than all else in functions of the kernel. There is one serial line.
+            // With all extensions: return addresses are signed, and branches are checked. They are signed by an algorithm of QEMU's:
+            // emulating that of CPUs takes half of a guest's time. There is one serial line.
             Self::Arm64 => machine
                 .args(["-M", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on", "-serial", &serial(told)])
                 .args(["-append", &append("ttyAMA0")]),
