@@ -48,8 +48,7 @@ const fn debian(name: &'static str, wanted: Wanted) -> Package {
     Package { name, wanted, distribution: Distribution::Debian }
 }
 
-/// The kernel with the largest pages takes the longest.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Emulated, programs take a good part of their time to climb up and down their chains: such a stack is whole, but not the whole
 /// chain.
@@ -107,11 +106,12 @@ const SIDECAR: &str = "sidecar";
 /// Code and a stack above 2^48, where the kernel has them: those that were built for 48 bits (`CONFIG_ARM64_VA_BITS`) have no such
 /// addresses, the older one, of 6.1, and Ubuntu's.
 const HIGH_ADDRESSES: &str = "high";
-const WITHOUT_HIGH_ADDRESSES: [&str; 2] = ["6.1.", "7.0.0-"];
+const WITHOUT_HIGH_ADDRESSES: &str = "6.1.";
+/// In the release of the kernel with the largest pages.
+const HAS_LARGEST_PAGES: &str = "-64k";
 /// A recording of a 32-bit program, which the kernel with the largest pages may not run.
 const FOREIGN: &str = "foreign";
 const FOREIGN_PROGRAM: &str = "rec-armhf";
-const WITHOUT_FOREIGN: &str = "-64k";
 /// Recordings of spans that a program publishes: in thread-local storage, in the second one through pointers with tags in their
 /// highest bytes; and as labels of goroutines, in programs without cgo and with it.
 const SPANS: [&str; 4] = ["spans", "tagged", "spans-go", "spans-cgo"];
@@ -334,7 +334,8 @@ impl Found {
             }
         }
         failures.extend(self.foreign_failure());
-        let may_have_none = WITHOUT_HIGH_ADDRESSES.iter().any(|release| self.release.starts_with(release));
+        let may_have_none =
+            self.release.starts_with(WITHOUT_HIGH_ADDRESSES) || self.release.contains(HAS_LARGEST_PAGES);
         if !self.has_high_addresses && !may_have_none {
             failures.push("nothing was mapped above 2^48".to_owned());
         }
@@ -355,7 +356,7 @@ impl Found {
 
 /// What the profiler says of the 32-bit program; `None`: the kernel doesn't run it, and needn't.
 fn read_foreign(told: &Told) -> Option<Result<Summary>> {
-    let needs_none = told.section("release").is_ok_and(|release| release.contains(WITHOUT_FOREIGN));
+    let needs_none = told.section("release").is_ok_and(|release| release.contains(HAS_LARGEST_PAGES));
     match told.section("foreign.json") {
         Err(_) if needs_none => None,
         _ => Some(read_summary(told, FOREIGN)),

@@ -6,9 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use nix::sys::signal::{self, Signal};
-use nix::unistd::Pid;
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::user::{can_read_others, record};
 use sidewinder_e2e_support::{paths, requirement, session};
@@ -95,9 +94,9 @@ fn what_a_process_has_for_debuggers_may_be_a_trap() -> Result<()> {
 
     let pids = programs.iter().map(Ending::pid).collect();
     let remove_names = || {
-        KINDS.iter().zip(&programs).filter(|(kind, _)| **kind == "removed").try_for_each(|(_, program)| {
-            Ok(signal::kill(Pid::from_raw(i32::try_from(program.pid())?), Signal::SIGUSR1)?)
-        })
+        let mut of_kinds = KINDS.iter().zip(&programs);
+        let (_, program) = of_kinds.find(|(kind, _)| **kind == "removed").context("no such kind")?;
+        program.signal(Signal::SIGUSR1)
     };
     let (received, resident_bytes) = profile(pids, LIMIT_MIB, remove_names)?;
     for (kind, program) in KINDS.iter().zip(&programs) {

@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -57,6 +59,10 @@ impl Ending {
 
     pub(super) fn pid(&self) -> u32 {
         self.0.id()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(signal::kill(Pid::from_raw(i32::try_from(self.pid())?), signal)?)
     }
 }
 
