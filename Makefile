@@ -275,13 +275,14 @@ names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 a
 
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
-fuzz_target := $(abspath $(target))/fuzz
+fuzz_features := $(patsubst %,--features sidewinder-%-fuzz/fuzz,config process render symbolize unwind vm)
 
 fuzz: ## Feed every parser with malformed input, FUZZ_SECONDS each
-	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS)
+	RUSTC_WORKSPACE_WRAPPER=$(abspath .ci/coverage-compiler) cargo build $(for_tests) --bin 'fuzz-*' $(fuzz_features)
+	.ci/fuzz $(built) $(FUZZ_SECONDS)
 
 lint: form ## Check form and lints
-	cargo clippy $(for_tests) --all-targets $(all_features) -- -D warnings
+	cargo clippy $(for_tests) --all-targets $(all_features) $(fuzz_features) -- -D warnings
 
 form:
 	.ci/architectures

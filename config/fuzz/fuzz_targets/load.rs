@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use sidewinder_config::{PrintFormat, PrintMode, ConfigSource, load, print_config};
+use sidewinder_config::{ConfigSource, PrintFormat, PrintMode, load, print_config};
 
 fuzz_target!(|text: &str| {
     // References to files would make the result depend on the machine.

@@ -10,7 +10,8 @@ use sidewinder_unwind_fuzz::file_of;
 
 fuzz_target!(|data: &[u8]| {
     let file = file_of(&[(".gopclntab", data)]);
-    let options = SymbolizerOptions { budget_bytes: 1 << 20, lines: true, inlines: true, has_no_time_limit: true };
+    let options =
+        SymbolizerOptions { budget_bytes: 1 << 20, lines: true, inlines: true, has_no_time_limit: true };
     let mut symbolizer = Symbolizer::new(options);
     for svma in (0..64).map(|step| 0x40_1000 + step * 7).chain([0, u64::MAX]) {
         let _ = symbolizer.name(BinaryId(1), || Ok(file.clone()), Svma(svma));

@@ -1,6 +1,6 @@
 //! Code shared by the fuzz targets.
 
-use sidewinder_symbolize::{JitMapFormat, JitMap};
+use sidewinder_symbolize::{JitMap, JitMapFormat};
 
 /// The memory limit for names.
 pub const ROOM_BYTES: usize = 4096;

@@ -6,7 +6,7 @@ use std::io;
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_vm::cpython::{Layout};
+use sidewinder_vm::cpython::Layout;
 
 /// A code object at 0, with its type behind it, and what it refers to: its name and path are one string.
 struct Memory {

@@ -16,7 +16,8 @@ fuzz_target!(|input: &[u8]| {
             }
         }
     }
-    let script = ScriptFile::read(input, "/app/dist/main.js", 1 << 20).expect("bytes are read without errors");
+    let script =
+        ScriptFile::read(input, "/app/dist/main.js", 1 << 20).expect("bytes are read without errors");
     if let Some(MapLocation::Inline { offset, bytes }) = script.map {
         assert!(offset + bytes <= input.len() as u64);
     }

@@ -45,7 +45,8 @@ fuzz_target!(|input: &[u8]| {
     memory.extend_from_slice(objects);
     memory.resize(memory.len().max(FUNCTION + 64), 0);
     memory[FUNCTION..FUNCTION + 8].copy_from_slice(&((MAPS + 16 * 0x84) as u64 | 1).to_le_bytes());
-    let (engine, memory) = (Engine::new(layout(version % 2 == 1), BytecodeSizes::new(&[3; 3 * 200])), Bytes(memory));
+    let (engine, memory) =
+        (Engine::new(layout(version % 2 == 1), BytecodeSizes::new(&[3; 3 * 200])), Bytes(memory));
     let Ok(cookie) = engine.read_cookie(&memory, Avma(FUNCTION as u64)) else { return };
     // The code of any function may be anywhere.
     for pc in (FUNCTION as u64..).step_by(40).take(16) {
