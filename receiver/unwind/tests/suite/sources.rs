@@ -261,7 +261,7 @@ fn a_debug_file_of_another_build_is_none() {
 }
 
 fn xz(data: &[u8]) -> Vec<u8> {
-    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(6)).unwrap();
+    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).unwrap();
     writer.write_all(data).unwrap();
     writer.finish().unwrap()
 }
