@@ -97,6 +97,15 @@ pub fn runs_of_interrupt_program(pid: u32, descriptor: i32) -> Option<u64> {
     (field(&fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM)).then(|| field(&fdinfo, "run_cnt"))?
 }
 
+/// Whether a process has programs attached to perf events, by links (Linux 5.15).
+#[must_use]
+pub fn is_attached_to_events(pid: u32) -> bool {
+    let entries = fs::read_dir(of(pid).join("fdinfo")).into_iter().flatten();
+    // A descriptor may be closed while the others are read.
+    let mut fdinfos = entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
+    fdinfos.any(|fdinfo| fdinfo.lines().any(|line| line == "link_type:\tperf"))
+}
+
 /// Something that lives in the kernel, by the number that no other of its kind ever has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum BpfObject {

@@ -79,7 +79,7 @@ impl Running {
         let mut running = Self::start(command)?;
         let pid = running.pid();
         let deadline = Instant::now() + START_TIMEOUT;
-        let (mut programs, mut searched_at) = (Vec::new(), None);
+        let (mut programs, mut is_attached, mut searched_at) = (Vec::new(), false, None);
         let has_run = |program: &i32| observe::runs_of_interrupt_program(pid, *program) > Some(0);
         while !programs.iter().any(has_run) {
             if let Some(status) = running.process.try_wait()? {
@@ -90,11 +90,12 @@ impl Running {
             }
             if searched_at.is_none_or(|at: Instant| at.elapsed() >= SEARCH_INTERVAL) {
                 programs = observe::interrupt_programs(pid);
+                is_attached = observe::is_attached_to_events(pid);
                 searched_at = Some(Instant::now());
             }
-            // Until it is loaded others have the CPU. Then without a pause: on a machine that is idle there is no interrupt but
+            // Until it is attached others have the CPU. Then without a pause: on a machine that is idle there is no interrupt but
             // of this.
-            if programs.is_empty() {
+            if !is_attached {
                 thread::sleep(SEARCH_INTERVAL);
             }
         }
