@@ -88,10 +88,10 @@ built-examples:
 built-tests:
 	cargo test $(for_tests) --no-run
 
-# Every feature but `static`, which compiles the C libraries that a distribution has.
+# Every feature but `static`, which compiles the C libraries that a distribution has, and those of the fuzz targets.
 all_features := --features sidewinder-unwind-oracle/machine
 
-# What the tests leave out: with them, all that `lint` looks at.
+# What the tests leave out: with them and the fuzz targets, all that `lint` looks at.
 built-benches:
 	cargo build $(for_tests) --benches $(all_features)
 

@@ -62,7 +62,7 @@ pub fn program_runs(pid: u32) -> ProgramRuns {
     let mut runs = ProgramRuns::default();
     for fdinfo in by_id(pid, "prog_type", "prog_id").values() {
         runs.time_ns += field(fdinfo, "run_time_ns").unwrap_or_default();
-        if field(fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM) {
+        if is_of_interrupt_program(fdinfo) {
             runs.interrupts += field(fdinfo, "run_cnt").unwrap_or_default();
         }
     }
@@ -78,9 +78,7 @@ pub fn program_count(pid: u32) -> usize {
 /// The descriptors of programs for perf events that a process holds.
 #[must_use]
 pub fn interrupt_programs(pid: u32) -> Vec<i32> {
-    let entries = fs::read_dir(of(pid).join("fdinfo")).into_iter().flatten();
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter(|number| is_interrupt_program(pid, *number)).collect()
+    descriptors(pid).filter(|(_, fdinfo)| is_of_interrupt_program(fdinfo)).map(|(number, _)| number).collect()
 }
 
 /// Whether a process holds a program for perf events under this descriptor.
@@ -94,16 +92,13 @@ pub fn is_interrupt_program(pid: u32, descriptor: i32) -> bool {
 #[must_use]
 pub fn runs_of_interrupt_program(pid: u32, descriptor: i32) -> Option<u64> {
     let fdinfo = fs::read_to_string(of(pid).join(format!("fdinfo/{descriptor}"))).ok()?;
-    (field(&fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM)).then(|| field(&fdinfo, "run_cnt"))?
+    is_of_interrupt_program(&fdinfo).then(|| field(&fdinfo, "run_cnt"))?
 }
 
 /// Whether a process has programs attached to perf events, by links (Linux 5.15).
 #[must_use]
 pub fn is_attached_to_events(pid: u32) -> bool {
-    let entries = fs::read_dir(of(pid).join("fdinfo")).into_iter().flatten();
-    // A descriptor may be closed while the others are read.
-    let mut fdinfos = entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
-    fdinfos.any(|fdinfo| fdinfo.lines().any(|line| line == "link_type:\tperf"))
+    descriptors(pid).any(|(_, fdinfo)| fdinfo.lines().any(|line| line == "link_type:\tperf"))
 }
 
 /// Something that lives in the kernel, by the number that no other of its kind ever has.
@@ -236,13 +231,24 @@ fn of(pid: u32) -> PathBuf {
     Path::new("/proc").join(pid.to_string())
 }
 
-/// What `/proc/PID/fdinfo` says of each descriptor that has the fields `kind` and `id`, each object once. The kind
-/// tells a program from the links that name it.
+/// The descriptors of a process, and what `/proc/PID/fdinfo` says of each; none where the process is gone.
+fn descriptors(pid: u32) -> impl Iterator<Item = (i32, String)> {
+    let entries = fs::read_dir(of(pid).join("fdinfo")).into_iter().flatten().flatten();
+    // One may be closed while the others are read.
+    entries.filter_map(|entry| {
+        Some((entry.file_name().to_str()?.parse().ok()?, fs::read_to_string(entry.path()).ok()?))
+    })
+}
+
+/// The objects whose descriptors have the fields `kind` and `id`, each once. The kind tells a program from the links that name
+/// it.
 fn by_id(pid: u32, kind: &str, id: &str) -> BTreeMap<u64, String> {
-    let Ok(entries) = fs::read_dir(of(pid).join("fdinfo")) else { return BTreeMap::new() };
-    let texts = entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
-    let objects = texts.filter(|text| field(text, kind).is_some());
-    objects.filter_map(|text| Some((field(&text, id)?, text))).collect()
+    let objects = descriptors(pid).filter(|(_, fdinfo)| field(fdinfo, kind).is_some());
+    objects.filter_map(|(_, fdinfo)| Some((field(&fdinfo, id)?, fdinfo))).collect()
+}
+
+fn is_of_interrupt_program(fdinfo: &str) -> bool {
+    field(fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM)
 }
 
 fn field(fdinfo: &str, name: &str) -> Option<u64> {
