@@ -90,7 +90,7 @@ impl Running {
             }
             if searched_at.is_none_or(|at: Instant| at.elapsed() >= SEARCH_INTERVAL) {
                 programs = observe::interrupt_programs(pid);
-                is_attached = observe::is_attached_to_events(pid);
+                is_attached = !programs.is_empty() && observe::is_attached_to_events(pid);
                 searched_at = Some(Instant::now());
             }
             // Until it is attached others have the CPU. Then without a pause: on a machine that is idle there is no interrupt but
