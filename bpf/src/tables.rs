@@ -182,6 +182,19 @@ impl UnwindTables {
         self.blocks.iter().flatten().map(|block| u64::from(block.bytes())).sum()
     }
 
+    /// Bytes of the tables that no walk has used for this many advances of the clock.
+    #[must_use]
+    pub fn unused_bytes(&self, advances: u32) -> u64 {
+        let now = self.settings.clock();
+        let is_unused = |number: usize| match self.last_used(number).load(Ordering::Relaxed) {
+            NEVER_USED => true,
+            used => now.wrapping_sub(used) >= advances,
+        };
+        let loaded =
+            self.blocks.iter().enumerate().filter_map(|(number, block)| Some((number, block.as_ref()?)));
+        loaded.filter(|(number, _)| is_unused(*number)).map(|(_, block)| u64::from(block.bytes())).sum()
+    }
+
     /// Advances the clock that measures the age of tables. Call it a few times a second.
     pub fn advance_clock(&self) {
         self.settings.advance_clock();

@@ -194,8 +194,9 @@ impl GoTable {
             let mut values = vec![0; bytes.min(usize::try_from(room).ok()?)];
             self.fill(at, &mut values)?;
             let is_whole = values.len() < bytes;
-            let found = PcValues::new(&values, function.start..function.end, self.header.pc_quantum)
-                .find(|value| (value.start..value.end).contains(&pc));
+            let found =
+                PcValues::new(values.iter().copied(), function.start..function.end, self.header.pc_quantum)
+                    .find(|value| (value.start..value.end).contains(&pc));
             if found.is_some() || is_whole {
                 return found.map(|found| found.value);
             }

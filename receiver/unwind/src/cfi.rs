@@ -17,7 +17,7 @@ use sidewinder_unwind_table::{
 pub(crate) use self::entry::SectionBytes;
 use self::entry::{Cie, EntryLength, EntryOffsets, Fde, FdeLocation, MAX_CIE_BYTES};
 use self::state::{CfiState, Evaluator};
-pub(crate) use self::window::{EhFrameHdrIndex, FdeWindow};
+pub(crate) use self::window::{EhFrameHdrIndex, FdeWindow, MAX_SMALL_BYTES};
 use crate::arch;
 use crate::expression;
 use crate::known_functions::{CfiTraits, KnownFunctions};
@@ -40,6 +40,7 @@ pub(crate) struct Cfi<'data, Section> {
 }
 
 /// The range of an FDE within the code, and the location of the FDE in its section.
+#[derive(Clone, Copy)]
 pub(crate) struct LocatedFde {
     start: u32,
     end: u32,

@@ -9,17 +9,13 @@ use object::{CompressionFormat, File, Object as _, ObjectSection as _, ObjectSeg
 use sidewinder_unwind_table::{Architecture, EntryInterner, RowBuffer, RowSource, Summary};
 
 use crate::arch;
-use crate::cfi::{Cfi, FdeWindow, LocatedFde, SectionBytes};
+use crate::cfi::{Cfi, FdeWindow, LocatedFde, MAX_SMALL_BYTES, SectionBytes};
 use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::segments::CodeRanges;
 use crate::sframe::SFrame;
 
 /// The largest size that a compressed section may decompress to: a few bytes can claim any size.
 const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;
-
-/// The largest `.eh_frame` that is scanned for traits: some five times the size in glibc's dynamic linker, and in the C
-/// part of a Haskell program.
-const MAX_TRAIT_SCAN_BYTES: usize = 64 << 10;
 
 /// `.eh_frame`, and the locations of its functions, which takes a pass over all of them.
 pub(crate) struct EhFrameSection<'data> {
@@ -46,7 +42,7 @@ impl<'data> EhFrameSection<'data> {
 
     /// The traits of a small section. Larger sections are not examined: all files with such frames have small ones.
     pub(crate) fn traits<R: ReadRef<'data>>(&self, file: &File<'data, R>, source: RowSource) -> CfiTraits {
-        if self.data.len() > MAX_TRAIT_SCAN_BYTES {
+        if self.data.len() as u64 > MAX_SMALL_BYTES {
             return CfiTraits::default();
         }
         self.section(file, source).traits(&self.located)
@@ -59,11 +55,6 @@ impl<'data> EhFrameSection<'data> {
     ) -> Cfi<'_, EhFrame<SectionBytes<'_>>> {
         let place = (self.address, self.ends_at_terminator);
         eh_frame(self.architecture, bases(file), source, &self.data, place)
-    }
-
-    /// The ranges of the functions that it describes, sorted by their starts.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.located.iter().map(LocatedFde::range)
     }
 
     pub(crate) fn rows<R: ReadRef<'data>>(
@@ -88,13 +79,45 @@ pub(crate) fn rows_of_window(
     entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = RowSource::EhFrame;
-    (0..window.malformed).for_each(|_| Summary::count(&mut summary.malformed, source));
-    let place = (window.address, false);
-    let section = eh_frame(code.architecture(), bases.clone(), source, &window.data, place);
-    let mut located = Vec::with_capacity(window.places.len());
-    section.locate_at(window.places.into_iter().map(Some), code, summary, &mut located);
+    (0..window.malformed).for_each(|_| Summary::count(&mut summary.malformed, RowSource::EhFrame));
+    let section = section_of_window(&window, bases, code);
+    let located = located(&window, &section, code, summary);
     section.rows(&located, code, known, entries, summary)
+}
+
+/// The ranges of the functions in a part of `.eh_frame`, sorted by their starts.
+pub(crate) fn located_in_window(
+    window: &FdeWindow,
+    bases: &BaseAddresses,
+    code: &CodeRanges,
+) -> Vec<(u32, u32)> {
+    let section = section_of_window(window, bases, code);
+    located(window, &section, code, &mut Summary::default()).iter().map(LocatedFde::range).collect()
+}
+
+pub(crate) fn traits_of_window(window: &FdeWindow, bases: &BaseAddresses, code: &CodeRanges) -> CfiTraits {
+    let section = section_of_window(window, bases, code);
+    section.traits(&located(window, &section, code, &mut Summary::default()))
+}
+
+fn section_of_window<'window>(
+    window: &'window FdeWindow,
+    bases: &BaseAddresses,
+    code: &CodeRanges,
+) -> Cfi<'window, EhFrame<SectionBytes<'window>>> {
+    let place = (window.address, false);
+    eh_frame(code.architecture(), bases.clone(), RowSource::EhFrame, &window.data, place)
+}
+
+fn located<'window>(
+    window: &FdeWindow,
+    section: &Cfi<'window, EhFrame<SectionBytes<'window>>>,
+    code: &CodeRanges,
+    summary: &mut Summary,
+) -> Vec<LocatedFde> {
+    let mut located = Vec::with_capacity(window.places.len());
+    section.locate_at(window.places.iter().copied().map(Some), code, summary, &mut located);
+    located
 }
 
 pub(crate) fn debug_frame_rows<'data, R: ReadRef<'data>>(

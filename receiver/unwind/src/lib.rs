@@ -37,8 +37,8 @@
 //!
 //! The table itself, and the effect of its rules on a frame, is `sidewinder-unwind-table`. `call` distinguishes return
 //! addresses from other words of a stack. `indexed` makes tables of parts of files, and of single functions, without
-//! reading the rest. `cfi` turns DWARF into rules, with `expression` for the few DWARF expressions that occur; `go`
-//! does the same for Go, `sframe` for `.sframe`; `companion` decompresses the file inside `.gnu_debugdata`;
+//! reading the rest; `parted` makes with it the tables of large files, machine code included. `cfi` turns DWARF into rules, with `expression` for the few DWARF expressions that occur; `go`
+//! does the same for Go, whose table `paged` reads, `sframe` for `.sframe`; `companion` decompresses the file inside `.gnu_debugdata`;
 //! `known_functions` holds the functions known by name, which `symbols` reads. Architecture-specific code is in `arch`;
 //! a file's architecture is the one that it states, not the machine's.
 //! `code` tracks what machine code does to its frame: `synthesize` makes rows from that, [`validate`](mod@validate)
@@ -60,6 +60,8 @@ mod indexed;
 mod known_functions;
 mod layers;
 pub mod method;
+mod paged;
+mod parted;
 mod read;
 mod segments;
 mod sframe;
@@ -73,10 +75,11 @@ pub use call::Call;
 pub use code::begins_instruction;
 pub use companion::unpack_mini_debug_info;
 pub use go::pclntab::{GoTableHeader, PcValue, PcValues};
-pub use indexed::FileOutline;
+pub use indexed::{FileOutline, has_only_indexed_sources};
+pub use parted::PartedSources;
 pub use read::ReadFile;
 pub use segments::{UnwindTableError, check_native, code_ranges, load_segments};
-pub use sources::{UnwindSources, has_only_eh_frame, unwind_table};
+pub use sources::{UnwindSources, unwind_table};
 // What the functions here return.
 pub use sidewinder_unwind_table::{
     Architecture, CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule,

@@ -10,6 +10,7 @@ use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_unwind_table::Architecture as FileArchitecture;
 
 use crate::arch;
+use crate::read::ReadFile;
 
 /// Why a file has no table at all.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +132,11 @@ impl CodeRanges {
         self.wanted = parts.map(of_parts);
     }
 
+    /// The parts for which rows are wanted; `None` means all.
+    pub(crate) fn wanted(&self) -> Option<&[Range<u32>]> {
+        self.wanted.as_deref()
+    }
+
     /// The architecture of the code.
     pub(crate) fn architecture(&self) -> FileArchitecture {
         self.architecture
@@ -202,9 +208,28 @@ impl CodeRanges {
         length: u64,
     ) -> Option<&'data [u8]> {
         let File::Elf64(elf) = file else { return None };
+        let (offset, length) = self.place(start, length)?;
+        elf.data().read_bytes_at(offset, length).ok()
+    }
+
+    /// The same, copied from the file, so that its reader doesn't keep it.
+    pub(crate) fn read<'data, R: ReadFile<'data>>(
+        &self,
+        data: R,
+        start: u32,
+        length: u64,
+    ) -> Option<Vec<u8>> {
+        let (offset, length) = self.place(start, length)?;
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
+        data.read_into(offset, &mut bytes)?;
+        Some(bytes)
+    }
+
+    /// Where the file has the code from `start`, and how much of it, at most `length` bytes.
+    fn place(&self, start: u32, length: u64) -> Option<(u64, u64)> {
         let range = self.range_at(start)?;
         let offset = range.file_offset.checked_add(u64::from(start - range.start))?;
-        elf.data().read_bytes_at(offset, length.min(u64::from(range.end.checked_sub(start)?))).ok()
+        Some((offset, length.min(u64::from(range.end.checked_sub(start)?))))
     }
 
     fn range_at(&self, at: u32) -> Option<&ExecutableRange> {

@@ -1,12 +1,11 @@
-//! Overlays the sources of a file: for all of its code at once, or for one part at a time.
+//! Overlays the sources of a file.
 
 use std::ops::Range;
 
-use object::{File, Object as _, ReadRef};
+use object::File;
 use sidewinder_address::Svma;
 use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary, UnwindTable};
 
-use crate::code::piece::CodeSlice;
 use crate::companion::mini_debug_info;
 use crate::elf::{EhFrameSection, debug_frame_rows, sframe_rows};
 use crate::go;
@@ -14,7 +13,7 @@ use crate::known_functions::KnownFunctions;
 use crate::layers::overlay;
 use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError};
-use crate::synthesize::{self, MachineCode};
+use crate::synthesize;
 
 /// The unwind table of a file: an executable, a shared library or the vDSO.
 ///
@@ -31,8 +30,8 @@ pub fn unwind_table<'data, R: ReadFile<'data>>(
 
 /// The sources of unwind information for a file, from the file and its debug files.
 ///
-/// Finding them takes a pass over all names and functions; after that, a part of the code takes time in proportion to
-/// its size.
+/// Finding them takes a pass over all names and functions, and keeps the unwind information in memory. A large file is better
+/// read part by part: [`PartedSources`](crate::PartedSources).
 pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     file: &'file File<'data, R>,
     debug_files: &'file [File<'debug, D>],
@@ -43,16 +42,6 @@ pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'
     /// Counts from finding the sources.
     summary: Summary,
     entries: EntryInterner,
-    /// The code that `.eh_frame` doesn't describe, once it has been looked for.
-    undescribed: Option<UndescribedCode<'data>>,
-}
-
-/// Code that `.eh_frame` doesn't describe.
-struct UndescribedCode<'data> {
-    /// In order.
-    pieces: Vec<CodeSlice<'data>>,
-    /// What tables of parts have of it; `None`: nothing yet.
-    read: Option<MachineCode<'data>>,
 }
 
 impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
@@ -82,23 +71,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             known.apply_traits(&section.traits(file, RowSource::EhFrame));
         }
         let entries = EntryInterner::new();
-        Ok(Self {
-            file,
-            debug_files,
-            mini_debug_info,
-            code,
-            known,
-            eh_frame,
-            summary,
-            entries,
-            undescribed: None,
-        })
-    }
-
-    /// Whether there is `.eh_frame` and no other source but machine code.
-    #[must_use]
-    pub fn has_only_eh_frame(&self) -> bool {
-        self.debug_files.is_empty() && self.eh_frame.is_some() && has_only_eh_frame(self.file)
+        Ok(Self { file, debug_files, mini_debug_info, code, known, eh_frame, summary, entries })
     }
 
     /// The table of all code.
@@ -110,69 +83,13 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         self.table_of_rows(described, by_machine_code, summary)
     }
 
-    /// A table that is valid for the addresses of these parts only; elsewhere its rows are arbitrary. Of machine code, it has
-    /// what [`read_code`](Self::read_code) has read.
+    /// A table that is valid for the addresses of these parts only; elsewhere its rows are arbitrary. It has none from machine
+    /// code.
     pub fn table_of(&mut self, parts: &[Range<Svma>]) -> UnwindTable {
         self.code.restrict_to(Some(parts));
         let mut summary = self.summary.clone();
         let described = self.rows_from_debug_info(&mut summary);
-        let read = self.undescribed.as_ref().and_then(|undescribed| undescribed.read.as_ref());
-        let by_machine_code = read.map_or_else(RowBuffer::default, |read| read.rows(&self.code));
-        self.table_of_rows(described, by_machine_code, summary)
-    }
-
-    /// The code that `.eh_frame` doesn't cover, in order. Tables of parts without any need no rows from machine code.
-    pub fn undescribed_code(&mut self) -> Vec<Range<Svma>> {
-        let pieces = &self.find_undescribed().pieces;
-        let ranges: Vec<_> = pieces.iter().map(|piece| (piece.start, piece.end())).collect();
-        ranges.into_iter().map(|(start, end)| self.code.svma(start)..self.code.svma(end)).collect()
-    }
-
-    /// Makes rows from the machine code in these parts that `.eh_frame` doesn't cover, for later tables of them. Code hidden by a
-    /// malformed entry is left out.
-    ///
-    /// The first call decodes all such code, to find where functions begin. Each then analyzes those of its parts, and the
-    /// functions that these call.
-    pub fn read_code(&mut self, parts: &[Range<Svma>]) {
-        self.find_undescribed();
-        self.code.restrict_to(Some(parts));
-        let Self { file, code, known, entries, undescribed, .. } = self;
-        let Some(UndescribedCode { pieces, read }) = undescribed else { return };
-        read.get_or_insert_with(|| MachineCode::new(file, code, known, pieces.clone(), entries))
-            .read(code, entries);
-    }
-
-    fn find_undescribed(&mut self) -> &mut UndescribedCode<'data> {
-        if let Some(known) = self.undescribed.take() {
-            return self.undescribed.insert(known);
-        }
-        self.code.restrict_to(None);
-        let described = self.described_code();
-        let Self { file, code, known, entries, .. } = self;
-        let summary = &mut Summary::default();
-        let pieces = synthesize::uncovered_code(file, code, known.have_clone(), &described, entries, summary);
-        self.undescribed.insert(UndescribedCode { pieces, read: None })
-    }
-
-    /// Which code `.eh_frame` covers, or what is known of functions by their names: rows that say no more than that.
-    fn described_code(&mut self) -> RowBuffer {
-        let Self { file, code, known, entries, .. } = self;
-        let summary = &mut Summary::default();
-        let functions = self.eh_frame.iter().flat_map(EhFrameSection::functions);
-        let mut described = RowBuffer::default();
-        let mut covered = 0;
-        for (start, end) in functions {
-            known.clip_to((start, end));
-            if start > covered {
-                described.push((covered, EntryInterner::NO_INFORMATION));
-            }
-            described.push((start.max(covered), EntryInterner::SOMETHING));
-            covered = covered.max(end);
-        }
-        described.push((covered, EntryInterner::NO_INFORMATION));
-        let described = overlay(known.overriding(code.architecture(), entries, summary), described, entries);
-        let by_code = known.by_code(file, code, entries, summary);
-        overlay(described, by_code, entries)
+        self.table_of_rows(described, RowBuffer::default(), summary)
     }
 
     /// The rows of all sources except machine code.
@@ -228,14 +145,6 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         let rows = overlay(described, by_machine_code, &self.entries);
         UnwindTable::new(self.code.base(), rows, self.entries.clone(), summary).with_machine_code(spoken_of)
     }
-}
-
-/// Whether a file by itself, without debug files, has `.eh_frame` and no other source but machine code.
-#[must_use]
-pub fn has_only_eh_frame<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> bool {
-    let has = |name: &str| file.section_by_name(name).is_some();
-    let mut others = go::SECTIONS.into_iter().chain([".debug_frame", ".sframe", ".gnu_debugdata"]);
-    has(".eh_frame") && !others.any(has)
 }
 
 fn parsed(mini_debug_info: Option<&[u8]>) -> Option<File<'_>> {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod arch;
+mod chunks;
 mod code;
 pub mod cpython;
 mod function_error;

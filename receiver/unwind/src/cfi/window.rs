@@ -28,6 +28,9 @@ const MAX_GAP_BYTES: u64 = 1024;
 const MAX_READ_BYTES: u64 = 256 << 10;
 /// Bytes read from the start of an FDE before its length is known.
 const MOST_FDE_BYTES: u64 = 256;
+/// The largest `.eh_frame` that is small: some five times the size in glibc's dynamic linker, and in the C part of a Haskell
+/// program.
+pub(crate) const MAX_SMALL_BYTES: u64 = 64 << 10;
 /// The longest FDE that is read. Real ones have some 20 to 1000 bytes.
 const MAX_FDE_BYTES: u64 = 64 << 10;
 
@@ -57,8 +60,8 @@ pub(crate) struct FdeWindow {
 }
 
 impl EhFrameHdrIndex {
-    /// The table of a file, and the file's bytes; `None` if the file has no table, or one in another format.
-    pub(crate) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<(Self, R)> {
+    /// The table of a file; `None` if the file has none, or one in another format.
+    pub(crate) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<Self> {
         let File::Elf64(elf) = file else { return None };
         let endian = elf.endian();
         let header =
@@ -74,15 +77,37 @@ impl EhFrameHdrIndex {
         let table_bytes = header.p_filesz(endian).checked_sub(HEADER_BYTES as u64)?;
         let address = header_address.checked_add(4)?.checked_add_signed(pointer.into())?;
         let (file_offset, bytes) = place_of(file, address)?;
-        let index = Self {
+        Some(Self {
             header_address,
             table_offset: offset.checked_add(HEADER_BYTES as u64)?,
             entries: u64::from(entries).min(table_bytes / ENTRY_BYTES as u64),
             address,
             file_offset,
             bytes,
-        };
-        Some((index, elf.data()))
+        })
+    }
+
+    /// The number of functions.
+    pub(crate) fn functions(&self) -> u64 {
+        self.entries
+    }
+
+    /// The locations of the FDEs of some functions, by their indices in the table.
+    pub(crate) fn offsets<'data, R: ReadFile<'data>>(
+        &self,
+        file: R,
+        indices: Range<u64>,
+    ) -> Option<Vec<u64>> {
+        let mut buffer = Vec::new();
+        let count = indices.end.min(self.entries).checked_sub(indices.start)?;
+        let entries = self.read_entries(file, indices.start, count, &mut buffer)?;
+        Some(entries.filter_map(|(_, fde)| self.offset_of(fde)).collect())
+    }
+
+    /// All FDEs, if `.eh_frame` is small.
+    pub(crate) fn whole_if_small<'data, R: ReadFile<'data>>(&self, file: R) -> Option<FdeWindow> {
+        let is_small = self.bytes <= MAX_SMALL_BYTES;
+        is_small.then(|| self.window(file, self.offsets(file, 0..self.entries)?))?
     }
 
     /// Reads what describes these functions, given by the locations of their FDEs.

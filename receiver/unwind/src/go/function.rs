@@ -5,7 +5,7 @@
 
 use sidewinder_unwind_table::{Architecture, Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 
-use super::pclntab::{PclntabFunction, StackDepth};
+use super::pclntab::{ByteReader, PclntabFunction, StackDepth};
 use crate::arch;
 
 /// Bytes of code that are examined to understand an assembly function. Those that matter are shorter.
@@ -38,10 +38,10 @@ pub(super) enum GoUnwindMethod {
 }
 
 impl GoUnwindMethod {
-    pub(super) fn from_function(function: &PclntabFunction<'_>, code: &[u8]) -> Self {
+    pub(super) fn from_function(function: &PclntabFunction<impl ByteReader>, code: &[u8]) -> Self {
         match Self::from_name(function, &arch::go::PROGRAM_STARTS) {
             Self::EndAfterSwitch => {
-                let name = function.name;
+                let name = function.name();
                 let keeps_frame_pointer = name.starts_with(b"runtime.") || name == b"time.now";
                 if keeps_frame_pointer && code.starts_with(&arch::go::PROLOGUE) {
                     Self::ByFramePointer
@@ -55,8 +55,8 @@ impl GoUnwindMethod {
 
     /// The same, without looking at its code: [`EndAfterSwitch`](Self::EndAfterSwitch) also stands for
     /// [`ByFramePointer`](Self::ByFramePointer).
-    pub(super) fn from_name(function: &PclntabFunction<'_>, program_starts: &[&[u8]]) -> Self {
-        match function.name {
+    pub(super) fn from_name(function: &PclntabFunction<impl ByteReader>, program_starts: &[&[u8]]) -> Self {
+        match function.name() {
             b"runtime.sigreturn__sigaction" | b"runtime.sigreturn" => Self::SignalReturn,
             // Go's tracebacks stop at the signal handler, but the kernel called it and it returns.
             b"runtime.sigtramp" | b"runtime.sigprofNonGoWrapper" => Self::ByDepth,
@@ -72,7 +72,7 @@ impl GoUnwindMethod {
     }
 
     /// Whether [`rows`] needs the function's code.
-    pub(super) fn needs_code(function: &PclntabFunction<'_>) -> bool {
+    pub(super) fn needs_code(function: &PclntabFunction<impl ByteReader>) -> bool {
         function.is_assembly() || function.writes_stack_pointer()
     }
 }
@@ -88,7 +88,10 @@ pub(super) enum FramePointerSaving {
 
 impl FramePointerSaving {
     /// Detects the method from one compiled function, if it has a frame. `byte` reads code, in bytes from Go's text.
-    pub(super) fn detect(function: &PclntabFunction<'_>, byte: impl Fn(u32) -> Option<u8>) -> Option<Self> {
+    pub(super) fn detect(
+        function: &PclntabFunction<impl ByteReader>,
+        byte: impl Fn(u32) -> Option<u8>,
+    ) -> Option<Self> {
         if GoUnwindMethod::needs_code(function) {
             return None;
         }
@@ -112,7 +115,11 @@ struct SavedFramePointer {
 }
 
 impl SavedFramePointer {
-    fn find(function: &PclntabFunction<'_>, code: &[u8], saving: FramePointerSaving) -> Option<Self> {
+    fn find(
+        function: &PclntabFunction<impl ByteReader>,
+        code: &[u8],
+        saving: FramePointerSaving,
+    ) -> Option<Self> {
         if GoUnwindMethod::needs_code(function) {
             return Self::find_in_assembly(function, code);
         }
@@ -134,7 +141,7 @@ impl SavedFramePointer {
     }
 
     /// Finds the instruction that saves the frame pointer, wherever the stack gets deeper.
-    fn find_in_assembly(function: &PclntabFunction<'_>, code: &[u8]) -> Option<Self> {
+    fn find_in_assembly(function: &PclntabFunction<impl ByteReader>, code: &[u8]) -> Option<Self> {
         let mut depth_before = 0;
         function.stack_depths()?.find_map(|StackDepth { start, bytes: depth, .. }| {
             let grown_by = depth.checked_sub(depth_before)?;
@@ -157,7 +164,7 @@ impl SavedFramePointer {
 /// Passes the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end at the
 /// end of the last one. `code` is the beginning of the function's code, if [`GoUnwindMethod::needs_code`] requires it.
 pub(super) fn rows(
-    function: &PclntabFunction<'_>,
+    function: &PclntabFunction<impl ByteReader>,
     code: &[u8],
     saving: FramePointerSaving,
     mut sink: impl FnMut(u32, Entry),
@@ -220,7 +227,7 @@ pub(super) fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iter
 
 /// The entry where a function has just popped the return address itself. The only such function is
 /// `syscall.rawVforkSyscall`, because its child returns on the same stack before it does.
-fn popped_return_address(function: &PclntabFunction<'_>, code: &[u8], at: u32) -> Entry {
+fn popped_return_address(function: &PclntabFunction<impl ByteReader>, code: &[u8], at: u32) -> Entry {
     let before = code.get(..(at - function.start) as usize).unwrap_or_default();
     arch::go::popped_register(before).map_or(
         Entry::unsupported(UnsupportedReason::ReturnAddressRule),

@@ -8,7 +8,7 @@ use sidewinder_unwind_table::{
 };
 
 use super::function::{GoUnwindMethod, starts_within};
-use super::pclntab::{PclntabFunction, StackDepth};
+use super::pclntab::{ByteReader, PclntabFunction, StackDepth};
 use crate::arch::link_register_go as code_of_go;
 
 /// What the kernel's signal handler takes from the interrupted stack for a call that it makes on behalf of that code: the
@@ -18,7 +18,7 @@ const INJECTED_BYTES: i32 = 16;
 /// Passes the rows of `function` to `sink`, as [`super::function::rows`].
 pub(super) fn rows(
     architecture: Architecture,
-    function: &PclntabFunction<'_>,
+    function: &PclntabFunction<impl ByteReader>,
     code: &[u8],
     mut sink: impl FnMut(u32, Entry),
 ) {
@@ -62,7 +62,7 @@ pub(super) fn rows(
     sink(end, Entry::NO_INFORMATION);
 }
 
-fn method(function: &PclntabFunction<'_>, code: &[u8]) -> GoUnwindMethod {
+fn method(function: &PclntabFunction<impl ByteReader>, code: &[u8]) -> GoUnwindMethod {
     match GoUnwindMethod::from_name(function, &code_of_go::PROGRAM_STARTS) {
         // The kernel's own code returns from signals.
         GoUnwindMethod::SignalReturn => GoUnwindMethod::ByDepth,

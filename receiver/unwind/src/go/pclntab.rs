@@ -5,11 +5,14 @@
 
 use std::ops::Range;
 
+use crate::paged::{Bytes, PagedPart};
+use crate::read::ReadFile;
+
 /// `internal/abi.Go118PCLnTabMagic` and `Go120PCLnTabMagic`.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 
 /// The most bytes of a name that are read: the names that matter are shorter.
-const MAX_NAME_BYTES: usize = 64;
+pub(crate) const MAX_NAME_BYTES: usize = 64;
 
 /// Bytes of a pointer in the only supported layout.
 const POINTER_BYTES: u8 = 8;
@@ -64,82 +67,105 @@ impl GoTableHeader {
     }
 }
 
-/// The parsed header and the parts it refers to. Everything else is read on demand, with every offset checked.
-pub(crate) struct Pclntab<'data> {
-    data: &'data [u8],
-    pc_quantum: u8,
-    has_start_lines: bool,
-    /// As [`GoTableHeader::stated_text_start`].
-    pub(crate) stated_text_start: u64,
-    function_count: usize,
-    names: &'data [u8],
-    pc_tables: &'data [u8],
-    functions: &'data [u8],
+/// A table behind a reader. Everything is read on demand, with every offset checked.
+pub(crate) struct Pclntab<'part, R> {
+    part: &'part PagedPart<R>,
+    header: GoTableHeader,
+    function_count: u64,
 }
 
-impl<'data> Pclntab<'data> {
+impl<'part, 'data, R: ReadFile<'data>> Pclntab<'part, R> {
     /// Reads the header; `None` if this is no table of a known layout.
-    pub(crate) fn parse(data: &'data [u8]) -> Option<Self> {
-        let header = GoTableHeader::parse(data)?;
-        let part = |offset: u64| data.get(usize::try_from(offset).ok()?..);
-        Some(Self {
-            data,
-            pc_quantum: header.pc_quantum,
-            has_start_lines: header.has_start_lines,
-            stated_text_start: header.stated_text_start,
-            function_count: usize::try_from(header.function_count).ok()?,
-            names: part(header.names)?,
-            pc_tables: part(header.pc_tables)?,
-            functions: part(header.functions)?,
-        })
-    }
-
-    /// Bytes of the whole table.
-    pub(crate) fn len(&self) -> usize {
-        self.data.len()
-    }
-
-    /// The functions in the order of the table; `None` for one that can't be read.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = Option<PclntabFunction<'data>>> {
+    pub(crate) fn parse(part: &'part PagedPart<R>) -> Option<Self> {
+        let mut header = [0; GoTableHeader::BYTES];
+        part.read(0, &mut header)?;
+        let header = GoTableHeader::parse(&header)?;
+        let GoTableHeader { names, pc_tables, functions, .. } = header;
+        if [names, pc_tables, functions].into_iter().any(|offset| offset > part.bytes()) {
+            return None;
+        }
         // Each function has two words, and one more holds the end of the last.
-        let room = (self.functions.len() / 4).saturating_sub(1) / 2;
-        (0..self.function_count.min(room)).map(|index| self.function(index))
+        let room = ((part.bytes() - functions) / 4).saturating_sub(1) / 2;
+        Some(Self { part, header, function_count: header.function_count.min(room) })
     }
 
-    fn function(&self, index: usize) -> Option<PclntabFunction<'data>> {
-        let start = u32_at(self.functions, index * 8)?;
-        let next = u32_at(self.functions, index * 8 + 8)?;
-        let described = self.functions.get(u32_at(self.functions, index * 8 + 4)? as usize..)?;
-        let name = self.names.get(u32_at(described, 4)? as usize..)?;
-        let name = name.get(..MAX_NAME_BYTES).unwrap_or(name);
+    pub(crate) fn header(&self) -> &GoTableHeader {
+        &self.header
+    }
+
+    /// The indices of all functions.
+    pub(crate) fn functions(&self) -> Range<u64> {
+        0..self.function_count
+    }
+
+    /// The indices of the functions that overlap a range of code, in bytes from the start of Go's text. Functions are in the order
+    /// of their addresses; in a table where they aren't, the result is arbitrary.
+    pub(crate) fn functions_within(&self, code: &Range<u32>) -> Range<u64> {
+        let starts_after = |at: u32| {
+            let (mut low, mut high) = (0, self.function_count);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if self.start_of(middle).is_some_and(|start| start <= at) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            low
+        };
+        starts_after(code.start).saturating_sub(1)..starts_after(code.end)
+    }
+
+    fn start_of(&self, index: u64) -> Option<u32> {
+        self.part.u32_at(self.header.functions + index * 8)
+    }
+
+    /// A function by its index; `None` if it can't be read.
+    pub(crate) fn function(&self, index: u64) -> Option<PclntabFunction<Bytes<'part, R>>> {
+        let functions = self.header.functions;
+        let mut words = [0; 12];
+        self.part.read(functions + index * 8, &mut words)?;
+        let described_at = functions + u64::from(u32_at(&words, 4)?);
+        let mut described = [0; 42];
+        let described = described.get_mut(..if self.header.has_start_lines { 42 } else { 38 })?;
+        self.part.read(described_at, described)?;
+        let name_at = self.header.names + u64::from(u32_at(described, 4)?);
+        let mut name = [0; MAX_NAME_BYTES];
+        let name_bytes = self.part.bytes().checked_sub(name_at)?.min(MAX_NAME_BYTES as u64);
+        self.part.read(name_at, name.get_mut(..name_bytes as usize)?)?;
         Some(PclntabFunction {
-            start,
-            next,
-            name: name.split(|byte| *byte == 0).next()?,
-            flags: *described.get(if self.has_start_lines { 41 } else { 37 })?,
+            start: u32_at(&words, 0)?,
+            next: u32_at(&words, 8)?,
+            name,
+            flags: *described.last()?,
             stack_depths: match u32_at(described, 16)? {
                 0 => None,
-                offset => Some(self.pc_tables.get(offset as usize..)?),
+                offset => Some(self.part.bytes_from(self.header.pc_tables + u64::from(offset))),
             },
-            pc_quantum: self.pc_quantum,
+            pc_quantum: self.header.pc_quantum,
         })
     }
 }
 
-/// One function: `runtime._func`.
-pub(crate) struct PclntabFunction<'data> {
+/// One function: `runtime._func`. `B` reads its table of stack depths.
+pub(crate) struct PclntabFunction<B> {
     /// Its entry, in bytes from the start of Go's text.
     pub(crate) start: u32,
     /// The entry of the next function; padding may come before it.
     pub(crate) next: u32,
-    /// Its full name, as in `runtime.mcall`, or the beginning of a long one.
-    pub(crate) name: &'data [u8],
+    /// Its full name, for example `runtime.mcall`, with a NUL behind it, or the beginning of a long one.
+    pub(crate) name: [u8; MAX_NAME_BYTES],
     flags: u8,
-    stack_depths: Option<&'data [u8]>,
+    stack_depths: Option<B>,
     pc_quantum: u8,
 }
 
-impl<'data> PclntabFunction<'data> {
+impl<B> PclntabFunction<B> {
+    /// Its full name, or the beginning of a long one.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.name.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
     /// Go's own tracebacks stop here and are complete (`abi.FuncFlagTopFrame`).
     pub(crate) fn is_top_frame(&self) -> bool {
         self.flags & 1 != 0
@@ -157,8 +183,11 @@ impl<'data> PclntabFunction<'data> {
     }
 
     /// The stack depths by pc, if the table has them: consecutive ranges from the function's start.
-    pub(crate) fn stack_depths(&self) -> Option<impl Iterator<Item = StackDepth> + Clone + use<'data>> {
-        let values = PcValues::new(self.stack_depths?, self.start..self.next, self.pc_quantum);
+    pub(crate) fn stack_depths(&self) -> Option<impl Iterator<Item = StackDepth> + Clone + use<B>>
+    where
+        B: ByteReader,
+    {
+        let values = PcValues::new(self.stack_depths.clone()?, self.start..self.next, self.pc_quantum);
         Some(values.map(|PcValue { start, end, value }| StackDepth { start, end, bytes: value }))
     }
 }
@@ -182,10 +211,15 @@ pub struct PcValue {
     pub value: i32,
 }
 
+/// Reads bytes one after the other, and can be told to start again.
+pub(crate) trait ByteReader: Iterator<Item = u8> + Clone {}
+
+impl<B: Iterator<Item = u8> + Clone> ByteReader for B {}
+
 /// Steps of `runtime.pcvalue`: consecutive ranges. Ends early where the table is malformed.
 #[derive(Clone, Debug)]
-pub struct PcValues<'data> {
-    rest: &'data [u8],
+pub struct PcValues<B> {
+    rest: B,
     pc: u32,
     limit: u32,
     value: i32,
@@ -193,15 +227,15 @@ pub struct PcValues<'data> {
     pc_quantum: u8,
 }
 
-impl<'data> PcValues<'data> {
-    /// Decodes the values of a function with these pcs.
+impl<B: Iterator<Item = u8>> PcValues<B> {
+    /// Decodes the values of a function with these pcs from the bytes of its table.
     #[must_use]
-    pub fn new(table: &'data [u8], function: Range<u32>, pc_quantum: u8) -> Self {
+    pub fn new(table: B, function: Range<u32>, pc_quantum: u8) -> Self {
         Self { rest: table, pc: function.start, limit: function.end, value: -1, first: true, pc_quantum }
     }
 }
 
-impl Iterator for PcValues<'_> {
+impl<B: Iterator<Item = u8>> Iterator for PcValues<B> {
     type Item = PcValue;
 
     fn next(&mut self) -> Option<PcValue> {
@@ -224,11 +258,10 @@ impl Iterator for PcValues<'_> {
 }
 
 /// `runtime.readvarint`: seven bits a byte, lowest first, of which 32 bits count.
-fn varint(rest: &mut &[u8]) -> Option<u32> {
+fn varint(rest: &mut impl Iterator<Item = u8>) -> Option<u32> {
     let mut value = 0;
     for shift in (0..32).step_by(7) {
-        let (byte, after) = rest.split_first()?;
-        *rest = after;
+        let byte = rest.next()?;
         value |= u32::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(value);
@@ -253,9 +286,9 @@ mod tests {
         let function = PclntabFunction {
             start: 0x100,
             next: 0x180,
-            name: b"main.f",
+            name: [0; MAX_NAME_BYTES],
             flags: 0,
-            stack_depths: Some(table),
+            stack_depths: Some(table.iter().copied()),
             pc_quantum: 1,
         };
         function
@@ -288,14 +321,16 @@ mod tests {
     fn only_known_layouts_parse() {
         let mut header = vec![0; 8 + 8 * 8];
         header[..8].copy_from_slice(&[0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]);
-        assert!(Pclntab::parse(&header).is_some());
+        let parses =
+            |header: &[u8]| Pclntab::parse(&PagedPart::new(header, 0, header.len() as u64)).is_some();
+        assert!(parses(&header));
         header[0] = 0xfa;
-        assert!(Pclntab::parse(&header).is_none(), "Go 1.16");
+        assert!(!parses(&header), "Go 1.16");
         header[0] = 0xf1;
         header[7] = 4;
-        assert!(Pclntab::parse(&header).is_none(), "32 bits");
+        assert!(!parses(&header), "32 bits");
         header[7] = 8;
         header[8 + 7 * 8..].fill(0xff);
-        assert!(Pclntab::parse(&header).is_none(), "functions beyond the end");
+        assert!(!parses(&header), "functions beyond the end");
     }
 }

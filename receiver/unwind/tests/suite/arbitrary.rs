@@ -62,14 +62,14 @@ fn instruction() -> impl Strategy<Value = Vec<u8>> {
 /// The table of all of a file's code, made from the index of its `.eh_frame`.
 fn indexed(data: &[u8]) -> Option<UnwindTable> {
     let file = object::File::parse(data).ok()?;
-    let outline = FileOutline::from_file(&file).ok()??;
+    let outline = FileOutline::from_file::<_, &[u8]>(&file, &[]).ok()??;
     Some(outline.table_of_parts(data, &code_ranges(&file).ok()?))
 }
 
 /// The table of some functions of a file.
 fn of_functions(data: &[u8]) -> Option<UnwindTable> {
     let file = object::File::parse(data).ok()?;
-    let outline = FileOutline::from_file(&file).ok()??;
+    let outline = FileOutline::from_file::<_, &[u8]>(&file, &[]).ok()??;
     let code = code_ranges(&file).ok()?;
     let places: Vec<_> = code.iter().flat_map(|code| [code.start, code.end]).collect();
     Some(outline.table_of_functions(data, &places))

@@ -8,8 +8,8 @@ use gimli::{BaseAddresses, CfaRule, DebugFrame, LittleEndian, UnwindContext, Unw
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::{
-    Architecture, CalleeSaved, Cfa, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister,
-    UnwindTable, unwind_table,
+    Architecture, CalleeSaved, Cfa, EndReason, Entry, FileOutline, PartedSources, Register, ReturnAddress,
+    RowSource, Rule, SavedRegister, UnwindTable, has_only_indexed_sources, unwind_table,
 };
 use sidewinder_unwind_oracle::{Difference, compare};
 
@@ -295,4 +295,54 @@ fn rows_of_arm64_equal_gos_own_debug_frame_but_for_functions_that_switch_stacks(
     let Entry::Rule(injected) = at("runtime.asyncPreempt.abi0", 12) else { panic!("no rule") };
     assert!(injected.signal_frame, "it returns to the instruction that was interrupted");
     assert_eq!(injected.callee_saved, CalleeSaved::AtCfa(-16), "the link register of what was interrupted");
+}
+
+/// With C, `.eh_frame` describes a part of the code, and Go's table the rest.
+#[test]
+fn parts_and_functions_of_go_programs_say_what_the_whole_says() {
+    const NO_DEBUG_FILES: &[object::File<'static, &[u8]>] = &[];
+    let builds: [(&str, bool, &[&str]); 3] = [
+        (PROGRAM, false, &[]),
+        (PROGRAM, false, &["-buildmode=pie", "-ldflags=-s"]),
+        (PROGRAM_WITH_C, true, &[]),
+    ];
+    for (source, cgo, arguments) in builds {
+        let Some(program) = build(source, cgo, arguments) else { return };
+        let file = object::File::parse(&*program).unwrap();
+        assert!(has_only_indexed_sources(&file));
+        let whole = unwind_table(&file).unwrap();
+        let mut sources = PartedSources::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
+        let undescribed = sources.undescribed_code();
+        let mut starts = whole.rows().map(|row| row.start.0);
+        let (first, last) = (starts.next().unwrap() & !0xfff, starts.last().unwrap());
+        for start in (first..last).step_by(0x31000) {
+            let part = Svma(start)..Svma(start + 0x31000);
+            let wanted = std::slice::from_ref(&part);
+            if undescribed.iter().any(|code| code.start < part.end && part.start < code.end) {
+                sources.read_code(wanted);
+            }
+            let table = sources.table_of(wanted);
+            for at in whole.rows().map(|row| row.start).filter(|at| part.contains(at)).chain([part.start]) {
+                assert_eq!(table.lookup(at), whole.lookup(at), "{at} of {arguments:?}");
+            }
+        }
+
+        let outline = FileOutline::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
+        let by_code: Vec<_> = whole.by_machine_code().collect();
+        let is_described = |at: &Svma| !by_code.iter().any(|code| code.contains(at));
+        let starts: Vec<Svma> = whole.rows().map(|row| row.start).filter(is_described).collect();
+        let asked: Vec<Svma> = starts.iter().copied().step_by(997).collect();
+        for some in asked.chunks(5) {
+            let table = outline.table_of_functions(&*program, some);
+            for at in some {
+                assert_eq!(table.lookup(*at), whole.lookup(*at), "{at} of {arguments:?}");
+            }
+            let is_known = |at: &&Svma| table.lookup(**at) != Entry::End(EndReason::NotAsked);
+            let known: Vec<_> = starts.iter().filter(is_known).collect();
+            known
+                .iter()
+                .for_each(|at| assert_eq!(table.lookup(**at), whole.lookup(**at), "{at} of {arguments:?}"));
+            assert!(known.len() < starts.len() / 10, "{} of {}", known.len(), starts.len());
+        }
+    }
 }

@@ -15,8 +15,8 @@ use sidewinder_address::Svma;
 use sidewinder_unwind::debug_file::{DebugFileMatch, DebugFileReference};
 use sidewinder_unwind::method::bytes_by_method;
 use sidewinder_unwind::{
-    Cfa, EndReason, Entry, FileOutline, Register, RowSource, Rule, SavedRegister, UnwindSources, UnwindTable,
-    code_ranges, unwind_table,
+    Cfa, EndReason, Entry, FileOutline, PartedSources, Register, RowSource, Rule, SavedRegister,
+    UnwindSources, UnwindTable, code_ranges, has_only_indexed_sources, unwind_table,
 };
 use tempfile::TempDir;
 
@@ -401,6 +401,8 @@ fn a_name_is_known_wherever_among_many_it_lies() {
     }
 }
 
+const NO_DEBUG_FILES: &[File<'static, &[u8]>] = &[];
+
 /// The parts in which a file is read, in an unusual order.
 fn parts(table: &UnwindTable, bytes: u64) -> Vec<Range<Svma>> {
     let mut starts = table.rows().map(|row| row.start.0);
@@ -419,10 +421,10 @@ fn parts_say_what_the_whole_says() {
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
-        let mut sources = UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap();
-        if !sources.has_only_eh_frame() {
+        if !has_only_indexed_sources(&file) {
             continue;
         }
+        let mut sources = PartedSources::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
         let parts = parts(&whole, 0x31000);
         let undescribed = sources.undescribed_code();
         let is_described = |part: &Range<Svma>| {
@@ -463,7 +465,7 @@ fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
-        let outline = FileOutline::from_file(&file).unwrap().unwrap();
+        let outline = FileOutline::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
         let parts = parts(&whole, 0x11000);
         // Of the rows from machine code, it has only those of linkage tables.
         let by_code: Vec<_> = whole.by_machine_code().collect();
@@ -488,7 +490,7 @@ fn a_table_of_some_functions_says_of_these_what_the_whole_says_and_of_others_tha
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
-        let outline = FileOutline::from_file(&file).unwrap().unwrap();
+        let outline = FileOutline::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
         let by_code: Vec<_> = whole.by_machine_code().collect();
         let is_by_code = |at: Svma| by_code.iter().any(|code| code.contains(&at));
         let starts: Vec<Svma> = whole.rows().map(|row| row.start).filter(|at| !is_by_code(*at)).collect();
@@ -517,7 +519,7 @@ fn linkage_tables_and_the_start_are_known_by_index_too() {
     let data = fs::read(program).unwrap();
     let file = File::parse(&*data).unwrap();
     let whole = unwind_table(&file).unwrap();
-    let outline = FileOutline::from_file(&file).unwrap().unwrap();
+    let outline = FileOutline::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
     let code = code_ranges(&file).unwrap();
     let table = outline.table_of_parts(&*data, &code);
     let plt = file.section_by_name(".plt").unwrap();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
-use super::chunks::Chunks;
 use super::interrupted::{CompiledCode, Scopes};
 use super::machine::{BLOB_BYTES_MAX, VirtualMachine};
 use super::object::{pointer, read_object, u16_field, u32_field};
 use super::scopes::{MethodDebugInfo, MethodScope};
 use crate::FunctionError;
+use crate::chunks::Chunks;
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, hash};
 

@@ -7,10 +7,10 @@ use sidewinder_process::tls::ElfFile;
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 use thiserror::Error;
 
-use super::chunks::Chunks;
 use super::layout::{BlobLayout, DebugLayout, MethodLayout, NAMES};
 use super::structs::{Structs, Tables};
 use crate::arch::{InterpretedFrame, interpreted_frame};
+use crate::chunks::Chunks;
 
 /// Parts of the code cache. HotSpot has one or three.
 const HEAPS_MAX: usize = 4;

@@ -9,7 +9,6 @@
 //!   [`VirtualMachine::read_interpreted`] reads the method of a frame of the interpreter, and
 //!   [`VirtualMachine::read_blob`] what is at an instruction of compiled code.
 
-mod chunks;
 mod code;
 mod function;
 mod interrupted;

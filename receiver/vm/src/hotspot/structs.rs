@@ -7,7 +7,7 @@ use sidewinder_address::{Avma, Svma};
 use sidewinder_process::tls::ElfFile;
 use sidewinder_process::{ForeignMemory, ReadAt};
 
-use super::chunks::Chunks;
+use crate::chunks::Chunks;
 
 /// Entries of one table that are read. JDK 17 has 788.
 const ENTRIES_MAX: usize = 4096;

@@ -19,6 +19,7 @@ use super::script::{Script, Scripts};
 use super::text::{Heap, Object, TaggedWord};
 use super::wasm::{Modules, WasmFrame};
 use crate::FunctionError;
+use crate::chunks::Chunks;
 use crate::code::{Code, CompiledCall};
 use crate::cpython::{Function, Lines, hash};
 use crate::source_map::SourceMaps;
@@ -115,7 +116,8 @@ impl Engine {
         shared: Avma,
         cookie: u32,
     ) -> Result<Function, FunctionError> {
-        let heap = Heap { memory, layout: &self.layout };
+        let chunks = Chunks::new(memory);
+        let heap = Heap { memory: &chunks, layout: &self.layout };
         let shared = Object::at(shared);
         let identity = self.identify(&heap, shared)?;
         if identity.cookie != cookie {
@@ -126,7 +128,7 @@ impl Engine {
             Ok(function.with_lines(lines))
         });
         // The garbage collector may have moved what was read, and the program may have gone on.
-        if self.identify(&heap, shared)?.cookie != cookie {
+        if self.identify_again(&heap, shared)?.cookie != cookie {
             return Err(FunctionError::Replaced);
         }
         function
@@ -142,7 +144,8 @@ impl Engine {
         memory: &impl ForeignMemory,
         frame: CompiledFrame,
     ) -> Result<Code, FunctionError> {
-        let heap = Heap { memory, layout: &self.layout };
+        let chunks = Chunks::new(memory);
+        let heap = Heap { memory: &chunks, layout: &self.layout };
         if let (Some(pc), Some(layout)) = (frame.pc, &self.layout.code) {
             let at = InstructionInFrame { pc, is_return_address: frame.is_return_address };
             match self.read_calls(&heap, layout, frame, at) {
@@ -179,7 +182,7 @@ impl Engine {
     /// an optimizing compiler leads to where it is now.
     fn read_calls(
         &self,
-        heap: &Heap<'_, impl ForeignMemory>,
+        heap: &Heap<'_, Chunks<'_, impl ForeignMemory>>,
         layout: &CodeLayout,
         frame: CompiledFrame,
         at: InstructionInFrame,
@@ -215,7 +218,9 @@ impl Engine {
             let line = line.filter(|line| *line != 0).unwrap_or(function.first_line);
             calls.push(CompiledCall { function: Arc::clone(&named.function), line });
         }
-        Ok(code.is_current(heap, layout)?.then(|| calls.into()))
+        let memory = heap.memory.again();
+        let is_current = code.is_current(&Heap { memory: &memory, layout: heap.layout }, layout)?;
+        Ok(is_current.then(|| calls.into()))
     }
 
     /// The position of an instruction of the baseline compiler, if the bytecode has positions.
@@ -240,7 +245,7 @@ impl Engine {
     /// A function without the lines of its bytecode, read or as it was read last: many instructions have it in common.
     fn read_named(
         &self,
-        heap: &Heap<'_, impl ForeignMemory>,
+        heap: &Heap<'_, Chunks<'_, impl ForeignMemory>>,
         shared: Object,
     ) -> Result<(Arc<Named>, FunctionIdentity), FunctionError> {
         let identity = self.identify(heap, shared)?;
@@ -249,7 +254,7 @@ impl Engine {
         }
         let function = self.read_parts(heap, shared, &identity)?;
         // As above.
-        if self.identify(heap, shared)? != identity {
+        if self.identify_again(heap, shared)? != identity {
             return Err(FunctionError::Replaced);
         }
         let named = Named { cookie: identity.cookie, function: Arc::new(function) };
@@ -295,6 +300,15 @@ impl Engine {
         };
         let id = script.map_or(0, |(_, id)| u64::from(id.cast_unsigned()) << 32);
         Ok(FunctionIdentity { cookie: hash([id, positions, literal.into()].into_iter()), script })
+    }
+
+    /// What is at the address now.
+    fn identify_again(
+        &self,
+        heap: &Heap<'_, Chunks<'_, impl ForeignMemory>>,
+        shared: Object,
+    ) -> Result<FunctionIdentity, FunctionError> {
+        self.identify(&Heap { memory: &heap.memory.again(), layout: heap.layout }, shared)
     }
 
     /// Checks that maps are objects as they should be: the map of maps is its own.

@@ -28,7 +28,7 @@ use crate::time_budget::TimeBudget;
 
 /// The share of one CPU's time that may be spent on rebuilding evicted tables, as a divisor. It bounds the cost of a budget
 /// that is far too small. Unused time is saved, up to [`REBUILD_BURST`].
-const REBUILD_SHARE: u32 = 400;
+const REBUILD_SHARE: u32 = 200;
 const REBUILD_BURST: Duration = Duration::from_secs(3);
 
 /// The executed files, with the state of their tables.
@@ -242,11 +242,14 @@ impl Binaries {
 
     /// Requests the tables that walks have missed, and loads those that have been built.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut UnwindTables) -> Vec<ReadyFile> {
+        self.builder.set_room(room_for_tables(arena));
+        // Tables that walks don't use make room for those that they miss.
+        let room_bytes = room_for_tables(arena) + tables.unused_bytes(UNUSED_ADVANCES);
         let can_rebuild = !self.rebuild_time.remaining(Instant::now()).is_zero();
         for (file, binary) in &mut self.binaries {
             if let Some(scope) = binary.postponed_scope() {
                 self.builder.request(binary.build_request(*file, scope));
-            } else if can_rebuild && let Some(scope) = binary.rebuild_scope(tables) {
+            } else if can_rebuild && let Some(scope) = binary.rebuild_scope(tables, room_bytes) {
                 self.reloads += 1;
                 self.builder.request(binary.build_request(*file, scope));
             }
@@ -274,8 +277,10 @@ impl Binaries {
                 }
                 (Ok(built), false) => {
                     let failure = built.over_budget_bytes.map(BuildError::OverBudget);
+                    // What was read in parts has most of its rows, and is worth building again.
+                    let tried_bytes = if built.outline.is_some() { 0 } else { budget_bytes };
                     let is_known_failure =
-                        failure.is_some() && !self.incomplete.add(binary.key(), budget_bytes);
+                        failure.is_some() && !self.incomplete.add(binary.key(), tried_bytes);
                     binary.install(&built, arena, tables);
                     if cpu_time.is_some() {
                         binary.state = TableState::Built(binary.state.segments().to_vec());
@@ -293,6 +298,7 @@ impl Binaries {
             let users = binary.users();
             ready.push(ReadyFile { file, users, loads, interpreter, pthread, failure, is_known_failure });
         }
+        self.builder.set_room(room_for_tables(arena));
         // Of several deliveries for a file, the last one includes the earlier ones.
         let mut seen = BTreeSet::new();
         ready.reverse();
@@ -327,6 +333,19 @@ impl Binaries {
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads
     }
+}
+
+/// After so many advances of the clock that measures the age of tables, one that no walk has used meanwhile may be evicted for
+/// another, whole one.
+const UNUSED_ADVANCES: u32 = 40;
+
+/// The share of the arena that tables leave free for the mappings of processes, as a divisor.
+const MAPPINGS_SHARE: u64 = 8;
+
+/// The memory that is left in the arena for tables that no walk has missed.
+fn room_for_tables(arena: &Arena) -> u64 {
+    let left_bytes = arena.budget_bytes().saturating_sub(arena.used_bytes());
+    left_bytes.saturating_sub(arena.budget_bytes() / MAPPINGS_SHARE)
 }
 
 /// The rule at a file offset, or the outcome of a walk there. `None`: the segment's table is not loaded, or doesn't cover

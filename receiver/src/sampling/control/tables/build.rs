@@ -3,6 +3,7 @@
 //! Runs on the threads of the [table builder](super::table_builder). Input: a file, its debug file, and the file offsets
 //! that walks have missed. Output: packed segments of the file's table.
 
+use std::fs::File;
 use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,18 +11,19 @@ use std::sync::mpsc::Receiver;
 
 use object::ReadCache;
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{PackedSegment, Packing, pack, page_range, repack};
+use sidewinder_bpf::{PackedSegment, Packing, pack, repack};
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{TrustedSide, Validation, resolve_conflicts, validate};
 use sidewinder_unwind::{
-    FileOutline, ReadFile, UnwindSources, UnwindTable, check_native, code_ranges, has_only_eh_frame,
-    load_segments,
+    FileOutline, PartedSources, ReadFile, UnwindSources, UnwindTable, check_native, code_ranges,
+    has_only_indexed_sources, load_segments,
 };
 use thiserror::Error;
 
 use super::debug_files::{Companions, DebugFile};
 use super::reader::{BoundedReader, ReadBudget};
 use super::segmented::SegmentedBuild;
+use super::table_room::TableRoom;
 
 /// Why a file has no table.
 #[derive(Debug, Error)]
@@ -84,7 +86,7 @@ pub(crate) struct SegmentRequest {
 pub(crate) struct BuiltTable {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
-    /// Parts of a large file that are not built yet, because it may not fit into the memory. Only the functions that walks
+    /// Parts of a large file that are not built, because there was no room for more tables. Only the functions that walks
     /// encounter are built.
     pub(crate) unbuilt: Vec<TextRange>,
     /// Speeds up building segments again.
@@ -100,13 +102,8 @@ pub(crate) struct BuiltTable {
 /// The share of the build's memory that is used for reading the file, as a divisor. The rest is for rows.
 const READ_BUDGET_SHARE: u64 = 2;
 
-/// Files with more code are built in parts, so that walks don't have to wait for the whole file.
-const WHOLE_CODE_BYTES_MAX: u64 = 8 << 20;
-
-/// The minimum size of the parts of a file that is not built as a whole. Large parts save segment IDs, but each newly
-/// encountered function of a part makes all its known functions be built again.
-const UNBUILT_PART_BYTES_MIN: u64 = 64 << 10;
-const UNBUILT_PARTS_MAX: u64 = 256;
+/// Files with more code are built in parts: that takes little memory, and walks don't have to wait for the whole file.
+const WHOLE_CODE_BYTES_MAX: u64 = 2 << 20;
 
 /// A file whose table is built, and the limits of the build.
 #[derive(Debug)]
@@ -118,58 +115,14 @@ pub(crate) struct BuildSource<'a> {
     pub(crate) outline: Option<&'a Arc<FileOutline>>,
     /// The memory that the build may use; `u64::MAX`: unlimited.
     pub(crate) budget_bytes: u64,
+    /// The memory that is left for tables.
+    pub(crate) room: &'a TableRoom,
 }
 
 impl BuildSource<'_> {
-    /// Reads a file's table and packs it. Parts are passed to `deliver` as soon as they are built, those that walks miss
-    /// first; the last part is returned. If a large file may not fit into the memory, it is only divided into parts, and
-    /// nothing is built yet.
+    /// Reads a file's table and packs it. Parts of a large file are passed to `deliver` as soon as they are built, those that
+    /// walks miss first; the last part is returned. Once there is no room for more tables, the rest is not built.
     pub(crate) fn build(
-        &self,
-        trust: TrustedSide,
-        wanted: &Receiver<FileOffset>,
-        deliver: impl FnMut(BuiltTable),
-    ) -> Result<BuiltTable, BuildError> {
-        // A file doesn't have more code than bytes, so small files need not be parsed twice. No more is read than the file has.
-        let whole_bytes_max = WHOLE_CODE_BYTES_MAX.max(self.budget_bytes / READ_BUDGET_SHARE);
-        if self.content.size_bytes() > whole_bytes_max
-            && trust == TrustedSide::Rows
-            && let Ok(Some(divided)) = self.divide()
-        {
-            return Ok(divided);
-        }
-        self.build_whole(trust, wanted, deliver)
-    }
-
-    /// Divides a large file into parts that are built separately. `None`: the file is not large, or has no index for reading
-    /// a part alone.
-    fn divide(&self) -> Result<Option<BuiltTable>, BuildError> {
-        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
-        let reader = BoundedReader::new(self.content, &budget);
-        let file = parse_elf(&reader, &budget)?;
-        let loads = load_segments(&file);
-        let code: Vec<_> =
-            code_ranges(&file)?.iter().filter_map(|code| to_file_range(&loads, code)).collect();
-        let code_bytes: u64 = code.iter().map(|code| code.end.0 - code.start.0).sum();
-        if code_bytes <= WHOLE_CODE_BYTES_MAX {
-            return Ok(None);
-        }
-        let Some(outline) = FileOutline::from_file(&file)? else { return Ok(None) };
-        let part_bytes = (code_bytes / UNBUILT_PARTS_MAX).max(UNBUILT_PART_BYTES_MIN);
-        let part_bytes = part_bytes.next_multiple_of(UNBUILT_PART_BYTES_MIN);
-        let unbuilt = executable_segments(&loads)
-            .flat_map(|load| split(page_range(load), part_bytes))
-            .filter(|part| code.iter().any(|code| part.overlaps(code)))
-            .collect();
-        Ok(Some(BuiltTable {
-            unbuilt,
-            outline: Some(Arc::new(outline)),
-            debug_file: DebugFile::Searched(self.debug_file.find(&file)),
-            ..BuiltTable::with_loads(loads)
-        }))
-    }
-
-    fn build_whole(
         &self,
         trust: TrustedSide,
         wanted: &Receiver<FileOffset>,
@@ -185,16 +138,17 @@ impl BuildSource<'_> {
             let debug_reader =
                 companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, &budget));
             let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
-            let mut sources = UnwindSources::new(&file, debug.as_slice())?;
             let code_bytes: u64 = executable_segments(&loads).map(|load| load.size).sum();
-            // Checking the code and reading other sources than .eh_frame need the whole file.
-            let has_parts = trust == TrustedSide::Rows && sources.has_only_eh_frame();
-            if code_bytes > WHOLE_CODE_BYTES_MAX && has_parts {
-                let built = SegmentedBuild::new(sources, loads, self.packing, companions.clone())
+            if trust == TrustedSide::Rows
+                && code_bytes > WHOLE_CODE_BYTES_MAX
+                && self.is_read_in_parts(&file)
+                && let Some(sources) = PartedSources::from_file(&file, debug.as_slice())?
+            {
+                let built = SegmentedBuild::new(sources, self.packing, companions.clone(), self.room)
                     .build(wanted, deliver);
                 return Ok(BuiltTable { over_budget_bytes: budget.refused_bytes(), ..built });
             }
-            let table = sources.table();
+            let table = UnwindSources::new(&file, debug.as_slice())?.table();
             (loads, resolve_conflicts(&file, table, trust)?, companions)
         };
         let segments =
@@ -208,6 +162,12 @@ impl BuildSource<'_> {
             over_budget_bytes: budget.refused_bytes(),
             ..BuiltTable::with_loads(loads)
         })
+    }
+
+    /// Whether a large file is read in parts. Sources other than those with an index are left out then, so they are used where
+    /// the whole file fits into the memory.
+    fn is_read_in_parts<'data, R: ReadFile<'data>>(&self, file: &object::File<'data, R>) -> bool {
+        has_only_indexed_sources(file) || self.content.size_bytes() > self.budget_bytes / READ_BUDGET_SHARE
     }
 
     /// Reads and packs some segments of a file's table, most of which were built before. Unless `stand_alone`, the rest of
@@ -226,6 +186,11 @@ impl BuildSource<'_> {
             return Ok(self.build_segments(outline, &reader, wanted));
         }
         let file = parse_elf(&reader, &budget)?;
+        if self.outline.is_some()
+            && let Some(sources) = PartedSources::from_file::<&BoundedReader<'_, File>>(&file, &[])?
+        {
+            return Ok(self.build_segments_with_code(sources, wanted));
+        }
         if can_build_parts && let Some(outline) = self.part_outline(&file)? {
             return Ok(self.build_segments(&Arc::new(outline), &reader, wanted));
         }
@@ -276,15 +241,37 @@ impl BuildSource<'_> {
         }
     }
 
+    /// Builds segments by reading their own unwind information, and all machine code that has none.
+    fn build_segments_with_code<'data, R: ReadFile<'data>>(
+        &self,
+        mut sources: PartedSources<'_, 'data, R>,
+        wanted: &[SegmentRequest],
+    ) -> BuiltTable {
+        let loads = sources.outline().loads().to_vec();
+        let segments = wanted.iter().filter_map(|wanted| {
+            let (part, load, addresses) = locate_in_loads(wanted.range, &loads)?;
+            sources.read_code(std::slice::from_ref(&addresses));
+            let table = sources.table_of(&[addresses]);
+            Some(repack(&table, load, self.packing, part.file_offset..part.end()))
+        });
+        let segments = segments.collect();
+        BuiltTable {
+            segments,
+            outline: self.outline.cloned(),
+            debug_file: self.debug_file.clone(),
+            ..BuiltTable::with_loads(loads)
+        }
+    }
+
     /// The outline for building parts of a file without the rest; `None` if the result would differ.
     fn part_outline<'data, R: ReadFile<'data>>(
         &self,
         file: &object::File<'data, R>,
     ) -> Result<Option<FileOutline>, BuildError> {
-        if !has_only_eh_frame(file) || self.debug_file.find(file).debug.is_some() {
+        if !has_only_indexed_sources(file) || self.debug_file.find(file).debug.is_some() {
             return Ok(None);
         }
-        Ok(FileOutline::from_file(file)?)
+        Ok(FileOutline::from_file::<_, &BoundedReader<'_, File>>(file, &[])?)
     }
 }
 
@@ -407,27 +394,29 @@ mod tests {
 
     /// This program has more code than is built as a whole.
     #[test]
-    fn a_large_file_is_built_at_once_unless_it_may_not_fit_into_the_memory() {
+    fn a_large_file_is_built_as_far_as_there_is_room_for_tables() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let size_bytes = program.len() as u64;
         let content = OpenedFile::from_memory(program.into());
-        let build = |budget_bytes| {
+        let build = |room_bytes| {
             let debug_file = &DebugFile::Searched(Companions::default());
             let source = BuildSource {
                 content: &content,
                 packing: Packing::Auto,
                 debug_file,
                 outline: None,
-                budget_bytes,
+                // Far less than the size of its unwind information.
+                budget_bytes: 1 << 20,
+                room: &TableRoom::new(room_bytes),
             };
             let (mut segments, (_sender, wanted)) = (0, mpsc::channel());
             let deliver = |built: BuiltTable| segments += built.segments.len();
             let last = source.build(TrustedSide::Rows, &wanted, deliver).unwrap();
+            assert!(last.outline.is_some());
             (segments + last.segments.len(), last.unbuilt.len())
         };
-        let (segments, unbuilt) = build(size_bytes * READ_BUDGET_SHARE);
+        let (segments, unbuilt) = build(u64::MAX);
         assert!(segments > 8 && unbuilt == 0, "{segments}, {unbuilt}");
-        let (segments, unbuilt) = build(size_bytes);
+        let (segments, unbuilt) = build(0);
         assert!(segments == 0 && unbuilt > 8, "{segments}, {unbuilt}");
     }
 }

@@ -8,6 +8,7 @@ mod reader;
 mod segmented;
 mod segments;
 pub(crate) mod table_builder;
+mod table_room;
 mod tracked_binary;
 
 pub(crate) use self::reader::SeekableContent;

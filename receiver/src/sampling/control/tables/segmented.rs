@@ -1,37 +1,45 @@
 //! Builds the table of a large file in parts, those first that walks wait for.
 //!
-//! `.eh_frame` describes most code. Analysing the machine code of the rest takes far longer for the same number of bytes: parts
+//! Unwind information describes most code. Analysing the machine code of the rest takes far longer for the same number of bytes: parts
 //! with such code come last, unless walks wait for them, and are smaller.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{PackedSegment, Packing, pack_part, page_range};
-use sidewinder_unwind::{ReadFile, UnwindSources};
+use sidewinder_unwind::{FileOutline, PartedSources, ReadFile};
 
 use super::build::{BuiltTable, TextRange, executable_segments, locate_in_loads, split, to_file_range};
 use super::debug_files::{Companions, DebugFile};
+use super::table_room::TableRoom;
 
 /// The most bytes of a part that is described: it takes some milliseconds to build.
 const PART_BYTES: u64 = 1 << 20;
 /// The same of a part with code that is not, which takes some ten times as long.
 const UNDESCRIBED_PART_BYTES: u64 = 128 << 10;
-/// Parts consist of units: those with code that `.eh_frame` doesn't describe, and the others. Each change from one to the other
+/// Parts consist of units: those with code that nothing describes, and the others. Each change from one to the other
 /// ends a part, and takes a segment ID.
 const UNIT_BYTES: u64 = 16 << 10;
+/// The minimum size of the parts that are left unbuilt, and the most of them. Large parts save segment IDs, but each newly
+/// encountered function of a part makes all its known functions be built again.
+const UNBUILT_PART_BYTES_MIN: u64 = 64 << 10;
+const UNBUILT_PARTS_MAX: u64 = 256;
 /// Parts that no walk has missed are batched for this long, because each delivery publishes every process that maps the file
 /// again.
 const PARTS_PER_DELIVERY: Duration = Duration::from_millis(50);
 
-/// A build of a file whose only sources are `.eh_frame` and machine code.
-pub(super) struct SegmentedBuild<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
-    sources: UnwindSources<'file, 'data, 'debug, R, D>,
+/// A build of a file that is read in parts.
+pub(super) struct SegmentedBuild<'file, 'data, R: ReadFile<'data>> {
+    sources: PartedSources<'file, 'data, R>,
+    outline: Arc<FileOutline>,
     loads: Vec<LoadSegment>,
     packing: Packing,
     companions: Companions,
+    room: &'file TableRoom,
     /// Built segments that are not delivered yet, and the machine code that they have rows from.
     segments: Vec<PackedSegment>,
     from_machine_code: Vec<Range<FileOffset>>,
@@ -43,32 +51,33 @@ pub(super) struct SegmentedBuild<'file, 'data, 'debug, R: ReadFile<'data>, D: Re
 #[derive(Clone, Copy, Debug)]
 struct Part {
     range: TextRange,
-    /// Whether `.eh_frame` describes it as far as it is code.
+    /// Whether unwind information describes it as far as it is code.
     is_described: bool,
 }
 
-impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
-    SegmentedBuild<'file, 'data, 'debug, R, D>
-{
+impl<'file, 'data, R: ReadFile<'data>> SegmentedBuild<'file, 'data, R> {
     pub(super) fn new(
-        sources: UnwindSources<'file, 'data, 'debug, R, D>,
-        loads: Vec<LoadSegment>,
+        sources: PartedSources<'file, 'data, R>,
         packing: Packing,
         companions: Companions,
+        room: &'file TableRoom,
     ) -> Self {
+        let outline = Arc::new(sources.outline().clone());
         Self {
             sources,
-            loads,
+            loads: outline.loads().to_vec(),
+            outline,
             packing,
             companions,
+            room,
             segments: Vec::new(),
             from_machine_code: Vec::new(),
             missed: BTreeSet::new(),
         }
     }
 
-    /// Builds all parts, and delivers them but for the last ones, which are returned. `wanted` has the file offsets that walks
-    /// miss meanwhile.
+    /// Builds parts as long as there is room for tables, and delivers them but for the last ones, which are returned. `wanted` has
+    /// the file offsets that walks miss meanwhile.
     pub(super) fn build(
         &mut self,
         wanted: &Receiver<FileOffset>,
@@ -82,6 +91,9 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
                 self.missed.range(range.file_offset..range.end()).next().is_some()
             };
             let missed = remaining.iter().position(is_missed);
+            if missed.is_none() && self.undelivered_bytes() >= self.room.bytes() {
+                break;
+            }
             let part = remaining.remove(missed.unwrap_or(0));
             // What is built doesn't wait for the first analysis, which decodes all undescribed code.
             if was_described && !part.is_described && !self.segments.is_empty() {
@@ -95,7 +107,20 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             }
             self.missed.retain(|at| !part.range.contains(*at));
         }
-        self.take_built()
+        BuiltTable { unbuilt: self.unbuilt(&remaining), ..self.take_built() }
+    }
+
+    fn undelivered_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes.len() as u64).sum()
+    }
+
+    /// What is left, in parts of another size.
+    fn unbuilt(&self, remaining: &[Part]) -> Vec<TextRange> {
+        let code_bytes: u64 = executable_segments(&self.loads).map(|load| load.size).sum();
+        let part_bytes = (code_bytes / UNBUILT_PARTS_MAX).max(UNBUILT_PART_BYTES_MIN);
+        let part_bytes = part_bytes.next_multiple_of(UNBUILT_PART_BYTES_MIN);
+        let ranges = remaining.iter().map(|part| part.range.file_offset..part.range.end());
+        ranges.flat_map(|range| split(range, part_bytes)).collect()
     }
 
     /// All parts: those that are described, and then the others.
@@ -134,6 +159,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         BuiltTable {
             segments: std::mem::take(&mut self.segments),
             from_machine_code: std::mem::take(&mut self.from_machine_code),
+            outline: Some(Arc::clone(&self.outline)),
             debug_file: DebugFile::Searched(self.companions.clone()),
             ..BuiltTable::with_loads(self.loads.clone())
         }
@@ -155,8 +181,9 @@ mod tests {
         let file = object::File::parse(&*program).unwrap();
         let loads = load_segments(&file);
         let code = *executable_segments(&loads).max_by_key(|load| load.size).unwrap();
-        let sources = UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap();
-        let mut build = SegmentedBuild::new(sources, loads, Packing::Auto, Companions::default());
+        let sources = PartedSources::from_file::<&[u8]>(&file, &[]).unwrap().unwrap();
+        let room = TableRoom::new(u64::MAX);
+        let mut build = SegmentedBuild::new(sources, Packing::Auto, Companions::default(), &room);
         let (described, undescribed): (Vec<_>, Vec<_>) =
             build.parts().into_iter().map(|part| (part.range, part.is_described)).partition(|(_, is)| *is);
         assert!(described.len() > 1, "{described:?}");

@@ -20,6 +20,7 @@ use sidewinder_vm::{Interpreter, InterpreterSet};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;
+use super::table_room::TableRoom;
 use crate::memory::TableBuildBudget;
 use crate::privilege;
 use crate::supervise::ThreadSupervisor;
@@ -39,6 +40,7 @@ pub(crate) struct TableBuilder {
     large: Sender<BuildRequest>,
     deliveries: Receiver<Delivery>,
     budget: TableBuildBudget,
+    room: Arc<TableRoom>,
     in_progress: usize,
 }
 
@@ -86,7 +88,13 @@ pub(crate) struct Delivery {
 
 impl BuildRequest {
     /// Builds the table and sends the deliveries. Returns false once sampling has ended.
-    fn build_and_send(&self, options: BuildOptions, budget_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
+    fn build_and_send(
+        &self,
+        options: BuildOptions,
+        budget_bytes: u64,
+        room: &TableRoom,
+        outgoing: &Sender<Delivery>,
+    ) -> bool {
         let BuildOptions { trust, interpreters } = options;
         let start = thread_cpu_time();
         let interpreter = self.find_interpreter(interpreters);
@@ -102,7 +110,7 @@ impl BuildRequest {
             BuildScope::WholeFile { .. } => None,
             BuildScope::Segments { outline, .. } => outline.as_ref(),
         };
-        let source = BuildSource { content, packing, debug_file, outline, budget_bytes };
+        let source = BuildSource { content, packing, debug_file, outline, budget_bytes, room };
         let deliver = |built| {
             send(Ok(built), None);
         };
@@ -147,11 +155,12 @@ impl TableBuilder {
         supervisor: &ThreadSupervisor,
     ) -> io::Result<Self> {
         let (outgoing, deliveries) = mpsc::channel();
+        let room = Arc::new(TableRoom::new(u64::MAX));
         let start = |name: &'static str, threads: usize| -> io::Result<Sender<BuildRequest>> {
             let (requests, incoming) = mpsc::channel::<BuildRequest>();
             let incoming = Arc::new(Mutex::new(incoming));
             for _ in 0..threads {
-                let (incoming, outgoing) = (Arc::clone(&incoming), outgoing.clone());
+                let (incoming, outgoing, room) = (Arc::clone(&incoming), outgoing.clone(), Arc::clone(&room));
                 let heartbeat = supervisor.register(name, HEARTBEAT_TIMEOUT);
                 let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
                 thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -160,7 +169,7 @@ impl TableBuilder {
                     heartbeat.idle();
                     while let Some(request) = next() {
                         heartbeat.beat(HEARTBEAT_TIMEOUT);
-                        if !request.build_and_send(options, budget.available_bytes(), &outgoing) {
+                        if !request.build_and_send(options, budget.available_bytes(), &room, &outgoing) {
                             return;
                         }
                         heartbeat.idle();
@@ -171,7 +180,7 @@ impl TableBuilder {
         };
         let large_concurrency = if budget.is_limited() { 1 } else { LARGE_CONCURRENCY };
         let (small, large) = (start("tables", 1)?, start("large-tables", large_concurrency)?);
-        Ok(Self { small, large, deliveries, budget, in_progress: 0 })
+        Ok(Self { small, large, deliveries, budget, room, in_progress: 0 })
     }
 
     /// Requests the table of a file, or some of its segments again.
@@ -186,6 +195,11 @@ impl TableBuilder {
         let delivery = self.deliveries.try_recv().ok()?;
         self.in_progress -= usize::from(delivery.cpu_time.is_some());
         Some(delivery)
+    }
+
+    /// States how much memory is left for tables.
+    pub(crate) fn set_room(&self, bytes: u64) {
+        self.room.set(bytes);
     }
 
     /// The memory that building a table may use now.

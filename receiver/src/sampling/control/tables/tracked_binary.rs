@@ -50,6 +50,9 @@ pub(super) struct SampledFunctions {
     outdated_segments: BTreeSet<SegmentId>,
 }
 
+/// No table of whole functions takes more than its text, divided by this. Most take a fifth of that.
+const TEXT_BYTES_PER_TABLE_BYTE: u64 = 8;
+
 impl SampledFunctions {
     /// The maximum number of functions in one segment. Those encountered first are kept.
     const FUNCTIONS_MAX: usize = 2048;
@@ -134,8 +137,9 @@ impl TrackedBinary {
         self.users.iter().copied().collect()
     }
 
-    /// What to build again because walks have missed it, unless a build of the file is in progress.
-    pub(super) fn rebuild_scope(&mut self, tables: &UnwindTables) -> Option<BuildScope> {
+    /// What to build again because walks have missed it, unless a build of the file is in progress. `room_bytes` are left for
+    /// tables: where they don't suffice for the whole segments, only the functions that walks have encountered are built.
+    pub(super) fn rebuild_scope(&mut self, tables: &UnwindTables, room_bytes: u64) -> Option<BuildScope> {
         let TableState::Built(segments) = &self.state else { return None };
         if self.missed_segments.is_empty() || self.is_build_requested {
             return None;
@@ -147,9 +151,14 @@ impl TrackedBinary {
         let missed: Vec<_> =
             segments.iter().filter(|segment| self.missed_segments.contains(&segment.id)).collect();
         let stand_alone = missed.iter().all(|segment| segment.is_self_contained);
+        let text_bytes: u64 = missed.iter().map(|segment| segment.range.text_bytes).sum();
+        let is_room = text_bytes / TEXT_BYTES_PER_TABLE_BYTE < room_bytes;
         let mut functions = |id| {
             let sampled = sampled.as_mut()?;
             sampled.outdated_segments.remove(&id);
+            if is_room {
+                return None;
+            }
             Some(sampled.functions.get(&id).into_iter().flatten().copied().collect())
         };
         let wanted: Vec<_> = missed
@@ -178,7 +187,7 @@ impl TrackedBinary {
             Some(TableSegment { range, is_self_contained, id })
         }));
         if !built.unbuilt.is_empty() {
-            self.sampled_functions = Some(SampledFunctions::default());
+            self.sampled_functions.get_or_insert_default();
         }
         let unbuilt = built.unbuilt.iter();
         segments.extend(unbuilt.map_while(|range| {

@@ -10,26 +10,33 @@ use sidewinder_process::ForeignMemory;
 
 /// A chunk is aligned, so it lies in one page.
 const CHUNK_BYTES: usize = 2048;
+/// Longer reads are made as they are.
+const LARGEST_IN_CHUNKS_BYTES: usize = 2 * CHUNK_BYTES;
 /// Chunks that are kept. What needs more is not what it should be.
 const CHUNKS_MAX: usize = 2048;
 
 /// Memory that is read in aligned chunks, each once: a read costs about as much for a chunk as for a word of it, and what a
 /// virtual machine allocates together lies together.
-pub(super) struct Chunks<'m, M: ForeignMemory> {
+pub(crate) struct Chunks<'m, M: ForeignMemory> {
     memory: &'m M,
     chunks: RefCell<HashMap<u64, Box<[u8; CHUNK_BYTES]>>>,
 }
 
 impl<'m, M: ForeignMemory> Chunks<'m, M> {
-    pub(super) fn new(memory: &'m M) -> Self {
+    pub(crate) fn new(memory: &'m M) -> Self {
         Self { memory, chunks: RefCell::default() }
+    }
+
+    /// The same memory, of which nothing has been read: as it is from now on.
+    pub(crate) fn again(&self) -> Self {
+        Self::new(self.memory)
     }
 
     /// The text up to its NUL, cut after `bytes_max`.
     ///
     /// # Errors
     /// If it can't be read so far.
-    pub(super) fn text(&self, at: Avma, bytes_max: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn text(&self, at: Avma, bytes_max: usize) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         let mut next = at.0;
         while text.len() < bytes_max {
@@ -56,7 +63,7 @@ impl<'m, M: ForeignMemory> Chunks<'m, M> {
         let chunk = match chunks.entry(start) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(_) if is_full => {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "objects of HotSpot are too large"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "objects are too large"));
             }
             Entry::Vacant(vacant) => {
                 let mut chunk = Box::new([0; CHUNK_BYTES]);
@@ -70,6 +77,10 @@ impl<'m, M: ForeignMemory> Chunks<'m, M> {
 
 impl<M: ForeignMemory> ForeignMemory for Chunks<'_, M> {
     fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+        // A large table is read at once, and needed once.
+        if to.len() > LARGEST_IN_CHUNKS_BYTES {
+            return self.memory.read_exact(at, to);
+        }
         let (mut at, mut to) = (at.0, to);
         while !to.is_empty() {
             let taken = self.read_some(at, |bytes| {
