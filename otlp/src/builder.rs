@@ -179,6 +179,15 @@ impl ReportBuilder {
         self.dictionary.bytes() + self.resources_bytes
     }
 
+    /// Forgets all stacks. Indices of stacks are not valid any more, those of what stacks consist of are.
+    ///
+    /// To be called after a report, when there are no events.
+    pub fn forget_stacks(&mut self) {
+        debug_assert_eq!(self.pending_events(), 0, "events refer to stacks");
+        self.dictionary.forget_stacks();
+        self.last_samples.clear();
+    }
+
     /// The number of events for the next report.
     #[must_use]
     pub fn pending_events(&self) -> usize {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-use sidewinder_address::{Avma, CodeAddress, FileOffset, Svma};
+use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine, VmMissing};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
@@ -35,7 +35,7 @@ use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
-use crate::sampling::message::{FileInfo, Stack, file_location};
+use crate::sampling::message::{FileInfo, Message, SampleEvent, Stack, file_location};
 use crate::source_maps::{SourceMapCounts, SourceMapStore};
 use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
 
@@ -234,6 +234,21 @@ impl Namer {
         }
     }
 
+    /// The same for the stacks of all events among these messages, those of each process at once: each read has a cost of its own.
+    pub(crate) fn read_functions_of(&mut self, messages: &[Message]) {
+        let mut by_process: HashMap<ProcessKey, Vec<&Stack>> = HashMap::new();
+        for message in messages {
+            if let Message::Event(SampleEvent { process, stack: Some(stack), .. }) = message
+                && stack.has_vm_frames
+            {
+                by_process.entry(*process).or_default().push(stack);
+            }
+        }
+        for (process, stacks) in by_process.into_iter().filter(|(_, stacks)| stacks.len() > 1) {
+            self.vm.read_stacks(process, stacks.into_iter().map(|stack| (stack.id, &*stack.frames)));
+        }
+    }
+
     /// Why frames of a walked stack have no name; `None` if all have one. For code that the process has generated, this reads
     /// the process's files, unless reading has been stopped.
     pub(crate) fn unnamed_cause(
@@ -294,7 +309,9 @@ impl Namer {
         }
         let address = code_address(frame).address_for_lookup().0;
         let named = match frame.kind() {
-            Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
+            Some(RawFrameKind::Native { file }) => {
+                self.resolve_native(FileId(file), code_address(frame), &[])
+            }
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
             Some(RawFrameKind::Vm(function)) => {
                 let (runtime, hides_internal) = match function.machine {
@@ -314,16 +331,44 @@ impl Namer {
         Some(NamedFrame { is_guessed: frame.is_unproven(), ..named })
     }
 
-    fn resolve_native(&mut self, id: FileId, at: CodeAddress<FileOffset>) -> NamedFrame {
+    /// Names frames in files, those of each file in the order of their addresses, and passes them to `take`. Frames that would be
+    /// omitted are left out.
+    pub(crate) fn resolve_in_files(
+        &mut self,
+        frames: impl IntoIterator<Item = RawFrame>,
+        mut take: impl FnMut(RawFrame, NamedFrame),
+    ) {
+        let mut by_file: HashMap<FileId, Vec<(Svma, RawFrame)>> = HashMap::new();
+        for frame in
+            frames.into_iter().filter(|frame| !self.options.hides_vm_internals || !frame.is_vm_loop())
+        {
+            if let Some((id, offset)) = file_location(&frame)
+                && let Some((_, svma)) = self.files.get(&id).and_then(|info| located(info, offset))
+            {
+                by_file.entry(id).or_default().push((svma, frame));
+            }
+        }
+        for (id, mut frames) in by_file {
+            frames.sort_unstable_by_key(|(svma, _)| *svma);
+            let svmas: Vec<Svma> = frames.iter().map(|(svma, _)| *svma).collect();
+            for (number, (_, frame)) in frames.into_iter().enumerate() {
+                let next = svmas.get(number + 1..).unwrap_or_default();
+                let named = self.resolve_native(id, code_address(frame), next);
+                take(frame, NamedFrame { is_guessed: frame.is_unproven(), ..named });
+            }
+        }
+    }
+
+    /// `next`: addresses of the file that are looked up after this one, in order.
+    fn resolve_native(&mut self, id: FileId, at: CodeAddress<FileOffset>, next: &[Svma]) -> NamedFrame {
         let offset = at.address_for_lookup();
         let Some(info) = self.files.get(&id).cloned() else {
             return self.unknown_frame(unnamed_frame("[unknown file]", offset), offset.0);
         };
-        let located = info.loads.iter().find_map(|load| Some((*load, load.svma_of(offset)?)));
-        let Some((load, svma)) = located else {
+        let Some((load, svma)) = located(&info, offset) else {
             return self.unknown_frame(unnamed_frame(info.name(), offset), offset.0);
         };
-        let (lookup, is_pending) = self.lookup(id, &info, svma);
+        let (lookup, is_pending) = self.lookup(id, &info, svma, next);
         let is_provisional =
             is_pending || matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
         let (functions, name, language) = match lookup {
@@ -346,7 +391,7 @@ impl Namer {
     }
 
     /// The functions at an address, and whether a debug file may still arrive that knows more of it.
-    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma) -> (Lookup, bool) {
+    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma, next: &[Svma]) -> (Lookup, bool) {
         if !self.options.native {
             let unnamed = Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
             return (unnamed, false);
@@ -358,7 +403,7 @@ impl Namer {
             self.symbols.forget(binary);
         }
         let sources = SymbolSources { info, roots, downloaded: downloaded.file.as_deref() };
-        (self.symbols.name(binary, sources, svma), downloaded.is_pending)
+        (self.symbols.name_before(binary, sources, svma, next), downloaded.is_pending)
     }
 
     fn resolve_kernel(&mut self, address: u64) -> NamedFrame {
@@ -452,6 +497,11 @@ impl Namer {
             is_guessed: false,
         }
     }
+}
+
+/// The segment of a file that has this offset, and the address as stated in the file.
+fn located(info: &FileInfo, offset: FileOffset) -> Option<(LoadSegment, Svma)> {
+    info.loads.iter().find_map(|load| Some((*load, load.svma_of(offset)?)))
 }
 
 /// The name of a function that could not be read.

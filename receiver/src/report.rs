@@ -25,11 +25,22 @@ use crate::sampling::message::{Message, SampleEvent};
 /// With more events, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
 
+/// The share of the memory for interned data that events may take while they wait for names, as a divisor.
+const WAITING_SHARE: usize = 4;
+
 /// Builds the reports of one receiver.
+///
+/// Events whose stacks have only code of files wait, and are named together, in the order of addresses: so each part of a file's
+/// symbols and debug information is read once for all of them. What is in the memory of a process is named at once.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     namer: Namer,
     pending_reports: Vec<PendingReport>,
+    /// Events that wait for names, and their size in bytes.
+    waiting: Vec<SampleEvent>,
+    waiting_bytes: usize,
+    /// Files and processes that no later event refers to, but those that wait may.
+    ended: Vec<Message>,
     /// Interned data is dropped when its total size exceeds this.
     interned_bytes_max: usize,
     descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
@@ -42,6 +53,9 @@ impl Reporter {
         Self {
             namer,
             interned_bytes_max,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            ended: Vec::new(),
             pending_reports: processors
                 .iter()
                 .map(|processors| PendingReport::new(processors.to_vec()))
@@ -64,12 +78,17 @@ impl Reporter {
         }
     }
 
+    /// Takes messages in their order.
+
     pub(crate) fn handle(&mut self, message: Message) {
         match message {
             Message::File(id, facts) => {
                 self.namer.add_file(id, facts);
                 // Frames of this file may have a better name now.
                 self.pending_reports.iter_mut().for_each(PendingReport::clear_locations);
+            }
+            Message::ForgetFile(_) | Message::ProcessExited(_) if !self.waiting.is_empty() => {
+                self.ended.push(message);
             }
             Message::ForgetFile(id) => self.namer.remove_file(id),
             Message::Process(key, description) => {
@@ -98,18 +117,42 @@ impl Reporter {
                 }
                 self.descriptions.remove(&key);
             }
-            Message::Event(event) => self.add_event(&event),
+            Message::Event(event) => self.take_event(event),
         }
+    }
+
+    fn take_event(&mut self, event: SampleEvent) {
+        let Some(stack) = event.stack.as_ref().filter(|stack| !stack.is_process_specific()) else {
+            self.add_event(&event);
+            return;
+        };
+        self.waiting_bytes += size_of::<SampleEvent>() + size_of_val(&*stack.frames);
+        self.waiting.push(event);
+        if self.waiting_bytes >= self.interned_bytes_max / WAITING_SHARE {
+            self.add_waiting();
+        }
+    }
+
+    /// Names the events that wait for it, and adds them to the reports.
+    fn add_waiting(&mut self) {
+        let events = std::mem::take(&mut self.waiting);
+        self.waiting_bytes = 0;
+        for pending in &mut self.pending_reports {
+            pending.name_files(&events, &mut self.namer);
+        }
+        events.iter().for_each(|event| self.add_event(event));
+        std::mem::take(&mut self.ended).into_iter().for_each(|message| self.handle(message));
     }
 
     /// Whether the next reports should be made now rather than when they are due.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending_reports.iter().any(|pending| pending.events() >= EVENTS_MAX)
+        self.pending_reports.iter().any(|pending| pending.events() + self.waiting.len() >= EVENTS_MAX)
     }
 
     /// The reports of all events since the previous call, one for each list of processors. `monotonic_ns` is the time that
     /// they cover, by `CLOCK_MONOTONIC`. `None` if there were no events.
     pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
+        self.add_waiting();
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
         let share = self.interned_bytes_max / self.pending_reports.len().max(1);
         let reports =

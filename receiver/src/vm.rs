@@ -41,7 +41,7 @@ const PATIENT_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The share of all time that is spent on such waits, as a divisor, and how much of it is saved.
 const WAITS_SHARE: u32 = 4;
 const WAITS_BURST: Duration = Duration::from_secs(1);
-/// The most functions of a stack that are read at once: those of a deep one. With them, as many that waited for it.
+/// The most functions that are read at once: those of a deep stack. With them, as many that waited for it.
 const BATCH_MAX: usize = 1024;
 /// The share of the budget that is for functions which many instructions have in common, as a divisor.
 const SHARED_SHARE: usize = 2;
@@ -189,26 +189,42 @@ impl VmNames {
 
     /// Reads the unknown functions of a stack, identified by its ID.
     pub(crate) fn read_stack(&mut self, process: ProcessKey, stack_id: u64, frames: &[RawFrame]) {
-        if self.known_stacks.contains(&(process, stack_id)) {
+        self.read_stacks(process, std::iter::once((stack_id, frames)));
+    }
+
+    /// Reads the unknown functions of stacks of a process, each with its ID.
+    pub(crate) fn read_stacks<'frames>(
+        &mut self,
+        process: ProcessKey,
+        stacks: impl Iterator<Item = (u64, &'frames [RawFrame])>,
+    ) {
+        let stacks: Vec<_> = stacks.filter(|(id, _)| !self.known_stacks.contains(&(process, *id))).collect();
+        if stacks.is_empty() {
             return;
         }
         self.take_pending(process);
-        let mut wanted = HashMap::new();
-        for frame in frames {
-            if let Some(RawFrameKind::Vm(function)) = frame.kind()
-                && wanted.len() < BATCH_MAX
-                && is_wanted(&mut self.functions, &self.incomplete, &FunctionKey::new(process, function))
-            {
-                wanted.insert(FunctionKey::new(process, function), function);
+        let (mut wanted, mut read) = (HashMap::new(), Vec::new());
+        for (id, frames) in stacks {
+            for frame in frames {
+                if let Some(RawFrameKind::Vm(function)) = frame.kind()
+                    && wanted.len() < BATCH_MAX
+                    && is_wanted(&mut self.functions, &self.incomplete, &FunctionKey::new(process, function))
+                {
+                    wanted.insert(FunctionKey::new(process, function), function);
+                }
+            }
+            // Those that don't fit are read with the next stacks that have them.
+            if wanted.len() < BATCH_MAX || read.is_empty() {
+                read.push((process, id));
             }
         }
         if !wanted.is_empty() && !self.read(process, wanted) {
             return;
         }
-        if self.known_stacks.len() >= KNOWN_STACKS_MAX {
+        if self.known_stacks.len() + read.len() > KNOWN_STACKS_MAX {
             self.known_stacks.clear();
         }
-        self.known_stacks.insert((process, stack_id));
+        self.known_stacks.extend(read);
     }
 
     /// The function of a frame, if it is known.

@@ -24,7 +24,9 @@ pub(super) struct Dictionary {
     frame_types: [i32; FrameType::ALL.len()],
     /// The attribute of guessed frames; 0 if it doesn't exist yet.
     guessed_attribute: i32,
+    /// Of all values but stacks.
     bytes: usize,
+    stacks_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,7 @@ impl Dictionary {
             frame_types: [0; FrameType::ALL.len()],
             guessed_attribute: 0,
             bytes: 0,
+            stacks_bytes: 0,
         };
         dictionary.strings.intern("", |_| false, String::new);
         dictionary.attributes.intern(&0_i32, |_| false, wire::KeyValueAndUnit::default);
@@ -77,7 +80,13 @@ impl Dictionary {
 
     /// The approximate size of the values, in bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.stacks_bytes
+    }
+
+    pub(super) fn forget_stacks(&mut self) {
+        self.stacks = DedupTable::new();
+        self.stacks_bytes = 0;
+        self.stack(&[], |_| false, wire::Stack::default);
     }
 
     pub(super) fn string(&mut self, text: &str) -> i32 {
@@ -239,7 +248,7 @@ impl Dictionary {
         same: impl Fn(&wire::Stack) -> bool,
         make: impl FnOnce() -> wire::Stack,
     ) -> i32 {
-        let bytes = &mut self.bytes;
+        let bytes = &mut self.stacks_bytes;
         self.stacks.intern(locations, same, || {
             *bytes += size_of::<wire::Stack>() + size_of_val(locations);
             make()

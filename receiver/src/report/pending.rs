@@ -3,10 +3,11 @@
 //! Input: events, with the description of their process. Output: a [`Report`] for an interval. What recurs (resources, stacks,
 //! locations, attributes) is added to the dictionary once, as long as memory allows.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use sidewinder_bpf::WaitReason;
+use sidewinder_bpf::{RawFrame, RawFrameKind};
 use sidewinder_config::ResourceProcessor;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, LocationIndex, ResourceIndex, SampleAttributes, SampleIdentity, StackIndex,
@@ -40,9 +41,9 @@ type SampleStackKey = (Option<u64>, sidewinder_bpf::Outcome, Option<ProcessKey>)
 struct InternedIndices {
     resources: HashMap<ProcessKey, ResourceIndex>,
     /// `None`: the frame is omitted.
-    locations: HashMap<sidewinder_bpf::RawFrame, Option<LocationIndex>>,
+    locations: HashMap<RawFrame, Option<LocationIndex>>,
     /// Of frames that are valid in one process only, and whose address may hold other code later.
-    process_locations: HashMap<(ProcessKey, sidewinder_bpf::RawFrame), Option<LocationIndex>>,
+    process_locations: HashMap<(ProcessKey, RawFrame), Option<LocationIndex>>,
     stacks: HashMap<SampleStackKey, StackIndex>,
     attributes: HashMap<EventAttributes, AttributeSetIndex>,
 }
@@ -68,9 +69,8 @@ impl InternedIndices {
 
     /// The approximate size in bytes.
     fn bytes(&self) -> usize {
-        let entries = size_of::<(sidewinder_bpf::RawFrame, Option<LocationIndex>)>() * self.locations.len()
-            + size_of::<((ProcessKey, sidewinder_bpf::RawFrame), Option<LocationIndex>)>()
-                * self.process_locations.len()
+        let entries = size_of::<(RawFrame, Option<LocationIndex>)>() * self.locations.len()
+            + size_of::<((ProcessKey, RawFrame), Option<LocationIndex>)>() * self.process_locations.len()
             + size_of::<(SampleStackKey, StackIndex)>() * self.stacks.len()
             + size_of::<(EventAttributes, AttributeSetIndex)>() * self.attributes.len()
             + size_of::<(ProcessKey, ResourceIndex)>() * self.resources.len();
@@ -90,10 +90,19 @@ impl PendingReport {
         let report = self.builder.drain(unix_ns);
         // Other code may be at the addresses of code that a process generated.
         self.interned.clear_process_specific();
-        if self.builder.interned_bytes() + self.interned.bytes() > interned_bytes_max {
+        if self.bytes() > interned_bytes_max {
+            // Most stacks don't recur, and what they consist of does.
+            self.interned.stacks.clear();
+            self.builder.forget_stacks();
+        }
+        if self.bytes() > interned_bytes_max {
             *self = Self::new(std::mem::take(&mut self.processors));
         }
         report
+    }
+
+    fn bytes(&self) -> usize {
+        self.builder.interned_bytes() + self.interned.bytes()
     }
 
     pub(super) fn add(
@@ -116,6 +125,23 @@ impl PendingReport {
             link: event.span,
         };
         self.builder.event(&identity, unix_ns, i64::try_from(event.value).unwrap_or(i64::MAX));
+    }
+
+    /// Names the frames in files of these events, those of each file in the order of their addresses.
+    pub(super) fn name_files(&mut self, events: &[SampleEvent], namer: &mut Namer) {
+        let frames = events.iter().filter_map(|event| event.stack.as_ref()).flat_map(|stack| &*stack.frames);
+        let is_unknown = |frame: &&RawFrame| {
+            matches!(frame.kind(), Some(RawFrameKind::Native { .. }))
+                && !is_process_specific(frame)
+                && !self.interned.locations.contains_key(frame)
+        };
+        let unknown: HashSet<RawFrame> = frames.filter(is_unknown).copied().collect();
+        let (builder, locations) = (&mut self.builder, &mut self.interned.locations);
+        namer.resolve_in_files(unknown, |frame, named| {
+            if !named.is_provisional {
+                locations.insert(frame, Some(location(builder, &named)));
+            }
+        });
     }
 
     /// The number of events that were added since it was last drained.

@@ -347,7 +347,9 @@ impl ReceiverContext {
                 incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL_INTERVAL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
             heartbeat.beat(REPORTING_HEARTBEAT_TIMEOUT);
-            for message in received.into_iter().flatten() {
+            let messages = received.unwrap_or_default();
+            reporter.naming_context().namer.read_functions_of(&messages);
+            for message in messages {
                 heartbeat.beat(REPORTING_HEARTBEAT_TIMEOUT);
                 if self.stop.is_overdue() {
                     reporter.stop_reading();

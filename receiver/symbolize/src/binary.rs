@@ -151,10 +151,11 @@ impl BinarySymbols {
         self.tables.iter().all(|table| table.has_part(svma))
     }
 
-    /// Loads the symbols around an address. A file that can no longer be read has none.
-    pub(crate) fn load_part(&mut self, svma: Svma) {
+    /// Loads the symbols around an address, and around those that are looked up after it, which are in order. A file that can no
+    /// longer be read has none.
+    pub(crate) fn load_parts(&mut self, svma: Svma, next: &[Svma]) {
         for table in &mut self.tables {
-            let _ = table.load_part(svma);
+            let _ = table.load_parts(svma, next);
         }
     }
 

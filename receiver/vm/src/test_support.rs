@@ -15,11 +15,18 @@ use crate::v8::{CodeLayout, ObjectLayout, PositionForm, WasmLayout};
 #[derive(Debug)]
 pub struct Bytes(pub Vec<u8>);
 
+const PAGE_BYTES: usize = 4096;
+
 impl ForeignMemory for Bytes {
     fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
         let from = usize::from(at.0 as u16);
-        let bytes = self.0.get(from..).and_then(|rest| rest.get(..to.len()));
-        to.copy_from_slice(bytes.ok_or(io::ErrorKind::NotFound)?);
+        if from + to.len() > self.0.len().next_multiple_of(PAGE_BYTES) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // Its last page ends with zeros.
+        let rest = self.0.get(from..).unwrap_or_default();
+        let bytes = rest.iter().copied().chain(std::iter::repeat(0));
+        to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
         Ok(())
     }
 }

@@ -28,9 +28,9 @@ const _: () = assert!(size_of::<CodeFrame>() <= FRAME_BYTES);
 
 /// The share of all time (one part in this many) for reading evicted tables again: where the tables in use don't fit,
 /// rereading would otherwise take all of it.
-const REREADING_SHARE: u32 = 1000;
+const REREADING_SHARE: u32 = 50;
 /// The same for parts of tables that don't fit as a whole, beyond an initial allowance.
-const PARTS_SHARE: u32 = 1000;
+const PARTS_SHARE: u32 = 50;
 const PARTS_AT_ONCE: Duration = Duration::from_secs(2);
 /// The share of all time (one part in this many) for lines and inlined calls, beyond an initial allowance: malicious
 /// files would otherwise take all of it.
@@ -118,9 +118,20 @@ impl Symbolizer {
     /// The functions at an address of a file. `files` opens the file if its table isn't held; a failure is remembered
     /// until it is evicted or [forgotten](Self::forget).
     pub fn name(&mut self, file: BinaryId, files: impl BinaryFiles, svma: Svma) -> Lookup {
+        self.name_before(file, files, svma, &[])
+    }
+
+    /// The same, where these addresses of the file, in order, are looked up after it: what is read of a large file serves them, too.
+    pub fn name_before(
+        &mut self,
+        file: BinaryId,
+        files: impl BinaryFiles,
+        svma: Svma,
+        next: &[Svma],
+    ) -> Lookup {
         let lookup = match self.frames.get(&(file, svma)).map(Arc::clone) {
             Some(frames) => Lookup::Named(frames),
-            None if self.ensure_loaded(file, &files) && self.ensure_loaded_around(file, svma) => {
+            None if self.ensure_loaded(file, &files) && self.ensure_loaded_around(file, svma, next) => {
                 self.find(file, &files, svma)
             }
             None => Lookup::Unnamed { why: UnnamedReason::NoRoom, language: Language::Unknown },
@@ -294,7 +305,7 @@ impl Symbolizer {
     }
 
     /// Loads the part of a file's table around an address if it isn't held. Returns `false` if there is no time for that.
-    fn ensure_loaded_around(&mut self, file: BinaryId, svma: Svma) -> bool {
+    fn ensure_loaded_around(&mut self, file: BinaryId, svma: Svma, next: &[Svma]) -> bool {
         let Some(Ok(table)) = self.tables.files.get_mut(&file) else { return true };
         if table.has_part(svma) {
             return true;
@@ -309,7 +320,7 @@ impl Symbolizer {
             return false;
         }
         let cut_before = table.symbols_cut();
-        table.load_part(svma);
+        table.load_parts(svma, next);
         self.stats.symbols_cut += table.symbols_cut().saturating_sub(cut_before);
         self.parts_time += began.elapsed();
         true

@@ -1,4 +1,4 @@
-//! Collects the symbols of a file, or of a part of its code.
+//! Collects the symbols of a file, or of parts of its code.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,10 +17,11 @@ pub(super) struct SymbolTableBuilder<'a> {
     layout: &'a ElfLayout,
     limits: SymbolLimits,
     base: u64,
-    /// The part that is wanted, from the base; `None` means all code.
-    part: Option<Range<u32>>,
-    /// The last symbols that start before the part, all at one address: without a size they may extend into it.
-    before: Vec<SymbolEntry>,
+    /// The parts that are wanted, in order, from the base; `None` means all code.
+    parts: Option<Vec<Range<u32>>>,
+    /// For each part, the last symbols that start before it and behind the part before it, all at one address: without a size they
+    /// may extend into it.
+    before: Vec<Vec<SymbolEntry>>,
     entries: Vec<SymbolEntry>,
     cut: OmittedSymbols,
     unscanned: u64,
@@ -36,6 +37,8 @@ pub(super) struct CollectedSymbols {
     pub(super) cut: OmittedSymbols,
     /// Of those, symbols that were not read.
     pub(super) unscanned: u64,
+    /// The parts that were collected: the first ones of those that were wanted.
+    pub(super) parts: usize,
 }
 
 impl<'a> SymbolTableBuilder<'a> {
@@ -45,7 +48,7 @@ impl<'a> SymbolTableBuilder<'a> {
             layout,
             limits,
             base,
-            part: None,
+            parts: None,
             before: Vec::new(),
             entries: Vec::new(),
             cut: OmittedSymbols::default(),
@@ -54,29 +57,52 @@ impl<'a> SymbolTableBuilder<'a> {
         }
     }
 
-    /// Leaves out symbols that start after a part of the code or end before it.
-    pub(super) fn with_part(self, part: Range<u32>) -> Self {
-        Self { part: Some(part), ..self }
+    /// Leaves out symbols that have nothing in these parts of the code, which are in order. If those of all parts are beyond the
+    /// limit, the last parts are left out, down to the first.
+    pub(super) fn with_parts(self, parts: Vec<Range<u32>>) -> Self {
+        Self { before: vec![Vec::new(); parts.len()], parts: Some(parts), ..self }
     }
 
     /// Reads the tables. A file without symbols gives none.
     pub(super) fn collect(mut self) -> Result<CollectedSymbols, SymbolTableError> {
-        if self.part.is_none() {
+        if self.parts.is_none() {
             self.entries.reserve_exact(symbols_at_most(self.layout, &self.limits));
         }
         self.add_full()?;
         self.sort();
         self.add_dynamic()?;
-        let room = self.limits.symbols.saturating_sub(self.entries.len());
-        self.cut.beyond_limit += self.before.len().saturating_sub(room) as u64;
-        self.before.truncate(room);
-        self.entries.append(&mut self.before);
+        self.add_those_before();
         self.sort();
         self.add_stubs();
         self.sort();
         self.cut.beyond_limit += self.unscanned;
-        let Self { entries, go_text, cut, unscanned, .. } = self;
-        Ok(CollectedSymbols { entries, go_text: go_text.range(), cut, unscanned })
+        let Self { entries, go_text, cut, unscanned, parts, .. } = self;
+        let parts = parts.map_or(0, |parts| parts.len());
+        Ok(CollectedSymbols { entries, go_text: go_text.range(), cut, unscanned, parts })
+    }
+
+    fn add_those_before(&mut self) {
+        while !self.has_room_for(self.before.iter().map(Vec::len).sum()) && self.drop_last_parts() {}
+        for mut before in std::mem::take(&mut self.before) {
+            let room = self.limits.symbols.saturating_sub(self.entries.len());
+            self.cut.beyond_limit += before.len().saturating_sub(room) as u64;
+            before.truncate(room);
+            self.entries.append(&mut before);
+        }
+    }
+
+    fn has_room_for(&self, symbols: usize) -> bool {
+        self.entries.len() + symbols <= self.limits.symbols
+    }
+
+    /// Leaves out the last half of the parts. Returns false if there is just one.
+    fn drop_last_parts(&mut self) -> bool {
+        let Some(parts) = self.parts.as_mut().filter(|parts| parts.len() > 1) else { return false };
+        parts.truncate(parts.len() / 2);
+        self.before.truncate(parts.len());
+        let end = parts.last().map_or(0, |last| last.end);
+        self.entries.retain(|entry| entry.start < end);
+        true
     }
 
     fn sort(&mut self) {
@@ -112,8 +138,9 @@ impl<'a> SymbolTableBuilder<'a> {
     /// full table also has a symbol: a symbol that ends before the part was not collected, and so its address was not
     /// known.
     fn drop_known_before_part(&mut self, first: usize) -> Result<(), SymbolTableError> {
-        let (Some(part), Some(table)) = (&self.part, &self.layout.symtab) else { return Ok(()) };
-        let reaching = self.entries.iter().skip(first).filter(|entry| entry.start < part.start);
+        let (Some(parts), Some(table)) = (&self.parts, &self.layout.symtab) else { return Ok(()) };
+        let is_in_part = |entry: &SymbolEntry| parts.iter().any(|part| part.contains(&entry.start));
+        let reaching = self.entries.iter().skip(first).filter(|entry| !is_in_part(entry));
         let mut is_known: BTreeMap<u32, bool> = reaching.map(|entry| (entry.start, false)).collect();
         if is_known.is_empty() {
             return Ok(());
@@ -142,7 +169,8 @@ impl<'a> SymbolTableBuilder<'a> {
             else {
                 continue;
             };
-            let is_wanted = self.part.as_ref().is_none_or(|part| part.contains(&start));
+            let is_wanted =
+                self.parts.as_ref().is_none_or(|parts| parts.iter().any(|part| part.contains(&start)));
             if !is_wanted || self.is_known(known, start) {
                 continue;
             }
@@ -157,7 +185,8 @@ impl<'a> SymbolTableBuilder<'a> {
 
     /// Whether one of the first entries, which are sorted, starts at this address.
     fn is_known(&self, first: usize, start: u32) -> bool {
-        let is_before = self.before.first().is_some_and(|entry| entry.start == start);
+        let is_before =
+            self.before.iter().any(|before| before.first().is_some_and(|entry| entry.start == start));
         let known = self.entries.get(..first).unwrap_or_default();
         is_before || known.binary_search_by_key(&start, |entry| entry.start).is_ok()
     }
@@ -170,35 +199,62 @@ impl<'a> SymbolTableBuilder<'a> {
         if self.layout.code_section(symbol.svma).is_none() {
             return;
         }
-        let is_full = self.entries.len() >= self.limits.symbols;
-        if is_full && self.part.is_none() {
+        if !self.has_room_for(1) && self.parts.is_none() {
             self.cut.beyond_limit += 1;
             return;
         }
         let (Some(start), Some(name)) = (self.start_of(symbol), name(symbol)) else {
             // For a part, symbols out of range were already counted with the whole.
-            self.cut.out_of_range += u64::from(self.part.is_none());
+            self.cut.out_of_range += u64::from(self.parts.is_none());
             return;
         };
         let size = u32::try_from(symbol.size).unwrap_or(u32::MAX);
         let entry = SymbolEntry { start, size, name };
-        match &self.part {
-            Some(part) if start >= part.end => {}
-            Some(part) if start < part.start && !entry.reaches(part.start) => self.add_before(entry),
-            _ if is_full => self.cut.beyond_limit += 1,
-            _ => self.entries.push(entry),
+        match self.place_of(&entry) {
+            EntryPlace::Nowhere => {}
+            EntryPlace::Before(part) => self.add_before(part, entry),
+            EntryPlace::Within => {
+                while !self.has_room_for(1) && self.drop_last_parts() {}
+                match self.place_of(&entry) {
+                    EntryPlace::Within if self.has_room_for(1) => self.entries.push(entry),
+                    EntryPlace::Within => self.cut.beyond_limit += 1,
+                    EntryPlace::Before(_) | EntryPlace::Nowhere => {}
+                }
+            }
         }
     }
 
-    fn add_before(&mut self, entry: SymbolEntry) {
-        let last = self.before.first().map_or(entry.start, |before| before.start);
-        if entry.start > last {
-            self.before.clear();
-        }
-        if entry.start >= last && self.before.len() < ALIASES_LIMIT {
-            self.before.push(entry);
+    /// Where a symbol is among the parts.
+    fn place_of(&self, entry: &SymbolEntry) -> EntryPlace {
+        let Some(parts) = &self.parts else { return EntryPlace::Within };
+        let next = parts.partition_point(|part| part.end <= entry.start);
+        match parts.get(next) {
+            None => EntryPlace::Nowhere,
+            Some(part) if part.start <= entry.start || entry.reaches(part.start) => EntryPlace::Within,
+            Some(_) => EntryPlace::Before(next),
         }
     }
+
+    fn add_before(&mut self, part: usize, entry: SymbolEntry) {
+        let Some(before) = self.before.get_mut(part) else { return };
+        let last = before.first().map_or(entry.start, |before| before.start);
+        if entry.start > last {
+            before.clear();
+        }
+        if entry.start >= last && before.len() < ALIASES_LIMIT {
+            before.push(entry);
+        }
+    }
+}
+
+/// Where a symbol is among the parts that are wanted.
+enum EntryPlace {
+    /// It has code in one of them.
+    Within,
+    /// It ends before this one.
+    Before(usize),
+    /// It starts behind all of them.
+    Nowhere,
 }
 
 /// The most symbols of a file that are collected.

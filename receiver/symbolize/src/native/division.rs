@@ -1,7 +1,8 @@
 //! Files with more symbols than fit in memory.
 //!
 //! Their code is divided into parts, and the symbols of a part are read when an address in it is looked up. Each read
-//! scans the file's whole table, because symbols are in no order there.
+//! scans the file's whole table, because symbols are in no order there: so it reads the parts of addresses that are looked up
+//! next, too.
 
 use sidewinder_address::Svma;
 
@@ -13,9 +14,9 @@ use crate::error::SymbolTableError;
 
 /// A part is at least a page, and a file has at most [`PARTS_MAX`] parts.
 const PART_BYTES_MIN: u64 = 4096;
-const PARTS_MAX: u64 = 1024;
+const PARTS_MAX: u64 = 4096;
 /// This many parts fit at once, if symbols are spread evenly.
-const PARTS_AT_ONCE: u64 = 16;
+const PARTS_AT_ONCE: u64 = 64;
 
 impl SymbolTable {
     /// Divides a table that was cut by its limits into parts, which are read on demand.
@@ -41,19 +42,28 @@ impl SymbolTable {
         self.missing_part(svma).is_none()
     }
 
-    /// Loads the symbols around an address, replacing all others if they don't fit beside them.
-    pub(crate) fn load_part(&mut self, svma: Svma) -> Result<(), SymbolTableError> {
-        let Some(part) = self.missing_part(svma) else { return Ok(()) };
+    /// Loads the symbols around an address, and around addresses that are looked up after it, which are in order, as far as they
+    /// fit. Replaces all others if they don't fit beside them.
+    pub(crate) fn load_parts(&mut self, svma: Svma, next: &[Svma]) -> Result<(), SymbolTableError> {
+        let Some(first) = self.missing_part(svma) else { return Ok(()) };
+        let mut wanted = vec![first];
+        wanted.extend(next.iter().filter_map(|next| self.part_of(*next)).filter(|part| *part > first));
+        wanted.dedup();
         // A part that can't be read is not tried again.
-        self.mark_loaded(part);
+        self.mark_loaded(first);
+        let missing: Vec<usize> =
+            wanted.iter().copied().filter(|part| *part == first || self.is_missing(*part)).collect();
         let room = self.limits.symbols.saturating_sub(self.entries.len());
-        let mut collected = self.collect(part, room)?;
-        if collected.cut.beyond_limit > self.unscanned && !self.entries.is_empty() {
+        let mut loaded = &missing;
+        let mut collected = self.collect(&missing, room)?;
+        let is_cut = collected.cut.beyond_limit > self.unscanned || collected.parts < missing.len();
+        if is_cut && !self.entries.is_empty() {
             self.entries.clear();
             self.parts.iter_mut().for_each(|parts| parts.is_loaded.fill(false));
-            self.mark_loaded(part);
-            collected = self.collect(part, self.limits.symbols)?;
+            loaded = &wanted;
+            collected = self.collect(&wanted, self.limits.symbols)?;
         }
+        loaded.iter().take(collected.parts).for_each(|part| self.mark_loaded(*part));
         self.entries.append(&mut collected.entries);
         // Symbols that extend into several parts, or lie before them, are read with each.
         self.entries.sort_unstable();
@@ -69,16 +79,24 @@ impl SymbolTable {
     }
 
     fn missing_part(&self, svma: Svma) -> Option<usize> {
-        let parts = self.parts.as_ref()?;
-        let part = usize::try_from(svma.0.checked_sub(self.base)? / parts.part_bytes).ok()?;
-        parts.is_loaded.get(part).is_some_and(|is_held| !is_held).then_some(part)
+        self.part_of(svma).filter(|part| self.is_missing(*part))
     }
 
-    fn collect(&self, part: usize, room: usize) -> Result<CollectedSymbols, SymbolTableError> {
+    fn part_of(&self, svma: Svma) -> Option<usize> {
+        let part_bytes = self.parts.as_ref()?.part_bytes;
+        usize::try_from(svma.0.checked_sub(self.base)? / part_bytes).ok()
+    }
+
+    fn is_missing(&self, part: usize) -> bool {
+        let is_loaded = self.parts.as_ref().and_then(|parts| parts.is_loaded.get(part));
+        is_loaded.is_some_and(|is_loaded| !is_loaded)
+    }
+
+    fn collect(&self, parts: &[usize], room: usize) -> Result<CollectedSymbols, SymbolTableError> {
         let part_bytes = self.parts.as_ref().map_or(0, |parts| parts.part_bytes);
         let at = |part: u64| u32::try_from(part.saturating_mul(part_bytes)).unwrap_or(u32::MAX);
-        let part = at(part as u64)..at(part as u64 + 1);
+        let parts = parts.iter().map(|part| at(*part as u64)..at(*part as u64 + 1)).collect();
         let limits = SymbolLimits { symbols: room, ..self.limits };
-        SymbolTableBuilder::new(&self.image, &self.layout, limits, self.base).with_part(part).collect()
+        SymbolTableBuilder::new(&self.image, &self.layout, limits, self.base).with_parts(parts).collect()
     }
 }
