@@ -309,9 +309,7 @@ impl Namer {
         }
         let address = code_address(frame).address_for_lookup().0;
         let named = match frame.kind() {
-            Some(RawFrameKind::Native { file }) => {
-                self.resolve_native(FileId(file), code_address(frame), &[])
-            }
+            Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
             Some(RawFrameKind::Vm(function)) => {
                 let (runtime, hides_internal) = match function.machine {
@@ -338,72 +336,82 @@ impl Namer {
         frames: impl IntoIterator<Item = RawFrame>,
         mut take: impl FnMut(RawFrame, NamedFrame),
     ) {
-        let mut by_file: HashMap<FileId, Vec<(Svma, RawFrame)>> = HashMap::new();
-        for frame in
-            frames.into_iter().filter(|frame| !self.options.hides_vm_internals || !frame.is_vm_loop())
-        {
+        let mut by_file: HashMap<FileId, Vec<(LocatedCode, RawFrame)>> = HashMap::new();
+        let is_shown = |frame: &RawFrame| !self.options.hides_vm_internals || !frame.is_vm_loop();
+        for frame in frames.into_iter().filter(is_shown) {
             if let Some((id, offset)) = file_location(&frame)
-                && let Some((_, svma)) = self.files.get(&id).and_then(|info| located(info, offset))
+                && let Some(code) = self.files.get(&id).and_then(|info| LocatedCode::find(info, offset))
             {
-                by_file.entry(id).or_default().push((svma, frame));
+                by_file.entry(id).or_default().push((code, frame));
             }
         }
         for (id, mut frames) in by_file {
-            frames.sort_unstable_by_key(|(svma, _)| *svma);
-            let svmas: Vec<Svma> = frames.iter().map(|(svma, _)| *svma).collect();
-            for (number, (_, frame)) in frames.into_iter().enumerate() {
-                let next = svmas.get(number + 1..).unwrap_or_default();
-                let named = self.resolve_native(id, code_address(frame), next);
-                take(frame, NamedFrame { is_guessed: frame.is_unproven(), ..named });
-            }
+            frames.sort_unstable_by_key(|(code, _)| code.svma);
+            let codes: Vec<LocatedCode> = frames.iter().map(|(code, _)| *code).collect();
+            self.name_code(id, &codes, |number, named| {
+                if let Some((_, frame)) = frames.get(number) {
+                    take(*frame, NamedFrame { is_guessed: frame.is_unproven(), ..named });
+                }
+            });
         }
     }
 
-    /// `next`: addresses of the file that are looked up after this one, in order.
-    fn resolve_native(&mut self, id: FileId, at: CodeAddress<FileOffset>, next: &[Svma]) -> NamedFrame {
+    fn resolve_native(&mut self, id: FileId, at: CodeAddress<FileOffset>) -> NamedFrame {
         let offset = at.address_for_lookup();
         let Some(info) = self.files.get(&id).cloned() else {
             return self.unknown_frame(unnamed_frame("[unknown file]", offset), offset.0);
         };
-        let Some((load, svma)) = located(&info, offset) else {
+        let Some(code) = LocatedCode::find(&info, offset) else {
             return self.unknown_frame(unnamed_frame(info.name(), offset), offset.0);
         };
-        let (lookup, is_pending) = self.lookup(id, &info, svma, next);
-        let is_provisional =
-            is_pending || matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
-        let (functions, name, language) = match lookup {
-            Lookup::Named(functions) => {
-                // Inlined calls have the language of the function that they were inlined into.
-                let language = functions.last().map_or(Language::Unknown, |function| function.name.language);
-                (functions, Arc::clone(&self.empty_name), language)
-            }
-            Lookup::Unnamed { language, .. } => {
-                (Arc::clone(&self.no_functions), Arc::from(unnamed_frame(info.name(), offset)), language)
-            }
-        };
-        let origin = match language {
-            Language::Rust => CodeOrigin::Rust,
-            Language::Go => CodeOrigin::Go,
-            Language::Cpp | Language::Unknown => CodeOrigin::Native,
-        };
-        let location = FrameLocation::File { id, facts: info, svma, load };
-        NamedFrame { location, functions, name, origin, is_provisional, is_guessed: false }
+        let mut found = None;
+        self.name_code(id, &[code], |_, named| found = Some(named));
+        found.unwrap_or_else(|| self.unknown_frame(unnamed_frame(info.name(), offset), offset.0))
     }
 
-    /// The functions at an address, and whether a debug file may still arrive that knows more of it.
-    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma, next: &[Svma]) -> (Lookup, bool) {
+    /// Names code of a file, given in the order of its addresses, and passes the frames to `take`, with their numbers.
+    fn name_code(&mut self, id: FileId, codes: &[LocatedCode], mut take: impl FnMut(usize, NamedFrame)) {
+        let Some(info) = self.files.get(&id).cloned() else { return };
+        let (no_functions, empty_name) = (Arc::clone(&self.no_functions), Arc::clone(&self.empty_name));
+        let mut pass = |number: usize, lookup: Lookup, is_pending: bool| {
+            let Some(LocatedCode { load, svma, offset }) = codes.get(number).copied() else { return };
+            let is_provisional =
+                is_pending || matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
+            let (functions, name, language) = match lookup {
+                Lookup::Named(functions) => {
+                    // Inlined calls have the language of the function that they were inlined into.
+                    let language =
+                        functions.last().map_or(Language::Unknown, |function| function.name.language);
+                    (functions, Arc::clone(&empty_name), language)
+                }
+                Lookup::Unnamed { language, .. } => {
+                    (Arc::clone(&no_functions), Arc::from(unnamed_frame(info.name(), offset)), language)
+                }
+            };
+            let origin = match language {
+                Language::Rust => CodeOrigin::Rust,
+                Language::Go => CodeOrigin::Go,
+                Language::Cpp | Language::Unknown => CodeOrigin::Native,
+            };
+            let location = FrameLocation::File { id, facts: Arc::clone(&info), svma, load };
+            take(number, NamedFrame { location, functions, name, origin, is_provisional, is_guessed: false });
+        };
         if !self.options.native {
             let unnamed = Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
-            return (unnamed, false);
+            (0..codes.len()).for_each(|number| pass(number, unnamed.clone(), false));
+            return;
         }
         let roots = &*self.options.debug_roots;
-        let downloaded = self.downloads.get(roots.debuginfod(), id, info);
+        let downloaded = self.downloads.get(roots.debuginfod(), id, &info);
         let binary = sidewinder_symbolize::BinaryId(id.0);
         if downloaded.has_arrived {
             self.symbols.forget(binary);
         }
-        let sources = SymbolSources { info, roots, downloaded: downloaded.file.as_deref() };
-        (self.symbols.name_before(binary, sources, svma, next), downloaded.is_pending)
+        let sources = SymbolSources { info: &info, roots, downloaded: downloaded.file.as_deref() };
+        let svmas: Vec<Svma> = codes.iter().map(|code| code.svma).collect();
+        // A debug file that is pending may know more.
+        let is_pending = downloaded.is_pending;
+        self.symbols.name_all(binary, sources, &svmas, |number, lookup| pass(number, lookup, is_pending));
     }
 
     fn resolve_kernel(&mut self, address: u64) -> NamedFrame {
@@ -499,9 +507,18 @@ impl Namer {
     }
 }
 
-/// The segment of a file that has this offset, and the address as stated in the file.
-fn located(info: &FileInfo, offset: FileOffset) -> Option<(LoadSegment, Svma)> {
-    info.loads.iter().find_map(|load| Some((*load, load.svma_of(offset)?)))
+/// Code of a file: its segment, and its address as stated in the file.
+#[derive(Clone, Copy, Debug)]
+struct LocatedCode {
+    load: LoadSegment,
+    svma: Svma,
+    offset: FileOffset,
+}
+
+impl LocatedCode {
+    fn find(info: &FileInfo, offset: FileOffset) -> Option<Self> {
+        info.loads.iter().find_map(|load| Some(Self { load: *load, svma: load.svma_of(offset)?, offset }))
+    }
 }
 
 /// The name of a function that could not be read.

@@ -30,8 +30,8 @@ const WAITING_SHARE: usize = 4;
 
 /// Builds the reports of one receiver.
 ///
-/// Events whose stacks have only code of files wait, and are named together, in the order of addresses: so each part of a file's
-/// symbols and debug information is read once for all of them. What is in the memory of a process is named at once.
+/// Events wait, and their code in files is named together, in the order of addresses: so each part of a file's symbols and debug
+/// information is read once for all of them. What is in the memory of a process is named at once.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     namer: Namer,
@@ -122,11 +122,11 @@ impl Reporter {
     }
 
     fn take_event(&mut self, event: SampleEvent) {
-        let Some(stack) = event.stack.as_ref().filter(|stack| !stack.is_process_specific()) else {
-            self.add_event(&event);
-            return;
-        };
-        self.waiting_bytes += size_of::<SampleEvent>() + size_of_val(&*stack.frames);
+        for pending in &mut self.pending_reports {
+            pending.name_process_specific(&event, &mut self.namer);
+        }
+        let frames = event.stack.as_ref().map_or(&[][..], |stack| &stack.frames);
+        self.waiting_bytes += size_of::<SampleEvent>() + size_of_val(frames);
         self.waiting.push(event);
         if self.waiting_bytes >= self.interned_bytes_max / WAITING_SHARE {
             self.add_waiting();

@@ -3,6 +3,7 @@
 //! Input: events, with the description of their process. Output: a [`Report`] for an interval. What recurs (resources, stacks,
 //! locations, attributes) is added to the dictionary once, as long as memory allows.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -125,6 +126,20 @@ impl PendingReport {
             link: event.span,
         };
         self.builder.event(&identity, unix_ns, i64::try_from(event.value).unwrap_or(i64::MAX));
+    }
+
+    /// Names the frames of an event that have a meaning only within its process, while it has what they refer to.
+    pub(super) fn name_process_specific(&mut self, event: &SampleEvent, namer: &mut Namer) {
+        let Some(stack) = event.stack.as_ref().filter(|stack| stack.is_process_specific()) else { return };
+        namer.read_functions(event.process, stack);
+        let locations = &mut self.interned.process_locations;
+        for frame in stack.frames.iter().filter(|frame| is_process_specific(frame)) {
+            let Entry::Vacant(unknown) = locations.entry((event.process, *frame)) else { continue };
+            let named = namer.resolve(event.process, *frame, event.time_ns);
+            if !named.as_ref().is_some_and(|named| named.is_provisional) {
+                unknown.insert(named.map(|named| location(&mut self.builder, &named)));
+            }
+        }
     }
 
     /// Names the frames in files of these events, those of each file in the order of their addresses.

@@ -21,6 +21,10 @@ impl<K: Hash + Eq + Copy, V> ByteBoundedLru<K, V> {
         self.held.get(key).map(|(value, _)| value)
     }
 
+    pub(super) fn contains(&self, key: &K) -> bool {
+        self.held.contains(key)
+    }
+
     pub(super) fn put(&mut self, key: K, value: V, bytes: usize) {
         self.bytes += bytes;
         if let Some((_, (_, replaced_bytes))) = self.held.push(key, (value, bytes)) {

@@ -37,6 +37,9 @@ const PARTS_AT_ONCE: Duration = Duration::from_secs(2);
 const LINES_SHARE: u32 = 4;
 const LINES_AT_ONCE: Duration = Duration::from_secs(5);
 
+/// The most addresses that are looked up in debug information together.
+const RUN_MAX: usize = 255;
+
 /// The details wanted, and the limits of their cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SymbolizerOptions {
@@ -118,26 +121,92 @@ impl Symbolizer {
     /// The functions at an address of a file. `files` opens the file if its table isn't held; a failure is remembered
     /// until it is evicted or [forgotten](Self::forget).
     pub fn name(&mut self, file: BinaryId, files: impl BinaryFiles, svma: Svma) -> Lookup {
-        self.name_before(file, files, svma, &[])
+        let mut found = None;
+        self.name_all(file, files, &[svma], |_, lookup| found = Some(lookup));
+        found.unwrap_or(Lookup::Unnamed { why: UnnamedReason::NoRoom, language: Language::Unknown })
     }
 
-    /// The same, where these addresses of the file, in order, are looked up after it: what is read of a large file serves them, too.
-    pub fn name_before(
+    /// Passes the functions at each of these addresses of a file to `take`, with the number of the address. The addresses are in
+    /// order: so each part of the file's symbols, and of its debug information, is read once for all of them.
+    pub fn name_all(
         &mut self,
         file: BinaryId,
         files: impl BinaryFiles,
-        svma: Svma,
-        next: &[Svma],
-    ) -> Lookup {
-        let lookup = match self.frames.get(&(file, svma)).map(Arc::clone) {
-            Some(frames) => Lookup::Named(frames),
-            None if self.ensure_loaded(file, &files) && self.ensure_loaded_around(file, svma, next) => {
-                self.find(file, &files, svma)
+        svmas: &[Svma],
+        mut take: impl FnMut(usize, Lookup),
+    ) {
+        let mut at = 0;
+        while let Some(svma) = svmas.get(at).copied() {
+            if let Some(frames) = self.frames.get(&(file, svma)).map(Arc::clone) {
+                self.pass(at, Lookup::Named(frames), &mut take);
+                at += 1;
+                continue;
             }
-            None => Lookup::Unnamed { why: UnnamedReason::NoRoom, language: Language::Unknown },
-        };
+            let next = svmas.get(at + 1..).unwrap_or_default();
+            if !(self.ensure_loaded(file, &files) && self.ensure_loaded_around(file, svma, next)) {
+                let lookup = Lookup::Unnamed { why: UnnamedReason::NoRoom, language: Language::Unknown };
+                self.pass(at, lookup, &mut take);
+                at += 1;
+                continue;
+            }
+            let run = 1 + next.iter().take(RUN_MAX).take_while(|next| self.is_ready(file, **next)).count();
+            let run = svmas.get(at..at + run).unwrap_or_default();
+            let sources = self.sources(file, &files, run);
+            for (svma, sources) in run.iter().zip(sources) {
+                let lookup = self.find(file, *svma, sources);
+                self.pass(at, lookup, &mut take);
+                at += 1;
+            }
+        }
+    }
+
+    fn pass(&mut self, number: usize, lookup: Lookup, take: &mut impl FnMut(usize, Lookup)) {
         self.stats.count(&lookup);
-        lookup
+        take(number, lookup);
+    }
+
+    /// Whether all is loaded for an address that has no name yet.
+    fn is_ready(&self, file: BinaryId, svma: Svma) -> bool {
+        let is_loaded = match self.tables.files.peek(&file) {
+            Some(Ok(table)) => table.has_part(svma),
+            Some(Err(_)) => true,
+            None => false,
+        };
+        is_loaded && !self.frames.contains(&(file, svma))
+    }
+
+    /// The functions at addresses by Go's own table, or by debug information: an item for each address.
+    fn sources(&mut self, file: BinaryId, files: &impl BinaryFiles, svmas: &[Svma]) -> Vec<Vec<SourceFrame>> {
+        let wanted = DebugDetail { lines: self.options.lines, inlines: self.options.inlines };
+        let table = self.tables.files.get(&file).and_then(|table| table.as_ref().ok());
+        let go = table.and_then(BinarySymbols::go);
+        let by_go = |svma: &Svma| go.map_or_else(Vec::new, |go| go.frames(svma.0, wanted));
+        let mut sources: Vec<Vec<SourceFrame>> = svmas.iter().map(by_go).collect();
+        let Some(debug) = table.and_then(BinarySymbols::debug) else { return sources };
+        let (left, numbers): (Vec<Svma>, Vec<usize>) = svmas
+            .iter()
+            .zip(0..)
+            .filter(|(_, number)| sources.get(*number).is_some_and(Vec::is_empty))
+            .map(|(svma, number)| (*svma, number))
+            .unzip();
+        let began = Instant::now();
+        let (spent, started) = (self.lines_time, self.started);
+        let (has_no_limit, has_stopped) = (self.options.has_no_time_limit, self.has_stopped_reading);
+        let has_time = || {
+            let limit = LINES_AT_ONCE + (began - started) / LINES_SHARE;
+            !has_stopped && (has_no_limit || spent + began.elapsed() < limit)
+        };
+        let mut units = FileUnitCache { file, units: &mut self.units, cut: 0 };
+        let found = debug.frames(&left, wanted, files, &self.pages, &mut units, has_time);
+        self.stats.files_without_lines += u64::from(units.cut > 0);
+        self.stats.lines_left_out += (left.len() - found.len()) as u64;
+        self.lines_time += began.elapsed();
+        for (number, found) in numbers.into_iter().zip(found) {
+            if let Some(sources) = sources.get_mut(number) {
+                *sources = found;
+            }
+        }
+        sources
     }
 
     /// Drops everything held about a file, so that the next look-up opens it again.
@@ -171,7 +240,8 @@ impl Symbolizer {
             + self.inlined_bytes
     }
 
-    fn find(&mut self, file: BinaryId, files: &impl BinaryFiles, svma: Svma) -> Lookup {
+    /// Combines what a file's symbols say of an address with its functions by other sources.
+    fn find(&mut self, file: BinaryId, svma: Svma, sources: Vec<SourceFrame>) -> Lookup {
         let unnamed = |why, language| Lookup::Unnamed { why, language };
         let table = match self.tables.files.get(&file) {
             Some(Ok(table)) => table,
@@ -200,21 +270,6 @@ impl Symbolizer {
             }
         };
 
-        let wanted = DebugDetail { lines: self.options.lines, inlines: self.options.inlines };
-        let mut sources = table.go().map_or_else(Vec::new, |go| go.frames(svma.0, wanted));
-        if let Some(debug) = table.debug().filter(|_| sources.is_empty()) {
-            let began = Instant::now();
-            let has_time = self.options.has_no_time_limit
-                || self.lines_time < LINES_AT_ONCE + (began - self.started) / LINES_SHARE;
-            if has_time && !self.has_stopped_reading {
-                let mut units = FileUnitCache { file, units: &mut self.units, cut: 0 };
-                sources = debug.frames(svma.0, wanted, files, &self.pages, &mut units);
-                self.stats.files_without_lines += u64::from(units.cut > 0);
-                self.lines_time += began.elapsed();
-            } else {
-                self.stats.lines_left_out += 1;
-            }
-        }
         let is_empty = table.is_empty();
         match self.named(symbol, sources, language) {
             Some(frames) => {

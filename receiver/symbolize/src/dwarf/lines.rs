@@ -23,6 +23,21 @@ pub(super) struct LineTableRow {
 impl LineTableRow {
     const NO_FILE: u16 = u16::MAX;
 
+    fn new(start: u32, row: &gimli::LineRow) -> Self {
+        if row.end_sequence() {
+            return Self { start, line: 0, file: Self::NO_FILE, column: 0 };
+        }
+        Self {
+            start,
+            line: row.line().and_then(|line| u32::try_from(line.get()).ok()).unwrap_or(0),
+            file: u16::try_from(row.file_index()).unwrap_or(Self::NO_FILE),
+            column: match row.column() {
+                ColumnType::LeftEdge => 0,
+                ColumnType::Column(column) => u16::try_from(column.get()).unwrap_or(0),
+            },
+        }
+    }
+
     pub(super) fn file(&self) -> u64 {
         self.file.into()
     }
@@ -48,19 +63,7 @@ pub(super) fn rows_of(
         let place = ranges.place(row.address());
         is_code &= place.is_some();
         if is_code && let Some(start) = place {
-            let row = match row.end_sequence() {
-                true => LineTableRow { start, line: 0, file: LineTableRow::NO_FILE, column: 0 },
-                false => LineTableRow {
-                    start,
-                    line: row.line().and_then(|line| u32::try_from(line.get()).ok()).unwrap_or(0),
-                    file: u16::try_from(row.file_index()).unwrap_or(LineTableRow::NO_FILE),
-                    column: match row.column() {
-                        ColumnType::LeftEdge => 0,
-                        ColumnType::Column(column) => u16::try_from(column.get()).unwrap_or(0),
-                    },
-                },
-            };
-            push(&mut rows, sequence_start, row);
+            push(&mut rows, sequence_start, LineTableRow::new(start, row));
         }
         if row.end_sequence() {
             if !is_code {
@@ -75,6 +78,42 @@ pub(super) fn rows_of(
     // One sequence may end where another begins.
     rows.sort_by_key(|row| (row.start, !row.is_end()));
     Ok(Some(rows.into_boxed_slice()))
+}
+
+/// The rows that cover some places, which are in order, from one pass over a unit with too many rows to keep.
+pub(super) fn rows_at(
+    unit: &Unit<SectionReader<'_>>,
+    ranges: &CodeRangeReader,
+    places: &[u32],
+) -> Result<Vec<Option<LineTableRow>>> {
+    let mut found: Vec<Option<LineTableRow>> = vec![None; places.len()];
+    let Some(program) = unit.line_program.clone() else { return Ok(found) };
+    let mut program = program.rows();
+    // Of the sequence so far: what it covers, and its last row.
+    let (mut covered, mut last): (Vec<(usize, LineTableRow)>, Option<LineTableRow>) = (Vec::new(), None);
+    let mut is_code = true;
+    while let Some((_, row)) = program.next_row()? {
+        let place = ranges.place(row.address());
+        is_code &= place.is_some();
+        if is_code && let Some(start) = place {
+            if let Some(last) = last.filter(|last| last.start < start) {
+                let before = |end: u32| places.partition_point(|place| *place < end);
+                covered.extend((before(last.start)..before(start)).map(|place| (place, last)));
+            }
+            last = Some(LineTableRow::new(start, row));
+        }
+        if row.end_sequence() {
+            for (place, row) in covered.drain(..).filter(|_| is_code) {
+                if let Some(found) = found.get_mut(place)
+                    && found.is_none_or(|found| found.start <= row.start)
+                {
+                    *found = Some(row);
+                }
+            }
+            (last, is_code) = (None, true);
+        }
+    }
+    Ok(found)
 }
 
 /// Adds a row to its sequence. Of several for one address, the last holds; one with the source position of its

@@ -14,9 +14,11 @@ mod section;
 mod sections;
 mod units;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gimli::{AttributeValue, Dwarf, Result, Unit};
+use sidewinder_address::Svma;
 
 pub(crate) use functions::EntryName;
 pub(crate) use pages::PageCache;
@@ -26,7 +28,7 @@ use crate::elf::ElfLayout;
 use crate::files::BinaryFiles;
 use crate::image::Image;
 use functions::{FunctionContext, FunctionRange, InlineChain, function_at, functions_of};
-use lines::{LineTableRow, path, row_at, rows_of};
+use lines::{LineTableRow, path, row_at, rows_at, rows_of};
 use ranges::CodeRangeReader;
 use section::SectionReader;
 use sections::DwarfSections;
@@ -160,37 +162,71 @@ impl DebugInfo {
         1 + usize::from(self.shared.is_some()) + usize::from(self.package.is_some())
     }
 
-    /// The functions at an address, innermost first; none if the debug information doesn't cover it, or the work budget
-    /// is exhausted before it is found.
+    /// The functions at addresses, which are in order, innermost first; none where the debug information doesn't cover one, or the
+    /// work budget is exhausted before it is found. Ends before the first address for which there is no time.
     pub(crate) fn frames(
         &self,
-        svma: u64,
+        svmas: &[Svma],
         wanted: DebugDetail,
         files: &impl BinaryFiles,
         pages: &PageCache,
         tables: &mut impl UnitTables,
-    ) -> Vec<SourceFrame> {
-        let Some(place) = self.ranges.place(svma) else { return Vec::new() };
-        pages.set_work_budget(LOOKUP_WORK_BYTES);
+        mut has_time: impl FnMut() -> bool,
+    ) -> Vec<Vec<SourceFrame>> {
         let open = self.sections.open(pages);
         let shared = self.shared.as_ref().map(|(sections, _)| sections.open(pages));
         let mut dwarf = open.dwarf();
         if let Some(shared) = &shared {
             dwarf.set_sup(shared.dwarf());
         }
-        let lookup = DebugLookup { debug: self, pages, dwarf: &dwarf, place, wanted };
-        let units = self.units.at(place);
-        units.into_iter().find_map(|unit| lookup.in_unit(unit, files, tables)).unwrap_or_default()
+        let places: Vec<Option<u32>> = svmas.iter().map(|svma| self.ranges.place(svma.0)).collect();
+        let mut lookup = DebugLookup { debug: self, pages, dwarf: &dwarf, wanted, unit: None };
+        let mut found = Vec::with_capacity(svmas.len());
+        for (number, place) in places.iter().enumerate() {
+            if !has_time() {
+                break;
+            }
+            pages.set_work_budget(LOOKUP_WORK_BYTES);
+            let next = places.get(number + 1..).unwrap_or_default();
+            let frames = place.and_then(|place| {
+                self.units.at(place).find_map(|unit| lookup.in_unit(unit, place, next, files, tables))
+            });
+            found.push(frames.unwrap_or_default());
+        }
+        found
     }
 }
 
-/// The look-up of one address.
+/// The look-up of some addresses, one after the other.
 struct DebugLookup<'l, 'a> {
     debug: &'a DebugInfo,
     pages: &'a PageCache,
     dwarf: &'l Dwarf<SectionReader<'a>>,
-    place: u32,
     wanted: DebugDetail,
+    /// The unit of the last address, which most often is that of the next.
+    unit: Option<OpenUnit<'a>>,
+}
+
+/// A unit whose header has been read.
+struct OpenUnit<'a> {
+    number: u32,
+    unit: Unit<SectionReader<'a>>,
+    /// Where the unit has too many rows to keep: those of places, found in one pass.
+    rows: BTreeMap<u32, Option<LineTableRow>>,
+}
+
+impl OpenUnit<'_> {
+    /// The row at a place, by a pass over all rows that finds those of the following places, too.
+    fn row_at(&mut self, ranges: &CodeRangeReader, place: u32, next: &[Option<u32>]) -> Option<LineTableRow> {
+        if !self.rows.contains_key(&place) {
+            let mut places = vec![place];
+            places.extend(next.iter().flatten().filter(|next| **next > place));
+            places.dedup();
+            let found = rows_at(&self.unit, ranges, &places).unwrap_or_default();
+            self.rows = places.into_iter().zip(found.into_iter().chain(std::iter::repeat(None))).collect();
+        }
+        self.rows.get(&place).copied().flatten()
+    }
 }
 
 /// The entries of a unit: its own, or its split ones.
@@ -201,35 +237,44 @@ struct UnitEntries<'e, 'a> {
 }
 
 impl<'a> DebugLookup<'_, 'a> {
-    /// The functions in one unit; `None` if it doesn't cover the address.
+    /// The functions in one unit; `None` if it doesn't cover the place. `next`: places that are looked up after it.
     fn in_unit(
-        &self,
+        &mut self,
         number: u32,
+        place: u32,
+        next: &[Option<u32>],
         files: &impl BinaryFiles,
         tables: &mut impl UnitTables,
     ) -> Option<Vec<SourceFrame>> {
-        let unit = whole(self.dwarf, self.debug.units.header(self.dwarf, number).ok()?).ok()?;
-        let read = |room_bytes| self.table(&unit, files, room_bytes);
-        tables.with(number, read, |table| {
-            let row = match &table.rows {
-                Some(rows) => row_at(rows, self.place),
-                None => rows_of(&unit, &self.debug.ranges, usize::MAX)
-                    .ok()
-                    .flatten()
-                    .and_then(|rows| row_at(&rows, self.place)),
-            };
-            let chain = function_at(&table.functions, self.place)
+        let mut open = match self.unit.take().filter(|open| open.number == number) {
+            Some(open) => open,
+            None => {
+                let unit = whole(self.dwarf, self.debug.units.header(self.dwarf, number).ok()?).ok()?;
+                OpenUnit { number, unit, rows: BTreeMap::new() }
+            }
+        };
+        let read = |room_bytes| self.table(&open.unit, files, room_bytes);
+        let (row, chain) = tables.with(number, read, |table| {
+            let chain = function_at(&table.functions, place)
                 .and_then(|function| {
-                    self.with_entries(&unit, table.split.as_ref(), |UnitEntries { dwarf, unit, units }| {
-                        let shared_units = self.debug.shared.as_ref().map(|(_, units)| units);
-                        let context = FunctionContext { dwarf, unit, units, shared_units };
-                        context.chain(function, &self.debug.ranges, self.place, self.wanted.inlines)
-                    })
+                    self.with_entries(
+                        &open.unit,
+                        table.split.as_ref(),
+                        |UnitEntries { dwarf, unit, units }| {
+                            let shared_units = self.debug.shared.as_ref().map(|(_, units)| units);
+                            let context = FunctionContext { dwarf, unit, units, shared_units };
+                            context.chain(function, &self.debug.ranges, place, self.wanted.inlines)
+                        },
+                    )
                     .ok()
                 })
                 .unwrap_or_default();
-            self.frames(&unit, row, chain)
-        })
+            (table.rows.as_ref().map(|rows| row_at(rows, place)), chain)
+        });
+        let row = row.unwrap_or_else(|| open.row_at(&self.debug.ranges, place, next));
+        let frames = self.frames(&open.unit, row, chain);
+        self.unit = Some(open);
+        frames
     }
 
     /// Scans a unit. For a malformed one, the table has what was found up to the error.
