@@ -3,7 +3,7 @@
 //! The largest libraries have tens of MiB of symbols and names, of which a few matter, so none is kept. `object` would
 //! read each name on its own and keep them all.
 
-use object::elf::{SHN_XINDEX, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Sym64};
+use object::elf::{SHN_XINDEX, SHT_RELA, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Sym64};
 use object::pod::bytes_of_slice_mut;
 use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
 use object::{Endianness, File, Object as _};
@@ -16,6 +16,11 @@ const MAX_SYMBOLS: usize = 1 << 20;
 
 /// Symbols in one batch.
 const BATCH_SYMBOLS: usize = 1 << 14;
+
+/// Relocations in one batch.
+const BATCH_RELOCATIONS: usize = 1 << 12;
+/// Words of a relocation (`Elf64_Rela`).
+const RELOCATION_WORDS: usize = 3;
 
 /// Symbols with longer names are skipped: without a bound, a section without NULs would be scanned once for each
 /// symbol.
@@ -72,6 +77,40 @@ pub(crate) fn for_each_dynamic_name<'data, R: ReadFile<'data>>(
 ) {
     if let Some(table) = ElfSymbolTable::from_file(file, ".dynsym") {
         table.for_each_name(|_| true, |index, _, name| visit(index, name));
+    }
+}
+
+/// Calls `visit` for the dynamic relocations that refer to a symbol, with the address that each changes and the index of its symbol in
+/// `.dynsym`. The largest libraries have tens of MiB of relocations.
+pub(crate) fn for_each_dynamic_relocation<'data, R: ReadFile<'data>>(
+    file: &File<'data, R>,
+    mut visit: impl FnMut(u64, usize),
+) {
+    let File::Elf64(elf) = file else { return };
+    let (endian, data, sections) = (elf.endian(), elf.data(), elf.elf_section_table());
+    let Some((symbols, _)) = sections.section_by_name(endian, b".dynsym") else { return };
+    let mut batch: Vec<u64> = Vec::new();
+    for section in sections.iter() {
+        if section.sh_type(endian) != SHT_RELA || section.link(endian) != symbols {
+            continue;
+        }
+        let SectionRange { offset, bytes } = extent(elf, section.sh_offset(endian), section.sh_size(endian));
+        let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX);
+        for first in (0..words).step_by(BATCH_RELOCATIONS * RELOCATION_WORDS) {
+            batch.resize((BATCH_RELOCATIONS * RELOCATION_WORDS).min(words - first), 0);
+            let Some(()) =
+                data.read_into(offset.saturating_add(8 * first as u64), bytes_of_slice_mut(&mut batch))
+            else {
+                return;
+            };
+            // `r_offset`, `r_info` and `r_addend`, little-endian on all supported machines.
+            for [at, info, _] in batch.as_chunks::<RELOCATION_WORDS>().0 {
+                match u64::from_le(*info) >> 32 {
+                    0 => {}
+                    symbol => visit(u64::from_le(*at), symbol as usize),
+                }
+            }
+        }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use object::{File, Object as _, ObjectSection as _, ReadRef, RelocationTarget};
+use object::{File, Object as _, ObjectSection as _, ReadRef};
 
 use crate::arch::{self, Instruction};
 use crate::code::piece::CodeSlice;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
-use crate::symbols::for_each_dynamic_name;
+use crate::symbols::{for_each_dynamic_name, for_each_dynamic_relocation};
 
 /// Functions of C and C++ runtimes that never return.
 const NEVER_RETURN: [&[u8]; 31] = [
@@ -70,13 +70,11 @@ impl Imports {
             }
             imports.have_haskell |= name.starts_with(b"stg_ap_");
         });
-        for (at, relocation) in file.dynamic_relocations().into_iter().flatten() {
-            if let RelocationTarget::Symbol(index) = relocation.target()
-                && meant.contains(&index.0)
-            {
+        for_each_dynamic_relocation(file, |at, symbol| {
+            if meant.contains(&symbol) {
                 imports.words.extend(code.offset(at));
             }
-        }
+        });
         for section in [".plt", ".plt.sec", ".plt.got"] {
             imports.add_entries(file, code, section);
         }
