@@ -230,6 +230,8 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench side_by_side
 	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench scale
 	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench large_files
+	@e2e/setup.sh --corpus
+	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench default_memory
 	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench sidecars
 	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench python
 	SIDEWINDER=$(sidewinder) cargo bench --profile release -p sidewinder-e2e --bench node

@@ -7,6 +7,7 @@ mod python;
 mod registry;
 mod run;
 mod samples;
+mod sidecar;
 mod table;
 
 pub use managed::ManagedFrames;
@@ -16,4 +17,5 @@ pub use registry::Registry;
 pub use run::Gated;
 pub use run::profile;
 pub use samples::{Ends, Samples};
+pub use sidecar::{SidecarResult, SidecarRun, profile_beside};
 pub use table::Table;

@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use nix::sched::CloneFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
+use sidewinder_e2e_support::cgroup::{self, Cgroup, MemoryLimit};
 use tempfile::{NamedTempFile, TempDir};
 
 use super::bundle::{self, ContainerSpec};
-use super::cgroup::{self, Cgroup, MemoryLimit};
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the kernel and the runtime may take to end one.

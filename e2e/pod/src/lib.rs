@@ -7,7 +7,6 @@
 
 pub mod application;
 mod bundle;
-mod cgroup;
 mod container;
 mod seccomp;
 mod sidecar;
@@ -22,10 +21,10 @@ use sidewinder_e2e_support::{requirement, workload};
 use tempfile::TempDir;
 
 pub use bundle::{ContainerSpec, Mount, SecurityContext};
-pub use cgroup::{Cgroup, MemoryLimit, root as cgroup_root};
 pub use container::Container;
 pub use seccomp::Seccomp;
 pub use sidecar::{ENTRY_POINT, Image, Sidecar, SidecarSpec, give_file_capabilities};
+pub use sidewinder_e2e_support::cgroup::{Cgroup, MemoryLimit, root as cgroup_root};
 
 /// Whether the profiler can be run in pods here; if not, `test` is recorded as skipped.
 ///

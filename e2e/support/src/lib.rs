@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod cgroup;
 pub mod collector;
 pub mod command;
 pub mod conservation;

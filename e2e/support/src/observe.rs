@@ -125,17 +125,27 @@ pub fn bpf_objects(pid: u32) -> BTreeSet<BpfObject> {
 /// The process of a group that runs, or, where none does, the youngest.
 #[must_use]
 pub fn busiest_of_group(group: u32) -> Option<u32> {
-    let entries = fs::read_dir("/proc").ok()?;
+    group_members(group).max().map(|(_, pid)| pid)
+}
+
+/// The processes of a group.
+#[must_use]
+pub fn processes_of_group(group: u32) -> Vec<u32> {
+    group_members(group).map(|(_, pid)| pid).collect()
+}
+
+/// Whether each process of a group runs, and its number.
+fn group_members(group: u32) -> impl Iterator<Item = (bool, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let members = pids.filter_map(|pid| {
+    pids.filter_map(move |pid| {
         let stat = fs::read_to_string(of(pid).join("stat")).ok()?;
         // The name, in parentheses, may hold anything: state, parent and group follow the last one.
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let state = fields.next()?;
         let is_member = fields.nth(1)?.parse::<u32>().ok()? == group;
         (is_member && state != "Z").then_some((state == "R", pid))
-    });
-    members.max().map(|(_, pid)| pid)
+    })
 }
 
 /// Bytes of kernel memory that the eBPF maps of a process take.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::cgroup::MemoryLimit;
 use crate::collector::Collector;
 use crate::observe;
 use crate::rate::{Expected, StolenTime};
@@ -73,15 +75,20 @@ service:
     }
 }
 
+/// The memory that the chart lets a sidecar have, of which three quarters are its budget.
+pub const SIDECAR_MEMORY_BYTES: u64 = 64 << 20;
+
 /// A profiler that runs by a configuration file.
 #[derive(Debug)]
 pub struct Daemon {
     running: Running,
+    memory: Option<MemoryLimit>,
     _folder: Option<TempDir>,
 }
 
 impl Daemon {
-    /// Starts `sidewinder --config` and waits until it samples.
+    /// Starts `sidewinder --config` and waits until it samples. Unless the settings state how much memory it may take, it has the
+    /// limit of a sidecar.
     ///
     /// # Errors
     /// When it does not.
@@ -97,9 +104,42 @@ impl Daemon {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("sidewinder.yaml");
         std::fs::write(&path, settings.yaml(endpoint))?;
-        let mut command = sidewinder::command()?;
+        let states_memory = settings.more.iter().any(|line| line.starts_with("memory_limit_mib"));
+        let memory = if states_memory { None } else { Some(memory_limit(SIDECAR_MEMORY_BYTES)?) };
+        Self::start_within(memory, &path, variables, Some(folder))
+    }
+
+    /// As [`Daemon::start`], with a limit of its memory.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn start_with_memory(settings: &Settings, endpoint: &str, bytes: u64) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("sidewinder.yaml");
+        std::fs::write(&path, settings.yaml(endpoint))?;
+        Self::start_within(Some(memory_limit(bytes)?), &path, &[], Some(folder))
+    }
+
+    fn start_within(
+        memory: Option<MemoryLimit>,
+        path: &Path,
+        variables: &[(&str, String)],
+        folder: Option<TempDir>,
+    ) -> Result<Self> {
+        let mut command = match &memory {
+            Some(limit) => sidewinder::command_within(limit)?,
+            None => sidewinder::command()?,
+        };
         command.arg("--config").arg(path).envs(variables.iter().map(|(name, value)| (*name, value)));
-        Ok(Self { running: Running::start_sampling(command)?, _folder: Some(folder) })
+        Ok(Self { running: Running::start_sampling(command)?, memory, _folder: folder })
+    }
+
+    /// The most memory that it had at once, caches of files among it; `None` where it has no limit.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn peak_bytes(&self) -> Result<Option<u64>> {
+        self.memory.as_ref().map(MemoryLimit::peak_bytes).transpose()
     }
 
     /// Starts `sidewinder --config` with a file of the caller's.
@@ -107,9 +147,7 @@ impl Daemon {
     /// # Errors
     /// As [`Daemon::start`].
     pub fn start_from(path: &Path) -> Result<Self> {
-        let mut command = sidewinder::command()?;
-        command.arg("--config").arg(path);
-        Ok(Self { running: Running::start_sampling(command)?, _folder: None })
+        Self::start_within(None, path, &[], None)
     }
 
     /// The process.
@@ -128,7 +166,11 @@ impl Daemon {
         Ok(Stacks { complete: count("complete"), cut: CUT.into_iter().map(count).sum() })
     }
 
-    fn receiver_status(&self) -> Result<Value> {
+    /// What its status says of its receiver.
+    ///
+    /// # Errors
+    /// When its status can't be read.
+    pub fn receiver_status(&self) -> Result<Value> {
         let said = sidewinder::run(&["status", "--json", "--pid", &self.running.pid().to_string()])?;
         let mut status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
         Ok(status["receivers"]["profiling"].take())
@@ -152,12 +194,23 @@ impl Daemon {
     /// # Errors
     /// When it does not end in time or with success.
     pub fn stop(self) -> Result<Ended> {
+        let kills = self.memory.as_ref().map_or(Ok(0), MemoryLimit::kills)?;
         let ended = self.running.stop()?;
+        if kills > 0 {
+            bail!("the profiler took more memory than a sidecar may:\n{}", ended.log);
+        }
         if !ended.status.success() {
             bail!("the profiler ended with {}:\n{}", ended.status, ended.log);
         }
         Ok(ended)
     }
+}
+
+/// A limit of memory that no other test has.
+fn memory_limit(bytes: u64) -> Result<MemoryLimit> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    MemoryLimit::new(&format!("sidewinder-{}-{number}", std::process::id()), bytes)
 }
 
 /// Outcomes of walks that ended before the outermost frame.

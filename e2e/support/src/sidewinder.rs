@@ -11,6 +11,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
+use crate::cgroup::MemoryLimit;
 use crate::observe::{self, BpfStats};
 use crate::paths;
 
@@ -32,6 +33,22 @@ pub fn command() -> Result<Command> {
         if name.to_string_lossy().starts_with("OTEL_") {
             command.env_remove(name);
         }
+    }
+    Ok(command)
+}
+
+/// A command that runs the profiler with a limit of its memory, as a kubelet has it in its container. Its process takes the place of
+/// a shell's.
+///
+/// # Errors
+/// As [`command`].
+pub fn command_within(limit: &MemoryLimit) -> Result<Command> {
+    let profiler = command()?;
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(limit.procs()).arg(profiler.get_program());
+    command.stdin(Stdio::null());
+    for (name, _) in profiler.get_envs() {
+        command.env_remove(name);
     }
     Ok(command)
 }

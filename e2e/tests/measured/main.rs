@@ -14,4 +14,5 @@ mod memory;
 mod neighbours;
 mod rates;
 mod scale;
+mod sidecar;
 mod young_processes;

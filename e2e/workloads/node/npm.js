@@ -60,6 +60,22 @@ async function esbuild() {
   while (!isOver()) await transform(text, { minify: true, target: 'es2017' });
 }
 
+// A library with many functions, for programs that work on JavaScript.
+const library = () => fs.readFileSync(path.join(packages, 'lodash/lodash.js'), 'utf8');
+
+function babel() {
+  const { transformSync } = require('@babel/core');
+  const [text, preset] = [library(), require.resolve('@babel/preset-env')];
+  const options = { presets: [[preset, { targets: 'ie 11' }]], configFile: false, babelrc: false, compact: false, sourceType: 'script' };
+  while (!isOver()) transformSync(text, options);
+}
+
+function terser() {
+  const { minify_sync: minify } = require('terser');
+  const text = library();
+  while (!isOver()) minify(text, { compress: true, mangle: true });
+}
+
 async function express() {
   const app = require('express')();
   app.use((request, _, next) => { request.started = performance.now(); next(); });
@@ -102,7 +118,7 @@ async function next() {
   }
 }
 
-Promise.resolve({ typescript, webpack, esbuild, express, next }[name]()).catch((error) => {
+Promise.resolve({ typescript, webpack, esbuild, babel, terser, express, next }[name]()).catch((error) => {
   console.error(error);
   process.exit(1);
 });

@@ -161,6 +161,42 @@ def sphinx():
     return build
 
 
+def sympy():
+    """Integrals, simplification and factors, without what the package remembers."""
+    import sympy as package
+    from sympy.core.cache import clear_cache
+
+    x, y = package.symbols("x y")
+
+    def solve():
+        clear_cache()
+        package.integrate(package.sin(x) * package.exp(x) * x**2, x)
+        package.simplify((x**3 + 3 * x**2 * y + y**3).expand() / (x + y))
+        package.factor(x**8 - y**8)
+        package.series(package.tan(x) * package.exp(package.sin(x)), x, 0, 6)
+
+    return solve
+
+
+def sqlglot():
+    """A query in other dialects, and optimized."""
+    import sqlglot as package
+    from sqlglot.optimizer import optimize
+
+    query = (
+        "WITH a AS (SELECT x.a, SUM(x.b) AS b FROM x JOIN y ON x.b = y.b WHERE x.a > 1 GROUP BY x.a), "
+        "c AS (SELECT * FROM a WHERE b IN (1, 2, 3)) "
+        "SELECT c.a, CASE WHEN c.b > 3 THEN 'x' ELSE 'y' END AS k FROM c LEFT JOIN y ON y.b = c.b ORDER BY 1 LIMIT 10"
+    )
+
+    def translate():
+        for dialect in ("duckdb", "bigquery", "snowflake", "spark"):
+            package.transpile(query, write=dialect, pretty=True)
+        optimize(query, schema={"x": {"a": "int", "b": "int"}, "y": {"b": "int", "c": "int"}}).sql()
+
+    return translate
+
+
 def asyncio():
     """A server and its clients, in one loop."""
     import asyncio as package

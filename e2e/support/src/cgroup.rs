@@ -71,7 +71,7 @@ pub fn root() -> Result<PathBuf> {
 ///
 /// # Errors
 /// When cgroup v2 is not mounted.
-pub(super) fn own_procs() -> Result<PathBuf> {
+pub fn own_procs() -> Result<PathBuf> {
     let own = fs::read_to_string("/proc/self/cgroup")?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::/")).context("no cgroup v2")?;
     Ok(root()?.join(path).join("cgroup.procs"))
