@@ -79,7 +79,6 @@ impl Reporter {
     }
 
     /// Takes messages in their order.
-
     pub(crate) fn handle(&mut self, message: Message) {
         match message {
             Message::File(id, facts) => {

@@ -129,6 +129,7 @@ pub fn profile_beside(subjects: &[&Subject], run: SidecarRun) -> Result<SidecarR
             samples_per_second: run.samples_per_second,
             pid: if run.is_of_node { None } else { pids.next() },
             other_pids: if run.is_of_node { Vec::new() } else { pids.collect() },
+            reports_at_default_interval: true,
             ..Settings::default()
         };
         tries += 1;

@@ -27,6 +27,8 @@ pub struct Settings {
     pub pid: Option<u32>,
     /// Further processes, where there is one.
     pub other_pids: Vec<u32>,
+    /// Whether there is a report every five seconds, the default, rather than every second.
+    pub reports_at_default_interval: bool,
     /// More lines of the receiver's YAML, each a key of `profiling`.
     pub more: Vec<String>,
     /// More lines of `service`.
@@ -59,7 +61,7 @@ impl Settings {
             "receivers:
   profiling:
     samples_per_second: {}
-    reporter_interval: 1s
+    reporter_interval: {}
     error_mode: propagate
     scope: {scope}
 {more}exporters:
@@ -70,7 +72,8 @@ service:
   pipelines:
     profiles: {{ receivers: [profiling], exporters: [otlp_grpc] }}
 {service}{top}",
-            self.samples_per_second
+            self.samples_per_second,
+            if self.reports_at_default_interval { "5s" } else { "1s" },
         )
     }
 }

@@ -19,8 +19,13 @@ pub(crate) struct PagedPart<R> {
     /// Of the part, in the file.
     offset: u64,
     bytes: u64,
-    /// Each with its number in the part.
-    pages: RefCell<Vec<Option<(u64, Vec<u8>)>>>,
+    pages: RefCell<Vec<Option<Page>>>,
+}
+
+struct Page {
+    /// Its offset in the part, in pages.
+    number: u64,
+    bytes: Vec<u8>,
 }
 
 impl<'data, R: ReadFile<'data>> PagedPart<R> {
@@ -52,14 +57,14 @@ impl<'data, R: ReadFile<'data>> PagedPart<R> {
         let mut pages = self.pages.borrow_mut();
         pages.resize_with(PAGES, || None);
         let place = pages.get_mut(number as usize % PAGES)?;
-        if place.as_ref().is_none_or(|(held, _)| *held != number) {
-            let (_, mut page) = place.take().unwrap_or_default();
+        if place.as_ref().is_none_or(|held| held.number != number) {
+            let mut bytes = place.take().map(|held| held.bytes).unwrap_or_default();
             let start = number * PAGE_BYTES;
-            page.resize((self.bytes - start).min(PAGE_BYTES) as usize, 0);
-            self.file.read_into(self.offset.checked_add(start)?, &mut page)?;
-            *place = Some((number, page));
+            bytes.resize((self.bytes - start).min(PAGE_BYTES) as usize, 0);
+            self.file.read_into(self.offset.checked_add(start)?, &mut bytes)?;
+            *place = Some(Page { number, bytes });
         }
-        let rest = place.as_ref()?.1.get(within..)?;
+        let rest = place.as_ref()?.bytes.get(within..)?;
         let count = rest.len().min(to.len());
         to.get_mut(..count)?.copy_from_slice(rest.get(..count)?);
         Some(count)

@@ -15,7 +15,7 @@ use crate::v8::{CodeLayout, ObjectLayout, PositionForm, WasmLayout};
 #[derive(Debug)]
 pub struct Bytes(pub Vec<u8>);
 
-const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 4 << 10;
 
 impl ForeignMemory for Bytes {
     fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {

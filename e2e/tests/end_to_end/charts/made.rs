@@ -38,12 +38,13 @@ fn schemas_and_readmes_say_what_values_yaml_says() -> Result<()> {
 }
 
 /// Values whose default or meaning depends on what they are for.
-const OF_ITS_OWN: [&str; 5] = [
+const OF_ITS_OWN: [&str; 6] = [
     "configMap.create",
     "extraEnvs",
     "image.repository",
     "ports.metrics.enabled",
     "presets.resourceAttributes.enabled",
+    "resources",
 ];
 
 #[test]

@@ -30,8 +30,8 @@ const TABLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a deferred walk waits for its process to be known.
 const PROCESS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Each piece of a snapshot is truncated to the free memory divided by this: the less memory is free, the less is kept of deep
-/// stacks.
+/// Once less than three quarters of the memory are free, each piece of a snapshot is truncated to the free memory divided by
+/// this: the less memory is free, the less is kept of deep stacks.
 const SNAPSHOTS_MIN: usize = 64;
 /// The size up to which each piece of a snapshot is always kept.
 const SNAPSHOT_BYTES_MIN: usize = 8 << 10;
@@ -76,7 +76,8 @@ impl DeferredWalks {
     pub(super) fn add_snapshot(&mut self, mut snapshot: Box<StackSnapshot>, free_bytes: &mut usize) {
         let key = (snapshot.tid, snapshot.time_ns);
         let is_continuation = self.snapshots.contains_key(&key);
-        if !is_continuation {
+        let is_plenty = *free_bytes > self.limit_bytes / 4 * 3;
+        if !is_continuation && !is_plenty {
             let bytes_max = (*free_bytes / SNAPSHOTS_MIN).max(SNAPSHOT_BYTES_MIN);
             snapshot.pieces.iter_mut().for_each(|piece| truncate(piece, bytes_max));
         }

@@ -38,15 +38,20 @@ ports:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
-{{- with .values.resources }}
 resources:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+  {{- include "sidewinder.resources" . | nindent 2 }}
 terminationMessagePolicy: FallbackToLogsOnError
 {{- with include "sidewinder.volumeMounts" . }}
 volumeMounts:
 {{ trim . }}
 {{- end }}
+{{- end }}
+
+{{/* A whole node has more programs, whose unwind tables and names take more memory, than a pod. */}}
+{{- define "sidewinder.resources" -}}
+{{- $memory := ternary "128Mi" "64Mi" (eq .kind "node") -}}
+{{- $defaults := dict "requests" (dict "cpu" "10m" "memory" $memory) "limits" (dict "memory" $memory) -}}
+{{- mustMergeOverwrite $defaults (deepCopy .values.resources) | toYaml -}}
 {{- end }}
 
 {{/* Who we are, by the Downward API, and the configuration where no ConfigMap holds it. */}}
