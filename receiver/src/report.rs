@@ -133,7 +133,7 @@ impl Reporter {
     }
 
     /// Names the events that wait for it, and adds them to the reports.
-    fn add_waiting(&mut self) {
+    pub(crate) fn add_waiting(&mut self) {
         let events = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         for pending in &mut self.pending_reports {
@@ -160,7 +160,7 @@ impl Reporter {
         reports
     }
 
-    /// From now on, names are looked up only in files that have already been read.
+    /// From now on, names are looked up only in files that have already been read. Events that wait to be named are named so too.
     pub(crate) fn stop_reading(&mut self) {
         self.namer.stop_reading();
     }

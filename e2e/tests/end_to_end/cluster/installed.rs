@@ -79,7 +79,7 @@ fn helm_installs_upgrades_and_uninstalls_each_mode() -> Result<()> {
             assert_eq!(found, expected, "{values}");
             let mut upgrade = cluster.command(&helm);
             upgrade.args(["upgrade", "example", "--namespace=profiling", "--reuse-values"]).arg(chart());
-            run(upgrade.args(["--set", "resources.limits.memory=128Mi"]))?;
+            run(upgrade.args(["--set", "resources.limits.memory=160Mi"]))?;
             run(cluster.command(&helm).args(["uninstall", "example", "--namespace=profiling"]))?;
             assert_eq!(ours()?, Vec::<String>::new(), "{values}");
         }

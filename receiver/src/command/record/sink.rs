@@ -85,7 +85,8 @@ impl EventSink {
         recorded: &RecordingStats,
     ) -> Vec<UnnamedGroup> {
         if let Self::Report { reporter, .. } = self {
-            // Its frames have been named already: names that can be read only now are not in it.
+            // Names that can be read only after its frames have been named are not in it.
+            reporter.add_waiting();
             reporter.stop_reading();
         }
         samples.groups(self.naming_context().namer, &recorded.denied_interpreters, recorded.end_ns)
