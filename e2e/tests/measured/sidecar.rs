@@ -15,6 +15,8 @@ const COMPLETE_SHARE: f64 = 0.99;
 const LEFT_OUT_SHARE: f64 = 0.01;
 /// Walked later, from a copy: while a new process is not known yet.
 const LATE_SHARE: f64 = 0.05;
+/// Where processes live for 50 ms: their first 10 ms.
+const LATE_SHARE_OF_SHORT_PROCESSES: f64 = 0.4;
 
 fn profile(name: &str) -> Result<Option<SidecarResult>> {
     let Some(subject) = PROGRAMS.iter().find(|subject| subject.name == name) else {
@@ -38,11 +40,11 @@ fn profile(name: &str) -> Result<Option<SidecarResult>> {
     Ok(Some(result))
 }
 
-fn check(name: &str) -> Result<()> {
+fn check(name: &str, late_share: f64) -> Result<()> {
     let Some(result) = profile(name)? else { return Ok(()) };
     assert!(result.events > 800, "{result}");
     assert!(result.complete_share() >= COMPLETE_SHARE, "{result}");
-    assert!(result.late_share() <= LATE_SHARE, "{result}");
+    assert!(result.late_share() <= late_share, "{result}");
     assert!((result.names_left_out as f64) <= LEFT_OUT_SHARE * result.frames as f64, "{result}");
     assert!(result.peak_bytes <= SIDECAR_MEMORY_BYTES, "{result}");
     Ok(())
@@ -51,16 +53,16 @@ fn check(name: &str) -> Result<()> {
 /// Its table is made of Go's, which has 8 MB.
 #[test]
 fn gos_compiler_is_profiled_with_the_memory_of_a_sidecar() -> Result<()> {
-    check("go-vet")
+    check("go-vet", LATE_SHARE_OF_SHORT_PROCESSES)
 }
 
 /// Node.js has 26 MB of code, 1 MB of which nothing describes.
 #[test]
 fn node_is_profiled_with_the_memory_of_a_sidecar() -> Result<()> {
-    check("node")
+    check("node", LATE_SHARE)
 }
 
 #[test]
 fn java_is_profiled_with_the_memory_of_a_sidecar() -> Result<()> {
-    check("java")
+    check("java", LATE_SHARE)
 }
