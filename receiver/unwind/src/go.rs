@@ -126,9 +126,7 @@ impl GoTable {
         ranges.finish(&mut out);
         out
     }
-}
 
-impl GoTable {
     /// The Go function that contains an address, with the padding behind it.
     pub(crate) fn function_at<'data, R: ReadFile<'data>>(
         &self,
