@@ -1,7 +1,7 @@
 //! Names, files, lines and inlined calls are compared with those of `llvm-symbolizer`, on programs compiled for the
 //! test.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,21 @@ pub(crate) fn symbolizer(budget_bytes: usize) -> Symbolizer {
 }
 
 fn ours(symbolizer: &mut Symbolizer, pair: &Pair, svma: u64) -> Vec<Line> {
-    match symbolizer.name(BinaryId(1), pair, Svma(svma)) {
+    chain_of(symbolizer.name(BinaryId(1), pair, Svma(svma)))
+}
+
+/// Our results for addresses that are looked up together.
+fn ours_together(pair: &Pair, addresses: BTreeSet<u64>, budget_bytes: usize) -> BTreeMap<u64, Vec<Line>> {
+    let svmas: Vec<Svma> = addresses.into_iter().map(Svma).collect();
+    let mut found = BTreeMap::new();
+    symbolizer(budget_bytes).name_all(BinaryId(1), pair, &svmas, |number, lookup| {
+        found.insert(svmas[number].0, chain_of(lookup));
+    });
+    found
+}
+
+fn chain_of(lookup: Lookup) -> Vec<Line> {
+    match lookup {
         Lookup::Unnamed { .. } => Vec::new(),
         Lookup::Named(frames) => frames
             .iter()
@@ -150,8 +164,10 @@ fn agrees_within(pair: &Pair, count: usize, budget_bytes: usize) -> Option<usize
         _ => false,
     };
     let mut unexplained = Vec::new();
+    let together = ours_together(pair, addresses.iter().copied().collect(), budget_bytes);
     for (svma, theirs) in addresses.iter().zip(oracle) {
         let ours = ours(&mut symbolizer, pair, *svma);
+        assert_eq!(together.get(svma), Some(&ours), "{svma:#x}");
         let theirs: Vec<Line> = theirs.into_iter().filter(|line| line.0 != "??").collect();
         inlined += usize::from(theirs.len() > 1);
         if ours == theirs {

@@ -51,7 +51,7 @@ proptest! {
         };
         let file = elf_of_text(CODE_BYTES, &made(false), &made(true), "");
         let (mut roomy, mut narrow) = (symbolizer(8 << 20, true), symbolizer(32 << 10, true));
-        for at in addresses {
+        for at in addresses.iter().copied() {
             let look_up = |symbolizer: &mut Symbolizer| {
                 said(symbolizer.name(BinaryId(1), || Ok(file.clone()), Svma(TEXT + at)))
             };
@@ -59,6 +59,16 @@ proptest! {
             prop_assert!(narrow.held_bytes() <= 32 << 10);
         }
         prop_assert_eq!((narrow.stats().symbols_cut, narrow.stats().tables_read), (0, 1));
+        let mut svmas: Vec<_> = addresses.iter().map(|at| Svma(TEXT + at)).collect();
+        svmas.sort_unstable();
+        let mut together = symbolizer(32 << 10, true);
+        let mut found = vec![None; svmas.len()];
+        let content = || Ok(file.clone());
+        together.name_all(BinaryId(1), content, &svmas, |number, lookup| found[number] = Some(said(lookup)));
+        for (svma, found) in svmas.iter().zip(found) {
+            prop_assert_eq!(found, Some(said(roomy.name(BinaryId(1), content, *svma))), "together, at {:?}", svma);
+        }
+        prop_assert!(together.held_bytes() <= 32 << 10);
     }
 }
 
