@@ -139,12 +139,9 @@ impl MemoryBudget {
     pub(crate) fn from_config(receiver: &ProfilingReceiver) -> Self {
         let total = memory_limit(receiver);
         let total_bytes = mib_to_bytes(total);
-        let working_set_bytes = (total_bytes / 24).min(WORKING_SET_BYTES_MAX as u64);
-        let building_bytes = total_bytes / 12;
-        let deducted_bytes =
-            PROGRAM_BYTES + total_bytes / QUEUES_SHARE + WORKING_SETS * working_set_bytes + building_bytes;
-        // The smallest limits are less than that; tables and names together still get a quarter.
-        let divided_bytes = total_bytes.saturating_sub(deducted_bytes).max(total_bytes / 4);
+        let (working_set_bytes, building_bytes) =
+            (working_set_bytes(total_bytes), total_bytes / BUILDING_SHARE);
+        let divided_bytes = divided_bytes(total_bytes);
         let in_memory = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
             total,
@@ -167,6 +164,29 @@ impl MemoryBudget {
         usize::try_from(shares.sum::<u64>()).unwrap_or(usize::MAX)
     }
 }
+
+/// What is left for tables and names together.
+fn divided_bytes(total_bytes: u64) -> u64 {
+    let deducted_bytes = PROGRAM_BYTES
+        + total_bytes / QUEUES_SHARE
+        + WORKING_SETS * working_set_bytes(total_bytes)
+        + total_bytes / BUILDING_SHARE;
+    // The smallest limits are less than that; tables and names together still get a quarter.
+    total_bytes.saturating_sub(deducted_bytes).max(total_bytes / 4)
+}
+
+fn working_set_bytes(total_bytes: u64) -> u64 {
+    (total_bytes / 24).min(WORKING_SET_BYTES_MAX as u64)
+}
+
+/// The lowest limit, in MiB, with this much for tables; the highest one if none has.
+pub(crate) fn limit_mib_for_tables(tables_bytes: u64) -> u32 {
+    let has_room = |mib: &u32| divided_bytes(u64::from(*mib) << 20) / 2 >= tables_bytes;
+    (MemoryLimitMib::MIN..MemoryLimitMib::MAX).find(has_room).unwrap_or(MemoryLimitMib::MAX)
+}
+
+/// The share of a limit that is for building tables, as a divisor.
+const BUILDING_SHARE: u64 = 12;
 
 /// The share of a limit that is for queues of encoded reports, as a divisor.
 const QUEUES_SHARE: u64 = 6;
@@ -282,6 +302,19 @@ mod tests {
             assert!(sum <= u64::from(mib) << 20, "{sum} bytes of {mib} MiB");
         }
         assert_eq!(budget(16).sampling.tables_bytes, 2 << 20, "less than the program takes");
+    }
+
+    #[test]
+    fn the_limit_for_tables_is_the_lowest_that_has_room_for_them() {
+        for tables_bytes in [1, 7 << 20, 40 << 20] {
+            let mib = limit_mib_for_tables(tables_bytes);
+            assert!(budget(mib).sampling.tables_bytes >= tables_bytes, "{mib}");
+            assert!(
+                mib == MemoryLimitMib::MIN || budget(mib - 1).sampling.tables_bytes < tables_bytes,
+                "{mib}"
+            );
+        }
+        assert_eq!(limit_mib_for_tables(u64::MAX), MemoryLimitMib::MAX);
     }
 
     #[test]

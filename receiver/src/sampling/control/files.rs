@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sidewinder_address::LoadSegment;
-use sidewinder_bpf::Profiler;
+use sidewinder_bpf::{Arena, Profiler};
 use sidewinder_process::{FileId, FileTable, FileTableLimits, Pid, ProcRoot};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::interpreters::InterpreterTracker;
 use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
+use crate::memory::limit_mib_for_tables;
 use crate::sampling::message::{FileInfo, Message};
 
 /// The identities and unwind tables of mapped files.
@@ -75,6 +76,7 @@ impl FileTracker {
         let mut users = Vec::new();
         for ready in self.binaries.load_ready(&mut profiler.arena, &mut profiler.tables) {
             self.log_failure(&ready);
+            self.log_left_out(&ready, &profiler.arena);
             self.announce_with_headers(ready.file, &ready.loads, messages);
             if let Some(layout) = ready.pthread {
                 interpreters.add_c_library(ready.file, layout);
@@ -88,6 +90,18 @@ impl FileTracker {
             users.extend(ready.users);
         }
         users
+    }
+
+    fn log_left_out(&self, ready: &ReadyFile, arena: &Arena) {
+        if let Some(bytes) = ready.budget_for_all_bytes(arena) {
+            let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path()).escape_ascii();
+            info!(
+                %path,
+                "its unwind table does not fit: stacks through functions not seen before are walked late; \
+                 memory_limit_mib: {} would hold all of it",
+                limit_mib_for_tables(bytes)
+            );
+        }
     }
 
     fn log_failure(&self, ready: &ReadyFile) {

@@ -287,6 +287,11 @@ impl BuiltTable {
             over_budget_bytes: None,
         }
     }
+
+    /// The code of the parts that are not built.
+    pub(super) fn unbuilt_bytes(&self) -> u64 {
+        self.unbuilt.iter().map(|part| part.text_bytes).sum()
+    }
 }
 
 pub(super) fn executable_segments(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
@@ -412,6 +417,7 @@ mod tests {
             let deliver = |built: BuiltTable| segments += built.segments.len();
             let last = source.build(TrustedSide::Rows, &wanted, deliver).unwrap();
             assert!(last.outline.is_some());
+            assert_eq!(last.unbuilt_bytes() > WHOLE_CODE_BYTES_MAX, room_bytes == 0);
             (segments + last.segments.len(), last.unbuilt.len())
         };
         let (segments, unbuilt) = build(u64::MAX);
