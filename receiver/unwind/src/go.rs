@@ -24,7 +24,7 @@ use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
 
 /// The most functions that are examined to find one that has a frame.
-const MAX_FUNCTIONS_TO_LEARN_FROM: u64 = 1000;
+const MAX_FUNCTIONS_TO_LEARN_FROM: usize = 1000;
 
 /// The sections that may hold Go's table.
 pub(crate) const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
@@ -54,20 +54,18 @@ impl GoTable {
             let part = PagedPart::new(data, range.offset, range.uncompressed_size);
             let table = Pclntab::parse(&part)?;
             let text_start = text_start(file, code, table.header().stated_text_start, section.address())?;
-            let mut found = Self {
-                offset: range.offset,
-                bytes: range.uncompressed_size,
-                text_start,
-                saving: FramePointerSaving::Push,
-            };
             let text = GoText { data, code, start: text_start };
-            let functions = table.functions().take(MAX_FUNCTIONS_TO_LEARN_FROM as usize);
+            let functions = table.functions().take(MAX_FUNCTIONS_TO_LEARN_FROM);
             let mut functions = functions.filter_map(|index| table.function(index));
             let saving = functions.find_map(|function| {
                 FramePointerSaving::detect(&function, |at| text.read(at, 1).first().copied())
             });
-            found.saving = saving.unwrap_or(found.saving);
-            Some(found)
+            Some(Self {
+                offset: range.offset,
+                bytes: range.uncompressed_size,
+                text_start,
+                saving: saving.unwrap_or(FramePointerSaving::Push),
+            })
         });
         if found.is_none() {
             Summary::count(&mut summary.malformed, RowSource::GoPclntab);
