@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use sidewinder_e2e_corpus::{PROGRAMS, SidecarResult, SidecarRun, Subject, profile_beside};
+use sidewinder_e2e_corpus::{Gated, PROGRAMS, SidecarResult, SidecarRun, Subject, profile_beside};
 use sidewinder_e2e_support::load::Load;
 use sidewinder_e2e_support::session::SIDECAR_MEMORY_BYTES;
 use sidewinder_e2e_support::{bench, observe, requirement};
@@ -107,11 +107,9 @@ fn measure_peer(names: &[&str], duration: Duration) -> Result<()> {
         return Ok(());
     };
     let seconds = u32::try_from(duration.as_secs())? + 30;
-    let mut programs: Vec<_> = subjects
-        .iter()
-        .map(|subject| sidewinder_e2e_corpus::Gated::start(subject, seconds))
-        .collect::<Result<_>>()?;
-    programs.iter_mut().try_for_each(sidewinder_e2e_corpus::Gated::open)?;
+    let mut programs: Vec<_> =
+        subjects.iter().map(|subject| Gated::start(subject, seconds)).collect::<Result<_>>()?;
+    programs.iter_mut().try_for_each(Gated::open)?;
     let mut command = Command::new(program);
     let rate = SAMPLES_PER_SECOND.to_string();
     command.args(["-collection-agent", "127.0.0.1:9", "-disable-tls", "-samples-per-second", &rate]);

@@ -1,7 +1,9 @@
 //! Control groups: directories of version 2, and limits of memory in whichever version has the controller here.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,14 @@ use anyhow::{Context as _, Result};
 
 /// How long processes that were killed may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A command that runs `program` in a cgroup, given by its [`Cgroup::procs`], from its first instruction on.
+#[must_use]
+pub fn command_in(procs: &Path, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo 0 > \"$0\" && exec \"$@\""]).arg(procs).arg(program);
+    command
+}
 
 /// A directory of cgroup v2. When it goes, so does every process in it.
 #[derive(Debug)]

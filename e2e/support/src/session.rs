@@ -104,12 +104,9 @@ impl Daemon {
     /// # Errors
     /// As [`Daemon::start`].
     pub fn start_in(settings: &Settings, endpoint: &str, variables: &[(&str, String)]) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("sidewinder.yaml");
-        std::fs::write(&path, settings.yaml(endpoint))?;
         let states_memory = settings.more.iter().any(|line| line.starts_with("memory_limit_mib"));
         let memory = if states_memory { None } else { Some(memory_limit(SIDECAR_MEMORY_BYTES)?) };
-        Self::start_within(memory, &path, variables, Some(folder))
+        Self::start_written(memory, settings, endpoint, variables)
     }
 
     /// As [`Daemon::start`], with a limit of its memory.
@@ -117,10 +114,20 @@ impl Daemon {
     /// # Errors
     /// As [`Daemon::start`].
     pub fn start_with_memory(settings: &Settings, endpoint: &str, bytes: u64) -> Result<Self> {
+        Self::start_written(Some(memory_limit(bytes)?), settings, endpoint, &[])
+    }
+
+    /// Writes the settings to a file first.
+    fn start_written(
+        memory: Option<MemoryLimit>,
+        settings: &Settings,
+        endpoint: &str,
+        variables: &[(&str, String)],
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("sidewinder.yaml");
         std::fs::write(&path, settings.yaml(endpoint))?;
-        Self::start_within(Some(memory_limit(bytes)?), &path, &[], Some(folder))
+        Self::start_within(memory, &path, variables, Some(folder))
     }
 
     fn start_within(

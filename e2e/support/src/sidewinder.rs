@@ -11,7 +11,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
-use crate::cgroup::MemoryLimit;
+use crate::cgroup::{self, MemoryLimit};
 use crate::observe::{self, BpfStats};
 use crate::paths;
 
@@ -37,15 +37,13 @@ pub fn command() -> Result<Command> {
     Ok(command)
 }
 
-/// A command that runs the profiler with a limit of its memory, as a kubelet has it in its container. Its process takes the place of
-/// a shell's.
+/// A command that runs the profiler in a cgroup that limits its memory, as a kubelet does.
 ///
 /// # Errors
 /// As [`command`].
 pub fn command_within(limit: &MemoryLimit) -> Result<Command> {
     let profiler = command()?;
-    let mut command = Command::new("sh");
-    command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(limit.procs()).arg(profiler.get_program());
+    let mut command = cgroup::command_in(&limit.procs(), profiler.get_program());
     command.stdin(Stdio::null());
     for (name, _) in profiler.get_envs() {
         command.env_remove(name);

@@ -2,7 +2,7 @@
 //! none of the other's.
 
 use std::collections::HashSet;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,6 +15,7 @@ use sidewinder_e2e_pod::application::{
 use sidewinder_e2e_pod::{
     Container, ENTRY_POINT, Image, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec,
 };
+use sidewinder_e2e_support::cgroup;
 use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::received::Received;
@@ -74,9 +75,9 @@ struct Intruder(Child);
 
 impl Intruder {
     fn start(pod: &Pod, neighbour: &Container, seconds: &str) -> Result<Self> {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo 0 > \"$0\" && exec \"$@\""]).arg(neighbour.cgroup().procs());
-        command.arg(workload::TENANT.compiled()?).args(["neighbour", seconds]).stdout(Stdio::null());
+        let procs = neighbour.cgroup().procs();
+        let mut command = cgroup::command_in(&procs, workload::TENANT.compiled()?);
+        command.args(["neighbour", seconds]).stdout(Stdio::null());
         Ok(Self(pod.spawn_among_its_processes(&mut command)?))
     }
 }

@@ -1,7 +1,6 @@
 //! A Collector's `k8s_attributes` finds the pods of our profiles, and of a service's spans, on the API server.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +9,7 @@ use sidewinder_e2e_charts as charts;
 use sidewinder_e2e_cluster::Cluster;
 use sidewinder_e2e_instrumented::service::Service;
 use sidewinder_e2e_pod::Cgroup;
+use sidewinder_e2e_support::cgroup;
 use sidewinder_e2e_support::collector::{Collector, KubernetesSetup, Setup};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::received::Received;
@@ -44,9 +44,8 @@ fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_container
     let cgroups = ids.iter().map(|id| pod.child(id)).collect::<Result<Vec<_>>>()?;
     let mut processes = Vec::new();
     for cgroup in &cgroups {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo 0 > \"$0\" && exec \"$@\""]).arg(cgroup.procs());
-        command.arg(workload::REC.compiled()?).args(SECONDS_AND_DEPTH);
+        let mut command = cgroup::command_in(&cgroup.procs(), workload::REC.compiled()?);
+        command.args(SECONDS_AND_DEPTH);
         processes.push(Gated::start(command)?);
     }
     for attributes in [format!("k8s.pod.ip={POD_IP}"), String::new()] {
