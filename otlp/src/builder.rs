@@ -179,7 +179,7 @@ impl ReportBuilder {
         self.dictionary.bytes() + self.resources_bytes
     }
 
-    /// Forgets all stacks. Indices of stacks are not valid any more, those of what stacks consist of are.
+    /// Forgets all stacks. Indices of stacks become invalid; indices of locations stay valid.
     ///
     /// To be called after a report, when there are no events.
     pub fn forget_stacks(&mut self) {

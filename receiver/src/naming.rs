@@ -234,7 +234,8 @@ impl Namer {
         }
     }
 
-    /// The same for the stacks of all events among these messages, those of each process at once: each read has a cost of its own.
+    /// The same for the stacks of all events among these messages. Stacks of one process are read together, because each read has
+    /// a fixed cost.
     pub(crate) fn read_functions_of(&mut self, messages: &[Message]) {
         let mut by_process: HashMap<ProcessKey, Vec<&Stack>> = HashMap::new();
         for message in messages {
@@ -329,8 +330,8 @@ impl Namer {
         Some(NamedFrame { is_guessed: frame.is_unproven(), ..named })
     }
 
-    /// Names frames in files, those of each file in the order of their addresses, and passes them to `take`. Frames that would be
-    /// omitted are left out.
+    /// Names frames in files, file by file in the order of addresses, and passes them to `take`. Frames that reports omit are
+    /// skipped.
     pub(crate) fn resolve_in_files(
         &mut self,
         frames: impl IntoIterator<Item = RawFrame>,

@@ -41,7 +41,7 @@ const PATIENT_READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The share of all time that is spent on such waits, as a divisor, and how much of it is saved.
 const WAITS_SHARE: u32 = 4;
 const WAITS_BURST: Duration = Duration::from_secs(1);
-/// The most functions that are read at once: those of a deep stack. With them, as many that waited for it.
+/// The most functions that are read at once: as many as a deep stack has. As many again that waited are read with them.
 const BATCH_MAX: usize = 1024;
 /// The share of the budget that is for functions which many instructions have in common, as a divisor.
 const SHARED_SHARE: usize = 2;

@@ -142,7 +142,7 @@ impl PendingReport {
         }
     }
 
-    /// Names the frames in files of these events, those of each file in the order of their addresses.
+    /// Names the frames of these events that are in files, file by file in the order of addresses.
     pub(super) fn name_files(&mut self, events: &[SampleEvent], namer: &mut Namer) {
         let frames = events.iter().filter_map(|event| event.stack.as_ref()).flat_map(|stack| &*stack.frames);
         let is_unknown = |frame: &&RawFrame| {

@@ -109,7 +109,7 @@ impl FileOutline {
         UnwindTable::new(self.code.base(), rows, entries, Summary::default())
     }
 
-    /// The rows of that table. `entries` begin with those of the outline.
+    /// The rows of that table. `entries` must begin with the outline's entries.
     pub(crate) fn rows_of_parts<'data, R: ReadFile<'data>>(
         &self,
         data: R,
@@ -261,7 +261,7 @@ impl CoveredCode {
 pub fn has_only_indexed_sources<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> bool {
     let has = |name: &str| file.section_by_name(name).is_some();
     let is_go = go::SECTIONS.into_iter().any(has);
-    // Go writes `.debug_frame` for the functions of its own table and no others.
+    // Go writes `.debug_frame` only for functions in its own table.
     let has_debug_frame = has(".debug_frame") && !is_go;
     (is_go || has(".eh_frame")) && !has_debug_frame && ![".sframe", ".gnu_debugdata"].into_iter().any(has)
 }

@@ -203,7 +203,7 @@ struct DebugLookup<'l, 'a> {
     pages: &'a PageCache,
     dwarf: &'l Dwarf<SectionReader<'a>>,
     wanted: DebugDetail,
-    /// The unit of the last address, which most often is that of the next.
+    /// The unit of the last address. The next address is usually in it too.
     unit: Option<OpenUnit<'a>>,
 }
 
@@ -211,12 +211,12 @@ struct DebugLookup<'l, 'a> {
 struct OpenUnit<'a> {
     number: u32,
     unit: Unit<SectionReader<'a>>,
-    /// Where the unit has too many rows to keep: those of places, found in one pass.
+    /// The rows at some places, found in one pass. Used where the unit has too many rows to keep.
     rows: BTreeMap<u32, Option<LineTableRow>>,
 }
 
 impl OpenUnit<'_> {
-    /// The row at a place, by a pass over all rows that finds those of the following places, too.
+    /// The row at a place. One pass over all rows finds the rows at the following places too.
     fn row_at(&mut self, ranges: &CodeRangeReader, place: u32, next: &[Option<u32>]) -> Option<LineTableRow> {
         if !self.rows.contains_key(&place) {
             let mut places = vec![place];

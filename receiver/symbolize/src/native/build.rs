@@ -57,8 +57,8 @@ impl<'a> SymbolTableBuilder<'a> {
         }
     }
 
-    /// Leaves out symbols that have nothing in these parts of the code, which are in order. If those of all parts are beyond the
-    /// limit, the last parts are left out, down to the first.
+    /// Leaves out symbols that lie outside these parts of the code, which are in order. If the symbols of all parts exceed the
+    /// limit, the last parts are left out, until only the first remains.
     pub(super) fn with_parts(self, parts: Vec<Range<u32>>) -> Self {
         Self { before: vec![Vec::new(); parts.len()], parts: Some(parts), ..self }
     }

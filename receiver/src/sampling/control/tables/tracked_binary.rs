@@ -50,7 +50,7 @@ pub(super) struct SampledFunctions {
     outdated_segments: BTreeSet<SegmentId>,
 }
 
-/// No table of whole functions takes more than its text, divided by this. Most take a fifth of that.
+/// No table of whole functions takes more than its text, divided by this. Most take a quarter of that.
 const TEXT_BYTES_PER_TABLE_BYTE: u64 = 8;
 
 impl SampledFunctions {
