@@ -105,6 +105,11 @@ pub(crate) struct TableBuildBudget {
 }
 
 impl TableBuildBudget {
+    /// Of a receiver's limit.
+    fn of(total_bytes: u64) -> Self {
+        Self { total_bytes, min_bytes: total_bytes / BUILDING_SHARE }
+    }
+
     /// Whether there is a limit.
     pub(crate) fn is_limited(self) -> bool {
         self.total_bytes != u64::MAX
@@ -139,8 +144,7 @@ impl MemoryBudget {
     pub(crate) fn from_config(receiver: &ProfilingReceiver) -> Self {
         let total = memory_limit(receiver);
         let total_bytes = mib_to_bytes(total);
-        let (working_set_bytes, building_bytes) =
-            (working_set_bytes(total_bytes), total_bytes / BUILDING_SHARE);
+        let working_set_bytes = working_set_bytes(total_bytes);
         let divided_bytes = divided_bytes(total_bytes);
         let in_memory = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
@@ -150,7 +154,7 @@ impl MemoryBudget {
                 stacks_bytes: in_memory(working_set_bytes),
                 snapshots_bytes: in_memory(working_set_bytes),
                 rings: RingsBudget::SMALL,
-                table_building: TableBuildBudget { total_bytes, min_bytes: building_bytes },
+                table_building: TableBuildBudget::of(total_bytes),
             },
             names_bytes: in_memory(divided_bytes / 2),
             interned_bytes: in_memory(working_set_bytes),
@@ -181,8 +185,21 @@ fn working_set_bytes(total_bytes: u64) -> u64 {
 
 /// The lowest limit, in MiB, with this much for tables; the highest one if none has.
 pub(crate) fn limit_mib_for_tables(tables_bytes: u64) -> u32 {
-    let has_room = |mib: &u32| divided_bytes(u64::from(*mib) << 20) / 2 >= tables_bytes;
-    (MemoryLimitMib::MIN..MemoryLimitMib::MAX).find(has_room).unwrap_or(MemoryLimitMib::MAX)
+    lowest_limit_mib(|total_bytes| divided_bytes(total_bytes) / 2 >= tables_bytes)
+}
+
+/// The lowest limit, in MiB, at which the build of a table may take this much beside what is resident now; the highest one if none
+/// allows it.
+pub(crate) fn limit_mib_for_building(bytes: u64) -> u32 {
+    let resident_bytes = resident_bytes().unwrap_or_default();
+    lowest_limit_mib(|total_bytes| {
+        TableBuildBudget::of(total_bytes).available_bytes_at(resident_bytes) >= bytes
+    })
+}
+
+fn lowest_limit_mib(is_enough: impl Fn(u64) -> bool) -> u32 {
+    let limits = MemoryLimitMib::MIN..MemoryLimitMib::MAX;
+    limits.into_iter().find(|mib| is_enough(u64::from(*mib) << 20)).unwrap_or(MemoryLimitMib::MAX)
 }
 
 /// The share of a limit that is for building tables, as a divisor.
@@ -315,6 +332,14 @@ mod tests {
             );
         }
         assert_eq!(limit_mib_for_tables(u64::MAX), MemoryLimitMib::MAX);
+    }
+
+    #[test]
+    fn the_limit_for_building_leaves_what_is_resident() {
+        let mib = limit_mib_for_building(100 << 20);
+        let resident_bytes = resident_bytes().unwrap();
+        assert!(u64::from(mib) << 20 > (100 << 20) + resident_bytes / 2, "{mib}");
+        assert_eq!(limit_mib_for_building(u64::MAX), MemoryLimitMib::MAX);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use self::history::StatsHistory;
 use crate::export::Destination;
 use crate::lock::lock;
 use crate::naming::NameCounts;
+use crate::sampling::IncompleteTables;
 use crate::supervise::ThreadSupervisor;
 
 /// All statistics of a service.
@@ -151,6 +152,11 @@ impl ServiceStats {
         self.with_receiver(name, |receiver| receiver.unattached_probes = unattached);
     }
 
+    /// Records the files that have no whole unwind table now.
+    pub(crate) fn record_incomplete_tables(&self, name: &str, tables: IncompleteTables) {
+        self.with_receiver(name, |receiver| receiver.incomplete_tables = tables);
+    }
+
     /// Records the counters of a receiver's current run. Returns the totals of all its runs.
     pub(crate) fn record_counters(&self, name: &str, counters: ReceiverCounters) -> ReceiverStats {
         let depths = lock(&self.stack_depths).clone();
@@ -168,6 +174,7 @@ impl ServiceStats {
     /// Records the end of a receiver's run: its counters are kept, its gauges become zero.
     pub(crate) fn record_receiver_end(&self, name: &str) {
         self.with_receiver(name, |receiver| {
+            receiver.incomplete_tables = IncompleteTables::default();
             receiver.counters.table_bytes = 0;
             receiver.counters.map_bytes = 0;
             receiver.counters.scope_full_cost = None;

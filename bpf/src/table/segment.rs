@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use sidewinder_address::FileOffset;
 use sidewinder_unwind_table::{Entry, Rule};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes as _, IntoBytes};
 
 use super::page::{PAGE_BYTES, PageRows};
 use super::rule::Packing;
@@ -51,6 +51,30 @@ impl PackedSegment {
         let mut segment = SegmentBuilder::new(0);
         segment.push(&PageRows::default(), Packing::Auto);
         segment.finish()
+    }
+
+    /// A segment from the bytes of one that was saved; `None` if they are not a segment. Walks stay within it whatever it contains.
+    #[must_use]
+    pub fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
+        let (header, _) = sw_segment_header::read_from_prefix(&bytes).ok()?;
+        let [rules_at, rows_at] = [header.rules, header.rows].map(|offset| offset as usize);
+        let entries = rows_at.checked_sub(rules_at)? / size_of::<sw_rule>();
+        let rules = header.first_run as usize;
+        let pages = u64::from(header.text_bytes) / PAGE_BYTES;
+        let has_whole_pages =
+            header.file_offset % PAGE_BYTES == 0 && u64::from(header.text_bytes) % PAGE_BYTES == 0;
+        let index_end = size_of::<sw_segment_header>() as u64 + (pages * BUCKETS_PER_PAGE as u64 + 1) * 2;
+        if !has_whole_pages || index_end > rules_at as u64 || rows_at > bytes.len() {
+            return None;
+        }
+        Some(Self {
+            file_offset: FileOffset(header.file_offset),
+            text_bytes: header.text_bytes.into(),
+            rows: (bytes.len() - rows_at) / 2,
+            rules,
+            runs: entries.checked_sub(rules)?,
+            bytes,
+        })
     }
 
     /// The table of a file of one page, from rows by offset.

@@ -35,7 +35,7 @@ pub use extension::{
 };
 pub use number::{
     Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, SamplesPerSecond,
-    SelectedPid, UiMemoryMib, VerifierLogLevel,
+    SavedTablesMib, SelectedPid, UiMemoryMib, VerifierLogLevel,
 };
 pub use probe::{InvalidProbe, ProbePlace, ProbePoint, ProbeSpec};
 pub use probe_value::{ProbeInteger, ProbeValue, ProbeValueSource};

@@ -73,6 +73,10 @@ ranged! {
     UiMemoryMib(u32): 1..=1_024, default 16
 }
 ranged! {
+    /// The size limit in MiB for saved unwind tables.
+    SavedTablesMib(u32): 1..=65_536, default 64
+}
+ranged! {
     /// The number of frames after which a stack is truncated, and marked as such.
     MaxFrames(u32): 1..=8_192, default 8_192
 }

@@ -11,7 +11,7 @@ use sidewinder_kind::CpuIds;
 
 use super::{
     BinaryMatch, CounterEvent, Fraction, MaxFrames, MemoryLimitMib, Percent, ProbeSpec, SamplesPerSecond,
-    SelectedPid, VerifierLogLevel,
+    SavedTablesMib, SelectedPid, VerifierLogLevel,
 };
 
 /// One profiler: its samples, its stack walks, its reports.
@@ -188,6 +188,10 @@ pub struct Unwind {
     pub max_frames: MaxFrames,
     /// Whether stacks include kernel frames.
     pub kernel: bool,
+    /// An absolute path of a directory where unwind tables are saved; `None`: they are built again by each run.
+    pub tables_directory: Option<PathBuf>,
+    /// The size limit of that directory.
+    pub tables_directory_mib: SavedTablesMib,
 }
 
 impl Default for Unwind {
@@ -198,6 +202,8 @@ impl Default for Unwind {
             trust: UnwindTrust::default(),
             max_frames: MaxFrames::default(),
             kernel: true,
+            tables_directory: None,
+            tables_directory_mib: SavedTablesMib::default(),
         }
     }
 }

@@ -164,6 +164,11 @@ impl KeyGroup for Unwind {
         fields.value("trust", &mut self.trust);
         fields.value("max_frames", &mut self.max_frames);
         fields.value("kernel", &mut self.kernel);
+        fields.optional("tables_directory", &mut self.tables_directory);
+        if self.tables_directory.as_ref().is_some_and(|directory| !directory.is_absolute()) {
+            fields.error("tables_directory", ConfigProblem::Contradiction("is an absolute path".to_owned()));
+        }
+        fields.value("tables_directory_mib", &mut self.tables_directory_mib);
     }
 }
 

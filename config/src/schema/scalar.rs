@@ -123,6 +123,7 @@ ranged_whole_numbers!(
     SamplesPerSecond,
     MemoryLimitMib,
     UiMemoryMib,
+    SavedTablesMib,
     MaxFrames,
     NumConsumers,
     Percent,

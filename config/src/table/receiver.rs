@@ -109,6 +109,8 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::unwind::trust", "Which one to trust if a binary's unwind information contradicts its code: `rows`, or `code`, which takes long to check.").restarts(),
     key("receivers::profiling::unwind::max_frames", "The number of frames after which a stack is truncated, and marked as such.").unit("frames").restarts(),
     key("receivers::profiling::unwind::kernel", "Whether stacks include kernel frames.").restarts(),
+    key("receivers::profiling::unwind::tables_directory", "An absolute path of a directory where unwind tables are saved, to be read back when a file with this build ID is seen again. It is created if there is none; only Sidewinder's user may be able to write to it. By default nothing is saved.").restarts(),
+    key("receivers::profiling::unwind::tables_directory_mib", "The size limit of that directory: tables that were used longest ago are removed.").unit("MiB").restarts(),
     key("receivers::profiling::symbolize", "How addresses are symbolized.").restarts(),
     key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols. Functions of interpreted programs have names in either mode.").restarts(),
     key("receivers::profiling::symbolize::lines", "Whether frames have source files and lines, if a binary or its debug file contains them.").restarts(),

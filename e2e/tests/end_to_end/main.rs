@@ -45,6 +45,7 @@ mod silent;
 mod stacks;
 mod supervision;
 mod switches;
+mod tables;
 mod telemetry;
 mod top;
 mod trace;

@@ -149,6 +149,7 @@ fn to_text(document: &Value) -> String {
                 format_nonzero(receiver.get("foreign_reads")),
             );
         }
+        push_incomplete_tables(&mut out, receiver);
         let refused = format_nonzero(receiver.get("files_refused"));
         if !refused.is_empty() {
             let _ = writeln!(out, "    files that processes name, refused: {refused}");
@@ -174,6 +175,35 @@ fn to_text(document: &Value) -> String {
     out
 }
 
+/// The files for whose unwind tables there is no room, and how much memory would be enough.
+fn push_incomplete_tables(out: &mut String, receiver: &Value) {
+    let Some(tables) = receiver.get("tables_incomplete").filter(|tables| !tables.is_null()) else { return };
+    let number = |of: &Value, key| of.get(key).and_then(Value::as_u64).unwrap_or_default();
+    let mib = |of: &Value, key| number(of, key) as f64 / f64::from(1 << 20);
+    for file in tables.get("files").and_then(Value::as_array).into_iter().flatten() {
+        let path = string_field(file, "path");
+        let _ = match number(file, "unread_bytes") {
+            0 => writeln!(
+                out,
+                "    no room for the unwind tables of {:.1} of {:.1} MiB of code, but for functions already seen: {path}",
+                mib(file, "left_out_code_bytes"),
+                mib(file, "code_bytes"),
+            ),
+            _ => writeln!(
+                out,
+                "    no memory to read {:.1} MiB of a file, whose unwind table is incomplete: {path}",
+                mib(file, "unread_bytes"),
+            ),
+        };
+    }
+    match number(tables, "more_files") {
+        0 => {}
+        count => _ = writeln!(out, "    and {count} more files"),
+    }
+    let enough_mib = number(tables, "memory_limit_mib_for_all");
+    let _ = writeln!(out, "    memory_limit_mib: {enough_mib} would hold all of them");
+}
+
 /// A text field whose further lines are indented.
 fn indented_field(document: &Value, key: &str) -> String {
     string_field(document, key).replace('\n', "\n      ")
@@ -194,6 +224,14 @@ mod tests {
                 "activity": "failed", "events": 5, "events_of": "2 containers", "interrupts_missed": 0,
                 "interrupts": { "complete": 5, "idle": 0 },
                 "files_refused": { "symlink": 2, "owner": 0 },
+                "tables_incomplete": {
+                    "files": [
+                        { "path": "/usr/bin/node", "code_bytes": 44 << 20, "left_out_code_bytes": 11 << 20, "unread_bytes": null },
+                        { "path": "/opt/odd", "code_bytes": 0, "left_out_code_bytes": 0, "unread_bytes": 3 << 20 },
+                    ],
+                    "more_files": 2,
+                    "memory_limit_mib_for_all": 61,
+                },
             } },
             "exporters": { "file": {
                 "events": { "delivered": 5 }, "queue_bytes": 0, "queue_capacity_bytes": 0,
@@ -228,6 +266,9 @@ mod tests {
             "unknown\n      key",
             "profiling: failed, 5 events of 2 containers",
             "complete=5 missed=0",
+            "no room for the unwind tables of 11.0 of 44.0 MiB of code, but for functions already seen: /usr/bin/node\n",
+            "no memory to read 3.0 MiB of a file, whose unwind table is incomplete: /opt/odd\n    and 2 more files\n",
+            "memory_limit_mib: 61 would hold all of them",
             "delivered=5",
             "last failure: connection refused",
             "page: http://localhost:7878/",

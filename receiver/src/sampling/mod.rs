@@ -32,7 +32,9 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{LoadError, Opener, Profiler, Storage, monotonic_ns};
 
 pub(crate) use self::control::scope;
-pub(crate) use self::control::tables::{SeekableContent, build, debug_files};
+pub(crate) use self::control::tables::{
+    IncompleteTable, IncompleteTables, SavedTableCounts, SavedTables, SeekableContent, build, debug_files,
+};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
 pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
@@ -208,6 +210,11 @@ impl<'obj> Sampler<'obj> {
     /// The probes that are attached nowhere.
     pub(crate) fn unattached_probes(&self) -> Vec<SampledProbe> {
         self.control.probes.unattached().collect()
+    }
+
+    /// The files that have no whole unwind table now, for lack of memory.
+    pub(crate) fn incomplete_tables(&self) -> IncompleteTables {
+        self.control.incomplete_tables(&self.profiler)
     }
 
     /// The profiler, for its counters.

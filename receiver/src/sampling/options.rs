@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::control::scope::SamplingScope;
 use super::control::tables::debug_files::DebugRoots;
-use super::{RandomPauses, SamplingError};
+use super::{RandomPauses, SamplingError, SavedTables};
 use crate::memory::{RingsBudget, SamplingBudget};
 use crate::supervise::ThreadSupervisor;
 use crate::user_probe::UserProbe;
@@ -53,6 +53,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: TrustedSide,
+    /// Where tables are saved, if they are.
+    pub(crate) saved_tables: Option<Arc<SavedTables>>,
     pub(crate) trace_context: TraceContext,
     /// The CPUs that are sampled, as far as they are online.
     pub(crate) sampled_cpus: CpuIds,
@@ -102,6 +104,7 @@ impl SamplingOptions {
             unwind_mode: UnwindMode::Auto,
             unwind_overrides: Vec::new(),
             unwind_trust: TrustedSide::Rows,
+            saved_tables: None,
             trace_context: TraceContext::default(),
             sampled_cpus: CpuIds::default(),
             pauses: None,

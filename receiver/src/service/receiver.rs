@@ -30,7 +30,7 @@ use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::Message;
 use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::SamplingScope;
-use crate::sampling::{RandomPauses, Sampler};
+use crate::sampling::{RandomPauses, Sampler, SavedTables};
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
 use crate::user_probe::UserProbe;
@@ -245,6 +245,7 @@ impl ReceiverContext {
 
     /// Publishes the counters of this run, and returns the totals of all runs of this receiver.
     fn publish_counters(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverStats {
+        self.stats.record_incomplete_tables(&self.name, sampler.incomplete_tables());
         self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
         self.stats.record_counters(&self.name, ReceiverCounters::from_sampler(sampler, dropped))
     }
@@ -294,6 +295,10 @@ impl ReceiverContext {
 
     fn options(&self, kinds: KindSet, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
         let receiver = &self.config;
+        let unwind_trust = match receiver.unwind.trust {
+            UnwindTrust::Rows => TrustedSide::Rows,
+            UnwindTrust::Code => TrustedSide::Code,
+        };
         SamplingOptions {
             scope: SamplingScope::from_config(&receiver.scope),
             kinds,
@@ -315,10 +320,8 @@ impl ReceiverContext {
             },
             unwind_mode: receiver.unwind.mode,
             unwind_overrides: receiver.unwind.overrides.clone(),
-            unwind_trust: match receiver.unwind.trust {
-                UnwindTrust::Rows => TrustedSide::Rows,
-                UnwindTrust::Code => TrustedSide::Code,
-            },
+            unwind_trust,
+            saved_tables: self.saved_tables(unwind_trust),
             trace_context: receiver.trace_context.clone(),
             sampled_cpus: receiver.pin_cpu_ids.clone(),
             pauses: RandomPauses::new(receiver.probabilistic_interval, receiver.probabilistic_threshold),
@@ -332,6 +335,20 @@ impl ReceiverContext {
             budget: self.budget.sampling,
             debug_roots,
             threads: self.stats.threads().clone(),
+        }
+    }
+
+    fn saved_tables(&self, trust: TrustedSide) -> Option<Arc<SavedTables>> {
+        let unwind = &self.config.unwind;
+        let directory = unwind.tables_directory.as_deref()?;
+        let bytes_max = u64::from(unwind.tables_directory_mib.get()) << 20;
+        match SavedTables::open(directory, bytes_max, trust) {
+            Ok(tables) => Some(Arc::new(tables)),
+            Err(error) => {
+                let directory = directory.display();
+                warn!(receiver = self.name, %directory, %error, "degraded: unwind tables are not saved");
+                None
+            }
         }
     }
 

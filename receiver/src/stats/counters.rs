@@ -270,6 +270,22 @@ pub(crate) static COUNTERS: &[Counter] = &[
         "files have no complete unwind table, because of the memory limit: stacks through them may be truncated",
         MORE_MEMORY_HINT,
     ),
+    Counter::new(
+        "tables_read_back",
+        "tables",
+        "Unwind tables that were read from unwind.tables_directory instead of being built.",
+        |r| r.counters.saved_tables.uses,
+    ),
+    Counter::new(
+        "tables_not_saved",
+        "errors",
+        "Failures to write to unwind.tables_directory.",
+        |r| r.counters.saved_tables.failures,
+    )
+    .permanent_alarm(
+        "times an unwind table could not be saved in unwind.tables_directory",
+        "check that the disk has room and is writable",
+    ),
     // A count above 0 is shown as a degraded feature.
     Counter::new(
         "scope_list_full",

@@ -10,7 +10,9 @@ use sidewinder_process::RegistryCounters;
 
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
-use crate::sampling::{CodeObjectLosses, LongWaitCounts, Sampler, SamplingTally, WaitCounts};
+use crate::sampling::{
+    CodeObjectLosses, IncompleteTables, LongWaitCounts, Sampler, SamplingTally, SavedTableCounts, WaitCounts,
+};
 
 /// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +57,8 @@ pub(crate) struct ReceiverStats {
     pub(crate) missing_counters: Vec<Counter>,
     /// The probes of the current run that are attached nowhere.
     pub(crate) unattached_probes: Vec<SampledProbe>,
+    /// The files that have no whole unwind table now, for lack of memory.
+    pub(crate) incomplete_tables: IncompleteTables,
     /// The totals of the runs that have ended.
     pub(super) previous_runs: ReceiverCounters,
     pub(super) previous_names: NameCounts,
@@ -70,6 +74,7 @@ impl ReceiverStats {
             names: NameCounts::default(),
             missing_counters: Vec::new(),
             unattached_probes: Vec::new(),
+            incomplete_tables: IncompleteTables::default(),
             previous_runs: ReceiverCounters::default(),
             previous_names: NameCounts::default(),
         }
@@ -163,6 +168,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) table_reloads: u64,
     /// Files whose table is missing, or incomplete, because of the memory limit.
     pub(crate) incomplete_tables: u64,
+    /// Uses of tables that are saved on disk.
+    pub(crate) saved_tables: SavedTableCounts,
     /// Processes for which there was no room in the list of the scope.
     pub(crate) scope_full: u64,
     /// The cost for the user if that list has been full in the current run.
@@ -247,6 +254,7 @@ impl ReceiverCounters {
             table_evictions: profiler.tables.evictions(),
             table_reloads: control.table_reloads,
             incomplete_tables: control.incomplete_tables,
+            saved_tables: control.saved_tables,
             scope_full: profiler.scope_full(),
             scope_full_cost: sampler.scope_full_cost(),
             run_time: profiler.run_time(),
@@ -306,6 +314,7 @@ impl ReceiverCounters {
             table_evictions,
             table_reloads,
             incomplete_tables,
+            saved_tables,
             scope_full,
             scope_full_cost: _,
             run_time,
@@ -347,6 +356,7 @@ impl ReceiverCounters {
         self.table_evictions += table_evictions;
         self.table_reloads += table_reloads;
         self.incomplete_tables += incomplete_tables;
+        self.saved_tables += *saved_tables;
         self.scope_full += scope_full;
         self.run_time = match (self.run_time, *run_time) {
             (Some(now), Some(before)) => Some(now + before),

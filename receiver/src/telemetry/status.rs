@@ -25,6 +25,7 @@ use tracing::debug;
 use super::problems::{self, HealthProblem};
 use super::process;
 use crate::memory;
+use crate::sampling::{IncompleteTable, IncompleteTables};
 use crate::stats::counters::COUNTERS;
 use crate::stats::{Activity, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
 
@@ -94,6 +95,7 @@ fn receiver_document(receiver: &ReceiverStats) -> Value {
         "table_bytes": counters.table_bytes,
         "table_evictions": counters.table_evictions,
         "tables_cut": counters.incomplete_tables,
+        "tables_incomplete": incomplete_tables(&receiver.incomplete_tables),
         "scope_list_full": counters.scope_full,
         "contexts_read": counters.contexts.read,
         "contexts_refused": counters.contexts_refused,
@@ -108,6 +110,25 @@ fn receiver_document(receiver: &ReceiverStats) -> Value {
             .iter()
             .map(|counter| (counter.key(), (counter.read)(receiver)))
             .collect::<BTreeMap<_, _>>(),
+    })
+}
+
+/// `null` if all tables are whole.
+fn incomplete_tables(tables: &IncompleteTables) -> Option<Value> {
+    let file = |file: &IncompleteTable| {
+        json!({
+            "path": file.path,
+            "code_bytes": file.code_bytes,
+            "left_out_code_bytes": file.left_out_code_bytes,
+            "unread_bytes": file.unread_bytes,
+        })
+    };
+    (!tables.files.is_empty()).then(|| {
+        json!({
+            "files": tables.files.iter().map(file).collect::<Vec<_>>(),
+            "more_files": tables.more_files,
+            "memory_limit_mib_for_all": tables.memory_limit_mib,
+        })
     })
 }
 

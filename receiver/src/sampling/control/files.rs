@@ -16,7 +16,6 @@ use tracing::{debug, info, warn};
 use super::interpreters::InterpreterTracker;
 use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
-use crate::memory::limit_mib_for_tables;
 use crate::sampling::message::{FileInfo, Message};
 
 /// The identities and unwind tables of mapped files.
@@ -93,13 +92,13 @@ impl FileTracker {
     }
 
     fn log_left_out(&self, ready: &ReadyFile, arena: &Arena) {
-        if let Some(bytes) = ready.budget_for_all_bytes(arena) {
+        if ready.is_left_out {
+            let enough_mib = self.binaries.incomplete_tables(arena).memory_limit_mib;
             let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path()).escape_ascii();
             info!(
                 %path,
                 "its unwind table does not fit: stacks through functions not seen before are walked late; \
-                 memory_limit_mib: {} would hold all of it",
-                limit_mib_for_tables(bytes)
+                 memory_limit_mib: {enough_mib} would hold all tables"
             );
         }
     }

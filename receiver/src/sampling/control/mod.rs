@@ -39,6 +39,7 @@ pub(super) use self::processes::ProcessTracker;
 use self::publication::Publication;
 use self::tables::binaries::Binaries;
 use self::tables::table_builder::{BuildOptions, TableBuilder};
+use self::tables::{IncompleteTables, SavedTableCounts};
 use super::message::{Message, Stack, file_location};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
@@ -86,6 +87,7 @@ pub(crate) struct ControlCounts {
     pub(crate) table_reloads: u64,
     /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
     pub(crate) incomplete_tables: u64,
+    pub(crate) saved_tables: SavedTableCounts,
 }
 
 impl Control {
@@ -106,8 +108,13 @@ impl Control {
         let probes = Probes::start(&options.probes, is_per_process, &options.threads, profiler)
             .map_err(SamplingError::Thread)?;
         let building = BuildOptions { trust: options.unwind_trust, interpreters: options.interpreters };
-        let builder = TableBuilder::start(building, options.budget.table_building, &options.threads)
-            .map_err(SamplingError::Thread)?;
+        let builder = TableBuilder::start(
+            building,
+            options.budget.table_building,
+            options.saved_tables,
+            &options.threads,
+        )
+        .map_err(SamplingError::Thread)?;
         let (rules, debug_roots) =
             (PackingRules::new(options.unwind_mode, options.unwind_overrides), options.debug_roots);
         let binaries = Binaries::new(builder, rules, debug_roots, &mut profiler.arena, &mut profiler.tables)
@@ -314,6 +321,11 @@ impl Control {
             || self.interpreters.has_retry_within(RETRIES_AWAITED)
     }
 
+    /// The files that have no whole table now, for lack of memory.
+    pub(super) fn incomplete_tables(&self, profiler: &Profiler<'_>) -> IncompleteTables {
+        self.files.binaries.incomplete_tables(&profiler.arena)
+    }
+
     pub(super) fn counts(&self) -> ControlCounts {
         ControlCounts {
             processes: self.processes.registry.counters(),
@@ -324,6 +336,7 @@ impl Control {
             interpreters_refused: self.interpreters.refused(),
             table_reloads: self.files.binaries.reloads(),
             incomplete_tables: self.files.binaries.incomplete_files(),
+            saved_tables: self.files.binaries.saved_table_counts(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::refusals::RefusedFiles;
-use crate::sampling::{CodeObjectLosses, LongWaitCounts, WaitCounts};
+use crate::sampling::{CodeObjectLosses, LongWaitCounts, SavedTableCounts, WaitCounts};
 use crate::source_maps::SourceMapCounts;
 use crate::stats::{EventCoverage, ReceiverCounters};
 use crate::telemetry::instruments::to_u64;
@@ -119,6 +119,10 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
         table_evictions: unique("table_evictions"),
         table_reloads: unique("table_reloads"),
         incomplete_tables: unique("tables_cut"),
+        saved_tables: SavedTableCounts {
+            uses: unique("tables_read_back"),
+            failures: unique("tables_not_saved"),
+        },
         scope_full: unique("scope_full"),
         // Shown as a degraded feature.
         scope_full_cost: None,

@@ -17,12 +17,14 @@ use sidewinder_unwind::Rule;
 use sidewinder_vm::Interpreter;
 use sidewinder_vm::cpython::PthreadLayout;
 
-use super::build::{BuildError, BuiltTable};
+use super::build::{BuildError, READ_BUDGET_SHARE};
 use super::debug_files::{Companions, DebugFile, DebugRoots};
-use super::incomplete_files::IncompleteFiles;
+use super::incomplete_files::{IncompleteFiles, IncompleteTables};
+use super::saved_tables::SavedTableCounts;
 use super::segments::{push_segment_ranges, segment_at};
 use super::table_builder::{Delivery, TableBuilder};
-use super::tracked_binary::{TableState, TrackedBinary};
+use super::tracked_binary::{TableState, TrackedBinary, Unread};
+use crate::memory::{limit_mib_for_building, limit_mib_for_tables};
 use crate::sampling::options::PackingRules;
 use crate::time_budget::TimeBudget;
 
@@ -71,18 +73,8 @@ pub(crate) struct ReadyFile {
     pub(crate) failure: Option<BuildError>,
     /// Whether this file has failed in this way before.
     pub(crate) is_known_failure: bool,
-    /// The code whose tables were left out because there is no room for them: its functions have tables once walks have
-    /// encountered them.
-    pub(crate) left_out_code_bytes: u64,
-}
-
-impl ReadyFile {
-    /// The budget for tables in which those that were left out would have room, about; `None`: none were.
-    pub(crate) fn budget_for_all_bytes(&self, arena: &Arena) -> Option<u64> {
-        let left_out_bytes = self.left_out_code_bytes / CODE_BYTES_PER_TABLE_BYTE;
-        let for_tables_bytes = arena.used_bytes() + left_out_bytes;
-        (left_out_bytes > 0).then(|| for_tables_bytes / (MAPPINGS_SHARE - 1) * MAPPINGS_SHARE)
-    }
+    /// Whether there was no room for some of its tables: their functions have rows once walks have encountered them.
+    pub(crate) is_left_out: bool,
 }
 
 /// Tables of large files take 2.8 to 3.6% of their code (`sidewinder inspect` says how much).
@@ -122,10 +114,12 @@ impl Binaries {
         let Some(entry) = files.get(file) else { return false };
         let Some(content) = entry.opened() else { return false };
         let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
+        let packing = self.packing_rules.packing(entry.path(), build_id);
         let mut binary = TrackedBinary {
             path: entry.path().to_vec(),
             content: content.clone(),
-            packing: self.packing_rules.packing(entry.path(), build_id),
+            packing,
+            saved_as: self.builder.saved_name(entry, packing),
             debug_file: DebugFile::from_process(user, entry.path(), content.owner(), &self.debug_roots),
             outline: None,
             state: TableState::Postponed { missed: None },
@@ -134,6 +128,7 @@ impl Binaries {
             is_build_requested: false,
             missed_segments: BTreeSet::new(),
             sampled_functions: None,
+            unread: None,
         };
         if self.incomplete.would_not_fit(&binary.key(), || self.builder.room_bytes()) {
             binary.state = TableState::NoTable;
@@ -280,7 +275,6 @@ impl Binaries {
                     self.rebuild_time.spend(cpu_time, Instant::now());
                 }
             }
-            let left_out_code_bytes = built.as_ref().map_or(0, BuiltTable::unbuilt_bytes);
             let (loads, failure, is_known_failure) = match (built, is_rebuild) {
                 (Ok(built), true) => {
                     binary.reinstall(&built, arena, tables);
@@ -293,6 +287,8 @@ impl Binaries {
                 }
                 (Ok(built), false) => {
                     let failure = built.over_budget_bytes.map(BuildError::OverBudget);
+                    let unread = built.over_budget_bytes;
+                    binary.unread = unread.map(|piece_bytes| Unread { piece_bytes, budget_bytes });
                     // What was read in parts has most of its rows, and is worth building again.
                     let tried_bytes = if built.outline.is_some() { 0 } else { budget_bytes };
                     let is_known_failure =
@@ -304,14 +300,18 @@ impl Binaries {
                     (built.loads, failure, is_known_failure)
                 }
                 (Err(failure), false) => {
-                    let is_known_failure = matches!(failure, BuildError::OverBudget(_))
-                        && !self.incomplete.add(binary.key(), budget_bytes);
+                    let mut is_known_failure = false;
+                    if let BuildError::OverBudget(piece_bytes) = failure {
+                        is_known_failure = !self.incomplete.add(binary.key(), budget_bytes);
+                        binary.unread = Some(Unread { piece_bytes, budget_bytes });
+                    }
                     binary.debug_file = DebugFile::Searched(Companions::default());
                     binary.state = TableState::NoTable;
                     (Vec::new(), Some(failure), is_known_failure)
                 }
             };
             let users = binary.users();
+            let is_left_out = binary.left_out_code_bytes() > 0;
             ready.push(ReadyFile {
                 file,
                 users,
@@ -320,7 +320,7 @@ impl Binaries {
                 pthread,
                 failure,
                 is_known_failure,
-                left_out_code_bytes,
+                is_left_out,
             });
         }
         self.builder.set_room(room_for_tables(arena));
@@ -352,6 +352,25 @@ impl Binaries {
     /// The number of files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
     pub(crate) fn incomplete_files(&self) -> u64 {
         self.incomplete.count
+    }
+
+    /// The files that have no whole table now, for lack of memory.
+    pub(crate) fn incomplete_tables(&self, arena: &Arena) -> IncompleteTables {
+        let unread = self.binaries.values().filter_map(|binary| binary.unread);
+        let building_bytes =
+            unread.map(|unread| unread.budget_bytes + READ_BUDGET_SHARE * unread.piece_bytes).max();
+        let files: Vec<_> = self.binaries.values().filter_map(TrackedBinary::incomplete_table).collect();
+        let left_out_code_bytes: u64 = files.iter().map(|file| file.left_out_code_bytes).sum();
+        let tables_bytes = arena.used_bytes() + left_out_code_bytes / CODE_BYTES_PER_TABLE_BYTE;
+        let for_tables = (left_out_code_bytes > 0)
+            .then(|| limit_mib_for_tables(tables_bytes / (MAPPINGS_SHARE - 1) * MAPPINGS_SHARE));
+        let enough_mib = for_tables.max(building_bytes.map(limit_mib_for_building));
+        IncompleteTables::new(files, enough_mib.unwrap_or_default())
+    }
+
+    /// How often saved tables were used.
+    pub(crate) fn saved_table_counts(&self) -> SavedTableCounts {
+        self.builder.saved_counts()
     }
 
     /// The number of builds that were repeated because a walk missed an evicted table.

@@ -22,6 +22,7 @@ use thiserror::Error;
 
 use super::debug_files::{Companions, DebugFile};
 use super::reader::{BoundedReader, ReadBudget};
+use super::saved_tables::{SavedTable, SavedTableName, SavedTables};
 use super::segmented::SegmentedBuild;
 use super::table_room::TableRoom;
 
@@ -100,7 +101,7 @@ pub(crate) struct BuiltTable {
 }
 
 /// The share of the build's memory that is used for reading the file, as a divisor. The rest is for rows.
-const READ_BUDGET_SHARE: u64 = 2;
+pub(super) const READ_BUDGET_SHARE: u64 = 2;
 
 /// Files with more code are built in parts: that takes little memory, and walks don't have to wait for the whole file.
 const WHOLE_CODE_BYTES_MAX: u64 = 2 << 20;
@@ -117,12 +118,81 @@ pub(crate) struct BuildSource<'a> {
     pub(crate) budget_bytes: u64,
     /// The memory that is left for tables.
     pub(crate) room: &'a TableRoom,
+    /// Where the file's table is saved.
+    pub(crate) saved: Option<(&'a SavedTables, &'a SavedTableName)>,
 }
 
+/// Saved segments are delivered in batches of this size.
+const SAVED_BATCH_BYTES: u64 = 256 << 10;
+
 impl BuildSource<'_> {
+    /// Reads back the file's table if it was saved, or else [builds](Self::build_from_file) and saves it.
+    pub(crate) fn build(
+        &self,
+        trust: TrustedSide,
+        wanted: &Receiver<FileOffset>,
+        mut deliver: impl FnMut(BuiltTable),
+    ) -> Result<BuiltTable, BuildError> {
+        let Some((tables, name)) = self.saved else { return self.build_from_file(trust, wanted, deliver) };
+        if let Some(saved) = tables.find(name)
+            && let Some(built) = self.build_from_saved(&saved, &mut deliver)?
+        {
+            tables.count_use();
+            return Ok(built);
+        }
+        let mut unfinished = tables.begin(name);
+        let last = self.build_from_file(trust, wanted, |built| {
+            unfinished.iter_mut().for_each(|unfinished| unfinished.add(&built));
+            deliver(built);
+        })?;
+        let is_of_file_alone = last.over_budget_bytes.is_none() && !last.debug_file.has_debug();
+        if let Some(mut unfinished) = unfinished.filter(|_| is_of_file_alone) {
+            unfinished.add(&last);
+            unfinished.finish();
+        }
+        Ok(last)
+    }
+
+    /// Loads a saved table as far as there is room; `None` if a debug file contributes to the file's table now.
+    fn build_from_saved(
+        &self,
+        saved: &SavedTable,
+        mut deliver: impl FnMut(BuiltTable),
+    ) -> Result<Option<BuiltTable>, BuildError> {
+        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
+        let reader = BoundedReader::new(self.content, &budget);
+        let file = parse_elf(&reader, &budget)?;
+        let loads = load_segments(&file);
+        let debug_file = DebugFile::Searched(self.debug_file.find(&file));
+        if debug_file.has_debug() {
+            return Ok(None);
+        }
+        let batch = || BuiltTable { debug_file: debug_file.clone(), ..BuiltTable::with_loads(loads.clone()) };
+        let (mut built, mut batch_bytes, mut room_bytes) = (batch(), 0, self.room.bytes());
+        for segment in saved.segments() {
+            let packed = (room_bytes > 0).then(|| saved.load(segment)).flatten();
+            let Some(packed) = packed else {
+                built.unbuilt.push(segment.range());
+                continue;
+            };
+            let bytes = packed.bytes.len() as u64;
+            (batch_bytes, room_bytes) = (batch_bytes + bytes, room_bytes.saturating_sub(bytes));
+            if !segment.is_self_contained() {
+                let range = segment.range();
+                built.from_machine_code.push(range.file_offset..range.end());
+            }
+            built.segments.push(packed);
+            if batch_bytes >= SAVED_BATCH_BYTES {
+                deliver(std::mem::replace(&mut built, batch()));
+                batch_bytes = 0;
+            }
+        }
+        Ok(Some(built))
+    }
+
     /// Reads a file's table and packs it. Parts of a large file are passed to `deliver` as soon as they are built, those that
     /// walks miss first; the last part is returned. Once there is no room for more tables, the rest is not built.
-    pub(crate) fn build(
+    fn build_from_file(
         &self,
         trust: TrustedSide,
         wanted: &Receiver<FileOffset>,
@@ -170,9 +240,39 @@ impl BuildSource<'_> {
         has_only_indexed_sources(file) || self.content.size_bytes() > self.budget_bytes / READ_BUDGET_SHARE
     }
 
+    /// Reads back those of these segments that were saved, and [builds](Self::rebuild_from_file) and saves the others.
+    pub(crate) fn rebuild(
+        &self,
+        wanted: &[SegmentRequest],
+        stand_alone: bool,
+        trust: TrustedSide,
+    ) -> Result<BuiltTable, BuildError> {
+        let saved = self.saved.and_then(|(tables, name)| Some((tables, tables.find(name)?)));
+        let Some((tables, saved)) = saved else { return self.rebuild_from_file(wanted, stand_alone, trust) };
+        let (mut segments, mut rest) = (Vec::new(), Vec::new());
+        for request in wanted {
+            match saved.segment_of(request.range).filter(|_| request.functions.is_none()) {
+                Some(segment) => segments.push(segment),
+                None => rest.push(request.clone()),
+            }
+        }
+        if rest.is_empty() {
+            let debug_file = self.debug_file.clone();
+            return Ok(BuiltTable { segments, debug_file, ..BuiltTable::with_loads(Vec::new()) });
+        }
+        let mut built = self.rebuild_from_file(&rest, stand_alone, trust)?;
+        let is_whole = |segment: &&PackedSegment| {
+            rest.iter()
+                .any(|request| request.range == TextRange::from(*segment) && request.functions.is_none())
+        };
+        saved.append(tables, built.segments.iter().filter(is_whole), stand_alone);
+        built.segments.extend(segments);
+        Ok(built)
+    }
+
     /// Reads and packs some segments of a file's table, most of which were built before. Unless `stand_alone`, the rest of
     /// the file is read too.
-    pub(crate) fn rebuild(
+    fn rebuild_from_file(
         &self,
         wanted: &[SegmentRequest],
         stand_alone: bool,
@@ -288,9 +388,9 @@ impl BuiltTable {
         }
     }
 
-    /// The code of the parts that are not built.
-    pub(super) fn unbuilt_bytes(&self) -> u64 {
-        self.unbuilt.iter().map(|part| part.text_bytes).sum()
+    /// Whether a segment can be built without the rest of the file.
+    pub(super) fn is_self_contained(&self, range: TextRange) -> bool {
+        !self.from_machine_code.iter().any(|code| range.overlaps(code))
     }
 }
 
@@ -412,12 +512,14 @@ mod tests {
                 // Far less than the size of its unwind information.
                 budget_bytes: 1 << 20,
                 room: &TableRoom::new(room_bytes),
+                saved: None,
             };
             let (mut segments, (_sender, wanted)) = (0, mpsc::channel());
             let deliver = |built: BuiltTable| segments += built.segments.len();
             let last = source.build(TrustedSide::Rows, &wanted, deliver).unwrap();
             assert!(last.outline.is_some());
-            assert_eq!(last.unbuilt_bytes() > WHOLE_CODE_BYTES_MAX, room_bytes == 0);
+            let unbuilt_bytes: u64 = last.unbuilt.iter().map(|part| part.text_bytes).sum();
+            assert_eq!(unbuilt_bytes > WHOLE_CODE_BYTES_MAX, room_bytes == 0);
             (segments + last.segments.len(), last.unbuilt.len())
         };
         let (segments, unbuilt) = build(u64::MAX);

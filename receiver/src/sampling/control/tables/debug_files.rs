@@ -221,6 +221,11 @@ impl BinaryLocation {
 }
 
 impl DebugFile {
+    /// Whether a separate file was found, which may contribute to the file's table.
+    pub(crate) fn has_debug(&self) -> bool {
+        matches!(self, Self::Searched(companions) if companions.debug.is_some())
+    }
+
     /// The debug file of a binary with this path in the root of a process, and this owner.
     pub(crate) fn from_process(pid: Pid, path: &[u8], owner: Option<u32>, roots: &Arc<DebugRoots>) -> Self {
         let root = ProcessRoot::from_pid(&ProcRoot::default(), pid).ok();

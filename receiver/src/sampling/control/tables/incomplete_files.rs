@@ -1,6 +1,9 @@
-//! Files whose tables are incomplete or missing for lack of memory: they are counted once, and are not built in vain again.
+//! Files whose tables are incomplete or missing for lack of memory: they are counted once, are not built in vain again, and
+//! are named in the status.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them. A file that is
 /// forgotten and seen again is identified by its path and its size.
@@ -34,9 +37,68 @@ impl IncompleteFiles {
     }
 }
 
+/// The files that have no whole table now, for lack of memory, and the memory that would be enough.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct IncompleteTables {
+    /// Those with the most code without a table come first; at most [`FILES_MAX`](Self::FILES_MAX).
+    pub(crate) files: Arc<[IncompleteTable]>,
+    /// The number of files that are not in the list.
+    pub(crate) more_files: usize,
+    /// The `memory_limit_mib` that would hold all tables, about; 0 if all are whole.
+    pub(crate) memory_limit_mib: u32,
+}
+
+/// A file without a whole table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct IncompleteTable<Path = String> {
+    /// Its path as its processes see it; a `String` is escaped.
+    pub(crate) path: Path,
+    /// The code that walks may find in it; 0 if that is unknown, because too little of the file could be read.
+    pub(crate) code_bytes: u64,
+    /// The part of this code that has rows only for functions that walks have encountered.
+    pub(crate) left_out_code_bytes: u64,
+    /// The size of the piece of the file that could not be read.
+    pub(crate) unread_bytes: Option<u64>,
+}
+
+impl IncompleteTables {
+    /// The paths of files may be long.
+    const FILES_MAX: usize = 16;
+
+    pub(super) fn new(mut files: Vec<IncompleteTable<&[u8]>>, memory_limit_mib: u32) -> Self {
+        files.sort_unstable_by_key(|file| (Reverse(file.left_out_code_bytes), file.path));
+        let more_files = files.len().saturating_sub(Self::FILES_MAX);
+        files.truncate(Self::FILES_MAX);
+        Self { files: files.iter().map(IncompleteTable::escaped).collect(), more_files, memory_limit_mib }
+    }
+}
+
+impl IncompleteTable<&[u8]> {
+    fn escaped(&self) -> IncompleteTable {
+        let Self { path, code_bytes, left_out_code_bytes, unread_bytes } = *self;
+        let path = path.escape_ascii().to_string();
+        IncompleteTable { path, code_bytes, left_out_code_bytes, unread_bytes }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_with_the_most_code_without_a_table_are_listed_and_the_others_counted() {
+        let file = |left_out_code_bytes| IncompleteTable {
+            path: &b"/a\n"[..],
+            code_bytes: 100,
+            left_out_code_bytes,
+            unread_bytes: None,
+        };
+        let tables = IncompleteTables::new((0..20).map(file).collect(), 64);
+        assert_eq!(tables.files.len(), 16);
+        assert_eq!([tables.files[0].left_out_code_bytes, tables.files[15].left_out_code_bytes], [19, 4]);
+        assert_eq!(tables.files[0].path, "/a\\n");
+        assert_eq!((tables.more_files, tables.memory_limit_mib), (4, 64));
+    }
 
     #[test]
     fn an_incomplete_file_is_counted_once_even_if_it_is_forgotten_and_seen_again() {

@@ -5,10 +5,13 @@ pub(crate) mod build;
 pub(crate) mod debug_files;
 mod incomplete_files;
 mod reader;
+mod saved_tables;
 mod segmented;
 mod segments;
 pub(crate) mod table_builder;
 mod table_room;
 mod tracked_binary;
 
+pub(crate) use self::incomplete_files::{IncompleteTable, IncompleteTables};
 pub(crate) use self::reader::SeekableContent;
+pub(crate) use self::saved_tables::{SavedTableCounts, SavedTables};

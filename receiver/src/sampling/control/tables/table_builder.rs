@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::Packing;
-use sidewinder_process::{FileId, OpenedFile};
+use sidewinder_process::{FileEntry, FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::cpython::PthreadLayout;
@@ -20,6 +20,7 @@ use sidewinder_vm::{Interpreter, InterpreterSet};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;
+use super::saved_tables::{SavedTableCounts, SavedTableName, SavedTables};
 use super::table_room::TableRoom;
 use crate::memory::TableBuildBudget;
 use crate::privilege;
@@ -41,6 +42,7 @@ pub(crate) struct TableBuilder {
     deliveries: Receiver<Delivery>,
     budget: TableBuildBudget,
     room: Arc<TableRoom>,
+    saved: Option<Arc<SavedTables>>,
     in_progress: usize,
 }
 
@@ -59,6 +61,8 @@ pub(crate) struct BuildRequest {
     pub(crate) content: OpenedFile,
     pub(crate) packing: Packing,
     pub(crate) debug_file: DebugFile,
+    /// The name under which the table is saved, if it is.
+    pub(crate) saved_as: Option<SavedTableName>,
     pub(crate) scope: BuildScope,
 }
 
@@ -93,6 +97,7 @@ impl BuildRequest {
         options: BuildOptions,
         budget_bytes: u64,
         room: &TableRoom,
+        saved: Option<&SavedTables>,
         outgoing: &Sender<Delivery>,
     ) -> bool {
         let BuildOptions { trust, interpreters } = options;
@@ -110,7 +115,8 @@ impl BuildRequest {
             BuildScope::WholeFile { .. } => None,
             BuildScope::Segments { outline, .. } => outline.as_ref(),
         };
-        let source = BuildSource { content, packing, debug_file, outline, budget_bytes, room };
+        let saved = saved.zip(self.saved_as.as_ref());
+        let source = BuildSource { content, packing, debug_file, outline, budget_bytes, room, saved };
         let deliver = |built| {
             send(Ok(built), None);
         };
@@ -152,6 +158,7 @@ impl TableBuilder {
     pub(crate) fn start(
         options: BuildOptions,
         budget: TableBuildBudget,
+        saved: Option<Arc<SavedTables>>,
         supervisor: &ThreadSupervisor,
     ) -> io::Result<Self> {
         let (outgoing, deliveries) = mpsc::channel();
@@ -161,6 +168,7 @@ impl TableBuilder {
             let incoming = Arc::new(Mutex::new(incoming));
             for _ in 0..threads {
                 let (incoming, outgoing, room) = (Arc::clone(&incoming), outgoing.clone(), Arc::clone(&room));
+                let saved = saved.clone();
                 let heartbeat = supervisor.register(name, HEARTBEAT_TIMEOUT);
                 let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
                 thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -169,7 +177,9 @@ impl TableBuilder {
                     heartbeat.idle();
                     while let Some(request) = next() {
                         heartbeat.beat(HEARTBEAT_TIMEOUT);
-                        if !request.build_and_send(options, budget.available_bytes(), &room, &outgoing) {
+                        let budget_bytes = budget.available_bytes();
+                        if !request.build_and_send(options, budget_bytes, &room, saved.as_deref(), &outgoing)
+                        {
                             return;
                         }
                         heartbeat.idle();
@@ -180,7 +190,17 @@ impl TableBuilder {
         };
         let large_concurrency = if budget.is_limited() { 1 } else { LARGE_CONCURRENCY };
         let (small, large) = (start("tables", 1)?, start("large-tables", large_concurrency)?);
-        Ok(Self { small, large, deliveries, budget, room, in_progress: 0 })
+        Ok(Self { small, large, deliveries, budget, room, saved, in_progress: 0 })
+    }
+
+    /// The name under which the table of a file is saved; `None` if it isn't.
+    pub(crate) fn saved_name(&self, entry: &FileEntry, packing: Packing) -> Option<SavedTableName> {
+        self.saved.as_ref()?.name(entry, packing)
+    }
+
+    /// How often saved tables were used.
+    pub(crate) fn saved_counts(&self) -> SavedTableCounts {
+        self.saved.as_ref().map(|saved| saved.counts()).unwrap_or_default()
     }
 
     /// Requests the table of a file, or some of its segments again.

@@ -15,7 +15,8 @@ use sidewinder_unwind::FileOutline;
 
 use super::build::{BuiltTable, SegmentRequest, TextRange};
 use super::debug_files::DebugFile;
-use super::incomplete_files::FileKey;
+use super::incomplete_files::{FileKey, IncompleteTable};
+use super::saved_tables::SavedTableName;
 use super::segments::{TableSegment, segment_at};
 use super::table_builder::{BuildRequest, BuildScope};
 
@@ -25,6 +26,8 @@ pub(super) struct TrackedBinary {
     pub(super) content: OpenedFile,
     pub(super) packing: Packing,
     pub(super) debug_file: DebugFile,
+    /// The name under which its table is saved, if it is.
+    pub(super) saved_as: Option<SavedTableName>,
     /// From the first build.
     pub(super) outline: Option<Arc<FileOutline>>,
     pub(super) state: TableState,
@@ -38,6 +41,16 @@ pub(super) struct TrackedBinary {
     pub(super) missed_segments: BTreeSet<SegmentId>,
     /// The functions that walks have encountered, if the file is built function by function (see [`BuiltTable::unbuilt`]).
     pub(super) sampled_functions: Option<SampledFunctions>,
+    /// What could not be read of it, if its table is incomplete or missing for that reason.
+    pub(super) unread: Option<Unread>,
+}
+
+/// A piece of a file that could not be read for lack of memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unread {
+    pub(super) piece_bytes: u64,
+    /// The memory that was available for the build.
+    pub(super) budget_bytes: u64,
 }
 
 /// The functions that walks have encountered in a file that is built function by function, by segment. Its tables cover no
@@ -48,6 +61,8 @@ pub(super) struct SampledFunctions {
     functions: BTreeMap<SegmentId, BTreeSet<FileOffset>>,
     /// Segments whose tables are missing some of these functions.
     outdated_segments: BTreeSet<SegmentId>,
+    /// Segments that have no table of all their functions: when they were last built, there was no room for it.
+    left_out: BTreeSet<SegmentId>,
 }
 
 /// No table of whole functions takes more than its text, divided by this. Most take a quarter of that.
@@ -98,7 +113,8 @@ impl TrackedBinary {
 
     pub(super) fn build_request(&self, file: FileId, scope: BuildScope) -> BuildRequest {
         let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
-        BuildRequest { file, content, packing: self.packing, debug_file, scope }
+        let saved_as = self.saved_as.clone();
+        BuildRequest { file, content, packing: self.packing, debug_file, saved_as, scope }
     }
 
     pub(super) fn record_miss(&mut self, at: FileOffset) {
@@ -157,8 +173,10 @@ impl TrackedBinary {
             let sampled = sampled.as_mut()?;
             sampled.outdated_segments.remove(&id);
             if is_room {
+                sampled.left_out.remove(&id);
                 return None;
             }
+            sampled.left_out.insert(id);
             Some(sampled.functions.get(&id).into_iter().flatten().copied().collect())
         };
         let wanted: Vec<_> = missed
@@ -183,17 +201,37 @@ impl TrackedBinary {
             // A failed load is retried when a walk misses the table: the kernel may have memory then.
             let _ = tables.load_if_room(arena, id, packed);
             let range = TextRange::from(packed);
-            let is_self_contained = !built.from_machine_code.iter().any(|code| range.overlaps(code));
-            Some(TableSegment { range, is_self_contained, id })
+            Some(TableSegment { range, is_self_contained: built.is_self_contained(range), id })
         }));
-        if !built.unbuilt.is_empty() {
-            self.sampled_functions.get_or_insert_default();
-        }
-        let unbuilt = built.unbuilt.iter();
-        segments.extend(unbuilt.map_while(|range| {
+        let unbuilt = built.unbuilt.iter().map_while(|range| {
             Some(TableSegment { range: *range, is_self_contained: true, id: tables.reserve()? })
-        }));
+        });
+        let unbuilt: Vec<_> = unbuilt.collect();
+        if !unbuilt.is_empty() {
+            let sampled = self.sampled_functions.get_or_insert_default();
+            sampled.left_out.extend(unbuilt.iter().map(|segment| segment.id));
+        }
+        segments.extend(unbuilt);
         segments.sort_unstable_by_key(|segment| segment.range.file_offset);
+    }
+
+    /// The code that has no table of all its functions, because there was no room for it.
+    pub(super) fn left_out_code_bytes(&self) -> u64 {
+        let Some(sampled) = &self.sampled_functions else { return 0 };
+        let segments = self.state.segments().iter().filter(|segment| sampled.left_out.contains(&segment.id));
+        segments.map(|segment| segment.range.text_bytes).sum()
+    }
+
+    /// `None`: the table is whole, or will be.
+    pub(super) fn incomplete_table(&self) -> Option<IncompleteTable<&[u8]>> {
+        let left_out_code_bytes = self.left_out_code_bytes();
+        let is_whole = left_out_code_bytes == 0 && self.unread.is_none();
+        (!is_whole).then(|| IncompleteTable {
+            path: &*self.path,
+            code_bytes: self.state.segments().iter().map(|segment| segment.range.text_bytes).sum(),
+            left_out_code_bytes,
+            unread_bytes: self.unread.map(|unread| unread.piece_bytes),
+        })
     }
 
     /// Loads tables that walks have missed, and evicts others to make room. Tables that don't fit remain missed.
