@@ -9,6 +9,10 @@
 - name: sidewinder-queue
   mountPath: /var/lib/sidewinder
 {{- end }}
+{{- if .values.presets.savedTables.enabled }}
+- name: sidewinder-tables
+  mountPath: /var/lib/sidewinder-tables
+{{- end }}
 {{- with .values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -29,6 +33,11 @@
   emptyDir:
     {{- /* A volume that is filled evicts the pod: room for a queue of each exporter, and as much again as one has. */}}
     sizeLimit: {{ mul .values.presets.diskQueue.maxSizeMiB (add1 (include "sidewinder.queues" . | int)) }}Mi
+{{- end }}
+{{- if .values.presets.savedTables.enabled }}
+- name: sidewinder-tables
+  emptyDir:
+    sizeLimit: {{ mul 2 .values.presets.savedTables.maxSizeMiB }}Mi
 {{- end }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}

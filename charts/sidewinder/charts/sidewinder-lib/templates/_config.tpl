@@ -39,6 +39,14 @@ receivers:
     error_mode: {{ eq .kind "node" | ternary "propagate" "ignore" }}
     scope:
       mode: {{ eq .kind "node" | ternary "node" "pod" }}
+    {{- with .values.presets.savedTables }}
+    {{- if .enabled }}
+    unwind:
+      # Everybody may write to the root of an emptyDir.
+      tables_directory: /var/lib/sidewinder-tables/tables
+      tables_directory_mib: {{ .maxSizeMiB }}
+    {{- end }}
+    {{- end }}
 {{- if .values.presets.resourceAttributes.enabled }}
 processors:
   resource/kubernetes:
