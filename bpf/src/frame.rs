@@ -111,7 +111,7 @@ impl RawFrame {
             RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
             RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
             RawFrameKind::Vm(function) => return Self::from_function(function),
-            RawFrameKind::Missing(reason) => return Self::from_missing(reason),
+            RawFrameKind::Missing(reason) => return Self::missing(VmMachine::CPython, reason),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = flag(is_return_address, intf::SW_FRAME_RETURN_ADDRESS)
@@ -154,9 +154,16 @@ impl RawFrame {
         Self { head: u64::from(kind) | flags | id << intf::SW_FRAME_ID_SHIFT, address }
     }
 
-    fn from_missing(reason: VmMissing) -> Self {
+    /// The frame that stands for missing frames of a virtual machine.
+    #[must_use]
+    pub fn missing(machine: VmMachine, reason: VmMissing) -> Self {
+        let kind = match machine {
+            VmMachine::CPython => intf::SW_FRAME_CPYTHON,
+            VmMachine::HotSpot => intf::SW_FRAME_HOTSPOT,
+            VmMachine::V8 => intf::SW_FRAME_V8,
+        };
         let flags = u64::from(intf::SW_FRAME_MISSING) << intf::SW_FRAME_FLAGS_SHIFT;
-        Self { head: u64::from(intf::SW_FRAME_CPYTHON) | flags, address: reason as u64 }
+        Self { head: u64::from(kind) | flags, address: reason as u64 }
     }
 
     /// This native frame, as an activation of a virtual machine's loop.
@@ -326,6 +333,11 @@ mod tests {
             assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));
             let is_call = matches!(kind, RawFrameKind::Vm(function) if function == compiled[0]);
             assert_eq!(frame.is_return_address(), is_call);
+        }
+        for machine in machines {
+            let frame = RawFrame::missing(machine, VmMissing::TooEarly);
+            assert_eq!(frame.kind(), Some(RawFrameKind::Missing(VmMissing::TooEarly)));
+            assert_eq!(frame.is_of_v8(), machine == VmMachine::V8);
         }
         let native = RawFrame::new(RawFrameKind::Native { file: 7 }, 0x1234, true, false);
         assert_eq!(native.in_vm_loop().kind(), native.kind());

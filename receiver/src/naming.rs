@@ -258,9 +258,11 @@ impl Namer {
         frames: &[RawFrame],
         at_ns: u64,
     ) -> Option<UnnamedCause> {
-        let is_of_vm =
-            |frame: &RawFrame| matches!(frame.kind(), Some(RawFrameKind::Vm(_) | RawFrameKind::Missing(_)));
-        let has_functions = frames.iter().any(is_of_vm);
+        let is_of_known_vm = |frame: &RawFrame| match frame.kind() {
+            Some(RawFrameKind::Missing(reason)) => reason != VmMissing::TooEarly,
+            kind => matches!(kind, Some(RawFrameKind::Vm(_))),
+        };
+        let has_functions = frames.iter().any(is_of_known_vm);
         frames.iter().find_map(|frame| match frame.kind()? {
             RawFrameKind::Anonymous if self.options.native => {
                 let address = code_address(*frame).address_for_lookup().0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, VmCounts};
+use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, VmCounts, VmMissing};
 use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
@@ -217,6 +217,9 @@ impl ReceiverCounters {
     pub(crate) fn from_sampler(sampler: &Sampler<'_>, dropped: u64) -> Self {
         let (tally, profiler, control) = (sampler.tally(), sampler.profiler(), sampler.control_counts());
         let (stacks_known, stacks_sent) = profiler.stacks_deduplicated_and_sent();
+        let mut vm_frames = profiler.vm_frames();
+        // The programs don't defer walks.
+        vm_frames.missing[VmMissing::TooEarly as usize] += tally.early_vm_frames;
         let clock = tally.clock_interrupts();
         let outcomes = clock.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
         Self {
@@ -239,7 +242,7 @@ impl ReceiverCounters {
             long_waits: tally.long_waits,
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
-            vm_frames: profiler.vm_frames(),
+            vm_frames,
             code_object_losses: tally.code_object_losses,
             interpreters_refused: control.interpreters_refused,
             reads: control.reads,

@@ -45,6 +45,15 @@ pub(crate) enum VmLoop {
     Unwritten,
 }
 
+/// Code of a virtual machine whose frames are not in snapshots of stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum VmCode {
+    /// A place in CPython's loop.
+    CPythonLoop(VmLoop),
+    /// Code with which V8 interprets a function. Each activation has one native frame.
+    V8,
+}
+
 /// What was found of a process's interpreter.
 #[derive(Debug)]
 enum Located {
@@ -180,18 +189,30 @@ impl InterpreterTracker {
         self.c_libraries.remove(&file);
     }
 
-    /// What a location in the loop of a file's CPython says of the frames that it executes, which are not in snapshots of stacks;
-    /// `None` if it is not in the loop.
-    pub(crate) fn loop_at(&self, file: FileId, offset: FileOffset) -> Option<VmLoop> {
-        let Interpreter::CPython(cpython) = &*self.by_file.get(&file)?.interpreter else { return None };
+    /// The code of a virtual machine at a location in a file, if it executes frames that are not in snapshots of stacks.
+    pub(crate) fn code_at(&self, file: FileId, offset: FileOffset) -> Option<VmCode> {
         let contains = |range: &FileRange| offset.0.wrapping_sub(range.start.0) < range.bytes;
-        cpython.loops.iter().any(contains).then(|| {
-            match (cpython.unlinked.iter().any(contains), cpython.layout.cframe) {
-                (false, _) => VmLoop::Linked,
-                (true, None) => VmLoop::Unlinked,
-                (true, Some(_)) => VmLoop::Unwritten,
-            }
-        })
+        match &*self.by_file.get(&file)?.interpreter {
+            Interpreter::CPython(cpython) => cpython.loops.iter().any(contains).then(|| {
+                VmCode::CPythonLoop(match (cpython.unlinked.iter().any(contains), cpython.layout.cframe) {
+                    (false, _) => VmLoop::Linked,
+                    (true, None) => VmLoop::Unlinked,
+                    (true, Some(_)) => VmLoop::Unwritten,
+                })
+            }),
+            Interpreter::V8(library) => library.loops.iter().any(contains).then_some(VmCode::V8),
+            Interpreter::HotSpot(_) => None,
+        }
+    }
+
+    /// Whether a file contains V8.
+    pub(crate) fn is_v8(&self, file: FileId) -> bool {
+        self.by_file.get(&file).is_some_and(|known| matches!(*known.interpreter, Interpreter::V8(_)))
+    }
+
+    /// Whether any file contains V8.
+    pub(crate) fn has_v8(&self) -> bool {
+        self.by_file.values().any(|known| matches!(*known.interpreter, Interpreter::V8(_)))
     }
 
     /// What walks need to find the frames of a process's interpreters, of those that are known. Locates an interpreter's

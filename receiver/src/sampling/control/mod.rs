@@ -31,7 +31,7 @@ use sidewinder_process::{
 
 use self::descriptions::Descriptions;
 pub(super) use self::files::FileTracker;
-pub(super) use self::interpreters::{InterpreterTracker, VmLoop};
+pub(super) use self::interpreters::{InterpreterTracker, VmCode, VmLoop};
 use self::membership::Membership;
 pub(super) use self::pod::Pod;
 pub(super) use self::probes::{ProbeError, Probes};

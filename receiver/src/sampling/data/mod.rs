@@ -23,7 +23,7 @@ use std::time::Instant;
 
 use sidewinder_bpf::{
     Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
-    WaitReason,
+    VmMissing, WaitReason,
 };
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
@@ -71,6 +71,7 @@ pub(super) struct Data {
     events: u64,
     bodies_missing: u64,
     deferred_walks: u64,
+    early_vm_frames: u64,
 }
 
 impl Data {
@@ -94,6 +95,7 @@ impl Data {
             events: 0,
             bodies_missing: 0,
             deferred_walks: 0,
+            early_vm_frames: 0,
         }
     }
 
@@ -213,6 +215,8 @@ impl Data {
             match self.walk(&deferred, control, profiler, messages) {
                 Ok((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);
+                    self.early_vm_frames +=
+                        frames.iter().filter(|frame| is_early_marker(frame)).count() as u64;
                     let sample = SampleRecord { outcome, ..deferred.sample.clone() };
                     control.request_missing(&sample, Some(&stack));
                     self.corrections.add(&deferred.sample, outcome);
@@ -377,6 +381,7 @@ impl Data {
             stacks_missing: self.bodies_missing,
             deferred_walks: self.deferred_walks,
             snapshots_refused: profiler.snapshots_refused(),
+            early_vm_frames: self.early_vm_frames,
             waits: WaitCounts {
                 unseen: profiler.waits_unseen(),
                 ends_lost: profiler.wait_ends_lost(),
@@ -396,4 +401,9 @@ impl Data {
             code_object_losses: self.code_objects.losses(),
         }
     }
+}
+
+/// Whether a frame stands for frames of a virtual machine that was not known when the stack was sampled.
+fn is_early_marker(frame: &RawFrame) -> bool {
+    frame.kind() == Some(RawFrameKind::Missing(VmMissing::TooEarly))
 }

@@ -19,6 +19,8 @@ pub(crate) struct SamplingTally {
     pub(crate) stacks_missing: u64,
     /// Emitted events with the stack and the outcome of a deferred walk.
     pub(crate) deferred_walks: u64,
+    /// Frames of deferred walks that stand for missing ones of a virtual machine.
+    pub(crate) early_vm_frames: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.

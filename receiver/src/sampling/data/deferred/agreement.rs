@@ -20,7 +20,7 @@ use sidewinder_unwind_table::{
 
 use super::groups::VmGroups;
 use super::walk::{CodeLocation, CodeLookup, walk};
-use crate::sampling::control::VmLoop;
+use crate::sampling::control::VmCode;
 
 const FRAME_LIMIT: u32 = 12;
 
@@ -315,8 +315,12 @@ impl CodeLookup for Programs<'_> {
         self.location_at(address)
     }
 
-    fn vm_loop_at(&self, _: FileId, _: FileOffset) -> Option<VmLoop> {
+    fn vm_code_at(&self, _: FileId, _: FileOffset) -> Option<VmCode> {
         None
+    }
+
+    fn generates_javascript(&mut self) -> bool {
+        false
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {

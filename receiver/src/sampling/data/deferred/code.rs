@@ -8,7 +8,7 @@ use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
 use super::walk::{CodeLocation, CodeLookup};
-use crate::sampling::control::{FileTracker, InterpreterTracker, VmLoop};
+use crate::sampling::control::{FileTracker, InterpreterTracker, VmCode};
 
 /// The code of a process.
 pub(crate) struct ProcessCode<'a, 'obj> {
@@ -17,6 +17,8 @@ pub(crate) struct ProcessCode<'a, 'obj> {
     profiler: &'a Profiler<'obj>,
     interpreters: &'a InterpreterTracker,
     files_seen: HashSet<FileId>,
+    /// Whether the process maps a file with V8, once that was looked up.
+    maps_v8: Option<bool>,
 }
 
 impl<'a, 'obj> ProcessCode<'a, 'obj> {
@@ -26,7 +28,7 @@ impl<'a, 'obj> ProcessCode<'a, 'obj> {
         interpreters: &'a InterpreterTracker,
         profiler: &'a Profiler<'obj>,
     ) -> Self {
-        Self { process, files, profiler, interpreters, files_seen: HashSet::new() }
+        Self { process, files, profiler, interpreters, files_seen: HashSet::new(), maps_v8: None }
     }
 
     /// The files that the walk has encountered.
@@ -53,8 +55,18 @@ impl CodeLookup for ProcessCode<'_, '_> {
         CodeLocation::File { file, offset, rule }
     }
 
-    fn vm_loop_at(&self, file: FileId, offset: FileOffset) -> Option<VmLoop> {
-        self.interpreters.loop_at(file, offset)
+    fn vm_code_at(&self, file: FileId, offset: FileOffset) -> Option<VmCode> {
+        self.interpreters.code_at(file, offset)
+    }
+
+    fn generates_javascript(&mut self) -> bool {
+        let Self { process, files, interpreters, .. } = self;
+        *self.maps_v8.get_or_insert_with(|| {
+            interpreters.has_v8()
+                && process.mappings().any(|mapping| {
+                    files.table.identify(process, mapping).is_some_and(|file| interpreters.is_v8(file.id))
+                })
+        })
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {

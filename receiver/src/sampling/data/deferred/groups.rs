@@ -97,7 +97,7 @@ pub(crate) fn without_group_ends(frames: &[RawFrame]) -> Option<Vec<RawFrame>> {
 fn is_of_cpython(frame: &RawFrame) -> bool {
     match frame.kind() {
         Some(RawFrameKind::Vm(function)) => function.machine == VmMachine::CPython,
-        Some(RawFrameKind::Missing(_)) => true,
+        Some(RawFrameKind::Missing(_)) => !frame.is_of_v8(),
         _ => false,
     }
 }

@@ -2,7 +2,8 @@
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Outcome, RawFrame, RawFrameKind, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot, code_address,
+    Outcome, RawFrame, RawFrameKind, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot, VmMachine,
+    VmMissing, code_address,
 };
 use sidewinder_process::FileId;
 use sidewinder_unwind::CALL_BYTES;
@@ -10,7 +11,7 @@ use sidewinder_unwind_table::{FrameRegisters, ReturnAddress, Rule, StepError};
 
 use super::groups::VmGroups;
 use super::guess::{SnapshotStack, guess_caller};
-use crate::sampling::control::VmLoop;
+use crate::sampling::control::VmCode;
 
 /// The file and file offset of a rule that a walk needs and that is not loaded.
 pub(crate) type MissingRule = (FileId, FileOffset);
@@ -33,15 +34,27 @@ pub(crate) trait CodeLookup {
     /// The code at an address.
     fn locate(&mut self, address: Avma) -> CodeLocation;
 
-    /// What a location says of the frames of a virtual machine, if it is in that one's loop.
-    fn vm_loop_at(&self, file: FileId, offset: FileOffset) -> Option<VmLoop>;
+    /// The code of a virtual machine at a location, if it executes frames that are not in snapshots.
+    fn vm_code_at(&self, file: FileId, offset: FileOffset) -> Option<VmCode>;
+
+    /// Whether code that no file backs is of functions of JavaScript.
+    fn generates_javascript(&mut self) -> bool;
 
     /// The bytes before an address, if they can be read.
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
+
+    /// Whether the code at a location executes a function of JavaScript.
+    fn executes_javascript(&mut self, location: &CodeLocation) -> bool {
+        match *location {
+            CodeLocation::Anonymous => self.generates_javascript(),
+            CodeLocation::File { file, offset, .. } => self.vm_code_at(file, offset) == Some(VmCode::V8),
+            CodeLocation::Unmapped | CodeLocation::TableNotLoaded { .. } => false,
+        }
+    }
 }
 
 /// The frames of the user stack, leaf first, and the outcome of the walk. `groups`: the frames of virtual machines that were
-/// taken with the sample.
+/// taken with the sample. Functions of JavaScript can't be found any more: one frame stands for each run of them.
 ///
 /// # Errors
 /// The location of a rule that is not loaded.
@@ -55,6 +68,7 @@ pub(crate) fn walk(
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
     let (mut is_return_address, mut is_unproven) = (false, false);
     let (mut has_guessed, mut stack_switches) = (false, 0);
+    let mut is_javascript = false;
     let outcome = loop {
         let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
         let location = code.locate(address);
@@ -64,8 +78,11 @@ pub(crate) fn walk(
             break Outcome::FrameLimit;
         }
         let frame = |kind, address| RawFrame::new(kind, address, is_return_address, is_unproven);
-        let mut push = |kind, address| frames.push(frame(kind, address));
         let mut is_generated = false;
+        let was_javascript = std::mem::replace(&mut is_javascript, code.executes_javascript(&location));
+        if is_javascript && !was_javascript && frames.len() + 1 < frame_limit {
+            frames.push(RawFrame::missing(VmMachine::V8, VmMissing::TooEarly));
+        }
         let rule = match location {
             CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
             // The base of a fibre's stack: see `is_base` in `c/unwind.bpf.h`.
@@ -79,28 +96,27 @@ pub(crate) fn walk(
             }
             CodeLocation::Unmapped => {
                 if !is_return_address {
-                    push(RawFrameKind::Anonymous, registers.pc.0);
+                    frames.push(frame(RawFrameKind::Anonymous, registers.pc.0));
                 }
                 break Outcome::NoMapping;
             }
             CodeLocation::Anonymous => {
-                push(RawFrameKind::Anonymous, registers.pc.0);
+                frames.push(frame(RawFrameKind::Anonymous, registers.pc.0));
                 is_generated = true;
                 None
             }
             CodeLocation::File { file, offset, rule } => {
                 let kind = RawFrameKind::Native { file: file.0 };
                 let native = frame(kind, offset.0 + u64::from(is_return_address));
-                if let Some(vm_loop) = code.vm_loop_at(file, offset) {
+                let vm_code = code.vm_code_at(file, offset);
+                if let Some(VmCode::CPythonLoop(vm_loop)) = vm_code {
                     let caller =
                         rule.as_ref().ok().map(|rule| rule.step(&registers, &SnapshotStack(snapshot)));
                     let end = caller.and_then(Result::ok).map(|caller| caller.sp);
                     let room = frame_limit.saturating_sub(frames.len() + 1);
                     frames.extend(groups.take(vm_loop, registers.sp, end).into_iter().take(room));
-                    frames.push(native.in_vm_loop());
-                } else {
-                    frames.push(native);
                 }
+                frames.push(if vm_code.is_some() { native.in_vm_loop() } else { native });
                 match rule {
                     Ok(rule) => Some(rule),
                     Err(Outcome::NoRule) => None,
@@ -144,15 +160,18 @@ fn outcome_from_error(error: StepError) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use sidewinder_bpf::{StackPiece, VmMissing};
+    use sidewinder_bpf::StackPiece;
 
     use super::*;
+    use crate::sampling::control::VmLoop;
 
     const SP: u64 = 0x7000;
     const LEAF: u64 = 0x100;
     const CALLER: u64 = 0x200;
     const START: u64 = 0x300;
     const LOOP: u64 = 0xab00;
+    const JAVASCRIPT_LOOP: u64 = 0xac00;
+    const GENERATED: u64 = 0x501;
 
     fn piece(start: u64, words: &[u64]) -> StackPiece {
         StackPiece { start, bytes: words.iter().flat_map(|word| word.to_ne_bytes()).collect() }
@@ -168,13 +187,38 @@ mod tests {
     /// Code that closures describe: the location of an address, and the bytes before an address.
     struct MockCode<P, C>(P, C);
 
+    /// Code of a process that runs JavaScript.
+    struct JavaScriptCode<P>(P);
+
+    impl<P: Fn(Avma) -> CodeLocation> CodeLookup for JavaScriptCode<P> {
+        fn locate(&mut self, address: Avma) -> CodeLocation {
+            self.0(address)
+        }
+
+        fn vm_code_at(&self, _: FileId, offset: FileOffset) -> Option<VmCode> {
+            (offset.0 & !0xff == JAVASCRIPT_LOOP).then_some(VmCode::V8)
+        }
+
+        fn generates_javascript(&mut self) -> bool {
+            true
+        }
+
+        fn bytes_before(&mut self, _: Avma) -> Option<[u8; CALL_BYTES]> {
+            None
+        }
+    }
+
     impl<P: Fn(Avma) -> CodeLocation, C: Fn(Avma) -> Option<[u8; CALL_BYTES]>> CodeLookup for MockCode<P, C> {
         fn locate(&mut self, address: Avma) -> CodeLocation {
             self.0(address)
         }
 
-        fn vm_loop_at(&self, _: FileId, offset: FileOffset) -> Option<VmLoop> {
-            (offset.0 & !0xff == LOOP).then_some(VmLoop::Linked)
+        fn vm_code_at(&self, _: FileId, offset: FileOffset) -> Option<VmCode> {
+            (offset.0 & !0xff == LOOP).then_some(VmCode::CPythonLoop(VmLoop::Linked))
+        }
+
+        fn generates_javascript(&mut self) -> bool {
+            false
         }
 
         fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
@@ -186,7 +230,7 @@ mod tests {
     /// 256 bytes; and code without a loaded table, generated code, and unmapped addresses.
     fn locate(address: Avma) -> CodeLocation {
         let rule = match address.0 & !0xff {
-            LEAF | CALLER | LOOP => Ok(Rule::LEAF),
+            LEAF | CALLER | LOOP | JAVASCRIPT_LOOP => Ok(Rule::LEAF),
             START => Ok(Rule::ROOT),
             0x400 => return CodeLocation::TableNotLoaded { file: FileId(2), offset: FileOffset(address.0) },
             0x500 => return CodeLocation::Anonymous,
@@ -226,6 +270,48 @@ mod tests {
         let missing = Some(RawFrameKind::Missing(VmMissing::TooEarly));
         assert_eq!(kinds, [(native, false), (missing, false), (native, true), (native, false)]);
         assert_eq!(outcome, Outcome::Complete);
+    }
+
+    /// Which frames a walk finds: the marker of missing functions, a hidden loop, generated code, or others by their address.
+    fn walked_javascript(words: &[u64], frame_limit: usize) -> Vec<String> {
+        let mut snapshot = snapshot(words);
+        snapshot.registers[6] = SP + 8 * (words.len() as u64 - 2);
+        let mut code = JavaScriptCode(locate);
+        let (frames, _) = walk(&snapshot, VmGroups::default(), frame_limit, &mut code).unwrap();
+        let name = |frame: &RawFrame| match frame.kind() {
+            Some(RawFrameKind::Missing(reason)) if frame.is_of_v8() => reason.label().to_owned(),
+            _ if frame.is_vm_loop() => "loop".to_owned(),
+            Some(RawFrameKind::Anonymous) => "generated".to_owned(),
+            _ => format!("{:#x}", frame.address() & !0xff),
+        };
+        frames.iter().map(name).collect()
+    }
+
+    #[test]
+    fn each_run_of_missing_functions_of_javascript_has_one_marker() {
+        let (in_loop, native) = (JAVASCRIPT_LOOP + 5, CALLER + 5);
+        assert_eq!(
+            walked_javascript(&[in_loop, in_loop, native, in_loop, START + 1], 9),
+            ["0x100", "too_early", "loop", "loop", "0x200", "too_early", "loop", "0x300"]
+        );
+        assert_eq!(
+            walked_javascript(&[in_loop, GENERATED, 0, START + 1], 9)[..4],
+            ["0x100", "too_early", "loop", "generated"],
+            "generated code belongs to the run"
+        );
+        assert_eq!(
+            walked_javascript(&[GENERATED, 0, START + 1], 9)[..3],
+            ["0x100", "too_early", "generated"]
+        );
+        assert_eq!(walked_javascript(&[in_loop, START + 1], 2), ["0x100", "loop"], "there is no room for it");
+    }
+
+    #[test]
+    fn generated_code_of_other_processes_has_no_marker() {
+        let (frames, _) =
+            walk(&snapshot(&[GENERATED, START + 1]), VmGroups::default(), 9, &mut MockCode(locate, |_| None))
+                .unwrap();
+        assert!(!frames.iter().any(|frame| matches!(frame.kind(), Some(RawFrameKind::Missing(_)))));
     }
 
     #[test]
