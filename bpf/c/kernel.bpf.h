@@ -65,19 +65,24 @@ struct dentry {
 	struct qstr d_name;
 };
 
+struct vfsmount;
+
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
 };
 
 struct block_device;
 
 struct super_block {
+	__u32 s_dev;
 	unsigned long s_magic;
 	struct block_device *s_bdev;
 };
 
 struct inode {
 	struct super_block *i_sb;
+	unsigned long i_ino;
 };
 
 struct file {

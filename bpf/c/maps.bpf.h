@@ -363,6 +363,25 @@ struct {
 	__type(value, __u32);
 } exiting SEC(".maps");
 
+/* Whether a process is listed when it executes a program of `listed_programs`. Set before load. */
+const volatile bool lists_programs;
+
+/* The programs that bring every process that executes them into scope. Written by the receiver. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load; 1 unless lists_programs */
+	__type(key, struct sw_program);
+	__type(value, __u32);
+} listed_programs SEC(".maps");
+
+/* The program that each process executed last, for the receiver to list it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* likewise */
+	__type(key, __u32);
+	__type(value, struct sw_program);
+} executed_programs SEC(".maps");
+
 /* Whether processes are missing from `listed`; the only variable in .bss. */
 struct sw_scope_gaps scope_gaps;
 

@@ -72,6 +72,30 @@ static __always_inline void list_from_exec(struct task_struct *task)
 		WRITE_ONCE(*listed_ns, from_ns);
 }
 
+/*
+ * Lists a process that executes a listed program: the receiver has decided by its path. It decides again for each process, and
+ * keeps no sample until then.
+ */
+static __always_inline void list_by_program(struct sw_cpu *cpu, struct task_struct *task)
+{
+	__u32 pid = in_pod() ? process_id(task) : 0;
+	struct file *file = pid && sw_has_exe_file() ? BPF_CORE_READ(task, mm, exe_file) : 0;
+	__u64 start_ns = process_start_ns(task);
+	struct sw_program program = {};
+
+	if (!file)
+		return;
+	program.mount = (__u64)BPF_CORE_READ(file, f_path.mnt);
+	program.entry = (__u64)BPF_CORE_READ(file, f_path.dentry);
+	program.inode = BPF_CORE_READ(file, f_inode, i_ino);
+	program.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+	bpf_map_update_elem(&executed_programs, &pid, &program, BPF_ANY);
+	if (!bpf_map_lookup_elem(&listed_programs, &program) || is_in_list(pid, start_ns))
+		return;
+	if (bpf_map_update_elem(&listed, &pid, &start_ns, BPF_ANY))
+		sw_count(cpu->scope_full, 1);
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task)
 {
@@ -79,6 +103,8 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	__u32 pid;
 
 	list_from_exec(task);
+	if (lists_programs && cpu)
+		list_by_program(cpu, task);
 	pid = cpu ? process_in_scope(cpu, task) : 0;
 	if (!pid)
 		return 0;

@@ -73,7 +73,7 @@ pub use outcome::Outcome;
 pub use pod::own_cgroups;
 pub use probe::{Probe, Support, probe};
 pub use processes::{MappedRange, ProcessMap, ProcessesError};
-pub use profiler::{ContextCounts, Profiler};
+pub use profiler::{ContextCounts, ExecutedProgram, Profiler};
 pub use ring::{
     LabelSet, Newcomer, Record, RegisterFile, Rings, SampleRecord, StackBody, StackEntries, StackHash,
     StackPiece, StackSnapshot, ThreadContext,

@@ -79,6 +79,8 @@ pub struct Options {
     pub pod: Option<PodCgroup>,
     /// The maximum number of listed processes.
     pub listed_max: u32,
+    /// Whether programs can be listed, whose processes are listed at their exec. Only with [`TaskFilter::Listed`].
+    pub lists_programs: bool,
     /// How stacks are walked; by default the best mode that the kernel supports.
     pub walk: Option<WalkMode>,
     /// Stacks with more frames are truncated, and marked as such. Limited by [`WalkMode::frames_max`].
@@ -126,6 +128,7 @@ impl Default for Options {
             scope: TaskFilter::All,
             pod: None,
             listed_max: 8192,
+            lists_programs: false,
             walk: None,
             frame_limit: 8192,
             kernel_frames: true,
@@ -231,6 +234,9 @@ const PROBE_SITES: u32 = intf::SW_PROBE_SITES_MAX + intf::SW_TRACEPOINTS_MAX;
 /// How many reported containers the programs remember; the least recently used ones are reported again.
 const CONTAINERS_MAX: u32 = 1024;
 
+/// How many listed programs, and programs of young processes, are remembered.
+const PROGRAMS_MAX: u32 = 1024;
+
 /// The skeleton's memory for objects that must not move.
 pub type Storage = MaybeUninit<OpenObject>;
 
@@ -262,6 +268,8 @@ pub(crate) fn load_object<'obj>(
     let mut open = builder.open(storage).map_err(refused("opening the object"))?;
     let preempt_count_from_rq = (options.tracepoints > 0).then(tracepoint::preempt_count_from_rq).flatten();
     let lists_processes = options.scope != TaskFilter::All;
+    let lists_programs = options.lists_programs && options.scope == TaskFilter::Listed;
+    let programs_max = if lists_programs { PROGRAMS_MAX } else { 1 };
     let keeps_numbers = lists_processes && own_namespace != 0;
     let selection = ProgramSelection {
         kinds: &options.kinds,
@@ -289,6 +297,8 @@ pub(crate) fn load_object<'obj>(
         maps.processes.set_max_entries(processes_places),
         maps.known_stacks.set_max_entries(known_sets),
         maps.listed.set_max_entries(if lists_processes { options.listed_max } else { 1 }),
+        maps.listed_programs.set_max_entries(programs_max),
+        maps.executed_programs.set_max_entries(programs_max),
         maps.exiting.set_max_entries(if keeps_numbers { options.listed_max } else { 1 }),
         maps.waits.set_max_entries(if has_waits { options.threads_max } else { 1 }),
         maps.probe_sites.set_max_entries(if has_probes { PROBE_SITES } else { 1 }),
@@ -301,6 +311,7 @@ pub(crate) fn load_object<'obj>(
             TaskFilter::Listed => intf::SW_SCOPE_LISTED,
             TaskFilter::Unlisted => intf::SW_SCOPE_UNLISTED,
         };
+        fixed.lists_programs = lists_programs;
         if let Some(PodCgroup { level, id }) = options.pod {
             (fixed.pod_level, fixed.pod_cgroup) = (level, id);
         }

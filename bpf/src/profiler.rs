@@ -37,6 +37,10 @@ use crate::wait_list::{ListedWait, WaitList};
 use crate::walk::WalkMode;
 use crate::watch::{EventScope, EventWatch};
 
+/// A program, as the eBPF programs identify it. Two processes execute the same one if they opened its file by the same path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExecutedProgram(Vec<u8>);
+
 /// The loaded and attached programs, with their maps, rings and events.
 pub struct Profiler<'obj> {
     pub(crate) skeleton: SampleSkel<'obj>,
@@ -61,6 +65,7 @@ pub struct Profiler<'obj> {
     user_probes: UserProbes,
     /// Whether processes are missing from the list.
     gaps: MappedArray,
+    lists_programs: bool,
     /// How many processes we could not list because the list was full.
     refused: Cell<u64>,
     /// The memory of tables and mappings that walks look up.
@@ -143,6 +148,7 @@ impl<'obj> Profiler<'obj> {
             processes: ProcessMap::new(places),
             settings,
             gaps,
+            lists_programs: options.lists_programs,
             refused: Cell::new(0),
             skeleton,
             kinds: options.kinds.clone(),
@@ -315,6 +321,28 @@ impl<'obj> Profiler<'obj> {
         // It may have exited.
         let _ = self.skeleton.maps.listed.delete(&pid.to_ne_bytes());
         self.settings.forget_listed();
+    }
+
+    /// The program that a process has executed last, if programs are listed.
+    #[must_use]
+    pub fn executed_program(&self, pid: u32) -> Option<ExecutedProgram> {
+        if !self.lists_programs {
+            return None;
+        }
+        let found = self.skeleton.maps.executed_programs.lookup(&pid.to_ne_bytes(), MapFlags::ANY);
+        found.ok().flatten().map(ExecutedProgram)
+    }
+
+    /// Lists a program: from now on, each process that executes it is listed at once.
+    pub fn list_program(&self, program: &ExecutedProgram) {
+        // If the update fails, its processes are listed one by one.
+        let _ = self.skeleton.maps.listed_programs.update(&program.0, &1u32.to_ne_bytes(), MapFlags::ANY);
+    }
+
+    /// Removes a program from the list; its processes stay.
+    pub fn unlist_program(&self, program: &ExecutedProgram) {
+        // It may not be listed.
+        let _ = self.skeleton.maps.listed_programs.delete(&program.0);
     }
 
     /// Whether this thread may use maps through bpf(2).

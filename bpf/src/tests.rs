@@ -14,7 +14,8 @@ use crate::foreign_memory;
 use crate::load::load_object;
 use crate::probe::{Support, probe_fields};
 use crate::{
-    EventScope, ListedFrom, LoadError, Opener, Options, Profiler, Record, Storage, TaskFilter, WalkMode,
+    EventScope, ExecutedProgram, ListedFrom, LoadError, Opener, Options, Profiler, Record, Storage,
+    TaskFilter, WalkMode,
 };
 
 /// The output of `build.rs` for `c/`, from whichever compiler.
@@ -171,7 +172,11 @@ impl Drop for Burner {
 
 fn profiler<'obj>(storage: &'obj mut Storage, listed_max: u32) -> Option<Profiler<'obj>> {
     let options = Options { scope: TaskFilter::Unlisted, listed_max, ..Options::default() };
-    let mut profiler = is_allowed(Profiler::load(storage, &options, Opener::start().unwrap()))?;
+    profiler_with(storage, &options)
+}
+
+fn profiler_with<'obj>(storage: &'obj mut Storage, options: &Options) -> Option<Profiler<'obj>> {
+    let mut profiler = is_allowed(Profiler::load(storage, options, Opener::start().unwrap()))?;
     is_allowed(profiler.open_side_band(EventScope::EveryTask).map_err(LoadError::from))?;
     is_allowed(profiler.start().map_err(LoadError::from))?;
     Some(profiler)
@@ -235,6 +240,47 @@ fn a_process_can_be_listed_from_its_next_exec_on() {
     std::thread::sleep(Duration::from_millis(500));
     let after = sampled(&mut profiler, A_WHILE);
     assert!(!after.contains(&process.pid()), "it has executed another program: {after:?}");
+}
+
+/// The program that a process executes, once it is known. A process is started a moment before its exec is over.
+fn executed(
+    profiler: &Profiler<'_>,
+    process: &Burner,
+    is_it: impl Fn(&ExecutedProgram) -> bool,
+) -> ExecutedProgram {
+    let deadline = Instant::now() + A_WHILE;
+    loop {
+        if let Some(program) = profiler.executed_program(process.pid()).filter(&is_it) {
+            return program;
+        }
+        assert!(Instant::now() < deadline, "the program of {} is not known", process.pid());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_process_is_listed_when_it_executes_a_listed_program() {
+    let mut storage = Storage::uninit();
+    let options = Options { scope: TaskFilter::Listed, lists_programs: true, ..Options::default() };
+    let Some(mut profiler) = profiler_with(&mut storage, &options) else { return };
+    let first = Burner::start(Burner::COMPUTES);
+    let shell = executed(&profiler, &first, |_| true);
+    profiler.list_program(&shell);
+    let second = Burner::start(Burner::COMPUTES);
+    executed(&profiler, &second, |program| *program == shell);
+    let sampled = sampled(&mut profiler, A_WHILE);
+    assert!(sampled.contains(&second.pid()) && !sampled.contains(&first.pid()), "{sampled:?}");
+    assert!(!profiler.is_listed(first.pid()) && profiler.is_listed(second.pid()));
+
+    let other = Burner::start("exec sleep 100");
+    executed(&profiler, &other, |program| *program != shell);
+
+    profiler.unlist_program(&shell);
+    let third = Burner::start(Burner::COMPUTES);
+    executed(&profiler, &third, |program| *program == shell);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!profiler.is_listed(third.pid()), "its program is not listed any more");
+    assert!(profiler.is_listed(second.pid()));
 }
 
 #[test]

@@ -67,6 +67,17 @@ struct sw_scope_gaps {
 	__u32 any; /* for an older one */
 };
 
+/*
+ * A program, by the directory entry and the mount through which its file was opened: these give its path, until a file or a
+ * directory is renamed. The inode tells entries apart that were in the same memory.
+ */
+struct sw_program {
+	__u64 mount;
+	__u64 entry;
+	__u64 inode;
+	__u64 device;
+};
+
 #define SW_CGROUP_LEVELS 32 /* more than any runtime nests */
 /* A name of 511 bytes (KSYM_NAME_LEN), with the suffix that follows it. */
 #define SW_KERNEL_SYMBOL_BYTES 640

@@ -169,7 +169,7 @@ impl Profiler<'_> {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let maps = &self.skeleton.maps;
-        let all: [&dyn MapCore; 10] = [
+        let all: [&dyn MapCore; 12] = [
             &maps.slots,
             &maps.vm_scratches,
             &maps.cpus,
@@ -177,6 +177,8 @@ impl Profiler<'_> {
             &maps.processes,
             &maps.known_stacks,
             &maps.listed,
+            &maps.listed_programs,
+            &maps.executed_programs,
             &maps.exiting,
             &maps.waits,
             &maps.probe_sites,

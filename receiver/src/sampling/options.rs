@@ -149,6 +149,7 @@ impl SamplingOptions {
             off_cpu_threshold: self.off_cpu_threshold,
             lock_threshold: self.lock_threshold,
             scope: self.scope.mode(),
+            lists_programs: self.scope.has_programs(),
             pod,
             walk: self.walk,
             frame_limit: self.frame_limit,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{
-    EventError, EventScope, ListedFrom, Newcomer, Opener, Profiler, TaskFilter, monotonic_ns,
+    EventError, EventScope, ListedFrom, Newcomer, Opener, Profiler, SampleRecord, TaskFilter, monotonic_ns,
 };
 use sidewinder_process::{Pid, ProcRoot, ProcfsError};
 use tracing::{info, warn};
@@ -106,7 +106,8 @@ impl Membership {
         }
     }
 
-    /// Evaluates a process after an exec.
+    /// Evaluates a process that has executed a program. One that comes into scope is not scanned: the events that follow report
+    /// all of its mappings.
     pub(crate) fn evaluate_exec(
         &mut self,
         pid: Pid,
@@ -117,12 +118,11 @@ impl Membership {
             return;
         }
         let containers = self.scope.containers();
-        let evaluated = self.evaluate(pid, processes, profiler).and_then(|()| {
-            match containers == self.scope.containers() {
+        let evaluated =
+            self.update_list(pid, profiler).and_then(|_| match containers == self.scope.containers() {
                 true => Ok(()),
                 false => self.evaluate_all(processes, profiler),
-            }
-        });
+            });
         if let Err(error) = evaluated {
             warn!(%pid, "degraded: a process can't be added to the scope: {}", error_chain(&error));
         }
@@ -134,16 +134,64 @@ impl Membership {
         processes: &mut ProcessTracker,
         profiler: &Profiler<'_>,
     ) -> Result<(), SamplingError> {
-        match self.scope.evaluate(pid.0) {
-            ListChange::None => return Ok(()),
-            ListChange::Remove => profiler.unlist(pid.0),
-            ListChange::Add => self.add_to_list(pid, profiler)?,
-        }
-        if self.scope.contains(pid.0) && !self.scope.begins_at_exec(pid.0) {
+        let is_changed = self.update_list(pid, profiler)?;
+        if is_changed && self.scope.contains(pid.0) && !self.scope.begins_at_exec(pid.0) {
             // A process that can't be read has exited, or is counted.
             let _ = processes.scan(pid, Duration::ZERO);
         }
         Ok(())
+    }
+
+    /// Applies the rules to a process, and updates the programs' list. Returns whether that has changed.
+    fn update_list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<bool, SamplingError> {
+        let program = profiler.executed_program(pid.0);
+        match self.scope.evaluate(pid.0) {
+            ListChange::None => return Ok(false),
+            ListChange::Remove => profiler.unlist(pid.0),
+            ListChange::Add => self.add_to_list(pid, profiler)?,
+            ListChange::AddProgram => {
+                self.add_to_list(pid, profiler)?;
+                // Unless the process has executed another one meanwhile.
+                if let Some(program) =
+                    program.filter(|of| profiler.executed_program(pid.0).as_ref() == Some(of))
+                {
+                    profiler.list_program(&program);
+                }
+            }
+            ListChange::RemoveProgram => {
+                if let Some(program) = program {
+                    profiler.unlist_program(&program);
+                }
+                // The programs list a process by its program, which may have had another path.
+                if profiler.is_listed(pid.0) {
+                    profiler.unlist(pid.0);
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes the child of a process out of scope from the programs' list. They list the children of processes that they have
+    /// listed by their program, which may have been found to be out of scope meanwhile. A child that has executed a program since is
+    /// evaluated for that.
+    pub(crate) fn unlist_child(&self, child: Pid, profiler: &Profiler<'_>) {
+        if self.scope.has_programs()
+            && !self.scope.contains(child.0)
+            && profiler.is_listed(child.0)
+            && profiler.executed_program(child.0).is_none()
+        {
+            profiler.unlist(child.0);
+        }
+    }
+
+    /// Whether a sample is of a process out of scope: one that the programs did not leave out yet, or that they listed by its program
+    /// and that was not found to be in scope.
+    pub(crate) fn leaves_out(&self, sample: &SampleRecord, processes: &ProcessTracker) -> bool {
+        self.scope.excludes(sample.pid)
+            || self.scope.has_programs()
+                && !self.scope.contains(sample.pid)
+                && processes.process_of(sample).is_none()
     }
 
     /// Adds a process to the programs' list, unless it has exited.

@@ -181,13 +181,24 @@ impl Control {
             self.publication.replacements.inherit(parent, pid, event.time_ns);
         }
         let is_exec = matches!(event.kind, ProcessEventKind::Exec { .. });
+        let is_child = matches!(event.kind, ProcessEventKind::Fork { is_thread: false, .. });
+        let was_in_scope = self.membership.scope.contains(pid.0);
+        if is_exec && !was_in_scope {
+            // If this brings it into scope, it is known from this event on.
+            self.membership.evaluate_exec(pid, &mut self.processes, profiler);
+        }
         if self.membership.scope.admit_event(&event) && self.processes.registry.apply(event) {
             self.publication.replacements.add(pid);
         }
         self.membership.add_pending_to_list(profiler);
+        if is_child {
+            self.membership.unlist_child(pid, profiler);
+        }
         if is_exec {
             self.probes.renew_process(pid);
-            self.membership.evaluate_exec(pid, &mut self.processes, profiler);
+            if was_in_scope {
+                self.membership.evaluate_exec(pid, &mut self.processes, profiler);
+            }
         }
     }
 

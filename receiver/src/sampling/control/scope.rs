@@ -62,8 +62,12 @@ pub(crate) enum ListChange {
     None,
     /// Add the process.
     Add,
+    /// Add the process, and any other that executes the same program.
+    AddProgram,
     /// Remove the process.
     Remove,
+    /// The process stays out of scope, and so does any other that executes the same program, by itself.
+    RemoveProgram,
 }
 
 impl SamplingScope {
@@ -135,6 +139,17 @@ impl SamplingScope {
     /// Restricts the scope to a pod, by the cgroups of processes.
     pub(crate) fn restrict_to_pod(&mut self, pod: PodBounds) {
         self.pod_bounds = Some(pod);
+    }
+
+    /// Whether the path of its program alone can bring a process into scope. The programs then list the processes of programs that
+    /// have, before an exec is evaluated.
+    pub(crate) fn has_programs(&self) -> bool {
+        let Matcher { names, executables: _, command_lines, cgroups, pids } = &self.exclude;
+        !self.include.executables.is_empty()
+            && names.is_empty()
+            && command_lines.is_empty()
+            && cgroups.is_empty()
+            && pids.is_empty()
     }
 
     /// Whether an exec may bring a process into scope, or out of it.
@@ -237,6 +252,7 @@ impl SamplingScope {
         traits.command_line = command_line.unwrap_or_default();
         let is_excluded = may_be_excluded || self.exclude.matches(pid, &traits);
         let is_included = self.include.matches(pid, &traits) || self.has_container_of(&traits);
+        let is_program_included = self.include.matches_program(&traits) && !is_excluded;
         if self.by_container && is_included && !is_excluded {
             self.containers.extend(traits.container);
         }
@@ -249,7 +265,17 @@ impl SamplingScope {
         match (is_listed, should_be_listed) {
             (false, true) => {
                 self.listed.insert(pid, ListedSince::Pending);
-                ListChange::Add
+                if is_program_included && self.has_programs() {
+                    ListChange::AddProgram
+                } else {
+                    ListChange::Add
+                }
+            }
+            // A process that is about to exit has no program any more.
+            (false, false)
+                if self.has_programs() && !is_program_included && !traits.executable.is_empty() =>
+            {
+                ListChange::RemoveProgram
             }
             (true, false) => {
                 self.listed.remove(&pid);
@@ -327,9 +353,13 @@ impl Matcher {
         let any = |patterns: &[WildMatch], text: &str| patterns.iter().any(|pattern| pattern.matches(text));
         self.pids.contains(&pid)
             || any(&self.names, &traits.name)
-            || any(&self.executables, &traits.executable)
+            || self.matches_program(traits)
             || any(&self.command_lines, &traits.command_line)
             || any(&self.cgroups, &traits.cgroup)
+    }
+
+    fn matches_program(&self, traits: &ProcessTraits) -> bool {
+        self.executables.iter().any(|pattern| pattern.matches(&traits.executable))
     }
 }
 
@@ -472,23 +502,40 @@ mod tests {
         let traits =
             ProcessTraits { command_line: read_command_line(&process), ..ProcessTraits::read(&process) };
         let one = |text: &String| vec![text.clone()];
+        let by_program = Selector { executables: one(&traits.executable), ..Selector::default() };
         for selector in [
             by_name(&traits.name),
             by_name(&format!("{}*", traits.name.get(..3).unwrap())),
-            Selector { executables: one(&traits.executable), ..Selector::default() },
+            by_program.clone(),
             Selector { command_lines: one(&traits.command_line), ..Selector::default() },
             Selector { cgroups: one(&traits.cgroup), ..Selector::default() },
             Selector::from_pids([sidewinder_config::SelectedPid::new(own).unwrap()]),
         ] {
             let mut scope = scope(selector.clone(), Selector::default());
             assert!(!scope.contains(own), "{selector:?}");
-            assert_eq!(scope.evaluate(own), ListChange::Add, "{selector:?}");
+            let change = if selector == by_program { ListChange::AddProgram } else { ListChange::Add };
+            assert_eq!(scope.evaluate(own), change, "{selector:?}");
             assert!(scope.contains(own) && !scope.contains(own + 1), "{selector:?}");
             assert_eq!(scope.evaluate(own), ListChange::None, "{selector:?}");
         }
         let mut other = scope(by_name("no-such-name"), Selector::default());
         assert_eq!(other.evaluate(own), ListChange::None);
         assert!(!other.is_empty(), "a process with this name may still start");
+    }
+
+    #[test]
+    fn a_program_is_in_scope_only_if_its_path_alone_decides() {
+        let own = std::process::id();
+        let path = std::env::current_exe().unwrap().display().to_string();
+        let by_program = |path: &str| Selector { executables: vec![path.to_owned()], ..Selector::default() };
+        let change = |include, exclude| scope(include, exclude).evaluate(own);
+        assert_eq!(change(by_program(&path), by_program("/no-such-program")), ListChange::AddProgram);
+        assert_eq!(change(by_program(&path), by_name("no-such-name")), ListChange::Add);
+        assert_eq!(change(by_program(&path), by_program(&path)), ListChange::RemoveProgram);
+        assert_eq!(change(by_program("/no-such-program"), Selector::default()), ListChange::RemoveProgram);
+        assert_eq!(change(by_name("no-such-name"), Selector::default()), ListChange::None);
+        let both = Selector { names: vec![own_name()], ..by_program("/no-such-program") };
+        assert_eq!(change(both, Selector::default()), ListChange::Add, "its name decides");
     }
 
     #[test]

@@ -109,6 +109,11 @@ impl DeferredWalks {
         }
     }
 
+    /// Forgets the snapshot of a sample, if it has one.
+    pub(super) fn discard(&mut self, sample: &SampleRecord) {
+        self.snapshots.remove(&(sample.tid, sample.time_ns));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -201,13 +206,18 @@ mod tests {
         let mut free_bytes = deferred.free_bytes();
         deferred.add_snapshot(Box::new(snapshot.clone()), &mut free_bytes);
         assert_eq!(free_bytes, deferred.free_bytes());
-        deferred.add_snapshot(Box::new(StackSnapshot { tid: 3, ..snapshot }), &mut 10);
+        deferred.add_snapshot(Box::new(StackSnapshot { tid: 3, ..snapshot.clone() }), &mut 10);
         assert_eq!(free_bytes, deferred.free_bytes(), "there was no room for it");
         assert!(
             deferred.defer(SampleRecord { tid: 2, ..sample.clone() }, None, true).is_some(),
             "another thread's"
         );
         assert!(deferred.defer(SampleRecord { has_snapshot: false, ..sample.clone() }, None, true).is_some());
+        let discarded = SampleRecord { tid: 4, ..sample.clone() };
+        deferred.add_snapshot(Box::new(StackSnapshot { tid: 4, ..snapshot }), &mut deferred.free_bytes());
+        deferred.discard(&discarded);
+        assert_eq!(free_bytes, deferred.free_bytes());
+        assert!(deferred.defer(discarded, None, true).is_some());
         assert!(deferred.defer(sample, None, true).is_none());
         assert!(deferred.take_ready(|_, _| true).is_empty(), "its process is unknown");
         let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());

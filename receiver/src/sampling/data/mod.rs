@@ -160,7 +160,8 @@ impl Data {
         control: &mut Control,
         messages: &mut Vec<Message>,
     ) {
-        if control.membership.scope.excludes(sample.pid) {
+        if control.membership.leaves_out(&sample, &control.processes) {
+            self.deferred.discard(&sample);
             self.corrections.add(&sample, Outcome::OutOfScope);
             return;
         }
@@ -214,9 +215,9 @@ impl Data {
         for deferred in self.deferred.take_ready(has_rule) {
             match self.walk(&deferred, control, profiler, messages) {
                 Ok((frames, outcome)) => {
-                    let stack = self.stacks.intern(frames);
                     self.early_vm_frames +=
                         frames.iter().filter(|frame| is_early_marker(frame)).count() as u64;
+                    let stack = self.stacks.intern(frames);
                     let sample = SampleRecord { outcome, ..deferred.sample.clone() };
                     control.request_missing(&sample, Some(&stack));
                     self.corrections.add(&deferred.sample, outcome);
@@ -380,8 +381,8 @@ impl Data {
             events: self.events,
             stacks_missing: self.bodies_missing,
             deferred_walks: self.deferred_walks,
-            snapshots_refused: profiler.snapshots_refused(),
             early_vm_frames: self.early_vm_frames,
+            snapshots_refused: profiler.snapshots_refused(),
             waits: WaitCounts {
                 unseen: profiler.waits_unseen(),
                 ends_lost: profiler.wait_ends_lost(),
