@@ -1,8 +1,9 @@
 // Runs PROGRAM COUNT times, one after the other, and reports the CPU time of all of them together: user and
 // system, as the kernel accounts it to a parent (getrusage).
-// Usage: spawner PROGRAM COUNT [each]
+// Usage: spawner PROGRAM COUNT [each | ARGUMENT]
 // With `each` it runs PROGRAM.0, PROGRAM.1 and so on instead.
 #include <spawn.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -18,12 +19,13 @@ int main(int argc, char **argv) {
     if (argc != 3 && argc != 4) return 2;
     int count = atoi(argv[2]);
     char path[4096];
-    char *child_argv[] = {path, NULL};
+    int each = argc == 4 && !strcmp(argv[3], "each");
+    char *child_argv[] = {path, argc == 4 && !each ? argv[3] : NULL, NULL};
     workload_begin();
     for (int i = 0; i < count; i++) {
         pid_t child;
         int status;
-        if (argc == 4) snprintf(path, sizeof path, "%s.%d", argv[1], i);
+        if (each) snprintf(path, sizeof path, "%s.%d", argv[1], i);
         else snprintf(path, sizeof path, "%s", argv[1]);
         if (posix_spawn(&child, path, NULL, NULL, child_argv, environ)) return 1;
         if (waitpid(child, &status, 0) != child || status) return 1;

@@ -27,6 +27,8 @@ pub struct Settings {
     pub pid: Option<u32>,
     /// Further processes, where there is one.
     pub other_pids: Vec<u32>,
+    /// Patterns of the programs to look at, where there is no process.
+    pub executables: Vec<String>,
     /// Whether there is a report every five seconds, the default, rather than every second.
     pub reports_at_default_interval: bool,
     /// More lines of the receiver's YAML, each a key of `profiling`.
@@ -51,6 +53,9 @@ impl Settings {
             Some(pid) => {
                 let others: String = self.other_pids.iter().map(|pid| format!(", {pid}")).collect();
                 format!("{{ mode: processes, include: {{ pids: [{pid}{others}] }} }}")
+            }
+            None if !self.executables.is_empty() => {
+                format!("{{ mode: processes, include: {{ executables: {:?} }} }}", self.executables)
             }
             None => "{ mode: node }".to_owned(),
         };
