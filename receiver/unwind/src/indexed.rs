@@ -11,7 +11,7 @@ use crate::cfi::EhFrameHdrIndex;
 use crate::elf::{bases, located_in_window, rows_of_window, traits_of_window};
 use crate::go::{self, GoTable};
 use crate::known_functions::KnownFunctions;
-use crate::layers::overlay;
+use crate::layers::{overlay, visible};
 use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError, load_segments};
 use crate::synthesize;
@@ -83,10 +83,13 @@ impl FileOutline {
         let around = starts.into_iter().map(|start| outline.code.svma(start));
         let around: Vec<_> = around.map(|at| at..Svma(at.0.saturating_add(1))).collect();
         let mut known = outline.known.clone();
-        outline.described(data, &around, &outline.offsets_of(data, &around), &mut known, &mut entries);
+        let offsets = outline.offsets_of(data, &around);
+        let described = outline.described(data, &around, &offsets, &mut known, &mut entries);
         let code = &outline.code;
         outline.roots = known.overriding(code.architecture(), &mut entries, &mut summary);
         let by_code = known.by_code(file, code, &mut entries, &mut summary);
+        // A table of other functions lacks the rows that hide these.
+        let by_code = visible(by_code, &described, &entries);
         let linkage = synthesize::linkage_rows(file, code, &mut entries, &mut summary);
         outline.by_code = overlay(by_code, linkage, &entries);
         Ok(Some(Self { known, entries, ..outline }))

@@ -112,6 +112,23 @@ pub(crate) fn overlay(above: RowBuffer, below: RowBuffer, entries: &EntryInterne
     }
 }
 
+/// The rows of a layer without those that the layer above it hides.
+pub(crate) fn visible(below: RowBuffer, above: &RowBuffer, entries: &EntryInterner) -> RowBuffer {
+    let mut out = RowBuffer::default();
+    let mut rows = below.into_rows().peekable();
+    while let Some((start, id)) = rows.next() {
+        let Some((end, _)) = rows.peek().filter(|_| id != EntryInterner::NO_INFORMATION) else {
+            out.push((start, EntryInterner::NO_INFORMATION));
+            continue;
+        };
+        for (from, to) in above.gaps(start, *end, entries) {
+            out.push((from, id));
+            out.push((to, EntryInterner::NO_INFORMATION));
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +159,23 @@ mod tests {
     fn equal_neighbours_merge_across_adjacent_ranges() {
         let ranges: [(u32, u32, &[CompactRow]); 2] = [(10, 20, &[(10, 5), (12, 6)]), (20, 40, &[(20, 6)])];
         assert_eq!(laid_over(&ranges), [(10, 5), (12, 6), (40, 0)]);
+    }
+
+    #[test]
+    fn a_layer_is_visible_where_the_one_above_has_no_rows() {
+        let buffer = |rows: &[CompactRow]| {
+            let mut buffer = RowBuffer::default();
+            rows.iter().for_each(|row| buffer.push(*row));
+            buffer
+        };
+        let below = buffer(&[(10, 5), (20, 6), (30, 0), (50, 5), (60, 0)]);
+        let seen =
+            |above: &[CompactRow]| rows(&visible(below.clone(), &buffer(above), &EntryInterner::new()));
+        assert_eq!(seen(&[]), rows(&below));
+        assert_eq!(seen(&[(0, 7), (100, 0)]), []);
+        assert_eq!(seen(&[(15, 7), (25, 0)]), [(10, 5), (15, 0), (25, 6), (30, 0), (50, 5), (60, 0)]);
+        assert_eq!(seen(&[(10, 7), (12, 8), (30, 0)]), [(50, 5), (60, 0)]);
+        assert_eq!(seen(&[(52, 7), (60, 0)]), [(10, 5), (20, 6), (30, 0), (50, 5), (52, 0)]);
     }
 
     #[test]

@@ -300,19 +300,33 @@ fn rows_of_arm64_equal_gos_own_debug_frame_but_for_functions_that_switch_stacks(
 /// With C, `.eh_frame` describes a part of the code, and Go's table the rest.
 #[test]
 fn parts_and_functions_of_go_programs_say_what_the_whole_says() {
-    const NO_DEBUG_FILES: &[object::File<'static, &[u8]>] = &[];
     let builds: [(&str, bool, &[&str]); 3] = [
         (PROGRAM, false, &[]),
         (PROGRAM, false, &["-buildmode=pie", "-ldflags=-s"]),
         (PROGRAM_WITH_C, true, &[]),
     ];
-    for (source, cgo, arguments) in builds {
-        let Some(program) = build(source, cgo, arguments) else { return };
+    compare_parts_and_functions(std::env::consts::ARCH, &builds);
+}
+
+/// There is no C for it here.
+#[test]
+fn parts_and_functions_of_go_programs_for_arm64_say_what_the_whole_says() {
+    let builds: [(&str, bool, &[&str]); 2] =
+        [(PROGRAM, false, &[]), (PROGRAM, false, &["-buildmode=pie", "-ldflags=-s"])];
+    compare_parts_and_functions("aarch64", &builds);
+}
+
+/// Programs by their source, whether C is part of it, and how they are built.
+fn compare_parts_and_functions(architecture: &str, builds: &[(&str, bool, &[&str])]) {
+    const NO_DEBUG_FILES: &[object::File<'static, &[u8]>] = &[];
+    for &(source, cgo, arguments) in builds {
+        let Some(program) = build_for(architecture, source, cgo, arguments) else { return };
         let file = object::File::parse(&*program).unwrap();
         assert!(has_only_indexed_sources(&file));
         let whole = unwind_table(&file).unwrap();
         let mut sources = PartedSources::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
         let undescribed = sources.undescribed_code();
+        let mut compared = 0;
         let mut starts = whole.rows().map(|row| row.start.0);
         let (first, last) = (starts.next().unwrap() & !0xfff, starts.last().unwrap());
         for start in (first..last).step_by(0x31000) {
@@ -324,8 +338,10 @@ fn parts_and_functions_of_go_programs_say_what_the_whole_says() {
             let table = sources.table_of(wanted);
             for at in whole.rows().map(|row| row.start).filter(|at| part.contains(at)).chain([part.start]) {
                 assert_eq!(table.lookup(at), whole.lookup(at), "{at} of {arguments:?}");
+                compared += 1;
             }
         }
+        assert!(compared > 10_000, "{compared} of {arguments:?}");
 
         let outline = FileOutline::from_file(&file, NO_DEBUG_FILES).unwrap().unwrap();
         let by_code: Vec<_> = whole.by_machine_code().collect();

@@ -413,11 +413,40 @@ fn parts(table: &UnwindTable, bytes: u64) -> Vec<Range<Svma>> {
     parts
 }
 
+/// Libraries of arm64 in C and C++, which come with its cross compiler: 1.6 and 8 MB.
+const FILES_OF_ARM64: [&str; 2] =
+    ["/usr/aarch64-linux-gnu/lib/libc.so.6", "/usr/aarch64-linux-gnu/lib/libasan.so.8"];
+
+/// Those of them that are on this machine.
+fn files_of_arm64() -> Vec<&'static Path> {
+    let paths: Vec<_> = FILES_OF_ARM64.map(Path::new).into_iter().filter(|path| path.is_file()).collect();
+    if paths.len() < FILES_OF_ARM64.len() {
+        eprintln!(
+            "SKIPPED: gcc-aarch64-linux-gnu is not installed, of {FILES_OF_ARM64:?} there is {paths:?}"
+        );
+    }
+    paths
+}
+
 #[test]
 fn parts_say_what_the_whole_says() {
     let program = std::env::current_exe().unwrap();
+    let (compared, described) =
+        compare_parts(&[&program, Path::new("/bin/sh"), Path::new("/usr/bin/openssl")]);
+    assert!(compared > 0 && described > 1000, "{compared}, {described}");
+}
+
+#[test]
+fn parts_of_arm64_say_what_the_whole_says() {
+    let paths = files_of_arm64();
+    let (compared, described) = compare_parts(&paths);
+    assert!(compared == paths.len() && described >= paths.len() * 1000, "{compared}, {described}");
+}
+
+/// Compares the parts of files with the whole. Returns how many files were compared, and rows in parts that are described.
+fn compare_parts(paths: &[&Path]) -> (usize, usize) {
     let (mut compared, mut described) = (0, 0);
-    for path in [&program, Path::new("/bin/sh"), Path::new("/usr/bin/openssl")] {
+    for path in paths {
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
@@ -453,15 +482,29 @@ fn parts_say_what_the_whole_says() {
         assert_eq!(rows, whole.len(), "{}", path.display());
         compared += 1;
     }
-    assert!(compared > 0 && described > 1000, "{compared}, {described}");
+    (compared, described)
 }
 
 #[test]
 fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
     let program = std::env::current_exe().unwrap();
     let library = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
+    let compared =
+        compare_parts_by_index(&[&program, library, Path::new("/bin/sh"), Path::new("/usr/bin/openssl")]);
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn parts_of_arm64_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
+    let paths = files_of_arm64();
+    let compared = compare_parts_by_index(&paths);
+    assert!(compared >= paths.len() * 10_000, "{compared}");
+}
+
+/// The number of rows of files that are compared with those that the index leads to.
+fn compare_parts_by_index(paths: &[&Path]) -> usize {
     let mut compared = 0;
-    for path in [&program, library, Path::new("/bin/sh"), Path::new("/usr/bin/openssl")] {
+    for path in paths {
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
@@ -480,13 +523,14 @@ fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
             }
         }
     }
-    assert!(compared > 10_000, "{compared}");
+    compared
 }
 
 #[test]
 fn a_table_of_some_functions_says_of_these_what_the_whole_says_and_of_others_that_nobody_asked() {
     let program = std::env::current_exe().unwrap();
-    for path in [&program, Path::new("/lib/x86_64-linux-gnu/libc.so.6")] {
+    let paths = [&program, Path::new("/lib/x86_64-linux-gnu/libc.so.6")];
+    for path in paths.into_iter().chain(files_of_arm64()) {
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
