@@ -11,7 +11,7 @@
 #   e2e/setup.sh --charts these tools alone
 #   e2e/setup.sh --cluster also an API server of Kubernetes, on which the charts are tried
 #   e2e/setup.sh --kyverno also Kyverno's command line, which applies our policy to pods
-#   e2e/setup.sh --corpus also the programs of the corpus that the tests do without
+#   e2e/setup.sh --corpus also the programs of the corpus that the tests do without, this API server among them
 set -euo pipefail
 
 rust_minimum=1.88
@@ -23,9 +23,11 @@ case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+
 if [ "${1:-}" = --tests ]; then
     # `podman`: a runtime of containers that are known by name. `python3-jsonschema` judges configurations.
     packages+=(chromium fonts-dejavu-core podman python3-jsonschema)
-    # Where the distribution has it.
-    if apt-cache show chromium-headless-shell >/dev/null 2>&1; then packages+=(chromium-headless-shell); fi
 fi
+case "${1:-}" in --tests|--corpus)
+    # Where the distribution has it.
+    if apt-cache show chromium-headless-shell >/dev/null 2>&1; then packages+=(chromium-headless-shell); fi ;;
+esac
 case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools fp-compiler)
     packages+=(libboost-context-dev luajit pypy3 debuginfod)
@@ -39,7 +41,7 @@ case "${1:-}" in --tests|--corpus|--cluster)
     command -v mcs >/dev/null || packages+=(mono-mcs) ;;
 esac
 if [ "${1:-}" = --corpus ]; then
-    packages+=(perl lua5.4 redis-server ocaml-nox zstd bzip2)
+    packages+=(perl lua5.4 redis-server ocaml-nox zstd bzip2 postgresql)
 fi
 
 # The autotools are for libelf, which goes into the static binary.
@@ -196,9 +198,15 @@ if [ "${1:-}" = --kyverno ]; then
     go_tool kyverno github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno e2e/charts/kyverno
 fi
 
-if [ "${1:-}" = --cluster ]; then
+if [ "${1:-}" = --corpus ]; then
+    cd "$(dirname "$0")/.."
+    mkdir -p "$tools"
+fi
+case "${1:-}" in --cluster|--corpus)
     # As a build of Kubernetes' own does: charts ask for it.
     version="$(go -C e2e/cluster list -m -f '{{.Version}}' k8s.io/kubernetes)"
-    go_tool cluster . e2e/cluster "-X k8s.io/component-base/version.gitVersion=$version"
+    go_tool cluster . e2e/cluster "-X k8s.io/component-base/version.gitVersion=$version" ;;
+esac
+if [ "${1:-}" = --cluster ]; then
     go_tool kubectl k8s.io/kubernetes/cmd/kubectl e2e/cluster
 fi

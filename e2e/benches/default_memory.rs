@@ -1,10 +1,10 @@
 //! Real programs under the service with the chart's default memory, in a cgroup with the chart's limit: how much of their stacks
 //! is complete and named, and what that takes.
 //!
-//! Each program has run for three seconds. The profiler samples it, with all that it forks, for as many seconds as
+//! Each program has run for three seconds, some of them after a start that takes longer. The profiler samples it, with all that it forks, for as many seconds as
 //! `SIDEWINDER_SECONDS` says (20), at 97 Hz. Rows for a whole node have the memory of the chart's DaemonSet. `late`: walked later,
-//! from a copy of the stack. `named` counts frames of stripped files as unnamed; `left out` are look-ups for which there was no
-//! room. CPU time is the kernel's, of the profiler's threads; memory in MiB, and `peak` includes cached pages of files.
+//! from a copy of the stack. `named` leaves out frames without a name in stripped files; `left out` are look-ups for which there
+//! was no room. CPU time is the kernel's, of the profiler's threads; memory in MiB, and `peak` includes cached pages of files.
 //!
 //! Beside it, where `OTEL_PROFILER` names OpenTelemetry's profiler: its CPU time and memory for the rows of the whole node.
 #![forbid(unsafe_code)]
@@ -23,7 +23,7 @@ const SAMPLES_PER_SECOND: u32 = 97;
 const NODE_MEMORY_BYTES: u64 = 128 << 20;
 
 /// Programs of the corpus that are profiled by themselves.
-const ALONE: [&str; 24] = [
+const ALONE: [&str; 29] = [
     "go-vet",
     "babel",
     "terser",
@@ -47,11 +47,16 @@ const ALONE: [&str; 24] = [
     "rustc",
     "go-build",
     "redis",
+    "postgres",
+    "postgres-connect",
     "java",
+    "classes",
+    "kube-apiserver",
+    "collector",
 ];
 
 /// Those that are profiled together, with the whole node.
-const TOGETHER: [&[&str]; 2] = [&["jruby", "terser", "sympy", "sqlglot"], &["rustc", "gcc"]];
+const TOGETHER: [&[&str]; 3] = [&["jruby", "terser", "sympy", "sqlglot"], &["rustc", "gcc"], &["chromium"]];
 
 fn main() -> Result<()> {
     const NAME: &str = "default_memory";
@@ -74,7 +79,7 @@ fn main() -> Result<()> {
     }
     for names in TOGETHER {
         let label = format!("node: {}", names.join(", "));
-        if is_wanted("node") {
+        if is_wanted("node") || is_wanted(&label) {
             measure(&label, names, SidecarRun { memory_bytes: NODE_MEMORY_BYTES, is_of_node: true, ..run })?;
             measure_peer(names, duration)?;
         }

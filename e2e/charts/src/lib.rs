@@ -32,7 +32,7 @@ pub fn folder() -> PathBuf {
 /// # Errors
 /// When it is missing and `CI=true`.
 pub fn tool(test: &str, name: &str) -> Result<Option<PathBuf>> {
-    let path = paths::compiled()?.join("tools").join(name);
+    let path = paths::tools()?.join(name);
     if path.exists() {
         return Ok(Some(path));
     }

@@ -8,6 +8,7 @@ mod registry;
 mod run;
 mod samples;
 mod sidecar;
+mod symbols;
 mod table;
 
 pub use managed::ManagedFrames;

@@ -1,11 +1,14 @@
 //! The programs, as data.
 
+use std::path::PathBuf;
+
 use sidewinder_e2e_judge::Chain;
-use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::collector::{self, Version};
 use sidewinder_e2e_support::workload::{
     self, BRIEF, COROUTINES, DIV, FRAMES, LADDER, LADDER_FP, LADDER_GO, LADDER_RUST, LOADER, PLUGIN, Program,
-    QUEENS, REC, SIGNALS, SPAWNER, THREADS, THROWS, WORDS_FP_STATIC,
+    QUEENS, REC, REQUESTS, SIGNALS, SPAWNER, THREADS, THROWS, WORDS_FP_STATIC,
 };
+use sidewinder_e2e_support::{paths, requirement};
 
 use super::Registry;
 
@@ -18,14 +21,17 @@ pub struct Subject {
     pub group: &'static str,
     /// A line for `sh`. `$SECONDS` is how long it shall run; it may go on until it is killed. `$COMPILED`, `$SOURCES`
     /// and `$SCRATCH` are folders: of our own compiled programs, of their sources, and an empty one, in which it runs.
-    /// `$TEXT` is a long text; `$PYPI`, `$MAVEN` and `$NPM` what is fetched from there.
+    /// `$TEXT` is a long text; `$PYPI`, `$MAVEN` and `$NPM` what is fetched from there; `$TOOLS` has the programs that
+    /// `e2e/setup.sh` builds; `$COLLECTOR` is a Collector, which is built where it is asked for.
     pub command: &'static str,
     /// Our own programs that have to be compiled before.
     pub needs: &'static [Program],
-    /// The programs that have to be installed.
+    /// The programs that have to be installed, or built by `e2e/setup.sh --corpus`.
     pub tools: &'static [&'static str],
     /// How the functions that it reports, if it does, follow each other.
     pub chain: Option<fn(Vec<String>) -> Chain>,
+    /// Whether it takes seconds to start, and then makes a file `ready` where it runs.
+    pub says_ready: bool,
     /// Whether it belongs to the part that every test run sees.
     pub is_in_part: bool,
     /// Where it is fetched from, once.
@@ -68,6 +74,7 @@ impl Subject {
             needs: &[],
             tools,
             chain: None,
+            says_ready: false,
             is_in_part: false,
             registry: None,
             language: None,
@@ -97,6 +104,16 @@ impl Subject {
 
     const fn in_language(self, language: Language) -> Self {
         Self { language: Some(language), ..self }
+    }
+
+    /// A server and its client, which says when the server has answered.
+    const fn server(
+        name: &'static str,
+        group: &'static str,
+        command: &'static str,
+        tools: &'static [&'static str],
+    ) -> Self {
+        Self { says_ready: true, ..Self::system(name, group, command, tools) }
     }
 
     const fn with_gaps(self) -> Self {
@@ -200,6 +217,11 @@ pub const PROGRAMS: &[Subject] = &[
     Subject::system("node-jitless", "interpreter", "node --jitless $SOURCES/tree.js $SECONDS", &["node"])
         .in_language(Language::JavaScript),
     Subject::system("java", "JIT", "java $SOURCES/Tree.java $SECONDS", &["java"]).in_language(Language::Java),
+    Subject {
+        says_ready: true,
+        ..Subject::system("classes", "20,000 classes", "java $SOURCES/Classes.java $SECONDS", &["java"])
+            .in_language(Language::Java)
+    },
     Subject::system("java-int", "interpreter", "java -Xint $SOURCES/Tree.java $SECONDS", &["java"])
         .in_language(Language::Java),
     Subject::system("sqlite", "database", "sqlite3 :memory: <$SOURCES/primes.sql", &["sqlite3"]),
@@ -209,6 +231,42 @@ pub const PROGRAMS: &[Subject] = &[
         "{ redis-server --port 0 --unixsocket redis.sock --save '' & \
          sleep 0.3; redis-benchmark -s redis.sock -q -n 100000000 -r 100000; }",
         &["redis-server", "redis-benchmark"],
+    ),
+    Subject::server("postgres", "database", "sh $SOURCES/pgbench.sh $SECONDS", &["pgbench"]),
+    // A process of the server for each transaction.
+    Subject::server(
+        "postgres-connect",
+        "database",
+        "sh $SOURCES/pgbench.sh $SECONDS --connect",
+        &["pgbench"],
+    ),
+    // It ends with its standard input.
+    Subject {
+        needs: &[REQUESTS],
+        ..Subject::server(
+            "kube-apiserver",
+            "server",
+            "{ sleep $SECONDS | $TOOLS/cluster & $COMPILED/requests kubernetes $SECONDS; }",
+            &["$TOOLS/cluster", "go"],
+        )
+    },
+    Subject {
+        needs: &[REQUESTS],
+        ..Subject::server(
+            "collector",
+            "server",
+            "{ $COLLECTOR --config $SOURCES/collector.yaml --feature-gates=service.profilesSupport & \
+             $COMPILED/requests collector $SECONDS; }",
+            &["go"],
+        )
+    },
+    // It goes on until it is killed, as somebody could debug it.
+    Subject::system(
+        "chromium",
+        "browser",
+        "chromium-headless-shell --no-sandbox --remote-debugging-port=0 --user-data-dir=$SCRATCH/profile \
+         file://$SOURCES/layout.html",
+        &["chromium-headless-shell"],
     ),
     Subject::system(
         "gcc",
@@ -260,6 +318,14 @@ impl Subject {
         workload::text().map(drop)
     }
 
+    /// The Collector that its command runs, built where that has not been done.
+    ///
+    /// # Errors
+    /// When it can't be built.
+    pub(super) fn collector(&self) -> anyhow::Result<Option<PathBuf>> {
+        self.command.contains("$COLLECTOR").then(|| collector::build(Version::of_run())).transpose()
+    }
+
     /// Whether frames of Java or JavaScript are judged.
     #[must_use]
     pub fn is_managed(&self) -> bool {
@@ -269,7 +335,11 @@ impl Subject {
     /// The first program that it needs and that is not installed.
     #[must_use]
     pub fn missing_tool(&self) -> Option<&'static str> {
-        self.tools.iter().copied().find(|tool| !requirement::is_installed(tool))
+        let is_there = |tool: &str| match tool.strip_prefix("$TOOLS/") {
+            Some(built) => paths::tools().is_ok_and(|folder| folder.join(built).is_file()),
+            None => requirement::is_installed(tool),
+        };
+        self.tools.iter().copied().find(|tool| !is_there(tool))
     }
 }
 

@@ -29,6 +29,8 @@ use super::samples::Samples;
 
 /// A program that ends by itself may take this much longer than it was asked to.
 const GRACE: Duration = Duration::from_secs(2);
+/// Of a program that says when it has started.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program behind a gate, in a process group of its own. Its first process is a shell, which becomes the program.
@@ -64,6 +66,8 @@ impl Gated {
             // What a program writes where it runs is gone with it.
             .current_dir(&scratch)
             .env("TEXT", workload::text()?)
+            .env("TOOLS", paths::tools()?)
+            .envs(subject.collector()?.map(|collector| ("COLLECTOR", collector)))
             .envs(registries)
             .process_group(0)
             .stdin(Stdio::piped())
@@ -87,6 +91,21 @@ impl Gated {
     pub fn open(&mut self) -> Result<()> {
         let mut gate = self.shell.stdin.take().context("the gate is open already")?;
         gate.write_all(b"\n").context("the shell is gone")
+    }
+
+    /// Waits until it says that it has started.
+    ///
+    /// # Errors
+    /// When it ends, or takes too long.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
+        let ready = self.folder.path().join("scratch/ready");
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !ready.exists() {
+            ensure!(!self.has_ended()?, "the program has ended before it was ready");
+            ensure!(Instant::now() < deadline, "the program is not ready within {START_TIMEOUT:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Whether its first process has ended.

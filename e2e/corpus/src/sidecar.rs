@@ -1,6 +1,7 @@
 //! Profiling a program as a sidecar does: the service, with the memory that the chart gives it.
 
 use std::fmt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use sidewinder_e2e_support::session::{Daemon, Settings};
 use super::programs::Subject;
 use super::run::Gated;
 use super::samples::is_user_stack;
+use super::symbols::Symbols;
 
 /// How long the programs run before the profiler starts.
 const BEFORE: Duration = Duration::from_secs(3);
@@ -21,6 +23,9 @@ const FIRST: Duration = Duration::from_secs(10);
 
 /// How often the profiler is started until all processes of a program are there when it looks at them.
 const TRIES_MAX: u32 = 5;
+
+/// How the names of code begin that a JVM has for itself, such as its interpreter.
+const JVM_CODE: &str = "[jvm: ";
 
 const SHORT_LIFE: Duration = Duration::from_millis(200);
 
@@ -46,7 +51,7 @@ pub struct SidecarResult {
     pub complete: u64,
     /// Those that were walked later, from a copy.
     pub walked_late: u64,
-    /// Frames of all stacks.
+    /// Frames of all stacks, but for those without a name in stripped files.
     pub frames: u64,
     /// Those with the name of a function.
     pub named: u64,
@@ -75,7 +80,7 @@ impl SidecarResult {
         self.walked_late as f64 / self.events.max(1) as f64
     }
 
-    /// The share of frames with a name. Stripped programs have names for few.
+    /// The share of these frames that have a name.
     #[must_use]
     pub fn named_share(&self) -> f64 {
         self.named as f64 / self.frames.max(1) as f64
@@ -115,11 +120,16 @@ impl fmt::Display for SidecarResult {
 /// # Errors
 /// When a program, the profiler or the Collector can't be run.
 pub fn profile_beside(subjects: &[&Subject], run: SidecarRun) -> Result<SidecarResult> {
-    let seconds = u32::try_from((BEFORE + run.duration).as_secs())? + 30;
+    let starts_late = subjects.iter().any(|subject| subject.says_ready);
+    let spare = Duration::from_secs(if starts_late { 120 } else { 30 });
+    let seconds = u32::try_from((BEFORE + run.duration + spare).as_secs())?;
     let collector = Collector::start()?;
     let mut programs: Vec<Gated> =
         subjects.iter().map(|subject| Gated::start(subject, seconds)).collect::<Result<_>>()?;
     programs.iter_mut().try_for_each(Gated::open)?;
+    for (program, _) in programs.iter_mut().zip(subjects).filter(|(_, subject)| subject.says_ready) {
+        program.wait_until_ready()?;
+    }
     thread::sleep(BEFORE);
     let mut tries = 0;
     let (started, daemon) = loop {
@@ -176,19 +186,29 @@ fn processes_of(programs: &[Gated]) -> Vec<u32> {
     now().filter(|pid| before.contains(pid)).collect()
 }
 
+/// Whether a frame tells what became of the sample.
+fn is_of_sample(name: &str) -> bool {
+    ["[truncated", "[exec]", "[exiting]"].iter().any(|marker| name.starts_with(marker))
+}
+
 impl SidecarResult {
     fn add(&mut self, received: &Received) {
+        let mut symbols = Symbols::default();
         for event in received.events() {
             let outcome = event.sample.outcome();
             self.events += 1;
             self.complete += u64::from(outcome.is_none() || !is_user_stack(outcome));
             for frame in event.sample.stack.iter() {
                 let name = frame.function();
-                if name.is_some_and(|name| name.starts_with("[truncated")) {
+                if name.is_some_and(is_of_sample) {
                     continue;
                 }
-                self.frames += 1;
-                self.named += u64::from(name.is_some_and(|name| !name.starts_with('[')));
+                let is_named = name.is_some_and(|name| !name.starts_with('[') || name.starts_with(JVM_CODE));
+                let file = frame.mapping.as_ref().map(|mapping| Path::new(&*mapping.filename));
+                if is_named || file.is_none_or(|file| symbols.are_in(file)) {
+                    self.frames += 1;
+                    self.named += u64::from(is_named);
+                }
             }
         }
     }

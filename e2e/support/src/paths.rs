@@ -48,6 +48,14 @@ pub fn compiled() -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Where `e2e/setup.sh` leaves the programs that it builds: `target/e2e/tools`.
+///
+/// # Errors
+/// As [`compiled`].
+pub fn tools() -> Result<PathBuf> {
+    Ok(compiled()?.join("tools"))
+}
+
 /// The profiler under test: `$SIDEWINDER`, else cargo's release build, else its debug build.
 ///
 /// # Errors

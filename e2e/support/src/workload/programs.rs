@@ -26,6 +26,8 @@ pub const LADDER_RUST: Program =
     Program { name: "ladder-rust", source: "ladder.rs", compiler: Compiler::Rust };
 /// A chain of distinct functions in Go.
 pub const LADDER_GO: Program = Program { name: "ladder-go", source: "ladder.go", compiler: Compiler::Go };
+/// The client of an API server, or of a Collector.
+pub const REQUESTS: Program = Program { name: "requests", source: "requests.go", compiler: Compiler::Go };
 /// One function that calls itself.
 pub const REC: Program = c("rec", "rec.c");
 /// The same with frame pointers.
