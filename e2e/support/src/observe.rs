@@ -125,17 +125,31 @@ pub fn bpf_objects(pid: u32) -> BTreeSet<BpfObject> {
 /// The process of a group that runs, or, where none does, the youngest.
 #[must_use]
 pub fn busiest_of_group(group: u32) -> Option<u32> {
-    group_members(group).max().map(|(_, pid)| pid)
+    let members = processes().filter(|process| process.group == group);
+    members.map(|process| (process.is_running, process.pid)).max().map(|(_, pid)| pid)
 }
 
-/// The processes of a group.
+/// The processes of a group, and their descendants, which may have groups of their own.
 #[must_use]
 pub fn processes_of_group(group: u32) -> Vec<u32> {
-    group_members(group).map(|(_, pid)| pid).collect()
+    let (mut found, mut others): (Vec<_>, Vec<_>) = processes().partition(|process| process.group == group);
+    let mut next = 0;
+    while let Some(parent) = found.get(next).map(|process| process.pid) {
+        found.extend(others.extract_if(.., |process| process.parent == parent));
+        next += 1;
+    }
+    found.into_iter().map(|process| process.pid).collect()
 }
 
-/// Whether each process of a group runs, and its number.
-fn group_members(group: u32) -> impl Iterator<Item = (bool, u32)> {
+struct Process {
+    pid: u32,
+    parent: u32,
+    group: u32,
+    is_running: bool,
+}
+
+/// All processes that have not ended.
+fn processes() -> impl Iterator<Item = Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(move |pid| {
@@ -143,8 +157,8 @@ fn group_members(group: u32) -> impl Iterator<Item = (bool, u32)> {
         // The name, in parentheses, may hold anything: state, parent and group follow the last one.
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let state = fields.next()?;
-        let is_member = fields.nth(1)?.parse::<u32>().ok()? == group;
-        (is_member && state != "Z").then_some((state == "R", pid))
+        let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        (state != "Z").then_some(Process { pid, parent, group, is_running: state == "R" })
     })
 }
 
