@@ -247,7 +247,7 @@ conservation: ## Compare the wall time of two hundred threads with the scheduler
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
 
-corpus: ## Profile some 60 programs of every sort, 21 of PyPI, Maven and npm among them: how many of their stacks are complete, and whether any is wrong
+corpus: ## Profile some 70 programs of every sort, 21 of PyPI, Maven and npm among them: how many of their stacks are complete, and whether any is wrong
 	@e2e/setup.sh --corpus
 	$(build_release)
 	cargo build $(for_tests) --bin corpus
