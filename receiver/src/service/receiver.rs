@@ -4,8 +4,8 @@
 //! through the report queue; reports go to the exporters of the plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -179,6 +179,7 @@ impl ReceiverContext {
             opener: Some(self.opener.clone()),
         });
 
+        let sampling_end_ns = OnceLock::new();
         thread::scope(|threads| {
             let (mut queue, incoming) = ReportQueue::new();
             let start_ns = monotonic_ns();
@@ -186,11 +187,12 @@ impl ReceiverContext {
             sampler
                 .end_waits_when_readable(self.stop.readable_when_requested())
                 .map_err(|error| Failure::runtime("can't wait for a stop", error))?;
+            let sampling_end_ns = &sampling_end_ns;
             let report = move || {
                 // Perf maps, in which runtimes name their code, and source maps are in the roots of processes.
                 privilege::drop_all_but(privilege::KERNEL_SYMBOLS | privilege::PROCESS_ACCESS);
                 lower_priority();
-                self.report(namer, &kinds, &incoming, start_ns);
+                self.report(namer, &kinds, &incoming, start_ns, sampling_end_ns);
             };
             let report = thread::Builder::new()
                 .name("report".to_owned())
@@ -220,7 +222,8 @@ impl ReceiverContext {
             heartbeat.beat(STOP_HEARTBEAT_TIMEOUT);
             let is_over = sampler.is_finished();
             let walk_until = self.stop.deadline().and_then(|deadline| deadline.checked_sub(NAMING_RESERVE));
-            sampler.stop(walk_until, &mut queue.pending);
+            let end_ns = sampler.stop(walk_until, &mut queue.pending);
+            sampling_end_ns.get_or_init(|| end_ns);
             let dropped = queue.dropped();
             queue.close();
             let reported = report.join();
@@ -352,8 +355,16 @@ impl ReceiverContext {
         }
     }
 
-    /// Names events and sends reports at the interval of the plan, until the queue is closed.
-    fn report(&self, namer: Namer, kinds: &KindSet, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
+    /// Names events and sends reports at the interval of the plan, until the queue is closed. The last report ends when sampling
+    /// did, however long naming takes after that.
+    fn report(
+        &self,
+        namer: Namer,
+        kinds: &KindSet,
+        incoming: &Incoming<Vec<Message>>,
+        mut start_ns: u64,
+        sampling_end_ns: &OnceLock<u64>,
+    ) {
         let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
         let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
@@ -377,8 +388,11 @@ impl ReceiverContext {
             }
             self.stats.record_name_counts(&self.name, reporter.name_counts());
             let is_outdated = !self.plan.is_current(&plan);
-            if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
-                let end_ns = monotonic_ns();
+            let sampling_end_ns = sampling_end_ns.get();
+            let is_last = self.stop.is_requested() || sampling_end_ns.is_some();
+            let is_due = Instant::now() >= due && !is_last;
+            if is_over || is_outdated || reporter.is_full() || is_due {
+                let end_ns = sampling_end_ns.map_or_else(monotonic_ns, |end_ns| start_ns.max(*end_ns));
                 self.send(reporter.drain(start_ns..end_ns), &plan);
                 start_ns = end_ns;
                 if is_over {
