@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::paths;
-use sidewinder_e2e_support::workload::in_background;
+use sidewinder_e2e_support::workload::{behind_gate, in_background};
 
 /// Builds an example in Rust, in a folder of its own, with the dependencies of its own `Cargo.lock`.
 ///
@@ -178,12 +178,7 @@ impl Example {
     /// When it can't be started.
     pub fn start(command: &Command) -> Result<Self> {
         let said = tempfile::tempfile()?;
-        let example = in_background(command);
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-c", "read -r line; exec \"$@\"", "sh"])
-            .arg(example.get_program())
-            .args(example.get_args());
+        let mut shell = behind_gate(&in_background(command));
         let process = shell.stdin(Stdio::piped()).stdout(said.try_clone()?).spawn()?;
         Ok(Self { process, said })
     }

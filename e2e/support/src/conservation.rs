@@ -55,20 +55,25 @@ impl std::error::Error for Breach {}
 /// The first word of a daemon's last line that is no outcome.
 const WITNESS: &str = "interrupts_by_witness";
 
+/// The counters that a daemon's log has at its end, in their order; `None` where it has none.
+pub(crate) fn counters_in(log: &str) -> Option<Vec<(&str, u64)>> {
+    let line = log.lines().find_map(|line| line.split_once("profiling ended: "))?.1;
+    let words = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+    Some(words.filter_map(|(key, value)| Some((key, value.parse().ok()?))).collect())
+}
+
 impl Summary {
     /// What a daemon's log says at its end; `None` where it does not.
     #[must_use]
     pub fn from_log(log: &str) -> Option<Self> {
-        let line = log.lines().find_map(|line| line.split_once("profiling ended: "))?.1;
-        let words = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
-        let numbers: Vec<(&str, u64)> =
-            words.filter_map(|(key, value)| Some((key, value.parse().ok()?))).collect();
-        let number = |name: &str| numbers.iter().find(|(key, _)| *key == name).map(|(_, number)| *number);
-        // Outcomes come first.
-        let outcomes = numbers.iter().take_while(|(key, _)| *key != WITNESS);
+        let counters = counters_in(log)?;
+        let number = |name: &str| counters.iter().find(|(key, _)| *key == name).map(|(_, number)| *number);
+        // Outcomes come first, those of CPU time before those of other kinds, which have a dot.
+        let outcomes = counters.iter().take_while(|(key, _)| *key != WITNESS);
+        let of_clock = outcomes.filter(|(key, _)| !key.contains('.'));
         Some(Self {
             interrupts_by_witness: number(WITNESS)?,
-            outcomes: outcomes.map(|(key, count)| ((*key).to_owned(), *count)).collect(),
+            outcomes: of_clock.map(|(key, count)| ((*key).to_owned(), *count)).collect(),
             events_exported: number("events_exported")?,
             // Like every other counter, it is printed only if it is not 0.
             idle_inferred: number("idle_inferred").unwrap_or(0),

@@ -6,8 +6,8 @@
 //!   users without privileges.
 //! - [`collector`] builds an OpenTelemetry Collector, starts it on free ports and reads what it wrote.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
-//! - [`session`] joins the three: a workload, the profiler and a Collector.
-//! - [`recording`] has the profiler start a program and write files.
+//! - [`session`] profiles a workload in one of the two [forms](form) of what ships; [`counts`] is what either counts.
+//! - [`recording`] has the profiler write files.
 //! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes; [`sample_cost`]
 //!   measures what a sample costs.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
@@ -23,6 +23,8 @@ pub mod cgroup;
 pub mod collector;
 pub mod command;
 pub mod conservation;
+pub mod counts;
+pub mod form;
 pub mod http;
 pub mod java;
 pub mod load;

@@ -4,6 +4,7 @@ pub mod span;
 
 use std::collections::HashSet;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
@@ -93,6 +94,18 @@ impl Received {
     /// All events.
     pub fn events(&self) -> impl Iterator<Item = DecodedEvent<'_>> {
         self.profiles.iter().flat_map(DecodedProfile::events)
+    }
+
+    /// The time that the profiles cover, in nanoseconds since 1970; `None` without profiles. A service sends one after the other.
+    #[must_use]
+    pub fn period_unix_ns(&self) -> Option<Range<u64>> {
+        let ends = self.profiles.iter().map(|profile| profile.time_unix_ns + profile.duration_ns);
+        Some(self.profiles.iter().map(|profile| profile.time_unix_ns).min()?..ends.max()?)
+    }
+
+    /// The events of one type of sample, such as `off_cpu`.
+    pub fn events_of_type(&self, sample_type: &str) -> impl Iterator<Item = DecodedEvent<'_>> {
+        self.events().filter(move |event| &*event.profile.sample_type == sample_type)
     }
 
     /// The profiles of one process.

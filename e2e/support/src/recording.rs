@@ -1,16 +1,20 @@
-//! A recording: the profiler starts a program, profiles it to its end and writes files.
+//! Recordings: the profiler starts a program and profiles it to its end, or running processes, and writes files.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
+use tempfile::TempDir;
 
-use crate::conservation::Summary;
+use crate::counts::Counts;
 use crate::received::Received;
-use crate::sidewinder::{self, Running};
+use crate::sidewinder::{self, Ended, Running};
+use crate::workload::append;
 
 const TIMEOUT: Duration = Duration::from_secs(180);
 
@@ -28,17 +32,11 @@ pub struct Recording {
 /// What `record --summary-json` says.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Said {
-    /// How all interrupts ended.
+    /// What the service counts as well.
     #[serde(flatten)]
-    pub summary: Summary,
-    /// How the interrupts for other kinds than CPU time ended, by the name of the kind.
-    pub outcomes_of_other_kinds: BTreeMap<String, BTreeMap<String, u64>>,
+    pub counts: Counts,
     /// What probes counted, by the name of the probe.
     pub probes: BTreeMap<String, ProbeSaid>,
-    /// Waits that are missing from off-CPU time, by reason.
-    pub off_cpu_waits_missing: BTreeMap<String, u64>,
-    /// Waits that were charged, or found, before they ended.
-    pub off_cpu_waits_in_progress: BTreeMap<String, u64>,
     /// Of unwind tables.
     pub tables: Tables,
     /// Kernel memory that the eBPF maps take.
@@ -73,31 +71,54 @@ pub struct Tables {
 ///
 /// # Errors
 /// When it fails, or breaks a rule of conformance.
-pub fn record(options: &[&str], program: &Command) -> Result<Recording> {
-    record_target(options, |command| {
-        command.arg("--").arg(program.get_program()).args(program.get_args());
-    })
-}
-
-/// Records running processes with these further options, which say for how long.
-///
-/// # Errors
-/// As [`record`].
-pub fn record_running(options: &[&str], pids: &[u32]) -> Result<Recording> {
-    let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
-    record_target(options, |command| {
-        command.arg("-p").arg(pids.join(","));
-    })
-}
-
-fn record_target(options: &[&str], add_target: impl FnOnce(&mut Command)) -> Result<Recording> {
+pub fn record<O: AsRef<OsStr>>(options: &[O], program: &Command) -> Result<Recording> {
     let folder = tempfile::tempdir()?;
-    let (output, said) = (folder.path().join("out.otlp"), folder.path().join("summary.json"));
+    let mut command = command(options, folder.path())?;
+    append(command.arg("--"), program);
+    recording(Running::start(command)?.wait(TIMEOUT)?, &folder)
+}
+
+/// A recording of running processes, which goes on until it is stopped.
+#[derive(Debug)]
+pub struct Recorder {
+    running: Running,
+    folder: TempDir,
+}
+
+impl Recorder {
+    /// Starts `record` with these further options, and waits until it samples. Without processes it records the whole node.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn start<O: AsRef<OsStr>>(options: &[O], pids: &[u32]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut command = command(options, folder.path())?;
+        command.args(pids.iter().map(|pid| format!("--pid={pid}"))).args(pids.is_empty().then_some("--all"));
+        Ok(Self { running: Running::start_sampling(command)?, folder })
+    }
+
+    /// Stops it, unless it has ended because no process is left.
+    ///
+    /// # Errors
+    /// As [`record`].
+    pub fn stop(self) -> Result<Recording> {
+        recording(self.running.stop_within(TIMEOUT)?, &self.folder)
+    }
+}
+
+const OUTPUT: &str = "out.otlp";
+const SUMMARY: &str = "summary.json";
+
+fn command<O: AsRef<OsStr>>(options: &[O], folder: &Path) -> Result<Command> {
     let mut command = sidewinder::command()?;
-    command.arg("record").args(options).arg("-o").arg(&output).arg("--summary-json").arg(&said);
-    add_target(&mut command);
-    let ended = Running::start(command)?.wait(TIMEOUT)?;
+    command.arg("record").args(options).arg("-o").arg(folder.join(OUTPUT));
+    command.arg("--summary-json").arg(folder.join(SUMMARY));
+    Ok(command)
+}
+
+fn recording(ended: Ended, folder: &TempDir) -> Result<Recording> {
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    let said = serde_json::from_str(&fs::read_to_string(&said)?).context("the summary")?;
-    Ok(Recording { received: Received::from_otlp_file(&output)?, said, log: ended.log })
+    let said = fs::read_to_string(folder.path().join(SUMMARY))?;
+    let said = serde_json::from_str(&said).context("the summary")?;
+    Ok(Recording { received: Received::from_otlp_file(&folder.path().join(OUTPUT))?, said, log: ended.log })
 }

@@ -1,4 +1,6 @@
-//! One session: a Collector, the profiler beside a workload, and what arrived.
+//! One session: the profiler in one of its two forms beside a workload, and what came of it.
+
+mod settings;
 
 use std::path::Path;
 use std::process::Command;
@@ -12,76 +14,15 @@ use tempfile::TempDir;
 
 use crate::cgroup::MemoryLimit;
 use crate::collector::Collector;
+use crate::counts::Counts;
+use crate::form::Form;
 use crate::observe;
 use crate::rate::{Expected, StolenTime};
 use crate::received::Received;
+use crate::recording::{self, Recorder, Recording};
 use crate::sidewinder::{self, Ended, Running};
-use crate::workload::{Gated, Report};
-
-/// Whose interrupts a session looks at, and what it changes in the receiver's configuration.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Settings {
-    /// Interrupts per second and CPU.
-    pub samples_per_second: u32,
-    /// The process to look at; `None`: the whole node.
-    pub pid: Option<u32>,
-    /// Further processes, where there is one.
-    pub other_pids: Vec<u32>,
-    /// Patterns of the programs to look at, where there is no process.
-    pub executables: Vec<String>,
-    /// Whether there is a report every five seconds, the default, rather than every second.
-    pub reports_at_default_interval: bool,
-    /// More lines of the receiver's YAML, each a key of `profiling`.
-    pub more: Vec<String>,
-    /// More lines of `service`.
-    pub service: Vec<String>,
-    /// More lines at the top.
-    pub top: Vec<String>,
-}
-
-impl Settings {
-    /// 997 Hz of one process.
-    #[must_use]
-    pub fn of_process(pid: u32) -> Self {
-        Self { samples_per_second: 997, pid: Some(pid), ..Self::default() }
-    }
-
-    /// The configuration as a user would write it, with one gRPC exporter.
-    #[must_use]
-    pub fn yaml(&self, endpoint: &str) -> String {
-        let scope = match self.pid {
-            Some(pid) => {
-                let others: String = self.other_pids.iter().map(|pid| format!(", {pid}")).collect();
-                format!("{{ mode: processes, include: {{ pids: [{pid}{others}] }} }}")
-            }
-            None if !self.executables.is_empty() => {
-                format!("{{ mode: processes, include: {{ executables: {:?} }} }}", self.executables)
-            }
-            None => "{ mode: node }".to_owned(),
-        };
-        let more: String = self.more.iter().map(|line| format!("    {line}\n")).collect();
-        let service: String = self.service.iter().map(|line| format!("  {line}\n")).collect();
-        let top: String = self.top.iter().map(|line| format!("{line}\n")).collect();
-        format!(
-            "receivers:
-  profiling:
-    samples_per_second: {}
-    reporter_interval: {}
-    error_mode: propagate
-    scope: {scope}
-{more}exporters:
-  otlp_grpc:
-    endpoint: {endpoint}
-    tls: {{ insecure: true }}
-service:
-  pipelines:
-    profiles: {{ receivers: [profiling], exporters: [otlp_grpc] }}
-{service}{top}",
-            self.samples_per_second,
-            if self.reports_at_default_interval { "5s" } else { "1s" },
-        )
-    }
-}
+use crate::workload::{Gated, Held, Report};
+pub use settings::{Settings, Switch};
 
 /// The memory that the chart lets a sidecar have, of which three quarters are its budget.
 pub const SIDECAR_MEMORY_BYTES: u64 = 64 << 20;
@@ -258,6 +199,63 @@ impl Stacks {
     }
 }
 
+/// A profiler in one of the two forms.
+#[derive(Debug)]
+pub enum Profiler {
+    /// The service, and the Collector that it sends to.
+    Service(Daemon, Box<Collector>),
+    /// The command `record`.
+    Record(Recorder),
+}
+
+/// What a profiler brought.
+#[derive(Debug)]
+pub struct Profiled {
+    /// The events.
+    pub received: Received,
+    /// What it counted.
+    pub counts: Counts,
+    /// What it said, and the program if it was started with the profiler.
+    pub log: String,
+}
+
+impl Profiler {
+    /// Starts it, and waits until it samples.
+    ///
+    /// # Errors
+    /// When it does not, or `record` can't be told what the settings say.
+    pub fn start(form: Form, settings: &Settings) -> Result<Self> {
+        match form {
+            Form::Service => {
+                let collector = Collector::start()?;
+                Ok(Self::Service(Daemon::start(settings, &collector.grpc_endpoint())?, Box::new(collector)))
+            }
+            Form::Record => Ok(Self::Record(Recorder::start(&settings.options()?, &settings.pids())?)),
+        }
+    }
+
+    /// Stops it, which sends or writes what is left.
+    ///
+    /// # Errors
+    /// When it does not end in time or with success, or breaks a rule of conformance.
+    pub fn stop(self) -> Result<Profiled> {
+        match self {
+            Self::Service(daemon, collector) => {
+                let log = daemon.stop()?.log;
+                let counts = Counts::from_log(&log).with_context(|| format!("no counters: {log}"))?;
+                Ok(Profiled { received: collector.stop()?, counts, log })
+            }
+            Self::Record(recorder) => Ok(recorder.stop()?.into()),
+        }
+    }
+}
+
+impl From<Recording> for Profiled {
+    fn from(Recording { received, said, log }: Recording) -> Self {
+        Self { received, counts: said.counts, log }
+    }
+}
+
 /// What one session brought.
 #[derive(Debug)]
 pub struct Session {
@@ -265,8 +263,10 @@ pub struct Session {
     pub report: Report,
     /// CPU time that this machine was denied meanwhile.
     pub stolen_ns: u64,
-    /// What the Collector wrote.
+    /// The events.
     pub received: Received,
+    /// What the profiler counted.
+    pub counts: Counts,
     /// What the profiler said.
     pub log: String,
 }
@@ -275,32 +275,80 @@ impl Session {
     /// How many events there should be of what the workload accounts for.
     #[must_use]
     pub fn expected(&self, samples_per_second: u32) -> Expected {
-        Expected::of(samples_per_second, self.report.cpu_ns, self.stolen_ns).but_for_missed(&self.log)
+        let expected = Expected::of(samples_per_second, self.report.cpu_ns, self.stolen_ns);
+        expected.but_for_missed(&self.counts.summary)
     }
 }
 
-/// Profiles a workload from its gate to its end, through a Collector.
+/// Profiles a workload from its gate to its end, in the form of this run.
 ///
 /// # Errors
-/// When any of the three fails.
+/// When the workload or the profiler fails.
 pub fn profile(command: Command, samples_per_second: u32) -> Result<Session> {
-    let collector = Collector::start()?;
+    profile_by(Form::of_this_run()?, Settings::at(samples_per_second), command)
+}
+
+/// As [`profile`], in this form and with these settings.
+///
+/// # Errors
+/// As [`profile`].
+pub fn profile_by(form: Form, settings: Settings, command: Command) -> Result<Session> {
     let mut workload = Gated::start(command)?;
-    let settings = Settings { samples_per_second, ..Settings::of_process(workload.pid()) };
-    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let profiler = Profiler::start(form, &settings.of(&[workload.pid()]))?;
     let stolen = StolenTime::start();
     workload.open()?;
     let report = workload.finish()?;
     let stolen_ns = stolen.elapsed_ns();
-    let ended = daemon.stop()?;
-    Ok(Session { report, stolen_ns, received: collector.stop()?, log: ended.log })
+    let Profiled { received, counts, log } = profiler.stop()?;
+    Ok(Session { report, stolen_ns, received, counts, log })
+}
+
+/// Profiles any program with its children from its first instruction on, in the form of this run: to its end, or for a time, after
+/// which it is ended.
+///
+/// # Errors
+/// When the program or the profiler fails.
+pub fn launch(settings: Settings, program: &Command, duration: Option<Duration>) -> Result<Profiled> {
+    match Form::of_this_run()? {
+        Form::Service => {
+            let mut program = Held::start(program)?;
+            let profiler = Profiler::start(Form::Service, &settings.of(&[program.pid()]))?;
+            program.open()?;
+            let (profiled, printed) = match duration {
+                Some(duration) => {
+                    thread::sleep(duration);
+                    (profiler.stop()?, program.finish(Some(Duration::ZERO))?)
+                }
+                None => {
+                    let printed = program.finish(None)?;
+                    (profiler.stop()?, printed)
+                }
+            };
+            Ok(Profiled { log: printed + &profiled.log, ..profiled })
+        }
+        Form::Record => {
+            let duration = duration.map(|duration| format!("--duration={}ms", duration.as_millis()));
+            let options: Vec<_> = settings.options()?.into_iter().chain(duration).collect();
+            Ok(recording::record(&options, program)?.into())
+        }
+    }
+}
+
+/// Profiles running processes for a time, in the form of this run.
+///
+/// # Errors
+/// When the profiler fails.
+pub fn profile_processes(settings: Settings, pids: &[u32], duration: Duration) -> Result<Profiled> {
+    let profiler = Profiler::start(Form::of_this_run()?, &settings.of(pids))?;
+    thread::sleep(duration);
+    profiler.stop()
 }
 
 /// How many times longer than asked for a program is profiled at the most, until it has had its CPU time.
 const LONGER_MAX: u32 = 10;
 
 /// Waits for `duration`, and until a process has had nine tenths of it in CPU time: beside others it gets a part of a CPU.
-fn wait_for_cpu_time(pid: u32, duration: Duration) {
+pub fn wait_for_cpu_time(pid: u32, duration: Duration) {
     let cpu_time = || observe::cpu_ns(pid).map(Duration::from_nanos);
     let Ok(before) = cpu_time() else { return };
     let deadline = Instant::now() + LONGER_MAX * duration;
@@ -310,34 +358,31 @@ fn wait_for_cpu_time(pid: u32, duration: Duration) {
     }
 }
 
-/// Profiles a program that has no gate through a Collector, and ends it: for `duration`, and until it has computed for so long.
+/// Profiles a program that has no gate in the form of this run, and ends it: for `duration`, and until it has computed for so long.
 ///
 /// # Errors
-/// When any of the three fails.
+/// When the program or the profiler fails.
 pub fn profile_running(command: Command, duration: Duration) -> Result<(u32, Received)> {
-    profile_running_with(&[], command, duration)
+    profile_running_by(Form::of_this_run()?, Settings::at(997), command, duration)
 }
 
-/// As [`profile_running`], with more lines of the receiver's YAML.
+/// As [`profile_running`], in this form and with these settings.
 ///
 /// # Errors
 /// As [`profile_running`].
-pub fn profile_running_with(
-    more: &[&str],
+pub fn profile_running_by(
+    form: Form,
+    settings: Settings,
     mut command: Command,
     duration: Duration,
 ) -> Result<(u32, Received)> {
-    let collector = Collector::start()?;
     let mut program = command.spawn()?;
     let pid = program.id();
-    let more = more.iter().map(|line| (*line).to_owned()).collect();
-    let settings = Settings { more, ..Settings::of_process(pid) };
-    let sampled = Daemon::start(&settings, &collector.grpc_endpoint()).and_then(|daemon| {
+    let profiled = Profiler::start(form, &settings.of(&[pid])).and_then(|profiler| {
         wait_for_cpu_time(pid, duration);
-        daemon.stop()
+        profiler.stop()
     });
     program.kill()?;
     program.wait()?;
-    sampled?;
-    Ok((pid, collector.stop()?))
+    Ok((pid, profiled?.received))
 }

@@ -142,11 +142,19 @@ impl Running {
     ///
     /// # Errors
     /// When it does not end in time.
-    pub fn stop(mut self) -> Result<Ended> {
+    pub fn stop(self) -> Result<Ended> {
+        self.stop_within(STOP_TIMEOUT)
+    }
+
+    /// The same with another time.
+    ///
+    /// # Errors
+    /// When it does not end in time.
+    pub fn stop_within(mut self, timeout: Duration) -> Result<Ended> {
         let pid = Pid::from_raw(i32::try_from(self.process.id())?);
         // It may have ended by itself, when its target did.
         let _ = signal::kill(pid, Signal::SIGINT);
-        self.wait(STOP_TIMEOUT)
+        self.wait(timeout)
     }
 
     /// Waits until it ends by itself.

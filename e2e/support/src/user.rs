@@ -1,16 +1,15 @@
 //! Commands that run as another user, with few capabilities.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use crate::sidewinder::Running;
+use crate::workload::Held;
 use crate::{paths, requirement};
 
 /// A user that programs to profile run as.
@@ -67,8 +66,7 @@ pub struct Recorded {
 
 /// Records a program of [`PROFILED`], from its first instruction on, as [`PROFILER`] with the capabilities of a sidecar.
 ///
-/// The profiler knows the mappings of such a process from events alone. So a shell waits until it samples, and then becomes
-/// the program. `ends_within`: the program is ended by then.
+/// The profiler knows the mappings of such a process from events alone. So the program waits behind a gate until it samples. `ends_within`: the program is ended by then.
 ///
 /// # Errors
 /// When the program or the profiler fails.
@@ -80,29 +78,19 @@ pub fn record(
 ) -> Result<Recorded> {
     let folder = tempfile::tempdir()?;
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
-    let program = as_user(PROFILED, &[], program);
-    let mut printed = tempfile::tempfile()?;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "read line; exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
-    let mut shell = shell.stdin(Stdio::piped()).stdout(printed.try_clone()?).spawn()?;
-    let pid = shell.id();
+    let mut program = Held::start(&as_user(PROFILED, &[], program))?;
+    let pid = program.pid();
 
     let mut profiler = copied_to(folder.path(), &paths::sidewinder()?)?;
     profiler.args(["record", "-F", "997", "-p", &pid.to_string()]).args(options).arg("-o").arg(output);
     let mut profiler = as_user(PROFILER, &SIDECAR, &profiler);
     profiler.stdin(Stdio::null());
     let profiling = Running::start_sampling(profiler);
-    // Also when that failed: the shell ends.
-    shell.stdin.take().context("no standard input")?.write_all(b"\n")?;
-    if let Some(ends_within) = ends_within {
-        thread::sleep(ends_within);
-        shell.kill()?;
-    }
-    let ended = shell.wait()?;
-    ensure!(ended.success() || ends_within.is_some(), "the program ended with {ended}");
+    // Also when that failed: the program ends.
+    program.open()?;
+    let printed = program.finish(ends_within)?;
     let profiled = profiling?.wait(PATIENCE)?;
     ensure!(profiled.status.success(), "{}: {}", profiled.status, profiled.log);
     eprintln!("{}", profiled.log.trim_end());
-    printed.rewind()?;
-    Ok(Recorded { pid, printed: io::read_to_string(printed)? })
+    Ok(Recorded { pid, printed })
 }

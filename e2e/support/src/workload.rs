@@ -3,10 +3,12 @@
 mod programs;
 mod tools;
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
@@ -242,14 +244,23 @@ pub fn waiting_threads_in(output: &str) -> Result<Vec<WaitingThread>> {
 #[must_use]
 pub fn in_background(command: &Command) -> Command {
     let mut nice = Command::new("nice");
-    nice.args(["-n", "10"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
+    nice.args(["-n", "10"]);
+    append(&mut nice, command);
+    nice
+}
+
+/// Has a command run another one, in the environment and the folder that this has.
+pub(crate) fn append(command: &mut Command, run: &Command) {
+    command.arg(run.get_program()).args(run.get_args());
+    for (name, value) in run.get_envs() {
         match value {
-            Some(value) => nice.env(name, value),
-            None => nice.env_remove(name),
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
         };
     }
-    nice
+    if let Some(folder) = run.get_current_dir() {
+        command.current_dir(folder);
+    }
 }
 
 /// A lock of [`CONVOYS`], as the program describes it.
@@ -328,7 +339,7 @@ impl Gated {
     /// When it fails or says nothing.
     pub fn finish(mut self) -> Result<Report> {
         let mut rest = String::new();
-        std::io::Read::read_to_string(&mut self.output, &mut rest)?;
+        io::Read::read_to_string(&mut self.output, &mut rest)?;
         let status = self.process.wait()?;
         if !status.success() {
             bail!("the workload ended with {status}");
@@ -340,6 +351,73 @@ impl Gated {
 impl Drop for Gated {
     fn drop(&mut self) {
         // Ends a workload that a failing test left running.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A shell that reads a line, and then becomes this program: a gate for programs that have none. Its standard streams are the shell's.
+#[must_use]
+pub fn behind_gate(program: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read -r line; exec \"$@\"", "sh"]);
+    append(&mut shell, program);
+    shell
+}
+
+/// Any program behind a gate.
+#[derive(Debug)]
+pub struct Held {
+    process: Child,
+    printed: File,
+}
+
+impl Held {
+    /// Starts a shell that waits.
+    ///
+    /// # Errors
+    /// When it can't be run.
+    pub fn start(program: &Command) -> Result<Self> {
+        let printed = tempfile::tempfile()?;
+        let mut shell = behind_gate(program);
+        let process = shell.stdin(Stdio::piped()).stdout(printed.try_clone()?).spawn()?;
+        Ok(Self { process, printed })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Opens the gate.
+    ///
+    /// # Errors
+    /// When it is open already, or the shell is gone.
+    pub fn open(&mut self) -> Result<()> {
+        let mut gate = self.process.stdin.take().context("the gate is open already")?;
+        gate.write_all(b"\n").context("the shell is gone")
+    }
+
+    /// Waits for its end, or ends it after a time. Returns what it printed.
+    ///
+    /// # Errors
+    /// When it ends by itself with a failure.
+    pub fn finish(mut self, ends_within: Option<Duration>) -> Result<String> {
+        if let Some(ends_within) = ends_within {
+            thread::sleep(ends_within);
+            self.process.kill()?;
+        }
+        let ended = self.process.wait()?;
+        ensure!(ended.success() || ends_within.is_some(), "the program ended with {ended}");
+        self.printed.rewind()?;
+        Ok(io::read_to_string(&self.printed)?)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Ends a program that a failing test left running.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

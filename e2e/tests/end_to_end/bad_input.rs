@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::{Chain, Judge};
 use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::{Ended, Running};
@@ -254,8 +255,9 @@ fn a_collector_that_comes_late_gets_everything() -> Result<()> {
     let expected = Expected::of(997, report.cpu_ns, stolen.elapsed_ns());
     let ended = daemon.stop()?;
     let received = collector.stop()?;
+    let summary = Summary::from_log(&ended.log).context("it has not said how it ended")?;
     let (events, expected) =
-        (received.events_of(pid).count(), expected.but_for_missed(&ended.log).beside_others());
+        (received.events_of(pid).count(), expected.but_for_missed(&summary).beside_others());
     assert!(expected.admits(events, 0.03), "{events} events, {expected}:\n{}", ended.log);
     Ok(())
 }
@@ -277,7 +279,8 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     let exporter = log.split_once("exporter ended").map(|(_, rest)| rest);
     let dropped = exporter.and_then(|rest| rest.split_once("dropped=")?.1.split(char::is_whitespace).next());
     let dropped = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
-    let expected = expected.but_for_missed(&log).beside_others();
+    let summary = Summary::from_log(&log).context("it has not said how it ended")?;
+    let expected = expected.but_for_missed(&summary).beside_others();
     assert!(expected.admits(dropped, 0.03), "{dropped} dropped, {expected}:\n{log}");
     Ok(())
 }

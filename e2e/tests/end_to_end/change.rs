@@ -8,12 +8,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use sidewinder_e2e_support::received::in_user_mode;
-use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Settings, launch};
 use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::decode::DecodedEvent;
 
-const SAMPLES_PER_SECOND: &str = "499";
+const SAMPLES_PER_SECOND: u32 = 499;
 const SECONDS: &str = "2.5";
 /// Of the interrupts that find a user stack; there are about 1,250 of each change, fewer on a busy machine.
 const COMPLETE_SHARE: f64 = 0.98;
@@ -70,15 +70,15 @@ fn assert_right(mode: &str, arguments: &[&Path], ways: &[&[&str]]) -> Result<()>
     assert_right_and(COMPLETE_SHARE, mode, arguments, ways)
 }
 
-/// Records a change and looks at all stacks of all processes that took part.
+/// Profiles a change and looks at all stacks of all processes that took part.
 fn assert_right_and(complete_share: f64, mode: &str, arguments: &[&Path], ways: &[&[&str]]) -> Result<()> {
     if !requirement::ebpf(mode)? {
         return Ok(());
     }
     let mut program = workload::CHANGES.command(&[mode, SECONDS])?;
-    let recording = record(&["-F", SAMPLES_PER_SECOND], program.args(arguments))?;
+    let profiled = launch(Settings::at(SAMPLES_PER_SECOND), program.args(arguments), None)?;
     let mut found = Found::default();
-    recording.received.events().for_each(|event| found.add(&event, ways));
+    profiled.received.events().for_each(|event| found.add(&event, ways));
     eprintln!("{mode}: {} of {} complete, {:?}", found.complete, found.all, found.ways);
     assert!(
         found.wrong.is_empty(),
@@ -87,7 +87,7 @@ fn assert_right_and(complete_share: f64, mode: &str, arguments: &[&Path], ways: 
         found.wrong
     );
     assert!(found.all >= EVENTS_MIN, "{mode}: {} events", found.all);
-    assert!(found.complete as f64 >= complete_share * found.all as f64, "{mode}: {}", recording.log);
+    assert!(found.complete as f64 >= complete_share * found.all as f64, "{mode}: {}", profiled.log);
     for way in ways {
         let seen = way.last().and_then(|end| found.ways.get(*end)).copied().unwrap_or_default();
         assert!(seen * 10 >= found.all, "{mode}: {seen} of {} stacks show {way:?}", found.all);

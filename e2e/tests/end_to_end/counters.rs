@@ -125,7 +125,7 @@ fn with_a_frequency_values_add_up_to_the_faults_too() -> Result<()> {
             record_faults("page-faults@997", &[8, 2_000, PAUSE_US])?;
         let total: i64 = counted.values().flatten().sum();
         let found: i64 = FUNCTIONS.iter().map(|function| sum(&received, "faults", function)).sum();
-        let events = said.outcomes_of_other_kinds["faults"]["complete"];
+        let events = said.counts.outcomes_of_other_kinds["faults"]["complete"];
         eprintln!("{found} of {total} faults, {events} events");
         ensure!(events > 30, "{events} events");
         shares.push(found as f64 / total as f64);

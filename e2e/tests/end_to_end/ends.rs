@@ -7,14 +7,14 @@ use anyhow::Result;
 use sidewinder_e2e_judge::Judge;
 use sidewinder_e2e_support::paths;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Settings, launch};
 use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 const SECONDS: u32 = 2;
-const OPTIONS: [&str; 2] = ["-F", "499"];
+const SAMPLES_PER_SECOND: u32 = 499;
 /// Of some 1,000; fewer on a busy machine.
 const EVENTS_MIN: usize = 30;
 
@@ -33,7 +33,7 @@ fn count(received: &Received, outcome: Option<&str>) -> (usize, usize) {
 
 /// Of the events of a command, `percent` of a hundred and more are whole.
 fn assert_whole(name: &str, command: &Command, percent: usize) -> Result<()> {
-    let received = record(&OPTIONS, command)?.received;
+    let received = launch(Settings::at(SAMPLES_PER_SECOND), command, None)?.received;
     let (all, whole) = count(&received, None);
     eprintln!("{name}: {whole} of {all} stacks are whole");
     assert!(all >= EVENTS_MIN, "{name}: {all} events");
@@ -75,7 +75,7 @@ fn a_0_where_no_call_leaves_a_return_address_is_not_taken_for_the_end() -> Resul
         return Ok(());
     }
     let command = workload::FIBRE.command(&[&SECONDS.to_string(), "beside"])?;
-    let received = record(&OPTIONS, &command)?.received;
+    let received = launch(Settings::at(SAMPLES_PER_SECOND), &command, None)?.received;
     let ((all, cut), (_, whole)) = (count(&received, Some("no_mapping")), count(&received, None));
     assert!(all >= EVENTS_MIN && cut * 100 >= all * 95, "{cut} of {all} are cut");
     // Those of the program's start.
@@ -107,7 +107,7 @@ fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> 
     );
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &script]);
-    let received = record(&["-F", "4999"], &command)?.received;
+    let received = launch(Settings::at(4999), &command, None)?.received;
     let (all, _) = count(&received, None);
     let passes = |event: &DecodedEvent<'_>, name: &str| {
         event

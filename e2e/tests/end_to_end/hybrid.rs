@@ -8,13 +8,14 @@ use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_judge::elf::{Base, Elf, FramePointer, ReturnAddress, Rule};
 use sidewinder_e2e_judge::step::{Registers, Stepper};
 use sidewinder_e2e_judge::{Chain, Judge, Verdict};
-use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::requirement;
-use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_e2e_support::workload::{self, Gated, Program};
+use sidewinder_e2e_support::session::{self, Settings, Switch};
+use sidewinder_e2e_support::workload::{self, Program};
 
 use self::ranges::FramePointerRanges;
 
+const SAMPLES_PER_SECOND: u32 = 997;
 /// How many instructions at marked places are looked at, at least.
 const INSTRUCTIONS: usize = 20_000;
 /// More of them than these are confirmed by calls.
@@ -108,39 +109,42 @@ fn most_of_a_program_built_with_frame_pointers_is_walked_by_them() -> Result<()>
     Ok(())
 }
 
-/// Profiles a program for two seconds with a key of `unwind` set.
-fn with_unwind(key: &str, program: Program, arguments: &[&str]) -> Result<(Verdict, Vec<String>)> {
-    let collector = Collector::start()?;
-    let mut workload = Gated::start(program.command(&[&["2"], arguments].concat())?)?;
-    let more = vec![format!("unwind: {{ {key} }}")];
-    let settings = Settings { more, ..Settings::of_process(workload.pid()) };
-    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    workload.open()?;
-    let report = workload.finish()?;
-    daemon.stop()?;
-    let received = collector.stop()?;
-    let outcomes =
-        received.events_of(report.pid).filter_map(|event| event.sample.outcome().map(str::to_owned));
-    let outcomes = outcomes.collect();
-    let verdict = Judge::default().verdict(received.events_of(report.pid), &Chain::Contiguous(report.chain));
-    Ok((verdict, outcomes))
+/// Profiles a program for two seconds with these settings.
+fn profiled(
+    form: Form,
+    settings: Settings,
+    program: Program,
+    arguments: &[&str],
+) -> Result<(Verdict, Vec<String>)> {
+    let command = program.command(&[&["2"], arguments].concat())?;
+    let session = session::profile_by(form, settings, command)?;
+    let events = || session.received.events_of(session.report.pid);
+    let outcomes = events().filter_map(|event| event.sample.outcome().map(str::to_owned)).collect();
+    Ok((Judge::default().verdict(events(), &Chain::Contiguous(session.report.chain.clone())), outcomes))
 }
 
 /// Profiles a ladder with tables switched off.
 fn without_tables(program: Program) -> Result<(Verdict, Vec<String>)> {
-    with_unwind("mode: frame_pointers", program, &["30"])
+    let settings = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::FramePointers]);
+    profiled(Form::of_this_run()?, settings, program, &["30"])
 }
 
+/// `record` has no option for it.
 #[test]
 fn where_the_code_is_trusted_it_corrects_unwind_data_that_contradicts_it() -> Result<()> {
     if !requirement::ebpf("trust in code")? {
         return Ok(());
     }
-    let (by_rows, _) = with_unwind("trust: rows", workload::MISSTATED, &[])?;
+    let trusting = |what: &str| {
+        let more = vec![format!("unwind: {{ trust: {what} }}")];
+        let settings = Settings { more, ..Settings::at(SAMPLES_PER_SECOND) };
+        profiled(Form::Service, settings, workload::MISSTATED, &[])
+    };
+    let (by_rows, _) = trusting("rows")?;
     eprintln!("rows: {by_rows}");
     assert!(by_rows.whole_chain_share() < 0.05, "the unwind data is right: {by_rows}");
 
-    let (by_code, _) = with_unwind("trust: code", workload::MISSTATED, &[])?;
+    let (by_code, _) = trusting("code")?;
     eprintln!("code: {by_code}");
     assert!(by_code.right_share() > 0.98, "{by_code}");
     assert!(by_code.whole_chain_share() > 0.98, "{by_code}");

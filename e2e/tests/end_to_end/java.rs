@@ -15,16 +15,18 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use sidewinder_e2e_debian::java::Runtime;
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::java::{self, homes};
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::session::{Profiler, Settings, wait_for_cpu_time};
+use sidewinder_e2e_support::workload::in_background;
 use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
-const SAMPLES_PER_SECOND: &str = "997";
+const SAMPLES_PER_SECOND: u32 = 997;
 /// For how long a program runs, unless it is ended before.
 const SECONDS: &str = "300";
 /// While the virtual machine starts.
@@ -161,23 +163,20 @@ fn compiled(test: &str, sources: &[&str]) -> Result<Option<tempfile::TempDir>> {
 /// The samples of a program that has run for a moment.
 fn profile(origin: &Origin, classes: &Path, options: &[&str], program: &[&str]) -> Result<Vec<Sample>> {
     let mut command = origin.java(classes);
-    command.args(options).args(program).arg(SECONDS).stdout(Stdio::null());
-    let java = Java(command.spawn().context("cannot start java")?);
+    command.args(options).args(program).arg(SECONDS);
+    // All of its threads compute, and those of its compilers: names are read by a thread that others come before.
+    let java = Java(in_background(&command).stdout(Stdio::null()).spawn().context("cannot start java")?);
     sleep(START);
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let mut recorder = sidewinder::command()?;
-    recorder.args(["record", "-F", SAMPLES_PER_SECOND, "-d", if is_long() { "15s" } else { "4s" }]);
-    recorder.args(["-p", &java.0.id().to_string(), "-o"]).arg(&output);
-    let ended = Running::start(recorder)?.wait(Duration::from_secs(120))?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    samples_in(&output, java.0.id())
+    let duration = Duration::from_secs(if is_long() { 15 } else { 4 });
+    let pid = java.0.id();
+    let profiler = Profiler::start(Form::of_this_run()?, &Settings::at(SAMPLES_PER_SECOND).of(&[pid]))?;
+    wait_for_cpu_time(pid, duration);
+    samples_of(&profiler.stop()?.received, pid)
 }
 
 /// The samples of a process's threads that run Java, in the order of time, from a moment after the first complete stack on, and
 /// since all unwind tables are there: on a busy machine, those of large libraries take seconds.
-fn samples_in(output: &Path, pid: u32) -> Result<Vec<Sample>> {
-    let received = Received::from_otlp_file(output)?;
+fn samples_of(received: &Received, pid: u32) -> Result<Vec<Sample>> {
     let events: Vec<DecodedEvent<'_>> = received.events_of(pid).collect();
     let is_known = |event: &&DecodedEvent<'_>| {
         let sample = sample_of(event);

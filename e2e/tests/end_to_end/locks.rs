@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e_support::recording::{Recording, record, record_running};
 use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Profiled, Settings, Switch, launch, profile_processes};
 use sidewinder_e2e_support::workload::{CONVOYS, CONVOYS_GO, Convoy, Gated, convoys_in};
 use sidewinder_otlp::decode::DecodedEvent;
 
@@ -20,8 +20,11 @@ const COLOURS: [&str; 3] = ["wait_for_red", "wait_for_green", "wait_for_blue"];
 /// The longest of the programs' runs, in seconds.
 const SECONDS: u32 = 4;
 
-fn events_of<'a>(recording: &'a Recording, sample_type: &'a str) -> impl Iterator<Item = DecodedEvent<'a>> {
-    recording.received.events().filter(move |event| &*event.profile.sample_type == sample_type)
+/// As `record` does by default.
+const SAMPLES_PER_SECOND: u32 = 97;
+
+fn events_of<'a>(profiled: &'a Profiled, sample_type: &'a str) -> impl Iterator<Item = DecodedEvent<'a>> {
+    profiled.received.events_of_type(sample_type)
 }
 
 fn is_in(event: &DecodedEvent<'_>, function: &str) -> bool {
@@ -40,15 +43,15 @@ fn lock_id<'a>(event: &DecodedEvent<'a>) -> Option<&'a str> {
 
 /// Checks that the waits in each function are those that the program has counted, up to a fraction of the largest, that each
 /// has a lock of its own, and that there are no others.
-fn ensure_convoys(recorded: &Recording, most: f64) -> Result<()> {
-    let convoys = convoys_in(&recorded.log)?;
+fn ensure_convoys(profiled: &Profiled, most: f64) -> Result<()> {
+    let convoys = convoys_in(&profiled.log)?;
     ensure!(convoys.len() == 3);
     let largest = |of: fn(&Convoy) -> i64| convoys.iter().map(of).max().unwrap_or(1) as f64;
     let (most_waits, most_ns) = (largest(|convoy| convoy.waits), largest(|convoy| convoy.waited_ns));
     let mut ids = BTreeSet::new();
     let mut delays = Vec::new();
     for convoy in &convoys {
-        let of_function = |kind| events_of(recorded, kind).filter(|event| is_in(event, &convoy.function));
+        let of_function = |kind| events_of(profiled, kind).filter(|event| is_in(event, &convoy.function));
         let (waits, delay_ns) = (sum(of_function(CONTENTIONS)), sum(of_function(DELAY)));
         let waits_error = (waits - convoy.waits) as f64 / most_waits;
         let delay_error = (delay_ns - convoy.waited_ns) as f64 / most_ns;
@@ -75,24 +78,27 @@ fn ensure_convoys(recorded: &Recording, most: f64) -> Result<()> {
     let elsewhere = |event: &DecodedEvent<'_>| {
         event.sample.outcome().is_none() && !convoys.iter().any(|convoy| is_in(event, &convoy.function))
     };
-    let others = sum(events_of(recorded, DELAY).filter(elsewhere)) as f64 / most_ns;
+    let others = sum(events_of(profiled, DELAY).filter(elsewhere)) as f64 / most_ns;
     ensure!(others < 0.001, "{others} of the time in other functions");
     Ok(())
 }
 
 /// Checks that each lock's waits were ended where the program releases its locks, in `leave`, and that this took as long as
 /// its waits.
-fn ensure_wakers(recorded: &Recording) -> Result<()> {
+fn ensure_wakers(profiled: &Profiled) -> Result<()> {
     let by_lock = |kind| {
         let mut by_lock = BTreeMap::<&str, i64>::new();
-        for event in events_of(recorded, kind) {
+        for event in events_of(profiled, kind) {
             *by_lock.entry(lock_id(&event).unwrap_or_default()).or_default() += event.value;
         }
         by_lock
     };
     let (delays, woken) = (by_lock(DELAY), by_lock(WAKER_DELAY));
     let most_ns = delays.values().copied().max().unwrap_or(1) as f64;
-    eprintln!("{delays:?}, by waker {woken:?}; {:?}", recorded.said.outcomes_of_other_kinds[WAKER_DELAY]);
+    eprintln!(
+        "{delays:?}, by waker {woken:?}; {:?}",
+        profiled.counts.outcomes_of_other_kinds.get(WAKER_DELAY)
+    );
     ensure!(delays.keys().eq(woken.keys()), "locks {delays:?}, but by waker {woken:?}");
     for (lock, delay_ns) in &delays {
         let error = (woken[lock] - delay_ns) as f64 / most_ns;
@@ -101,9 +107,9 @@ fn ensure_wakers(recorded: &Recording) -> Result<()> {
     // The C library has locks of its own.
     let is_of_convoy = |event: &DecodedEvent<'_>| COLOURS.iter().any(|colour| is_in(event, colour));
     let of_convoys: BTreeSet<_> =
-        events_of(recorded, DELAY).filter(is_of_convoy).filter_map(|event| lock_id(&event)).collect();
+        events_of(profiled, DELAY).filter(is_of_convoy).filter_map(|event| lock_id(&event)).collect();
     let mut released = 0;
-    for event in events_of(recorded, WAKER_DELAY) {
+    for event in events_of(profiled, WAKER_DELAY) {
         if lock_id(&event).is_some_and(|id| of_convoys.contains(id)) && event.sample.outcome().is_none() {
             let innermost = event.sample.stack.first().and_then(|frame| frame.function());
             let names: Vec<_> = event.sample.stack.iter().filter_map(|frame| frame.function()).collect();
@@ -115,8 +121,8 @@ fn ensure_wakers(recorded: &Recording) -> Result<()> {
     Ok(())
 }
 
-fn record_locks(fraction: &str, program: &Command) -> Result<Recording> {
-    record(&[&format!("--locks={fraction}")], program)
+fn profile_locks(fraction: &'static str, program: &Command) -> Result<Profiled> {
+    launch(Settings::at(SAMPLES_PER_SECOND).with(&[Switch::Locks(fraction)]), program, None)
 }
 
 fn rust_convoys(library: &str, seconds: u32) -> Command {
@@ -131,9 +137,10 @@ fn waits_for_mutexes_of_pthread_are_those_that_a_program_counts() -> Result<()> 
         return Ok(());
     }
     for form in ["mutex", "pi"] {
-        let recorded = record(&["--locks=1", "--lock-wakers"], &CONVOYS.command(&[form, "4"])?)?;
-        ensure_convoys(&recorded, 0.02).with_context(|| form.to_owned())?;
-        ensure_wakers(&recorded).with_context(|| form.to_owned())?;
+        let settings = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::Locks("1"), Switch::LockWakers]);
+        let profiled = launch(settings, &CONVOYS.command(&[form, "4"])?, None)?;
+        ensure_convoys(&profiled, 0.02).with_context(|| form.to_owned())?;
+        ensure_wakers(&profiled).with_context(|| form.to_owned())?;
     }
     Ok(())
 }
@@ -143,9 +150,9 @@ fn waits_for_reader_writer_locks_of_pthread_have_their_time_by_function() -> Res
     if !requirement::ebpf("waits for reader-writer locks")? {
         return Ok(());
     }
-    let recorded = record_locks("1", &CONVOYS.command(&["rwlock", "4"])?)?;
-    for convoy in convoys_in(&recorded.log)? {
-        let delay_ns = sum(events_of(&recorded, DELAY).filter(|event| is_in(event, &convoy.function)));
+    let profiled = profile_locks("1", &CONVOYS.command(&["rwlock", "4"])?)?;
+    for convoy in convoys_in(&profiled.log)? {
+        let delay_ns = sum(events_of(&profiled, DELAY).filter(|event| is_in(event, &convoy.function)));
         // A wait that the machine makes longer by a few milliseconds is much of the shortest convoy.
         let error = (delay_ns - convoy.waited_ns) as f64 / convoy.waited_ns.max(200_000_000) as f64;
         eprintln!("{convoy:?}: {delay_ns} ns ({error:+.4})");
@@ -160,13 +167,13 @@ fn waits_for_mutexes_of_rust_are_those_that_a_program_counts() -> Result<()> {
         return Ok(());
     }
     for library in ["std", "parking_lot"] {
-        let recorded = record_locks("1", &rust_convoys(library, SECONDS))?;
-        ensure_convoys(&recorded, 0.02).with_context(|| library.to_owned())?;
+        let profiled = profile_locks("1", &rust_convoys(library, SECONDS))?;
+        ensure_convoys(&profiled, 0.02).with_context(|| library.to_owned())?;
     }
     Ok(())
 }
 
-/// A thread that waits since before the recording, and still does when it ends: its wait has all of the time, and no beginning.
+/// A thread that waits since before the profile, and still does when it ends: its wait has all of the time, and no beginning.
 #[test]
 fn a_wait_for_a_lock_from_before_the_start_counts_from_the_start() -> Result<()> {
     if !requirement::ebpf("a wait for a lock in progress")? {
@@ -176,14 +183,15 @@ fn a_wait_for_a_lock_from_before_the_start_counts_from_the_start() -> Result<()>
     program.open()?;
     // The thread has begun to wait by then.
     thread::sleep(Duration::from_millis(500));
-    let recorded = record_running(&["--locks", "-d", "2s"], &[program.pid()])?;
-    let red: Vec<_> = events_of(&recorded, DELAY).filter(|event| is_in(event, "wait_for_red")).collect();
+    let locks = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::Locks("0.01")]);
+    let profiled = profile_processes(locks, &[program.pid()], Duration::from_secs(2))?;
+    let red: Vec<_> = events_of(&profiled, DELAY).filter(|event| is_in(event, "wait_for_red")).collect();
     let delay_ns: i64 = red.iter().map(|event| event.value).sum();
     eprintln!("{delay_ns} ns");
     // The list at the start and the one at the end take their time on a busy machine.
     ensure!((1_000_000_000..4_000_000_000).contains(&delay_ns), "{delay_ns} ns");
     ensure!(red.iter().all(|event| lock_id(event).is_some()), "a lock without its ID");
-    ensure!(events_of(&recorded, CONTENTIONS).next().is_none(), "the wait did not begin in the recording");
+    ensure!(events_of(&profiled, CONTENTIONS).next().is_none(), "the wait did not begin in the profile");
     Ok(())
 }
 
@@ -194,14 +202,14 @@ fn a_sample_of_the_waits_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("a sample of waits for locks")? {
         return Ok(());
     }
-    let recorded = record_locks("0.05", &CONVOYS.command(&["mutex", "8"])?)?;
-    let waits: i64 = convoys_in(&recorded.log)?.iter().map(|convoy| convoy.waits).sum();
+    let profiled = profile_locks("0.05", &CONVOYS.command(&["mutex", "8"])?)?;
+    let waits: i64 = convoys_in(&profiled.log)?.iter().map(|convoy| convoy.waits).sum();
     // Of all waits in futexes, those in conditions and semaphores included.
-    let samples = recorded.said.outcomes_of_other_kinds[CONTENTIONS]["complete"];
-    let not_drawn = recorded.said.outcomes_of_other_kinds[CONTENTIONS]["not_drawn"];
+    let outcomes = &profiled.counts.outcomes_of_other_kinds[CONTENTIONS];
+    let (samples, not_drawn) = (outcomes["complete"], outcomes["not_drawn"]);
     eprintln!("{waits} waits; {samples} samples, {not_drawn} waits not drawn");
     ensure!(samples > 100 && not_drawn > 1_000, "{samples} samples, {not_drawn} waits not drawn");
-    ensure_convoys(&recorded, 0.35)
+    ensure_convoys(&profiled, 0.35)
 }
 
 /// A goroutine that waits for a mutex leaves its thread to others, which then wait for work: in futexes that are no locks.
@@ -210,7 +218,8 @@ fn goroutines_that_wait_for_a_mutex_do_not_wait_in_a_futex() -> Result<()> {
     if !requirement::ebpf("locks of Go")? {
         return Ok(());
     }
-    let recorded = record(&["--locks=1", "--off-cpu=1"], &CONVOYS_GO.command(&["2"])?)?;
+    let settings = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::Locks("1"), Switch::OffCpu("1")]);
+    let profiled = launch(settings, &CONVOYS_GO.command(&["2"])?, None)?;
     let is_waiting = |event: &DecodedEvent<'_>| {
         event
             .sample
@@ -219,11 +228,11 @@ fn goroutines_that_wait_for_a_mutex_do_not_wait_in_a_futex() -> Result<()> {
             .any(|frame| frame.function().is_some_and(|name| name.starts_with("main.waitFor")))
     };
     ensure!(
-        !events_of(&recorded, "off_cpu").any(|event| is_waiting(&event)),
+        !events_of(&profiled, "off_cpu").any(|event| is_waiting(&event)),
         "a thread waits for a sync.Mutex"
     );
-    let off_cpu_ns = sum(events_of(&recorded, "off_cpu"));
-    let delay_ns = sum(events_of(&recorded, DELAY));
+    let off_cpu_ns = sum(events_of(&profiled, "off_cpu"));
+    let delay_ns = sum(events_of(&profiled, DELAY));
     eprintln!("{off_cpu_ns} ns off the CPUs, {delay_ns} ns for locks of the runtime");
     // The threads of the runtime wait in futexes for most of the time, and for its own locks for little of it.
     ensure!(off_cpu_ns > 1_000_000_000 && delay_ns < off_cpu_ns / 50, "{delay_ns} of {off_cpu_ns} ns");

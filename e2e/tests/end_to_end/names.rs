@@ -1,4 +1,4 @@
-//! What the Collector received says what code it is: functions, files, lines, and what was inlined.
+//! Profiles say what code it is: functions, files, lines, and what was inlined.
 
 mod foreign;
 mod interface;
@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::session::{Profiler, Settings};
 use sidewinder_e2e_support::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedFrame;
@@ -25,11 +25,11 @@ fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<DecodedFra
     received.events_of(pid).flat_map(|event| event.sample.stack.iter())
 }
 
-/// Profiles a program of ours, with more lines of configuration. Lines and inlined calls are read with a share of the time.
-fn profiled(more: &[&str], duration: Duration) -> Result<(u32, Received)> {
+/// A program of ours with debug information. Lines and inlined calls are read with a share of the time.
+fn words() -> Result<Command> {
     let mut command = workload::WORDS_DEBUG.command(&["60"])?;
     command.stdout(Stdio::null());
-    session::profile_running_with(more, command, duration)
+    Ok(command)
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
     if !requirement::ebpf("names")? {
         return Ok(());
     }
-    let (pid, received) = profiled(&[], Duration::from_secs(4))?;
+    let (pid, received) = session::profile_running(words()?, Duration::from_secs(4))?;
     let (mut all, mut inlined, mut in_source) = (0, 0, 0);
     for frame in in_files_with_symbols(&received, pid) {
         all += 1;
@@ -54,13 +54,16 @@ fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
     Ok(())
 }
 
+/// `record` has no options for it.
 #[test]
 fn lines_and_inlined_calls_and_names_can_be_switched_off() -> Result<()> {
     if !requirement::ebpf("names switched off")? {
         return Ok(());
     }
     let lines = |symbolize: &'static str| -> Result<Vec<_>> {
-        let (pid, received) = profiled(&[symbolize], Duration::from_secs(1))?;
+        let settings = Settings { more: vec![symbolize.to_owned()], ..Settings::at(997) };
+        let duration = Duration::from_secs(1);
+        let (pid, received) = session::profile_running_by(Form::Service, settings, words()?, duration)?;
         let user = frames(&received, pid).filter(|frame| frame.mapping.is_some());
         Ok(user.flat_map(|frame| frame.lines.clone()).collect())
     };
@@ -170,7 +173,6 @@ fn names_that_are_written_late_are_found() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("Burn.java"), JAVA)?;
     ensure!(Command::new("javac").arg("Burn.java").current_dir(&folder).status()?.success());
-    let collector = Collector::start()?;
     let mut java = Command::new("java")
         .args(["-XX:+PreserveFramePointer", "-cp"])
         .arg(folder.path())
@@ -178,18 +180,17 @@ fn names_that_are_written_late_are_found() -> Result<()> {
         .stdout(Stdio::null())
         .spawn()?;
     let pid = java.id();
-    let sampled = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint()).and_then(|daemon| {
+    let profiled = Profiler::start(Form::of_this_run()?, &Settings::of_process(pid)).and_then(|profiler| {
         thread::sleep(Duration::from_secs(2));
         let told = Command::new("jcmd").args([&pid.to_string(), "Compiler.perfmap"]).output()?;
         ensure!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
         thread::sleep(Duration::from_secs(3));
-        daemon.stop()
+        profiler.stop()
     });
     java.kill()?;
     java.wait()?;
     let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
-    sampled?;
-    let received = collector.stop()?;
+    let received = profiled?.received;
     let is_java = |frame: &&Arc<DecodedFrame>| frame.frame_type() == Some(FrameType::Jvm);
     let is_it = |frame: &&Arc<DecodedFrame>| frame.function().is_some_and(|name| name.contains("fib"));
     let found = frames(&received, pid).filter(is_java).filter(is_it).count();
@@ -207,7 +208,6 @@ fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Res
     {
         return Ok(());
     }
-    let collector = Collector::start()?;
     let folder = tempfile::tempdir()?;
     // Its own /tmp, and the number 1.
     let script =
@@ -217,7 +217,7 @@ fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Res
         .current_dir(&folder) // Node leaves a log where it runs.
         .stdout(Stdio::null())
         .spawn()?;
-    let ended = (|| -> Result<u32> {
+    let profiled = (|| -> Result<(u32, Received)> {
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         let mut pid = None;
         for _ in 0..50 {
@@ -229,14 +229,12 @@ fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Res
             }
         }
         let pid = pid.context("no child")?.parse()?;
-        let daemon = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint())?;
-        thread::sleep(Duration::from_secs(4));
-        daemon.stop()?;
-        Ok(pid)
+        let profiled = session::profile_processes(Settings::at(997), &[pid], Duration::from_secs(4))?;
+        Ok((pid, profiled.received))
     })();
     child.kill()?;
     child.wait()?;
-    let (pid, received) = (ended?, collector.stop()?);
+    let (pid, received) = profiled?;
     ensure!(folder.path().join("perf-1.map").exists());
     let found = frames(&received, pid)
         .filter(|frame| frame.function().is_some_and(|name| name.contains("fib")))

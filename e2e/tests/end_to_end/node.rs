@@ -14,21 +14,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::session::{Settings, profile_processes};
 use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedEvent;
 
-const SAMPLES_PER_SECOND: &str = "997";
+const SAMPLES_PER_SECOND: u32 = 997;
 /// For how long a program runs, unless it is ended before.
 const SECONDS: &str = "300";
-/// Of the recording, which includes the time in which the unwind table of `node` is built.
-const RECORDING_SECONDS: u32 = 8;
+/// Of the profile, which includes the time in which the unwind table of `node` is built.
+const PROFILED_SECONDS: u64 = 8;
 /// The same where tests may take long.
-const LONG_RECORDING_SECONDS: u32 = 20;
+const LONG_PROFILED_SECONDS: u64 = 20;
 /// After the first complete stack: until then the unwind table of `node` is built, which a busy machine takes seconds for.
 const WARM_UP_NS: u64 = 500_000_000;
 /// Of a program's samples; there are some thousands.
@@ -196,17 +196,10 @@ fn command(node: &Path, known: &str, options: &[&str], script: &Path) -> Command
     command
 }
 
-/// What comes of recording some processes.
-fn record(pids: &[u32], seconds: u32) -> Result<Received> {
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
-    let mut recorder = sidewinder::command()?;
-    recorder.args(["record", "-F", SAMPLES_PER_SECOND, "-d", &format!("{seconds}s"), "-p", &pids.join(",")]);
-    recorder.arg("-o").arg(&output);
-    let ended = Running::start(recorder)?.wait(Duration::from_secs(120))?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    Received::from_otlp_file(&output)
+/// What comes of profiling some processes.
+fn profile(pids: &[u32], seconds: u64) -> Result<Received> {
+    let profiled = profile_processes(Settings::at(SAMPLES_PER_SECOND), pids, Duration::from_secs(seconds))?;
+    Ok(profiled.received)
 }
 
 /// The samples of a process from when the unwind table of `node` is built.
@@ -217,14 +210,14 @@ fn warm_samples(what: &str, received: &Received, pid: u32) -> Result<Vec<Sample>
     Ok(events.iter().filter(|event| event.time_unix_ns >= start).map(sample_of).collect())
 }
 
-fn judge(test: &str, node: &Path, sets: &[Set], seconds: u32) -> Result<()> {
+fn judge(test: &str, node: &Path, sets: &[Set], seconds: u64) -> Result<()> {
     if !requirement::ebpf(test)? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
     let programs = start(node, folder.path(), sets)?;
     let pids: Vec<u32> = programs.iter().map(|(_, node)| node.0.id()).collect();
-    let received = record(&pids, seconds)?;
+    let received = profile(&pids, seconds)?;
     for (set, node) in &programs {
         let what = format!("{test}, {}", set.what);
         let samples = warm_samples(&what, &received, node.0.id())?;
@@ -358,7 +351,7 @@ fn functions_of_the_installed_node_have_names() -> Result<()> {
     if !requirement::program(test, "node")? {
         return Ok(());
     }
-    judge(test, Path::new("node"), &SETS, RECORDING_SECONDS)
+    judge(test, Path::new("node"), &SETS, PROFILED_SECONDS)
 }
 
 #[test]
@@ -372,8 +365,8 @@ fn functions_of_each_version_have_names() -> Result<()> {
     let examples = paths::e2e().join("examples/node");
     for version in if named.is_empty() { VERSIONS.to_vec() } else { named } {
         let node = fetched(version)?;
-        judge(&format!("node {version}"), &node, &SETS, LONG_RECORDING_SECONDS)?;
-        wasm::judge(&format!("node {version}"), &node, LONG_RECORDING_SECONDS)?;
+        judge(&format!("node {version}"), &node, &SETS, LONG_PROFILED_SECONDS)?;
+        wasm::judge(&format!("node {version}"), &node, LONG_PROFILED_SECONDS)?;
         if requirement::packages(test, &examples)? {
             run(Command::new(&node).arg(examples.join("publish.test.js")))?;
         }

@@ -2,19 +2,29 @@
 
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::counts::{MissingWaits, WaitsInProgress};
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::load::Load;
-use sidewinder_e2e_support::recording::{Recording, record, record_running};
 use sidewinder_e2e_support::requirement;
-use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_e2e_support::sidewinder;
+use sidewinder_e2e_support::session::{Daemon, Profiled, Settings, Switch, launch, profile_processes};
 use sidewinder_e2e_support::workload::{self, waiting_threads_in};
 use sidewinder_otlp::decode::DecodedEvent;
 
-fn off_cpu_events(recording: &Recording) -> impl Iterator<Item = DecodedEvent<'_>> {
-    recording.received.events().filter(|event| &*event.profile.sample_type == "off_cpu")
+/// As `record` does by default.
+const SAMPLES_PER_SECOND: u32 = 97;
+
+fn off_cpu_events(profiled: &Profiled) -> impl Iterator<Item = DecodedEvent<'_>> {
+    profiled.received.events_of_type("off_cpu")
+}
+
+/// The time that was profiled, in nanoseconds.
+fn duration_ns(profiled: &Profiled) -> Result<i64> {
+    let period = profiled.received.period_unix_ns().context("no profile")?;
+    Ok(i64::try_from(period.end - period.start)?)
 }
 
 /// The sum of the values of some events, in nanoseconds, and their number.
@@ -51,25 +61,30 @@ fn off_cpu_time_is_what_a_program_measures_itself_in_each_function_and_thread() 
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
     }
-    let recorded = record(&["--off-cpu=1"], &workload::WAITS.command(&[6])?)?;
-    let threads = waiting_threads_in(&recorded.log)?;
+    let profiled = launch(
+        Settings::at(SAMPLES_PER_SECOND).with(&[Switch::OffCpu("1")]),
+        &workload::WAITS.command(&[6])?,
+        None,
+    )?;
+    let threads = waiting_threads_in(&profiled.log)?;
     let total: i64 = threads.iter().map(|thread| thread.waited_ns).sum();
-    let complete = off_cpu_events(&recorded).filter(|event| event.sample.outcome().is_none()).count() as u64;
+    let complete = off_cpu_events(&profiled).filter(|event| event.sample.outcome().is_none()).count() as u64;
     // A wait has an event when it ends, and one for each time that it was charged before.
-    let in_progress = &recorded.said.off_cpu_waits_in_progress;
-    let (so_far, found) = (in_progress["events"], in_progress["found"]);
-    assert_eq!(recorded.said.outcomes_of_other_kinds["off_cpu"]["complete"], complete - so_far);
-    assert_eq!(found, 0, "all waits are sampled when they begin");
+    let WaitsInProgress { found, events: so_far, .. } = profiled.counts.waits_in_progress;
+    // Nor does one that is found have an outcome: its stack is read otherwise.
+    assert_eq!(profiled.counts.outcomes_of_other_kinds["off_cpu"]["complete"], complete - so_far - found);
+    // The service begins while the program waits at its gate.
+    let at_gate = u64::from(Form::of_this_run()? == Form::Service);
+    assert!(found <= at_gate, "all waits are sampled when they begin: {found} were found");
     assert!(so_far >= 4, "the thread that waits until the end is charged each second");
-    let missing = &recorded.said.off_cpu_waits_missing;
-    assert_eq!((missing["end_lost"], missing["without_end"]), (0, 0));
+    assert_eq!(profiled.counts.missing_waits, MissingWaits { end_lost: 0, without_end: 0 });
     for thread in &threads {
         let (in_function, count) =
-            sum(off_cpu_events(&recorded).filter(|event| is_in(event, &thread.function)));
+            sum(off_cpu_events(&profiled).filter(|event| is_in(event, &thread.function)));
         let error = share(in_function - thread.waited_ns, total);
         // All of the thread's waits, those outside of the function included: on-CPU + runnable + off-CPU = wall.
         let (of_thread, _) =
-            sum(off_cpu_events(&recorded).filter(|event| event.sample.thread_id() == Some(thread.tid)));
+            sum(off_cpu_events(&profiled).filter(|event| event.sample.thread_id() == Some(thread.tid)));
         let missing = thread.wall_ns - thread.on_cpu_ns - thread.runnable_ns - of_thread;
         let unaccounted = share(missing, thread.wall_ns);
         eprintln!(
@@ -78,7 +93,7 @@ fn off_cpu_time_is_what_a_program_measures_itself_in_each_function_and_thread() 
         assert!(error.abs() < 0.01, "{}: {in_function} ns of {} ns", thread.function, thread.waited_ns);
         assert!(unaccounted.abs() < 0.005, "{}: {missing} ns of {} ns", thread.function, thread.wall_ns);
         let cause = expected_cause(&thread.function);
-        let others = off_cpu_events(&recorded).filter(|event| is_in(event, &thread.function));
+        let others = off_cpu_events(&profiled).filter(|event| is_in(event, &thread.function));
         let others = others.filter(|event| cause.is_some() && wait_of(event) != (Some("sleeping"), cause));
         assert_eq!(others.count(), 0, "{}: another reason than {cause:?}", thread.function);
         // A read may find that its byte has already been written.
@@ -99,18 +114,19 @@ fn a_sample_of_the_waits_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
     }
-    for threshold in ["--off-cpu=0.1", "--off-cpu=0.01"] {
-        compare_sampled_sums(&record(&[threshold], &workload::WAITS.command(&[20, THREADS_THAT_WAIT])?)?)?;
+    for threshold in ["0.1", "0.01"] {
+        let settings = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::OffCpu(threshold)]);
+        compare_sampled_sums(&launch(settings, &workload::WAITS.command(&[20, THREADS_THAT_WAIT])?, None)?)?;
     }
     Ok(())
 }
 
-fn compare_sampled_sums(recorded: &Recording) -> Result<()> {
-    let threads = waiting_threads_in(&recorded.log)?;
+fn compare_sampled_sums(profiled: &Profiled) -> Result<()> {
+    let threads = waiting_threads_in(&profiled.log)?;
     let (mut sampled, mut waited, mut waits, mut samples) = (0, 0, 0, 0);
     for thread in &threads {
         let (in_function, count) =
-            sum(off_cpu_events(recorded).filter(|event| is_in(event, &thread.function)));
+            sum(off_cpu_events(profiled).filter(|event| is_in(event, &thread.function)));
         eprintln!("{thread:?}: {in_function} ns in {count} samples");
         let error = share(in_function - thread.waited_ns, thread.waited_ns);
         assert!(error.abs() < 0.03, "{}: {in_function} ns of {} ns", thread.function, thread.waited_ns);
@@ -131,32 +147,35 @@ fn a_thread_that_still_waits_at_the_end_is_charged_up_to_it() -> Result<()> {
     }
     let mut sleep = Command::new("sleep");
     sleep.arg("60");
-    let recorded = record(&["--off-cpu=1", "-d", "3s"], &sleep)?;
-    let profiles = recorded.received.profiles.iter().filter(|profile| &*profile.sample_type == "off_cpu");
-    let duration_ns = profiles.map(|profile| profile.duration_ns).max().context("no off-CPU profile")?;
-    let (in_sleep, _) = sum(off_cpu_events(&recorded).filter(|event| is_in(event, "clock_nanosleep")));
-    let off_cpu = share(in_sleep, i64::try_from(duration_ns)?);
+    let profiled = launch(
+        Settings::at(SAMPLES_PER_SECOND).with(&[Switch::OffCpu("1")]),
+        &sleep,
+        Some(Duration::from_secs(3)),
+    )?;
+    let duration_ns = duration_ns(&profiled)?;
+    let (in_sleep, _) = sum(off_cpu_events(&profiled).filter(|event| is_in(event, "clock_nanosleep")));
+    let off_cpu = share(in_sleep, duration_ns);
     assert!((0.6..=1.0).contains(&off_cpu), "{in_sleep} ns of {duration_ns} ns");
     Ok(())
 }
 
 /// Threads that never wake up, and those that wait for a few milliseconds: their stacks are those that the threads have
-/// had since before the start, and their time is that of the recording.
+/// had since before the start, and their time is that of the profile.
 #[test]
-fn threads_that_wait_since_before_the_start_are_charged_for_the_whole_recording() -> Result<()> {
+fn threads_that_wait_since_before_the_start_are_charged_for_all_of_it() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
     }
     let load = Load::start(workload::WAITS.command(&[40])?)?;
-    thread::sleep(std::time::Duration::from_secs(1));
-    let recorded = record_running(&["--off-cpu", "-d", "4s"], &[load.pid()])?;
-    let profiles = recorded.received.profiles.iter().filter(|profile| &*profile.sample_type == "off_cpu");
-    let duration_ns = profiles.map(|profile| profile.duration_ns).max().context("no off-CPU profile")?;
+    thread::sleep(Duration::from_secs(1));
+    let off_cpu = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::OffCpu("0.01")]);
+    let profiled = profile_processes(off_cpu, &[load.pid()], Duration::from_secs(4))?;
+    let duration_ns = duration_ns(&profiled)?;
     for (function, cause) in [("wait_until_the_end", "sleep"), ("main", "futex")] {
-        let of_function = || off_cpu_events(&recorded).filter(|event| is_in(event, function));
+        let of_function = || off_cpu_events(&profiled).filter(|event| is_in(event, function));
         let (waited_ns, count) = sum(of_function());
-        let part = share(waited_ns, i64::try_from(duration_ns)?);
-        eprintln!("{function}: {part:.4} of the recording in {count} events");
+        let part = share(waited_ns, duration_ns);
+        eprintln!("{function}: {part:.4} of the time in {count} events");
         assert!((0.98..=1.001).contains(&part), "{function}: {waited_ns} ns of {duration_ns} ns");
         assert!(count >= 4, "{count} events, at least one each second");
         for event in of_function() {
@@ -165,8 +184,8 @@ fn threads_that_wait_since_before_the_start_are_charged_for_the_whole_recording(
             assert!(is_in(&event, "do_syscall_64"), "it has kernel frames: {:?}", event.sample.stack);
         }
     }
-    let in_progress = &recorded.said.off_cpu_waits_in_progress;
-    assert!(in_progress["found"] >= 2 && in_progress["lists_failed"] == 0, "{in_progress:?}");
+    let in_progress = profiled.counts.waits_in_progress;
+    assert!(in_progress.found >= 2 && in_progress.lists_failed == 0, "{in_progress:?}");
     Ok(())
 }
 
@@ -178,13 +197,12 @@ fn a_thread_that_waits_for_long_is_in_each_report() -> Result<()> {
     }
     let load = Load::start(workload::WAITS.command(&[40])?)?;
     let collector = Collector::start()?;
-    let settings =
-        Settings { more: vec!["off_cpu_threshold: 0.01".to_owned()], ..Settings::of_process(load.pid()) };
+    let settings = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::OffCpu("0.01")]).of(&[load.pid()]);
     let profiler = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    thread::sleep(std::time::Duration::from_secs(6));
+    thread::sleep(Duration::from_secs(6));
     profiler.stop()?;
     let received = collector.stop()?;
-    let events = received.events().filter(|event| &*event.profile.sample_type == "off_cpu");
+    let events = received.events_of_type("off_cpu");
     let events = events.filter(|event| is_in(event, "wait_until_the_end")).map(|event| event.value);
     let seconds: Vec<_> = events.map(|value| value as f64 / 1e9).collect();
     eprintln!("{seconds:.3?}");
@@ -198,9 +216,9 @@ fn without_the_option_nothing_waits_in_a_profile() -> Result<()> {
     if !requirement::ebpf("off-CPU time")? {
         return Ok(());
     }
-    let recorded = record(&[], &workload::WAITS.command(&[1])?)?;
-    assert_eq!(off_cpu_events(&recorded).count(), 0);
-    assert!(recorded.received.events().count() > 0);
+    let profiled = launch(Settings::at(SAMPLES_PER_SECOND).with(&[]), &workload::WAITS.command(&[1])?, None)?;
+    assert_eq!(off_cpu_events(&profiled).count(), 0);
+    assert!(profiled.received.events().count() > 0);
     Ok(())
 }
 
@@ -216,15 +234,24 @@ fn waits_that_begin_on_other_cpus_are_left_out() -> Result<()> {
     let pingpong = workload::PINGPONG.command(&[1])?;
     let mut on_one_cpu = Command::new("taskset");
     on_one_cpu.args(["-c", "0"]).arg(pingpong.get_program()).args(pingpong.get_args());
-    let here = record(&["--off-cpu", "-C", "0"], &on_one_cpu)?;
-    let waits = off_cpu_events(&here).filter(|event| is_in(event, "main")).count();
+    let on_cpu = |cpu| {
+        launch(
+            Settings::at(SAMPLES_PER_SECOND).with(&[Switch::OffCpu("0.01"), Switch::Cpu(cpu)]),
+            &on_one_cpu,
+            None,
+        )
+    };
+    let waits = off_cpu_events(&on_cpu("0")?).filter(|event| is_in(event, "main")).count();
     ensure!(waits > 100, "{waits} waits on the CPU");
-
-    let folder = tempfile::tempdir()?;
-    let mut elsewhere = sidewinder::command()?;
-    elsewhere.args(["record", "--off-cpu", "-C", "1", "-o"]).arg(folder.path().join("out.otlp")).arg("--");
-    let elsewhere = elsewhere.arg("taskset").args(on_one_cpu.get_args()).output()?;
-    let log = String::from_utf8_lossy(&elsewhere.stderr);
-    ensure!(log.contains("no event was recorded"), "{}: {log}", elsewhere.status);
+    match on_cpu("1") {
+        // The service begins before the program does, which waits at its gate on any CPU.
+        Ok(elsewhere) => ensure!(
+            Form::of_this_run()? == Form::Service
+                && !elsewhere.received.events().any(|event| is_in(&event, "main")),
+            "waits of another CPU: {}",
+            elsewhere.log
+        ),
+        Err(error) => ensure!(format!("{error:#}").contains("no event was recorded"), "{error:#}"),
+    }
     Ok(())
 }

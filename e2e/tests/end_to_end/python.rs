@@ -20,18 +20,14 @@ mod toy;
 mod users;
 mod versions;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use sidewinder_e2e_debian::python as debian;
-use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp, from_pprof};
-use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::sidewinder::{self, Running};
-use sidewinder_e2e_support::workload::{Gated, Report};
+use sidewinder_e2e_judge::python::{Stack, Verdict, from_otlp};
+use sidewinder_e2e_support::form::Form;
+use sidewinder_e2e_support::session::{Session, Settings, Switch, launch, profile_by};
 use sidewinder_e2e_support::{python, requirement};
 
 pub(crate) use self::embedded::embedding_flags;
@@ -49,7 +45,6 @@ const ENOUGH: u64 = 600;
 const EQUAL_SHARE: f64 = 0.99;
 /// Of the frames whose line is known beforehand.
 const RIGHT_LINE_SHARE: f64 = 0.995;
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether tests may take long, and fetch what is not installed.
 fn is_long() -> bool {
@@ -81,51 +76,24 @@ fn free_threaded(minor: u32) -> Result<Option<PathBuf>> {
     }
 }
 
-/// A recorder: the profiler, or whoever runs it.
-fn record_of(pid: u32, output: &Path, mut recorder: Command) -> Command {
-    recorder.args(["record", "-F", &SAMPLES_PER_SECOND.to_string(), "-p", &pid.to_string(), "-o"]);
-    recorder.arg(output);
-    recorder
+/// Profiles a program from its gate to its end with these switches.
+fn session(program: Command, switches: &[Switch]) -> Result<Session> {
+    profile_by(Form::of_this_run()?, Settings::at(SAMPLES_PER_SECOND).with(switches), program)
 }
 
-/// Profiles a program from its gate to its end, in the form that the name of the output asks for.
-fn profile_into(output: &Path, program: Command, recorder: Command) -> Result<Report> {
-    profile_with(output, program, recorder, &[])
+/// The stacks of the program's own process.
+fn stacks_of(session: &Session) -> Vec<Stack> {
+    from_otlp(&session.received).into_iter().filter(|stack| stack.pid == session.report.pid).collect()
 }
 
-/// The same with further options of `record`.
-fn profile_with(output: &Path, program: Command, recorder: Command, options: &[&str]) -> Result<Report> {
-    let mut program = Gated::start(program)?;
-    let mut recorder = record_of(program.pid(), output, recorder);
-    recorder.args(options);
-    let mut running = Running::start_sampling(recorder)?;
-    program.open()?;
-    let report = program.finish()?;
-    let ended = running.wait(PATIENCE)?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    Ok(report)
+/// The stacks of a program's own process, from its gate to its end.
+fn profile(program: Command) -> Result<Vec<Stack>> {
+    Ok(stacks_of(&session(program, &[])?))
 }
 
-/// The stacks of one process, out of pprof.
-fn profile(program: Command, recorder: Command) -> Result<Vec<Stack>> {
-    let folder = tempfile::tempdir()?;
-    // The recorder may be another user than this one.
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o777))?;
-    let output = folder.path().join("out.pb.gz");
-    let pid = profile_into(&output, program, recorder)?.pid;
-    Ok(from_pprof(&output)?.into_iter().filter(|stack| stack.pid == pid).collect())
-}
-
-/// Records a program and its children from its first instruction to its end. The stacks of all of them, out of OTLP.
+/// The stacks of a program and its children, from its first instruction to its end.
 fn profile_children(program: &Command) -> Result<Vec<Stack>> {
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-F", &SAMPLES_PER_SECOND.to_string(), "-o"]).arg(&output).arg("--");
-    command.arg(program.get_program()).args(program.get_args());
-    let ended = Running::start(command)?.wait(PATIENCE)?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    Ok(from_otlp(&Received::from_otlp_file(&output)?))
+    Ok(from_otlp(&launch(Settings::at(SAMPLES_PER_SECOND), program, None)?.received))
 }
 
 /// Whether a program that was profiled from its gate to its end was understood.

@@ -5,8 +5,9 @@ use std::os::unix::fs::symlink;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::conservation::Summary;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -73,7 +74,8 @@ fn no_event_is_lost_when_exporters_change_and_a_wrong_configuration_changes_noth
     let report = workload.finish()?;
     let stolen_ns = stolen.elapsed_ns();
     let ended = daemon.stop()?;
-    let expected = Expected::of(997, report.cpu_ns, stolen_ns).but_for_missed(&ended.log).beside_others();
+    let summary = Summary::from_log(&ended.log).context("it has not said how it ended")?;
+    let expected = Expected::of(997, report.cpu_ns, stolen_ns).but_for_missed(&summary).beside_others();
     let events = |collector: Collector| -> Result<usize> { Ok(collector.stop()?.events_of(pid).count()) };
     let (before, after) = (events(first)?, events(second)?);
     eprintln!("{before} events went to the first Collector, {after} to the second; {expected}");

@@ -72,14 +72,14 @@ fn profile(what: &str) -> Result<()> {
     ensure!((reads("timed_out") >= Some(1)) == waits && reads("answered") >= Some(1), "{receiver}");
     let ended = daemon.stop()?;
     let received = collector.stop()?;
+    let Some(summary) = Summary::from_log(&ended.log) else { anyhow::bail!("no summary: {}", ended.log) };
     for (pid, Report { cpu_ns, .. }) in pids.into_iter().zip(&reports) {
         let expected = Expected::of(SAMPLES_PER_SECOND, *cpu_ns, stolen_ns);
-        let expected = expected.but_for_missed(&ended.log).beside_others();
+        let expected = expected.but_for_missed(&summary).beside_others();
         let events = received.events_of(pid).count();
         ensure!(expected.admits(events, TOLERANCE), "{events} events of process {pid}, {expected}");
     }
     let cpus = std::thread::available_parallelism()?.get() as u64;
-    let Some(summary) = Summary::from_log(&ended.log) else { anyhow::bail!("no summary: {}", ended.log) };
     summary.check(received.events().count() as u64, cpus)?;
     Ok(())
 }

@@ -7,8 +7,8 @@ use anyhow::Result;
 use sidewinder_e2e_corpus::{PROGRAMS, Subject};
 use sidewinder_e2e_stacks::perf::{Perf, Stacks};
 use sidewinder_e2e_stacks::{Comparison, Doctored, stop_and_compare};
-use sidewinder_e2e_support::collector::Collector;
-use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::form::Form;
+use sidewinder_e2e_support::session::{Profiler, Settings};
 use sidewinder_e2e_support::workload::Gated;
 use sidewinder_e2e_support::{paths, received, requirement, workload};
 
@@ -57,19 +57,16 @@ fn perf_sees_the_same_stacks_of_the_same_run() -> Result<()> {
         return Ok(());
     }
     for (program, arguments) in [(workload::LADDER, ["4", "30"]), (workload::REC, ["4", "100"])] {
-        let collector = Collector::start()?;
         let mut running = Gated::start(program.command(&arguments)?)?;
-        let settings =
-            Settings { samples_per_second: SAMPLES_PER_SECOND, ..Settings::of_process(running.pid()) };
-        let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+        let settings = Settings::at(SAMPLES_PER_SECOND).of(&[running.pid()]);
+        let profiler = Profiler::start(Form::of_this_run()?, &settings)?;
         let perf = Perf::start(running.pid(), SAMPLES_PER_SECOND)?;
         // Until perf has opened its events.
         thread::sleep(Duration::from_secs(1));
         running.open()?;
         let pid = running.finish()?.pid;
         let theirs = perf.stop()?.below("main");
-        daemon.stop()?;
-        let received = collector.stop()?;
+        let received = profiler.stop()?.received;
         let mut ours = Stacks::default();
         for event in received.events_of(pid).filter(received::in_user_mode) {
             let names =

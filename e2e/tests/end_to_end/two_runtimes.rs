@@ -9,20 +9,19 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::load::Load;
-use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::session::{Settings, profile_processes};
 use sidewinder_e2e_support::{java, paths, python, requirement};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedEvent;
 
 use crate::python::embedding_flags;
 
-/// For how long a program is recorded: longer, where that was not enough. On a busy machine it takes seconds until the unwind tables of
+const SAMPLES_PER_SECOND: u32 = 997;
+/// For how long a program is profiled: longer, where that was not enough. On a busy machine it takes seconds until the unwind tables of
 /// its libraries are built.
-const RECORDED_SECONDS: [u32; 3] = [8, 20, 50];
+const PROFILED_SECONDS: [u64; 3] = [8, 20, 50];
 /// For how long it works, unless it is ended before.
 const SECONDS: &str = "300";
-const PATIENCE: Duration = Duration::from_secs(120);
 /// After the first whole stack.
 const WARM_UP_NS: u64 = 500_000_000;
 /// Of some thousands, of which a busy machine has fewer.
@@ -108,15 +107,9 @@ fn functions(event: &DecodedEvent<'_>, chain: &Chain) -> Vec<String> {
 }
 
 /// The functions of the complete stacks in which a program does what it is for, since shortly after the first whole chain.
-fn record(load: &Load, seconds: u32, chain: &Chain) -> Result<Vec<Vec<String>>> {
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let mut recorder = sidewinder::command()?;
-    recorder.args(["record", "-F", "997", "-d", &format!("{seconds}s"), "-p", &load.pid().to_string(), "-o"]);
-    recorder.arg(&output);
-    let ended = Running::start(recorder)?.wait(PATIENCE)?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    let received = Received::from_otlp_file(&output)?;
+fn profile(load: &Load, seconds: u64, chain: &Chain) -> Result<Vec<Vec<String>>> {
+    let settings = Settings::at(SAMPLES_PER_SECOND);
+    let received = profile_processes(settings, &[load.pid()], Duration::from_secs(seconds))?.received;
     let complete = received.events().filter(|event| event.sample.outcome().is_none());
     let mut stacks: Vec<_> = complete.map(|event| (event.time_unix_ns, functions(&event, chain))).collect();
     stacks.sort();
@@ -127,11 +120,11 @@ fn record(load: &Load, seconds: u32, chain: &Chain) -> Result<Vec<Vec<String>>> 
     Ok(warm.map(|(_, functions)| functions).collect())
 }
 
-/// Records a program until there is enough of it, and ends it.
+/// Profiles a program until there is enough of it, and ends it.
 fn judge(what: &str, command: Command, chain: &Chain) -> Result<()> {
     let load = Load::start(command)?;
-    for seconds in RECORDED_SECONDS {
-        let stacks = record(&load, seconds, chain)?;
+    for seconds in PROFILED_SECONDS {
+        let stacks = profile(&load, seconds, chain)?;
         let is_marker = |name: &String| name.starts_with('[');
         let (marked, named): (Vec<_>, Vec<_>) =
             stacks.iter().partition(|functions| functions.iter().any(is_marker));

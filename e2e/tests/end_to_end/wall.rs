@@ -4,23 +4,27 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::ops::Range;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
-use sidewinder_e2e_support::recording::{Recording, record_running};
+use sidewinder_e2e_support::session::{Profiled, Settings, Switch, profile_processes};
 use sidewinder_e2e_support::{requirement, workload};
 use sidewinder_otlp::decode::DecodedEvent;
 use tempfile::NamedTempFile;
 
-/// How long is recorded. `make conservation` takes a minute.
+/// How many seconds are profiled. `make conservation` takes a minute.
 const SECONDS: &str = "SIDEWINDER_CONSERVATION_SECONDS";
 /// Of all intervals.
 const SECONDS_BY_DEFAULT: &str = "6";
 /// Of some: after the first samples of a thread, its sum follows its accounts.
 const SAMPLED_SECONDS_BY_DEFAULT: &str = "10";
+/// As `record` does by default.
+const SAMPLES_PER_SECOND: u32 = 97;
 const ACCOUNTS_INTERVAL: Duration = Duration::from_millis(100);
 /// What the time of a thread may miss or exceed its life by: the goal of 0.5%. The accounts of a thread that runs at the end lag
 /// by up to a tick of the scheduler, which is 10 ms at most.
@@ -31,8 +35,12 @@ const SAMPLED_ERROR_MAX: f64 = 0.01;
 /// How often all threads together are to leave a CPU in a second, without pauses in `pingpong`.
 const SWITCHES_MIN: f64 = 50_000.0;
 
+/// Two of the workload at once would be four hundred threads.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// The workload, which ends with this value, as does its child.
 struct States {
+    _alone: MutexGuard<'static, ()>,
     process: Child,
     pids: [u32; 2],
     /// Where it counts for how long its threads `brief` have lived, and how much of that they were on CPUs.
@@ -42,9 +50,12 @@ struct States {
 impl States {
     /// With turns of `pingpong` that take this much CPU time.
     fn start(turn: Duration) -> Result<Self> {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let brief = NamedTempFile::new()?;
         let mut command = workload::STATES.command(&[turn.as_nanos()])?;
         command.arg(brief.path());
+        // Its threads would leave the profiler little of the CPUs.
+        let mut command = workload::in_background(&command);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         let output = process.stdout.take().context("no standard output")?;
@@ -52,7 +63,7 @@ impl States {
         let said: serde_json::Value = serde_json::from_str(&line)?;
         let pid =
             |key: &str| said[key].as_u64().and_then(|pid| u32::try_from(pid).ok()).context("no process");
-        Ok(Self { pids: [pid("ready")?, pid("child")?], process, brief })
+        Ok(Self { pids: [pid("ready")?, pid("child")?], process, brief, _alone: alone })
     }
 }
 
@@ -73,8 +84,8 @@ struct Accounts(Vec<(u64, f64, f64)>);
 
 impl Accounts {
     /// By how much they grow in a period; `None` if they are not known all the time.
-    fn between(&self, start_ns: u64, end_ns: u64) -> Option<(f64, f64)> {
-        let (before, after) = (self.at(start_ns)?, self.at(end_ns)?);
+    fn between(&self, period: &Range<u64>) -> Option<(f64, f64)> {
+        let (before, after) = (self.at(period.start)?, self.at(period.end)?);
         Some((after.0 - before.0, after.1 - before.1))
     }
 
@@ -119,8 +130,12 @@ fn read_accounts(states: &States, observed: &mut Observed) -> Result<()> {
     Ok(())
 }
 
-/// Records the workload while it reads the accounts of its threads.
-fn record_with_accounts(states: &States, options: &[&str]) -> Result<(Recording, Observed)> {
+/// Profiles the workload while it reads the accounts of its threads.
+fn profile_with_accounts(
+    states: &States,
+    threshold: &'static str,
+    duration: Duration,
+) -> Result<(Profiled, Observed)> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let reading = scope.spawn(|| {
@@ -132,10 +147,11 @@ fn record_with_accounts(states: &States, options: &[&str]) -> Result<(Recording,
             read_accounts(states, &mut observed)?;
             Ok::<_, anyhow::Error>(observed)
         });
-        let recording = record_running(options, &states.pids);
+        let settings = Settings::at(SAMPLES_PER_SECOND).with(&[Switch::Wall(threshold)]);
+        let profiled = profile_processes(settings, &states.pids, duration);
         is_over.store(true, Ordering::Relaxed);
         let observed = reading.join().map_err(|_| anyhow::anyhow!("reading accounts has panicked"))??;
-        Ok((recording?, observed))
+        Ok((profiled?, observed))
     })
 }
 
@@ -143,14 +159,14 @@ fn state_of<'a>(event: &DecodedEvent<'a>) -> &'a str {
     event.sample.attributes.get("sidewinder.wait.state").and_then(|state| state.as_str()).unwrap_or_default()
 }
 
-fn wall_events(recording: &Recording) -> impl Iterator<Item = DecodedEvent<'_>> {
-    recording.received.events().filter(|event| &*event.profile.sample_type == "wall")
+fn wall_events(profiled: &Profiled) -> impl Iterator<Item = DecodedEvent<'_>> {
+    profiled.received.events_of_type("wall")
 }
 
 /// The sums of the values of a thread's events, by state.
-fn states_of(recording: &Recording) -> BTreeMap<i64, BTreeMap<&str, f64>> {
+fn states_of(profiled: &Profiled) -> BTreeMap<i64, BTreeMap<&str, f64>> {
     let mut states: BTreeMap<i64, BTreeMap<&str, f64>> = BTreeMap::new();
-    for event in wall_events(recording) {
+    for event in wall_events(profiled) {
         let of_thread = states.entry(event.sample.thread_id().unwrap_or(0)).or_default();
         *of_thread.entry(state_of(&event)).or_default() += event.value as f64;
     }
@@ -176,32 +192,36 @@ impl Remainders {
     }
 }
 
-/// Records without losses, which a busy machine may have: then it is done again.
-fn record_all_states(turn: Duration, threshold: &str) -> Result<(Recording, Remainders)> {
+/// Profiles without losses, which a busy machine may have: then it is done again.
+fn profile_all_states(turn: Duration, threshold: &'static str) -> Result<(Profiled, Remainders)> {
     for _ in 0..3 {
-        let (recorded, remainders) = record_states(turn, threshold, SECONDS_BY_DEFAULT)?;
-        if recorded.said.off_cpu_waits_missing["end_lost"] == 0 {
-            return Ok((recorded, remainders));
+        let (profiled, remainders) = profile_states(turn, threshold, SECONDS_BY_DEFAULT)?;
+        if profiled.counts.missing_waits.end_lost == 0 {
+            return Ok((profiled, remainders));
         }
     }
     anyhow::bail!("the ring buffers were full three times")
 }
 
-/// Records for the configured time.
-fn record_states(turn: Duration, threshold: &str, by_default: &str) -> Result<(Recording, Remainders)> {
+/// Profiles for the configured time.
+fn profile_states(
+    turn: Duration,
+    threshold: &'static str,
+    by_default: &str,
+) -> Result<(Profiled, Remainders)> {
     let seconds = std::env::var(SECONDS).unwrap_or_else(|_| by_default.to_owned());
     let states = States::start(turn)?;
     thread::sleep(Duration::from_secs(1));
-    let (recorded, observed) = record_with_accounts(&states, &[threshold, "-d", &format!("{seconds}s")])?;
-    let sampled = states_of(&recorded);
-    let profiles = || recorded.received.profiles.iter().filter(|profile| &*profile.sample_type == "wall");
-    let start_ns = profiles().map(|profile| profile.time_unix_ns).min().context("no wall profile")?;
-    let duration_ns = profiles().map(|profile| profile.duration_ns).max().unwrap_or(0);
-    let missing = &recorded.said.off_cpu_waits_missing;
-    let (wall_ns, mut running, mut on_cpu, mut switches) = (duration_ns as f64, 0.0, 0.0, 0.0);
+    let duration = Duration::from_secs(seconds.parse().context(SECONDS)?);
+    let (profiled, observed) = profile_with_accounts(&states, threshold, duration)?;
+    let sampled = states_of(&profiled);
+    let period = profiled.received.period_unix_ns().context("no profile")?;
+    let missing = profiled.counts.missing_waits;
+    let wall_ns = (period.end - period.start) as f64;
+    let (mut running, mut on_cpu, mut switches) = (0.0, 0.0, 0.0);
     let mut shares = BTreeMap::new();
     for (thread, accounts) in observed.threads {
-        let Some((on_cpu_ns, turns)) = accounts.between(start_ns, start_ns + duration_ns) else { continue };
+        let Some((on_cpu_ns, turns)) = accounts.between(&period) else { continue };
         let of_thread = sampled.get(&thread.1);
         let of_state = |state| of_thread.and_then(|of| of.get(state)).copied().unwrap_or(0.0);
         let off_cpu: f64 = ["runnable", "sleeping", "uninterruptible", "stopped"].map(of_state).iter().sum();
@@ -209,12 +229,12 @@ fn record_states(turn: Duration, threshold: &str, by_default: &str) -> Result<(R
         switches += turns / (wall_ns / 1e9);
         shares.insert(thread, (wall_ns - on_cpu_ns - off_cpu) / wall_ns);
     }
-    let lives = observed.brief.between(start_ns, start_ns + duration_ns);
+    let lives = observed.brief.between(&period);
     let (lived_ns, on_cpu_ns) = lives.context("the lives of threads are not known all the time")?;
     let of_brief = |event: &DecodedEvent<'_>| {
         event.sample.stack.iter().any(|at| at.function() == Some("brief")) && state_of(event) != "running"
     };
-    let off_cpu: i64 = wall_events(&recorded).filter(of_brief).map(|event| event.value).sum();
+    let off_cpu: i64 = wall_events(&profiled).filter(of_brief).map(|event| event.value).sum();
     let brief = off_cpu as f64 / (lived_ns - on_cpu_ns);
     let remainders = Remainders { shares, running: running / on_cpu, wall_ns, brief, switches };
     for group in GROUPS {
@@ -224,7 +244,7 @@ fn record_states(turn: Duration, threshold: &str, by_default: &str) -> Result<(R
     let Remainders { running, .. } = remainders;
     eprintln!("running: {running:.3} of the time on CPUs; brief: {brief:.4} of their waits; {missing:?}");
     eprintln!("{switches:.0} switches a second");
-    Ok((recorded, remainders))
+    Ok((profiled, remainders))
 }
 
 const GROUPS: [&str; 8] = ["asleep", "dozes", "busy", "pingpong", "moves", "spawner", "vfork", "stopped"];
@@ -235,7 +255,7 @@ fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
     if !requirement::ebpf("wall time")? {
         return Ok(());
     }
-    let (recorded, remainders) = record_all_states(Duration::from_millis(2), "--wall=1")?;
+    let (profiled, remainders) = profile_all_states(Duration::from_millis(2), "1")?;
     let counts = GROUPS.map(|group| remainders.of(group).len());
     assert_eq!(counts, [80, 88, 4, 12, 6, 4, 2, 4], "threads of {GROUPS:?}");
     let error_max = ERROR_MAX + TICK_NS / remainders.wall_ns;
@@ -245,7 +265,7 @@ fn the_states_of_each_thread_are_all_of_its_time() -> Result<()> {
     assert!((0.8..=1.1).contains(&remainders.running), "{}", remainders.running);
     // Threads that are born and die: what they do before they first leave a CPU is not known.
     assert!((0.98..=1.02).contains(&remainders.brief), "{}", remainders.brief);
-    check_states(&recorded);
+    check_states(&profiled);
     Ok(())
 }
 
@@ -256,11 +276,10 @@ fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
     if !requirement::ebpf("wall time")? {
         return Ok(());
     }
-    let (recorded, remainders) = record_states(Duration::ZERO, "--wall", SAMPLED_SECONDS_BY_DEFAULT)?;
+    let (profiled, remainders) = profile_states(Duration::ZERO, "0.01", SAMPLED_SECONDS_BY_DEFAULT)?;
     // On a busy machine some ends find no room, which is counted.
-    let [lost, all] =
-        [recorded.said.off_cpu_waits_missing["without_end"], wall_events(&recorded).count() as u64];
-    let lost = lost as f64 / all as f64;
+    let all = wall_events(&profiled).count() as u64;
+    let lost = profiled.counts.missing_waits.without_end as f64 / all as f64;
     assert!(lost < 0.05, "{lost} of the waits are lost");
     // A busy machine has time for fewer.
     if std::env::var_os(SECONDS).is_some() {
@@ -279,10 +298,10 @@ fn a_sample_of_many_switches_has_the_same_sums() -> Result<()> {
 }
 
 /// Each group of threads is in the states that it is made for, by the stack that it has then.
-fn check_states(recorded: &Recording) {
+fn check_states(profiled: &Profiled) {
     let share = |function: &str, state: &str| {
         let of_function = || {
-            wall_events(recorded)
+            wall_events(profiled)
                 .filter(|event| event.sample.stack.iter().any(|at| at.function() == Some(function)))
         };
         let sum = |state: Option<&str>| -> i64 {

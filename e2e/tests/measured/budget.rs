@@ -44,21 +44,29 @@ fn with_half_of_the_working_set_tables_are_evicted_and_come_back_while_no_more_i
     let folder = tempfile::tempdir()?;
     let programs = programs::copies_of_python(folder.path(), PROGRAMS)?;
     let (roomy, _) = record_all(&programs, 0.3, 256)?;
-    eprintln!("all of it: {:.1}% complete, {:?}", 100.0 * roomy.summary.complete_share(), roomy.tables);
+    eprintln!(
+        "all of it: {:.1}% complete, {:?}",
+        100.0 * roomy.counts.summary.complete_share(),
+        roomy.tables
+    );
     assert_eq!(roomy.tables.evictions, 0, "{roomy:?}");
 
     let half_mib = roomy.tables.loaded_bytes / 2 / (1 << 20);
     ensure!(half_mib >= 2, "the working set is too small to be halved: {roomy:?}");
     let (tight, stolen) = record_all(&programs, 1.0, half_mib)?;
-    eprintln!("{half_mib} MiB: {:.1}% complete, {:?}", 100.0 * tight.summary.complete_share(), tight.tables);
+    eprintln!(
+        "{half_mib} MiB: {:.1}% complete, {:?}",
+        100.0 * tight.counts.summary.complete_share(),
+        tight.tables
+    );
     assert!(tight.tables.loaded_bytes <= half_mib << 20, "{tight:?}");
     assert!(tight.tables.evictions > 0 && tight.tables.reloads > 0, "{tight:?}");
-    assert!(tight.summary.complete_share() >= 0.9, "{tight:?}");
+    assert!(tight.counts.summary.complete_share() >= 0.9, "{tight:?}");
 
-    let missed = |said: &Said| said.summary.outcome("missed") as f64;
-    let share = |said: &Said| missed(said) / said.summary.interrupts_by_witness as f64;
+    let missed = |said: &Said| said.counts.summary.outcome("missed") as f64;
+    let share = |said: &Said| missed(said) / said.counts.summary.interrupts_by_witness as f64;
     eprintln!("missed: {:.3}% and {:.3}%, {stolen} stolen", 100.0 * share(&roomy), 100.0 * share(&tight));
-    let excused = (share(&roomy) + MISSED_BEYOND_MAX) * tight.summary.interrupts_by_witness as f64;
+    let excused = (share(&roomy) + MISSED_BEYOND_MAX) * tight.counts.summary.interrupts_by_witness as f64;
     assert!(missed(&tight) <= excused + stolen as f64, "{stolen} stolen: {tight:?}, {roomy:?}");
     Ok(())
 }

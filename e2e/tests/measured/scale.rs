@@ -1,6 +1,7 @@
 //! Much of one thing changes nothing about the stacks, and stays inside the budget.
 
 use anyhow::Result;
+use sidewinder_e2e_support::counts::Counts;
 use sidewinder_e2e_support::recording::{Said, record};
 use sidewinder_e2e_support::{requirement, workload};
 
@@ -15,7 +16,7 @@ fn assert_complete(mode: &str, count: u32) -> Result<()> {
     }
     let program = workload::CROWD.command(&[mode, &count.to_string(), "2"])?;
     let recording = record(&["-F", "499", "--table-budget-mib", &BUDGET_MIB.to_string()], &program)?;
-    let Said { summary, map_bytes, .. } = &recording.said;
+    let Said { counts: Counts { summary, .. }, map_bytes, .. } = &recording.said;
     let (all, share) = (summary.with_user_stack(), summary.complete_share());
     eprintln!("{count} {mode}: {:.2}% of {all} complete, maps take {} KiB", 100.0 * share, map_bytes >> 10);
     assert!(all >= WITH_USER_STACK_MIN && share >= COMPLETE_SHARE, "{}", recording.log);

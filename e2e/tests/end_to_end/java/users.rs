@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::Result;
+use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::user::{can_read_others, record};
 
-use super::{INLINED, Origin, assert_complete, assert_inlined, assert_lines, compiled, homes, samples_in};
+use super::{INLINED, Origin, assert_complete, assert_inlined, assert_lines, compiled, homes, samples_of};
 
 const RUNS_FOR: Duration = Duration::from_secs(10);
 
@@ -27,7 +28,7 @@ fn java_of_another_user_has_names() -> Result<()> {
     let mut program = Origin::Home(home).java(classes.path());
     program.args(["Chains", "inlined", "300"]);
     let pid = record(&program, Some(RUNS_FOR), &[], &output)?.pid;
-    let samples = samples_in(&output, pid)?;
+    let samples = samples_of(&Received::from_otlp_file(&output)?, pid)?;
     assert_complete(test, &samples);
     let chains = assert_inlined(test, &samples);
     assert_lines(test, &chains, &INLINED[..INLINED.len() - 1])

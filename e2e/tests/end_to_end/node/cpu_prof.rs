@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
-use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::session::{Settings, launch};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedEvent;
 
@@ -19,7 +19,6 @@ use super::{SAMPLES_PER_SECOND, is_complete, script};
 /// For how long the program runs: longer, where that was not enough. On a busy machine, it takes long until the unwind table of
 /// `node` is built.
 const SECONDS: [&str; 3] = ["8", "20", "60"];
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Samples in which a function is interrupted. One with fewer may be missing in the other profile.
 const ENOUGH: u64 = 20;
 /// The program has some more.
@@ -91,14 +90,11 @@ fn only_in_first<'a>(first: &'a Interrupted, second: &Interrupted) -> Vec<&'a st
 /// Runs the program with both, until it ends.
 fn profile(seconds: &str) -> Result<(Interrupted, Interrupted)> {
     let folder = tempfile::tempdir()?;
-    let (profiles, output) = (folder.path().join("profiles"), folder.path().join("out.otlp"));
-    let mut recorder = sidewinder::command()?;
-    recorder.args(["record", "-F", SAMPLES_PER_SECOND, "-o"]).arg(&output);
-    recorder.args(["--", "node", "--cpu-prof"]).arg(format!("--cpu-prof-dir={}", profiles.display()));
-    recorder.arg(script()).arg(seconds);
-    let ended = Running::start(recorder)?.wait(PATIENCE)?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    Ok((of_v8(&profiles)?, of_sidewinder(&Received::from_otlp_file(&output)?)))
+    let profiles = folder.path().join("profiles");
+    let mut node = Command::new("node");
+    node.arg("--cpu-prof").arg(format!("--cpu-prof-dir={}", profiles.display())).arg(script()).arg(seconds);
+    let profiled = launch(Settings::at(SAMPLES_PER_SECOND), &node, None)?;
+    Ok((of_v8(&profiles)?, of_sidewinder(&profiled.received)))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::{paths, requirement};
 
-use super::{LONG_RECORDING_SECONDS, SETS, Set, judge};
+use super::{LONG_PROFILED_SECONDS, SETS, Set, judge};
 
 /// The library, that of the newest Debian first.
 const LIBRARIES: [&str; 2] = ["libnode115", "libnode108"];
@@ -72,5 +72,5 @@ fn compiled_functions_of_debians_library_have_names() -> Result<()> {
         Err(error) => return requirement::skip(test, &format!("{library} can't be unpacked: {error:#}")),
     };
     let sets: Vec<Set> = SETS.into_iter().filter(Set::is_compiled).collect();
-    judge(library, &program, &sets, LONG_RECORDING_SECONDS)
+    judge(library, &program, &sets, LONG_PROFILED_SECONDS)
 }

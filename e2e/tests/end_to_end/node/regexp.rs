@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::{paths, requirement};
 
-use super::{ENOUGH, Node, RECORDING_SECONDS, command, record, warm_samples};
+use super::{ENOUGH, Node, PROFILED_SECONDS, command, profile, warm_samples};
 
 /// What matches them.
 const FUNCTION: &str = "scan";
@@ -22,7 +22,7 @@ fn compiled_regular_expressions_have_a_name() -> Result<()> {
     }
     let mut command = command(Path::new("node"), "", &[], &paths::e2e().join("workloads/node/regexp.js"));
     let node = Node(command.stdout(Stdio::null()).spawn().context("cannot start node")?);
-    let received = record(&[node.0.id()], RECORDING_SECONDS)?;
+    let received = profile(&[node.0.id()], PROFILED_SECONDS)?;
     let samples = warm_samples(test, &received, node.0.id())?;
     let names =
         |sample: &super::Sample| sample.frames.iter().map(|frame| frame.name.clone()).collect::<Vec<_>>();

@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::session::{Profiler, Settings, Switch};
 use sidewinder_e2e_support::{paths, requirement};
 
 use super::{JsFrame, Node, SECONDS, Sample, is_complete, sample_of};
 
-const RECORDING: &str = "6s";
+const PROFILED: Duration = Duration::from_secs(6);
+const SAMPLES_PER_SECOND: u32 = 499;
 /// After the first complete stack: until then functions are interpreted, whose lines are not known so early.
 const WARM_UP_NS: u64 = 1_000_000_000;
 /// Of samples in the chain of a program.
@@ -131,23 +134,15 @@ impl SourceLines {
     }
 }
 
-/// Records the programs twice at the same time: with source maps, and without.
-fn record(programs: &[Program], folder: &Path) -> Result<(Received, Received)> {
-    let pids: Vec<String> = programs.iter().map(|program| program.node.0.id().to_string()).collect();
-    let start = |name: &str, options: &[&str]| -> Result<(Running, PathBuf)> {
-        let output = folder.join(name);
-        let mut command = sidewinder::command()?;
-        command.args(["record", "-F", "499", "-d", RECORDING, "-p", &pids.join(",")]);
-        command.args(options).arg("-o").arg(&output);
-        Ok((Running::start(command)?, output))
+/// Profiles the programs twice at the same time: with source maps, and without.
+fn profile(programs: &[Program]) -> Result<(Received, Received)> {
+    let pids: Vec<u32> = programs.iter().map(|program| program.node.0.id()).collect();
+    let start = |switches: &[Switch]| {
+        Profiler::start(Form::of_this_run()?, &Settings::at(SAMPLES_PER_SECOND).of(&pids).with(switches))
     };
-    let started = [start("with.otlp", &["--source-maps"])?, start("without.otlp", &[])?];
-    let [with, without] = started.map(|(mut running, output)| -> Result<Received> {
-        let ended = running.wait(Duration::from_secs(120))?;
-        ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-        Received::from_otlp_file(&output)
-    });
-    Ok((with?, without?))
+    let (with, without) = (start(&[Switch::SourceMaps])?, start(&[])?);
+    thread::sleep(PROFILED);
+    Ok((with.stop()?.received, without.stop()?.received))
 }
 
 fn warm_chains(received: &Received, program: &Program, enough: usize) -> Result<Vec<Vec<JsFrame>>> {
@@ -169,7 +164,7 @@ fn functions_of_typescript_have_their_sources() -> Result<()> {
     }
     let folder = tempfile::tempdir()?;
     let programs = start(folder.path())?;
-    let (with, without) = record(&programs, folder.path())?;
+    let (with, without) = profile(&programs)?;
     let lines = SourceLines::read()?;
     for program in &programs {
         let what = program.what;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::{paths, requirement};
 
-use super::{ENOUGH, JsFrame, Node, RECORDING_SECONDS, Sample, WHOLE_SHARE, command, record, warm_samples};
+use super::{ENOUGH, JsFrame, Node, PROFILED_SECONDS, Sample, WHOLE_SHARE, command, profile, warm_samples};
 
 /// What is called first, by what V8 makes to call it.
 const FIRST: &str = "first";
@@ -52,7 +52,7 @@ fn script() -> PathBuf {
     paths::e2e().join("workloads/node/wasm.js")
 }
 
-pub(super) fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
+pub(super) fn judge(test: &str, node: &Path, seconds: u64) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let known = run(Command::new(node).arg("--v8-options"))?;
     let has_numbers = !run(Command::new(node).arg("--version"))?.starts_with(WITHOUT_NUMBERS);
@@ -64,7 +64,7 @@ pub(super) fn judge(test: &str, node: &Path, seconds: u32) -> Result<()> {
         programs.push((set, Node(program), BufReader::new(output)));
     }
     let pids: Vec<u32> = programs.iter().map(|(_, node, _)| node.0.id()).collect();
-    let received = record(&pids, seconds)?;
+    let received = profile(&pids, seconds)?;
     for (set, node, output) in &mut programs {
         let what = format!("{test}, WebAssembly, {}", set.what);
         let mut url = String::new();
@@ -162,5 +162,5 @@ fn functions_of_webassembly_have_names() -> Result<()> {
     if !requirement::ebpf(test)? || !requirement::program(test, "node")? {
         return Ok(());
     }
-    judge(test, Path::new("node"), RECORDING_SECONDS)
+    judge(test, Path::new("node"), PROFILED_SECONDS)
 }

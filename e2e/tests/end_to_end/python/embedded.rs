@@ -8,10 +8,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_judge::python::{Frame, FrameKind, from_otlp};
 use sidewinder_e2e_support::command::run;
-use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::{paths, python, requirement, sidewinder};
+use sidewinder_e2e_support::{paths, python, requirement};
 
-use super::profile_into;
+use super::session;
 
 /// CPU time of each worker.
 const SECONDS: &str = "1";
@@ -66,10 +65,7 @@ fn judge(interpreter: &Path) -> Result<bool> {
     command.arg(paths::e2e().join("workloads/python")).arg(SECONDS);
     let (mut served, mut named, mut right) = (0, 0, 0);
     let (mut others, mut pids) = (Vec::new(), BTreeSet::new());
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    profile_into(&output, command, sidewinder::command()?)?;
-    for stack in from_otlp(&Received::from_otlp_file(&output)?) {
+    for stack in from_otlp(&session(command, &[])?.received) {
         // Behind this function of the server's there is nothing but requests.
         let Some(at) = stack.frames.iter().position(|frame| frame.name == "serve") else { continue };
         served += stack.count;

@@ -5,7 +5,6 @@ use anyhow::Result;
 use sidewinder_e2e_corpus::Registry;
 use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, Verdict};
 use sidewinder_e2e_support::python::PythonProgram;
-use sidewinder_e2e_support::sidewinder;
 
 use super::{SECONDS, assert_right, profile, profile_children, runs_long};
 
@@ -17,7 +16,7 @@ fn numpy_calls_back() -> Result<()> {
     }
     let program = PythonProgram::new(&Registry::Pypi.fetched()?.join("bin/python"), "extension.py");
     let expected = Expected::of_program(&program, &[])?;
-    let stacks = profile(program.command(&[&SECONDS.to_string()]), sidewinder::command()?)?;
+    let stacks = profile(program.command(&[&SECONDS.to_string()]))?;
     assert_right(name, &Verdict::of(&expected, &stacks));
     // numpy's own functions are there: the ufunc is called by Python, and calls Python.
     let has_numpy = |names: &[&str]| names.iter().any(|name| name.contains("ufunc"));

@@ -18,7 +18,7 @@ fn program(script: &str) -> PythonProgram {
     PythonProgram::new(Path::new(python::SYSTEM), script)
 }
 
-/// Processes are recorded from their start on, when there is no frame of the program yet.
+/// Processes are profiled from their start on, when there is no frame of the program yet.
 fn assert_right(name: &str, verdict: &Verdict) {
     assert!(verdict.judged() >= ENOUGH, "{name}: {verdict}");
     assert!(verdict.wrong as f64 <= WRONG_SHARE * verdict.judged() as f64, "{name}: {verdict}");

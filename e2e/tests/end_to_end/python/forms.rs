@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 
-use super::PATIENCE;
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Records one second of one chain, with a table. What is in the file, and what is printed.
 fn recorded(output: &Path, chain: &str) -> Result<(Vec<u8>, String)> {

@@ -4,25 +4,16 @@
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Expected, Frame, Stack, Verdict, from_otlp};
-use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_judge::python::{Expected, Frame, Stack, Verdict};
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::python::{self, PythonProgram};
 use sidewinder_e2e_support::requirement;
-use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_e2e_support::workload::Gated;
+use sidewinder_e2e_support::session::{Settings, Switch, profile_by};
 
-use super::{ENOUGH, SECONDS, assert_right};
+use super::{ENOUGH, SAMPLES_PER_SECOND, SECONDS, assert_right, session, stacks_of};
 
-/// The stacks of a program, by a service with another setting of its receiver.
-fn profile(program: &PythonProgram, setting: &str) -> Result<Vec<Stack>> {
-    let collector = Collector::start()?;
-    let mut running = Gated::start(program.command(&[&SECONDS.to_string()]))?;
-    let settings = Settings { more: vec![setting.to_owned()], ..Settings::of_process(running.pid()) };
-    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    running.open()?;
-    let pid = running.finish()?.pid;
-    daemon.stop()?;
-    Ok(from_otlp(&collector.stop()?).into_iter().filter(|stack| stack.pid == pid).collect())
+fn chains() -> PythonProgram {
+    PythonProgram::new(Path::new(python::SYSTEM), "chains.py")
 }
 
 #[test]
@@ -31,9 +22,10 @@ fn the_loop_is_shown_where_it_is_asked_for() -> Result<()> {
     if !requirement::python(name)? {
         return Ok(());
     }
-    let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");
+    let program = chains();
     let expected = Expected::of_program(&program, &[])?;
-    let stacks = profile(&program, "symbolize: { vm_internals: show }")?;
+    let command = program.command(&[&SECONDS.to_string()]);
+    let stacks = stacks_of(&session(command, &[Switch::VmInternals])?);
     let verdict = Verdict::of(&expected, &stacks);
     assert_right(name, &verdict);
     let too_few = verdict.native.with_too_few_loops;
@@ -47,8 +39,8 @@ fn without_interpreters_stacks_have_only_native_frames() -> Result<()> {
     if !requirement::python(name)? {
         return Ok(());
     }
-    let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");
-    let stacks = profile(&program, "interpreters: { python: { disabled: true } }")?;
+    let command = chains().command(&[&SECONDS.to_string()]);
+    let stacks = stacks_of(&session(command, &[Switch::NoInterpreters])?);
     let samples = |stacks: &mut dyn Iterator<Item = &Stack>| stacks.map(|stack| stack.count).sum::<u64>();
     let all = samples(&mut stacks.iter());
     let with_loop = samples(
@@ -62,15 +54,17 @@ fn without_interpreters_stacks_have_only_native_frames() -> Result<()> {
     Ok(())
 }
 
-/// A backend may have the symbols of files, but never those of these functions.
+/// A backend may have the symbols of files, but never those of these functions. `record` leaves no symbols to a backend.
 #[test]
 fn functions_have_names_if_symbols_are_left_to_the_backend() -> Result<()> {
     let name = "Python without symbolization";
     if !requirement::python(name)? {
         return Ok(());
     }
-    let program = PythonProgram::new(Path::new(python::SYSTEM), "chains.py");
-    let stacks = profile(&program, "symbolize: { mode: none }")?;
+    let settings =
+        Settings { more: vec!["symbolize: { mode: none }".to_owned()], ..Settings::at(SAMPLES_PER_SECOND) };
+    let command = chains().command(&[&SECONDS.to_string()]);
+    let stacks = stacks_of(&profile_by(Form::Service, settings, command)?);
     let (mut all, mut named) = (0, 0);
     for stack in &stacks {
         let is_named = |(_, frame): (usize, &Frame)| !frame.name.starts_with('[') && !frame.file.is_empty();

@@ -7,7 +7,7 @@ use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::{paths, requirement, sidewinder};
+use sidewinder_e2e_support::{paths, requirement};
 
 use super::{SECONDS, assert_right, profile};
 
@@ -25,6 +25,6 @@ fn an_interpreter_whose_key_comes_late() -> Result<()> {
     let expected = Expected::of_program(&program, &[])?;
     let mut command = program.command(&[&SECONDS.to_string()]);
     command.env("LD_PRELOAD", &library);
-    assert_right(name, &Verdict::of(&expected, &profile(command, sidewinder::command()?)?));
+    assert_right(name, &Verdict::of(&expected, &profile(command)?));
     Ok(())
 }

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
+use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::sidewinder;
+use sidewinder_e2e_support::session::Switch;
 
-use super::{FREE_THREADED, free_threaded, installed, profile_with, runs_long};
+use super::{FREE_THREADED, free_threaded, installed, runs_long, session, stacks_of};
 
 const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
 const FRAMES: u64 = 1_000_000;
@@ -27,11 +27,7 @@ pub(super) fn a_million_frames(interpreter: &Path, is_loop_named: bool) -> Resul
     let expected = Expected::of_program(&program, &[])?;
     let (mut stacks, mut verdict) = (Vec::new(), Verdict::default());
     while verdict.frames < FRAMES {
-        let folder = tempfile::tempdir()?;
-        let output = folder.path().join("out.pb.gz");
-        let report =
-            profile_with(&output, program.command(&[SECONDS]), sidewinder::command()?, &["--vm-internals"])?;
-        stacks.extend(from_pprof(&output)?.into_iter().filter(|stack| stack.pid == report.pid));
+        stacks.extend(stacks_of(&session(program.command(&[SECONDS]), &[Switch::VmInternals])?));
         verdict = Verdict::of(&expected, &stacks);
         assert!(verdict.frames > 0, "{name}: {verdict}");
     }

@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, from_pprof};
+use sidewinder_e2e_judge::python::{Expected, FrameKind, Stack, from_otlp};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::paths;
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::session::{Profiler, Settings};
 use sidewinder_e2e_support::workload::Gated;
 
-use super::{FREE_THREADED, free_threaded, record_of, runs_long, tail_calls};
+use super::{FREE_THREADED, SAMPLES_PER_SECOND, free_threaded, runs_long, tail_calls};
 
 /// Of pyenv.
 const MINORS: std::ops::RangeInclusive<u32> = 8..=14;
@@ -179,11 +180,9 @@ fn are_spliced_alike(ours: &[Seen], theirs: &[Seen]) -> bool {
 
 /// All look at one chain while it stays at its end.
 fn compare(oracles: &Oracles, subject: &Subject, program: &PythonProgram, chain: &str) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.pb.gz");
     let mut held = Gated::start(program.command(&["60", "--hold", "--only", chain]))?;
     let pid = held.pid();
-    let recorder = Running::start_sampling(record_of(pid, &output, sidewinder::command()?))?;
+    let profiler = Profiler::start(Form::of_this_run()?, &Settings::at(SAMPLES_PER_SECOND).of(&[pid]))?;
     held.open()?;
     std::thread::sleep(Duration::from_secs(1));
     let by_pystack = oracles.by_pystack(pid, subject.is_native)?;
@@ -191,11 +190,10 @@ fn compare(oracles: &Oracles, subject: &Subject, program: &PythonProgram, chain:
         true => Some(oracles.by_py_spy(pid, subject.is_native)?),
         false => None,
     };
-    let ended = recorder.stop()?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    let received = profiler.stop()?.received;
     let mut ours = BTreeMap::<Vec<Seen>, u64>::new();
     let is_known = |stack: &&Stack| stack.frames.iter().all(|frame| frame.kind != FrameKind::Marker);
-    for stack in from_pprof(&output)?.iter().filter(|stack| stack.pid == pid).filter(is_known) {
+    for stack in from_otlp(&received).iter().filter(|stack| stack.pid == pid).filter(is_known) {
         *ours.entry(seen_in(stack)).or_default() += stack.count;
     }
     let all: u64 = ours.values().sum();

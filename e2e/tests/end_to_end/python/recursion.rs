@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use sidewinder_e2e_judge::python::{Activations, from_pprof};
+use sidewinder_e2e_judge::python::Activations;
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::Switch;
 
-use super::{ENOUGH, SECONDS, profile_with};
+use super::{ENOUGH, SECONDS, session, stacks_of};
 
 /// Versions in which an activation has one frame.
 const ONE_FRAME: std::ops::RangeInclusive<u32> = 8..=10;
@@ -20,12 +21,10 @@ const EDGE_SHARE_MAX: f64 = 0.1;
 
 fn activations(interpreter: &Path, has_one_frame: bool) -> Result<()> {
     let name = interpreter.display();
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.pb.gz");
     let program = PythonProgram::new(interpreter, "recursion.py").command(&[&SECONDS.to_string()]);
-    let report = profile_with(&output, program, sidewinder::command()?, &["--vm-internals"])?;
+    let stacks = stacks_of(&session(program, &[Switch::VmInternals])?);
     let mut activations = Activations::default();
-    for stack in from_pprof(&output)?.iter().filter(|stack| stack.pid == report.pid) {
+    for stack in &stacks {
         activations.add(stack, has_one_frame);
     }
     eprintln!("{name}: {activations}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::requirement;
 
 use super::{profile, runs_long};
 
@@ -22,7 +22,7 @@ fn no_function_has_the_name_of_another(interpreter: &Path) -> Result<()> {
     }
     let program = PythonProgram::new(interpreter, "replaced.py");
     let expected = Expected::of_program(&program, &[])?;
-    let stacks = profile(program.command(&[SECONDS]), sidewinder::command()?)?;
+    let stacks = profile(program.command(&[SECONDS]))?;
     let verdict = Verdict::of(&expected, &stacks);
     eprintln!("{name}: {verdict}");
     assert!(verdict.frames >= FRAMES, "{name}: {verdict}");

@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Frame, FrameKind, from_pprof};
+use sidewinder_e2e_judge::python::{Frame, FrameKind};
 use sidewinder_e2e_support::python::PythonProgram;
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::requirement;
 
-use super::{installed, profile_into};
+use super::{installed, profile};
 
 /// Modules that run source text in a subinterpreter are there since 3.12.
 const MINORS: std::ops::RangeInclusive<u32> = 12..=14;
@@ -34,13 +34,10 @@ fn shown(frames: &[Frame]) -> Vec<String> {
 }
 
 fn judge(name: &str, interpreter: &Path) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.pb.gz");
     let program = PythonProgram::new(interpreter, "subinterpreters.py").command(&[SECONDS]);
-    let report = profile_into(&output, program, sidewinder::command()?)?;
     let expected: Vec<String> = [OUTSIDE].iter().chain(&CHAIN).map(|name| (*name).to_owned()).collect();
     let (mut inside, mut right, mut others) = (0, 0, Vec::new());
-    for stack in from_pprof(&output)?.iter().filter(|stack| stack.pid == report.pid) {
+    for stack in profile(program)? {
         let shown = shown(&stack.frames);
         if shown.iter().any(|name| name == "inner:") {
             inside += stack.count;

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e_judge::python::{Expected, Stack, Verdict, from_otlp};
+use sidewinder_e2e_judge::python::{Expected, Stack, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::requirement;
 
-use super::{SECONDS, assert_right, profile_into};
+use super::{SECONDS, assert_right, session, stacks_of};
 
 #[test]
 fn threads_have_their_own_chains() -> Result<()> {
@@ -23,12 +22,10 @@ fn threads_have_their_own_chains() -> Result<()> {
 pub(super) fn each_thread_has_its_chain(name: &str, interpreter: &Path) -> Result<()> {
     let program = PythonProgram::new(interpreter, "threads.py");
     let expected = Expected::of_program(&program, &[])?;
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let report = profile_into(&output, program.command(&[&SECONDS.to_string()]), sidewinder::command()?)?;
-    let stacks = from_otlp(&Received::from_otlp_file(&output)?);
+    let session = session(program.command(&[&SECONDS.to_string()]), &[])?;
+    let (stacks, report) = (stacks_of(&session), session.report);
     // The main thread only waits for them.
-    let is_theirs = |stack: &&Stack| stack.pid == report.pid && report.tids.contains(&stack.tid);
+    let is_theirs = |stack: &&Stack| report.tids.contains(&stack.tid);
     let verdict = Verdict::of(&expected, stacks.iter().filter(is_theirs));
     assert_right(name, &verdict);
 

@@ -11,12 +11,11 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use sidewinder_e2e_judge::python::{Frame, FrameKind, Stack, from_otlp};
 use sidewinder_e2e_support::collector;
-use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::session::{Daemon, Session, Settings};
 use sidewinder_e2e_support::workload::{Gated, TOY_VM, TOY_VM_OF_TAIL_CALLS};
-use sidewinder_e2e_support::{paths, requirement, sidewinder};
+use sidewinder_e2e_support::{paths, requirement};
 
-use super::{is_long, profile_into};
+use super::{is_long, session};
 use crate::telemetry::{page, telemetry, until};
 
 const ACTIVATIONS: usize = 5;
@@ -53,19 +52,17 @@ impl Burning {
     }
 }
 
-/// What was recorded of a toy.
-struct Recorded {
+/// What there is in the profile of a toy.
+struct Profiled {
     /// With the number of samples.
     burning: BTreeMap<Burning, u64>,
     /// Below the function of the state.
     chain: Vec<String>,
 }
 
-fn record(program: Command) -> Result<Recorded> {
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let report = profile_into(&output, program, sidewinder::command()?)?;
-    let stacks = from_otlp(&Received::from_otlp_file(&output)?);
+fn profile(program: Command) -> Result<Profiled> {
+    let Session { received, report, .. } = session(program, &[])?;
+    let stacks = from_otlp(&received);
     let mut burning = BTreeMap::new();
     for stack in &stacks {
         if let Some(found) = Burning::of(stack) {
@@ -74,7 +71,7 @@ fn record(program: Command) -> Result<Recorded> {
     }
     let (all, burned) = (stacks.iter().map(|stack| stack.count).sum::<u64>(), burning.values().sum::<u64>());
     ensure!(burned as f64 >= BURN_SHARE * all as f64, "{burned} of {all} samples are in `burn`");
-    Ok(Recorded { burning, chain: report.chain })
+    Ok(Profiled { burning, chain: report.chain })
 }
 
 fn is_machines(name: &str) -> bool {
@@ -165,7 +162,7 @@ fn frames_that_no_walk_can_follow_are_said_to_be_missing() -> Result<()> {
     if !requirement::ebpf("a virtual machine with torn frames")? {
         return Ok(());
     }
-    let Recorded { burning, chain } = record(toy("3", ACTIVATIONS, "all")?)?;
+    let Profiled { burning, chain } = profile(toy("3", ACTIVATIONS, "all")?)?;
     let mut samples = BTreeMap::<&str, u64>::new();
     for (Burning { state, frames, is_cut }, count) in &burning {
         let state = state.as_ref().with_context(|| format!("{count} times without a state: {frames:?}"))?;
@@ -186,7 +183,7 @@ fn two_thousand_activations_are_in_order() -> Result<()> {
     if !requirement::ebpf("a virtual machine 2,000 activations deep")? {
         return Ok(());
     }
-    let Recorded { burning, chain } = record(toy("3", DEEP, "whole")?)?;
+    let Profiled { burning, chain } = profile(toy("3", DEEP, "whole")?)?;
     assert_eq!(chain.len(), DEEP + DEEP / 4 + DEEP + 1);
     assert_all_whole(&burning, chain);
     Ok(())
@@ -212,7 +209,7 @@ fn a_loop_of_tail_calls_has_one_group_for_each_activation() -> Result<()> {
     }
     let activations = ACTIVATIONS.to_string();
     let program = TOY_VM_OF_TAIL_CALLS.command(&["3", &activations, "whole"])?;
-    let Recorded { burning, chain } = record(program)?;
+    let Profiled { burning, chain } = profile(program)?;
     assert_eq!(chain.iter().filter(|name| *name == "_TAIL_CALL_CALL_NATIVE").count(), ACTIVATIONS);
     assert_all_whole(&burning, chain);
     Ok(())
@@ -324,8 +321,8 @@ fn write_wrong(path: &Path, word: usize, by: i64) -> Result<()> {
     Ok(fs::set_permissions(path, Permissions::from_mode(0o755))?)
 }
 
-fn assert_effect(field: &str, effect: Effect, recorded: &Recorded) {
-    let Recorded { burning, chain } = recorded;
+fn assert_effect(field: &str, effect: Effect, profiled: &Profiled) {
+    let Profiled { burning, chain } = profiled;
     let without_line = |name: &str| name.rsplit_once(':').map_or(name, |(name, _)| name).to_owned();
     let known: Vec<String> = chain.iter().map(|name| without_line(name)).collect();
     for Burning { frames, .. } in burning.keys() {
@@ -370,8 +367,8 @@ fn a_wrong_offset_is_seen_and_names_nothing_wrong() -> Result<()> {
         let mut program = Command::new(&path);
         program.args(["0.5", "3", "whole"]);
         let field = format!("{field}{by:+}");
-        let recorded = record(program).with_context(|| field.clone())?;
-        assert_effect(&field, effect, &recorded);
+        let profiled = profile(program).with_context(|| field.clone())?;
+        assert_effect(&field, effect, &profiled);
         eprintln!("{field}: {effect:?}");
     }
     Ok(())

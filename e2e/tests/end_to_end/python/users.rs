@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::Result;
 use sidewinder_e2e_judge::python::{Expected, Verdict, from_pprof};
 use sidewinder_e2e_support::python::{self, PythonProgram};
+use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::user::{PROFILED, as_user, can_read_others, record};
-use sidewinder_e2e_support::{requirement, sidewinder};
 
 use super::{ENOUGH, RIGHT_LINE_SHARE, SECONDS, assert_right, profile};
 
@@ -28,7 +28,7 @@ fn root_records_another_user() -> Result<()> {
     let program = chains_in(folder.path())?;
     let expected = Expected::of_program(&program, &[])?;
     let command = as_user(PROFILED, &[], &program.command(&[&SECONDS.to_string()]));
-    let stacks = profile(command, sidewinder::command()?)?;
+    let stacks = profile(command)?;
     assert_right(name, &Verdict::of(&expected, &stacks));
     Ok(())
 }

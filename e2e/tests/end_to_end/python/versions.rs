@@ -6,7 +6,7 @@ use anyhow::Result;
 use sidewinder_e2e_debian::python as debian;
 use sidewinder_e2e_judge::python::{Expected, Verdict};
 use sidewinder_e2e_support::python::{self, PythonProgram};
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::requirement;
 
 use super::threads::each_thread_has_its_chain;
 use super::{SECONDS, assert_right, free_threaded, installed, profile, runs_long};
@@ -18,7 +18,7 @@ pub(super) fn every_chain(name: &str, interpreter: &Path) -> Result<()> {
     let program = PythonProgram::new(interpreter, "chains.py");
     let expected = Expected::of_program(&program, &[])?;
     let seconds = SECONDS.to_string();
-    let stacks = profile(program.command(&[&seconds]), sidewinder::command()?)?;
+    let stacks = profile(program.command(&[&seconds]))?;
     let verdict = Verdict::of(&expected, &stacks);
     assert_right(name, &verdict);
     let met: Vec<_> = verdict.equal_by_thread.keys().map(|(_, _, chain)| chain).collect();

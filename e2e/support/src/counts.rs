@@ -1,0 +1,94 @@
+//! What a profiler counts, and says at its end.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::conservation::{Summary, counters_in};
+
+/// What both forms say: `record` in the file of `--summary-json`, the service in the last line of its log.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+pub struct Counts {
+    /// How all interrupts ended.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// How the interrupts for other kinds than CPU time ended, by the name of the kind. The service names no outcome of which there
+    /// is none.
+    pub outcomes_of_other_kinds: BTreeMap<String, BTreeMap<String, u64>>,
+    /// Waits that are missing from off-CPU time.
+    #[serde(rename = "off_cpu_waits_missing")]
+    pub missing_waits: MissingWaits,
+    /// Waits that were charged, or found, before they ended.
+    #[serde(rename = "off_cpu_waits_in_progress")]
+    pub waits_in_progress: WaitsInProgress,
+}
+
+/// Waits that are missing from off-CPU time, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub struct MissingWaits {
+    /// There was no room for the record of their end.
+    pub end_lost: u64,
+    /// Their end never came.
+    pub without_end: u64,
+}
+
+/// Waits that were charged, or found, before they ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub struct WaitsInProgress {
+    /// Found in a list of threads.
+    pub found: u64,
+    /// Events of waits that went on.
+    pub events: u64,
+    /// How often there was no list.
+    pub lists_failed: u64,
+}
+
+impl Counts {
+    /// What a service's log says at its end; `None` where it does not.
+    #[must_use]
+    pub fn from_log(log: &str) -> Option<Self> {
+        let counters = counters_in(log)?;
+        // A counter that is 0 is not printed.
+        let number = |name: &str| {
+            counters.iter().find(|(key, _)| *key == name).map(|(_, number)| *number).unwrap_or_default()
+        };
+        let mut of_other_kinds: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        for (key, number) in &counters {
+            if let Some((kind, outcome)) = key.split_once('.') {
+                of_other_kinds.entry(kind.to_owned()).or_default().insert(outcome.to_owned(), *number);
+            }
+        }
+        Some(Self {
+            summary: Summary::from_log(log)?,
+            outcomes_of_other_kinds: of_other_kinds,
+            missing_waits: MissingWaits {
+                end_lost: number("off_cpu_waits_missing_end_lost"),
+                without_end: number("off_cpu_waits_missing_without_end"),
+            },
+            waits_in_progress: WaitsInProgress {
+                found: number("off_cpu_waits_found_read"),
+                events: number("off_cpu_events_so_far"),
+                lists_failed: number("off_cpu_lists_failed"),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_and_a_summary_say_the_same() -> anyhow::Result<()> {
+        let log = "profiling ended: complete=9 off_cpu.complete=5 off_cpu.not_drawn=3 missed=1 interrupts_by_witness=10 \
+            events_exported=9 off_cpu_waits_missing_unseen=7 off_cpu_waits_missing_without_end=2 off_cpu_waits_found_read=4 \
+            off_cpu_events_so_far=6 table_bytes=8\n";
+        let said = r#"{"interrupts_by_witness": 10, "outcomes": {"complete": 9, "missed": 1}, "events_exported": 9, "idle_inferred": 0,
+            "outcomes_of_other_kinds": {"off_cpu": {"complete": 5, "not_drawn": 3}},
+            "off_cpu_waits_missing": {"unseen": 7, "end_lost": 0, "without_end": 2, "waker_unmatched": 0},
+            "off_cpu_waits_in_progress": {"found": 4, "unread": 0, "events": 6, "lists_failed": 0}}"#;
+        assert_eq!(Counts::from_log(log), Some(serde_json::from_str(said)?));
+        assert_eq!(Counts::from_log("profiling\n"), None);
+        Ok(())
+    }
+}
