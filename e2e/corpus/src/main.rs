@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use sidewinder_e2e_corpus::{self as corpus, PROGRAMS, Subject, Table};
+use sidewinder_e2e_support::form::Form;
 
 /// The share of native stacks that have to be complete.
 const COMPLETE_SHARE: f64 = 0.9995;
@@ -48,11 +49,8 @@ fn main() -> Result<ExitCode> {
             Some(error) => progress.println(format!("SKIPPED: {}: {error:#}", subject.name)),
             None => {
                 let seconds = if subject.is_managed() { MANAGED_SECONDS } else { SECONDS };
-                table.push(
-                    subject.name,
-                    subject.group,
-                    corpus::profile(subject, seconds, SAMPLES_PER_SECOND)?,
-                );
+                let profile = |form| corpus::profile(form, subject, seconds, SAMPLES_PER_SECOND);
+                table.push(subject, profile(Form::Record)?, Some(profile(Form::Service)?));
             }
         }
         progress.inc(1);

@@ -8,19 +8,18 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::time::TimeValLike as _;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use sidewinder_e2e_support::conservation::Summary;
-use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::counts::Counts;
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
-use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::sidewinder::{self, Running};
-use sidewinder_e2e_support::workload;
+use sidewinder_e2e_support::session::{Profiled, Profiler, Settings, Switch};
+use sidewinder_e2e_support::{paths, workload};
 use tempfile::TempDir;
 
 use super::programs::{Language, Subject};
@@ -31,7 +30,6 @@ use super::samples::Samples;
 const GRACE: Duration = Duration::from_secs(2);
 /// Of a program that says when it has started.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program behind a gate, in a process group of its own. Its first process is a shell, which becomes the program.
 #[derive(Debug)]
@@ -151,29 +149,19 @@ fn in_place(command: &str) -> String {
 ///
 /// # Errors
 /// When the program or the profiler cannot be run, or interrupts are not accounted for.
-pub fn profile(subject: &Subject, seconds: u32, samples_per_second: u32) -> Result<Samples> {
-    let folder = tempfile::tempdir()?;
-    let (output, summary) = (folder.path().join("out.otlp"), folder.path().join("summary.json"));
+pub fn profile(form: Form, subject: &Subject, seconds: u32, samples_per_second: u32) -> Result<Samples> {
     let mut program = Gated::start(subject, seconds)?;
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-F", &samples_per_second.to_string(), "-p", &program.pid().to_string()]);
-    command.arg("-o").arg(&output).arg("--summary-json").arg(&summary);
-    if subject.language == Some(Language::Python) {
-        command.arg("--vm-internals");
-    }
-    let mut profiler = Running::start_sampling(command)?;
+    let is_python = subject.language == Some(Language::Python);
+    let switches = if is_python { &[Switch::VmInternals][..] } else { &[] };
+    let settings = Settings::at(samples_per_second).of(&[program.pid()]).with(switches);
+    let profiler = Profiler::start(form, &settings)?;
 
     let (cpu_before_ns, stolen) = (children_cpu_ns()?, StolenTime::start());
     program.open()?;
     let report = program.finish(Instant::now() + Duration::from_secs(seconds.into()) + GRACE)?;
     let cpu_ns = children_cpu_ns()? - cpu_before_ns;
     let stolen_ns = stolen.elapsed_ns();
-    // It ends by itself, as no process is left.
-    let ended = profiler.wait(END_TIMEOUT)?;
-    ensure!(ended.status.success(), "the profiler ended with {}:\n{}", ended.status, ended.log);
-
-    let received = Received::from_otlp_file(&output)?;
-    let summary: Summary = serde_json::from_str(&fs::read_to_string(&summary)?).context("the summary")?;
+    let Profiled { received, counts: Counts { summary, .. }, .. } = profiler.stop()?;
     let cpus = thread::available_parallelism()?.get() as u64;
     summary.check(received.events().count() as u64, cpus)?;
     let expected = Expected::of(samples_per_second, cpu_ns, stolen_ns);

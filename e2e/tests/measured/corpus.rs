@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use sidewinder_e2e_corpus::{self as corpus, PROGRAMS, Table};
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::requirement;
 
 const SECONDS: u32 = 2;
@@ -24,12 +25,12 @@ fn stacks_of_every_sort_of_program_are_complete_and_none_was_never_there() -> Re
             requirement::skip(subject.name, &format!("{tool} is not installed"))?;
             continue;
         }
-        let samples = corpus::profile(subject, SECONDS, SAMPLES_PER_SECOND)?;
+        let samples = corpus::profile(Form::of_this_run()?, subject, SECONDS, SAMPLES_PER_SECOND)?;
         let expected = samples.expected.beside_others();
         let is_enough = samples.received_or_lost() as f64 >= 0.95 * expected.events - expected.by_chance;
         let most = 1.05 * expected.events + expected.stolen + expected.by_chance;
         assert!(is_enough && samples.received as f64 <= most, "{}: {expected}: {samples:?}", subject.name);
-        table.push(subject.name, subject.group, samples);
+        table.push(subject, samples, None);
     }
     eprintln!("{table}");
     assert_eq!(table.wrong(), 0, "never a wrong stack: {table}");
