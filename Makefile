@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test
+.PHONY: packages packages-test summary forget form release built-tests built-benches built-examples workspace-tests end-to-end-tests measured-tests record-tests compilers-test help setup run span-picture picture architecture-picture unit test test-all charts vm-test build-arm64 bench conservation corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test python-test java-test node-test cluster-test kyverno-test backends-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -57,9 +57,15 @@ unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 	@e2e/setup.sh
 	cargo test $(for_tests) --exclude 'sidewinder-e2e*'
 
+all_tests := release forget workspace-tests end-to-end-tests measured-tests
+
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
-	@$(MAKE) --no-print-directory --jobs=1 release forget workspace-tests end-to-end-tests measured-tests summary
+	@$(MAKE) --no-print-directory --jobs=1 $(all_tests) summary
+
+test-all: ## The same, and then the tests of completeness, names, runtimes and waits again, by `record` instead of the service
+	@e2e/setup.sh --tests
+	@$(MAKE) --no-print-directory --jobs=1 $(all_tests) record-tests summary
 
 # Tests that could not run here, and those that passed only when nothing ran beside them.
 skipped := $(compiled)/skipped.txt
@@ -77,7 +83,7 @@ release:
 
 # What compiles the crates of this workspace for tests: rustc, or what `.ci/run` names.
 TEST_COMPILER ?=
-built-tests built-benches workspace-tests end-to-end-tests measured-tests compilers-test: export RUSTC_WORKSPACE_WRAPPER := $(TEST_COMPILER)
+built-tests built-benches workspace-tests end-to-end-tests measured-tests record-tests compilers-test: export RUSTC_WORKSPACE_WRAPPER := $(TEST_COMPILER)
 
 # As the tests build them when they are missing.
 built-examples:
@@ -109,6 +115,21 @@ end-to-end-tests:
 measured-tests:
 	@mkdir -p $(compiled)
 	SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" .ci/end-to-end measured 1 $(again)
+
+# Tests that are written for both forms of what ships; and those that are not, of the same files or with such a name.
+both_forms := change:: completeness:: ends:: guesses:: hybrid:: java:: locks:: names:: node:: off_cpu:: python:: stacks::perf_ two_runtimes:: wall::
+one_form := backends:: java::users:: names::foreign:: names::interface::a_user_ names::interface::what_ names::lines_and_ names::traps:: \
+	python::forms:: python::users::a_user_
+both_forms_measured := corpus:: young_processes::
+# The longer runs of some of them take one form after the other.
+in_both_forms = for form in service record; do SIDEWINDER_FORM=$$form $(1) || exit 1; done
+
+record-tests:
+	@mkdir -p $(compiled)
+	SIDEWINDER_FORM=record SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" \
+		.ci/end-to-end end_to_end $(END_TO_END_THREADS) $(again) $(both_forms) $(one_form:%=--skip=%)
+	SIDEWINDER_FORM=record SIDEWINDER=$(sidewinder) CARGO_TEST="cargo test $(for_tests)" \
+		.ci/end-to-end measured 1 $(again) $(both_forms_measured)
 
 # With CHARTS=accept, what is made of other things that are made comes after them.
 charts: ## Test the Helm charts and the kustomize component; CHARTS=accept regenerates what is made from them
@@ -170,20 +191,20 @@ libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian'
 python-test: ## Frames of every CPython that is installed, 3.8 to 3.14, a million of each, beside those of py-spy and pystack
 	@e2e/setup.sh --tests
 	$(build_release)
-	SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
-		cargo test $(for_tests) --test end_to_end python:: -- --test-threads=1 --nocapture
+	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_PYTHON=1 \
+		cargo test $(for_tests) --test end_to_end python:: -- --test-threads=1 --nocapture)
 
 node-test: ## Functions of Node.js 18 to 26, which are fetched from npm, beside V8's own map of their names
 	@e2e/setup.sh --tests
 	$(build_release)
-	SIDEWINDER=$(sidewinder) SIDEWINDER_NODE=$(or $(SIDEWINDER_NODE),all) \
-		cargo test $(for_tests) --test end_to_end node:: -- --test-threads=1 --nocapture
+	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_NODE=$(or $(SIDEWINDER_NODE),all) \
+		cargo test $(for_tests) --test end_to_end node:: -- --test-threads=1 --nocapture)
 
 java-test: ## Stacks of Java 8, 11, 17, 21, 25 and 26, with each compiler, the interpreter and ZGC; fetches those that are not installed
 	@e2e/setup.sh --tests
 	$(build_release)
-	SIDEWINDER=$(sidewinder) SIDEWINDER_JAVA=1 \
-		cargo test $(for_tests) --test end_to_end java:: -- --test-threads=1 --nocapture
+	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_JAVA=1 \
+		cargo test $(for_tests) --test end_to_end java:: -- --test-threads=1 --nocapture)
 
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as a new user would; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
@@ -242,12 +263,13 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 
 conservation: ## Compare the wall time of two hundred threads with the scheduler's accounts for a minute; make test does it for six seconds
 	$(build_release)
-	SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 cargo test $(for_tests) --test end_to_end wall:: -- --test-threads=1 --nocapture
+	$(call in_both_forms,SIDEWINDER=$(sidewinder) SIDEWINDER_CONSERVATION_SECONDS=60 \
+		cargo test $(for_tests) --test end_to_end wall:: -- --test-threads=1 --nocapture)
 
 # Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
 
-corpus: ## Profile some 70 programs of every sort, 21 of PyPI, Maven and npm among them: how many of their stacks are complete, and whether any is wrong
+corpus: ## Profile some 70 programs of every sort, 21 of PyPI, Maven and npm among them, by `record` and by the service in 64Mi: how many of their stacks are complete, and whether any is wrong
 	@e2e/setup.sh --corpus
 	$(build_release)
 	cargo build $(for_tests) --bin corpus
