@@ -28,8 +28,9 @@ const MANAGED_KNOWN_SHARE: f64 = 0.99;
 fn main() -> Result<ExitCode> {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let is_wanted = |subject: &&Subject| named.is_empty() || named.iter().any(|name| name == subject.name);
-    let subjects: Vec<&Subject> = PROGRAMS.iter().filter(is_wanted).collect();
-    ensure!(!subjects.is_empty(), "no program of the corpus has such a name");
+    let subjects: Vec<&Subject> =
+        PROGRAMS.iter().filter(is_wanted).filter(|subject| subject.is_judged).collect();
+    ensure!(!subjects.is_empty(), "no program of the corpus that is judged has such a name");
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {eta:>4} {wide_msg}")?;
     let progress = ProgressBar::new(subjects.len() as u64).with_style(style);
     // Where one can't be fetched, the others are taken.

@@ -32,6 +32,8 @@ pub struct Subject {
     pub chain: Option<fn(Vec<String>) -> Chain>,
     /// Whether it takes seconds to start, and then makes a file `ready` where it runs.
     pub says_ready: bool,
+    /// Whether its files have the symbols by which stacks are judged. Otherwise only `default_memory` runs it.
+    pub is_judged: bool,
     /// Whether it belongs to the part that every test run sees.
     pub is_in_part: bool,
     /// Where it is fetched from, once.
@@ -75,6 +77,7 @@ impl Subject {
             tools,
             chain: None,
             says_ready: false,
+            is_judged: true,
             is_in_part: false,
             registry: None,
             language: None,
@@ -114,6 +117,10 @@ impl Subject {
         tools: &'static [&'static str],
     ) -> Self {
         Self { says_ready: true, ..Self::system(name, group, command, tools) }
+    }
+
+    const fn without_symbols(self) -> Self {
+        Self { is_judged: false, ..self }
     }
 
     const fn with_gaps(self) -> Self {
@@ -249,6 +256,7 @@ pub const PROGRAMS: &[Subject] = &[
             "{ sleep $SECONDS | $TOOLS/cluster & $COMPILED/requests kubernetes $SECONDS; }",
             &["$TOOLS/cluster", "go"],
         )
+        .without_symbols()
     },
     Subject {
         needs: &[REQUESTS],
@@ -259,6 +267,7 @@ pub const PROGRAMS: &[Subject] = &[
              $COMPILED/requests collector $SECONDS; }",
             &["go"],
         )
+        .without_symbols()
     },
     // It goes on until it is killed, as somebody could debug it.
     Subject::system(
@@ -267,7 +276,8 @@ pub const PROGRAMS: &[Subject] = &[
         "chromium-headless-shell --no-sandbox --remote-debugging-port=0 --user-data-dir=$SCRATCH/profile \
          file://$SOURCES/layout.html",
         &["chromium-headless-shell"],
-    ),
+    )
+    .without_symbols(),
     Subject::system(
         "gcc",
         "compiler",

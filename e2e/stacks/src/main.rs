@@ -28,7 +28,9 @@ fn main() -> Result<ExitCode> {
         _ => {
             // Those of PyPI are one interpreter, which is among the others.
             let is_here = |subject: &&Subject| subject.missing_tool().is_none() && subject.registry.is_none();
-            let subjects = PROGRAMS.iter().filter(|subject| is_wanted(subject.name)).filter(is_here);
+            // What takes seconds to start is not there when it is stopped.
+            let is_taken = |subject: &&Subject| subject.is_judged && !subject.says_ready && is_here(subject);
+            let subjects = PROGRAMS.iter().filter(|subject| is_wanted(subject.name)).filter(is_taken);
             subjects.map(Run::Native).collect()
         }
     };
