@@ -40,6 +40,7 @@ pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let options = Options {
         walk: Some(walk),
         scope: TaskFilter::Listed,
+        lists_programs: true,
         tracepoints: 1,
         kinds: counters.fold(kinds, KindSet::with),
         context_attributes: true,
