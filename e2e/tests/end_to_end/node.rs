@@ -16,8 +16,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::form::Form;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::session::{Settings, profile_processes};
+use sidewinder_e2e_support::session::{Profiler, Settings, wait_for_cpu_time};
+use sidewinder_e2e_support::workload::in_background;
 use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedEvent;
@@ -179,7 +181,9 @@ fn start(node: &Path, folder: &Path, sets: &[Set]) -> Result<Vec<(Set, Node)>> {
     let known = run(Command::new(node).arg("--v8-options"))?;
     let started = sets.iter().map(|&set| {
         let mut command = command(node, &known, set.options, &script());
-        command.current_dir(folder).stdout(Stdio::null());
+        // Functions are moved and freed meanwhile, and names are read by a thread that others come before.
+        let mut command = in_background(command.current_dir(folder));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         Ok((set, Node(command.spawn().context("cannot start node")?)))
     });
     started.collect()
@@ -196,10 +200,12 @@ fn command(node: &Path, known: &str, options: &[&str], script: &Path) -> Command
     command
 }
 
-/// What comes of profiling some processes.
+/// What comes of profiling some processes until they have computed for so long together.
 fn profile(pids: &[u32], seconds: u64) -> Result<Received> {
-    let profiled = profile_processes(Settings::at(SAMPLES_PER_SECOND), pids, Duration::from_secs(seconds))?;
-    Ok(profiled.received)
+    let profiler = Profiler::start(Form::of_this_run()?, &Settings::at(SAMPLES_PER_SECOND).of(pids))?;
+    let duration = Duration::from_secs(seconds) / u32::try_from(pids.len())?;
+    pids.iter().for_each(|pid| wait_for_cpu_time(*pid, duration));
+    Ok(profiler.stop()?.received)
 }
 
 /// The samples of a process from when the unwind table of `node` is built.

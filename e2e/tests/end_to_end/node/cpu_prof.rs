@@ -11,6 +11,7 @@ use serde_json::Value;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Settings, launch};
+use sidewinder_e2e_support::workload::in_background;
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::DecodedEvent;
 
@@ -93,7 +94,7 @@ fn profile(seconds: &str) -> Result<(Interrupted, Interrupted)> {
     let profiles = folder.path().join("profiles");
     let mut node = Command::new("node");
     node.arg("--cpu-prof").arg(format!("--cpu-prof-dir={}", profiles.display())).arg(script()).arg(seconds);
-    let profiled = launch(Settings::at(SAMPLES_PER_SECOND), &node, None)?;
+    let profiled = launch(Settings::at(SAMPLES_PER_SECOND), &in_background(&node), None)?;
     Ok((of_v8(&profiles)?, of_sidewinder(&profiled.received)))
 }
 
