@@ -105,16 +105,27 @@ impl AddAssign for NameCounts {
     }
 }
 
-/// The share of the memory for names that is for generated code, and the share for virtual machines, as a divisor.
-const RUNTIME_SHARE: usize = 8;
+/// The share of the memory for names that is for generated code, as a divisor.
+const JIT_SHARE: usize = 8;
 /// The share of the memory for names that is for source maps, if they are used, as a divisor.
 const SOURCE_MAP_SHARE: usize = 4;
+
+/// The part of `names_bytes` that is for functions of virtual machines, which take `held_bytes` now: twice that, between an eighth
+/// and a half, in steps of a sixteenth. Where no process has a virtual machine, a sixteenth is for what the stacks of young processes
+/// bring with them.
+fn vm_budget_bytes(names_bytes: usize, held_bytes: usize, has_processes: bool) -> usize {
+    let step = (names_bytes / 16).max(1);
+    let least = if has_processes { 2 * step } else { step };
+    (2 * held_bytes).next_multiple_of(step).clamp(least, 8 * step)
+}
 
 /// Names the frames of the files and processes that were added to it.
 #[derive(Debug)]
 pub(crate) struct Namer {
     options: NamingOptions,
     files: HashMap<FileId, Arc<FileInfo>>,
+    /// The memory for the symbols of files and the functions of virtual machines together.
+    divided_bytes: usize,
     symbols: Symbolizer,
     jit: JitNames,
     vm: VmNames,
@@ -138,15 +149,19 @@ impl Namer {
         let refusals = options.debug_roots.refusals();
         let source_maps =
             options.source_maps.then(|| Arc::new(SourceMapStore::new(map_bytes, Arc::clone(refusals))));
+        let jit_bytes = options.budget_bytes / JIT_SHARE;
+        let divided_bytes = options.budget_bytes - jit_bytes - map_bytes;
+        let vm_bytes = vm_budget_bytes(divided_bytes, 0, false);
         Self {
+            divided_bytes,
             symbols: Symbolizer::new(SymbolizerOptions {
-                budget_bytes: options.budget_bytes - 2 * (options.budget_bytes / RUNTIME_SHARE) - map_bytes,
+                budget_bytes: divided_bytes - vm_bytes,
                 lines: options.lines,
                 inlines: options.inlines,
                 has_no_time_limit: options.has_no_time_limit,
             }),
-            jit: JitNames::new(options.budget_bytes / RUNTIME_SHARE, Arc::clone(refusals)),
-            vm: VmNames::new(options.budget_bytes / RUNTIME_SHARE, options.has_no_time_limit, source_maps),
+            jit: JitNames::new(jit_bytes, Arc::clone(refusals)),
+            vm: VmNames::new(vm_bytes, options.has_no_time_limit, source_maps),
             kernel: KernelNameCache::new(options.opener.clone()),
             locks: LockNames::default(),
             downloads: Downloads::default(),
@@ -155,6 +170,16 @@ impl Namer {
             files: HashMap::new(),
             no_functions: Arc::from([]),
             empty_name: Arc::from(""),
+        }
+    }
+
+    /// Divides the memory between the symbols of files and the functions of virtual machines by what the latter take now.
+    pub(crate) fn divide_memory(&mut self) {
+        let vm_bytes = vm_budget_bytes(self.divided_bytes, self.vm.held_bytes(), self.vm.has_processes());
+        let symbols_bytes = self.divided_bytes - vm_bytes;
+        if symbols_bytes != self.symbols.budget_bytes() {
+            self.symbols.set_budget_bytes(symbols_bytes);
+            self.vm.set_budget(vm_bytes);
         }
     }
 
@@ -220,6 +245,7 @@ impl Namer {
     /// Adds the interpreter of a process.
     pub(crate) fn add_interpreter(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
         self.vm.add_process(process, source);
+        self.divide_memory();
     }
 
     /// Adds a function that a process has sent. Returns whether stacks may have been named without it.
@@ -547,5 +573,18 @@ fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {
         CodeAddress::ReturnAddress(address)
     } else {
         CodeAddress::InstructionPointer(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::vm_budget_bytes;
+
+    #[test]
+    fn functions_of_virtual_machines_get_twice_what_they_take_within_bounds() {
+        let budget = |held_bytes, has_processes| vm_budget_bytes(1600, held_bytes, has_processes);
+        assert_eq!([budget(0, false), budget(0, true), budget(90, true)], [100, 200, 200]);
+        assert_eq!([budget(101, true), budget(350, true), budget(1600, true)], [300, 700, 800]);
+        assert_eq!(vm_budget_bytes(0, 7, true), 8, "no division by zero");
     }
 }

@@ -152,6 +152,7 @@ impl Reporter {
     /// they cover, by `CLOCK_MONOTONIC`. `None` if there were no events.
     pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
         self.add_waiting();
+        self.namer.divide_memory();
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
         let share = self.interned_bytes_max / self.pending_reports.len().max(1);
         let reports =

@@ -56,9 +56,9 @@ const KNOWN_STACKS_MAX: usize = 16 << 10;
 pub(crate) struct VmNames {
     processes: HashMap<ProcessKey, ProcessRuntimes>,
     functions: FunctionCache<FunctionKey, Code>,
-    /// Those of compiled code, which take a share of the budget of their own.
+    /// Those of compiled code, which take at most a share of the budget.
     shared: SharedFunctions,
-    shared_budget_bytes: usize,
+    budget_bytes: usize,
     /// Those that are known from a copy without all lines, and are read once more.
     incomplete: HashSet<FunctionKey>,
     /// Stacks whose functions have all been looked up.
@@ -81,9 +81,9 @@ impl VmNames {
     ) -> Self {
         Self {
             processes: HashMap::new(),
-            functions: FunctionCache::new(budget_bytes - budget_bytes / SHARED_SHARE),
+            functions: FunctionCache::new(budget_bytes),
             shared: SharedFunctions::default(),
-            shared_budget_bytes: budget_bytes / SHARED_SHARE,
+            budget_bytes,
             incomplete: HashSet::new(),
             known_stacks: HashSet::new(),
             counts: VmNameCounts::default(),
@@ -389,16 +389,40 @@ impl VmNames {
         if let Some(code) = &mut function {
             self.shared.share(code);
         }
-        let mut forgotten = self.functions.insert(key, function);
-        if self.shared.bytes() > self.shared_budget_bytes {
+        let forgotten = self.functions.insert(key, function);
+        self.keep_to_budget(forgotten);
+    }
+
+    /// The bytes of memory that all names take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.functions.bytes() + self.shared.bytes()
+    }
+
+    /// Whether there is a process whose functions may be looked up.
+    pub(crate) fn has_processes(&self) -> bool {
+        !self.processes.is_empty()
+    }
+
+    /// Sets the limit of the memory for all names. Functions that no longer fit are forgotten.
+    pub(crate) fn set_budget(&mut self, bytes: usize) {
+        self.budget_bytes = bytes;
+        self.keep_to_budget(0);
+    }
+
+    /// Forgets functions that don't fit, after `forgotten` others. What functions of compiled code have in common takes at most its
+    /// share, and other functions what that leaves.
+    fn keep_to_budget(&mut self, mut forgotten: usize) {
+        let shared_max_bytes = self.budget_bytes / SHARED_SHARE;
+        if self.shared.bytes() > shared_max_bytes {
             self.shared.forget_unused();
         }
-        if self.shared.bytes() > self.shared_budget_bytes {
+        if self.shared.bytes() > shared_max_bytes {
             let before = self.functions.len();
             self.functions.remove_if(FunctionKey::is_compiled);
             self.shared.forget_unused();
             forgotten += before - self.functions.len();
         }
+        forgotten += self.functions.set_budget(self.budget_bytes.saturating_sub(self.shared.bytes()));
         if forgotten > 0 {
             // Of those, the ones that still run are read again.
             self.counts.forgotten += forgotten as u64;

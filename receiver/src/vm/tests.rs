@@ -81,7 +81,7 @@ fn functions_of_a_process_that_has_ended_are_counted_once() {
 fn functions_that_cant_be_read_are_counted_once_and_forgotten_in_order() {
     let target = Target::start();
     let entry_bytes = FunctionCache::<FunctionKey, Code>::entry_bytes(None);
-    let Some((mut names, _)) = names_of(&target, SHARED_SHARE * 16 * entry_bytes) else { return };
+    let Some((mut names, _)) = names_of(&target, 16 * entry_bytes) else { return };
     for number in 0..20 {
         names.read_stack(target.key(), number, &stack(number + 1..number + 2));
     }

@@ -30,6 +30,16 @@ impl<K: Hash + Eq + Copy, V> ByteBoundedLru<K, V> {
         if let Some((_, (_, replaced_bytes))) = self.held.push(key, (value, bytes)) {
             self.bytes -= replaced_bytes;
         }
+        self.evict();
+    }
+
+    /// Sets the budget. What no longer fits is evicted.
+    pub(super) fn set_budget(&mut self, bytes: usize) {
+        self.budget_bytes = bytes;
+        self.evict();
+    }
+
+    fn evict(&mut self) {
         while self.bytes > self.budget_bytes {
             let Some((_, (_, bytes))) = self.held.pop_lru() else { break };
             self.bytes -= bytes;

@@ -88,33 +88,84 @@ pub struct Symbolizer {
     stats: SymbolizerStats,
 }
 
-impl Symbolizer {
-    /// Creates an empty symbolizer.
-    #[must_use]
-    pub fn new(options: SymbolizerOptions) -> Self {
-        let SymbolizerOptions { budget_bytes, lines, inlines, .. } = options;
+/// The parts of a symbolizer's budget.
+struct Budget {
+    tables_bytes: usize,
+    units_bytes: usize,
+    pages_bytes: usize,
+    names_bytes: usize,
+    frames_bytes: usize,
+    /// Of inlined functions, and as much again of paths.
+    shared_bytes: usize,
+}
+
+impl Budget {
+    fn divide(options: &SymbolizerOptions) -> Self {
+        let SymbolizerOptions { budget_bytes, lines, inlines, .. } = *options;
         let (units_bytes, pages_bytes) =
             if lines || inlines { (budget_bytes / 4, budget_bytes / 8) } else { (0, 0) };
         let left_bytes = budget_bytes - units_bytes - pages_bytes;
         let names_bytes = left_bytes / 4;
         Self {
+            tables_bytes: left_bytes - names_bytes,
+            units_bytes,
+            pages_bytes,
+            names_bytes: names_bytes / 4,
+            frames_bytes: names_bytes / 2,
+            shared_bytes: names_bytes / 8,
+        }
+    }
+}
+
+impl Symbolizer {
+    /// Creates an empty symbolizer.
+    #[must_use]
+    pub fn new(options: SymbolizerOptions) -> Self {
+        let budget = Budget::divide(&options);
+        Self {
             options,
-            tables: SymbolTableCache::new(left_bytes - names_bytes),
-            units: UnitCache::new(units_bytes),
-            pages: PageCache::new(pages_bytes),
-            names: ByteBoundedLru::new(names_bytes / 4),
-            frames: ByteBoundedLru::new(names_bytes / 2),
+            tables: SymbolTableCache::new(budget.tables_bytes),
+            units: UnitCache::new(budget.units_bytes),
+            pages: PageCache::new(budget.pages_bytes),
+            names: ByteBoundedLru::new(budget.names_bytes),
+            frames: ByteBoundedLru::new(budget.frames_bytes),
             inlined: HashMap::new(),
             paths: HashSet::new(),
             inlined_bytes: 0,
             paths_bytes: 0,
-            shared_budget_bytes: names_bytes / 8,
+            shared_budget_bytes: budget.shared_bytes,
             started: Instant::now(),
             rereading: Duration::ZERO,
             parts_time: Duration::ZERO,
             lines_time: Duration::ZERO,
             has_stopped_reading: false,
             stats: SymbolizerStats::default(),
+        }
+    }
+
+    /// The limit of memory held.
+    #[must_use]
+    pub fn budget_bytes(&self) -> usize {
+        self.options.budget_bytes
+    }
+
+    /// Sets the limit of memory held. What no longer fits is evicted.
+    pub fn set_budget_bytes(&mut self, budget_bytes: usize) {
+        self.options.budget_bytes = budget_bytes;
+        let budget = Budget::divide(&self.options);
+        self.tables.set_budget(budget.tables_bytes);
+        self.units.0.set_budget(budget.units_bytes);
+        self.pages.set_budget(budget.pages_bytes);
+        self.names.set_budget(budget.names_bytes);
+        self.frames.set_budget(budget.frames_bytes);
+        self.shared_budget_bytes = budget.shared_bytes;
+        if self.inlined_bytes > self.shared_budget_bytes {
+            self.inlined.clear();
+            self.inlined_bytes = 0;
+        }
+        if self.paths_bytes > self.shared_budget_bytes {
+            self.paths.clear();
+            self.paths_bytes = 0;
         }
     }
 

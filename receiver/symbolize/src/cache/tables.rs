@@ -45,6 +45,12 @@ impl SymbolTableCache {
         }
     }
 
+    /// Sets the budget. What no longer fits is evicted.
+    pub(super) fn set_budget(&mut self, bytes: usize) {
+        self.budget_bytes = bytes;
+        self.make_room(0);
+    }
+
     pub(super) fn make_room(&mut self, bytes: usize) {
         while self.bytes + bytes > self.budget_bytes || self.open_files >= OPEN_FILES_LIMIT {
             let Some((file, table)) = self.files.pop_lru() else { break };

@@ -30,19 +30,27 @@ pub(super) type PageId = (ImageId, u64);
 #[derive(Debug)]
 pub(crate) struct PageCache {
     held: RefCell<LruCache<PageId, Arc<[u8]>>>,
-    pages_max: usize,
+    pages_max: Cell<usize>,
     work_left_bytes: Cell<u64>,
     is_exhausted: Cell<bool>,
 }
 
 impl PageCache {
     pub(crate) fn new(budget_bytes: usize) -> Self {
-        let pages_max = (budget_bytes / PAGE_BYTES as usize).max(4);
         Self {
             held: RefCell::new(LruCache::unbounded()),
-            pages_max,
+            pages_max: Cell::new(pages_max(budget_bytes)),
             work_left_bytes: Cell::new(0),
             is_exhausted: Cell::new(false),
+        }
+    }
+
+    /// Sets the budget. Pages that no longer fit are dropped.
+    pub(crate) fn set_budget(&self, bytes: usize) {
+        self.pages_max.set(pages_max(bytes));
+        let mut held = self.held.borrow_mut();
+        while held.len() > self.pages_max.get() {
+            held.pop_lru();
         }
     }
 
@@ -84,10 +92,14 @@ impl PageCache {
         let count = read(&mut bytes)?;
         bytes.truncate(count);
         let bytes: Arc<[u8]> = bytes.into();
-        while held.len() >= self.pages_max {
+        while held.len() >= self.pages_max.get() {
             held.pop_lru();
         }
         held.put(page, Arc::clone(&bytes));
         Ok(bytes)
     }
+}
+
+fn pages_max(budget_bytes: usize) -> usize {
+    (budget_bytes / PAGE_BYTES as usize).max(4)
 }

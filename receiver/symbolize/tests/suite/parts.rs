@@ -107,6 +107,31 @@ fn parts_make_room_for_others() {
     assert!(symbolizer.held_bytes() <= 32 << 10);
 }
 
+#[test]
+fn a_smaller_budget_evicts_and_names_stay_the_same() {
+    let names: Vec<_> = (0..400).map(|number| format!("f{number}")).collect();
+    let symbols: Vec<_> =
+        names.iter().zip(0..).map(|(name, number)| Made(GLOBAL, FUNC, name, number * 256, 256)).collect();
+    let file = elf_of_text(CODE_BYTES, &symbols, &[], "");
+    let mut symbolizer = symbolizer(1 << 20, true);
+    let mut held = Vec::new();
+    for budget_bytes in [1 << 20, 48 << 10, 32 << 10, 1 << 20] {
+        symbolizer.set_budget_bytes(budget_bytes);
+        assert_eq!(symbolizer.budget_bytes(), budget_bytes);
+        assert!(symbolizer.held_bytes() <= budget_bytes, "before anything else is named");
+        for binary in 0..8 {
+            for (number, name) in names.iter().enumerate() {
+                let at = Svma(TEXT + number as u64 * 256 + 7);
+                let found = said(symbolizer.name(BinaryId(binary), || Ok(file.clone()), at));
+                assert_eq!(found.as_ref(), Some(name));
+            }
+        }
+        assert!(symbolizer.held_bytes() <= budget_bytes);
+        held.push(symbolizer.held_bytes());
+    }
+    assert!(held[0] > 48 << 10 && held[3] > 48 << 10, "{held:?}");
+}
+
 /// A symbol without a size that lies before a part extends into it, even if the part's own symbols fill the room that
 /// other parts leave.
 #[test]

@@ -144,6 +144,23 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
             self.texts.share(function);
         }
         self.function_bytes += Self::entry_bytes(function.as_ref());
+        let forgotten = self.forget_oldest();
+        if self.bytes() <= self.budget_bytes {
+            self.functions.put(key, function);
+        } else {
+            self.removed(function);
+        }
+        forgotten
+    }
+
+    /// Sets the budget. Returns how many functions were forgotten for it.
+    pub fn set_budget(&mut self, bytes: usize) -> usize {
+        self.budget_bytes = bytes;
+        self.forget_oldest()
+    }
+
+    /// Forgets functions if they don't fit. Returns how many.
+    fn forget_oldest(&mut self) -> usize {
         let mut forgotten = 0;
         if self.bytes() > self.budget_bytes {
             let kept_bytes = self.budget_bytes - self.budget_bytes / FREED_SHARE;
@@ -153,11 +170,6 @@ impl<K: Eq + Hash, F: CachedCode> FunctionCache<K, F> {
                 self.removed(oldest);
                 forgotten += 1;
             }
-        }
-        if self.bytes() <= self.budget_bytes {
-            self.functions.put(key, function);
-        } else {
-            self.removed(function);
         }
         forgotten
     }
