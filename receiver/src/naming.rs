@@ -116,7 +116,7 @@ const SOURCE_MAP_SHARE: usize = 4;
 fn vm_budget_bytes(names_bytes: usize, held_bytes: usize, has_processes: bool) -> usize {
     let step = (names_bytes / 16).max(1);
     let least = if has_processes { 2 * step } else { step };
-    (2 * held_bytes).next_multiple_of(step).clamp(least, 8 * step)
+    (2 * held_bytes).next_multiple_of(step).clamp(least, 8 * step).min(names_bytes)
 }
 
 /// Names the frames of the files and processes that were added to it.
@@ -585,6 +585,6 @@ mod tests {
         let budget = |held_bytes, has_processes| vm_budget_bytes(1600, held_bytes, has_processes);
         assert_eq!([budget(0, false), budget(0, true), budget(90, true)], [100, 200, 200]);
         assert_eq!([budget(101, true), budget(350, true), budget(1600, true)], [300, 700, 800]);
-        assert_eq!(vm_budget_bytes(0, 7, true), 8, "no division by zero");
+        assert_eq!(vm_budget_bytes(0, 7, true), 0, "there is nothing to divide");
     }
 }

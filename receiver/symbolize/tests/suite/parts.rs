@@ -115,11 +115,12 @@ fn a_smaller_budget_evicts_and_names_stay_the_same() {
     let file = elf_of_text(CODE_BYTES, &symbols, &[], "");
     let mut symbolizer = symbolizer(1 << 20, true);
     let mut held = Vec::new();
-    for budget_bytes in [1 << 20, 48 << 10, 32 << 10, 1 << 20] {
+    for (round, budget_bytes) in (0..).zip([1 << 20, 48 << 10, 32 << 10, 1 << 20]) {
         symbolizer.set_budget_bytes(budget_bytes);
         assert_eq!(symbolizer.budget_bytes(), budget_bytes);
         assert!(symbolizer.held_bytes() <= budget_bytes, "before anything else is named");
-        for binary in 0..8 {
+        // Files that were read before are read again only for a share of the time.
+        for binary in 8 * round..8 * round + 8 {
             for (number, name) in names.iter().enumerate() {
                 let at = Svma(TEXT + number as u64 * 256 + 7);
                 let found = said(symbolizer.name(BinaryId(binary), || Ok(file.clone()), at));
