@@ -40,6 +40,7 @@ mod command;
 mod configuration;
 mod containers;
 mod debuginfod;
+mod disk_cache;
 mod encode;
 mod event_arg;
 mod exit;

@@ -6,27 +6,24 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use super::{Artifact, BuildIdText};
+use crate::disk_cache::{
+    CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
+};
 use crate::hex;
 
 /// How long it is remembered that no server has a file, as by elfutils' client.
 const ABSENT_FOR: Duration = Duration::from_secs(10 * 60);
 /// How long a file is kept that nobody opens, as by elfutils' client.
 const UNUSED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How long a file that is being written can be another run's.
-const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The most bytes that all files take.
 pub(super) const CACHE_BYTES_MAX: u64 = 8 << 30;
-/// The most build IDs that are looked at for files to remove.
-const SCANNED_MAX: usize = 20_000;
-/// The beginning of the name of a file that is being written.
-const UNFINISHED_PREFIX: &str = ".sidewinder-";
 
 /// What the cache knows of a file.
 #[derive(Debug)]
@@ -109,20 +106,17 @@ impl Cache {
         self.begin(id)?.keep(&self.path(id, artifact))
     }
 
-    /// A new file, which is removed unless it is [kept](Unfinished::keep).
-    pub(super) fn begin(&self, id: &BuildIdText) -> io::Result<Unfinished> {
+    /// A new file, which is removed unless it is [kept](UnfinishedFile::keep).
+    pub(super) fn begin(&self, id: &BuildIdText) -> io::Result<UnfinishedFile> {
         let directory = self.directory.join(id.as_str());
         DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-        let path = directory.join(format!("{UNFINISHED_PREFIX}{:016x}", rand::random::<u64>()));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        Ok(Unfinished { file: options.open(&path)?, path, is_kept: false })
+        UnfinishedFile::create(&directory)
     }
 
     /// Puts a file where it belongs, whatever was there.
     pub(super) fn keep(
         &self,
-        unfinished: Unfinished,
+        unfinished: UnfinishedFile,
         id: &BuildIdText,
         artifact: &Artifact,
     ) -> io::Result<()> {
@@ -132,7 +126,7 @@ impl Cache {
     /// Removes what nobody has used for a week, and then what was used longest ago until the rest takes at most `bytes_max`.
     /// Only files that a client has written are touched.
     pub(super) fn clean(&self, now: SystemTime, bytes_max: u64) -> io::Result<()> {
-        let mut kept: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        let mut kept: Vec<CachedFile> = Vec::new();
         for directory in fs::read_dir(&self.directory)?.flatten().take(SCANNED_MAX) {
             let is_of_id =
                 directory.file_name().to_str().is_some_and(|name| BuildIdText::new(name).is_some());
@@ -159,40 +153,7 @@ impl Cache {
                 }
             }
         }
-        kept.sort();
-        let mut bytes: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
-        for (_, file_bytes, path) in kept.iter().filter(|(_, bytes, _)| *bytes > 0) {
-            if bytes <= bytes_max {
-                break;
-            }
-            fs::remove_file(path)?;
-            bytes -= file_bytes;
-        }
-        Ok(())
-    }
-}
-
-/// A file that is being written.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) file: File,
-    path: PathBuf,
-    is_kept: bool,
-}
-
-impl Unfinished {
-    fn keep(mut self, path: &Path) -> io::Result<()> {
-        fs::rename(&self.path, path)?;
-        self.is_kept = true;
-        Ok(())
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            _ = fs::remove_file(&self.path);
-        }
+        remove_oldest(kept, bytes_max).map(drop)
     }
 }
 

@@ -240,7 +240,7 @@ impl BuildSource<'_> {
         has_only_indexed_sources(file) || self.content.size_bytes() > self.budget_bytes / READ_BUDGET_SHARE
     }
 
-    /// Reads back those of these segments that were saved, and [builds](Self::rebuild_from_file) and saves the others.
+    /// Reads back the segments that were saved; [builds](Self::rebuild_from_file) and saves the rest.
     pub(crate) fn rebuild(
         &self,
         wanted: &[SegmentRequest],

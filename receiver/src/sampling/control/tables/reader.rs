@@ -137,7 +137,7 @@ impl<'content, C: SizedReadAt> SeekableContent<'content, C> {
     }
 }
 
-/// The file ranges of the `sh_type` fields in the section headers of `.symtab` and `.dynsym`; that of a table that is missing is empty.
+/// The file ranges of the `sh_type` fields in the section headers of `.symtab` and `.dynsym`; empty for a table that is missing.
 fn symbol_table_type_ranges(content: &impl ReadAt) -> Option<[Range<u64>; 2]> {
     // A buffer of words, since headers have the alignment of a word.
     let mut header = [0_u64; size_of::<FileHeader64<LittleEndian>>() / 8];

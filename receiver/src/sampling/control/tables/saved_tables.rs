@@ -13,7 +13,7 @@ use std::ops::AddAssign;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
@@ -24,17 +24,14 @@ use sidewinder_unwind::validate::TrustedSide;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::build::{BuiltTable, TextRange};
+use crate::disk_cache::{
+    CachedFile, SCANNED_MAX, UNFINISHED_MAX, UNFINISHED_PREFIX, UnfinishedFile, remove_oldest,
+};
 use crate::hex;
 
 /// The version of the format, which every file begins with.
 const MAGIC: [u8; 8] = *b"swtable1";
 const EXTENSION: &str = "table";
-/// The beginning of the name of a file that is being written.
-const UNFINISHED_PREFIX: &str = ".unfinished-";
-/// How long a file that is being written can be another run's.
-const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The most files that are looked at for some to remove.
-const SCANNED_MAX: usize = 20_000;
 /// The most records that are read of a file. With [`SEGMENT_BYTES_MAX`] it bounds the memory for reading one.
 const RECORDS_MAX: usize = 16_384;
 /// More than any segment takes.
@@ -47,6 +44,8 @@ pub(crate) struct SavedTables {
     bytes_max: u64,
     /// A digest of this program: another version may build other tables.
     program: [u8; 32],
+    /// What all files take, about: since the directory was last read, other runs may have changed it.
+    held_bytes: AtomicU64,
     uses: AtomicU64,
     failures: AtomicU64,
 }
@@ -86,6 +85,7 @@ impl SavedTables {
             directory: directory.to_owned(),
             bytes_max,
             program: digest_of_this_program(trust)?,
+            held_bytes: AtomicU64::new(0),
             uses: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         };
@@ -128,18 +128,9 @@ impl SavedTables {
 
     /// Begins to save a file's table.
     pub(super) fn begin(&self, name: &SavedTableName) -> Option<UnfinishedTable<'_>> {
-        let path = self.directory.join(format!("{UNFINISHED_PREFIX}{:016x}", rand::random::<u64>()));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let file = self.counted(options.open(&path))?;
-        let mut unfinished = UnfinishedTable {
-            tables: self,
-            file,
-            path,
-            kept_as: self.directory.join(&name.0),
-            bytes: 0,
-            state: UnfinishedState::Writing,
-        };
+        let file = self.counted(UnfinishedFile::create(&self.directory))?;
+        let kept_as = self.directory.join(&name.0);
+        let mut unfinished = UnfinishedTable { tables: self, file, kept_as, bytes: 0, is_abandoned: false };
         unfinished.write(&MAGIC);
         Some(unfinished)
     }
@@ -158,10 +149,18 @@ impl SavedTables {
         result.ok()
     }
 
+    /// Counts bytes that were written, and removes files if there are too many.
+    fn add_written(&self, bytes: u64) {
+        let held_bytes = self.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if held_bytes > self.bytes_max {
+            self.counted(self.remove_oldest());
+        }
+    }
+
     /// Removes the files that were used longest ago until the others are within the limit, and what earlier runs left unfinished.
     fn remove_oldest(&self) -> io::Result<()> {
         let now = SystemTime::now();
-        let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        let mut files: Vec<CachedFile> = Vec::new();
         for found in fs::read_dir(&self.directory)?.take(SCANNED_MAX) {
             let path = found?.path();
             let Ok(status) = fs::symlink_metadata(&path) else { continue };
@@ -175,15 +174,7 @@ impl SavedTables {
                 files.push((used_at, status.len(), path));
             }
         }
-        files.sort_unstable();
-        let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
-        for (_, file_bytes, path) in &files {
-            if bytes <= self.bytes_max {
-                break;
-            }
-            fs::remove_file(path)?;
-            bytes -= file_bytes;
-        }
+        self.held_bytes.store(remove_oldest(files, self.bytes_max)?, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -336,7 +327,9 @@ impl SavedTable {
             // One write, which is appended as a whole.
             let mut record = Vec::new();
             push_record(&mut record, segment.into(), are_self_contained, &segment.bytes);
-            tables.counted((&self.file).write_all(&record));
+            if tables.counted((&self.file).write_all(&record)).is_some() {
+                tables.add_written(record.len() as u64);
+            }
         }
     }
 }
@@ -350,27 +343,19 @@ fn push_record(out: &mut Vec<u8>, range: TextRange, is_self_contained: bool, seg
 #[derive(Debug)]
 pub(super) struct UnfinishedTable<'tables> {
     tables: &'tables SavedTables,
-    file: File,
-    path: PathBuf,
+    file: UnfinishedFile,
     kept_as: PathBuf,
     bytes: u64,
-    state: UnfinishedState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum UnfinishedState {
-    Writing,
     /// A write has failed, or there is no room for so large a table.
-    Abandoned,
-    Kept,
+    is_abandoned: bool,
 }
 
 impl UnfinishedTable<'_> {
     fn write(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
-        let is_writing = self.state == UnfinishedState::Writing && self.bytes <= self.tables.bytes_max;
-        if !is_writing || self.tables.counted(self.file.write_all(bytes)).is_none() {
-            self.state = UnfinishedState::Abandoned;
+        self.is_abandoned |= self.bytes > self.tables.bytes_max;
+        if !self.is_abandoned {
+            self.is_abandoned = self.tables.counted(self.file.file.write_all(bytes)).is_none();
         }
     }
 
@@ -390,21 +375,9 @@ impl UnfinishedTable<'_> {
     }
 
     /// Keeps it as the table of its file.
-    pub(super) fn finish(mut self) {
-        if self.state != UnfinishedState::Writing {
-            return;
-        }
-        if self.tables.counted(fs::rename(&self.path, &self.kept_as)).is_some() {
-            self.state = UnfinishedState::Kept;
-            self.tables.counted(self.tables.remove_oldest());
-        }
-    }
-}
-
-impl Drop for UnfinishedTable<'_> {
-    fn drop(&mut self) {
-        if self.state != UnfinishedState::Kept {
-            _ = fs::remove_file(&self.path);
+    pub(super) fn finish(self) {
+        if !self.is_abandoned && self.tables.counted(self.file.keep(&self.kept_as)).is_some() {
+            self.tables.add_written(self.bytes);
         }
     }
 }
@@ -412,6 +385,7 @@ impl Drop for UnfinishedTable<'_> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
 
     use super::*;
 
@@ -534,6 +508,17 @@ mod tests {
         too_large.finish();
         assert!(tables.find(&name()).is_none() && tables.find(&other).is_some());
         assert_eq!(tables.counts().failures, 0);
+    }
+
+    #[test]
+    fn what_is_appended_counts_toward_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        save(&open(folder.path(), 1 << 20));
+        let table_bytes = fs::metadata(folder.path().join(NAME)).unwrap().len();
+        let tables = open(folder.path(), table_bytes);
+        let saved = tables.find(&name()).unwrap();
+        saved.append(&tables, [PackedSegment::empty()].iter(), true);
+        assert!(tables.find(&name()).is_none(), "it has grown beyond the limit");
     }
 
     #[test]
