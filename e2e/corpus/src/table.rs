@@ -23,7 +23,7 @@ struct Row {
 }
 
 impl Table {
-    /// Adds a program: its samples, and those of the service, where the first are `record`'s.
+    /// Adds a program's samples, with those by the service if the others are by `record`.
     pub fn push(&mut self, subject: &Subject, samples: Samples, by_service: Option<Samples>) {
         self.rows.push(Row { name: subject.name, group: subject.group, samples, by_service });
     }

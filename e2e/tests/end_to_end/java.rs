@@ -164,7 +164,7 @@ fn compiled(test: &str, sources: &[&str]) -> Result<Option<tempfile::TempDir>> {
 fn profile(origin: &Origin, classes: &Path, options: &[&str], program: &[&str]) -> Result<Vec<Sample>> {
     let mut command = origin.java(classes);
     command.args(options).args(program).arg(SECONDS);
-    // All of its threads compute, and those of its compilers: names are read by a thread that others come before.
+    // All its threads compute, and so do its compilers: the profiler reads names on a thread with a low priority.
     let java = Java(in_background(&command).stdout(Stdio::null()).spawn().context("cannot start java")?);
     sleep(START);
     let duration = Duration::from_secs(if is_long() { 15 } else { 4 });

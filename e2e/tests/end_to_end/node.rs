@@ -181,7 +181,7 @@ fn start(node: &Path, folder: &Path, sets: &[Set]) -> Result<Vec<(Set, Node)>> {
     let known = run(Command::new(node).arg("--v8-options"))?;
     let started = sets.iter().map(|&set| {
         let mut command = command(node, &known, set.options, &script());
-        // Functions are moved and freed meanwhile, and names are read by a thread that others come before.
+        // V8 moves and frees functions, and the profiler reads their names on a thread with a low priority.
         let mut command = in_background(command.current_dir(folder));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Ok((set, Node(command.spawn().context("cannot start node")?)))
