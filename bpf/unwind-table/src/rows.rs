@@ -24,6 +24,9 @@ struct RowChunk {
 }
 
 impl RowBuffer {
+    /// The memory of one row.
+    pub const ROW_BYTES: usize = size_of::<u32>() + size_of::<EntryId>();
+
     /// Appends a row with `id` at `start`, which must not be below any previous start.
     pub fn push(&mut self, (start, id): CompactRow) {
         if self.last().is_some_and(|(last, _)| last == start) {

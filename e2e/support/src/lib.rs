@@ -24,6 +24,7 @@ pub mod collector;
 pub mod command;
 pub mod conservation;
 pub mod counts;
+pub mod elf_writer;
 pub mod form;
 pub mod http;
 pub mod java;

@@ -5,6 +5,7 @@
 
 mod backends;
 mod bad_input;
+mod bombs;
 mod change;
 mod charts;
 mod check;

@@ -13,9 +13,6 @@ use crate::language::Language;
 use crate::names::UnnamedReason;
 use crate::native::{LocatedSymbol, Symbol, SymbolLimits, SymbolTable};
 
-/// The largest `.gnu_debugdata` that is read; those of distributions are below one MiB.
-const MINI_DEBUG_INFO_LIMIT_BYTES: u64 = 8 << 20;
-
 /// The tables of one binary.
 #[derive(Debug)]
 pub(crate) struct BinarySymbols {
@@ -93,7 +90,7 @@ impl BinarySymbols {
         let debug_file = if lacks_symbols || lacks_debug { parsed(files.debug_file()) } else { None };
         let mut unpacked_bytes = 0;
         let mut unpacked = || {
-            let unpacked = mini_debug_info(&image, &layout, request.room_bytes / 2)?;
+            let unpacked = mini_debug_info(&image, &layout, request.room_bytes)?;
             unpacked_bytes = unpacked.len();
             parsed(Some(unpacked.into()))
         };
@@ -236,13 +233,14 @@ fn debug_info(
     }
 }
 
+/// The file in `.gnu_debugdata`, if it takes no more than half the memory that there is, and twice that while it is decompressed.
 fn mini_debug_info(image: &Image, layout: &ElfLayout, room_bytes: usize) -> Option<Vec<u8>> {
     let section = layout.section(".gnu_debugdata")?;
     let bytes = section.bytes.end - section.bytes.start;
-    if bytes > MINI_DEBUG_INFO_LIMIT_BYTES {
+    if bytes > room_bytes as u64 {
         return None;
     }
     let mut compressed = vec![0; usize::try_from(bytes).ok()?];
     image.read_exact_at(section.bytes.start, &mut compressed).ok()?;
-    unpack_mini_debug_info(&compressed, room_bytes as u64)
+    unpack_mini_debug_info(&compressed, 2 * room_bytes as u64).ok()
 }

@@ -22,6 +22,7 @@ use crate::arch;
 use crate::expression;
 use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::layers::RangeStack;
+use crate::memory::{Memory, Reservation};
 use crate::segments::CodeRanges;
 
 /// The most CIEs of one section that are kept; further ones are parsed again for each FDE. Linkers merge equal CIEs, so
@@ -29,7 +30,7 @@ use crate::segments::CodeRanges;
 const MAX_KEPT_CIES: usize = 1024;
 
 /// A section of call frame information and everything needed to read it.
-pub(crate) struct Cfi<'data, Section> {
+pub(crate) struct Cfi<'data, 'memory, Section> {
     pub(crate) architecture: Architecture,
     pub(crate) section: Section,
     pub(crate) data: &'data [u8],
@@ -37,6 +38,7 @@ pub(crate) struct Cfi<'data, Section> {
     pub(crate) source: RowSource,
     /// Whether a zero length ends the data, because what follows is something else.
     pub(crate) ends_at_terminator: bool,
+    pub(crate) memory: Memory<'memory>,
 }
 
 /// The range of an FDE within the code, and the location of the FDE in its section.
@@ -45,6 +47,12 @@ pub(crate) struct LocatedFde {
     start: u32,
     end: u32,
     place: FdeLocation,
+}
+
+/// The FDEs of a section.
+pub(crate) struct LocatedFdes<'memory> {
+    pub(crate) fdes: Vec<LocatedFde>,
+    _memory: Reservation<'memory>,
 }
 
 impl LocatedFde {
@@ -56,7 +64,7 @@ impl LocatedFde {
 /// The runtime system of Haskell reserves more of the C stack than this for compiled code (`RESERVED_C_STACK_BYTES`).
 const MIN_HASKELL_RESERVED_BYTES: i32 = 4096;
 
-impl<'data, Section> Cfi<'data, Section>
+impl<'data, 'memory, Section> Cfi<'data, 'memory, Section>
 where
     Section: UnwindSection<SectionBytes<'data>>,
     Section::Offset: gimli::UnwindOffset<usize>,
@@ -75,8 +83,7 @@ where
     ) -> RowBuffer {
         let mut cies = CieCache::default();
         let mut evaluator = Evaluator::default();
-        let mut ranges = RangeStack::default();
-        let mut out = RowBuffer::default();
+        let mut ranges = RangeStack::new(self.memory);
         for &LocatedFde { start, end, place } in located {
             known.clip_to((start, end));
             if !code.wants((start, end)) {
@@ -106,10 +113,9 @@ where
                     range.set_only(entries.intern(Entry::End(EndReason::Malformed)));
                 }
             }
-            ranges.open(range, &mut out);
+            ranges.open(range);
         }
-        ranges.finish(&mut out);
-        out
+        ranges.finish()
     }
 
     /// Properties of these functions that other functions of the file, or of files of its kind, depend on.
@@ -141,26 +147,30 @@ where
     /// The ranges of all FDEs for addresses in `code`, sorted by their starts.
     pub(crate) fn ranges(&self, code: &CodeRanges) -> Vec<(u32, u32)> {
         let located = self.locate(code, &mut Summary::default());
-        located.into_iter().map(|fde| (fde.start, fde.end)).collect()
+        located.fdes.iter().map(LocatedFde::range).collect()
     }
 
     /// All FDEs for addresses in `code`, in the order that [`RangeStack`] requires.
-    pub(crate) fn locate(&self, code: &CodeRanges, summary: &mut Summary) -> Vec<LocatedFde> {
+    pub(crate) fn locate(&self, code: &CodeRanges, summary: &mut Summary) -> LocatedFdes<'memory> {
         let offsets = || EntryOffsets::new(self.data, self.ends_at_terminator);
-        let mut located = Vec::with_capacity(offsets().count());
         let places = offsets().map(|offset| offset.and_then(FdeLocation::in_section));
-        self.locate_at(places, code, summary, &mut located);
-        located
+        self.locate_at(places, offsets().count(), code, summary)
     }
 
-    /// The FDEs at these locations, in the same order; `None` stands for one that can't be read.
+    /// The FDEs at some locations, `count` of them at most, in the same order; `None` stands for one that can't be read. There are
+    /// none if they don't fit the memory.
     pub(crate) fn locate_at(
         &self,
         places: impl Iterator<Item = Option<FdeLocation>>,
+        count: usize,
         code: &CodeRanges,
         summary: &mut Summary,
-        located: &mut Vec<LocatedFde>,
-    ) {
+    ) -> LocatedFdes<'memory> {
+        let mut memory = self.memory.nothing();
+        if !memory.grow(count.saturating_mul(size_of::<LocatedFde>())) {
+            return LocatedFdes { fdes: Vec::new(), _memory: memory };
+        }
+        let mut located = Vec::with_capacity(count);
         let mut cies = CieCache::default();
         for place in places {
             let (place, fde) = match place.map(|place| (place, cies.fde(self, place))) {
@@ -177,6 +187,7 @@ where
             }
         }
         located.sort_unstable_by_key(|fde| (fde.start, Reverse(fde.place.origin)));
+        LocatedFdes { fdes: located, _memory: memory }
     }
 
     /// The addresses that pointers of an FDE may be relative to.
@@ -364,7 +375,7 @@ struct CieCache<'data> {
 }
 
 impl<'data> CieCache<'data> {
-    fn fde<Section>(&mut self, cfi: &Cfi<'data, Section>, place: FdeLocation) -> gimli::Result<Fde<'data>>
+    fn fde<Section>(&mut self, cfi: &Cfi<'data, '_, Section>, place: FdeLocation) -> gimli::Result<Fde<'data>>
     where
         Section: UnwindSection<SectionBytes<'data>>,
     {

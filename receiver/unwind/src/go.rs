@@ -88,8 +88,7 @@ impl GoTable {
             return RowBuffer::default();
         };
         let text = GoText { data, code, start: self.text_start };
-        let mut ranges = RangeStack::default();
-        let mut out = RowBuffer::default();
+        let mut ranges = RangeStack::new(data.memory());
         let mut last_start = 0;
         // Functions may share tables, so without a bound a small file could cause any number of steps.
         let mut steps_left = self.bytes;
@@ -119,10 +118,9 @@ impl GoTable {
                 Some(_) => link_register::rows(architecture, &function, &bytes, sink),
             }
             Summary::count(&mut summary.functions, RowSource::GoPclntab);
-            ranges.open(rows, &mut out);
+            ranges.open(rows);
         }
-        ranges.finish(&mut out);
-        out
+        ranges.finish()
     }
 
     /// The Go function that contains an address, with the padding behind it.

@@ -12,6 +12,7 @@ use crate::elf::{bases, located_in_window, rows_of_window, traits_of_window};
 use crate::go::{self, GoTable};
 use crate::known_functions::KnownFunctions;
 use crate::layers::{overlay, visible};
+use crate::memory::{Memory, Reservation};
 use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError, load_segments};
 use crate::synthesize;
@@ -214,7 +215,8 @@ impl FileOutline {
         data: R,
         known: &mut KnownFunctions,
     ) -> RowBuffer {
-        let (mut by_eh_frame, mut by_go) = (CoveredCode::default(), CoveredCode::default());
+        let covered = || CoveredCode::new(data.memory());
+        let (mut by_eh_frame, mut by_go) = (covered(), covered());
         if let Some(index) = &self.eh_frame {
             for first in (0..index.functions()).step_by(FUNCTIONS_AT_ONCE as usize) {
                 let offsets = index.offsets(data, first..first + FUNCTIONS_AT_ONCE);
@@ -236,16 +238,23 @@ impl FileOutline {
     }
 }
 
-/// The code of functions that arrive sorted by their starts.
-#[derive(Default)]
-struct CoveredCode {
+/// The code of functions that arrive sorted by their starts, as far as there is memory for it.
+struct CoveredCode<'memory> {
     rows: RowBuffer,
     /// Where the last of it ends.
     end: u32,
+    reserved: Reservation<'memory>,
 }
 
-impl CoveredCode {
+impl<'memory> CoveredCode<'memory> {
+    fn new(memory: Memory<'memory>) -> Self {
+        Self { rows: RowBuffer::default(), end: 0, reserved: memory.nothing() }
+    }
+
     fn add(&mut self, (start, end): (u32, u32)) {
+        if start > self.end && !self.reserved.grow(2 * RowBuffer::ROW_BYTES) {
+            return;
+        }
         if start > self.end {
             self.rows.push((self.end, EntryInterner::NO_INFORMATION));
         }

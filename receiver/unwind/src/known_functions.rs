@@ -10,6 +10,7 @@ use sidewinder_unwind_table::{Architecture, Entry, EntryInterner, RowBuffer, Row
 use crate::arch;
 use crate::arch::known::COROUTINE_START;
 use crate::layers::{RangeRows, RangeStack};
+use crate::memory::Memory;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::{SymbolCandidate, for_each_code_symbol};
@@ -304,20 +305,23 @@ impl KnownFunctions {
         })
     }
 
-    fn rows(&self, summary: &mut Summary, mut fill: impl FnMut(&KnownFunction, &mut RangeRows)) -> RowBuffer {
-        let mut ranges = RangeStack::default();
-        let mut out = RowBuffer::default();
+    fn rows(
+        &self,
+        summary: &mut Summary,
+        mut fill: impl FnMut(&KnownFunction, &mut RangeRows<'_>),
+    ) -> RowBuffer {
+        // There are few of them.
+        let mut ranges = RangeStack::new(Memory::UNLIMITED);
         for function in &self.functions {
             let start = function.start.saturating_sub(u32::from(function.kind.is_returned_to()));
             let mut range = ranges.range((start, function.end));
             fill(function, &mut range);
             if !range.is_empty() {
                 Summary::count(&mut summary.functions, RowSource::KnownFunction);
-                ranges.open(range, &mut out);
+                ranges.open(range);
             }
         }
-        ranges.finish(&mut out);
-        out
+        ranges.finish()
     }
 }
 

@@ -2,97 +2,154 @@
 
 use sidewinder_unwind_table::{CompactRow, EntryId, EntryInterner, RowBuffer};
 
+use crate::memory::{Memory, Reservation};
+
 /// Overlays the rows of ranges that arrive sorted by start.
 ///
 /// An address in several ranges belongs to the one that starts last; of equal starts, to the one that arrived last.
-/// Where a range ends, the range below it applies again.
-#[derive(Default)]
-pub(crate) struct RangeStack {
-    open: Vec<RangeRows>,
-    spare: Vec<Vec<CompactRow>>,
+/// Where a range ends, the range below it applies again. A range whose rows don't fit the memory has none, and neither has what
+/// follows the last row that fits.
+pub(crate) struct RangeStack<'memory> {
+    memory: Memory<'memory>,
+    open: Vec<RangeRows<'memory>>,
+    spare: Vec<ReservedRows<'memory>>,
+    out: RowBuffer,
+    /// What `out` takes.
+    out_memory: Reservation<'memory>,
+    /// How many rows of `out` are reserved.
+    reserved_rows: usize,
 }
 
+/// Rows that are reserved together.
+const ROWS_AT_ONCE: usize = 4096;
+
 /// The rows of one range, such as a function.
-pub(crate) struct RangeRows {
+pub(crate) struct RangeRows<'memory> {
     start: u32,
     end: u32,
-    rows: Vec<CompactRow>,
+    rows: ReservedRows<'memory>,
     /// The index of the first of `rows` that hasn't been emitted.
     next: usize,
 }
 
-impl RangeRows {
+struct ReservedRows<'memory> {
+    rows: Vec<CompactRow>,
+    memory: Reservation<'memory>,
+    /// Whether some did not fit.
+    is_cut: bool,
+}
+
+impl RangeRows<'_> {
     /// Puts `id` in force from `start`, which may not lie below any start given before. Outside the range it has no
     /// effect.
     pub(crate) fn push(&mut self, start: u32, id: EntryId) {
         if (self.start..self.end).contains(&start) {
-            self.rows.pop_if(|(last, _)| *last == start);
-            self.rows.push((start, id));
+            let ReservedRows { rows, memory, is_cut } = &mut self.rows;
+            rows.pop_if(|(last, _)| *last == start);
+            *is_cut |= !memory.push(rows, (start, id));
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.rows.is_empty()
     }
 
     /// Puts `id` in force throughout the range, instead of everything pushed so far.
     pub(crate) fn set_only(&mut self, id: EntryId) {
         self.rows.clear();
-        self.rows.push((self.start, id));
+        self.push(self.start, id);
     }
 }
 
-impl RangeStack {
+impl ReservedRows<'_> {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.is_cut = false;
+    }
+}
+
+impl<'memory> RangeStack<'memory> {
+    pub(crate) fn new(memory: Memory<'memory>) -> Self {
+        Self {
+            memory,
+            open: Vec::new(),
+            spare: Vec::new(),
+            out: RowBuffer::default(),
+            out_memory: memory.nothing(),
+            reserved_rows: 0,
+        }
+    }
+
     /// A range without rows, for [`open`](Self::open).
-    pub(crate) fn range(&mut self, (start, end): (u32, u32)) -> RangeRows {
-        RangeRows { start, end, rows: self.spare.pop().unwrap_or_default(), next: 0 }
+    pub(crate) fn range(&mut self, (start, end): (u32, u32)) -> RangeRows<'memory> {
+        let unused = || ReservedRows { rows: Vec::new(), memory: self.memory.nothing(), is_cut: false };
+        let rows = self.spare.pop().unwrap_or_else(unused);
+        RangeRows { start, end, rows, next: 0 }
     }
 
     /// Begins a range, which may not start below any range opened before.
-    pub(crate) fn open(&mut self, mut range: RangeRows, out: &mut RowBuffer) {
-        self.flush_until(range.start, out);
-        if range.rows.first().is_none_or(|(first, _)| *first > range.start) {
-            range.rows.insert(0, (range.start, EntryInterner::NO_INFORMATION));
+    pub(crate) fn open(&mut self, mut range: RangeRows<'memory>) {
+        self.flush_until(range.start);
+        if range.rows.is_cut {
+            range.rows.clear();
+        }
+        let rows = &mut range.rows.rows;
+        if rows.first().is_none_or(|(first, _)| *first > range.start) {
+            rows.insert(0, (range.start, EntryInterner::NO_INFORMATION));
         }
         self.open.push(range);
     }
 
-    /// Ends all ranges.
-    pub(crate) fn finish(mut self, out: &mut RowBuffer) {
-        self.flush_until(u32::MAX, out);
+    /// Ends all ranges, and returns the rows.
+    pub(crate) fn finish(mut self) -> RowBuffer {
+        self.flush_until(u32::MAX);
+        self.out
     }
 
-    fn flush_until(&mut self, limit: u32, out: &mut RowBuffer) {
+    fn emit(&mut self, (start, id): CompactRow) {
+        if self.out.len() >= self.reserved_rows {
+            if !self.out_memory.grow(ROWS_AT_ONCE * RowBuffer::ROW_BYTES) {
+                self.out.push((start, EntryInterner::NO_INFORMATION));
+                return;
+            }
+            self.reserved_rows = self.out.len() + ROWS_AT_ONCE;
+        }
+        self.out.push((start, id));
+    }
+
+    fn flush_until(&mut self, limit: u32) {
         while let Some(top) = self.open.last_mut() {
             let until = top.end.min(limit);
-            while let Some(row) = top.rows.get(top.next).filter(|(start, _)| *start < until) {
-                out.push(*row);
+            let row = top.rows.rows.get(top.next).filter(|(start, _)| *start < until);
+            if let Some(row) = row.copied() {
                 top.next += 1;
+                self.emit(row);
+                continue;
             }
             if top.end > limit {
                 return;
             }
             let end = top.end;
             self.close();
-            self.resume(end, out);
+            self.resume(end);
         }
     }
 
     /// Resumes the ranges below the one that ended at `at`.
-    fn resume(&mut self, at: u32, out: &mut RowBuffer) {
+    fn resume(&mut self, at: u32) {
         while self.open.last().is_some_and(|below| below.end <= at) {
             self.close();
         }
         let mut in_force = EntryInterner::NO_INFORMATION;
         if let Some(below) = self.open.last_mut() {
             let passed =
-                below.rows.get(below.next..).map_or(0, |rest| rest.partition_point(|row| row.0 <= at));
+                below.rows.rows.get(below.next..).map_or(0, |rest| rest.partition_point(|row| row.0 <= at));
             below.next += passed;
-            if let Some((_, id)) = below.next.checked_sub(1).and_then(|last| below.rows.get(last)) {
+            if let Some((_, id)) = below.next.checked_sub(1).and_then(|last| below.rows.rows.get(last)) {
                 in_force = *id;
             }
         }
-        out.push((at, in_force));
+        self.emit((at, in_force));
     }
 
     fn close(&mut self) {
@@ -132,21 +189,47 @@ pub(crate) fn visible(below: RowBuffer, above: &RowBuffer, entries: &EntryIntern
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MemoryBudget;
 
     fn rows(buffer: &RowBuffer) -> Vec<CompactRow> {
         buffer.clone().into_rows().collect()
     }
 
     fn laid_over(ranges: &[(u32, u32, &[CompactRow])]) -> Vec<CompactRow> {
-        let mut stack = RangeStack::default();
-        let mut out = RowBuffer::default();
+        laid_over_within(Memory::UNLIMITED, ranges)
+    }
+
+    fn laid_over_within(memory: Memory<'_>, ranges: &[(u32, u32, &[CompactRow])]) -> Vec<CompactRow> {
+        let mut stack = RangeStack::new(memory);
         for (start, end, rows) in ranges {
             let mut range = stack.range((*start, *end));
             rows.iter().for_each(|(at, id)| range.push(*at, *id));
-            stack.open(range, &mut out);
+            stack.open(range);
         }
-        stack.finish(&mut out);
-        rows(&out)
+        rows(&stack.finish())
+    }
+
+    #[test]
+    fn a_range_whose_rows_do_not_fit_has_none() {
+        let many: Vec<CompactRow> = (100..10_000).map(|at| (at, 5 + (at % 2) as EntryId)).collect();
+        let ranges: [(u32, u32, &[CompactRow]); 3] =
+            [(10, 20, &[(10, 5)]), (100, 10_000, &many), (10_000, 10_010, &[(10_000, 6)])];
+        let budget = MemoryBudget::new(60_000);
+        let laid_over = laid_over_within(Memory::limited_by(&budget), &ranges);
+        assert_eq!(laid_over, [(10, 5), (20, 0), (10_000, 6), (10_010, 0)]);
+        assert!(budget.refused_bytes().is_some());
+        assert!(budget.take(60_000), "all was given back");
+    }
+
+    #[test]
+    fn what_follows_the_last_row_that_fits_has_no_information() {
+        let ranges: Vec<_> = (0..5000_u32).map(|at| (4 * at, 4 * at + 2, [(4 * at, 5)])).collect();
+        let ranges: Vec<(u32, u32, &[CompactRow])> =
+            ranges.iter().map(|(start, end, rows)| (*start, *end, &rows[..])).collect();
+        let budget = MemoryBudget::new(30_000);
+        let laid_over = laid_over_within(Memory::limited_by(&budget), &ranges);
+        assert_eq!(laid_over.len(), ROWS_AT_ONCE);
+        assert_eq!(laid_over.last().unwrap().1, EntryInterner::NO_INFORMATION);
     }
 
     #[test]

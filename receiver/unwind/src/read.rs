@@ -2,6 +2,8 @@
 
 use object::{ReadCache, ReadCacheOps, ReadRef};
 
+use crate::memory::Memory;
+
 /// A file that can be read without keeping what was read.
 ///
 /// [`ReadRef`] returns bytes that live as long as the file, which is right for unwind information and wasteful for
@@ -12,6 +14,11 @@ pub trait ReadFile<'data>: ReadRef<'data> {
         let bytes = self.read_bytes_at(offset, buffer.len() as u64).ok()?;
         buffer.copy_from_slice(bytes);
         Some(())
+    }
+
+    /// The memory for what is made of the file's content.
+    fn memory(self) -> Memory<'data> {
+        Memory::UNLIMITED
     }
 }
 

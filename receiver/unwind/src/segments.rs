@@ -23,20 +23,27 @@ pub enum UnwindTableError {
     NoCode,
 }
 
-/// The file's `PT_LOAD` segments, in the order of its headers, cut at the end of the file.
+/// The file's `PT_LOAD` segments, in the order of its headers, cut at the end of the file. Code is cut at 4 GiB, too, which is as far
+/// as rows reach; and a segment that doesn't follow the ones before it is left out, since nothing would load it (System V ABI,
+/// "Program Header": they are in the order of their addresses).
 pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<LoadSegment> {
     let file_bytes = file_bytes(file);
-    file.segments()
-        .map(|segment| {
-            let (file_offset, size) = segment.file_range();
-            LoadSegment {
-                file_offset: FileOffset(file_offset),
-                svma: Svma(segment.address()),
-                size: size.min(file_bytes.saturating_sub(file_offset)),
-                executable: segment.permissions().executable(),
-            }
-        })
-        .collect()
+    let mut loads = Vec::new();
+    let (mut end, mut code_bytes_left) = (0, u64::from(u32::MAX));
+    for segment in file.segments() {
+        let (file_offset, size) = segment.file_range();
+        let size = size.min(file_bytes.saturating_sub(file_offset));
+        let executable = segment.permissions().executable();
+        let size = if executable { size.min(code_bytes_left) } else { size };
+        if segment.address() < end {
+            continue;
+        }
+        end = segment.address().saturating_add(size);
+        code_bytes_left -= if executable { size } else { 0 };
+        let svma = Svma(segment.address());
+        loads.push(LoadSegment { file_offset: FileOffset(file_offset), svma, size, executable });
+    }
+    loads
 }
 
 /// The sorted, disjoint ranges of a file's instructions: its executable sections or, in a file without any, its

@@ -11,6 +11,7 @@ use sidewinder_unwind_table::{
 use crate::arch;
 use crate::known_functions::KnownFunctions;
 use crate::layers::RangeStack;
+use crate::memory::Memory;
 use crate::segments::CodeRanges;
 
 /// `SFRAME_MAGIC`.
@@ -74,20 +75,24 @@ impl<'data> SFrame<'data> {
         known: &mut KnownFunctions,
         entries: &mut EntryInterner,
         summary: &mut Summary,
+        memory: Memory<'_>,
     ) -> RowBuffer {
         let source = RowSource::SFrame;
-        let mut located = Vec::new();
+        let (mut located, mut located_memory) = (Vec::new(), memory.nothing());
         for (place, entry) in self.index.chunks_exact(self.entry_bytes).enumerate() {
             let range = self.stated_range(place, entry).and_then(|(start, end)| code.clip(start, end));
             match range.zip(u32::try_from(place).ok()) {
-                Some(((start, end), place)) => located.push((start, end, place)),
+                Some(((start, end), place)) => {
+                    if !located_memory.push(&mut located, (start, end, place)) {
+                        break;
+                    }
+                }
                 None => Summary::count(&mut summary.outside_code, source),
             }
         }
         located.sort_unstable();
 
-        let mut ranges = RangeStack::default();
-        let mut out = RowBuffer::default();
+        let mut ranges = RangeStack::new(memory);
         // Functions may share rows, so without a bound a small file could cause any number of steps.
         let mut steps_left = self.rows.len();
         for (start, end, place) in located {
@@ -108,10 +113,9 @@ impl<'data> SFrame<'data> {
                     range.set_only(entries.intern(Entry::End(EndReason::Malformed)));
                 }
             }
-            ranges.open(range, &mut out);
+            ranges.open(range);
         }
-        ranges.finish(&mut out);
-        out
+        ranges.finish()
     }
 
     /// The stated addresses of the function at this position of the index.

@@ -6,7 +6,7 @@ use object::File;
 use sidewinder_address::Svma;
 use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary, UnwindTable};
 
-use crate::companion::mini_debug_info;
+use crate::companion::MiniDebugInfo;
 use crate::elf::{EhFrameSection, debug_frame_rows, sframe_rows};
 use crate::go;
 use crate::known_functions::KnownFunctions;
@@ -35,7 +35,7 @@ pub fn unwind_table<'data, R: ReadFile<'data>>(
 pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     file: &'file File<'data, R>,
     debug_files: &'file [File<'debug, D>],
-    mini_debug_info: Option<Vec<u8>>,
+    mini_debug_info: Option<MiniDebugInfo<'data>>,
     code: CodeRanges,
     known: KnownFunctions,
     eh_frame: Option<EhFrameSection<'data>>,
@@ -60,10 +60,10 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
     ) -> Result<Self, UnwindTableError> {
         let code = CodeRanges::from_file(file)?;
         let mut summary = Summary::default();
-        let mini_debug_info = mini_debug_info(file, &mut summary);
+        let mini_debug_info = MiniDebugInfo::from_file(file, &mut summary);
         let mut known = KnownFunctions::from_file(file, &code);
         debug_files.iter().for_each(|debug_file| known.add_named(debug_file, file, &code));
-        if let Some(debug_file) = parsed(mini_debug_info.as_deref()) {
+        if let Some(debug_file) = mini_debug_info.as_ref().and_then(MiniDebugInfo::file) {
             known.add_named(&debug_file, file, &code);
         }
         let eh_frame = EhFrameSection::from_file(file, RowSource::EhFrame, &code, &mut summary);
@@ -114,7 +114,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
             }
             layers.push(debug_frame_rows(debug_file, source, code, known, entries, summary));
         }
-        if let Some(debug_file) = parsed(self.mini_debug_info.as_deref()) {
+        if let Some(debug_file) = self.mini_debug_info.as_ref().and_then(MiniDebugInfo::file) {
             let source = RowSource::MiniDebugInfo;
             if let Some(section) = EhFrameSection::from_file(&debug_file, source, code, summary) {
                 layers.push(section.rows(&debug_file, source, code, known, entries, summary));
@@ -145,8 +145,4 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
         let rows = overlay(described, by_machine_code, &self.entries);
         UnwindTable::new(self.code.base(), rows, self.entries.clone(), summary).with_machine_code(spoken_of)
     }
-}
-
-fn parsed(mini_debug_info: Option<&[u8]>) -> Option<File<'_>> {
-    mini_debug_info.and_then(|data| File::parse(data).ok())
 }

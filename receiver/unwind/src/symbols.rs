@@ -17,6 +17,9 @@ const MAX_SYMBOLS: usize = 1 << 20;
 /// Symbols in one batch.
 const BATCH_SYMBOLS: usize = 1 << 14;
 
+/// The most dynamic relocations of one section that are read. The largest libraries have a million.
+const MAX_RELOCATIONS: usize = 4 << 20;
+
 /// Relocations in one batch.
 const BATCH_RELOCATIONS: usize = 1 << 12;
 /// Words of a relocation (`Elf64_Rela`).
@@ -95,7 +98,7 @@ pub(crate) fn for_each_dynamic_relocation<'data, R: ReadFile<'data>>(
             continue;
         }
         let SectionRange { offset, bytes } = extent(elf, section.sh_offset(endian), section.sh_size(endian));
-        let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX);
+        let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX).min(MAX_RELOCATIONS * RELOCATION_WORDS);
         for first in (0..words).step_by(BATCH_RELOCATIONS * RELOCATION_WORDS) {
             batch.resize((BATCH_RELOCATIONS * RELOCATION_WORDS).min(words - first), 0);
             let Some(()) =

@@ -24,9 +24,10 @@ use self::named_functions::NamedFunctions;
 pub(crate) use self::sections::uncovered_code;
 use self::sections::{AddressRanges, SectionKind, regions, sections};
 use crate::arch::{self, clone, haskell};
-use crate::code::flow::StepBudget;
+use crate::code::flow::AnalysisBudget;
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::span::RuleSpan;
+use crate::elf::memory_of;
 use crate::known_functions::KnownFunctions;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
@@ -73,7 +74,9 @@ impl<'data> CodeAnalysis<'data> {
         let has_haskell = haskell.is_some();
         let haskell =
             haskell.and_then(|cfa_offset| arch::haskell_frames(code.architecture(), cfa_offset, entries));
-        let NamedFunctions { mut starts, never_return } = NamedFunctions::from_file(file, code, has_haskell);
+        let memory = memory_of(file);
+        let NamedFunctions { mut starts, never_return, reserved } =
+            NamedFunctions::from_file(file, code, has_haskell);
         for section in &sections {
             match section.kind {
                 SectionKind::Linkage => {
@@ -90,7 +93,7 @@ impl<'data> CodeAnalysis<'data> {
         if !known_spans.is_empty() {
             Summary::count(&mut summary.functions, RowSource::MachineCode);
         }
-        let sweep = CallSweep::new(&pieces, code.base());
+        let sweep = CallSweep::new(&pieces, code.base(), memory);
         starts.extend(sweep.functions());
         starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
@@ -115,8 +118,10 @@ impl<'data> CodeAnalysis<'data> {
         }
         known_spans.sort_unstable_by_key(|span| (span.start, span.end));
         let regions = regions(file, code, &pieces);
-        let budget = StepBudget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum());
-        let code = AnalyzedCode { pieces, regions, starts, linkage, sweep, imports };
+        let bytes = pieces.iter().map(|piece| piece.bytes.len() as u64).sum();
+        let budget = AnalysisBudget::for_bytes(bytes, memory);
+        let code =
+            AnalyzedCode { pieces, regions, starts, linkage, sweep, imports, _starts_memory: reserved };
         let functions = FunctionAnalyzer::new(code, never_return, budget);
         Self { undescribed, known_spans, understood, functions, has_haskell, haskell, root }
     }

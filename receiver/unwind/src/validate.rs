@@ -9,16 +9,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
-use object::{File, ReadRef};
+use object::File;
 use sidewinder_address::Svma;
 use sidewinder_unwind_table::{Entry, Rule, UnwindRow, UnwindTable};
 
 use crate::arch::{Instruction, Stepper};
-use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
+use crate::code::flow::{AfterCall, AnalysisBudget, Flow, FlowPolicy};
 use crate::code::piece::CodeSlice;
 use crate::code::rule::{RuleVerdict, StatementVerdict};
 use crate::code::state::AbstractState;
-use crate::elf::described_functions;
+use crate::elf::{described_functions, memory_of};
+use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError};
 
 /// A part of a rule.
@@ -92,7 +93,7 @@ pub struct Validation {
 /// # Errors
 ///
 /// If the file has no code, or code for another processor.
-pub fn validate<'data, R: ReadRef<'data>>(
+pub fn validate<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     table: &UnwindTable,
 ) -> Result<Validation, UnwindTableError> {
@@ -101,7 +102,7 @@ pub fn validate<'data, R: ReadRef<'data>>(
     let mut stepper = Stepper::new();
     for (start, end) in described_functions(file, &code) {
         let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
-        let mut budget = StepBudget::for_bytes(bytes.len() as u64);
+        let mut budget = AnalysisBudget::for_bytes(bytes.len() as u64, memory_of(file));
         let piece = CodeSlice { architecture: code.architecture(), start, bytes };
         let rows = ValidationPolicy { table, code: &code, piece, start, end, current: None };
         check_function(Flow::new(piece, rows, &mut stepper, &mut budget), &piece, &mut validation);
@@ -117,7 +118,7 @@ pub fn validate<'data, R: ReadRef<'data>>(
 /// # Errors
 ///
 /// If the file has no code, or code for another processor.
-pub fn resolve_conflicts<'data, R: ReadRef<'data>>(
+pub fn resolve_conflicts<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     table: UnwindTable,
     trust: TrustedSide,
@@ -145,7 +146,7 @@ impl Validation {
 }
 
 fn check_function(
-    mut flow: Flow<'_, '_, ValidationPolicy<'_>>,
+    mut flow: Flow<'_, '_, '_, ValidationPolicy<'_>>,
     piece: &CodeSlice<'_>,
     validation: &mut Validation,
 ) {

@@ -229,3 +229,5 @@ pub const TOY_VM_OF_TAIL_CALLS: Program = Program {
     source: TOY_VM.source,
     compiler: Compiler::C(&["-fomit-frame-pointer", "-rdynamic", "-DTAIL_CALLS"]),
 };
+/// Runs code of files that it maps, without any of their other content.
+pub const MAPS_CODE: Program = c("maps-code", "maps_code.c");

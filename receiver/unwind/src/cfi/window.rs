@@ -9,6 +9,7 @@ use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 
 use super::entry::{EntryLength, FdeLocation, MAX_CIE_BYTES};
+use crate::memory::{Memory, Reservation};
 use crate::read::ReadFile;
 
 /// The header's version and encodings as every linker writes them: `pcrel|sdata4`, `udata4`, and `datarel|sdata4` for
@@ -17,6 +18,8 @@ const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 const HEADER_BYTES: usize = 12;
 const ENTRY_BYTES: usize = 8;
 
+/// The most entries of a table that are used. The largest libraries have a million.
+const MAX_ENTRIES: u64 = 4 << 20;
 /// Binary search narrows the table down to this many entries, which are then read at once.
 const SEARCHED_AT_ONCE: u64 = 128;
 /// The most functions in all parts together.
@@ -49,14 +52,26 @@ pub(crate) struct EhFrameHdrIndex {
 }
 
 /// Some FDEs and their CIEs, as a section of their own.
-pub(crate) struct FdeWindow {
+pub(crate) struct FdeWindow<'memory> {
     pub(crate) data: Vec<u8>,
+    /// For what is made of it.
+    pub(crate) memory: Memory<'memory>,
+    /// For `data` and `places`.
+    reserved: Reservation<'memory>,
     /// The stated address of the section that they come from.
     pub(crate) address: u64,
     /// The location of each FDE, in the order of the section.
     pub(crate) places: Vec<FdeLocation>,
     /// FDEs that can't be read, or whose CIE can't.
     pub(crate) malformed: u64,
+}
+
+impl FdeWindow<'_> {
+    /// Appends an entry, and returns its offset; `None` if it doesn't fit the memory.
+    fn append(&mut self, entry: &[u8]) -> Option<usize> {
+        let at = self.data.len();
+        self.reserved.extend(&mut self.data, entry).then_some(at)
+    }
 }
 
 impl EhFrameHdrIndex {
@@ -80,7 +95,7 @@ impl EhFrameHdrIndex {
         Some(Self {
             header_address,
             table_offset: offset.checked_add(HEADER_BYTES as u64)?,
-            entries: u64::from(entries).min(table_bytes / ENTRY_BYTES as u64),
+            entries: u64::from(entries).min(table_bytes / ENTRY_BYTES as u64).min(MAX_ENTRIES),
             address,
             file_offset,
             bytes,
@@ -105,7 +120,7 @@ impl EhFrameHdrIndex {
     }
 
     /// All FDEs, if `.eh_frame` is small.
-    pub(crate) fn whole_if_small<'data, R: ReadFile<'data>>(&self, file: R) -> Option<FdeWindow> {
+    pub(crate) fn whole_if_small<'data, R: ReadFile<'data>>(&self, file: R) -> Option<FdeWindow<'data>> {
         let is_small = self.bytes <= MAX_SMALL_BYTES;
         is_small.then(|| self.window(file, self.offsets(file, 0..self.entries)?))?
     }
@@ -115,11 +130,18 @@ impl EhFrameHdrIndex {
         &self,
         data: R,
         mut offsets: Vec<u64>,
-    ) -> Option<FdeWindow> {
+    ) -> Option<FdeWindow<'data>> {
         offsets.sort_unstable();
         offsets.dedup();
-        let mut window =
-            FdeWindow { data: Vec::new(), address: self.address, places: Vec::new(), malformed: 0 };
+        let memory = data.memory();
+        let mut window = FdeWindow {
+            data: Vec::new(),
+            memory,
+            reserved: memory.reserve(offsets.len().saturating_mul(size_of::<FdeLocation>()))?,
+            address: self.address,
+            places: Vec::with_capacity(offsets.len()),
+            malformed: 0,
+        };
         let mut cies = BTreeMap::new();
         let mut buffer = Vec::new();
         let mut rest = &*offsets;
@@ -140,14 +162,14 @@ impl EhFrameHdrIndex {
         Some(window)
     }
 
-    /// Copies one FDE, and its CIE unless that was copied already.
+    /// Copies one FDE, and its CIE unless that was copied already. `None` also if they don't fit the memory.
     fn copy<'data, R: ReadFile<'data>>(
         &self,
         file: R,
         buffer: &[u8],
         (offset, within): (u64, u64),
         cies: &mut BTreeMap<u64, usize>,
-        window: &mut FdeWindow,
+        window: &mut FdeWindow<'data>,
     ) -> Option<()> {
         let within = usize::try_from(within).ok()?;
         let length = EntryLength::stated(buffer, within)?;
@@ -169,14 +191,12 @@ impl EhFrameHdrIndex {
             None => {
                 let mut cie = Vec::new();
                 self.read(file, cie_offset, MAX_CIE_BYTES as u64, &mut cie)?;
-                let at = window.data.len();
-                window.data.extend_from_slice(cie.get(..EntryLength::stated(&cie, 0)?.total)?);
+                let at = window.append(cie.get(..EntryLength::stated(&cie, 0)?.total)?)?;
                 cies.insert(cie_offset, at);
                 at
             }
         };
-        let at = window.data.len();
-        window.data.extend_from_slice(fde);
+        let at = window.append(fde)?;
         let pointer = u32::try_from(at + field - cie_at).ok()?;
         window.data.get_mut(at + field..at + field + 4)?.copy_from_slice(&pointer.to_le_bytes());
         window

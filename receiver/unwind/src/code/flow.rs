@@ -10,21 +10,23 @@ use super::piece::CodeSlice;
 use super::state::AbstractState;
 use super::value::AbstractValue;
 use crate::arch::{Instruction, Stepper};
+use crate::memory::{Memory, Reservation};
 
 /// How often a function is analyzed again because a call was found not to return.
 const MAX_PASSES: usize = 8;
 
-/// Steps that remain for the instructions of a file.
-pub(crate) struct StepBudget {
+/// The steps and the memory that remain for the instructions of a file.
+pub(crate) struct AnalysisBudget<'memory> {
     pub(crate) steps_left: u64,
+    pub(crate) memory: Memory<'memory>,
 }
 
-impl StepBudget {
+impl<'memory> AnalysisBudget<'memory> {
     /// Steps for each byte of code: instructions have four bytes on average, and most are visited three times.
     const STEPS_PER_BYTE: u64 = 16;
 
-    pub(crate) fn for_bytes(bytes: u64) -> Self {
-        Self { steps_left: bytes.saturating_mul(Self::STEPS_PER_BYTE) }
+    pub(crate) fn for_bytes(bytes: u64, memory: Memory<'memory>) -> Self {
+        Self { steps_left: bytes.saturating_mul(Self::STEPS_PER_BYTE), memory }
     }
 
     pub(crate) fn consume(&mut self) -> bool {
@@ -101,13 +103,17 @@ struct BasicBlock {
     generation: u32,
 }
 
+/// What one block takes: the nodes of a tree are half empty at worst.
+const BLOCK_BYTES: usize = 2 * (size_of::<u32>() + size_of::<BasicBlock>());
+
 /// The control flow of one function.
-pub(crate) struct Flow<'run, 'data, G> {
+pub(crate) struct Flow<'run, 'data, 'memory, G> {
     piece: CodeSlice<'data>,
     pub(crate) policy: G,
     stepper: &'run mut Stepper,
-    budget: &'run mut StepBudget,
+    budget: &'run mut AnalysisBudget<'memory>,
     blocks: BTreeMap<u32, BasicBlock>,
+    memory: Reservation<'memory>,
     worklist: Vec<u32>,
     /// Calls that may not return, with the state after them.
     calls: VecDeque<(u32, u32, AbstractState)>,
@@ -116,6 +122,7 @@ pub(crate) struct Flow<'run, 'data, G> {
     generation: u32,
     evidence: FlowEvidence,
     is_trial: bool,
+    /// Whether steps or memory were not enough.
     pub(crate) exhausted: bool,
 }
 
@@ -128,18 +135,20 @@ struct FlowCursor {
     limit: u32,
 }
 
-impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
+impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
     pub(crate) fn new(
         piece: CodeSlice<'data>,
         guide: G,
         stepper: &'run mut Stepper,
-        budget: &'run mut StepBudget,
+        budget: &'run mut AnalysisBudget<'memory>,
     ) -> Self {
+        let memory = budget.memory.nothing();
         Self {
             piece,
             policy: guide,
             stepper,
             budget,
+            memory,
             blocks: BTreeMap::new(),
             worklist: Vec::new(),
             calls: VecDeque::new(),
@@ -192,8 +201,9 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
 
     /// Discards what the last seed has reached.
     pub(crate) fn retract(&mut self) {
-        let generation = self.generation;
+        let (generation, before) = (self.generation, self.blocks.len());
         self.blocks.retain(|_, block| block.generation != generation);
+        self.memory.shrink((before - self.blocks.len()) * BLOCK_BYTES);
     }
 
     /// Whether an instruction at this address was reached.
@@ -287,7 +297,8 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
             if instruction.stated_word().is_some() {
                 self.exit(state);
             } else {
-                self.evidence.indirect_jumps.push(state.clone());
+                let jumps = &mut self.evidence.indirect_jumps;
+                self.exhausted |= !self.memory.push(jumps, state.clone());
             }
         }
         self.stepper.step(instruction, state);
@@ -393,6 +404,10 @@ impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
 
     fn enter(&mut self, at: u32, state: AbstractState) {
         if self.piece.decode(at).is_some() && !self.blocks.contains_key(&at) {
+            if !self.memory.grow(BLOCK_BYTES) {
+                self.exhausted = true;
+                return;
+            }
             let generation = self.generation;
             self.blocks.insert(at, BasicBlock { state, end: at, after_call: None, generation });
             self.worklist.push(at);

@@ -14,6 +14,9 @@ const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 /// The most bytes of a name that are read: the names that matter are shorter.
 pub(crate) const MAX_NAME_BYTES: usize = 64;
 
+/// The most functions of a table that are read. The largest programs have some hundred thousand.
+const MAX_FUNCTIONS: u64 = 4 << 20;
+
 /// Bytes of a pointer in the only supported layout.
 const POINTER_BYTES: u8 = 8;
 
@@ -86,7 +89,8 @@ impl<'part, 'data, R: ReadFile<'data>> Pclntab<'part, R> {
         }
         // Each function has two words, and one more holds the end of the last.
         let room = ((part.bytes() - functions) / 4).saturating_sub(1) / 2;
-        Some(Self { part, header, function_count: header.function_count.min(room) })
+        let function_count = header.function_count.min(room).min(MAX_FUNCTIONS);
+        Some(Self { part, header, function_count })
     }
 
     pub(crate) fn header(&self) -> &GoTableHeader {

@@ -4,24 +4,27 @@ use sidewinder_address::Svma;
 
 use crate::arch::{self, StatedAddresses};
 use crate::code::piece::CodeSlice;
+use crate::memory::{Memory, Reservation};
 
 /// A linear sweep over all instructions of pieces of code.
 ///
 /// Compilers put no data between functions, but assembly does. The apparent target of a call in data counts as a
 /// function only if one could begin there.
-pub(super) struct CallSweep {
+pub(super) struct CallSweep<'memory> {
     called: Vec<u32>,
     /// Addresses that instructions compute.
     pointed_to: Vec<u32>,
     /// Addresses that the previous instruction doesn't continue to, or that follow padding.
     beginnings: Vec<u32>,
+    reserved: Reservation<'memory>,
 }
 
-impl CallSweep {
-    /// `base` is the address of the lowest code.
-    pub(super) fn new(pieces: &[CodeSlice<'_>], base: Svma) -> Self {
-        let mut sweep = Self { called: Vec::new(), pointed_to: Vec::new(), beginnings: Vec::new() };
-        pieces.iter().for_each(|piece| sweep.add(piece, base));
+impl<'memory> CallSweep<'memory> {
+    /// `base` is the address of the lowest code. What is found ends where the memory does.
+    pub(super) fn new(pieces: &[CodeSlice<'_>], base: Svma, memory: Memory<'memory>) -> Self {
+        let (called, pointed_to, beginnings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sweep = Self { called, pointed_to, beginnings, reserved: memory.nothing() };
+        let _ = pieces.iter().try_for_each(|piece| sweep.add(piece, base));
         for addresses in [&mut sweep.called, &mut sweep.pointed_to] {
             addresses.sort_unstable();
             addresses.dedup();
@@ -29,33 +32,41 @@ impl CallSweep {
         sweep
     }
 
-    fn add(&mut self, piece: &CodeSlice<'_>, base: Svma) {
+    /// `None` once there is no memory for more.
+    fn add(&mut self, piece: &CodeSlice<'_>, base: Svma) -> Option<()> {
+        let Self { called, pointed_to, beginnings, reserved } = self;
+        let mut note = |addresses: &mut Vec<u32>, at| reserved.push(addresses, at).then_some(());
         let alignment_bytes = arch::function_alignment_bytes(piece.architecture);
         let mut addresses = StatedAddresses::default();
         let mut at = piece.start;
-        self.beginnings.push(at);
+        note(beginnings, at)?;
         while at < piece.end() {
             let Some(instruction) = piece.decode(at) else {
                 at = piece.after_zeros(at).max(at + 1);
                 continue;
             };
             at += instruction.len();
-            self.called.extend(instruction.target().filter(|_| instruction.is_call()));
-            self.pointed_to.extend(addresses.next(&instruction, base));
+            if let Some(target) = instruction.target().filter(|_| instruction.is_call()) {
+                note(called, target)?;
+            }
+            if let Some(address) = addresses.next(&instruction, base) {
+                note(pointed_to, address)?;
+            }
             let ends = instruction.is_last()
                 || instruction.is_padding()
                 || (instruction.is_call() && at.is_multiple_of(alignment_bytes));
             if ends {
-                self.beginnings.push(at);
+                note(beginnings, at)?;
                 // Some compilers fill with zeros up to the next function. The last zeros and the first bytes of that
                 // function could be decoded as an instruction.
                 let after = piece.after_zeros(at);
                 if after > at && after < piece.end() {
                     at = after;
-                    self.beginnings.push(at);
+                    note(beginnings, at)?;
                 }
             }
         }
+        Some(())
     }
 
     /// The addresses that are called, in order.

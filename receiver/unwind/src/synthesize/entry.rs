@@ -27,7 +27,7 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
     known: &KnownFunctions,
     pieces: &[CodeSlice<'_>],
     functions: &BTreeSet<u32>,
-    imports: &Imports,
+    imports: &Imports<'_>,
     root: EntryId,
 ) -> Vec<RuleSpan> {
     let Some(entry) = code.offset(file.entry()).filter(|_| file.entry() != 0) else { return Vec::new() };

@@ -12,11 +12,12 @@ use super::calls::CallSweep;
 use super::imports::Imports;
 use super::sections::AddressRanges;
 use crate::arch::{self, Instruction, Stepper};
-use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
+use crate::code::flow::{AfterCall, AnalysisBudget, Flow, FlowPolicy};
 use crate::code::piece::{CodeSlice, piece_at};
 use crate::code::rule::UnknownPart;
 use crate::code::span::{FUNCTION_ALIGNMENT_BYTES, RuleSpan};
 use crate::code::state::AbstractState;
+use crate::memory::Reservation;
 
 /// How often functions are analyzed because functions that they call were found not to return.
 const MAX_ROUNDS: usize = 4;
@@ -26,11 +27,17 @@ const LAST_ROUND: usize = MAX_ROUNDS + 1;
 /// The most frames of a function's jumps through tables with which unreached code is tried.
 const MAX_FRAMES_OF_JUMPS: usize = 4;
 
+/// What a function takes in the collections here, in addition to its spans.
+const FUNCTION_BYTES: usize = 256;
+/// What a span takes: its own, the copies that are sorted and compared with others, and its rows.
+const SPAN_BYTES: usize = 64;
+
 /// The result of following a function.
-pub(super) struct FunctionFlow {
+pub(super) struct FunctionFlow<'memory> {
     pub(super) spans: Vec<RuleSpan>,
     calls: Vec<u32>,
     returns: bool,
+    memory: Reservation<'memory>,
 }
 
 /// The code in which functions are followed.
@@ -40,8 +47,9 @@ pub(super) struct AnalyzedCode<'data> {
     pub(super) regions: Vec<CodeSlice<'data>>,
     pub(super) starts: BTreeSet<u32>,
     pub(super) linkage: AddressRanges,
-    pub(super) sweep: CallSweep,
-    pub(super) imports: Imports,
+    pub(super) sweep: CallSweep<'data>,
+    pub(super) imports: Imports<'data>,
+    pub(super) _starts_memory: Reservation<'data>,
 }
 
 impl AnalyzedCode<'_> {
@@ -65,9 +73,9 @@ pub(super) struct FunctionAnalyzer<'data> {
     /// The functions that have gone through all rounds.
     settled: BTreeSet<u32>,
     /// Those of them that have not been taken.
-    found: BTreeMap<u32, FunctionFlow>,
+    found: BTreeMap<u32, FunctionFlow<'data>>,
     stepper: Stepper,
-    budget: StepBudget,
+    budget: AnalysisBudget<'data>,
 }
 
 /// Why a function is assumed to begin at an address.
@@ -82,7 +90,11 @@ enum Evidence {
 }
 
 impl<'data> FunctionAnalyzer<'data> {
-    pub(super) fn new(code: AnalyzedCode<'data>, never_return: BTreeSet<u32>, budget: StepBudget) -> Self {
+    pub(super) fn new(
+        code: AnalyzedCode<'data>,
+        never_return: BTreeSet<u32>,
+        budget: AnalysisBudget<'data>,
+    ) -> Self {
         Self {
             code,
             do_not_return: never_return.into_iter().map(|start| (start, 0)).collect(),
@@ -105,7 +117,7 @@ impl<'data> FunctionAnalyzer<'data> {
         range: Range<u32>,
         tries_others: bool,
         entries: &mut EntryInterner,
-    ) -> Vec<FunctionFlow> {
+    ) -> Vec<FunctionFlow<'data>> {
         let named: Vec<u32> = self.code.starts.range(range.clone()).copied().collect();
         self.settle(named.clone(), entries);
         let others = if tries_others { self.find_others(&range, entries) } else { Vec::new() };
@@ -149,7 +161,7 @@ impl<'data> FunctionAnalyzer<'data> {
     }
 
     /// Follows code of a range that no function reaches, where one could begin.
-    fn find_others(&mut self, range: &Range<u32>, entries: &mut EntryInterner) -> Vec<FunctionFlow> {
+    fn find_others(&mut self, range: &Range<u32>, entries: &mut EntryInterner) -> Vec<FunctionFlow<'data>> {
         let mut others = self.possible(range, entries);
         // What they call has to be settled first. That seldom makes them call others.
         for _ in 0..MAX_ROUNDS {
@@ -165,7 +177,7 @@ impl<'data> FunctionAnalyzer<'data> {
         others
     }
 
-    fn possible(&mut self, range: &Range<u32>, entries: &mut EntryInterner) -> Vec<FunctionFlow> {
+    fn possible(&mut self, range: &Range<u32>, entries: &mut EntryInterner) -> Vec<FunctionFlow<'data>> {
         let mut reached = ReachedCode::default();
         self.found.range(range.clone()).for_each(|(_, function)| reached.add(&function.spans));
         let mut functions = Vec::new();
@@ -193,8 +205,9 @@ impl<'data> FunctionAnalyzer<'data> {
         evidence: Evidence,
         round: usize,
         entries: &mut EntryInterner,
-    ) -> Option<FunctionFlow> {
+    ) -> Option<FunctionFlow<'data>> {
         let piece = *self.region_at(start)?;
+        let memory = self.budget.memory.reserve(FUNCTION_BYTES)?;
         let code = &self.code;
         let next = code.starts.range(start + 1..).next();
         let limit = next.map_or(piece.end(), |next| *next.min(&piece.end()));
@@ -241,9 +254,15 @@ impl<'data> FunctionAnalyzer<'data> {
         if distrusted.is_none() {
             follow_tables(&mut flow, met.indirect_jumps, code.sweep.beginnings_within(start, limit));
         }
-        let mut found = FunctionFlow { spans: Vec::new(), calls: Vec::new(), returns };
-        flow.for_each_instruction(|_, instruction, state| found.add(instruction, state, entries));
+        let mut found = FunctionFlow { spans: Vec::new(), calls: Vec::new(), returns, memory };
+        let mut is_complete = true;
+        flow.for_each_instruction(|_, instruction, state| {
+            is_complete = is_complete && found.add(instruction, state, entries);
+        });
         found.calls = std::mem::take(&mut flow.policy.calls);
+        if !is_complete || !found.memory.grow(size_of_val(&*found.calls)) {
+            return None;
+        }
         if let Some(reason) = distrusted {
             found.spans.iter_mut().for_each(|span| span.rule = Err(reason));
         }
@@ -254,7 +273,7 @@ impl<'data> FunctionAnalyzer<'data> {
 /// Tries the possible targets of jumps through tables: code that no other path reaches, with the frame of the jump. A
 /// target is accepted if a return proves it, or code where the frame is known.
 fn follow_tables(
-    flow: &mut Flow<'_, '_, SynthesisPolicy<'_>>,
+    flow: &mut Flow<'_, '_, '_, SynthesisPolicy<'_>>,
     mut frames: Vec<AbstractState>,
     places: &[u32],
 ) {
@@ -302,8 +321,9 @@ impl ReachedCode {
     }
 }
 
-impl FunctionFlow {
-    fn add(&mut self, instruction: &Instruction, state: &AbstractState, entries: &mut EntryInterner) {
+impl FunctionFlow<'_> {
+    /// Adds an instruction. Returns false, and adds nothing, if there is no memory for it.
+    fn add(&mut self, instruction: &Instruction, state: &AbstractState, entries: &mut EntryInterner) -> bool {
         let rule = match state.rule() {
             Ok(rule) => Ok(entries.intern(Entry::Rule(rule))),
             Err(UnknownPart::Cfa) => Err(UnresolvedReason::StackPointer),
@@ -312,8 +332,10 @@ impl FunctionFlow {
         let (start, end) = (instruction.start(), instruction.end());
         match self.spans.last_mut() {
             Some(last) if last.end == start && last.rule == rule => last.end = end,
+            _ if !self.memory.grow(SPAN_BYTES) => return false,
             _ => self.spans.push(RuleSpan { start, end, rule }),
         }
+        true
     }
 }
 

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
 
+use super::named_functions::ADDRESS_BYTES;
 use crate::arch::{self, Instruction};
 use crate::code::piece::CodeSlice;
+use crate::elf::memory_of;
+use crate::memory::Reservation;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::{for_each_dynamic_name, for_each_dynamic_relocation};
@@ -50,29 +53,34 @@ const TERMINATE: &[u8] = b"_ZSt9terminatev";
 const THROW: &[u8] = b"__throw_";
 
 /// The imported functions that never return, as calls refer to them, and other facts from the imports.
-#[derive(Default)]
-pub(super) struct Imports {
+pub(super) struct Imports<'memory> {
     /// Words of memory that hold the addresses of these functions.
     words: BTreeSet<u32>,
     /// Entries of linkage tables that jump to these functions.
     entries: BTreeSet<u32>,
     /// Whether the file uses the runtime system of Haskell: all compiled Haskell code imports these functions.
     pub(super) have_haskell: bool,
+    reserved: Reservation<'memory>,
 }
 
-impl Imports {
-    pub(super) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
-        let mut imports = Self::default();
+impl<'memory> Imports<'memory> {
+    /// What doesn't fit the memory is left out.
+    pub(super) fn from_file<R: ReadFile<'memory>>(file: &File<'memory, R>, code: &CodeRanges) -> Self {
+        let (words, entries) = (BTreeSet::new(), BTreeSet::new());
+        let mut imports = Self { words, entries, have_haskell: false, reserved: memory_of(file).nothing() };
         let mut meant = BTreeSet::new();
         for_each_dynamic_name(file, |index, name| {
-            if never_returns(name) {
+            if never_returns(name) && imports.reserved.grow(2 * ADDRESS_BYTES) {
                 meant.insert(index);
             }
             imports.have_haskell |= name.starts_with(b"stg_ap_");
         });
         for_each_dynamic_relocation(file, |at, symbol| {
-            if meant.contains(&symbol) {
-                imports.words.extend(code.offset(at));
+            if meant.contains(&symbol)
+                && let Some(word) = code.offset(at)
+                && imports.reserved.grow(ADDRESS_BYTES)
+            {
+                imports.words.insert(word);
             }
         });
         for section in [".plt", ".plt.sec", ".plt.got"] {
@@ -91,7 +99,8 @@ impl Imports {
         let Some((start, bytes)) = code.offset(section.address()).zip(section.data().ok()) else { return };
         let piece = CodeSlice { architecture: code.architecture(), start, bytes };
         for entry in (start..piece.end()).step_by(8) {
-            if arch::word_jumped_through(&piece, entry, code.base()).is_some_and(|word| self.is_word(word)) {
+            let word = arch::word_jumped_through(&piece, entry, code.base());
+            if word.is_some_and(|word| self.is_word(word)) && self.reserved.grow(ADDRESS_BYTES) {
                 self.entries.insert(entry);
             }
         }

@@ -5,36 +5,43 @@ use std::collections::BTreeSet;
 use object::File;
 
 use super::imports::never_returns;
+use crate::elf::memory_of;
 use crate::known_functions::is_never_called;
+use crate::memory::Reservation;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
 
 /// What the file's symbols state about its functions.
-#[derive(Default)]
-pub(super) struct NamedFunctions {
+pub(super) struct NamedFunctions<'memory> {
     /// The starts of functions. The cold part of a function has a symbol, but isn't called.
     pub(super) starts: BTreeSet<u32>,
     /// The starts of functions that never return.
     pub(super) never_return: BTreeSet<u32>,
+    /// For both.
+    pub(super) reserved: Reservation<'memory>,
 }
 
-impl NamedFunctions {
-    /// Haskell's symbols for code (`..._info`) are left out, because that code is jumped to.
-    pub(super) fn from_file<'data, R: ReadFile<'data>>(
-        file: &File<'data, R>,
+/// What an element of a set of addresses takes: the nodes of a tree are half empty at worst.
+pub(super) const ADDRESS_BYTES: usize = 4 * size_of::<u32>();
+
+impl<'memory> NamedFunctions<'memory> {
+    /// Haskell's symbols for code (`..._info`) are left out, because that code is jumped to, and so is what doesn't fit the memory.
+    pub(super) fn from_file<R: ReadFile<'memory>>(
+        file: &File<'memory, R>,
         code: &CodeRanges,
         has_haskell: bool,
     ) -> Self {
         let is_haskell = |name: &[u8]| has_haskell && name.ends_with(b"_info");
         let begins = |name: &[u8]| is_begin_of_function(name) && !is_haskell(name);
-        let mut named = Self::default();
+        let (starts, never_return) = (BTreeSet::new(), BTreeSet::new());
+        let mut named = Self { starts, never_return, reserved: memory_of(file).nothing() };
         for_each_code_symbol(file, |symbol| {
             let Some(start) = code.offset(symbol.address) else { return };
-            if symbol.is_function && begins(symbol.name) {
+            if symbol.is_function && begins(symbol.name) && named.reserved.grow(ADDRESS_BYTES) {
                 named.starts.insert(start);
             }
-            if never_returns(symbol.name) {
+            if never_returns(symbol.name) && named.reserved.grow(ADDRESS_BYTES) {
                 named.never_return.insert(start);
             }
         });

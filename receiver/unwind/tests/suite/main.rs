@@ -6,6 +6,7 @@ mod aarch64;
 mod arbitrary;
 mod cfi;
 mod go;
+mod memory;
 mod oracle;
 mod sources;
 mod support;

@@ -260,7 +260,7 @@ fn a_debug_file_of_another_build_is_none() {
     assert_eq!(reference.verify(&File::parse(&*other).unwrap()), DebugFileMatch::Mismatch);
 }
 
-fn xz(data: &[u8]) -> Vec<u8> {
+pub(crate) fn xz(data: &[u8]) -> Vec<u8> {
     let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(1)).unwrap();
     writer.write_all(data).unwrap();
     writer.finish().unwrap()
@@ -280,15 +280,13 @@ fn mini_debug_info_gives_frames_and_names() {
 }
 
 #[test]
-fn mini_debug_info_that_is_broken_or_grows_without_end_is_counted_and_costs_itself_alone() {
+fn mini_debug_info_that_is_broken_is_counted_and_costs_itself_alone() {
     let mut eh_frame = Section::eh_frame();
     let cie = eh_frame.cie();
     eh_frame.fde(cie, 0, 0x10, &[]);
-    let bomb = xz(&vec![0; (64 << 20) + 1]);
-    assert!(bomb.len() < 100_000);
     let mut cut_off = xz(b"\x7fELF");
     cut_off.truncate(20);
-    for broken in [&b"not xz"[..], &cut_off, &bomb] {
+    for broken in [&b"not xz"[..], &cut_off] {
         let file = elf(0, &[], &[(".eh_frame", &eh_frame.bytes), (".gnu_debugdata", broken)]);
         let table = table_of(&file);
         assert_eq!(rows(&table), [(0, LEAF), (0x10, END)]);

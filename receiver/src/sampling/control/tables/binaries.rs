@@ -17,9 +17,10 @@ use sidewinder_unwind::Rule;
 use sidewinder_vm::Interpreter;
 use sidewinder_vm::cpython::PthreadLayout;
 
-use super::build::{BuildError, READ_BUDGET_SHARE};
+use super::build::BuildError;
 use super::debug_files::{Companions, DebugFile, DebugRoots};
 use super::incomplete_files::{IncompleteFiles, IncompleteTables};
+use super::reader::ReadBudget;
 use super::saved_tables::SavedTableCounts;
 use super::segments::{push_segment_ranges, segment_at};
 use super::table_builder::{Delivery, TableBuilder};
@@ -358,7 +359,7 @@ impl Binaries {
     pub(crate) fn incomplete_tables(&self, arena: &Arena) -> IncompleteTables {
         let unread = self.binaries.values().filter_map(|binary| binary.unread);
         let building_bytes =
-            unread.map(|unread| unread.budget_bytes + READ_BUDGET_SHARE * unread.piece_bytes).max();
+            unread.map(|unread| unread.budget_bytes + ReadBudget::SHARE * unread.piece_bytes).max();
         let files: Vec<_> = self.binaries.values().filter_map(TrackedBinary::incomplete_table).collect();
         let left_out_code_bytes: u64 = files.iter().map(|file| file.left_out_code_bytes).sum();
         let tables_bytes = arena.used_bytes() + left_out_code_bytes / CODE_BYTES_PER_TABLE_BYTE;

@@ -11,7 +11,7 @@ use std::sync::mpsc::Receiver;
 
 use object::ReadCache;
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{PackedSegment, Packing, pack, repack};
+use sidewinder_bpf::{PackedSegment, Packing, pack_part, page_range, repack};
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{TrustedSide, Validation, resolve_conflicts, validate};
 use sidewinder_unwind::{
@@ -23,7 +23,7 @@ use thiserror::Error;
 use super::debug_files::{Companions, DebugFile};
 use super::reader::{BoundedReader, ReadBudget};
 use super::saved_tables::{SavedTable, SavedTableName, SavedTables};
-use super::segmented::SegmentedBuild;
+use super::segmented::{SegmentedBuild, unbuilt_parts};
 use super::table_room::TableRoom;
 
 /// Why a file has no table.
@@ -33,7 +33,7 @@ pub(crate) enum BuildError {
     Elf(#[from] object::Error),
     #[error("no unwind table")]
     Unwind(#[from] sidewinder_unwind::UnwindTableError),
-    #[error("no memory left to read {0} bytes of the file: raise memory_limit_mib")]
+    #[error("no memory left to read the file, which needs {0} bytes more: raise memory_limit_mib")]
     OverBudget(u64),
     #[error("building the unwind table panicked: please report this, with the file")]
     Panicked,
@@ -95,16 +95,15 @@ pub(crate) struct BuiltTable {
     /// The ranges of these segments whose rows come from machine code alone. Where its functions begin takes a pass over all of it.
     pub(crate) from_machine_code: Vec<Range<FileOffset>>,
     pub(crate) debug_file: DebugFile,
-    /// The size of the first piece of the file that didn't fit the budget, if any. The rows of this piece and of later ones
-    /// are missing from the table.
+    /// The first amount of memory that was more than the build had left, if any. Rows are missing from the table then.
     pub(crate) over_budget_bytes: Option<u64>,
 }
 
-/// The share of the build's memory that is used for reading the file, as a divisor. The rest is for rows.
-pub(super) const READ_BUDGET_SHARE: u64 = 2;
-
 /// Files with more code are built in parts: that takes little memory, and walks don't have to wait for the whole file.
 const WHOLE_CODE_BYTES_MAX: u64 = 2 << 20;
+
+/// The code that is packed together, where a file is not read in parts.
+const PACKED_TOGETHER_BYTES: u64 = 64 << 20;
 
 /// A file whose table is built, and the limits of the build.
 #[derive(Debug)]
@@ -159,7 +158,7 @@ impl BuildSource<'_> {
         saved: &SavedTable,
         mut deliver: impl FnMut(BuiltTable),
     ) -> Result<Option<BuiltTable>, BuildError> {
-        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
+        let budget = ReadBudget::new(self.budget_bytes);
         let reader = BoundedReader::new(self.content, &budget);
         let file = parse_elf(&reader, &budget)?;
         let loads = load_segments(&file);
@@ -198,7 +197,7 @@ impl BuildSource<'_> {
         wanted: &Receiver<FileOffset>,
         deliver: impl FnMut(BuiltTable),
     ) -> Result<BuiltTable, BuildError> {
-        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
+        let budget = ReadBudget::new(self.budget_bytes);
         // The cached pieces are freed before the rows are packed, because packing needs memory too.
         let (loads, table, companions) = {
             let reader = BoundedReader::new(self.content, &budget);
@@ -221,12 +220,12 @@ impl BuildSource<'_> {
             let table = UnwindSources::new(&file, debug.as_slice())?.table();
             (loads, resolve_conflicts(&file, table, trust)?, companions)
         };
-        let segments =
-            executable_segments(&loads).flat_map(|load| pack(&table, load, self.packing)).collect();
+        let (segments, unbuilt) = self.pack(&table, &loads);
         let from_machine_code =
             table.by_machine_code().filter_map(|code| to_file_range(&loads, &code)).collect();
         Ok(BuiltTable {
             segments,
+            unbuilt,
             from_machine_code,
             debug_file: DebugFile::Searched(companions),
             over_budget_bytes: budget.refused_bytes(),
@@ -234,10 +233,31 @@ impl BuildSource<'_> {
         })
     }
 
+    /// Packs a table, and returns the parts for which the build has no memory: a table takes memory in proportion to the code, too, of
+    /// which a sparse file has any amount.
+    fn pack(&self, table: &UnwindTable, loads: &[LoadSegment]) -> (Vec<PackedSegment>, Vec<TextRange>) {
+        let (mut segments, mut unbuilt) = (Vec::new(), Vec::new());
+        let mut left_bytes = self.budget_bytes / ReadBudget::SHARE;
+        for load in executable_segments(loads) {
+            for part in split(page_range(load), PACKED_TOGETHER_BYTES) {
+                let pages = part.file_offset..part.end();
+                if left_bytes == 0 {
+                    unbuilt.push(pages);
+                    continue;
+                }
+                let packed = pack_part(table, load, self.packing, pages);
+                let bytes: u64 = packed.iter().map(|segment| segment.bytes.len() as u64).sum();
+                left_bytes = left_bytes.saturating_sub(bytes);
+                segments.extend(packed);
+            }
+        }
+        (segments, unbuilt_parts(loads, unbuilt.into_iter()))
+    }
+
     /// Whether a large file is read in parts. Sources other than those with an index are left out then, so they are used where
     /// the whole file fits into the memory.
     fn is_read_in_parts<'data, R: ReadFile<'data>>(&self, file: &object::File<'data, R>) -> bool {
-        has_only_indexed_sources(file) || self.content.size_bytes() > self.budget_bytes / READ_BUDGET_SHARE
+        has_only_indexed_sources(file) || self.content.size_bytes() > self.budget_bytes / ReadBudget::SHARE
     }
 
     /// Reads back the segments that were saved; [builds](Self::rebuild_from_file) and saves the rest.
@@ -278,7 +298,7 @@ impl BuildSource<'_> {
         stand_alone: bool,
         trust: TrustedSide,
     ) -> Result<BuiltTable, BuildError> {
-        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
+        let budget = ReadBudget::new(self.budget_bytes);
         let reader = BoundedReader::new(self.content, &budget);
         // Checking the code needs the whole file.
         let can_build_parts = stand_alone && trust == TrustedSide::Rows;
@@ -446,7 +466,7 @@ pub(crate) struct WholeTable {
 pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<WholeTable, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::new(u64::MAX))?;
+    let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::unlimited())?;
     Ok(WholeTable { loads: load_segments(&file), code: code_ranges(&file)?, table })
 }
 
@@ -458,7 +478,7 @@ pub(crate) fn read_partial_table(
 ) -> Result<UnwindTable, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    read_unwind_table(&file, debug_file, Some(parts), &ReadBudget::new(u64::MAX)).map(|(table, _)| table)
+    read_unwind_table(&file, debug_file, Some(parts), &ReadBudget::unlimited()).map(|(table, _)| table)
 }
 
 /// The table of a file or of parts of it, and its companions, which may contribute rows.
@@ -487,7 +507,7 @@ pub(crate) fn read_validation(
 ) -> Result<Validation, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::new(u64::MAX))?;
+    let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::unlimited())?;
     Ok(validate(&file, &table)?)
 }
 

@@ -1,6 +1,6 @@
 //! Readers through which `object` parses files, piece by piece, with a bound on the memory for cached pieces.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,43 +12,42 @@ use object::pod::{bytes_of_slice, bytes_of_slice_mut, from_bytes, slice_from_all
 use object::read::elf::{FileHeader as _, SectionHeader as _};
 use object::{LittleEndian, ReadCache, ReadRef};
 use sidewinder_process::{OpenedFile, ReadAt};
-use sidewinder_unwind::ReadFile;
+use sidewinder_unwind::{Memory, MemoryBudget, ReadFile};
 
 /// The budget that one string takes.
 const STRING_BYTES: u64 = 256;
 
-/// The memory that several readers may use together for cached pieces. After one piece didn't fit, all new pieces are
-/// refused, so that no result is built from only some of them.
+/// The memory that several readers may use together.
 #[derive(Debug)]
 pub(crate) struct ReadBudget {
-    left_bytes: Cell<u64>,
-    refused_bytes: Cell<Option<u64>>,
+    /// For cached pieces. After one piece didn't fit, all new pieces are refused, so that no result is built from only some of them.
+    pieces: MemoryBudget,
+    /// For what is made of them.
+    results: MemoryBudget,
 }
 
 impl ReadBudget {
+    /// The share for each of the two purposes, as a divisor.
+    pub(crate) const SHARE: u64 = 2;
+
     pub(crate) fn new(bytes: u64) -> Self {
-        Self { left_bytes: Cell::new(bytes), refused_bytes: Cell::new(None) }
+        let [pieces, results] = [bytes / Self::SHARE; 2].map(MemoryBudget::new);
+        Self { pieces, results }
     }
 
-    /// The size of the piece that didn't fit, if any.
+    /// No limit.
+    pub(crate) fn unlimited() -> Self {
+        Self::new(u64::MAX)
+    }
+
+    /// The first amount that didn't fit, if any.
     pub(crate) fn refused_bytes(&self) -> Option<u64> {
-        self.refused_bytes.get()
+        self.pieces.refused_bytes().or(self.results.refused_bytes())
     }
 
-    fn reserve(&self, bytes: u64) -> Result<(), ()> {
-        if self.refused_bytes.get().is_some() {
-            return Err(());
-        }
-        match self.left_bytes.get().checked_sub(bytes) {
-            Some(left) => {
-                self.left_bytes.set(left);
-                Ok(())
-            }
-            None => {
-                self.refused_bytes.set(Some(bytes));
-                Err(())
-            }
-        }
+    fn reserve_piece(&self, bytes: u64) -> Result<(), ()> {
+        let is_granted = self.pieces.refused_bytes().is_none() && self.pieces.take(bytes);
+        is_granted.then_some(()).ok_or(())
     }
 }
 
@@ -71,7 +70,7 @@ impl<'file, C: SizedReadAt> BoundedReader<'file, C> {
     fn reserve_piece(&self, piece: (u64, u64), bytes: u64) -> Result<(), ()> {
         let mut cached = self.cached_pieces.borrow_mut();
         if !cached.contains(&piece) {
-            self.budget.reserve(bytes)?;
+            self.budget.reserve_piece(bytes)?;
             cached.insert(piece);
         }
         Ok(())
@@ -97,6 +96,10 @@ impl<'data, C: SizedReadAt> ReadRef<'data> for &'data BoundedReader<'_, C> {
 impl<'data, C: SizedReadAt> ReadFile<'data> for &'data BoundedReader<'_, C> {
     fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
         self.content.read_exact_at(buffer, offset).ok()
+    }
+
+    fn memory(self) -> Memory<'data> {
+        Memory::limited_by(&self.budget.results)
     }
 }
 
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn pieces_over_budget_are_refused_and_cached_pieces_cost_once() {
-        let budget = ReadBudget::new(100);
+        let budget = ReadBudget::new(200);
         let file = file_of_sevens();
         let reader = BoundedReader::new(&file, &budget);
         let read = |offset, size| (&reader).read_bytes_at(offset, size).map(<[u8]>::len);
@@ -242,7 +245,7 @@ mod tests {
 
     #[test]
     fn readers_share_a_budget() {
-        let budget = ReadBudget::new(100);
+        let budget = ReadBudget::new(200);
         let file = file_of_sevens();
         let [one, other] = [(), ()].map(|()| BoundedReader::new(&file, &budget));
         assert!((&one).read_bytes_at(0, 60).is_ok());

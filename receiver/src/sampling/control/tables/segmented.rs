@@ -107,37 +107,32 @@ impl<'file, 'data, R: ReadFile<'data>> SegmentedBuild<'file, 'data, R> {
             }
             self.missed.retain(|at| !part.range.contains(*at));
         }
-        BuiltTable { unbuilt: self.unbuilt(&remaining), ..self.take_built() }
+        let remaining = remaining.iter().map(|part| part.range.file_offset..part.range.end());
+        BuiltTable { unbuilt: unbuilt_parts(&self.loads, remaining), ..self.take_built() }
     }
 
     fn undelivered_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes.len() as u64).sum()
     }
 
-    /// What is left, in parts of another size.
-    fn unbuilt(&self, remaining: &[Part]) -> Vec<TextRange> {
-        let code_bytes: u64 = executable_segments(&self.loads).map(|load| load.size).sum();
-        let part_bytes = (code_bytes / UNBUILT_PARTS_MAX).max(UNBUILT_PART_BYTES_MIN);
-        let part_bytes = part_bytes.next_multiple_of(UNBUILT_PART_BYTES_MIN);
-        let ranges = remaining.iter().map(|part| part.range.file_offset..part.range.end());
-        ranges.flat_map(|range| split(range, part_bytes)).collect()
-    }
-
     /// All parts: those that are described, and then the others.
     fn parts(&mut self) -> Vec<Part> {
         let code = self.sources.undescribed_code();
-        let code: Vec<_> = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
-        let is_described = |unit: &TextRange| !code.iter().any(|code| unit.overlaps(code));
+        let mut code: Vec<_> = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
+        code.sort_unstable_by_key(|code| code.start);
         let mut parts = Vec::new();
         for load in executable_segments(&self.loads) {
-            let units: Vec<_> = split(page_range(load), UNIT_BYTES).collect();
-            for units in units.chunk_by(|one, next| is_described(one) == is_described(next)) {
-                let (Some(first), Some(last)) = (units.first(), units.last()) else { continue };
-                let is_described = is_described(first);
-                let bytes = if is_described { PART_BYTES } else { UNDESCRIBED_PART_BYTES };
-                let ranges = split(first.file_offset..last.end(), bytes);
-                parts.extend(ranges.map(|range| Part { range, is_described }));
+            let pages = page_range(load);
+            let first = code.partition_point(|code| code.end <= pages.start);
+            let last = code.partition_point(|code| code.start < pages.end);
+            let mut described_from = pages.start;
+            for code in covering_units(&pages, code.get(first..last).unwrap_or_default()) {
+                parts.extend(described_parts(described_from..code.start));
+                described_from = code.end;
+                let ranges = split(code, UNDESCRIBED_PART_BYTES);
+                parts.extend(ranges.map(|range| Part { range, is_described: false }));
             }
+            parts.extend(described_parts(described_from..pages.end));
         }
         parts.sort_by_key(|part| !part.is_described);
         parts
@@ -164,6 +159,38 @@ impl<'file, 'data, R: ReadFile<'data>> SegmentedBuild<'file, 'data, R> {
             ..BuiltTable::with_loads(self.loads.clone())
         }
     }
+}
+
+/// What is left of a file, in parts that depend on its size.
+pub(super) fn unbuilt_parts(
+    loads: &[LoadSegment],
+    remaining: impl Iterator<Item = Range<FileOffset>>,
+) -> Vec<TextRange> {
+    let code_bytes: u64 = executable_segments(loads).map(|load| load.size).sum();
+    let part_bytes = (code_bytes / UNBUILT_PARTS_MAX).max(UNBUILT_PART_BYTES_MIN);
+    let part_bytes = part_bytes.next_multiple_of(UNBUILT_PART_BYTES_MIN);
+    remaining.flat_map(|range| split(range, part_bytes)).collect()
+}
+
+/// The parts of a range that is described.
+fn described_parts(range: Range<FileOffset>) -> impl Iterator<Item = Part> {
+    split(range, PART_BYTES).map(|range| Part { range, is_described: true })
+}
+
+/// The ranges of whole units, counted from the start of `pages`, that contain this code. `code` is sorted.
+fn covering_units(pages: &Range<FileOffset>, code: &[Range<FileOffset>]) -> Vec<Range<FileOffset>> {
+    let mut covering: Vec<Range<FileOffset>> = Vec::new();
+    for code in code {
+        let units_before = code.start.0.saturating_sub(pages.start.0) / UNIT_BYTES;
+        let units = (code.end.0.saturating_sub(pages.start.0)).div_ceil(UNIT_BYTES);
+        let start = FileOffset(pages.start.0 + units_before * UNIT_BYTES);
+        let end = FileOffset(pages.start.0 + units * UNIT_BYTES).min(pages.end);
+        match covering.last_mut() {
+            Some(last) if start <= last.end => last.end = last.end.max(end),
+            _ => covering.push(start..end),
+        }
+    }
+    covering
 }
 
 #[cfg(test)]
