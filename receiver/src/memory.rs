@@ -36,6 +36,8 @@ pub(crate) struct MemoryBudget {
 pub(crate) struct SamplingBudget {
     /// Unwind tables and mappings, in eBPF maps.
     pub(crate) tables_bytes: u64,
+    /// The executable mappings of processes.
+    pub(crate) mappings_bytes: usize,
     /// Stacks that samples may refer to.
     pub(crate) stacks_bytes: usize,
     /// Snapshots (registers and stack memory) for deferred walks.
@@ -88,6 +90,7 @@ impl SamplingBudget {
     pub(crate) fn with_tables_bytes(tables_bytes: u64) -> Self {
         Self {
             tables_bytes,
+            mappings_bytes: 128 << 20,
             stacks_bytes: WORKING_SET_BYTES_MAX,
             snapshots_bytes: WORKING_SET_BYTES_MAX,
             rings: RingsBudget::LARGE,
@@ -151,6 +154,7 @@ impl MemoryBudget {
             total,
             sampling: SamplingBudget {
                 tables_bytes: divided_bytes / 2,
+                mappings_bytes: in_memory(total_bytes / MAPPINGS_SHARE),
                 stacks_bytes: in_memory(working_set_bytes),
                 snapshots_bytes: in_memory(working_set_bytes),
                 rings: RingsBudget::SMALL,
@@ -204,6 +208,9 @@ fn lowest_limit_mib(is_enough: impl Fn(u64) -> bool) -> u32 {
 
 /// The share of a limit that is for building tables, as a divisor.
 const BUILDING_SHARE: u64 = 12;
+
+/// The share of a limit that is for the mappings of processes, as a divisor. It is a part of [`PROGRAM_BYTES`] at the default limit.
+const MAPPINGS_SHARE: u64 = 8;
 
 /// The share of a limit that is for queues of encoded reports, as a divisor.
 const QUEUES_SHARE: u64 = 6;

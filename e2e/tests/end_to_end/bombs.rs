@@ -1,224 +1,202 @@
-//! Files that take far more memory or time to read than their size suggests.
+//! Files and processes that would take far more memory or time than their size suggests. The service has a sidecar's memory, and
+//! still profiles what runs beside them.
 
+use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use object::elf::{SHT_DYNSYM, SHT_RELA, SHT_STRTAB, SHT_SYMTAB};
-use sidewinder_e2e_support::elf_writer::{ElfWriter, Section};
+use serde_json::Value;
+use sidewinder_e2e_support::elf_writer::{CODE_OFFSET, ElfWriter, Section};
 use sidewinder_e2e_support::load::Load;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_e2e_support::workload::MAPS_CODE;
+use sidewinder_e2e_support::workload::{LADDER, MAPS_CODE};
 
+/// No Collector is there: what is sent is of no interest here.
 const NOBODY: &str = "127.0.0.1:9";
 
-fn zlib(content: &[u8]) -> Vec<u8> {
+const RET: u8 = 0xc3;
+const PUSH: u8 = 0x50;
+
+/// What bounds the time for a file, however large it claims to be.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Zeros, compressed by `xz`.
+fn xz_zeros(bytes: u64, folder: &Path) -> Result<Vec<u8>> {
+    let zeros = folder.join("zeros");
+    File::create(&zeros)?.set_len(bytes)?;
+    let compressed = Command::new("xz").args(["-0", "--stdout"]).arg(&zeros).output()?;
+    ensure!(compressed.status.success(), "xz: {}", String::from_utf8_lossy(&compressed.stderr));
+    Ok(compressed.stdout)
+}
+
+/// A compressed section of `bytes` that begins with this and repeats it.
+fn compressed(name: &'static str, head: &[u8], repeated: &[u8], bytes: usize) -> Result<Section> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(content).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn xz(content: &[u8], folder: &Path) -> Result<Vec<u8>> {
-    let plain = folder.join("plain");
-    std::fs::write(&plain, content)?;
-    let out = Command::new("xz").args(["-0", "-c"]).arg(&plain).output()?;
-    std::fs::remove_file(plain)?;
-    Ok(out.stdout)
-}
-
-const CIE: &[u8] =
-    &[0x14, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0, 0, 0, 0, 0];
-
-/// `.debug_frame` of one function, whose frame changes with each byte.
-fn debug_frame(bytes: usize) -> Vec<u8> {
-    let mut out = CIE.to_vec();
-    let instructions = bytes - 20;
-    out.extend(((instructions + 20) as u32).to_le_bytes());
-    out.extend(0_u32.to_le_bytes());
-    out.extend(4096_u64.to_le_bytes());
-    out.extend(0x2000_0000_u64.to_le_bytes());
-    let step = [0x41, 0x86, 2, 0x41, 0xc6];
-    out.extend(step.iter().cycle().take(instructions));
-    out
-}
-
-fn bombs(folder: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
-    let mut found = Vec::new();
-    let mut add = |name: &'static str, elf: ElfWriter| -> Result<()> {
-        let path = folder.join(name);
-        elf.write(&path)?;
-        found.push((name, path));
-        Ok(())
-    };
-    let with = |sections: Vec<Section>| ElfWriter { sections, ..ElfWriter::default() };
-    let zeros = vec![0_u8; (64 << 20) - 4096];
-    add("mini", with(vec![Section::new(".gnu_debugdata", xz(&zeros, folder)?)]))?;
-    let frame = debug_frame(60 << 20);
-    let compressed = Section::compressed(".debug_frame", &zlib(&frame), frame.len() as u64);
-    add("debug_frame", ElfWriter { segment_bytes: 1 << 30, ..with(vec![compressed]) })?;
-    let frame = debug_frame(10 << 20);
-    let compressed = Section::compressed(".debug_frame", &zlib(&frame), frame.len() as u64);
-    add("debug_frame_10", ElfWriter { segment_bytes: 1 << 30, ..with(vec![compressed]) })?;
-    let compressed = Section::compressed(".sframe", &zlib(&zeros), zeros.len() as u64);
-    add("sframe", with(vec![compressed]))?;
-    for (name, mib) in [("rets", 8), ("rets30", 30)] {
-        add(name, ElfWriter { code: vec![0xc3; mib << 20], ..ElfWriter::default() })?;
+    encoder.write_all(head)?;
+    let block = repeated.repeat((1 << 20) / repeated.len());
+    let mut left = bytes - head.len();
+    while left > 0 {
+        let written = left.min(block.len());
+        encoder.write_all(&block[..written])?;
+        left -= written;
     }
-    let calls: Vec<u8> = (0..1_600_000_i32)
-        .flat_map(|n| {
-            let target = (i64::from(n) * 7919 % 8_000_000) as i32;
-            let rel = target - (n * 5 + 5);
-            let mut c = vec![0xe8];
-            c.extend(rel.to_le_bytes());
-            c
-        })
-        .collect();
-    add("calls", ElfWriter { code: calls, ..ElfWriter::default() })?;
-    // One entry, whose table is far larger.
-    let mut hdr = vec![1, 0x1b, 3, 0x3b];
-    hdr.extend((-4096_i32).to_le_bytes());
-    hdr.extend(1_000_000_u32.to_le_bytes());
-    add(
-        "huge",
-        ElfWriter {
-            segment_bytes: 1 << 40,
-            ..with(vec![
-                Section::new(".eh_frame", vec![0; 4096]),
-                Section { hole_bytes: 8_000_000, ..Section::new(".eh_frame_hdr", hdr) },
-            ])
-        },
-    )?;
-    add("huge-plain", ElfWriter { segment_bytes: 1 << 40, ..with(vec![]) })?;
-    let symbols: Vec<u8> = (0..2_000_000_u64)
-        .flat_map(|n| {
-            let mut s = 1_u32.to_le_bytes().to_vec();
-            s.extend([2, 0, 1, 0]);
-            s.extend((4096 + n * 4).to_le_bytes());
-            s.extend(4_u64.to_le_bytes());
-            s
-        })
-        .collect();
-    let names = Section { kind: SHT_STRTAB, ..Section::new(".strtab", b"\0function\0".to_vec()) };
-    add(
-        "symbols",
-        ElfWriter {
-            code: vec![0xcc; 8 << 20],
-            ..with(vec![
-                Section { kind: SHT_SYMTAB, link: 3, ..Section::new(".symtab", symbols.clone()) },
-                names.clone(),
-            ])
-        },
-    )?;
-    add(
-        "relocations",
-        with(vec![
-            Section { kind: SHT_DYNSYM, link: 3, ..Section::new(".dynsym", symbols[..2400].to_vec()) },
-            names.clone(),
-            Section { kind: SHT_RELA, link: 2, hole_bytes: 1 << 40, ..Section::new(".rela.dyn", Vec::new()) },
-        ]),
-    )?;
-    add(
-        "relocations2",
-        ElfWriter {
-            code: vec![0xc3; 1 << 20],
-            ..with(vec![
-                Section { kind: SHT_DYNSYM, link: 3, ..Section::new(".dynsym", symbols[..2400].to_vec()) },
-                names.clone(),
-                Section {
-                    kind: SHT_RELA,
-                    link: 2,
-                    hole_bytes: 1 << 36,
-                    ..Section::new(".rela.dyn", Vec::new())
-                },
-            ])
-        },
-    )?;
-    add("segments", ElfWriter { more_segments: 60_000, ..with(vec![]) })?;
-    let gib = vec![0_u8; 1 << 30];
-    let z = zlib(&gib);
-    add(
-        "debug_info",
-        with(vec![
-            Section::compressed(".debug_info", &z, 1 << 30),
-            Section::compressed(".debug_abbrev", &z, 1 << 30),
-            Section::compressed(".debug_line", &z, 1 << 30),
-            Section::compressed(".debug_str", &z, 1 << 30),
-        ]),
-    )?;
-    let mut go = vec![0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8];
-    go.extend([1_u64 << 31, 1, 4096, 72, 72, 72, 72, 72].map(u64::to_le_bytes).concat());
-    add(
-        "gopclntab",
-        ElfWriter {
-            segment_bytes: 1 << 30,
-            ..with(vec![Section { hole_bytes: 1 << 38, ..Section::new(".gopclntab", go) }])
-        },
-    )?;
-    Ok(found)
+    Ok(Section::compressed(name, &encoder.finish()?, bytes as u64))
+}
+
+/// `.debug_frame` of one function, of which the frame changes with each byte.
+fn debug_frame(bytes: usize) -> Result<Section> {
+    // Version 1, without augmentation; the CFA is at %rsp + 8, and the return address below it.
+    let cie = [1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1, 0, 0];
+    let function = [CODE_OFFSET, 1 << 29].map(u64::to_le_bytes).concat();
+    let word = |value: u32| value.to_le_bytes();
+    let fde_bytes = bytes as u32 - 4 - 4 - cie.len() as u32 - 4;
+    let head =
+        [&word(4 + cie.len() as u32)[..], &word(u32::MAX), &cie, &word(fde_bytes), &word(0), &function]
+            .concat();
+    // One byte further, %rbp is saved; one byte further, it is restored.
+    compressed(".debug_frame", &head, &[0x41, 0x86, 2, 0x41, 0xc6], bytes)
+}
+
+/// `.eh_frame_hdr` for the page before it, with this many entries, all of them zero.
+fn eh_frame_hdr(entries: u32) -> Section {
+    let pointer = -(CODE_OFFSET as i32) - 4;
+    let head = [&[1, 0x1b, 3, 0x3b][..], &pointer.to_le_bytes(), &entries.to_le_bytes()].concat();
+    Section { hole_bytes: u64::from(entries) * 8, ..Section::new(".eh_frame_hdr", head) }
+}
+
+/// Functions of four bytes each, all of the same name, which section 3 has.
+fn symbols(count: u64) -> Vec<u8> {
+    let symbol = |number: u64| {
+        let head = [1, 0, 0, 0, 2, 0, 1, 0];
+        let range = [CODE_OFFSET + 4 * number, 4].map(u64::to_le_bytes).concat();
+        [&head[..], &range].concat()
+    };
+    (0..count).flat_map(symbol).collect()
+}
+
+/// Calls of other calls.
+fn calls(count: i64) -> Vec<u8> {
+    const CALL_BYTES: i64 = 5;
+    let call = |number: i64| {
+        let target = number * 7919 % count * CALL_BYTES;
+        let distance = (target - (number + 1) * CALL_BYTES) as i32;
+        [&[0xe8][..], &distance.to_le_bytes()].concat()
+    };
+    (0..count).flat_map(call).collect()
+}
+
+/// Go's table with this many functions, all of them zero.
+fn gopclntab(functions: u64) -> Section {
+    let parts = [functions, 1, CODE_OFFSET, 72, 72, 72, 72, 72].map(u64::to_le_bytes).concat();
+    let head = [&[0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8][..], &parts].concat();
+    Section { hole_bytes: 1 << 38, ..Section::new(".gopclntab", head) }
+}
+
+/// Files, by what is too much in them.
+fn bombs(folder: &Path) -> Result<Vec<(&'static str, ElfWriter)>> {
+    let with = |sections: Vec<Section>| ElfWriter { sections, ..ElfWriter::default() };
+    let of_code = |code: Vec<u8>| ElfWriter { code, ..ElfWriter::default() };
+    let huge = |sections: Vec<Section>| ElfWriter { segment_bytes: 1 << 40, ..with(sections) };
+    let names = || Section { kind: SHT_STRTAB, ..Section::new(".strtab", b"\0abort\0".to_vec()) };
+    let symtab = |count| Section { kind: SHT_SYMTAB, link: 3, ..Section::new(".symtab", symbols(count)) };
+    let dynsym = Section { kind: SHT_DYNSYM, link: 3, ..Section::new(".dynsym", symbols(1000)) };
+    let relocations =
+        Section { kind: SHT_RELA, link: 2, hole_bytes: 1 << 40, ..Section::new(".rela.dyn", Vec::new()) };
+    let debug = [".debug_info", ".debug_abbrev", ".debug_line", ".debug_str", ".debug_aranges"];
+    let debug = debug.map(|name| compressed(name, &[], &[0], 1 << 30));
+    let page = || Section::new(".eh_frame", vec![0; CODE_OFFSET as usize]);
+    Ok(vec![
+        ("minidebug", with(vec![Section::new(".gnu_debugdata", xz_zeros((64 << 20) - 1, folder)?)])),
+        ("compressed", with(vec![compressed(".sframe", &[], &[0], 64 << 20)?])),
+        ("rows", ElfWriter { segment_bytes: 1 << 30, ..with(vec![debug_frame(10 << 20)?]) }),
+        ("functions", of_code(vec![RET; 7 << 20])),
+        ("calls", of_code(calls(1_400_000))),
+        ("blocks", of_code([0x75, 0].repeat(3 << 20))),
+        ("code", huge(Vec::new())),
+        ("described-code", huge(vec![page(), eh_frame_hdr(1 << 31)])),
+        ("symbols", ElfWriter { code: vec![PUSH; 7 << 20], ..with(vec![symtab(2 << 20), names()]) }),
+        ("relocations", ElfWriter { code: vec![PUSH; 1 << 20], ..with(vec![dynsym, names(), relocations]) }),
+        ("segments", ElfWriter { segment_bytes: 1 << 32, more_segments: 60_000, ..with(Vec::new()) }),
+        ("debug-info", with(debug.into_iter().collect::<Result<_>>()?)),
+        ("go-functions", ElfWriter { segment_bytes: 1 << 30, ..with(vec![gopclntab(1 << 31)]) }),
+    ])
+}
+
+/// The stacks that were walked completely in one second from now.
+fn complete_in_a_second(daemon: &Daemon) -> Result<u64> {
+    let before = daemon.stacks()?.complete;
+    thread::sleep(Duration::from_secs(1));
+    Ok(daemon.stacks()?.complete - before)
+}
+
+/// Profiles a target and, once its status says that this has taken effect, a program beside it.
+fn profile_beside(name: &str, target: Command, has_effect: impl Fn(&Value) -> bool) -> Result<()> {
+    /// Of 997 that are expected.
+    const STACKS_OF_NEIGHBOR: u64 = 400;
+
+    let _target = Load::start(target)?;
+    let executables = [&MAPS_CODE, &LADDER].map(|program| format!("*/{}", program.name)).to_vec();
+    let settings = Settings { executables, ..Settings::at(997) };
+    let daemon = Daemon::start(&settings, NOBODY)?;
+    daemon.wait_for_events(1000)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !has_effect(&daemon.receiver_status()?) {
+        ensure!(
+            Instant::now() < deadline,
+            "{name}: {:#}\n{}",
+            daemon.receiver_status()?,
+            daemon.running().log()
+        );
+        thread::sleep(Duration::from_millis(200));
+    }
+    let of_target = complete_in_a_second(&daemon)?;
+    let _neighbor = Load::start(LADDER.command(&["3600"])?)?;
+    let deadline = Instant::now() + PATIENCE;
+    while complete_in_a_second(&daemon)? < of_target + STACKS_OF_NEIGHBOR {
+        ensure!(Instant::now() < deadline, "{name}: no stacks of its neighbor\n{}", daemon.running().log());
+    }
+    daemon.stop()?;
+    Ok(())
 }
 
 #[test]
-fn explore() -> Result<()> {
-    if !requirement::ebpf("bombs")? {
+fn files_take_no_more_memory_than_a_sidecar_has() -> Result<()> {
+    const NAME: &str = "files that are bombs";
+    if !requirement::ebpf(NAME)? || !requirement::program(NAME, "xz")? {
         return Ok(());
     }
+    // A file may be larger than a file system in memory allows.
     let folder = tempfile::tempdir_in("/var/tmp")?;
-    let only = std::env::var("BOMB").ok();
-    let mappings: u32 = std::env::var("MAPPINGS").map_or(1, |m| m.parse().unwrap());
-    for (name, path) in bombs(folder.path())? {
-        if only.as_deref().is_some_and(|only| only != name) {
-            continue;
-        }
-        let target = Load::start(MAPS_CODE.command(&[mappings.to_string(), path.display().to_string()])?)?;
-        let started = Instant::now();
-        let more = std::env::var("MORE").map_or(Vec::new(), |m| vec![m]);
-        let daemon = match Daemon::start(&Settings { more, ..Settings::of_process(target.pid()) }, NOBODY) {
-            Ok(daemon) => daemon,
-            Err(error) => {
-                eprintln!("{name}: not started: {error:#}");
-                continue;
-            }
-        };
-        thread::sleep(Duration::from_secs(8));
-        let peak = daemon.peak_bytes()?.unwrap_or(0) >> 20;
-        let status = daemon.receiver_status();
-        eprintln!(
-            "{}",
-            std::fs::read_to_string(format!("/proc/{}/status", daemon.running().pid()))?
-                .lines()
-                .filter(|l| l.contains("VmHWM") || l.contains("VmRSS"))
-                .collect::<String>()
-        );
-        let cpu =
-            std::fs::read_to_string(format!("/proc/{}/stat", daemon.running().pid())).unwrap_or_default();
-        let ticks: Vec<&str> = cpu.split(' ').skip(13).take(2).collect();
-        let events = status
-            .as_ref()
-            .ok()
-            .map(|s| (s["events"].clone(), s["interrupts"].clone(), s["tables_incomplete"].clone()));
-        let ended = daemon.stop();
-        let log = match &ended {
-            Ok(e) => e.log.clone(),
-            Err(e) => format!("FAILED {e:#}"),
-        };
-        let interesting: Vec<&str> = log
-            .lines()
-            .filter(|l| {
-                l.contains("WARN") || l.contains("ERROR") || l.contains("FAILED") || l.contains("memory")
-            })
-            .take(6)
-            .collect();
-        eprintln!(
-            "== {name}: peak {peak} MiB, cpu {ticks:?}, {:.1?}, {events:?}\n{}",
-            started.elapsed(),
-            interesting.join("\n")
-        );
+    for (name, elf) in bombs(folder.path())? {
+        let path = folder.path().join(name);
+        elf.write(&path)?;
+        let target = MAPS_CODE.command(&["1".to_owned(), path.display().to_string()])?;
+        profile_beside(name, target, |_| true)?;
     }
     Ok(())
+}
+
+#[test]
+fn mappings_take_no_more_memory_than_a_sidecar_has() -> Result<()> {
+    const NAME: &str = "processes with many mappings";
+    const PROCESSES: usize = 20;
+    if !requirement::ebpf(NAME)? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("code");
+    ElfWriter::default().write(&path)?;
+    let path = path.display().to_string();
+    let arguments: Vec<String> =
+        std::iter::once("60000".to_owned()).chain(std::iter::repeat_n(path, PROCESSES)).collect();
+    let left_out = |status: &Value| status["counters"]["mappings_left_out"].as_u64() > Some(100_000);
+    profile_beside(NAME, MAPS_CODE.command(&arguments)?, left_out)
 }

@@ -57,7 +57,7 @@ pub use go::{GoLabels, read_go_version};
 pub use id::{BuildId, DeviceId, MappedIdentity, Pid, ProcessKey, Tid};
 pub use jit_interface::{JIT_DESCRIPTOR, JitListError, SymbolFile, read_jit_list};
 pub use mapping::{Backing, ExecutableMapping, MappedFile};
-pub use mapping_set::MappingSet;
+pub use mapping_set::{MappingMemory, MappingSet};
 pub use maps::{MapsLine, MapsLineError, MapsSummary, read_executable_mappings};
 pub use memory::{ForeignMemory, ProcessMemory};
 pub use open::{OpenError, PathTrust, ProcessRoot, Refusal};

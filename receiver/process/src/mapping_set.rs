@@ -2,28 +2,96 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sidewinder_address::Avma;
 
-use crate::mapping::ExecutableMapping;
+use crate::interner::MappedFileInterner;
+use crate::mapping::{ExecutableMapping, MappedFile};
 
 /// Executable mappings of one address space: sorted, not overlapping, and merged if contiguous in memory and in the same
 /// file.
 ///
-/// The set is bounded. A mapping, or the remainder of a split one, that would exceed the limit is omitted and counted; the
-/// mappings that it replaces are removed nevertheless, so that the set is never wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The set is bounded by the memory that it shares with others, of which it takes at most as much as it leaves. A mapping, or the
+/// remainder of a split one, that would exceed that is omitted and counted; the mappings that it replaces are removed
+/// nevertheless, so that the set is never wrong. A copy for which there is no memory is empty.
+#[derive(Debug)]
 pub struct MappingSet {
     by_start: BTreeMap<Avma, ExecutableMapping>,
-    limit: usize,
+    /// What they take.
+    bytes: usize,
+    memory: MappingMemory,
     left_out: u64,
 }
 
-impl MappingSet {
-    /// An empty set of at most `limit` mappings.
+/// The memory for several sets, of which this is one handle.
+#[derive(Clone, Debug)]
+pub struct MappingMemory {
+    left_bytes: Arc<AtomicUsize>,
+}
+
+impl MappingMemory {
+    /// Memory of which nothing is taken.
     #[must_use]
-    pub const fn new(limit: usize) -> Self {
-        Self { by_start: BTreeMap::new(), limit, left_out: 0 }
+    pub fn new(bytes: usize) -> Self {
+        Self { left_bytes: Arc::new(AtomicUsize::new(bytes)) }
+    }
+
+    /// Takes an amount, if it then leaves a set of `own_bytes` no larger than the rest.
+    fn take(&self, bytes: usize, own_bytes: usize) -> bool {
+        let rest =
+            |left: usize| left.checked_sub(bytes).filter(|rest| own_bytes.saturating_add(bytes) <= *rest);
+        self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Clone for MappingSet {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(self.memory.clone());
+        copy.left_out = self.left_out;
+        if self.memory.take(self.bytes, 0) {
+            copy.by_start.clone_from(&self.by_start);
+            copy.bytes = self.bytes;
+        } else {
+            copy.left_out += self.by_start.len() as u64;
+        }
+        copy
+    }
+}
+
+impl PartialEq for MappingSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.by_start == other.by_start
+    }
+}
+
+impl Drop for MappingSet {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
+    }
+}
+
+impl MappingSet {
+    /// An empty set.
+    #[must_use]
+    pub const fn new(memory: MappingMemory) -> Self {
+        Self { by_start: BTreeMap::new(), bytes: 0, memory, left_out: 0 }
+    }
+
+    /// What a mapping takes: the nodes of a tree are half empty at worst, and each path may be its own.
+    fn cost_bytes(mapping: &ExecutableMapping) -> usize {
+        let path_bytes = mapping.backing.file().map_or(0, |file| size_of::<MappedFile>() + file.path().len());
+        2 * size_of::<(Avma, ExecutableMapping)>() + path_bytes
+    }
+
+    /// Replaces files with the known equal ones.
+    pub(crate) fn intern(&mut self, files: &mut MappedFileInterner) {
+        self.by_start.values_mut().for_each(|mapping| files.intern(&mut mapping.backing));
     }
 
     /// Adds a mapping. Mappings in its range are replaced, and those that overlap it are trimmed. An empty range changes
@@ -39,14 +107,14 @@ impl MappingSet {
             let start = before.range.start;
             mapping.file_offset = before.file_offset;
             mapping.range.start = start;
-            self.by_start.remove(&start);
+            self.take_out(start);
         }
         if let Some(after) = self.by_start.get(&mapping.range.end)
             && mapping.continues_in(after)
         {
             let merged = mapping.range.end;
             mapping.range.end = after.range.end;
-            self.by_start.remove(&merged);
+            self.take_out(merged);
         }
         self.add(mapping);
     }
@@ -64,7 +132,7 @@ impl MappingSet {
             .map(|(&start, _)| start)
             .collect();
         for start in touched {
-            let Some(whole) = self.by_start.remove(&start) else { continue };
+            let Some(whole) = self.take_out(start) else { continue };
             let tail = (whole.range.end > range.end).then(|| whole.tail_from(range.end));
             if start < range.start {
                 self.add(ExecutableMapping { range: start..range.start, ..whole });
@@ -75,16 +143,26 @@ impl MappingSet {
         }
     }
 
-    /// Adds a mapping that overlaps no other, if the limit allows.
+    /// Adds a mapping that overlaps no other, if there is memory for it.
     fn add(&mut self, mapping: ExecutableMapping) {
-        if self.by_start.len() < self.limit {
+        let bytes = Self::cost_bytes(&mapping);
+        if self.memory.take(bytes, self.bytes) {
+            self.bytes += bytes;
             self.by_start.insert(mapping.range.start, mapping);
         } else {
             self.left_out += 1;
         }
     }
 
-    /// The number of mappings, or parts of mappings, that were omitted because of the limit.
+    fn take_out(&mut self, start: Avma) -> Option<ExecutableMapping> {
+        let mapping = self.by_start.remove(&start)?;
+        let bytes = Self::cost_bytes(&mapping);
+        self.bytes -= bytes;
+        self.memory.give_back(bytes);
+        Some(mapping)
+    }
+
+    /// The number of mappings, or parts of mappings, that were omitted for lack of memory.
     #[must_use]
     pub const fn left_out(&self) -> u64 {
         self.left_out
@@ -136,17 +214,19 @@ impl MappingSet {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
     use sidewinder_address::FileOffset;
 
     use super::*;
     use crate::id::{DeviceId, MappedIdentity};
-    use crate::mapping::{Backing, MappedFile};
+    use crate::mapping::Backing;
 
     const PAGE: u64 = 0x1000;
     const PAGES: u64 = 48;
+
+    fn unlimited() -> MappingSet {
+        MappingSet::new(MappingMemory::new(usize::MAX))
+    }
 
     fn file(inode: u64) -> Backing {
         let identity = MappedIdentity::Inode { device: DeviceId { major: 8, minor: 1 }, inode };
@@ -168,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_mapping_replaces_the_middle_of_another() {
-        let mut set = MappingSet::new(10);
+        let mut set = unlimited();
         set.insert(mapping(10..20, 0, file(1)));
         set.insert(mapping(13..15, 7, file(2)));
         assert_eq!(ranges(&set), [(10, 13, 0), (13, 15, 7), (15, 20, 5)]);
@@ -176,7 +256,7 @@ mod tests {
 
     #[test]
     fn neighbours_in_memory_and_in_the_file_are_one() {
-        let mut set = MappingSet::new(10);
+        let mut set = unlimited();
         set.insert(mapping(10..12, 0, file(1)));
         set.insert(mapping(14..16, 4, file(1)));
         set.insert(mapping(12..14, 2, file(1)));
@@ -187,7 +267,9 @@ mod tests {
 
     #[test]
     fn a_full_set_leaves_out_what_is_new_and_keeps_nothing_that_is_gone() {
-        let mut set = MappingSet::new(2);
+        // A set takes no more than it leaves.
+        let memory = MappingMemory::new(2 * 2 * MappingSet::cost_bytes(&mapping(1..2, 0, file(1))));
+        let mut set = MappingSet::new(memory.clone());
         set.insert(mapping(1..2, 0, file(1)));
         set.insert(mapping(10..20, 0, file(2)));
         set.insert(mapping(30..31, 0, file(3)));
@@ -195,12 +277,17 @@ mod tests {
         set.remove(&(Avma(12 * PAGE)..Avma(13 * PAGE)));
         assert_eq!(ranges(&set), [(1, 2, 0), (10, 12, 0)]);
         assert_eq!(set.left_out(), 2);
+        let copy = set.clone();
+        assert_eq!((copy.len(), copy.left_out()), (0, 4), "a copy would take all the memory that is left");
+        drop((set, copy));
+        let left_bytes = memory.left_bytes.load(Ordering::Relaxed);
+        assert_eq!(left_bytes, 4 * MappingSet::cost_bytes(&mapping(1..2, 0, file(1))), "all was given back");
     }
 
     #[test]
     fn sixty_five_thousand_mappings_in_the_worst_order_are_quick() {
         let started = std::time::Instant::now();
-        let mut set = MappingSet::new(65_530);
+        let mut set = unlimited();
         for page in (0..65_530).rev() {
             set.insert(mapping(2 * page..2 * page + 1, 0, file(1)));
         }
@@ -230,7 +317,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_page_is_what_was_mapped_there_last(steps in steps()) {
-            let mut set = MappingSet::new(usize::MAX);
+            let mut set = unlimited();
             let mut pages: Vec<Option<(Backing, u64)>> = vec![None; (PAGES + 10) as usize];
             for step in steps {
                 let (range, new) = match &step {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::description::ProcessDescription;
 use crate::id::{Pid, ProcessKey};
 use crate::mapping::{ExecutableMapping, MappedFile};
-use crate::mapping_set::MappingSet;
+use crate::mapping_set::{MappingMemory, MappingSet};
 
 /// A process, its executable mappings and other data from its events.
 #[derive(Clone, Debug)]
@@ -35,14 +35,14 @@ pub struct Process {
 
 impl Process {
     /// A process that was seen at some time, but of which nothing else is known.
-    pub(crate) fn new(pid: Pid, instance: u64, known_since_ns: u64, most_mappings: usize) -> Self {
+    pub(crate) fn new(pid: Pid, instance: u64, known_since_ns: u64, memory: MappingMemory) -> Self {
         Self {
             pid,
             instance,
             parent: None,
             start_ticks: None,
             comm: Box::default(),
-            mappings: Arc::new(MappingSet::new(most_mappings)),
+            mappings: Arc::new(MappingSet::new(memory)),
             threads: 1,
             threads_read_ns: 0,
             leader_ended: false,
@@ -75,11 +75,11 @@ impl Process {
     }
 
     /// Applies an exec: mappings and description are discarded.
-    pub(crate) fn exec(&mut self, comm: Box<[u8]>, most_mappings: usize) {
+    pub(crate) fn exec(&mut self, comm: Box<[u8]>, memory: MappingMemory) {
         // The events after an exec provide again what earlier events provided.
         self.inherited = self.description.take().or_else(|| self.inherited.take());
         self.comm = comm;
-        self.mappings = Arc::new(MappingSet::new(most_mappings));
+        self.mappings = Arc::new(MappingSet::new(memory));
         self.threads = 1;
         self.threads_read_ns = 0;
         self.leader_ended = false;

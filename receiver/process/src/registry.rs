@@ -16,7 +16,7 @@ use crate::environment::ResourceVariables;
 use crate::event::ProcessEvent;
 use crate::id::Pid;
 use crate::interner::MappedFileInterner;
-use crate::mapping_set::MappingSet;
+use crate::mapping_set::{MappingMemory, MappingSet};
 use crate::pod::PodBounds;
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
@@ -39,6 +39,7 @@ pub struct Registry {
     processes: HashMap<Pid, Process>,
     last_instance: u64,
     files: MappedFileInterner,
+    mapping_memory: MappingMemory,
     changed: BTreeSet<Pid>,
     exited: Vec<Process>,
     rescans: RescanQueue,
@@ -60,6 +61,7 @@ impl Registry {
         Self {
             rescans: RescanQueue::new(limits.rescans_per_second, monotonic_ns()),
             proc_root,
+            mapping_memory: MappingMemory::new(limits.mapping_bytes),
             limits,
             processes: HashMap::new(),
             last_instance: 0,
@@ -114,7 +116,7 @@ impl Registry {
         Scanner {
             proc_root: self.proc_root.clone(),
             pod: self.pod.clone(),
-            mappings_max: self.limits.mappings_per_process,
+            memory: self.mapping_memory.clone(),
         }
     }
 
@@ -269,20 +271,14 @@ impl Registry {
 
     /// The data of a scan, with its files interned.
     fn process_of(&mut self, pid: Pid, scanned: ScanResult) -> Process {
-        let ScanResult { read_from_ns, state, state_read_ns, mappings: read, malformed_lines, left_out } =
-            scanned;
-        let mut mappings = MappingSet::new(self.limits.mappings_per_process);
-        let mut program = None;
-        for mut mapping in read.unwrap_or_default() {
-            self.files.intern(&mut mapping.backing);
-            if program.is_none() {
-                program = mapping.backing.file().cloned();
-            }
-            mappings.insert(mapping);
-        }
+        let ScanResult { read_from_ns, state, state_read_ns, mappings, malformed_lines } = scanned;
+        let memory = self.mapping_memory.clone();
+        let mut mappings = mappings.unwrap_or_else(|| MappingSet::new(memory.clone()));
+        mappings.intern(&mut self.files);
+        let program = mappings.iter().find_map(|mapping| mapping.backing.file().cloned());
         self.counters.reads += 1;
         self.counters.malformed_maps_lines += malformed_lines;
-        self.counters.mappings_left_out += mappings.left_out() + left_out;
+        self.counters.mappings_left_out += mappings.left_out();
         Process {
             start_ticks: Some(state.start_ticks),
             comm: state.comm,
@@ -292,7 +288,7 @@ impl Registry {
             threads_read_ns: state_read_ns,
             leader_ended: state.leader_ended,
             program,
-            ..Process::new(pid, 0, read_from_ns, 0)
+            ..Process::new(pid, 0, read_from_ns, memory)
         }
     }
 
@@ -404,7 +400,6 @@ mod tests {
             state,
             state_read_ns: read_from_ns,
             mappings: None,
-            left_out: 0,
             malformed_lines: 0,
         };
         registry.end_scan(PID, Ok(scanned)).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::clock::monotonic_ns;
 use crate::id::Pid;
-use crate::mapping::ExecutableMapping;
+use crate::mapping_set::{MappingMemory, MappingSet};
 use crate::maps::read_executable_mappings;
 use crate::pod::PodBounds;
 use crate::procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
@@ -14,7 +14,8 @@ pub struct Scanner {
     pub(crate) proc_root: ProcRoot,
     /// The pod to which processes must belong to be read.
     pub(crate) pod: Option<PodBounds>,
-    pub(crate) mappings_max: usize,
+    /// For mappings.
+    pub(crate) memory: MappingMemory,
 }
 
 /// The data that was read of a process.
@@ -26,8 +27,7 @@ pub struct ScanResult {
     /// When the state was read, by `CLOCK_MONOTONIC`: threads that ended earlier may be missing from it.
     pub(crate) state_read_ns: u64,
     /// `None`: they are another user's, and can't be read.
-    pub(crate) mappings: Option<Vec<ExecutableMapping>>,
-    pub(crate) left_out: u64,
+    pub(crate) mappings: Option<MappingSet>,
     pub(crate) malformed_lines: u64,
 }
 
@@ -53,28 +53,15 @@ impl Scanner {
             return Err(ProcfsError::Gone { pid });
         }
         let directory = directory.with_memory(&state);
-        let scanned = ScanResult {
-            read_from_ns,
-            state,
-            state_read_ns,
-            mappings: None,
-            left_out: 0,
-            malformed_lines: 0,
-        };
+        let scanned = ScanResult { read_from_ns, state, state_read_ns, mappings: None, malformed_lines: 0 };
         let maps = match directory.file("maps") {
             Err(ProcfsError::Permission { .. }) => return Ok(scanned),
             maps => maps?,
         };
-        let (mut mappings, mut left_out) = (Vec::new(), 0);
-        let summary = read_executable_mappings(maps, |mapping| {
-            if mappings.len() < self.mappings_max {
-                mappings.push(mapping);
-            } else {
-                left_out += 1;
-            }
-        })
-        .map_err(|source| ProcfsError::reading(pid, "maps", source))?;
-        Ok(ScanResult { mappings: Some(mappings), left_out, malformed_lines: summary.malformed, ..scanned })
+        let mut mappings = MappingSet::new(self.memory.clone());
+        let summary = read_executable_mappings(maps, |mapping| mappings.insert(mapping))
+            .map_err(|source| ProcfsError::reading(pid, "maps", source))?;
+        Ok(ScanResult { mappings: Some(mappings), malformed_lines: summary.malformed, ..scanned })
     }
 
     fn open(&self, pid: Pid) -> Result<ProcessDir, ProcfsError> {

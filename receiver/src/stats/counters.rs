@@ -409,7 +409,7 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(
         "mappings_left_out",
         "mappings",
-        "Mappings that are not tracked, because their process has too many.",
+        "Mappings that are not tracked, for lack of memory.",
         |r| r.counters.processes.mappings_left_out,
     )
     .alarm(

@@ -7,15 +7,15 @@ use std::ops::AddAssign;
 pub struct RegistryLimits {
     /// Known processes; further ones are counted and omitted.
     pub processes: usize,
-    /// Executable mappings of one process; the kernel's own limit is 65,530 of all kinds.
-    pub mappings_per_process: usize,
+    /// The memory for the executable mappings of all processes. The kernel's limit is 65,530 of all kinds for each process.
+    pub mapping_bytes: usize,
     /// Rescans per second.
     pub rescans_per_second: u32,
 }
 
 impl Default for RegistryLimits {
     fn default() -> Self {
-        Self { processes: 65_536, mappings_per_process: 65_530, rescans_per_second: 200 }
+        Self { processes: 65_536, mapping_bytes: 128 << 20, rescans_per_second: 200 }
     }
 }
 
@@ -34,7 +34,7 @@ pub struct RegistryCounters {
     pub reads: u64,
     /// Processes that were omitted because there were too many.
     pub processes_left_out: u64,
-    /// Mappings that were omitted because their process had too many.
+    /// Mappings that were omitted for lack of memory.
     pub mappings_left_out: u64,
     /// Lines of `/proc/PID/maps` that do not conform to proc(5).
     pub malformed_maps_lines: u64,

@@ -84,7 +84,7 @@ impl Registry {
             }
             None => {
                 self.rescans.mark_stale(child);
-                Process::new(child, instance, time_ns, self.limits.mappings_per_process)
+                Process::new(child, instance, time_ns, self.mapping_memory.clone())
             }
         };
         self.add(process);
@@ -92,7 +92,6 @@ impl Registry {
 
     /// Returns whether the process had mappings.
     fn exec(&mut self, pid: Pid, comm: Box<[u8]>, time_ns: u64) -> bool {
-        let most_mappings = self.limits.mappings_per_process;
         // An exec discards all earlier data, so a pending rescan is obsolete.
         self.rescans.remove(pid);
         match self.processes.get_mut(&pid) {
@@ -100,14 +99,15 @@ impl Registry {
                 let had_mappings = process.mappings().len() > 0;
                 self.last_instance += 1;
                 process.instance = self.last_instance;
-                process.exec(comm, most_mappings);
+                process.exec(comm, self.mapping_memory.clone());
                 process.known_since_ns = time_ns;
                 self.changed.insert(pid);
                 had_mappings
             }
             None => {
-                let mut process = Process::new(pid, self.next_instance(), time_ns, most_mappings);
-                process.exec(comm, most_mappings);
+                let mut process =
+                    Process::new(pid, self.next_instance(), time_ns, self.mapping_memory.clone());
+                process.exec(comm, self.mapping_memory.clone());
                 self.add(process);
                 false
             }
@@ -132,8 +132,8 @@ impl Registry {
         } else if !replaces {
             return false;
         }
+        let left_out_before = process.mappings.left_out();
         let mappings = Arc::make_mut(&mut process.mappings);
-        let left_out_before = mappings.left_out();
         if executable {
             mappings.insert(mapping);
         } else {

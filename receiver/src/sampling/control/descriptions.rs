@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn late_samples_from_before_an_exec_leave_the_new_program_announced() {
         let reader = ForeignReader::start(&Opener::start().unwrap(), None).unwrap();
-        let mut processes = ProcessTracker::new(reader.clone(), Arc::default());
+        let mut processes = ProcessTracker::new(reader.clone(), Arc::default(), 1 << 20);
         let mut descriptions =
             Descriptions::new(&TraceContext { enabled: true, ..TraceContext::default() }, reader);
         let pid = Pid(std::process::id());

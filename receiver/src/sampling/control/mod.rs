@@ -101,7 +101,8 @@ impl Control {
         let reader = ForeignReader::start(&opener, pod.as_ref().map(|pod| pod.cgroup))
             .map_err(SamplingError::Thread)?;
         options.scope.set_reader(reader.clone());
-        let mut processes = ProcessTracker::new(reader.clone(), options.include_env_vars);
+        let mapping_bytes = options.budget.mappings_bytes;
+        let mut processes = ProcessTracker::new(reader.clone(), options.include_env_vars, mapping_bytes);
         let mut membership = Membership::new(options.scope, pod, opener);
         membership.open_side_band(&mut processes, profiler);
         let is_per_process = membership.scope.mode() == TaskFilter::Listed;

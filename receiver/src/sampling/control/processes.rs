@@ -41,10 +41,15 @@ struct PendingScan {
 }
 
 impl ProcessTracker {
-    /// With the names of the environment variables that are sent.
-    pub(crate) fn new(reader: ForeignReader, include_env_vars: Arc<[Box<str>]>) -> Self {
+    /// With the names of the environment variables that are sent, and the memory for mappings.
+    pub(crate) fn new(
+        reader: ForeignReader,
+        include_env_vars: Arc<[Box<str>]>,
+        mapping_bytes: usize,
+    ) -> Self {
+        let limits = RegistryLimits { mapping_bytes, ..RegistryLimits::default() };
         Self {
-            registry: Registry::new(ProcRoot::default(), RegistryLimits::default()),
+            registry: Registry::new(ProcRoot::default(), limits),
             environments: Environments::new(reader.clone(), include_env_vars),
             reader,
             scans: Vec::new(),
