@@ -151,7 +151,8 @@ impl SendQueue {
                 }
                 Err(AppendError::Full) => held.end(report.tally(), State::DroppedQueueFull),
                 Err(AppendError::Write(error)) => {
-                    warn!(%error, "a report cannot be written to the queue's disk and is lost");
+                    let error = &error as &dyn std::error::Error;
+                    warn!(error, "a report cannot be written to the queue's disk and is lost");
                     held.end(report.tally(), State::DroppedWriteFailed);
                 }
             }
@@ -206,15 +207,21 @@ impl SendQueue {
         }
     }
 
-    /// Abandons the waiting reports: they stay on disk if the queue is there; otherwise they are counted as dropped at
-    /// shutdown.
+    /// Abandons the waiting reports: they stay on disk if the queue is there, and are lost if its folder is gone; those in
+    /// memory are counted as dropped at shutdown.
     pub(super) fn abandon(&self) {
         self.write_pending();
         let mut held = self.lock_state();
         for place in std::mem::take(&mut held.waiting) {
-            if let QueuedReport::Memory(report) = place {
-                held.bytes_in_memory -= report.as_bytes().len();
-                held.end(report.tally(), State::DroppedShutdown);
+            match place {
+                QueuedReport::Memory(report) => {
+                    held.bytes_in_memory -= report.as_bytes().len();
+                    held.end(report.tally(), State::DroppedShutdown);
+                }
+                QueuedReport::Disk { stored, .. } if !self.is_kept(&stored) => {
+                    held.end(stored.tally(), State::DroppedStorageDamaged);
+                }
+                QueuedReport::Disk { .. } => {}
             }
         }
     }
@@ -226,6 +233,11 @@ impl SendQueue {
             bytes: held.bytes_on_disk + held.bytes_in_memory as u64,
             in_flight: held.in_flight,
         }
+    }
+
+    /// Whether the next start will find a report.
+    fn is_kept(&self, stored: &StoredReport) -> bool {
+        self.log.as_ref().is_some_and(|log| lock(log).is_kept(stored))
     }
 
     fn update_bytes_on_disk(&self, held: &mut QueueState) {
@@ -328,11 +340,20 @@ impl Drop for InFlightReport {
         {
             lock(log).mark_done(stored);
         }
+        let lost_as = match &self.queued {
+            QueuedReport::Memory(_) => Some(State::DroppedShutdown),
+            QueuedReport::Disk { stored, .. } if self.unsettled.events > 0 && !self.queue.is_kept(stored) => {
+                Some(State::DroppedStorageDamaged)
+            }
+            QueuedReport::Disk { .. } => None,
+        };
         let mut held = self.queue.lock_state();
         if let QueuedReport::Memory(report) = &self.queued {
             held.bytes_in_memory -= report.as_bytes().len();
+        }
+        if let Some(lost_as) = lost_as {
             let may_have_arrived = self.sending || self.may_have_arrived;
-            held.end(self.unsettled, if may_have_arrived { State::Unknown } else { State::DroppedShutdown });
+            held.end(self.unsettled, if may_have_arrived { State::Unknown } else { lost_as });
         }
         self.queue.update_bytes_on_disk(&mut held);
         held.in_flight -= 1;

@@ -8,22 +8,23 @@
 //! An embedded database would add a file format, compaction and recovery for a list that only grows at one end and
 //! shrinks at the other.
 
+mod folder;
 mod record;
 mod scan;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rustix::fs::{FlockOperation, flock};
 use tracing::warn;
 
 use crate::report::{Report, Tally};
+use folder::{QueueFolder, open_file};
 use record::{RecordHeader, RecordState};
 use scan::{SegmentItem, scan};
 
@@ -66,13 +67,21 @@ pub enum StorageError {
     InUse(PathBuf),
 }
 
+impl StorageError {
+    /// The error of an operation on a path.
+    fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path: path.clone(), source }
+    }
+}
+
 /// Why a report was not stored.
 #[derive(Debug)]
 pub(super) enum AppendError {
     /// It would exceed the maximum size of the files.
     Full,
     /// The write failed, and was undone.
-    Write(io::Error),
+    Write(StorageError),
 }
 
 /// A record that waits to be sent.
@@ -103,7 +112,7 @@ pub(super) struct RecoveredReports {
 /// The files of one exporter's queue.
 #[derive(Debug)]
 pub(super) struct ReportLog {
-    directory: PathBuf,
+    folder: QueueFolder,
     fsync: bool,
     max_bytes: u64,
     segments: BTreeMap<u64, LogSegment>,
@@ -111,8 +120,6 @@ pub(super) struct ReportLog {
     newest: u64,
     /// The total of everything ever written.
     total: Tally,
-    /// Keeps the lock.
-    _lock: File,
 }
 
 #[derive(Debug)]
@@ -121,6 +128,8 @@ struct LogSegment {
     file: File,
     bytes: u64,
     waiting: usize,
+    /// Whether its folder is gone: its records can be sent, but the next start won't find them.
+    is_detached: bool,
 }
 
 impl ReportLog {
@@ -133,45 +142,32 @@ impl ReportLog {
         options: &StorageOptions,
         exporter: &str,
     ) -> Result<(Self, RecoveredReports), StorageError> {
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| StorageError::Io { action, path, source }
-        };
         let directory = &options.directory;
         if let Some(mode) = options.create_with_mode {
             let made = DirBuilder::new().recursive(true).mode(mode).create(directory);
-            made.map_err(failed("create", directory))?;
+            made.map_err(StorageError::io("create", directory))?;
         }
-        let folder = directory.join(directory_name(exporter));
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed("create", &folder)(error));
-            }
-            _ => {}
-        }
-        let lock_path = folder.join("lock");
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
-        let lock = lock.map_err(failed("open", &lock_path))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(StorageError::InUse(folder));
-        }
+        let folder = QueueFolder::open(directory.join(directory_name(exporter)))?;
+        let failed = |action| StorageError::io(action, folder.path());
+        let entries = fs::read_dir(folder.path()).map_err(failed("read"))?;
+        let entries = entries.collect::<Result<Vec<_>, _>>().map_err(failed("read"))?;
         let mut log = Self {
-            directory: folder,
+            folder,
             fsync: options.fsync,
             max_bytes: options.max_bytes,
             segments: BTreeMap::new(),
             newest: 0,
             total: Tally::default(),
-            _lock: lock,
         };
         let mut recovered = RecoveredReports::default();
-        for entry in fs::read_dir(&log.directory).map_err(failed("read", &log.directory))? {
-            let path = entry.map_err(failed("read", &log.directory))?.path();
+        for path in entries.iter().map(DirEntry::path) {
             let Some(number) = segment_number(&path) else { continue };
-            let file = OpenOptions::new().read(true).write(true).open(&path);
-            let file = file.map_err(failed("open", &path))?;
-            let bytes = file.metadata().map_err(failed("open", &path))?.len();
-            log.segments.insert(number, LogSegment { path, file, bytes, waiting: 0 });
+            let file = open_file(OpenOptions::new().read(true).write(true), &path);
+            let file = file.map_err(StorageError::io("open", &path))?;
+            let status = file.metadata().map_err(StorageError::io("open", &path))?;
+            if status.is_file() {
+                log.segments.insert(number, LogSegment::new(path, file, status.len()));
+            }
         }
         for (number, segment) in &mut log.segments {
             segment.recover(*number, &mut log.total, &mut recovered);
@@ -192,7 +188,13 @@ impl ReportLog {
         if self.bytes() + head.record_bytes() > self.max_bytes {
             return Err(AppendError::Full);
         }
-        let number = self.segment_to_write().map_err(AppendError::Write)?;
+        if !self.folder.is_in_place() {
+            self.replace_folder().map_err(AppendError::Write)?;
+        }
+        let number = self.segment_to_write().map_err(|error| {
+            let path = self.folder.path();
+            AppendError::Write(StorageError::io("create a file in", path)(error))
+        })?;
         let fsync = self.fsync;
         let Some(segment) = self.segments.get_mut(&number) else { return Err(AppendError::Full) };
         let offset = segment.bytes;
@@ -205,7 +207,7 @@ impl ReportLog {
         if let Err(error) = written {
             // If this fails too, the next start finds the remains and counts them.
             let _ = segment.file.set_len(offset);
-            return Err(AppendError::Write(error));
+            return Err(AppendError::Write(StorageError::io("write", &segment.path)(error)));
         }
         segment.bytes += head.record_bytes();
         segment.waiting += 1;
@@ -222,6 +224,12 @@ impl ReportLog {
         Ok(intact.then(|| Report::from_parts(Bytes::from(bytes), stored.head.tally, stored.head.profiles)))
     }
 
+    /// Whether the next start will find a record.
+    pub(super) fn is_kept(&self, stored: &StoredReport) -> bool {
+        self.segments.get(&stored.segment).is_some_and(|segment| !segment.is_detached)
+            && self.folder.is_in_place()
+    }
+
     /// Marks a record as done, so that the next start ignores it.
     pub(super) fn mark_done(&mut self, stored: &StoredReport) {
         if let Some(segment) = self.segments.get_mut(&stored.segment) {
@@ -229,6 +237,16 @@ impl ReportLog {
             segment.waiting = segment.waiting.saturating_sub(1);
         }
         self.remove_done();
+    }
+
+    /// Continues in a new folder where the old one was. Files of the old one can still be read, though no longer by name.
+    fn replace_folder(&mut self) -> Result<(), StorageError> {
+        self.segments.values_mut().for_each(|segment| segment.is_detached = true);
+        self.folder = QueueFolder::open(self.folder.path().to_owned())?;
+        let waiting: usize = self.segments.values().map(|segment| segment.waiting).sum();
+        warn!(path = ?self.folder.path(), waiting, "the queue's folder was removed or replaced, and is made again: requests that wait are lost if the profiler ends before they are sent");
+        self.newest += 1;
+        Ok(())
     }
 
     /// The segment for the next record.
@@ -239,12 +257,12 @@ impl ReportLog {
             self.newest += 1;
         }
         if !self.segments.contains_key(&self.newest) {
-            let path = self.directory.join(format!("{:016x}.log", self.newest));
+            let path = self.folder.path().join(format!("{:016x}.log", self.newest));
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
             if self.fsync {
-                File::open(&self.directory)?.sync_all()?;
+                File::open(self.folder.path())?.sync_all()?;
             }
-            self.segments.insert(self.newest, LogSegment { path, file, bytes: 0, waiting: 0 });
+            self.segments.insert(self.newest, LogSegment::new(path, file, 0));
         }
         Ok(self.newest)
     }
@@ -255,16 +273,29 @@ impl ReportLog {
     }
 
     fn remove_done(&mut self) {
-        self.segments.retain(|_, segment| {
-            segment.waiting > 0
-                || fs::remove_file(&segment.path)
-                    .inspect_err(|error| warn!(%error, path = ?segment.path, "a file cannot be removed"))
-                    .is_err()
-        });
+        self.segments.retain(|_, segment| segment.waiting > 0 || !segment.remove());
     }
 }
 
 impl LogSegment {
+    fn new(path: PathBuf, file: File, bytes: u64) -> Self {
+        Self { path, file, bytes, waiting: 0, is_detached: false }
+    }
+
+    /// Removes the file; returns whether it is gone. There may be another one at the path of a detached one.
+    fn remove(&self) -> bool {
+        if self.is_detached {
+            return true;
+        }
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                warn!(%error, path = ?self.path, "a file cannot be removed");
+                false
+            }
+            _ => true,
+        }
+    }
+
     /// Finds the records of an earlier process. Damaged ranges are counted once, and then overwritten.
     fn recover(&mut self, number: u64, total: &mut Tally, recovered: &mut RecoveredReports) {
         let mut bytes = Vec::new();

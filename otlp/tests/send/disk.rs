@@ -133,3 +133,46 @@ async fn what_is_damaged_while_it_waits_is_counted_and_the_rest_is_sent() {
     assert_eq!((counts.delivered.events, counts.dropped_storage_damaged.events), (6, 3));
     assert_eq!(counts.total().events, 9);
 }
+
+#[tokio::test]
+async fn what_waits_in_a_folder_that_is_gone_is_lost_with_the_process_and_what_cant_be_written_at_once() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("queues");
+    fs::create_dir(&directory).unwrap();
+    let exporter = start(on_disk(storage(&directory)), &plaintext(&dead_port().await));
+    let one = report(1, 3);
+    let record_bytes = one.as_bytes().len() as u64 + 60;
+    exporter.enqueue(one.clone());
+    saved(&exporter, record_bytes).await;
+    fs::rename(&directory, parent.path().join("elsewhere")).unwrap();
+    exporter.enqueue(one);
+    let waiting = async {
+        while exporter.stats().counts.dropped_write_failed.events == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("not noticed");
+    let (counts, _) = shut_down(exporter, Duration::from_millis(50)).await;
+    assert_eq!((counts.dropped_write_failed.events, counts.queued.events), (3, 0));
+    // The attempts at a dead port reached nobody.
+    assert_eq!((counts.dropped_storage_damaged.events, counts.total().events), (3, 6));
+}
+
+#[tokio::test]
+async fn a_queue_goes_on_in_a_new_folder_and_what_waits_in_the_removed_one_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(vec![Answer::Refuse(tonic::Code::Unavailable, "later"); 20]).await;
+    let exporter = start(on_disk(storage(directory.path())), &plaintext(&receiver.endpoint));
+    let one = report(1, 3);
+    let record_bytes = one.as_bytes().len() as u64 + 60;
+    exporter.enqueue(one.clone());
+    saved(&exporter, record_bytes).await;
+    fs::remove_dir_all(segments(directory.path())[0].parent().unwrap()).unwrap();
+    exporter.enqueue(one);
+    saved(&exporter, 2 * record_bytes).await;
+    assert_eq!(segments(directory.path()).len(), 1);
+    let counts = settled(&exporter).await.counts;
+    assert_eq!((counts.delivered.events, counts.total().events), (6, 6));
+    shut_down(exporter, PATIENCE).await;
+    assert_eq!(segments(directory.path()), Vec::<std::path::PathBuf>::new());
+}

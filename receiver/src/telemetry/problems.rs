@@ -213,12 +213,14 @@ const fn state_description(state: State) -> Option<(&'static str, &'static str)>
         State::DroppedShutdown => {
             ("were dropped: their exporter ended before they were sent", "see that the receiver runs")
         }
-        State::DroppedWriteFailed => {
-            ("were dropped: they could not be written", "check that the disk has room and is writable")
-        }
-        State::DroppedStorageDamaged => {
-            ("were lost: the queue on disk was damaged", "check the disk; nothing else needs to be done")
-        }
+        State::DroppedWriteFailed => (
+            "were dropped: they could not be written",
+            "see the log; the disk needs room, and the directory of the file or of the queue must exist and be writable",
+        ),
+        State::DroppedStorageDamaged => (
+            "were lost: the queue on disk was damaged or removed",
+            "see that nothing else removes or changes its files, and check the disk",
+        ),
     })
 }
 
