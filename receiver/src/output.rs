@@ -4,11 +4,13 @@
 //! disk, a signal or a crash leaves the old file. A target that can't be replaced, such as a pipe or a device, is written
 //! to directly, once.
 
+mod target;
+
 use std::error::Error;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Seek as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, fchown};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,6 +21,7 @@ use rustix::io::Errno;
 
 use sidewinder_render::ProfileFormat;
 
+use self::target::{FileOwner, FoundFile, OutputTarget, look_up, parent_directory, resolve_target};
 use crate::cli::FormatArg;
 use crate::exit::{ExitCause, Failure};
 use crate::terminal::print_notice;
@@ -28,8 +31,6 @@ const WRITE_ELSEWHERE_HINT: &str =
     "choose another path with -o FILE: an existing folder, on a disk with room";
 /// How often a named pipe is checked for a reader.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The limit of the kernel (path_resolution(7)).
-const SYMLINKS_MAX: usize = 40;
 
 /// The format in which a command writes a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,16 +82,6 @@ pub(crate) struct Output {
     /// As the user gave it.
     path: PathBuf,
     target: OutputTarget,
-}
-
-#[derive(PartialEq, Eq, Debug)]
-enum OutputTarget {
-    /// A regular file, or a path with no file yet, with all symbolic links resolved.
-    File(PathBuf),
-    /// A pipe or a device.
-    Stream,
-    /// A descriptor of this process, whatever it refers to.
-    Descriptor(u32),
 }
 
 impl Output {
@@ -211,53 +202,12 @@ fn write_failure(cause: ExitCause, path: &Path, error: impl Into<Box<dyn Error +
         .with_next_step(WRITE_ELSEWHERE_HINT)
 }
 
-/// Resolves a path to what it refers to.
-fn resolve_target(path: &Path) -> io::Result<OutputTarget> {
-    let mut at = path.to_owned();
-    for _ in 0..SYMLINKS_MAX {
-        if let Some(descriptor) = parse_descriptor_path(&at) {
-            return Ok(OutputTarget::Descriptor(descriptor));
-        }
-        let metadata = match fs::symlink_metadata(&at) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && at.file_name().is_some() => {
-                return Ok(OutputTarget::File(at));
-            }
-            Err(error) => return Err(error),
-        };
-        if metadata.is_symlink() {
-            at = parent_directory(&at).join(fs::read_link(&at)?);
-        } else if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        } else if metadata.is_file() {
-            return Ok(OutputTarget::File(at));
-        } else {
-            return Ok(OutputTarget::Stream);
-        }
-    }
-    Err(Errno::LOOP.into())
-}
-
-/// The descriptor of this process that a path stands for, such as `/dev/fd/63`.
-fn parse_descriptor_path(path: &Path) -> Option<u32> {
-    let is_ours =
-        parent_directory(path).canonicalize().ok()? == Path::new(&format!("/proc/{}/fd", std::process::id()));
-    path.file_name()?.to_str()?.parse().ok().filter(|_| is_ours)
-}
-
 fn duplicate(stream: impl AsFd) -> io::Result<File> {
     Ok(stream.as_fd().try_clone_to_owned()?.into())
 }
 
 fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
-}
-
-fn parent_directory(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// Checks that a file can be replaced: that it and its folder are writable.
@@ -302,10 +252,11 @@ impl PartialFile {
 
     /// Syncs the file to disk, then replaces `destination` with it. Keeps the permissions of a file that it replaces.
     fn persist(mut self, destination: &Path) -> io::Result<()> {
-        if let Ok(replaced) = fs::metadata(destination) {
+        if let Some(replaced) = look_up(destination)?.filter(FoundFile::is_file) {
+            let FileOwner { uid, gid, mode } = replaced.owner();
             // Without the privilege to change the owner, the new owner stays. Changing the owner also clears set-user-ID.
-            let _ = fchown(&self.file, Some(replaced.uid()), Some(replaced.gid()));
-            self.file.set_permissions(replaced.permissions())?;
+            let _ = fchown(&self.file, Some(uid), Some(gid));
+            self.file.set_permissions(Permissions::from_mode(mode))?;
         }
         self.file.sync_all()?;
         let Some(name) = self.name.take().or_else(|| self.link(destination)) else {
@@ -322,7 +273,9 @@ impl PartialFile {
             }
             // A mount point, such as a single file that a container engine mounts, can't be replaced.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                let mut to = OpenOptions::new().write(true).truncate(true).open(destination)?;
+                let flags = OFlags::NOFOLLOW.bits().cast_signed();
+                let mut to =
+                    OpenOptions::new().write(true).truncate(true).custom_flags(flags).open(destination)?;
                 self.file.rewind()?;
                 io::copy(&mut self.file, &mut to)?;
                 to.sync_all()
@@ -354,7 +307,7 @@ fn partial_name(destination: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{MetadataExt as _, symlink};
 
     use super::*;
 
@@ -376,7 +329,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         fs::write(&path, "something longer that was there before").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         write(&path, "new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
