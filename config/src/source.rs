@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::diagnostics::{ConfigProblem, Diagnostics};
+use crate::input_file::read_bounded;
 use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 use crate::yaml::{self, SyntaxError};
 
@@ -177,14 +176,7 @@ pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<ConfigNode, SyntaxErr
 
 /// Reads a text file of bounded size; the error is the reason.
 pub(crate) fn read_file(path: &Path) -> Result<String, String> {
-    let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-        .map_err(|error| error.to_string())?;
-    if bytes.len() > yaml::MAX_BYTES {
-        return Err(format!("it is longer than {} bytes", yaml::MAX_BYTES));
-    }
+    let bytes = read_bounded(path, yaml::MAX_BYTES as u64).map_err(|error| error.to_string())?;
     String::from_utf8(bytes)
         .map_err(|error| format!("it is not UTF-8 from byte {} on", error.utf8_error().valid_up_to()))
 }

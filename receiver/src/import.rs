@@ -3,11 +3,13 @@
 mod local_names;
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use sidewinder_config::open_input;
 use sidewinder_kind::{Kind, SAMPLES};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
@@ -52,10 +54,12 @@ pub(crate) fn read_profile(
     sample_type: Option<&str>,
     debug_roots: &Arc<DebugRoots>,
 ) -> Result<Profile, ImportError> {
+    let file = open_input(path)?;
+    let title = path.file_name().unwrap_or_default().to_string_lossy();
     if path.extension().is_none_or(|extension| extension != "otlp") {
-        let written = std::fs::metadata(path)?.modified()?;
+        let written = file.metadata()?.modified()?;
         let mut names = LocalNames::new(written, Arc::clone(debug_roots));
-        let mut profile = sidewinder_render::read(path, sample_type, &mut names)?;
+        let mut profile = sidewinder_render::read(&title, file, sample_type, &mut names)?;
         let missing = names.missing_files();
         if !missing.is_empty() {
             let files = missing.iter().copied().take(LISTED_FILES_MAX).collect::<Vec<_>>().join(", ");
@@ -71,11 +75,12 @@ pub(crate) fn read_profile(
         }
         return Ok(profile);
     }
-    if std::fs::metadata(path)?.len() > MAX_MESSAGE_BYTES as u64 {
+    let mut report = Vec::new();
+    file.take(MAX_MESSAGE_BYTES as u64 + 1).read_to_end(&mut report)?;
+    if report.len() > MAX_MESSAGE_BYTES {
         return Err(ImportError::TooLarge);
     }
-    let title = path.file_name().unwrap_or_default().to_string_lossy();
-    from_report_bytes(&title, &std::fs::read(path)?, sample_type)
+    from_report_bytes(&title, &report, sample_type)
 }
 
 /// Reads the profiles of this sample type in OpenTelemetry's `ProfilesData`; by default those of CPU samples, or of the first

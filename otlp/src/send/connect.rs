@@ -26,8 +26,8 @@ use tower::Service;
 pub use proxy::{Proxies, ProxyError};
 pub(super) use proxy::{Route, proxy_url};
 pub use resolve::{Resolve, ResolveFuture, Resolver};
+pub(super) use tls::Tls;
 pub use tls::TlsConfigError;
-pub(super) use tls::{Tls, read_bounded};
 
 /// The address of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]

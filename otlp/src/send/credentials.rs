@@ -6,10 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use sidewinder_config::{BasicAuth, BearerTokenAuth, Credential};
+use sidewinder_config::{BasicAuth, BearerTokenAuth, Credential, read_bounded};
 use tracing::warn;
 
-use super::connect::read_bounded;
 use crate::wire::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 
 /// Our `user-agent`.

@@ -10,7 +10,6 @@ mod pprof;
 
 use std::borrow::Cow;
 use std::io::Read;
-use std::path::Path;
 
 use flate2::read::GzDecoder;
 
@@ -22,17 +21,21 @@ pub use self::perf_data::{NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Reads pprof's format, compressed or not, folded stacks, `perf.data`, or the text of `perf script`, depending on the content.
-/// `sample_type`: which of several events of perf; by default the first. `names` names the code of a `perf.data`.
+/// Reads a file in pprof's format, compressed or not, of folded stacks, `perf.data`, or the text of `perf script`, depending on
+/// the content. `title`: its name. `sample_type`: which of several events of perf; by default the first. `names` names the code of a `perf.data`.
 ///
 /// # Errors
 ///
 /// [`ReadError`].
-pub fn read(path: &Path, sample_type: Option<&str>, names: &mut dyn PerfNames) -> Result<Profile, ReadError> {
-    let bytes = read_to_end(std::fs::File::open(path)?)?;
+pub fn read(
+    title: &str,
+    file: impl Read,
+    sample_type: Option<&str>,
+    names: &mut dyn PerfNames,
+) -> Result<Profile, ReadError> {
+    let bytes = read_to_end(file)?;
     let bytes = if bytes.starts_with(&GZIP) { read_to_end(GzDecoder::new(&*bytes))? } else { bytes };
-    let title = path.file_name().unwrap_or_default().to_string_lossy();
-    read_bytes(&title, &bytes, sample_type, names)
+    read_bytes(title, &bytes, sample_type, names)
 }
 
 /// The same for the uncompressed content of a file.
@@ -85,7 +88,7 @@ mod tests {
     fn read_back(form: ProfileFormat) -> Profile {
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&sample(), form, NameStyle::Full, &mut file.as_file()).unwrap();
-        read(file.path(), None, &mut NoNames).unwrap()
+        read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap()
     }
 
     fn folded(profile: &Profile) -> Vec<String> {
@@ -97,7 +100,7 @@ mod tests {
         for form in [ProfileFormat::Folded, ProfileFormat::Pprof] {
             let file = tempfile::NamedTempFile::new().unwrap();
             crate::write(&guessed_sample(), form, NameStyle::Full, &mut file.as_file()).unwrap();
-            let back = read(file.path(), None, &mut NoNames).unwrap();
+            let back = read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap();
             assert_eq!(folded(&back), folded(&guessed_sample()));
             let guessed: Vec<_> = back.frames.iter().filter(|frame| frame.is_guessed).collect();
             assert_eq!(guessed.len(), 1);
@@ -158,7 +161,7 @@ mod tests {
         profile.stacks[0] = (0..profile.frames.len() as u32).map(FrameIndex).collect();
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&profile, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
-        let back = read(file.path(), None, &mut NoNames).unwrap();
+        let back = read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap();
         let kinds = |profile: &Profile| profile.frames.iter().map(|frame| frame.kind).collect::<Vec<_>>();
         assert_eq!(kinds(&back)[sample().frames.len()..], [FrameCategory::Python; 5]);
         assert!(!kinds(&back)[..sample().frames.len()].contains(&FrameCategory::Python));
@@ -168,10 +171,10 @@ mod tests {
     fn numbers_without_a_time_stay_numbers_in_pprofs_form() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "main;work 3\n").unwrap();
-        let counted = read(file.path(), None, &mut NoNames).unwrap();
+        let counted = read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&counted, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
-        let again = read(file.path(), None, &mut NoNames).unwrap();
+        let again = read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap();
         assert_eq!((folded(&again), &again.measure), (folded(&counted), &counted.measure));
         assert_eq!(again.total_count(), 3);
     }
@@ -185,7 +188,12 @@ mod tests {
             ("\u{1}\0\u{fffd}", "it is not a pprof profile"),
         ] {
             std::fs::write(file.path(), text).unwrap();
-            assert_eq!(read(file.path(), None, &mut NoNames).unwrap_err().to_string(), message);
+            assert_eq!(
+                read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames)
+                    .unwrap_err()
+                    .to_string(),
+                message
+            );
         }
     }
 

@@ -1,6 +1,5 @@
 //! `sidewinder inspect`: the unwind table that the profiler would use for a file.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,6 +7,7 @@ use std::path::Path;
 
 use sidewinder_address::Svma;
 use sidewinder_bpf::{PackedSegment, pack};
+use sidewinder_config::open_input;
 use sidewinder_process::vdso_image;
 use sidewinder_unwind::method::{UnwindMethod, bytes_by_method, method_ranges};
 use sidewinder_unwind::validate::Validation;
@@ -52,11 +52,8 @@ fn open(path: &Path) -> io::Result<(Box<dyn ReadSeek>, DebugFile)> {
     if path == Path::new("[vdso]") {
         return Ok((Box::new(Cursor::new(vdso_image()?)), DebugFile::Searched(Companions::default())));
     }
-    let file = File::open(path)?;
+    let file = open_input(path)?;
     let status = file.metadata()?;
-    if !status.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
     let path = path.canonicalize()?;
     let debug_file = DebugFile::from_own_root(path.as_os_str().as_bytes(), Some(status.uid()));
     Ok((Box::new(file), debug_file))

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
+use rustix::fs::OFlags;
 use sidewinder_config::{LogEncoding, LogLevel, LogOutput, LogSampling, LogTelemetry};
 use thiserror::Error;
 use tracing::callsite::Identifier;
@@ -128,7 +130,9 @@ fn writer(output: &LogOutput) -> Result<BoxMakeWriter, LogError> {
         LogOutput::Stderr => BoxMakeWriter::new(std::io::stderr),
         LogOutput::Stdout => BoxMakeWriter::new(std::io::stdout),
         LogOutput::File(path) => {
-            let opened = File::options().append(true).create(true).open(path);
+            // A named pipe that nobody reads is an error instead of a wait, and loses lines instead of stopping threads.
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            let opened = File::options().append(true).create(true).custom_flags(nonblocking).open(path);
             let file =
                 opened.map_err(|source| LogError::Open { path: path.display().to_string(), source })?;
             BoxMakeWriter::new(Mutex::new(file))

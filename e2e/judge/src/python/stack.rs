@@ -80,7 +80,8 @@ impl Stack {
 /// # Errors
 /// When it is something else.
 pub fn from_pprof(path: &Path) -> Result<Vec<Stack>> {
-    let profile = sidewinder_render::read(path, None, &mut sidewinder_render::NoNames)?;
+    let file = std::fs::File::open(path)?;
+    let profile = sidewinder_render::read("", file, None, &mut sidewinder_render::NoNames)?;
     let stacks = profile.samples.iter().map(|sample| {
         let thread = profile.threads.get(sample.thread.0 as usize);
         let (pid, tid) = thread.map_or((0, 0), |thread| (thread.pid, thread.tid));

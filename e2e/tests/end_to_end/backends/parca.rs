@@ -78,10 +78,7 @@ impl Backend for Parca {
         }
         let encoded = answer.json()?["pprof"].take();
         let bytes = BASE64_STANDARD.decode(encoded.as_str().context("no pprof")?)?;
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("merged.pb.gz");
-        std::fs::write(&file, bytes)?;
-        let profile = sidewinder_render::read(&file, None, &mut sidewinder_render::NoNames)?;
+        let profile = sidewinder_render::read("merged", &*bytes, None, &mut sidewinder_render::NoNames)?;
         let sum = i64::try_from(profile.samples.iter().map(|sample| sample.count).sum::<u64>())?;
         Ok(SumsByLeaf::from([(ANY.to_owned(), sum)]))
     }

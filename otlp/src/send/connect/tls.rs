@@ -1,13 +1,12 @@
 //! TLS as configured. Files are read again when they change.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use sidewinder_config::{ClientIdentity, Pem, TlsClient, TlsVersion};
+use sidewinder_config::{ClientIdentity, Pem, TlsClient, TlsVersion, read_bounded};
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -155,16 +154,6 @@ fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, TlsConfigError> {
             source,
         }),
         Pem::Text(text) => Ok(text.reveal().as_bytes().to_vec()),
-    }
-}
-
-/// Reads a file of at most `max_bytes`.
-pub(in crate::send) fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > max_bytes {
-        true => Err(io::Error::other(format!("it is longer than {max_bytes} bytes"))),
-        false => Ok(bytes),
     }
 }
 
