@@ -1,7 +1,10 @@
 //! Decodes profiles into a small owned model, for tests and for display.
 //!
 //! Any bytes are accepted as input: anything that isn't a profiles message, or is inconsistent, is an error. Memory use
-//! is proportional to the input, since each stack, frame and name is held once.
+//! is proportional to the input, since each stack, frame and name is held once, and a message of many entries that take next to
+//! nothing on the wire is refused.
+
+mod size;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,6 +20,11 @@ use crate::wire::{
 /// The maximum size of a message.
 pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
 
+/// The memory that decoding may take for each byte of a message: three times as much as messages of profilers.
+const DECODED_BYTES_PER_BYTE: usize = 32;
+/// The memory in bytes that decoding may take in any case.
+const DECODED_BYTES_MIN: usize = 32 << 20;
+
 /// Why bytes could not be decoded.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DecodeError {
@@ -26,6 +34,16 @@ pub enum DecodeError {
     /// More than [`MAX_MESSAGE_BYTES`].
     #[error("a message of {0} bytes exceeds {MAX_MESSAGE_BYTES}")]
     TooLong(usize),
+    /// Decoded, it would take more memory than its size allows.
+    #[error(
+        "a message of {bytes} bytes has so many entries that it takes more than {limit_mib} MiB, the limit for its size"
+    )]
+    Expands {
+        /// The size of the message.
+        bytes: usize,
+        /// The limit for a message of this size.
+        limit_mib: usize,
+    },
     /// The file ends within a message or its length prefix.
     #[error("the message at byte {offset} needs {needed} bytes, but the file has only {left} left")]
     CutOff {
@@ -283,6 +301,10 @@ impl DecodedProfile {
 pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
     if bytes.len() > MAX_MESSAGE_BYTES {
         return Err(DecodeError::TooLong(bytes.len()));
+    }
+    let limit_bytes = DECODED_BYTES_MIN.saturating_add(bytes.len().saturating_mul(DECODED_BYTES_PER_BYTE));
+    if size::decoded_bytes(bytes) > limit_bytes {
+        return Err(DecodeError::Expands { bytes: bytes.len(), limit_mib: limit_bytes >> 20 });
     }
     let data = ProfilesData::decode(bytes)?;
     let mut tables = DecodedDictionary::new(data.dictionary.unwrap_or_default())?;

@@ -20,7 +20,7 @@ use crate::wire::{
     DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY, ExportProfilesPartialSuccess, ExportProfilesServiceResponse,
 };
 
-/// The longest message, uncompressed, in bytes: a Collector's default for gRPC. Decoding one takes up to a hundred times that.
+/// The longest message, uncompressed, in bytes: a Collector's default for gRPC.
 pub const MAX_RECEIVED_BYTES: usize = 4 << 20;
 /// How many requests are read and handled at a time: with the size of messages, the limit of memory for them.
 const REQUESTS_MAX: usize = 4;

@@ -262,13 +262,13 @@ mod tests {
 
     fn frame(name: &str, kind: FrameCategory, binary: u32, address: u64) -> ProfileFrame {
         ProfileFrame {
-            name: name.to_owned(),
+            name: name.into(),
             is_named: true,
-            system_name: String::new(),
+            system_name: Arc::default(),
             binary: Some(BinaryIndex(binary)).filter(|_| kind != FrameCategory::Marker),
             kind,
             address,
-            path: String::from("src/a.rs"),
+            path: "src/a.rs".into(),
             line: 3,
             is_guessed: false,
         }

@@ -1,30 +1,26 @@
 //! Reads profiles from files: OTLP here, other formats in the crate that writes them.
 
 mod local_names;
+mod tables;
+#[cfg(test)]
+mod tests;
 
-use std::collections::HashMap;
 use std::io::Read as _;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_config::open_input;
 use sidewinder_kind::{Kind, SAMPLES};
-use sidewinder_otlp::FrameType;
-use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
-use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
+use sidewinder_otlp::decode::{self, DecodeError, DecodedProfile, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    BinaryIndex, EventPeriod, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileContainer,
-    ProfileFrame, ProfileSample, ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, StateIndex,
-    ThreadIndex, ThreadState, TimeSlicedCounts,
+    EventPeriod, ExpansionBudget, ExpansionError, Profile, ProfileSample, ReadError, SampleType,
+    TimeSlicedCounts,
 };
 use tracing::warn;
 
 use self::local_names::LocalNames;
-use crate::collect::{IndexedSet, LOCK_MARKER, lock_marker};
-use crate::naming::marker_summary;
-use crate::report::LOCK_ID;
+use self::tables::ImportBuilder;
 use crate::sampling::debug_files::DebugRoots;
 
 /// The most files that a warning lists.
@@ -43,6 +39,8 @@ pub(crate) enum ImportError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Other(#[from] ReadError),
+    #[error(transparent)]
+    Expansion(#[from] ExpansionError),
     #[error("it holds no profile")]
     NoProfile,
 }
@@ -94,29 +92,30 @@ pub(crate) fn from_report_bytes(
     let mut found: Vec<String> = Vec::new();
     for profile in &profiles {
         if !found.iter().any(|known| **known == *profile.sample_type) {
+            if found.len() == MEASURES_MAX {
+                return Err(DecodeError::TooManyTypes(MEASURES_MAX).into());
+            }
             found.push(profile.sample_type.to_string());
         }
     }
     let default = found.iter().find(|name| *name == SAMPLES.name).or(found.first());
     let wanted = sample_type.or(default.map(String::as_str)).ok_or(ImportError::NoProfile)?;
     let of_type: Vec<_> = profiles.iter().filter(|profile| &*profile.sample_type == wanted).collect();
+    let mut expansion = message_expansion(bytes);
     match of_type.first() {
-        Some(first) => Ok(from_otlp_profiles(title, &of_type, measure(first))),
+        Some(first) => Ok(from_otlp_profiles(title, &of_type, measure(first), &mut expansion)?),
         None => Err(ReadError::NoSuchType { wanted: wanted.to_owned(), found }.into()),
     }
 }
 
-/// The properties shared by the events that are counted together.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct ImportedEventKey {
-    thread: ThreadIndex,
-    span: Option<SpanIndex>,
-    state: Option<StateIndex>,
-    stack: StackIndex,
+/// What a message may expand to. It is not compressed.
+fn message_expansion(message: &[u8]) -> ExpansionBudget {
+    let length = message.len() as u64;
+    ExpansionBudget::for_document(length, length)
 }
 
 /// The meaning of the samples of a profile.
-fn measure(profile: &decode::DecodedProfile) -> SampleType {
+fn measure(profile: &DecodedProfile) -> SampleType {
     if &*profile.sample_type != SAMPLES.name {
         let period = u64::try_from(profile.period).ok().filter(|amount| *amount > 0);
         let period = period.map(|amount| EventPeriod {
@@ -137,54 +136,56 @@ fn measure(profile: &decode::DecodedProfile) -> SampleType {
     SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) }
 }
 
-/// The ID of the lock that the thread of a sample waited for.
-fn lock_of(sample: &decode::DecodedSample) -> Option<&str> {
-    sample.attributes.get(LOCK_ID).and_then(DecodedValue::as_str)
-}
-
 /// Reads all profiles of a message, as one for each measure, each with the number of those in it.
-pub(crate) fn from_message(title: &str, message: &[u8]) -> Result<Vec<(Profile, usize)>, DecodeError> {
+/// Together they take no more memory than `memory_bytes`.
+pub(crate) fn from_message(
+    title: &str,
+    message: &[u8],
+    memory_bytes: usize,
+) -> Result<Vec<(Profile, usize)>, ImportError> {
     let profiles = decode::decode_profiles_data(message)?;
-    let mut by_measure: Vec<(SampleType, Vec<&decode::DecodedProfile>)> = Vec::new();
+    let mut by_measure: Vec<(SampleType, Vec<&DecodedProfile>)> = Vec::new();
     for profile in &profiles {
         let measure = measure(profile);
         let known = by_measure.iter().position(|(known, _)| *known == measure);
         let at = known.unwrap_or(by_measure.len());
         if at == MEASURES_MAX {
-            return Err(DecodeError::TooManyTypes(MEASURES_MAX));
+            return Err(DecodeError::TooManyTypes(MEASURES_MAX).into());
         }
         if known.is_none() {
             by_measure.push((measure, Vec::new()));
         }
         by_measure[at].1.push(profile);
     }
-    let read =
-        |(measure, profiles): (_, Vec<_>)| (from_otlp_profiles(title, &profiles, measure), profiles.len());
-    Ok(by_measure.into_iter().map(read).collect())
+    let mut expansion = message_expansion(message).within_memory(memory_bytes);
+    let read = |(measure, profiles): (_, Vec<_>)| {
+        Ok((from_otlp_profiles(title, &profiles, measure, &mut expansion)?, profiles.len()))
+    };
+    by_measure.into_iter().map(read).collect()
 }
 
 /// Merges profiles of one measure, whatever their processes.
-fn from_otlp_profiles(title: &str, profiles: &[&decode::DecodedProfile], measure: SampleType) -> Profile {
+fn from_otlp_profiles(
+    title: &str,
+    profiles: &[&DecodedProfile],
+    measure: SampleType,
+    expansion: &mut ExpansionBudget,
+) -> Result<Profile, ExpansionError> {
     let of_type = || profiles.iter().copied();
     let times = || {
         let samples = of_type().flat_map(|profile| &profile.samples);
         samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
     };
     // If events have no times, the time range of the profiles is used.
-    let end_of = |profile: &decode::DecodedProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
+    let end_of = |profile: &DecodedProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
     let start_ns = times().min().or_else(|| of_type().map(|profile| profile.time_unix_ns).min()).unwrap_or(0);
     let has_times = times().next().is_some();
     let end_ns = times().max().or_else(|| of_type().map(end_of).max()).unwrap_or(0).max(start_ns);
-    let mut builder = ImportBuilder::default();
+    let mut builder = ImportBuilder::new(expansion);
     let mut counts = TimeSlicedCounts::new();
     for profile in of_type() {
         for sample in &profile.samples {
-            let key = ImportedEventKey {
-                thread: builder.thread(profile, sample),
-                span: sample.link.map(|link| SpanIndex(builder.spans.intern(link))),
-                state: builder.state(sample),
-                stack: builder.stack(&sample.stack, lock_of(sample)),
-            };
+            let key = builder.event_key(profile, sample)?;
             for (at, time_ns) in sample.timestamps_unix_ns.iter().enumerate() {
                 // Events without a value are only counted.
                 let value = sample.values.get(at).map_or(1, |value| u64::try_from(*value).unwrap_or(0));
@@ -204,172 +205,11 @@ fn from_otlp_profiles(title: &str, profiles: &[&decode::DecodedProfile], measure
         count,
     });
     let samples = samples.collect();
-    Profile {
+    Ok(Profile {
         start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
         duration: Duration::from_nanos(end_ns - start_ns),
         slice: if has_times && end_ns > start_ns { counts.slice() } else { Duration::ZERO },
-        binaries: builder.binaries,
-        frames: builder.frames,
-        stacks: builder.stacks,
-        threads: builder.threads,
-        spans: builder.spans.to_spans(),
-        states: builder.states,
         samples,
-        ..Profile::new(title.to_owned(), measure)
-    }
-}
-
-/// The tables of a profile under construction. Decoded profiles contain each frame and stack once, so that its address
-/// identifies it.
-#[derive(Default)]
-struct ImportBuilder {
-    binaries: Vec<ProfileBinary>,
-    frames: Vec<ProfileFrame>,
-    stacks: Vec<Vec<FrameIndex>>,
-    threads: Vec<ProfileThread>,
-    spans: IndexedSet<Link>,
-    binary_indices: HashMap<Arc<str>, BinaryIndex>,
-    /// The range of `frames` that each is: more than one where calls are inlined.
-    frame_indices: HashMap<*const decode::DecodedFrame, Range<u32>>,
-    /// With the lock that the thread waited for.
-    stack_indices: HashMap<(*const Arc<decode::DecodedFrame>, Option<String>), StackIndex>,
-    lock_frames: HashMap<String, FrameIndex>,
-    thread_indices: HashMap<ProfileThread, ThreadIndex>,
-    states: Vec<ThreadState>,
-    state_indices: HashMap<ThreadState, StateIndex>,
-}
-
-impl ImportBuilder {
-    fn thread(&mut self, profile: &decode::DecodedProfile, sample: &decode::DecodedSample) -> ThreadIndex {
-        let resource = |key: &str| profile.resource.get(key);
-        let to_u32 = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
-        let name = resource("process.executable.name").or_else(|| resource("service.name"));
-        let thread = ProfileThread {
-            process: name
-                .and_then(DecodedValue::as_str)
-                .filter(|name| *name != UNKNOWN_SERVICE)
-                .unwrap_or_default()
-                .into(),
-            pid: to_u32(resource("process.pid").and_then(DecodedValue::as_int)),
-            name: sample.thread_name().unwrap_or_default().into(),
-            tid: to_u32(sample.thread_id()),
-            container: ProfileContainer::from_attributes(|key| resource(key).and_then(DecodedValue::as_str)),
-        };
-        let threads = &mut self.threads;
-        *self.thread_indices.entry(thread).or_insert_with_key(|thread| {
-            threads.push(thread.clone());
-            ThreadIndex(threads.len() as u32 - 1)
-        })
-    }
-
-    /// What the thread did or waited for, if the sample says so.
-    fn state(&mut self, sample: &decode::DecodedSample) -> Option<StateIndex> {
-        let text = |key: &str| sample.attributes.get(key).and_then(DecodedValue::as_str);
-        let state = text(ThreadState::STATE_KEY)?.into();
-        let cause = text(ThreadState::CAUSE_KEY).unwrap_or_default().into();
-        let states = &mut self.states;
-        let index = self.state_indices.entry(ThreadState { state, cause }).or_insert_with_key(|state| {
-            states.push(state.clone());
-            StateIndex(states.len() as u32 - 1)
-        });
-        Some(*index)
-    }
-
-    /// A lock that the thread waited for becomes the innermost frame.
-    fn stack(&mut self, stack: &Arc<[Arc<decode::DecodedFrame>]>, lock: Option<&str>) -> StackIndex {
-        let key = (stack.as_ptr(), lock.map(str::to_owned));
-        if let Some(index) = self.stack_indices.get(&key) {
-            return *index;
-        }
-        let lock: Vec<_> = lock.map(|lock| self.lock_frame(lock)).into_iter().collect();
-        let named = stack.iter().flat_map(|frame| self.frames_of(frame).map(FrameIndex));
-        let frames = lock.into_iter().chain(named).collect();
-        let index = StackIndex(self.stacks.len() as u32);
-        self.stacks.push(frames);
-        // Empty stacks don't have a unique address.
-        if !stack.is_empty() {
-            self.stack_indices.insert(key, index);
-        }
-        index
-    }
-
-    fn lock_frame(&mut self, lock: &str) -> FrameIndex {
-        let frames = &mut self.frames;
-        *self.lock_frames.entry(lock.to_owned()).or_insert_with(|| {
-            frames.push(ProfileFrame {
-                name: lock_marker(lock),
-                is_named: true,
-                system_name: String::new(),
-                binary: None,
-                kind: FrameCategory::Lock,
-                address: 0,
-                path: String::new(),
-                line: 0,
-                is_guessed: false,
-            });
-            FrameIndex(frames.len() as u32 - 1)
-        })
-    }
-
-    /// One frame for each inlined call, leaf first.
-    fn frames_of(&mut self, frame: &Arc<decode::DecodedFrame>) -> Range<u32> {
-        if let Some(frames) = self.frame_indices.get(&Arc::as_ptr(frame)) {
-            return frames.clone();
-        }
-        let path = match (&frame.mapping, frame.frame_type()) {
-            (Some(mapping), _) => Some(Arc::clone(&mapping.filename)),
-            (None, Some(FrameType::Kernel)) => Some("[kernel]".into()),
-            (None, _) => None,
-        };
-        let build_id = frame.mapping.as_ref().and_then(|mapping| mapping.gnu_build_id());
-        let htlhash = frame.mapping.as_ref().and_then(|mapping| mapping.htlhash());
-        let binary = path.map(|path| {
-            let binaries = &mut self.binaries;
-            *self.binary_indices.entry(path).or_insert_with_key(|path| {
-                binaries.push(ProfileBinary {
-                    path: path.to_string(),
-                    build_id: build_id.map(str::to_owned),
-                    htlhash: htlhash.map(str::to_owned),
-                });
-                BinaryIndex(binaries.len() as u32 - 1)
-            })
-        });
-        let is_marker = frame.mapping.is_none()
-            && frame.address == 0
-            && frame.function().is_some_and(|name| name.starts_with('['));
-        let kind = match frame.frame_type() {
-            _ if is_marker && frame.function().is_some_and(|name| name.starts_with(LOCK_MARKER)) => {
-                FrameCategory::Lock
-            }
-            _ if is_marker => FrameCategory::Marker,
-            Some(FrameType::Kernel) => FrameCategory::Kernel,
-            Some(FrameType::Rust) => FrameCategory::Rust,
-            Some(FrameType::Go) => FrameCategory::Go,
-            Some(FrameType::CPython) => FrameCategory::Python,
-            Some(FrameType::Native) | None => FrameCategory::Native,
-            Some(_) => FrameCategory::Jit,
-        };
-        let file = frame.mapping.as_ref().and_then(|mapping| mapping.filename.rsplit('/').next());
-        let unnamed = decode::DecodedLine {
-            function: format!("{}+{:#x}", file.unwrap_or_default(), frame.address).into(),
-            ..decode::DecodedLine::default()
-        };
-        let lines = if frame.lines.is_empty() { std::slice::from_ref(&unnamed) } else { &frame.lines };
-        let first = self.frames.len() as u32;
-        let summary = |line: &decode::DecodedLine| marker_summary(&line.function).filter(|_| is_marker);
-        self.frames.extend(lines.iter().map(|line| ProfileFrame {
-            name: summary(line).unwrap_or_else(|| line.function.to_string()),
-            is_named: !frame.lines.is_empty(),
-            system_name: line.system_name.to_string(),
-            binary,
-            kind,
-            address: frame.address,
-            path: line.filename.to_string(),
-            line: u32::try_from(line.line).unwrap_or(0),
-            is_guessed: frame.is_guessed(),
-        }));
-        let frames = first..self.frames.len() as u32;
-        self.frame_indices.insert(Arc::as_ptr(frame), frames.clone());
-        frames
-    }
+        ..builder.into_profile(Profile::new(title.to_owned(), measure))
+    })
 }

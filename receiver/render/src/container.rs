@@ -49,9 +49,8 @@ impl ProfileContainer {
     }
 
     /// The container with these attributes, by [key](Self::KEYS).
-    pub fn from_attributes<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Self {
-        let [id, name, image, pod, namespace, unit] =
-            Self::KEYS.map(|key| Arc::from(text(key).unwrap_or_default()));
+    pub fn from_attributes(text: impl Fn(&str) -> Option<Arc<str>>) -> Self {
+        let [id, name, image, pod, namespace, unit] = Self::KEYS.map(|key| text(key).unwrap_or_default());
         Self { id, name, image, pod, namespace, unit }
     }
 
@@ -92,7 +91,7 @@ mod tests {
         let id = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
         let container = |known: &[(&str, &str)]| {
             ProfileContainer::from_attributes(|key| {
-                known.iter().find(|(name, _)| *name == key).map(|(_, text)| *text)
+                known.iter().find(|(name, _)| *name == key).map(|(_, text)| (*text).into())
             })
         };
         for (known, label) in [

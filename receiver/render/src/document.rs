@@ -463,7 +463,7 @@ mod tests {
         let mut profile = sample();
         // Each has the short form of the one before at first.
         for (frame, scope) in profile.frames.iter_mut().zip(["a", "b", "b", "c", "d"]) {
-            frame.name = format!("{scope}::shape::Shape::draw(int)");
+            frame.name = format!("{scope}::shape::Shape::draw(int)").into();
             frame.kind = FrameCategory::Native;
         }
         let (mut growth, mut together) = (DocumentBuilder::default(), None);

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn what_was_inlined_at_a_guessed_place_is_no_further_guess() {
         let mut profile = guessed_sample();
-        let inlined = ProfileFrame { name: "inlined".to_owned(), ..profile.frames[5].clone() };
+        let inlined = ProfileFrame { name: "inlined".into(), ..profile.frames[5].clone() };
         profile.frames.push(inlined);
         let [.., wrote] = profile.stacks.as_mut_slice() else { panic!("there are stacks") };
         wrote.insert(2, crate::FrameIndex(6));

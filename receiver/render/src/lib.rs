@@ -12,6 +12,7 @@ mod counts;
 mod difference;
 mod document;
 mod escape;
+mod expansion;
 mod firefox;
 mod folded;
 mod format;
@@ -48,6 +49,7 @@ pub use document::{
     DocumentBuilder, DocumentError, LiveUpdate, TableLengths, TableLengthsError, decode_document,
 };
 pub use escape::escaped;
+pub use expansion::{ExpansionBudget, ExpansionError};
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
 pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};

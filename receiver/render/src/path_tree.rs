@@ -13,6 +13,11 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
+    /// No paths, with room for this many, and for this many labels in all of them.
+    pub(crate) fn with_capacity(labels: usize, paths: usize) -> Self {
+        Self { labels: Vec::with_capacity(labels), ends: Vec::with_capacity(paths) }
+    }
+
     /// Appends labels to the path that is open.
     pub(crate) fn extend(&mut self, labels: impl IntoIterator<Item = u32>) {
         self.labels.extend(labels);
@@ -33,11 +38,6 @@ impl Paths {
         self.ends.len()
     }
 
-    /// Gives all labels others.
-    pub(crate) fn relabel(&mut self, other: impl Fn(u32) -> u32) {
-        self.labels.iter_mut().for_each(|label| *label = other(*label));
-    }
-
     fn start(&self, path: usize) -> usize {
         path.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0)
     }
@@ -45,6 +45,32 @@ impl Paths {
     fn get(&self, path: usize) -> &[u32] {
         let end = self.ends.get(path).copied().unwrap_or(0);
         self.labels.get(self.start(path)..end).unwrap_or_default()
+    }
+
+    /// The numbers of all paths in their lexicographic order. Label by label, so that one that paths share is read once for each
+    /// path, and not once for each comparison of two.
+    fn sorted_numbers(&self) -> Vec<u32> {
+        /// A path, with its label at the depth that is being sorted; `None` where it has ended.
+        type LabelledPath = (Option<u32>, u32);
+        let mut order: Vec<LabelledPath> = (0..self.len() as u32).map(|number| (None, number)).collect();
+        // Ranges of `order` whose paths have this many labels in common, and are not sorted by the rest.
+        let mut unsorted = vec![(0..order.len(), 0)];
+        while let Some((range, depth)) = unsorted.pop() {
+            let start = range.start;
+            let group = order.get_mut(range).unwrap_or_default();
+            for (label, number) in &mut *group {
+                *label = self.get(*number as usize).get(depth).copied();
+            }
+            group.sort_unstable_by_key(|(label, _)| *label);
+            let mut at = start;
+            for equal in group.chunk_by(|(one, _), (other, _)| one == other) {
+                if equal.len() > 1 && equal.first().is_some_and(|(label, _)| label.is_some()) {
+                    unsorted.push((at..at + equal.len(), depth + 1));
+                }
+                at += equal.len();
+            }
+        }
+        order.into_iter().map(|(_, number)| number).collect()
     }
 }
 
@@ -77,12 +103,11 @@ impl PathTree {
             return;
         }
         self.index_nodes();
-        let mut order: Vec<_> = (0..paths.len()).collect();
-        order.sort_by(|one, other| paths.get(*one).cmp(paths.get(*other)));
         let known_count = self.nodes.len();
         let mut before: &[u32] = &[];
         let mut chain: Vec<u32> = Vec::new();
-        for number in order {
+        for number in paths.sorted_numbers() {
+            let number = number as usize;
             let path = paths.get(number);
             let shared = before.iter().zip(path).take_while(|(one, other)| one == other).count();
             chain.truncate(shared);
@@ -100,6 +125,24 @@ impl PathTree {
         }
     }
 
+    /// The node below `node.parent` with this label, which is added if it is new.
+    pub(crate) fn child(&mut self, node: PathNode) -> u32 {
+        if let Some(known) = self.find(node) {
+            return known;
+        }
+        self.nodes.push(node);
+        self.index_nodes();
+        self.nodes.len() as u32 - 1
+    }
+
+    /// Makes room for this many nodes that [`Self::child`] adds.
+    pub(crate) fn reserve(&mut self, nodes: usize) {
+        let Self { nodes: known, indices, hasher } = self;
+        known.reserve(nodes);
+        let hash = |index: &u32| known.get(*index as usize).map_or(0, |node| hasher.hash_one(node));
+        indices.reserve(nodes, hash);
+    }
+
     /// All nodes.
     pub(crate) fn all(&self) -> &[PathNode] {
         &self.nodes
@@ -108,11 +151,6 @@ impl PathTree {
     /// The number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
-    }
-
-    /// The parent of a node.
-    pub(crate) fn parent(&self, node: u32) -> Option<u32> {
-        self.nodes.get(node as usize)?.parent
     }
 
     /// The approximate memory in bytes, of a tree that grows further. A hash table is three quarters full on average.
@@ -153,7 +191,8 @@ mod tests {
     }
 
     fn path_to(tree: &PathTree, node: u32) -> Vec<u32> {
-        let mut path: Vec<_> = std::iter::successors(Some(node), |node| tree.parent(*node)).collect();
+        let mut path: Vec<_> =
+            std::iter::successors(Some(node), |node| tree.all()[*node as usize].parent).collect();
         path.reverse();
         path.iter().map(|node| tree.all()[*node as usize].label).collect()
     }

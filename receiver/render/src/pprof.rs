@@ -2,58 +2,88 @@
 //!
 //! Source: `proto/profile.proto` of github.com/google/pprof; the messages here only have the fields that are used.
 
+mod message;
 mod pair;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use prost::Message;
 use sidewinder_kind::{SAMPLES, unit};
+
+use self::message::{MessageWriter, field};
 
 pub use self::pair::write_pprof_pair;
 use crate::container::ProfileContainer;
 use crate::escape::{escaped, escaped_or_empty, hex};
-use crate::profile::{Profile, ProfileSample, ThreadState};
+use crate::interner::StringTable;
+use crate::profile::{OutcomeCount, Profile, ProfileBinary, ProfileSample, ThreadState};
+use crate::sample_type::SampleType;
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    write_message(&to_message(profile), out)
+    let period_ns = profile.measure.period_ns;
+    let has_time = period_ns > 0 && !profile.measure.is_duration();
+    let samples = profile.samples_without_time().into_iter().map(|sample| {
+        let time = has_time.then(|| saturating_i64(sample.count.saturating_mul(period_ns)));
+        (sample, std::iter::once(saturating_i64(sample.count)).chain(time))
+    });
+    write_samples(profile, &value_types(profile), samples, out)
 }
 
-fn write_message(message: &proto::Profile, out: &mut impl Write) -> io::Result<()> {
-    let mut gzip = GzEncoder::new(out, Compression::default());
-    gzip.write_all(&message.encode_to_vec())?;
-    gzip.finish()?.flush()
-}
-
-fn to_message(profile: &Profile) -> proto::Profile {
-    let values = |count: u64| match profile.measure.period_ns {
-        _ if profile.measure.is_duration() => vec![saturating_i64(count)],
-        0 => vec![saturating_i64(count)],
-        period_ns => vec![saturating_i64(count), saturating_i64(count.saturating_mul(period_ns))],
-    };
-    let samples = profile.samples_without_time().into_iter().map(|sample| (sample, values(sample.count)));
-    to_message_with(profile, samples.collect())
-}
-
-/// With these samples and their values instead of the profile's own.
-fn to_message_with(profile: &Profile, samples: Vec<(ProfileSample, Vec<i64>)>) -> proto::Profile {
-    let mut strings = StringTableBuilder::default();
+/// The type and the unit of each value that a sample of this profile has.
+fn value_types(profile: &Profile) -> Vec<(&str, &str)> {
+    let SampleType { name, unit, period_ns, .. } = &profile.measure;
     // Samples that are only counts, as in folded stacks, have no time.
     let is_duration = profile.measure.is_duration();
-    let has_times = profile.measure.period_ns > 0;
-    let counted = if has_times { SAMPLES.name } else { &profile.measure.name };
-    let counted = (!is_duration).then(|| strings.value_type(counted, &profile.measure.unit));
-    let time = has_times.then(|| strings.value_type(&profile.measure.name, unit::NANOSECONDS));
+    let has_times = *period_ns > 0;
+    let counted = if has_times { SAMPLES.name } else { name };
+    let counted = (!is_duration).then_some((counted, &**unit));
+    counted.into_iter().chain(has_times.then_some((&**name, unit::NANOSECONDS))).collect()
+}
+
+/// Writes these samples, with values of these types, instead of the profile's own. They are written one by one, after what they
+/// refer to; only the strings come last.
+fn write_samples<V: IntoIterator<Item = i64>>(
+    profile: &Profile,
+    value_types: &[(&str, &str)],
+    samples: impl Iterator<Item = (ProfileSample, V)>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut out = MessageWriter::new(out);
+    let mut strings = ProfileStrings::default();
+    out.write(&head(profile, value_types, &mut strings))?;
+    for mapping in mappings(profile, &mut strings) {
+        out.write_field(field::MAPPING, &mapping)?;
+    }
+    write_frames(profile, &mut strings, &mut out)?;
+    let keys = LabelKeys::new(&mut strings);
+    for (sample, values) in samples {
+        let value = values.into_iter().collect();
+        out.write_field(field::SAMPLE, &to_sample(profile, sample, value, &keys, &mut strings))?;
+    }
+    let comment = |outcome: &OutcomeCount| format!("{}: {}", escaped(&outcome.name), outcome.count);
+    let comment = profile.outcomes.iter().map(|outcome| strings.index(&comment(outcome))).collect();
+    out.write(&proto::Profile { comment, ..proto::Profile::default() })?;
+    for string in strings.all() {
+        out.write_bytes(field::STRING, string.as_bytes())?;
+    }
+    out.finish()
+}
+
+/// What is not in tables.
+fn head(profile: &Profile, value_types: &[(&str, &str)], strings: &mut ProfileStrings) -> proto::Profile {
+    let is_duration = profile.measure.is_duration();
+    let sample_type: Vec<_> = value_types.iter().map(|(name, unit)| strings.value_type(name, unit)).collect();
+    let has_time = profile.measure.period_ns > 0 && !is_duration;
+    let time = has_time.then(|| strings.value_type(&profile.measure.name, unit::NANOSECONDS));
     let period = profile.measure.period.as_ref();
     let between_events = period.map(|period| strings.value_type(&period.name, &period.unit));
-    let mut message = proto::Profile {
-        sample_type: counted.into_iter().chain(time).collect(),
-        period_type: between_events.or(time.filter(|_| !is_duration)),
+    proto::Profile {
+        sample_type,
+        period_type: between_events.or(time),
         period: match period {
             Some(period) => saturating_i64(period.amount),
             None if is_duration => 0,
@@ -65,36 +95,25 @@ fn to_message_with(profile: &Profile, samples: Vec<(ProfileSample, Vec<i64>)>) -
             .map_or(0, |since| saturating_i64(since.as_nanos())),
         duration_nanos: saturating_i64(profile.duration.as_nanos()),
         ..proto::Profile::default()
-    };
-    add_binaries(profile, &mut strings, &mut message);
-    add_frames(profile, &mut strings, &mut message);
-    add_samples(profile, samples, &mut strings, &mut message);
-    for outcome in &profile.outcomes {
-        message.comment.push(strings.index(&format!("{}: {}", escaped(&outcome.name), outcome.count)));
     }
-    message.string_table = strings.table;
-    message
 }
 
-fn add_binaries(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
-    message.mapping = profile
-        .binaries
-        .iter()
-        .zip(1..)
-        .map(|(binary, id)| proto::Mapping {
-            id,
-            filename: strings.index(&escaped(&binary.path)),
-            build_id: strings.index(binary.build_id.as_deref().unwrap_or("")),
-            // Addresses are those of the file, so all of it is mapped at its own addresses.
-            memory_start: 0,
-            memory_limit: u64::MAX,
-            has_functions: true,
-        })
-        .collect();
+fn mappings(profile: &Profile, strings: &mut ProfileStrings) -> Vec<proto::Mapping> {
+    let mapping = |(binary, id): (&ProfileBinary, u64)| proto::Mapping {
+        id,
+        filename: strings.index(&escaped(&binary.path)),
+        build_id: strings.index(binary.build_id.as_deref().unwrap_or("")),
+        // Addresses are those of the file, so all of it is mapped at its own addresses.
+        memory_start: 0,
+        memory_limit: u64::MAX,
+        has_functions: true,
+    };
+    let mut mappings: Vec<_> = profile.binaries.iter().zip(1..).map(mapping).collect();
     // pprof defines the first mapping as the main binary. IDs don't change: readers look mappings up by ID.
     if let Some(main) = main_binary(profile) {
-        message.mapping[..=main].rotate_right(1);
+        mappings[..=main].rotate_right(1);
     }
+    mappings
 }
 
 /// The index of the main binary of a profile: the program with the most samples of processes named like its file. If no
@@ -112,6 +131,9 @@ fn main_binary(profile: &Profile) -> Option<usize> {
         .iter()
         .map(|name| MainBinaryRank { is_program: !is_library(name), ..MainBinaryRank::default() })
         .collect();
+    if claims.is_empty() {
+        return None;
+    }
     let mut seen = HashSet::new();
     for sample in &profile.samples {
         let process = profile.thread_of(sample).map_or("", |thread| &*thread.process);
@@ -137,9 +159,13 @@ fn is_library(name: &str) -> bool {
     name.ends_with(".so") || name.contains(".so.")
 }
 
-/// Creates a location for each frame, with the frame's index plus 1 as its ID, and a function for each distinct name and
+/// Writes a location for each frame, with the frame's index plus 1 as its ID, and a function for each distinct name and
 /// file.
-fn add_frames(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
+fn write_frames(
+    profile: &Profile,
+    strings: &mut ProfileStrings,
+    out: &mut MessageWriter<impl Write>,
+) -> io::Result<()> {
     let mut functions = HashMap::new();
     for (frame, id) in profile.frames.iter().zip(1..) {
         let name = strings.index(&escaped(&frame.label()));
@@ -149,66 +175,81 @@ fn add_frames(profile: &Profile, strings: &mut StringTableBuilder, message: &mut
         };
         let next_id = functions.len() as u64 + 1;
         let filename = strings.index(&escaped(&frame.path));
-        let function_id =
-            *functions.entry((name, system_name, filename, frame.binary)).or_insert_with(|| {
-                message.function.push(proto::Function { id: next_id, name, system_name, filename });
-                next_id
-            });
+        let function_id = *functions.entry((name, system_name, filename, frame.binary)).or_insert(next_id);
+        if function_id == next_id {
+            let function = proto::Function { id: next_id, name, system_name, filename };
+            out.write_field(field::FUNCTION, &function)?;
+        }
         let is_known = |binary: &u32| (*binary as usize) < profile.binaries.len();
         let binary = frame.binary.map(|binary| binary.0).filter(is_known);
-        message.location.push(proto::Location {
+        let location = proto::Location {
             id,
             mapping_id: binary.map_or(0, |binary| u64::from(binary) + 1),
             address: frame.address,
             line: vec![proto::Line { function_id, line: frame.line.into() }],
-        });
+        };
+        out.write_field(field::LOCATION, &location)?;
+    }
+    Ok(())
+}
+
+/// The keys of the labels of samples.
+struct LabelKeys {
+    texts: Vec<i64>,
+    /// Of the numbers of the process and of the thread.
+    numbers: [i64; 2],
+}
+
+impl LabelKeys {
+    fn new(strings: &mut ProfileStrings) -> Self {
+        let texts =
+            ["process", "thread", "trace_id", "span_id", ThreadState::STATE_KEY, ThreadState::CAUSE_KEY];
+        let texts = texts.into_iter().chain(ProfileContainer::KEYS);
+        Self {
+            texts: texts.map(|key| strings.index(key)).collect(),
+            numbers: ["pid", "thread_id"].map(|key| strings.index(key)),
+        }
     }
 }
 
-fn add_samples(
+fn to_sample(
     profile: &Profile,
-    samples: Vec<(ProfileSample, Vec<i64>)>,
-    strings: &mut StringTableBuilder,
-    message: &mut proto::Profile,
-) {
-    let keys = ["process", "thread", "trace_id", "span_id", ThreadState::STATE_KEY, ThreadState::CAUSE_KEY]
-        .into_iter()
-        .chain(ProfileContainer::KEYS);
-    let keys: Vec<_> = keys.map(|key| strings.index(key)).collect();
-    let number_keys = ["pid", "thread_id"].map(|key| strings.index(key));
-    for (sample, value) in samples {
-        let thread = profile.thread_of(&sample);
-        let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
-        let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
-        let values = [
-            thread.map(|thread| escaped_or_empty(&thread.process)),
-            thread.map(|thread| escaped_or_empty(&thread.name)),
-            span.map(|span| hex(&span.trace_id).into()),
-            span.map(|span| hex(&span.span_id).into()),
-            state.map(|state| escaped_or_empty(&state.state)),
-            state.map(|state| escaped_or_empty(&state.cause)),
-        ];
-        let container =
-            thread.map_or_else(|| [""; 6], |thread| thread.container.attributes().map(|(_, text)| text));
-        let values = values.into_iter().chain(container.map(|text| Some(escaped_or_empty(text))));
-        let labels = keys.iter().copied().zip(values).filter_map(|(key, value)| {
-            let value = value.filter(|value: &Cow<'_, str>| !value.is_empty())?;
-            Some(proto::Label { key, str: strings.index(&value), num: 0 })
-        });
-        let mut label: Vec<_> = labels.collect();
-        let numbers = thread.map_or([0, 0], |thread| [thread.pid, thread.tid]);
-        let numbers = number_keys.into_iter().zip(numbers).filter(|(_, number)| *number > 0);
-        label.extend(numbers.map(|(key, number)| proto::Label { key, str: 0, num: number.into() }));
-        let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
-        message.sample.push(proto::Sample {
-            location_id: stack
-                .iter()
-                .filter(|index| (index.0 as usize) < profile.frames.len())
-                .map(|index| u64::from(index.0) + 1)
-                .collect(),
-            value,
-            label,
-        });
+    sample: ProfileSample,
+    value: Vec<i64>,
+    keys: &LabelKeys,
+    strings: &mut ProfileStrings,
+) -> proto::Sample {
+    let thread = profile.thread_of(&sample);
+    let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
+    let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
+    let values = [
+        thread.map(|thread| escaped_or_empty(&thread.process)),
+        thread.map(|thread| escaped_or_empty(&thread.name)),
+        span.map(|span| hex(&span.trace_id).into()),
+        span.map(|span| hex(&span.span_id).into()),
+        state.map(|state| escaped_or_empty(&state.state)),
+        state.map(|state| escaped_or_empty(&state.cause)),
+    ];
+    let container =
+        thread.map_or_else(|| [""; 6], |thread| thread.container.attributes().map(|(_, text)| text));
+    let values = values.into_iter().chain(container.map(|text| Some(escaped_or_empty(text))));
+    let labels = keys.texts.iter().copied().zip(values).filter_map(|(key, value)| {
+        let value = value.filter(|value: &Cow<'_, str>| !value.is_empty())?;
+        Some(proto::Label { key, str: strings.index(&value), num: 0 })
+    });
+    let mut label: Vec<_> = labels.collect();
+    let numbers = thread.map_or([0, 0], |thread| [thread.pid, thread.tid]);
+    let numbers = keys.numbers.into_iter().zip(numbers).filter(|(_, number)| *number > 0);
+    label.extend(numbers.map(|(key, number)| proto::Label { key, str: 0, num: number.into() }));
+    let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
+    proto::Sample {
+        location_id: stack
+            .iter()
+            .filter(|index| (index.0 as usize) < profile.frames.len())
+            .map(|index| u64::from(index.0) + 1)
+            .collect(),
+        value,
+        label,
     }
 }
 
@@ -218,35 +259,27 @@ fn saturating_i64(value: impl TryInto<i64>) -> i64 {
 }
 
 /// The string table; its first entry is empty by definition.
-struct StringTableBuilder {
-    table: Vec<String>,
-    indices: HashMap<String, i64>,
-}
+struct ProfileStrings(StringTable);
 
-impl Default for StringTableBuilder {
+impl Default for ProfileStrings {
     fn default() -> Self {
-        Self { table: vec![String::new()], indices: HashMap::from([(String::new(), 0)]) }
+        let mut table = StringTable::default();
+        table.intern("");
+        Self(table)
     }
 }
 
-impl StringTableBuilder {
-    fn from_table(table: Vec<String>) -> Self {
-        let indices = table.iter().cloned().zip(0..).collect();
-        Self { table, indices }
-    }
-
+impl ProfileStrings {
     fn index(&mut self, string: &str) -> i64 {
-        if let Some(index) = self.indices.get(string) {
-            return *index;
-        }
-        let index = self.table.len() as i64;
-        self.table.push(string.to_owned());
-        self.indices.insert(string.to_owned(), index);
-        index
+        self.0.intern(string).into()
     }
 
     fn value_type(&mut self, kind: &str, unit: &str) -> proto::ValueType {
         proto::ValueType { r#type: self.index(kind), unit: self.index(unit) }
+    }
+
+    fn all(&self) -> &[Arc<str>] {
+        self.0.all()
     }
 }
 
@@ -363,6 +396,13 @@ mod tests {
     use crate::profile::{BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, StackIndex, ThreadIndex};
     use crate::sample_type::SampleType;
 
+    fn written(profile: &Profile) -> proto::Profile {
+        let (mut out, mut message) = (Vec::new(), Vec::new());
+        write(profile, &mut out).unwrap();
+        io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*out), &mut message).unwrap();
+        prost::Message::decode(&*message).unwrap()
+    }
+
     /// A profile of processes: the name of each, the binaries on its one stack, and its number of samples.
     fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {
         let mut profile = crate::profile::tests::sample();
@@ -402,7 +442,7 @@ mod tests {
     fn values_keep_their_unit() {
         let value_types = |kind| {
             let measure = SampleType::from_kind(kind);
-            let message = to_message(&Profile { measure, ..crate::profile::tests::sample() });
+            let message = written(&Profile { measure, ..crate::profile::tests::sample() });
             let text = |at: i64| message.string_table[at as usize].clone();
             let types = message.sample_type.iter();
             types.map(|of| format!("{}/{}", text(of.r#type), text(of.unit))).collect::<Vec<_>>()
@@ -418,7 +458,7 @@ mod tests {
     fn the_first_mapping_is_the_program_that_most_samples_are_of() {
         let binaries = ["[kernel]", "/lib/libc.so.6", "/usr/bin/bash", "/usr/bin/python3.11"];
         let first = |processes: &[(&str, &[u32], u64)]| {
-            let message = to_message(&profile(&binaries, processes));
+            let message = written(&profile(&binaries, processes));
             let ids: Vec<_> = message.mapping.iter().map(|mapping| mapping.id).collect();
             assert_eq!(ids.iter().copied().collect::<std::collections::BTreeSet<_>>(), (1..=4).collect());
             message.string_table[message.mapping[0].filename as usize].clone()

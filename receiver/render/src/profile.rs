@@ -1,7 +1,6 @@
 //! The profile that is rendered: stacks with counts, and the outcomes of interrupts.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -77,12 +76,12 @@ impl ProfileBinary {
 /// A location in code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProfileFrame {
-    /// The function's name in its source; if it has no name, a description of the location.
-    pub name: String,
+    /// The function's name in its source; if it has no name, a description of the location. Frames of one function share it.
+    pub name: Arc<str>,
     /// Whether `name` is the name of a function.
     pub is_named: bool,
     /// The function's linker symbol; empty if it equals `name`.
-    pub system_name: String,
+    pub system_name: Arc<str>,
     /// The file that contains its code, if there is one.
     pub binary: Option<BinaryIndex>,
     /// The category of its code.
@@ -91,7 +90,7 @@ pub struct ProfileFrame {
     /// address.
     pub address: u64,
     /// The source file; empty if unknown.
-    pub path: String,
+    pub path: Arc<str>,
     /// The line number in it, from 1; 0 if unknown.
     pub line: u32,
     /// Whether this caller was found only by an unproven frame pointer.
@@ -376,12 +375,17 @@ impl Profile {
 
     /// The samples without their times, sorted, with equal ones merged.
     pub(crate) fn samples_without_time(&self) -> Vec<ProfileSample> {
-        let mut merged = BTreeMap::<ProfileSample, u64>::new();
-        for sample in &self.samples {
-            let count = merged.entry(ProfileSample { slice: 0, count: 0, ..*sample }).or_default();
-            *count = count.saturating_add(sample.count);
-        }
-        merged.into_iter().map(|(sample, count)| ProfileSample { count, ..sample }).collect()
+        let mut samples: Vec<_> =
+            self.samples.iter().map(|sample| ProfileSample { slice: 0, ..*sample }).collect();
+        samples.sort_unstable();
+        samples.dedup_by(|sample, before| {
+            let is_same = *sample == ProfileSample { count: sample.count, ..*before };
+            if is_same {
+                before.count = before.count.saturating_add(sample.count);
+            }
+            is_same
+        });
+        samples
     }
 
     /// The number of events of each stack.
@@ -415,13 +419,13 @@ pub(crate) mod tests {
     pub(crate) fn frame(name: &str, kind: FrameCategory, address: u64) -> ProfileFrame {
         let binary = Some(BinaryIndex(u32::from(kind == FrameCategory::Kernel)));
         ProfileFrame {
-            name: name.to_owned(),
+            name: name.into(),
             is_named: true,
-            system_name: String::new(),
+            system_name: Arc::default(),
             binary,
             kind,
             address,
-            path: String::new(),
+            path: Arc::default(),
             line: 0,
             is_guessed: false,
         }
@@ -505,7 +509,7 @@ pub(crate) mod tests {
     /// `hot` calls itself once from line 25.
     pub(crate) fn lines() -> Profile {
         let line = |name: &str, address, path: &str, line| ProfileFrame {
-            path: path.to_owned(),
+            path: path.into(),
             line,
             ..frame(name, FrameCategory::Native, address)
         };

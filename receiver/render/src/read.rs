@@ -7,6 +7,7 @@ mod perf;
 mod perf_data;
 mod perf_script;
 mod pprof;
+mod protobuf;
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -14,6 +15,8 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 
 use self::error::BYTES_MAX;
+use self::perf::PerfProfile;
+use crate::expansion::ExpansionBudget;
 use crate::profile::Profile;
 
 pub use self::error::ReadError;
@@ -33,9 +36,11 @@ pub fn read(
     sample_type: Option<&str>,
     names: &mut dyn PerfNames,
 ) -> Result<Profile, ReadError> {
-    let bytes = read_to_end(file)?;
-    let bytes = if bytes.starts_with(&GZIP) { read_to_end(GzDecoder::new(&*bytes))? } else { bytes };
-    read_bytes(title, &bytes, sample_type, names)
+    let stored = read_to_end(file)?;
+    let stored_bytes = stored.len() as u64;
+    let bytes = if stored.starts_with(&GZIP) { read_to_end(GzDecoder::new(&*stored))? } else { stored };
+    let expansion = ExpansionBudget::for_document(bytes.len() as u64, stored_bytes);
+    read_within(expansion, title, &bytes, sample_type, names)
 }
 
 /// The same for the uncompressed content of a file.
@@ -49,25 +54,36 @@ pub fn read_bytes(
     sample_type: Option<&str>,
     names: &mut dyn PerfNames,
 ) -> Result<Profile, ReadError> {
+    let length = bytes.len() as u64;
+    read_within(ExpansionBudget::for_document(length, length), title, bytes, sample_type, names)
+}
+
+fn read_within(
+    expansion: ExpansionBudget,
+    title: &str,
+    bytes: &[u8],
+    sample_type: Option<&str>,
+    names: &mut dyn PerfNames,
+) -> Result<Profile, ReadError> {
     if perf_data::is_perf_data(bytes) {
-        return perf_data::read(title, bytes, sample_type, names);
+        return perf_data::read(PerfProfile::new(title, sample_type, expansion), bytes, names);
     }
     // Names in perf's text may be any bytes.
     let text = if bytes.contains(&0) { None } else { Some(String::from_utf8_lossy(bytes)) };
     if let Some(text) = text.as_ref().filter(|text| perf_script::is_script(text)) {
-        return perf_script::read(title, text, sample_type);
+        return perf_script::read(PerfProfile::new(title, sample_type, expansion), text);
     }
     if sample_type.is_some() {
         return Err(ReadError::NothingToChoose);
     }
     match text {
         Some(Cow::Borrowed(text)) if text.lines().next().is_some_and(folded::is_stack_line) => {
-            folded::read(title, text)
+            folded::read(title, text, expansion)
         }
         Some(Cow::Borrowed(text)) if text.chars().all(|c| !c.is_control() || c.is_whitespace()) => {
             Err(ReadError::UnknownFormat)
         }
-        _ => pprof::read(title, bytes),
+        _ => pprof::read(title, bytes, expansion),
     }
 }
 
@@ -141,8 +157,8 @@ mod tests {
     #[test]
     fn functions_of_python_are_read_back_from_pprof_as_such() {
         let python = |name: &str, path: &str| ProfileFrame {
-            name: name.to_owned(),
-            path: path.to_owned(),
+            name: name.into(),
+            path: path.into(),
             line: 1,
             kind: FrameCategory::Python,
             binary: None,
@@ -200,9 +216,11 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_are_too_much(bytes: Vec<u8>) {
-            let _ = pprof::read("", &bytes);
-            let _ = folded::read("", &String::from_utf8_lossy(&bytes));
-            let _ = perf_script::read("", &String::from_utf8_lossy(&bytes), None);
+            let expansion = ExpansionBudget::for_document(0, 0);
+            let _ = pprof::read("", &bytes, expansion);
+            let text = String::from_utf8_lossy(&bytes);
+            let _ = folded::read("", &text, expansion);
+            let _ = perf_script::read(PerfProfile::new("", None, expansion), &text);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::escape::{escaped, escaped_or_empty};
 use crate::functions::function_key;
 use crate::interner::{StringTable, ValueInterner};
 use crate::names::ShortNames;
-use crate::path_tree::{PathTree, Paths};
+use crate::path_tree::{PathNode, PathTree, Paths};
 use crate::profile::{FrameCategory, FrameIndex, Profile};
 
 /// A function: frames with the same name in the same binary. Strings are indices in [`CallTree::strings`].
@@ -113,8 +113,9 @@ impl CallTree {
     /// Adds the new stacks.
     fn add_stacks(&mut self, profile: &Profile) {
         let first = self.leaves.len();
-        let mut paths = Paths::default();
-        for stack in profile.stacks.iter().skip(first) {
+        let new = profile.stacks.get(first..).unwrap_or_default();
+        let mut paths = Paths::with_capacity(new.iter().map(Vec::len).sum(), new.len());
+        for stack in new {
             for (frame, is_inlined) in profile.frames_with_inlining(stack).into_iter().rev() {
                 paths.extend(self.function_line(frame, is_inlined));
             }
@@ -130,22 +131,21 @@ impl CallTree {
                 *leaf = *node;
             }
         });
-        let lines = &self.function_lines.values;
-        paths.relabel(|line| lines.get(line as usize).map_or(0, |line| line.function));
-        let (nodes, leaves, function_node_of) = (&self.nodes, &self.leaves, &mut self.function_node_of);
-        function_node_of.resize(nodes.len(), UNKNOWN_NODE);
-        self.function_nodes.add(&paths, |path, function_nodes| {
-            // Both chains have the same length. What is above a node that has its function node has them, too.
-            let mut node = leaves.get(first + path).copied();
-            for function_node in function_nodes.iter().rev() {
-                let Some(at) = node else { break };
-                match function_node_of.get_mut(at as usize) {
-                    Some(unknown) if *unknown == UNKNOWN_NODE => *unknown = *function_node,
-                    _ => break,
-                }
-                node = nodes.parent(at);
-            }
-        });
+        self.add_function_nodes();
+    }
+
+    /// Adds the function nodes of new nodes. A node comes after its parent.
+    fn add_function_nodes(&mut self) {
+        let function_of =
+            |line: u32| self.function_lines.values.get(line as usize).map_or(0, |line| line.function);
+        let known = self.function_node_of.len();
+        self.function_nodes.reserve(self.nodes.len() - known);
+        for node in self.nodes.all().iter().skip(known) {
+            let parent = node.parent.and_then(|parent| self.function_node_of.get(parent as usize)).copied();
+            let function_node =
+                self.function_nodes.child(PathNode { parent, label: function_of(node.label) });
+            self.function_node_of.push(function_node);
+        }
     }
 
     /// The line of a frame, which is added if it is new; `None` if the profile has no such frame.

@@ -13,12 +13,12 @@ use sidewinder_render::{
 fn profile() -> Profile {
     let frame = |name: &str, binary, kind, address| ProfileFrame {
         is_named: true,
-        name: name.to_owned(),
-        system_name: String::new(),
+        name: name.into(),
+        system_name: "".into(),
         binary: Some(BinaryIndex(binary)),
         kind,
         address,
-        path: if kind == FrameCategory::Native { String::from("/src/app.c") } else { String::new() },
+        path: if kind == FrameCategory::Native { "/src/app.c" } else { "" }.into(),
         line: if kind == FrameCategory::Native { 7 } else { 0 },
         is_guessed: false,
     };

@@ -8,13 +8,13 @@ const CORPUS: &str = include_str!("names/corpus.tsv");
 
 fn frame(name: &str, kind: FrameCategory) -> ProfileFrame {
     ProfileFrame {
-        name: name.to_owned(),
+        name: name.into(),
         is_named: true,
-        system_name: String::new(),
+        system_name: "".into(),
         binary: None,
         kind,
         address: 0,
-        path: String::new(),
+        path: "".into(),
         line: 0,
         is_guessed: false,
     }

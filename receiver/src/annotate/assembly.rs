@@ -323,13 +323,13 @@ mod tests {
             container: "".into(),
         };
         let frame = ProfileFrame {
-            name: "malloc".to_owned(),
+            name: "malloc".into(),
             is_named: true,
-            system_name: String::new(),
+            system_name: Arc::default(),
             binary: Some(BinaryIndex(0)),
             kind: FrameCategory::Native,
             address: malloc.address(),
-            path: String::new(),
+            path: Arc::default(),
             line: 0,
             is_guessed: false,
         };

@@ -1,6 +1,6 @@
 //! Builds the tables of a profile: binaries, frames and stacks, each of them once, with their names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
@@ -77,14 +77,16 @@ pub(super) struct ProfileBuilder {
     /// The named frames of a walked frame, none if it is omitted; with the process if the frame is valid in one process only.
     frames_by_location: HashMap<(sidewinder_bpf::RawFrame, Option<ProcessKey>), Vec<FrameIndex>>,
     frame_indices: HashMap<FrameKey, FrameIndex>,
-    /// The size of all names and paths in bytes.
-    string_bytes: usize,
+    /// Each name and path of frames, once.
+    texts: HashSet<Arc<str>>,
+    /// Their size in bytes.
+    text_bytes: usize,
     /// The total length of all stacks.
     stack_frames: usize,
 }
 
 /// A frame's binary, address (or, without one, a hash of its path), function, line, and whether the frame was guessed.
-type FrameKey = (Option<BinaryIndex>, u64, Box<str>, u32, bool);
+type FrameKey = (Option<BinaryIndex>, u64, Arc<str>, u32, bool);
 
 impl ProfileBuilder {
     pub(super) fn new(profile: Profile) -> Self {
@@ -96,7 +98,8 @@ impl ProfileBuilder {
             named_stacks: HashMap::new(),
             frames_by_location: HashMap::new(),
             frame_indices: HashMap::new(),
-            string_bytes: 0,
+            texts: HashSet::new(),
+            text_bytes: 0,
             stack_frames: 0,
         }
     }
@@ -160,6 +163,7 @@ impl ProfileBuilder {
     pub(super) fn bytes(&self) -> usize {
         // A hash map is three quarters full on average.
         let entries = size_of::<(FrameKey, FrameIndex)>() * self.frame_indices.len()
+            + size_of::<Arc<str>>() * self.texts.len()
             + size_of::<(WalkedStackKey, StackIndex)>() * self.stack_indices.len()
             + size_of::<(Arc<[FrameIndex]>, StackIndex)>() * self.named_stacks.len()
             + size_of::<(sidewinder_bpf::RawFrame, Option<ProcessKey>, Vec<FrameIndex>)>()
@@ -175,7 +179,7 @@ impl ProfileBuilder {
         let texts =
             |thread: &ProfileThread| thread.process.len() + thread.name.len() + thread.container.text_bytes();
         let threads = self.profile.threads.iter().map(texts);
-        entries / 3 * 4 + tables + self.string_bytes + binaries.sum::<usize>() + threads.sum::<usize>()
+        entries / 3 * 4 + tables + self.text_bytes + binaries.sum::<usize>() + threads.sum::<usize>()
     }
 
     /// Appends the named frames of a walked frame, leaf first: several if calls were inlined, none if it is omitted. Returns
@@ -283,23 +287,41 @@ impl ProfileBuilder {
         function: &ResolvedFunction<'_>,
     ) -> FrameIndex {
         let ResolvedFunction { name, is_named, system_name, path, line, is_guessed } = *function;
-        let (frames, string_bytes) = (&mut self.profile.frames, &mut self.string_bytes);
         let position = if address == 0 { path_hasher().hash_one(path) } else { address };
-        *self.frame_indices.entry((binary, position, name.into(), line, is_guessed)).or_insert_with(|| {
-            *string_bytes += 2 * name.len() + system_name.len() + path.len();
-            frames.push(ProfileFrame {
-                name: name.to_owned(),
-                is_named,
-                system_name: if system_name == name { String::new() } else { system_name.to_owned() },
-                binary,
-                kind,
-                address,
-                path: path.to_owned(),
-                line,
-                is_guessed,
-            });
-            FrameIndex(frames.len() as u32 - 1)
-        })
+        let name = self.text(name);
+        let key = (binary, position, name, line, is_guessed);
+        if let Some(index) = self.frame_indices.get(&key) {
+            return *index;
+        }
+        let name = Arc::clone(&key.2);
+        let system_name = if *system_name == *name { Arc::default() } else { self.text(system_name) };
+        let path = self.text(path);
+        let frames = &mut self.profile.frames;
+        frames.push(ProfileFrame {
+            name,
+            is_named,
+            system_name,
+            binary,
+            kind,
+            address,
+            path,
+            line,
+            is_guessed,
+        });
+        let index = FrameIndex(frames.len() as u32 - 1);
+        self.frame_indices.insert(key, index);
+        index
+    }
+
+    /// The only copy of a text.
+    fn text(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.text_bytes += text.len();
+        self.texts.insert(Arc::clone(&new));
+        new
     }
 }
 

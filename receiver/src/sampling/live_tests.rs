@@ -173,7 +173,7 @@ fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
         .iter()
         .zip(profile.stack_counts())
         .map(|(stack, count)| {
-            let names = stack.iter().rev().map(|index| frame(index).name.as_str());
+            let names = stack.iter().rev().map(|index| &*frame(index).name);
             let chain = names.filter(|name| CHAIN.contains(name)).collect();
             let is_cut = stack.iter().any(|index| frame(index).kind == FrameCategory::Marker);
             (chain, count, is_cut)

@@ -111,11 +111,11 @@ fn of_pprof(profile: &Profile, frame: &ProfileFrame, caller: Option<&ProfileFram
         _ if is_marker => FrameKind::Marker,
         _ => FrameKind::Native,
     };
-    let file = if is_python { frame.path.clone() } else { binary.to_owned() };
+    let file = if is_python { frame.path.to_string() } else { binary.to_owned() };
     // One location has an address, and a function for each inlined call. A function that calls itself at one place looks alike.
     let is_inlined = kind == FrameKind::Native
         && caller.is_some_and(|caller| (caller.binary, caller.address) == (frame.binary, frame.address));
-    Frame { kind, name: frame.name.clone(), file, line: frame.line, is_inlined }
+    Frame { kind, name: frame.name.to_string(), file, line: frame.line, is_inlined }
 }
 
 /// Takes stacks out of OTLP, which says of each frame of what language it is.

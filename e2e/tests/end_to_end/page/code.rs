@@ -20,13 +20,13 @@ use crate::telemetry::until;
 /// calls, and 10 in `main`. The first half of `search` is in the first second.
 pub(super) fn search() -> Profile {
     let frame = |name: &str, address, path: &str, line| ProfileFrame {
-        name: name.to_owned(),
+        name: name.into(),
         is_named: true,
-        system_name: String::new(),
+        system_name: "".into(),
         binary: Some(BinaryIndex(0)),
         kind: FrameCategory::Native,
         address,
-        path: path.to_owned(),
+        path: path.into(),
         line,
         is_guessed: false,
     };

@@ -12,13 +12,13 @@ use sidewinder_render::{
 fn frame(name: &str, kind: FrameCategory, path: &str, line: u32) -> ProfileFrame {
     let binary = if kind == FrameCategory::Kernel { 1 } else { 0 };
     ProfileFrame {
-        name: name.to_owned(),
+        name: name.into(),
         is_named: true,
-        system_name: String::new(),
+        system_name: "".into(),
         binary: Some(BinaryIndex(binary)),
         kind,
         address: 0,
-        path: path.to_owned(),
+        path: path.into(),
         line,
         is_guessed: false,
     }
@@ -115,7 +115,7 @@ fn of_kind(kind: Kind, value: u64, locks: &[&str]) -> Profile {
     }
     for (stack, lock) in profile.stacks.iter_mut().zip(locks) {
         let name = format!("[lock {lock}]");
-        let known = profile.frames.iter().position(|frame| frame.name == name);
+        let known = profile.frames.iter().position(|frame| *frame.name == *name);
         let at = known.unwrap_or(profile.frames.len());
         if known.is_none() {
             profile.frames.push(ProfileFrame { binary: None, ..frame(&name, FrameCategory::Lock, "", 0) });
@@ -264,10 +264,10 @@ pub(crate) fn hostile() -> Profile {
     let mut profile = server();
     // Both lines of the third are of one function.
     for (frame, name) in [0, 1, 2, 3, 4, 5].into_iter().zip([0, 1, 2, 2, 3, 4]) {
-        profile.frames[frame].name = NAMES[name].to_owned();
-        profile.frames[frame].path = NAMES[name].to_owned();
+        profile.frames[frame].name = NAMES[name].into();
+        profile.frames[frame].path = NAMES[name].into();
     }
-    profile.frames[6].name = "x".repeat(10_000);
+    profile.frames[6].name = "x".repeat(10_000).into();
     profile.title = NAMES[0].to_owned();
     profile.binaries[0].path = NAMES[1].to_owned();
     for thread in &mut profile.threads {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{StringTableBuilder, saturating_i64, to_message, to_message_with, write_message};
+use super::{saturating_i64, value_types, write_samples};
 use crate::merge::merge;
 use crate::profile::{Profile, ProfileSample};
 
@@ -21,19 +21,11 @@ pub fn write_pprof_pair(first: &Profile, second: &Profile, out: &mut impl Write)
             *value = value.saturating_add(sample.count);
         }
     }
-    let samples = values.into_iter().map(|(sample, values)| (sample, values.map(saturating_i64).to_vec()));
+    let samples = values.into_iter().map(|(sample, values)| (sample, values.map(saturating_i64)));
     let tables = Profile { title: String::new(), duration: first.duration, start: first.start, ..both };
     let tables = Profile { outcomes: first.outcomes.clone(), measure: first.measure.clone(), ..tables };
-    let mut message = to_message_with(&tables, samples.collect());
-    let of_second = to_message(&Profile { samples: Vec::new(), ..second.clone() });
-    // The types of the second, in the first one's strings.
-    let mut strings = StringTableBuilder::from_table(std::mem::take(&mut message.string_table));
-    for of_second_type in &of_second.sample_type {
-        let text = |index: i64| &of_second.string_table[index as usize];
-        message.sample_type.push(strings.value_type(text(of_second_type.r#type), text(of_second_type.unit)));
-    }
-    message.string_table = strings.table;
-    write_message(&message, out)
+    let types = [value_types(first), value_types(second)].concat();
+    write_samples(&tables, &types, samples, out)
 }
 
 #[cfg(test)]

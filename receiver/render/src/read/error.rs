@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::expansion::ExpansionError;
+
 /// The maximum size of a file in bytes, compressed or not.
 pub(super) const BYTES_MAX: u64 = 256 << 20;
 
@@ -14,6 +16,9 @@ pub enum ReadError {
     /// The file exceeds the size limit.
     #[error("it holds more than {} MiB", BYTES_MAX >> 20)]
     TooLarge,
+    /// It is not a message of protobuf, as pprof's are.
+    #[error("it is not a pprof profile")]
+    Protobuf,
     /// It is not a pprof message.
     #[error("it is not a pprof profile")]
     Pprof(#[from] prost::DecodeError),
@@ -46,6 +51,9 @@ pub enum ReadError {
     /// A type is requested of a format that holds one profile.
     #[error("only files of OTLP and of perf hold profiles of several types to choose from")]
     NothingToChoose,
+    /// It is larger in memory than its size allows.
+    #[error(transparent)]
+    Expansion(#[from] ExpansionError),
     /// It is in no known format.
     #[error("it is neither pprof's nor folded stacks, nor perf's")]
     UnknownFormat,

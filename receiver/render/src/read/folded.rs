@@ -1,9 +1,13 @@
 //! Folded stacks, as written by Sidewinder and by FlameGraph's `stackcollapse-*`.
 
+use std::sync::Arc;
+
 use sidewinder_kind::Kind;
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
+use crate::container::ProfileContainer;
+use crate::expansion::ExpansionBudget;
 use crate::interner::ValueInterner;
 use crate::profile::{
     FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex, ThreadIndex,
@@ -25,7 +29,7 @@ fn split_count(line: &str) -> Option<(&str, u64)> {
 }
 
 /// Parses the lines. The format does not state what one sample represents.
-pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
+pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> Result<Profile, ReadError> {
     let measure = SampleType::from_kind(Kind::Aggregated { samples_per_second: 0 });
     let mut profile = Profile::new(title.to_owned(), measure);
     let (mut names, mut threads) = (ValueInterner::default(), ValueInterner::default());
@@ -35,17 +39,15 @@ pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
         }
         let (stack, count) = split_count(line).ok_or(ReadError::NoCount { line: number })?;
         let (process, frames) = split_process(stack);
-        let frames = frames.rsplit(';').map(|name| FrameIndex(names.intern(name)));
-        profile.stacks.push(frames.collect());
+        let depth = frames.split(';').count();
+        expansion.take_frames(depth)?;
+        let mut stack = Vec::with_capacity(depth);
+        stack.extend(frames.rsplit(';').map(|name| FrameIndex(names.intern(name))));
+        // Writers merge equal stacks.
+        profile.stacks.push(stack);
         profile.samples.push(ProfileSample {
             slice: 0,
-            thread: ThreadIndex(threads.intern(ProfileThread {
-                process: process.into(),
-                pid: 0,
-                name: "".into(),
-                tid: 0,
-                container: "".into(),
-            })),
+            thread: ThreadIndex(threads.intern(process)),
             span: None,
             state: None,
             stack: StackIndex(profile.stacks.len() as u32 - 1),
@@ -53,7 +55,14 @@ pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
         });
     }
     profile.frames = names.values.into_iter().map(parse_frame).collect();
-    profile.threads = threads.values;
+    let thread = |process: &str| ProfileThread {
+        process: process.into(),
+        pid: 0,
+        name: "".into(),
+        tid: 0,
+        container: ProfileContainer::default(),
+    };
+    profile.threads = threads.values.into_iter().map(thread).collect();
     Ok(profile)
 }
 
@@ -79,13 +88,13 @@ fn parse_frame(label: &str) -> ProfileFrame {
     let found = SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)));
     let (name, kind) = found.unwrap_or_else(|| (name, guess_from_name(name)));
     ProfileFrame {
-        name: name.to_owned(),
+        name: name.into(),
         is_named: true,
-        system_name: String::new(),
+        system_name: Arc::default(),
         binary: None,
         kind,
         address: 0,
-        path: String::new(),
+        path: Arc::default(),
         line: 0,
         is_guessed,
     }

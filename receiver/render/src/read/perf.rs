@@ -9,6 +9,7 @@ use sidewinder_kind::{CPU_TIME, Counter, Kind, ValueType, unit};
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_category};
 use crate::counts::TimeSlicedCounts;
+use crate::expansion::{ExpansionBudget, ExpansionError};
 use crate::interner::ValueInterner;
 use crate::profile::{
     BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
@@ -46,6 +47,9 @@ pub(super) struct PerfFrame<'a> {
 /// A profile under construction, of the samples of one event.
 #[derive(Debug)]
 pub(super) struct PerfProfile {
+    expansion: ExpansionBudget,
+    /// Set once the budget is used up: no further sample is added.
+    exceeded: Option<ExpansionError>,
     title: String,
     /// The event; `None`: the first one that occurs.
     wanted: Option<String>,
@@ -78,8 +82,10 @@ enum Periods {
 }
 
 impl PerfProfile {
-    pub(super) fn new(title: &str, sample_type: Option<&str>) -> Self {
+    pub(super) fn new(title: &str, sample_type: Option<&str>, expansion: ExpansionBudget) -> Self {
         Self {
+            expansion,
+            exceeded: None,
             title: title.to_owned(),
             wanted: sample_type.map(str::to_owned),
             found: ValueInterner::default(),
@@ -110,6 +116,10 @@ impl PerfProfile {
         period: Option<u64>,
         stack: Vec<FrameIndex>,
     ) {
+        if let Err(error) = self.expansion.take_frames(stack.len()) {
+            self.exceeded = Some(error);
+            return;
+        }
         self.periods = match (self.periods, period) {
             (Periods::None, Some(period)) => Periods::Fixed(period),
             (Periods::None | Periods::Unknown, None) => Periods::Unknown,
@@ -150,13 +160,13 @@ impl PerfProfile {
         let (name, path) = python_function(name).unwrap_or((name, path));
         let kind = category(name, path, file, address);
         self.intern(ProfileFrame {
-            name: if name.is_empty() { label } else { name.to_owned() },
+            name: if name.is_empty() { label.into() } else { name.into() },
             is_named: !name.is_empty(),
-            system_name: String::new(),
+            system_name: Arc::default(),
             binary,
             kind,
             address,
-            path: path.to_owned(),
+            path: path.into(),
             line,
             is_guessed: false,
         })
@@ -170,8 +180,11 @@ impl PerfProfile {
     ///
     /// # Errors
     ///
-    /// [`ReadError::NoSuchType`]: there are events, and none is the selected one.
+    /// [`ReadError::NoSuchType`]: there are events, and none is the selected one; [`ReadError::Expansion`].
     pub(super) fn finish(mut self) -> Result<Profile, ReadError> {
+        if let Some(error) = self.exceeded {
+            return Err(error.into());
+        }
         let event = self.wanted.unwrap_or_default();
         if !self.found.values.is_empty() && !self.found.values.contains(&event) {
             self.found.values.truncate(LISTED_EVENTS_MAX);

@@ -107,16 +107,14 @@ impl PerfNames for NoNames {
     }
 }
 
-/// Reads the samples of one event: by default, of the first that perf counted.
+/// Reads the samples of one event into a profile: by default, of the first that perf counted.
 pub(super) fn read(
-    title: &str,
+    mut profile: PerfProfile,
     bytes: &[u8],
-    sample_type: Option<&str>,
     names: &mut dyn PerfNames,
 ) -> Result<Profile, ReadError> {
     let mut decompressed = Vec::new();
     let file = file::parse(bytes, &mut decompressed)?;
-    let mut profile = PerfProfile::new(title, sample_type);
     // perf adds a dummy event for its own use.
     for event in file.events.iter().filter(|event| !event.name.starts_with("dummy")) {
         profile.selects(&event.name);
@@ -299,13 +297,13 @@ impl DataReader<'_> {
         };
         let functions =
             code.functions.into_iter().map(|PerfFunction { name, system_name, path, line }| ProfileFrame {
-                name,
+                name: name.into(),
                 is_named: true,
-                system_name,
+                system_name: system_name.into(),
                 binary: Some(binary),
                 kind: code.kind,
                 address: code.address,
-                path,
+                path: path.into(),
                 line,
                 is_guessed: false,
             });

@@ -39,10 +39,10 @@ pub(super) fn is_script(text: &str) -> bool {
     })
 }
 
-/// Reads the samples of one event: by default, of the first.
-pub(super) fn read(title: &str, text: &str, sample_type: Option<&str>) -> Result<Profile, ReadError> {
+/// Reads the samples of one event into a profile.
+pub(super) fn read(profile: PerfProfile, text: &str) -> Result<Profile, ReadError> {
     let mut reader = ScriptReader {
-        profile: PerfProfile::new(title, sample_type),
+        profile,
         frames: HashMap::new(),
         binaries: HashMap::new(),
         sample: None,

@@ -121,13 +121,13 @@ mod tests {
         profile.states = vec![ThreadState { state: "running".into(), cause: "".into() }];
         for (name, number) in functions.zip(0..) {
             profile.frames.push(ProfileFrame {
-                name,
+                name: name.into(),
                 is_named: true,
-                system_name: String::new(),
+                system_name: "".into(),
                 binary: Some(BinaryIndex(0)),
                 kind: FrameCategory::Native,
                 address: 0x1000 + u64::from(number),
-                path: String::new(),
+                path: "".into(),
                 line: 0,
                 is_guessed: false,
             });

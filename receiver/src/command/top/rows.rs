@@ -197,13 +197,13 @@ mod tests {
     /// Two processes: `a` calls `B` in the first, and uses the CPU itself in the other.
     fn profile() -> Profile {
         let frame = |name: &str| ProfileFrame {
-            name: name.to_owned(),
+            name: name.into(),
             is_named: true,
-            system_name: String::new(),
+            system_name: "".into(),
             binary: None,
             kind: FrameCategory::Native,
             address: 0,
-            path: String::new(),
+            path: "".into(),
             line: 0,
             is_guessed: false,
         };

@@ -22,6 +22,8 @@ use crate::terminal::print_notice;
 
 /// The port of OTLP over gRPC.
 const OTLP_PORT: u16 = 4317;
+/// The memory that the profiles of one message may take, before they are cut to what the page holds.
+const MESSAGE_MEMORY_BYTES: usize = 256 << 20;
 /// How many invalid messages are logged; all of them are counted.
 const LOGGED_MAX: u64 = 5;
 
@@ -87,7 +89,7 @@ struct ReceivedCounts {
 impl Received {
     fn take(&mut self, message: &[u8]) -> Result<Taken, String> {
         self.counts.messages += 1;
-        let profiles = import::from_message(&self.title, message).map_err(|error| {
+        let profiles = import::from_message(&self.title, message, MESSAGE_MEMORY_BYTES).map_err(|error| {
             self.counts.invalid += 1;
             if self.counts.invalid <= LOGGED_MAX {
                 warn!(error = &error as &dyn std::error::Error, "a message is invalid");

@@ -55,7 +55,7 @@ fn events_of_several_counters_have_their_own_period_and_the_stack_of_their_fault
             let profile =
                 profile_of(SampleKind::Counter(u8::try_from(index).unwrap()), messages.clone(), &sampler);
             let calls = |stack: &[sidewinder_render::FrameIndex]| {
-                let names = stack.iter().map(|index| profile.frames[index.0 as usize].name.as_str());
+                let names = stack.iter().map(|index| &*profile.frames[index.0 as usize].name);
                 names.filter(|name| ["touch", "first", "main"].contains(name)).collect::<Vec<_>>()
             };
             let of_chain = profile.stacks.iter().zip(profile.stack_counts());

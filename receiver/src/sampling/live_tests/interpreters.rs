@@ -60,7 +60,7 @@ fn samples_in_other_samples_say_that_frames_are_missing() {
     for (profile, is_probe) in profiles.iter().zip([false, true]) {
         for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
             let frames = || stack.iter().map(|index| &profile.frames[index.0 as usize]);
-            let markers = frames().filter(|frame| frame.name == BUSY).count();
+            let markers = frames().filter(|frame| &*frame.name == BUSY).count();
             let of_python = frames().filter(|frame| frame.kind == FrameCategory::Python).count() - markers;
             let is_cut = frames().any(|frame| frame.name.starts_with("[truncated: "));
             if markers > 0 {

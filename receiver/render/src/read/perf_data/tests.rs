@@ -4,6 +4,16 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::DisplayNames;
+use crate::expansion::ExpansionBudget;
+
+fn read(
+    title: &str,
+    bytes: &[u8],
+    sample_type: Option<&str>,
+    names: &mut dyn PerfNames,
+) -> Result<Profile, ReadError> {
+    super::read(PerfProfile::new(title, sample_type, ExpansionBudget::for_document(0, 0)), bytes, names)
+}
 
 /// `perf_event_attr::sample_type`: IP, TID, TIME, CALLCHAIN, PERIOD, IDENTIFIER.
 const SAMPLE_TYPE: u64 = 1 | 2 | 4 | 1 << 5 | 1 << 8 | 1 << 16;
@@ -189,9 +199,9 @@ fn samples_are_named_by_what_was_mapped_at_their_time() {
     assert_eq!(threads, [("app", 7, "worker", 8), ("other", 70, "app", 70), ("other", 70, "other", 70)]);
     let outcomes: Vec<_> = profile.outcomes.iter().map(|outcome| (&*outcome.name, outcome.count)).collect();
     assert_eq!(outcomes, [("complete", 3), ("lost by perf", 5)]);
-    let kernel = profile.frames.iter().find(|frame| frame.name == "kernel@10").unwrap();
+    let kernel = profile.frames.iter().find(|frame| &*frame.name == "kernel@10").unwrap();
     assert_eq!((kernel.kind, profile.binary_path(kernel)), (FrameCategory::Kernel, "[kernel]"));
-    let code = profile.frames.iter().find(|frame| frame.name == "07@504").unwrap();
+    let code = profile.frames.iter().find(|frame| &*frame.name == "07@504").unwrap();
     assert_eq!((code.kind, code.address, &*code.path, code.line), (FrameCategory::Rust, 0x505, "a.c", 3));
 }
 
@@ -235,7 +245,7 @@ fn a_stack_that_was_only_copied_is_marked() {
     let profile = read_data(&recording().file(SAMPLE_TYPE | STACK_USER), None);
     assert_eq!(profile.outcomes[0].name, "stack only copied");
     assert!(folded(&profile).iter().all(|stack| stack.contains(";[truncated: perf only copied the stack];")));
-    let marker = profile.frames.iter().find(|frame| frame.name == NOT_UNWOUND).unwrap();
+    let marker = profile.frames.iter().find(|frame| &*frame.name == NOT_UNWOUND).unwrap();
     assert_eq!(marker.kind, FrameCategory::Marker);
 }
 

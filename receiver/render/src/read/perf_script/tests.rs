@@ -3,7 +3,12 @@ use sidewinder_kind::Counter;
 
 use super::*;
 use crate::DisplayNames;
+use crate::expansion::ExpansionBudget;
 use crate::profile::FrameCategory;
+
+fn read(title: &str, text: &str, sample_type: Option<&str>) -> Result<Profile, ReadError> {
+    super::read(PerfProfile::new(title, sample_type, ExpansionBudget::for_document(0, 0)), text)
+}
 
 /// What perf 6.1 prints for two events, with the frames that all of its forms have.
 const SCRIPT: &str = "\
