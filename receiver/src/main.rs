@@ -23,7 +23,7 @@
 //! | `debuginfod` | debug files and sources from servers, if that is asked for                               |
 //! | `annotate`   | the source and the instructions of functions, for pages and the terminal                 |
 //! | `live`       | the live page                                                                            |
-//! | `server`     | a small HTTP server for pages; `otlp_server` receives OTLP                               |
+//! | `server`     | accepts connections, and serves pages over HTTP; `otlp_server` receives OTLP             |
 //! | `terminal`   | colours, and notices to the user                                                         |
 //! | `output`     | files that commands write, atomically                                                    |
 //! | `command`    | one module for each command                                                              |

@@ -1,15 +1,21 @@
 //! A small HTTP server for read-only pages, with limits on connections, sizes and times.
 //!
-//! Runs on the runtime of its caller: one task accepts connections, and one task serves each.
+//! Runs on the runtime of its caller: one task accepts connections, and one task serves each. How connections are accepted, and
+//! which one gives way to another, is in [`connections`]: the same for all listeners.
+
+pub(crate) mod connections;
+pub(crate) mod host;
+pub(crate) mod slots;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -19,14 +25,19 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use sidewinder_config::ListenAddress;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tracing::{debug, warn};
+use tracing::warn;
 
-/// The most connections that are served at a time; others wait.
-const CONNECTIONS_MAX: usize = 8;
-/// The longest time from a connection to the end of its response.
+use self::connections::ConnectionLimits;
+use self::slots::{PeerClock, Slot, Slots};
+use crate::lock::lock;
+
+const LIMITS: ConnectionLimits = ConnectionLimits { connections: 64, idle: CONNECTION_TIMEOUT };
+/// The longest time from a connection to its request, and from there to the end of the response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most responses that are sent at a time. Each is in memory until its peer has read it.
+const RESPONSES_MAX: usize = 8;
 /// The size limit of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// How often binding a port that is in use is tried again.
@@ -100,25 +111,12 @@ impl Server {
 }
 
 async fn accept(listener: TcpListener, address: ListenAddress, handler: Arc<Handler>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let responses = Slots::new(RESPONSES_MAX);
     let address = Arc::new(address);
-    loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = serve(stream, Arc::clone(&address), Arc::clone(&handler));
-                tokio::spawn(async move {
-                    // A request that takes too long gets no response.
-                    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                debug!(%address, error = &error as &dyn std::error::Error, "no connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+    connections::accept(listener, LIMITS, move |stream, clock| {
+        serve(stream, clock, Arc::clone(&responses), Arc::clone(&address), Arc::clone(&handler))
+    })
+    .await;
 }
 
 impl Drop for Server {
@@ -160,11 +158,29 @@ pub(crate) async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
     }
 }
 
-async fn serve(stream: TcpStream, address: Arc<ListenAddress>, handler: Arc<Handler>) {
+/// Answers one request.
+async fn serve(
+    stream: TcpStream,
+    clock: Arc<PeerClock>,
+    responses: Arc<Slots>,
+    address: Arc<ListenAddress>,
+    handler: Arc<Handler>,
+) {
     let Ok(local) = stream.local_addr() else { return };
-    let service = service_fn(move |request: Request<Incoming>| {
-        let page = page(&request, &address, local, &*handler);
-        async move { Ok::<_, Infallible>(response(page)) }
+    let (slot_sender, slot) = oneshot::channel();
+    let slot_sender = Mutex::new(Some(slot_sender));
+    let service = service_fn(|request: Request<Incoming>| {
+        let received = clock.begin_request();
+        let slot_sender = lock(&slot_sender).take();
+        let (responses, clock) = (&responses, &clock);
+        let (address, handler) = (&address, &handler);
+        async move {
+            let slot = responses.take(Arc::clone(clock)).await;
+            // Fails only if the connection has ended.
+            let _ = slot_sender.map(|sender| sender.send(slot));
+            received.complete();
+            Ok::<_, Infallible>(response(page(&request, address, local, &**handler)))
+        }
     });
     let connection = http1::Builder::new()
         .keep_alive(false)
@@ -172,8 +188,19 @@ async fn serve(stream: TcpStream, address: Arc<ListenAddress>, handler: Arc<Hand
         .timer(TokioTimer::new())
         .header_read_timeout(CONNECTION_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
-    // Errors of a connection are the client's problem.
-    let _ = connection.await;
+    tokio::select! {
+        // Errors of a connection are the client's problem.
+        _ = connection => {}
+        () = lost(slot) => {}
+    }
+}
+
+/// Returns once the slot of the response, which is held as long as this runs, has been given to another one.
+async fn lost(slot: oneshot::Receiver<Slot>) {
+    match slot.await {
+        Ok(slot) => slot.revoked().await,
+        Err(_) => pending().await,
+    }
 }
 
 fn page<B>(
@@ -182,8 +209,7 @@ fn page<B>(
     local: SocketAddr,
     handler: &Handler,
 ) -> PageResponse {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    if !host.is_some_and(|host| is_allowed_host(host, address, local.ip())) {
+    if !host::names_listener(request, address, local) {
         return PageResponse::text(
             StatusCode::MISDIRECTED_REQUEST,
             "this host name is not one of Sidewinder's",
@@ -193,19 +219,6 @@ fn page<B>(
         return PageResponse::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
     }
     handler(request.uri().path()).unwrap_or_else(|| PageResponse::text(StatusCode::NOT_FOUND, "no such page"))
-}
-
-/// Whether the header `Host` names this listener. Other names are refused, which prevents DNS rebinding: a site that makes a
-/// browser send requests here under the site's own name.
-fn is_allowed_host(host: &str, address: &ListenAddress, local: IpAddr) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    match name.parse::<IpAddr>() {
-        Ok(ip) => ip.to_canonical() == local.to_canonical(),
-        Err(_) => name.eq_ignore_ascii_case("localhost") || name.eq_ignore_ascii_case(&address.host),
-    }
 }
 
 fn response(page: PageResponse) -> Response<Full<Bytes>> {
@@ -226,66 +239,4 @@ fn response(page: PageResponse) -> Response<Full<Bytes>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-
-    use super::*;
-
-    fn send_request(port: u16, request: &str) -> String {
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut response = String::new();
-        stream.read_to_string(&mut response).unwrap();
-        response
-    }
-
-    #[test]
-    fn only_own_pages_are_served_and_only_under_allowed_host_names() {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let address = ListenAddress { host: "127.0.0.1".to_owned(), port };
-        let handler: Arc<Handler> =
-            Arc::new(|path| (path == "/page").then(|| PageResponse::ok("text/plain", "it".to_owned())));
-        let _server = Server::start("test".to_owned(), address, handler, runtime.handle());
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let page = |path: &str, host: &str| {
-            send_request(port, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
-        };
-        for host in ["127.0.0.1", "localhost:1", &format!("127.0.0.1:{port}")] {
-            let response = page("/page", host);
-            assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("it"), "{host}: {response}");
-            assert!(
-                !response.to_lowercase().contains("access-control"),
-                "no other site can read it: {response}"
-            );
-            for header in ["cross-origin-resource-policy: same-origin", "x-content-type-options: nosniff"] {
-                assert!(response.contains(header), "{header}: {response}");
-            }
-        }
-        for host in ["evil.example", "127.0.0.2", "", "[::1]"] {
-            assert!(page("/page", host).starts_with("HTTP/1.1 421"), "{host}");
-        }
-        assert!(page("/../etc/passwd", "localhost").starts_with("HTTP/1.1 404"));
-        let post_response =
-            send_request(port, "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-        assert!(post_response.starts_with("HTTP/1.1 405"), "{post_response}");
-        let long =
-            format!("GET /page HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(2 * HEAD_BYTES_MAX));
-        assert!(!send_request(port, &long).starts_with("HTTP/1.1 200"));
-    }
-
-    #[test]
-    fn a_host_is_allowed_by_name_or_by_local_address() {
-        let address = ListenAddress { host: "node-7".to_owned(), port: 1 };
-        let local = "10.0.0.7".parse().unwrap();
-        for host in ["node-7:8888", "NODE-7", "localhost", "10.0.0.7:8888", "[::ffff:10.0.0.7]:8888"] {
-            assert!(is_allowed_host(host, &address, local), "{host}");
-        }
-        for host in ["10.0.0.8", "node-7.evil.example", "[::1]:8888", "127.0.0.1"] {
-            assert!(!is_allowed_host(host, &address, local), "{host}");
-        }
-    }
-}
+pub(crate) mod tests;

@@ -1,6 +1,6 @@
 //! OTLP over gRPC.
 
-use std::future::{Ready, ready};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, Bytes};
@@ -10,7 +10,7 @@ use tonic::body::Body;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status};
 
-use super::{MAX_RECEIVED_BYTES, ProfilesService, Refused};
+use super::{MAX_RECEIVED_BYTES, MISDIRECTED, ProfilesService, Refusal};
 use crate::wire::{EXPORT_METHOD, ExportProfilesServiceResponse};
 
 pub(super) async fn answer(service: ProfilesService, request: Request<Body>) -> Response<Body> {
@@ -25,15 +25,16 @@ pub(super) async fn answer(service: ProfilesService, request: Request<Body>) -> 
     grpc.unary(Export { service, headers }, request).await
 }
 
-pub(super) fn refusal(refused: Refused) -> Response<Body> {
-    Status::from(refused).into_http()
+pub(super) fn refusal(why: Refusal) -> Response<Body> {
+    Status::from(why).into_http()
 }
 
-impl From<Refused> for Status {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Invalid(reason) => Self::new(Code::InvalidArgument, reason),
-            Refused::Busy => Self::unavailable("too many requests at a time"),
+impl From<Refusal> for Status {
+    fn from(why: Refusal) -> Self {
+        match why {
+            Refusal::Invalid(reason) => Self::new(Code::InvalidArgument, reason),
+            Refusal::Misdirected => Self::permission_denied(MISDIRECTED),
+            Refusal::Busy => Self::unavailable("too many requests at a time"),
         }
     }
 }
@@ -47,15 +48,18 @@ struct Export {
 impl tower::Service<tonic::Request<Bytes>> for Export {
     type Response = tonic::Response<ExportProfilesServiceResponse>;
     type Error = Status;
-    type Future = Ready<Result<Self::Response, Status>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
-        let taken = self.service.take(&self.headers, request.get_ref());
-        ready(taken.map(tonic::Response::new).map_err(Status::from))
+        let (service, headers) = (self.service.clone(), std::mem::take(&mut self.headers));
+        Box::pin(async move {
+            let taken = service.take(&headers, request.get_ref()).await;
+            taken.map(tonic::Response::new).map_err(Status::from)
+        })
     }
 }
 

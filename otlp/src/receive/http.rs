@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use prost::Message as _;
 use tonic::body::Body;
 
-use super::{MAX_RECEIVED_BYTES, ProfilesService, Refused};
+use super::{MAX_RECEIVED_BYTES, MISDIRECTED, ProfilesService, Refusal};
 
 /// Where profiles are sent.
 const PATH: &str = "/v1development/profiles";
@@ -35,16 +35,17 @@ pub(super) async fn answer(service: &ProfilesService, request: Request<Body>) ->
         Ok(message) => message,
         Err((status, reason)) => return error(status, reason),
     };
-    match service.take(&head.headers, &message) {
+    match service.take(&head.headers, &message).await {
         Ok(response) => answer_with(StatusCode::OK, response.encode_to_vec()),
-        Err(refused) => refusal(refused),
+        Err(why) => refusal(why),
     }
 }
 
-pub(super) fn refusal(refused: Refused) -> Response<Body> {
-    match refused {
-        Refused::Invalid(reason) => error(StatusCode::BAD_REQUEST, &reason),
-        Refused::Busy => error(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time"),
+pub(super) fn refusal(why: Refusal) -> Response<Body> {
+    match why {
+        Refusal::Invalid(reason) => error(StatusCode::BAD_REQUEST, &reason),
+        Refusal::Misdirected => error(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED),
+        Refusal::Busy => error(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time"),
     }
 }
 
