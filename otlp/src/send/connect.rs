@@ -3,6 +3,7 @@
 //! Names are resolved and certificates are read for each connection, so that a new connection picks up changes.
 
 mod proxy;
+mod read_budget;
 mod resolve;
 mod tls;
 
@@ -11,7 +12,7 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::Uri;
@@ -25,6 +26,7 @@ use tower::Service;
 
 pub use proxy::{Proxies, ProxyError};
 pub(super) use proxy::{Route, proxy_url};
+pub(super) use read_budget::ReadBudget;
 pub use resolve::{Resolve, ResolveFuture, Resolver};
 pub(super) use tls::Tls;
 pub use tls::TlsConfigError;
@@ -79,20 +81,25 @@ pub(super) struct Connector {
     pub(super) tls: Option<Arc<Tls>>,
     /// The timeout of a connection, from name resolution to the end of the handshake; zero for none.
     pub(super) timeout: Duration,
+    /// Shared by all connections. Refilled by who sends a request.
+    pub(super) read_budget: Arc<ReadBudget>,
 }
 
 impl Connector {
     async fn connect(self) -> Result<Stream, ConnectError> {
-        if self.timeout.is_zero() {
-            return self.connect_without_timeout().await;
-        }
-        let (target, timeout) = (self.target_name(), self.timeout);
-        tokio::time::timeout(timeout, self.connect_without_timeout())
-            .await
-            .unwrap_or(Err(ConnectError::Timeout { target, timeout }))
+        let timeout = self.timeout;
+        let connecting = self.connect_without_timeout();
+        let mut stream = match timeout.is_zero() {
+            true => connecting.await?,
+            false => tokio::time::timeout(timeout, connecting)
+                .await
+                .unwrap_or_else(|_| Err(ConnectError::Timeout { target: self.target_name(), timeout }))?,
+        };
+        stream.read_budget = Some(self.read_budget);
+        Ok(stream)
     }
 
-    async fn connect_without_timeout(self) -> Result<Stream, ConnectError> {
+    async fn connect_without_timeout(&self) -> Result<Stream, ConnectError> {
         let failed = |source| ConnectError::Connect { target: self.target_name(), source };
         match &*self.target {
             ConnectTarget::Unix(path) => Ok(Stream::new(UnixStream::connect(path).await.map_err(failed)?)),
@@ -170,13 +177,15 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 /// A connection of any kind.
 pub(super) struct Stream {
     duplex: Box<dyn Duplex>,
+    /// Absent if what it consists of has one.
+    read_budget: Option<Arc<ReadBudget>>,
     /// Whether requests have to say for which server they are.
     is_to_proxy: bool,
 }
 
 impl Stream {
     fn new(duplex: impl Duplex + 'static) -> Self {
-        Self { duplex: Box::new(duplex), is_to_proxy: false }
+        Self { duplex: Box::new(duplex), read_budget: None, is_to_proxy: false }
     }
 }
 
@@ -192,7 +201,10 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.duplex).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.duplex).poll_read(cx, buffer))?;
+        let received = buffer.filled().len() - before;
+        Poll::Ready(self.read_budget.as_ref().map_or(Ok(()), |budget| budget.spend(received)))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Redirects are followed, a few, and never from `https://` to `http://`.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use sidewinder_config::TlsClient;
 
-use super::connect::{Proxies, Resolver, Route, proxy_url};
+use super::connect::{Proxies, ReadBudget, Resolver, Route, proxy_url};
 use super::credentials::USER_AGENT;
 use super::error::ConnectionError;
 use super::http::connector;
@@ -122,11 +123,12 @@ impl Downloader {
         for _ in 0..=REDIRECTS_MAX {
             let there = elsewhere.as_ref().unwrap_or(&self.client);
             let request = there.request(&uri).map_err(|error| DownloadError::NoAnswer(error.to_string()))?;
+            there.read_budget.refill();
             let response = self.within_silence(there.http.request(request)).await?;
             let response = response
                 .map_err(|error| DownloadError::NoAnswer(with_error_chain("no answer", Some(&error))))?;
             match response.status() {
-                StatusCode::OK => return self.receive(response.into_body(), out).await,
+                StatusCode::OK => return self.receive(response.into_body(), &there.read_budget, out).await,
                 StatusCode::NOT_FOUND | StatusCode::GONE => return Err(DownloadError::NotFound),
                 status if status.is_redirection() => {
                     let location = response.headers().get(header::LOCATION);
@@ -144,12 +146,14 @@ impl Downloader {
     async fn receive(
         &self,
         mut body: impl BodyExt<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+        read_budget: &ReadBudget,
         out: &mut impl Write,
     ) -> Result<u64, DownloadError> {
         let mut received: u64 = 0;
         while let Some(frame) = self.within_silence(body.frame()).await? {
             let frame =
                 frame.map_err(|error| DownloadError::NoAnswer(with_error_chain("cut off", Some(&error))))?;
+            read_budget.refill();
             let Some(data) = frame.data_ref() else { continue };
             received = received.saturating_add(data.len() as u64);
             if received > self.options.limits.bytes {
@@ -170,6 +174,7 @@ impl Downloader {
 /// What sends requests to one server.
 struct DownloadClient {
     http: Client<Route, Empty<Bytes>>,
+    read_budget: Arc<ReadBudget>,
     proxy_authorization: Option<HeaderValue>,
 }
 
@@ -178,15 +183,20 @@ impl DownloadClient {
         let connector_to =
             |url: &str| connector(url, options.tls.clone(), Resolver::default(), options.limits.connect);
         let (uri, server) = connector_to(url)?;
-        let route = match options.proxies.intercept(&uri) {
-            None => Route::Direct(server),
+        let (route, read_budget) = match options.proxies.intercept(&uri) {
+            None => {
+                let read_budget = Arc::clone(&server.read_budget);
+                (Route::Direct(server), read_budget)
+            }
             Some(proxy) => {
                 let (_, connector) = connector_to(&proxy_url(&proxy))?;
-                Route::through(connector, proxy.basic_auth().cloned(), server)
+                let read_budget = Arc::clone(&connector.read_budget);
+                (Route::through(connector, proxy.basic_auth().cloned(), server), read_budget)
             }
         };
         let proxy_authorization = route.request_authorization();
-        Ok(Self { http: Client::builder(TokioExecutor::new()).build(route), proxy_authorization })
+        let http = Client::builder(TokioExecutor::new()).build(route);
+        Ok(Self { http, read_budget, proxy_authorization })
     }
 
     fn request(&self, uri: &Uri) -> http::Result<Request<Empty<Bytes>>> {

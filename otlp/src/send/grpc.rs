@@ -82,6 +82,7 @@ impl GrpcTransport {
                 return SendOutcome::no_response(false, with_error_chain("no credentials", Some(&error)));
             }
         };
+        self.connector.read_budget.refill();
         let mut client = self.client();
         let mut request = tonic::Request::new(message);
         *request.metadata_mut() = MetadataMap::from_headers(headers);

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioExecutor;
 use sidewinder_config::{Compression, TlsClient};
 
 use super::MAX_RESPONSE_BYTES;
-use super::connect::{ConnectTarget, Connector, Resolver, Tls};
+use super::connect::{ConnectTarget, Connector, ReadBudget, Resolver, Tls};
 use super::credentials::{ExporterCredentials, RequestHeaders, USER_AGENT};
 use super::delivery::Transport;
 use super::error::ConnectionError;
@@ -94,6 +94,7 @@ type RequestBody = http_body_util::combinators::BoxBody<Bytes, std::convert::Inf
 struct HttpTransport {
     uri: Uri,
     client: Client<Connector, RequestBody>,
+    read_budget: Arc<ReadBudget>,
     headers: RequestHeaders,
     compression: Compression,
     /// Zero for no timeout.
@@ -120,7 +121,8 @@ pub(super) fn connector(
     let target = ConnectTarget::from_authority(&format!("{host}:{port}")).map_err(wrong)?;
     let tls = is_protected.then(|| Tls::load(tls, &[b"http/1.1"])).transpose();
     let tls = tls.map_err(|source| ConnectionError::Tls { endpoint: url.to_owned(), source })?;
-    Ok((uri, Connector { target: Arc::new(target), resolver, tls: tls.map(Arc::new), timeout }))
+    let (target, tls) = (Arc::new(target), tls.map(Arc::new));
+    Ok((uri, Connector { target, resolver, tls, timeout, read_budget: ReadBudget::new() }))
 }
 
 impl HttpTransport {
@@ -134,6 +136,7 @@ impl HttpTransport {
         headers.current()?;
         Ok(Self {
             uri,
+            read_budget: Arc::clone(&connector.read_budget),
             client: Client::builder(TokioExecutor::new()).build(connector),
             headers,
             compression: options.compression,
@@ -175,6 +178,7 @@ impl HttpTransport {
                 return SendOutcome::Rejected { reason: with_error_chain("no request", Some(&error)) };
             }
         };
+        self.read_budget.refill();
         match self.client.request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();

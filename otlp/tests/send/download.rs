@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::PATIENCE;
+use super::http::CONTINUE;
 use super::http_receiver::{HttpReceiver, Reply};
 use super::tls::Authority;
 
@@ -84,6 +85,25 @@ async fn a_proxy_is_asked_for_the_whole_url_and_resolves_its_host() {
     );
     assert_eq!(request.all("host"), ["files.invalid:8002"]);
     assert_eq!(request.all("proxy-authorization"), [AUTHORIZATION]);
+}
+
+#[tokio::test]
+async fn endless_interim_responses_end_a_download_and_its_connection() {
+    let server = HttpReceiver::start([Reply::Endless(CONTINUE)]).await;
+    let text = get(&server.url, options(TlsClient::default(), &[])).await.unwrap_err().to_string();
+    assert!(text.contains("`100 Continue`"), "{text}");
+    while server.ended_by_peer() == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_large_file_needs_no_more_than_the_limit_of_its_size() {
+    let large = vec![b'x'; 12 << 20];
+    let server = HttpReceiver::start([Reply::Status(200, Vec::new(), large.clone())]).await;
+    let mut options = options(TlsClient::default(), &[]);
+    options.limits.bytes = large.len() as u64;
+    assert!(get(&server.url, options).await.unwrap() == large);
 }
 
 #[tokio::test]

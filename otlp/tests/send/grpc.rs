@@ -8,6 +8,7 @@ use sidewinder_otlp::send::{
     Exporter, ExporterCredentials, ExporterOptions, GrpcOptions, Resolve, ResolveFuture, Resolver, State,
 };
 use sidewinder_otlp::{Tally, conformance, decode};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tonic::Code;
 
@@ -249,6 +250,40 @@ async fn a_connection_that_breaks_under_a_request_is_made_again() {
     let receiver = Receiver::at(&address, []).await;
     assert_all(&settled(&exporter).await.counts, State::Delivered, &report);
     assert_eq!(receiver.received().len(), 1);
+}
+
+/// Each attempt ends at once, though its timeout is longer than the test.
+#[tokio::test]
+async fn endless_frames_end_an_attempt_and_its_connection() {
+    // Of the first stream: interim headers with the status 100. Of none: a type that is skipped.
+    let interim = [&[0, 0, 5, 1, 4, 0, 0, 0, 1, 8, 3][..], b"100"].concat();
+    let unknown = vec![0, 0, 0, 42, 0, 0, 0, 0, 0];
+    for frame in [interim, unknown] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string();
+        let (hung_up, hang_ups) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let mut hung_up = Some(hung_up);
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                // Settings, and their acknowledgement.
+                stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap();
+                // Until the request has begun.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let many = frame.repeat(1000);
+                while stream.write_all(&many).await.is_ok() {}
+                hung_up.take().map(|hung_up| hung_up.send(()));
+            }
+        });
+        let exporter = start(options(), &GrpcOptions { timeout: 2 * PATIENCE, ..plaintext(&endpoint) });
+        let report = report(1, 3);
+        exporter.enqueue(report.clone());
+        let stats = settled(&exporter).await;
+        assert_all(&stats.counts, State::Unknown, &report);
+        let failure = stats.last_failure.unwrap();
+        assert!(failure.contains("frames of HTTP/2"), "{failure}");
+        hang_ups.await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ use super::http_receiver::{HttpReceiver, Reply};
 use super::receiver::partial_success;
 use super::{PATIENCE, assert_all, dead_port, impatient, options, report, settled, shut_down};
 
+pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 fn to(receiver: &HttpReceiver) -> HttpOptions {
     HttpOptions { timeout: Duration::from_millis(300), ..HttpOptions::new(receiver.url.clone()) }
 }
@@ -175,6 +177,22 @@ async fn what_is_no_http_leaves_the_events_unknown_in_the_end() {
         let (counts, report, receiver, _) = outcome(vec![reply.clone(); 200]).await;
         assert_all(&counts, State::Unknown, &report);
         assert!(!receiver.received().is_empty(), "{reply:?}");
+    }
+}
+
+/// Each attempt ends at once, though its timeout is longer than the test.
+#[tokio::test]
+async fn endless_interim_responses_end_an_attempt_and_its_connection() {
+    let receiver = HttpReceiver::start(vec![Reply::Endless(CONTINUE); 200]).await;
+    let exporter = start(&HttpOptions { timeout: 2 * PATIENCE, ..to(&receiver) });
+    let report = report(3, 5);
+    exporter.enqueue(report.clone());
+    let stats = settled(&exporter).await;
+    assert_all(&stats.counts, State::Unknown, &report);
+    let failure = stats.last_failure.unwrap();
+    assert!(failure.contains("`100 Continue`"), "{failure}");
+    while receiver.ended_by_peer() < receiver.connections() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum Reply {
     Raw(Vec<u8>),
     /// Never replies.
     Silence,
+    /// These bytes again and again, until the connection ends.
+    Endless(&'static [u8]),
     /// Sends nothing more, but keeps the connection open.
     HalfClose,
 }
@@ -61,6 +63,7 @@ struct Progress {
     replies: VecDeque<Reply>,
     received: Vec<HttpReceived>,
     connections: usize,
+    ended_by_peer: usize,
 }
 
 /// Runs until it is dropped. Accepts everything when there are no replies left.
@@ -128,6 +131,11 @@ impl HttpReceiver {
     pub(crate) fn connections(&self) -> usize {
         self.progress.lock().unwrap().connections
     }
+
+    /// How many connections with an endless reply the peer has ended.
+    pub(crate) fn ended_by_peer(&self) -> usize {
+        self.progress.lock().unwrap().ended_by_peer
+    }
 }
 
 async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, progress: &Mutex<Progress>) {
@@ -147,6 +155,12 @@ async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, progress: &Mu
                 return;
             }
             Reply::Silence => std::future::pending().await,
+            Reply::Endless(bytes) => {
+                let many = bytes.repeat(1000);
+                while stream.write_all(&many).await.is_ok() {}
+                progress.lock().unwrap().ended_by_peer += 1;
+                return;
+            }
             Reply::HalfClose => {
                 let _ = stream.shutdown().await;
                 std::future::pending().await

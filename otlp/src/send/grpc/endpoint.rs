@@ -7,7 +7,7 @@ use http::Uri;
 use tonic::transport::Endpoint;
 
 use super::options::GrpcOptions;
-use crate::send::connect::{ConnectTarget, Connector, Tls};
+use crate::send::connect::{ConnectTarget, Connector, ReadBudget, Tls};
 use crate::send::credentials::USER_AGENT;
 use crate::send::error::ConnectionError;
 
@@ -41,6 +41,7 @@ pub(super) fn endpoint(options: &GrpcOptions) -> Result<(Endpoint, Connector), C
         resolver: options.resolver.clone(),
         tls: tls.map(Arc::new),
         timeout: options.timeout,
+        read_budget: ReadBudget::new(),
     };
     let scheme = if is_protected { "https" } else { "http" };
     let authority = options.authority.as_ref().unwrap_or(&authority);
