@@ -47,7 +47,7 @@ const KINDS = [
     tip: ["share", "time"],
     value: "10.0 s",
     absent: /samples|CPU/,
-    locks: ["[lock 1111111111111111]", "[lock 2222222222222222]"],
+    locks: ["[lock 1111111111111111] in parse_value", "[lock 2222222222222222] in write_all"],
   },
   {
     name: "contentions",
@@ -57,7 +57,7 @@ const KINDS = [
     tip: ["share", "lock contentions"],
     value: "500 lock contentions",
     absent: /samples|CPU/,
-    locks: ["[lock 1111111111111111]", "[lock 2222222222222222]"],
+    locks: ["[lock 1111111111111111] in parse_value", "[lock 2222222222222222] in write_all"],
   },
 ];
 

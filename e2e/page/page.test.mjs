@@ -21,7 +21,7 @@ const samples = async (page) => parseInt((await page.locator("header b").first()
 
 shows("functions, outcomes and threads are there at first sight", "server.html", async (page) => {
   assert.match(await page.locator("header").innerText(), /1,000 samples/);
-  assert.match(await page.locator(".outcomes").innerText(), /7 are truncated.*2 samples were lost.*900 interrupts hit an idle CPU or something outside the scope/);
+  assert.match(await page.locator(".outcomes").innerText(), /99\.11% of stacks complete · 7 truncated · 2 lost · 900 other processes, or idle/);
   assert.deepEqual((await texts(page, ".thread")).map((name) => name.trim()), ["worker 101", "writer 102", "main 100"]);
   assert.deepEqual((await names(page)).slice(0, 2), ["parse_value", "vfs_write"]);
   assert.deepEqual(await texts(page, ".legend button"), ["native", "Rust", "kernel"]);
@@ -369,6 +369,155 @@ shows("Esc in the search clears it, then leaves it", "deep.html", async (page) =
   await page.keyboard.press("Escape");
   assert.doesNotMatch(page.url(), /zoom=/);
 });
+
+shows("Back returns to what was shown before, step by step", "server.html", async (page) => {
+  const path = () => texts(page, "nav button");
+  await graph(page).click({ position: { x: 300, y: 30 } });
+  await graph(page).click({ position: { x: 300, y: 50 } });
+  assert.deepEqual(await path(), ["all", "main", "serve"]);
+  await page.getByRole("button", { name: "Call tree" }).click();
+  // What is typed is one step.
+  await page.getByRole("searchbox").pressSequentially("write");
+  await page.goBack();
+  assert.equal(await page.getByRole("searchbox").inputValue(), "");
+  assert.equal(await page.getByRole("group", { name: /^Call tree/ }).count(), 1);
+  await page.goBack();
+  assert.equal(await page.getByRole("group", { name: "Table of functions" }).count(), 1);
+  assert.deepEqual(await path(), ["all", "main", "serve"]);
+  await page.goBack();
+  assert.deepEqual(await path(), ["all", "main"]);
+  await page.goBack();
+  assert.deepEqual(await path(), ["all"]);
+  await page.goForward();
+  assert.deepEqual(await path(), ["all", "main"]);
+  await page.getByRole("button", { name: "vfs_write", exact: true }).click();
+  await page.getByRole("application", { name: /^Callers/ }).waitFor();
+  await page.goBack();
+  await graph(page).waitFor();
+  assert.deepEqual(await path(), ["all", "main"]);
+});
+
+shows("every profile of a page can be chosen, and what was chosen elsewhere stays", "several.html", async (page) => {
+  const choice = page.getByLabel("Profile", { exact: true });
+  const header = async () => (await page.locator("header .what p").innerText()).trim();
+  assert.deepEqual(await choice.locator("option").allInnerTexts(), ["CPU time", "off-CPU time", "wall time"]);
+  assert.match(await header(), /^1,000 samples/);
+  await search(page, "write");
+  await page.getByRole("button", { name: "serve", exact: true }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Call tree" }).click();
+  await choice.selectOption("off-CPU time");
+  await page.getByRole("region", { name: "off-CPU time over time" }).waitFor();
+  assert.match(await header(), /^250 s of off-CPU time/);
+  assert.equal(await page.getByRole("searchbox").inputValue(), "write");
+  assert.equal(await page.getByRole("group", { name: /^Call tree/ }).count(), 1);
+  assert.match(page.url(), /view=1/);
+  await page.reload();
+  await graph(page).waitFor();
+  assert.match(await header(), /^250 s of off-CPU time/, "it is part of the link");
+  await choice.selectOption("wall time");
+  await page.getByRole("region", { name: "wall time over time" }).waitFor();
+  assert.equal(await page.getByRole("list", { name: "What threads wait for" }).count(), 1);
+  await page.goBack();
+  await page.getByRole("region", { name: "off-CPU time over time" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+});
+
+shows("inlined functions can be folded into their callers", "inlined.html", async (page) => {
+  const rows = async () => (await texts(page, "section[aria-label=Functions] tbody tr[aria-rowindex]")).map((row) => row.split(/\s+/).slice(0, 3).join(" "));
+  assert.deepEqual((await rows()).slice(0, 2), ["50.00% 50.00% ptr::write", "40.00% 40.00% hash"]);
+  await page.getByLabel("inlined").selectOption("no standard library");
+  const own = ["50.00% 50.00% parse_value", "40.00% 40.00% hash", "10.00% 10.00% tick"];
+  assert.deepEqual((await rows()).slice(0, 3), own);
+  assert.ok(!(await names(page)).some((name) => name.includes("fold")), "in the middle of a stack, too");
+  assert.equal(await samples(page), 1000, "nothing is lost");
+  assert.match(page.url(), /inlines=own/);
+  await page.reload();
+  await graph(page).waitFor();
+  assert.deepEqual((await rows()).slice(0, 3), own);
+  await page.getByLabel("inlined").selectOption("none");
+  assert.deepEqual((await rows()).slice(0, 3), ["50.00% 50.00% parse_value", "40.00% 80.00% serve", "10.00% 10.00% tick"]);
+  await page.goBack();
+  assert.deepEqual((await rows()).slice(0, 3), own);
+});
+
+shows("a page without inlined functions does not offer to fold them, nor another profile", "server.html", async (page) => {
+  assert.equal(await page.getByLabel("inlined").count(), 0);
+  assert.equal(await page.getByLabel("Profile", { exact: true }).count(), 0);
+});
+
+shows("the outcomes take two lines of a phone at most", "server.html", async (page) => {
+  const said = page.locator(".outcomes .said");
+  const [height, line] = await said.evaluate((said) => [said.getBoundingClientRect().height, parseFloat(getComputedStyle(said).lineHeight)]);
+  assert.ok(height <= 2 * line + 1, `${height / line} lines`);
+}, { viewport: { width: 390, height: 844 } });
+
+shows("the button of the root says what it does", "server.html", async (page) => {
+  await page.getByRole("button", { name: "Put root at bottom" }).click();
+  assert.match(page.url(), /root=bottom/);
+  await page.getByRole("button", { name: "Put root at top" }).click();
+  assert.doesNotMatch(page.url(), /root=/);
+});
+
+for (const [width, height] of [[1280, 800], [390, 700]]) {
+  shows(`every key stands beside what it does, and the keys fit the window: ${width}x${height}`, "server.html", async (page) => {
+    await page.keyboard.press("?");
+    const dialog = page.getByRole("dialog");
+    const { x, y, width: dialogWidth, height: dialogHeight } = await dialog.boundingBox();
+    assert.ok(x >= 0 && y >= 0 && x + dialogWidth <= width && y + dialogHeight <= height);
+    const columns = await dialog.locator("dd").evaluateAll((texts) => [...new Set(texts.map((text) => Math.round(text.getBoundingClientRect().x)))]);
+    assert.equal(columns.length, 1, `one column of texts: ${columns}`);
+    assert.equal(await dialog.evaluate((dialog) => dialog.scrollWidth - dialog.clientWidth), 0);
+    assert.deepEqual(await violations(page), []);
+    await picture(page, `keys-${width}`);
+    await dialog.getByRole("button", { name: "Close" }).click();
+    assert.equal(await dialog.isVisible(), false);
+  }, { viewport: { width, height } });
+}
+
+shows("the ring of the search covers nothing", "server.html", async (page) => {
+  await search(page, "write");
+  const ring = await page.getByRole("searchbox").evaluate((box) => {
+    const { bottom } = box.getBoundingClientRect();
+    const { outlineOffset, outlineWidth } = getComputedStyle(box);
+    return bottom + Math.max(0, parseFloat(outlineOffset) + parseFloat(outlineWidth));
+  });
+  for (const below of [page.getByRole("button", { name: "Drop matches" }), page.locator(".matched")]) {
+    assert.ok((await below.boundingBox()).y >= ring, `${(await below.boundingBox()).y} from ${ring}`);
+  }
+});
+
+/** The contrast of two colours, as WCAG has it. */
+function contrast(one, other) {
+  const light = (colour) => {
+    const [red, green, blue] = colour.map((channel) => (channel /= 255) <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b);
+  return (bright + 0.05) / (dark + 0.05);
+}
+
+for (const colorScheme of ["light", "dark"]) {
+  shows(`labels on the timeline can be read: ${colorScheme}`, "two.html", async (page) => {
+    const [text, back] = await page.locator(".part").first().evaluate((part) => {
+      const { color, backgroundColor } = getComputedStyle(part);
+      const pen = new OffscreenCanvas(1, 1).getContext("2d");
+      // The bar that it is on, then what is behind the text itself.
+      const [of] = [(colour) => { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3); }];
+      of(getComputedStyle(document.documentElement).getPropertyValue("--heat"));
+      const back = of(backgroundColor);
+      return [of(color), back];
+    });
+    assert.ok(contrast(text, back) >= 4.5, `${contrast(text, back)}`);
+  }, { colorScheme });
+}
+
+shows("the list reaches to the end of a large window", "large.html", async (page) => {
+  const end = await page.getByRole("group", { name: "Table of functions" }).evaluate((list) => list.getBoundingClientRect().bottom + scrollY);
+  const height = await page.evaluate(() => innerHeight);
+  assert.ok(height - end < 80, `${height - end} px are empty`);
+  const last = page.locator("tr[aria-rowindex]").last();
+  assert.ok((await last.boundingBox()).y >= end - 60, "with rows");
+}, { viewport: { width: 1920, height: 2160 } });
 
 shows("it is dark where the system is, or where it is told to be", "server.html", async (page) => {
   const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);

@@ -3,6 +3,7 @@
 mod code;
 mod debuginfod;
 mod record;
+mod table;
 mod top;
 mod view;
 
@@ -20,6 +21,8 @@ use crate::hex;
 pub(crate) use self::code::{AnnotateArgs, CodeArgs};
 pub(crate) use self::debuginfod::DebuginfodArgs;
 pub(crate) use self::record::RecordArgs;
+pub(crate) use self::table::TableArgs;
+use self::table::layout_of_table;
 pub(crate) use self::top::TopArgs;
 pub(crate) use self::view::{DiffArgs, ViewArgs};
 
@@ -64,9 +67,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder top                     every process\n  \
         sidewinder top -p 1234 -F 997\n  \
+        sidewinder top --off-cpu --sort self --rows 10\n  \
         sidewinder top --comm 'nginx*'\n\n\
-        Keys: q quits, Tab shows processes, s, t and n sort by self, total and name, / filters, f switches between short and \
-        full names, + and - change the time that is shown, p pauses, the arrows scroll.")]
+        Keys: q quits, ? lists all keys, Tab shows processes, s, t and n sort by self, total and name, / filters, f switches between \
+        short and full names, i folds inlined functions, + and - change the time that is shown, p pauses, the arrows scroll.")]
     Top(TopArgs),
     /// Show a profile in the browser, or write it in another format
     #[command(after_help = "Examples:\n  \
@@ -74,6 +78,7 @@ pub(crate) enum Command {
         sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
         sidewinder view --source-path . profile.otlp     with the costs of lines beside the source\n  \
         sidewinder view -o cpu.otlp cpu.pb.gz        converts it to OTLP\n  \
+        sidewinder view --table --rows 40 cpu.pb.gz  the busiest functions, in the terminal\n  \
         perf record -g ./server && sidewinder view perf.data\n  \
         sidewinder view --listen                     shows what an OpenTelemetry profiler sends here\n\n\
         Reads OTLP, pprof, folded stacks, perf.data and what `perf script` prints, and writes every format that \
@@ -403,6 +408,24 @@ mod tests {
         assert!(parse(&["-a", "-C", "0-3,8", "-D", "500ms", "--per-thread"]).is_ok());
         assert!(parse(&["-a", "-C", "3-1"]).is_err() && parse(&["-a", "-D", "0"]).is_err());
         assert!(parse(&["-t", "7,8", "-d", "10"]).is_ok() && parse(&["-t", "7", "-p", "7"]).is_err());
+    }
+
+    #[test]
+    fn tables_take_the_same_options_wherever_they_are_printed() {
+        let parse = |words: &str| Cli::try_parse_from(format!("sidewinder {words}").split(' '));
+        let layout = "--rows 5 --sort total --inlines own";
+        for command in ["record -a --table", "view --table a.otlp", "diff a.otlp b.otlp", "top"] {
+            assert!(parse(&format!("{command} {layout}")).is_ok(), "{command}");
+            for wrong in ["--rows 0", "--sort name", "--inlines some"] {
+                assert!(parse(&format!("{command} {wrong}")).is_err(), "{command} {wrong}");
+            }
+        }
+        for command in ["record -a", "view a.otlp"] {
+            for option in ["--rows 5", "--sort total", "--inlines own"] {
+                let error = parse(&format!("{command} {option}")).expect_err("no table").to_string();
+                assert!(error.contains("--table"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -342,7 +342,7 @@ mod tests {
         );
         let file = tempfile::Builder::new().suffix(".otlp").tempfile().unwrap();
         std::fs::write(file.path(), report.as_bytes()).unwrap();
-        let read = import::read_profile(file.path(), None, &Arc::default()).unwrap();
+        let read = import::read_profiles(file.path(), None, &Arc::default()).unwrap().remove(0);
         let mut out = [Vec::new(), Vec::new()];
         for (profile, out) in [&profile(), &read].into_iter().zip(&mut out) {
             sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, NameStyle::Full, out)
@@ -386,12 +386,12 @@ mod tests {
             let other = folder.path().join(format!("other{}", format.suffix()));
             let mut file = std::fs::File::create(&other).unwrap();
             sidewinder_render::write(&profile(), format, NameStyle::Full, &mut file).unwrap();
-            let read = import::read_profile(&other, None, &Arc::default()).unwrap();
+            let read = import::read_profiles(&other, None, &Arc::default()).unwrap().remove(0);
             let report = report(&read).unwrap();
             assert_eq!(conformance::check(report.as_bytes()), [], "{format:?}");
             let path = folder.path().join("out.otlp");
             std::fs::write(&path, report.as_bytes()).unwrap();
-            let again = import::read_profile(&path, None, &Arc::default()).unwrap();
+            let again = import::read_profiles(&path, None, &Arc::default()).unwrap().remove(0);
             // Folded stacks have the process as their outermost frame.
             assert_eq!(folded(&again), folded(&read), "{format:?}");
             assert_eq!(

@@ -45,13 +45,14 @@ pub(crate) enum ImportError {
     NoProfile,
 }
 
-/// Reads a profile in any known format: OTLP by the suffix of the file, others by their content. `sample_type`: which one of
-/// several in a file. `debug_roots`: where debug files may be, for formats without names.
-pub(crate) fn read_profile(
+/// Reads profiles in any known format: OTLP by the suffix of the file, others by their content. `sample_type`: which one of several
+/// in a file; by default all of an OTLP file, the [default one](from_report_bytes) first, and of other formats one. `debug_roots`:
+/// where debug files may be, for formats without names. There is at least one.
+pub(crate) fn read_profiles(
     path: &Path,
     sample_type: Option<&str>,
     debug_roots: &Arc<DebugRoots>,
-) -> Result<Profile, ImportError> {
+) -> Result<Vec<Profile>, ImportError> {
     let file = open_input(path)?;
     let title = path.file_name().unwrap_or_default().to_string_lossy();
     if path.extension().is_none_or(|extension| extension != "otlp") {
@@ -71,14 +72,17 @@ pub(crate) fn read_profile(
             // Folded stacks have no time, and perf's none of the day: use the time when the file was written.
             profile.start = written;
         }
-        return Ok(profile);
+        return Ok(vec![profile]);
     }
     let mut report = Vec::new();
     file.take(MAX_MESSAGE_BYTES as u64 + 1).read_to_end(&mut report)?;
     if report.len() > MAX_MESSAGE_BYTES {
         return Err(ImportError::TooLarge);
     }
-    from_report_bytes(&title, &report, sample_type)
+    match sample_type {
+        Some(_) => Ok(vec![from_report_bytes(&title, &report, sample_type)?]),
+        None => all_from_report_bytes(&title, &report),
+    }
 }
 
 /// Reads the profiles of this sample type in OpenTelemetry's `ProfilesData`; by default those of CPU samples, or of the first
@@ -89,17 +93,8 @@ pub(crate) fn from_report_bytes(
     sample_type: Option<&str>,
 ) -> Result<Profile, ImportError> {
     let profiles = decode::decode_profiles_data(bytes)?;
-    let mut found: Vec<String> = Vec::new();
-    for profile in &profiles {
-        if !found.iter().any(|known| **known == *profile.sample_type) {
-            if found.len() == MEASURES_MAX {
-                return Err(DecodeError::TooManyTypes(MEASURES_MAX).into());
-            }
-            found.push(profile.sample_type.to_string());
-        }
-    }
-    let default = found.iter().find(|name| *name == SAMPLES.name).or(found.first());
-    let wanted = sample_type.or(default.map(String::as_str)).ok_or(ImportError::NoProfile)?;
+    let found = sample_types(&profiles)?;
+    let wanted = sample_type.or(found.first().map(String::as_str)).ok_or(ImportError::NoProfile)?;
     let of_type: Vec<_> = profiles.iter().filter(|profile| &*profile.sample_type == wanted).collect();
     let mut expansion = message_expansion(bytes);
     match of_type.first() {
@@ -112,6 +107,36 @@ pub(crate) fn from_report_bytes(
 fn message_expansion(message: &[u8]) -> ExpansionBudget {
     let length = message.len() as u64;
     ExpansionBudget::for_document(length, length)
+}
+
+/// Reads the profiles of each sample type, in the order of [`sample_types`].
+fn all_from_report_bytes(title: &str, bytes: &[u8]) -> Result<Vec<Profile>, ImportError> {
+    let profiles = decode::decode_profiles_data(bytes)?;
+    let mut expansion = message_expansion(bytes);
+    let mut read = Vec::new();
+    for wanted in sample_types(&profiles)? {
+        let of_type: Vec<_> = profiles.iter().filter(|profile| *profile.sample_type == *wanted).collect();
+        if let Some(first) = of_type.first() {
+            read.push(from_otlp_profiles(title, &of_type, measure(first), &mut expansion)?);
+        }
+    }
+    if read.is_empty() { Err(ImportError::NoProfile) } else { Ok(read) }
+}
+
+/// The names of the sample types, that of CPU samples first, then in the order of the profiles.
+fn sample_types(profiles: &[DecodedProfile]) -> Result<Vec<String>, DecodeError> {
+    let mut found: Vec<String> = Vec::new();
+    for profile in profiles {
+        if !found.iter().any(|known| **known == *profile.sample_type) {
+            if found.len() == MEASURES_MAX {
+                return Err(DecodeError::TooManyTypes(MEASURES_MAX));
+            }
+            found.push(profile.sample_type.to_string());
+        }
+    }
+    // Stable: the others stay in their order.
+    found.sort_by_key(|name| *name != SAMPLES.name);
+    Ok(found)
 }
 
 /// The meaning of the samples of a profile.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_render::{OutcomeCount, Profile, ProfileFormat, SampleType, live_page};
+use sidewinder_render::{OutcomeCount, PageViews, Profile, ProfileFormat, SampleType, escaped, live_page};
 
 use crate::annotate::Annotator;
 use crate::collect::{SlidingWindow, WindowLimits};
@@ -122,6 +122,20 @@ impl LiveView {
         Some((number, is_new))
     }
 
+    /// What the pages show, of which one is shown here.
+    fn views(&self, shown: usize) -> PageViews {
+        let feeds = lock(&self.feeds);
+        let has_several_titles =
+            feeds.values().zip(feeds.values().skip(1)).any(|(one, next)| one.title != next.title);
+        let name = |feed: &Arc<LiveFeed>| {
+            let subject = feed.source.measure().subject();
+            let name = if has_several_titles { format!("{}: {subject}", feed.title) } else { subject };
+            escaped(&name).into_owned()
+        };
+        let names = if feeds.len() > 1 { feeds.values().map(name).collect() } else { Vec::new() };
+        PageViews { names, shown }
+    }
+
     /// The handler of all paths.
     pub(crate) fn handler(self: &Arc<Self>, outcomes: Arc<OutcomeSource>) -> Arc<Handler> {
         let live = Arc::clone(self);
@@ -129,12 +143,7 @@ impl LiveView {
     }
 
     fn page(&self, path: &str, outcomes: &OutcomeSource) -> Option<PageResponse> {
-        let (index, path) = match path.split_once('/') {
-            Some((index, path)) if index.bytes().all(|byte| byte.is_ascii_digit()) => {
-                (index.parse().ok()?, path)
-            }
-            _ => (0, path),
-        };
+        let (index, path) = split_view(path);
         let receiver =
             lock(&self.feeds).iter().nth(index).map(|((name, _), feed)| (name.clone(), Arc::clone(feed)));
         // The first receiver may be about to start.
@@ -147,7 +156,8 @@ impl LiveView {
             FeedSource::Received(_) => Vec::new(),
         };
         if let Some(cursor) = path.strip_prefix("data/") {
-            let update = feed.window().as_mut()?.update_since(cursor, outcomes());
+            let views = self.views(index);
+            let update = feed.window().as_mut()?.update_since(cursor, outcomes(), views);
             return Some(PageResponse::ok("application/octet-stream", update));
         }
         // The window is locked only while it is copied.
@@ -179,6 +189,15 @@ impl LiveView {
             || PageResponse::text(StatusCode::NOT_FOUND, "there are no samples of this time"),
             |(content_type, body)| PageResponse::ok(content_type, body),
         ))
+    }
+}
+
+impl FeedSource {
+    fn measure(&self) -> Cow<'_, SampleType> {
+        match self {
+            Self::Sampled(kind) => Cow::Owned(SampleType::from_kind(*kind)),
+            Self::Received(measure) => Cow::Borrowed(measure),
+        }
     }
 }
 
@@ -237,6 +256,15 @@ impl LiveFeed {
             (None, window) => *window = None,
         }
     }
+}
+
+/// The number of a page's profile, which is 0 if the path names none, and the rest of the path.
+pub(crate) fn split_view(path: &str) -> (usize, &str) {
+    let numbered = path.split_once('/').and_then(|(number, rest)| {
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        Some((number.parse().ok().filter(|_| is_number)?, rest))
+    });
+    numbered.unwrap_or((0, path))
 }
 
 /// Parses `FROM-TO`, the indices of slices, `TO` excluded.
@@ -317,6 +345,8 @@ mod tests {
         feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
         let (cpu, off_cpu) = (document(&live, "/data/0"), document(&live, "/1/data/0"));
         assert_eq!((&cpu["measure"], &off_cpu["measure"]), (&"CPU".into(), &"off-CPU".into()));
+        let views = |shown| serde_json::json!({ "names": ["CPU time", "off-CPU time"], "shown": shown });
+        assert_eq!((&cpu["views"], &off_cpu["views"]), (&views(0), &views(1)), "where to go from each");
         assert_eq!(cpu["samples"]["count"], serde_json::json!([1]));
         assert_eq!(off_cpu["samples"]["count"], serde_json::json!([]));
         let _replaced = live.add_receiver("profiling", "app", &KindSet::new(CPU));

@@ -463,3 +463,43 @@ fn a_recording_in_any_form_becomes_otlp_and_has_its_table() -> Result<()> {
     }
     Ok(())
 }
+
+/// A file of two kinds: a page with both, and the table of each, as large and in the order that is asked for.
+#[test]
+fn a_file_of_several_kinds_is_shown_as_a_whole() -> Result<()> {
+    if !requirement::ebpf("a file of several kinds")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let ladder = LADDER.command(&[2, 10])?;
+    let mut command = sidewinder::command()?;
+    command.args(["record", "-e", "cpu-clock@499,page-faults:1", "-o"]).arg(path("both.otlp")).arg("--");
+    command.arg(ladder.get_program()).args(ladder.get_args());
+    let ended = Running::start(command)?.wait(PATIENCE)?;
+    ensure!(ended.status.success(), "{}", ended.log);
+
+    let both = path("both.otlp");
+    let tables = |options: &[&str]| -> Result<String> {
+        let ended = sidewinder::run(&[&["view", "--table"], options, &[text(&both)]].concat())?;
+        ensure!(ended.status.success(), "{}", ended.log);
+        Ok(ended.log)
+    };
+    let by_self = tables(&["--rows", "2"])?;
+    let lines: Vec<_> = by_self.lines().collect();
+    assert_eq!((lines[0], lines[1].trim_start().starts_with("SELF")), ("CPU time", true), "{by_self}");
+    ensure!(lines[2].contains(" burn"), "the busiest by self comes first: {by_self}");
+    ensure!(lines[4].contains("in the other"), "two functions: {by_self}");
+    ensure!(lines.contains(&"page faults"), "{by_self}");
+    let by_total = tables(&["--sort", "total", "--rows", "1", "--sample-type", "samples"])?;
+    ensure!(!by_total.contains("page faults") && !by_total.contains(" burn "), "{by_total}");
+
+    let ended = sidewinder::run(&["view", "-o", text(&path("both.html")), text(&both)])?;
+    ensure!(ended.status.success(), "{}", ended.log);
+    let page = fs::read_to_string(path("both.html"))?;
+    let held = page.split("<template id=\"document\">").nth(1).and_then(|rest| rest.split('<').next());
+    assert_eq!(held.map(|documents| documents.split(',').count()), Some(2));
+    let ended = sidewinder::run(&["view", "-o", text(&path("one.folded")), text(&both)])?;
+    ensure!(ended.log.contains("the file also holds faults"), "{}", ended.log);
+    Ok(())
+}

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::{many_stacks, paths, requirement, sidewinder};
-use sidewinder_render::{NameStyle, Profile, ProfileFormat, write};
+use sidewinder_render::{NameStyle, Profile, ProfileFormat, write, write_page};
 
 /// Where the pages are written.
 pub(crate) fn folder() -> Result<PathBuf> {
@@ -56,8 +56,16 @@ fn people_can_use_it() -> Result<()> {
     write_form("two.html", &profiles::two())?;
     write_form("deep.html", &profiles::deep())?;
     write_form("hostile.html", &profiles::hostile())?;
+    write_form("inlined.html", &profiles::inlined())?;
+    write_several()?;
     write_large()?;
     judge("people_can_use_it", "page.test.mjs").map(drop)
+}
+
+/// The page of three types of profile of the server.
+fn write_several() -> Result<()> {
+    let mut out = BufWriter::new(File::create(folder()?.join("several.html"))?);
+    Ok(write_page(&[profiles::server(), profiles::off_cpu(), profiles::wall()], NameStyle::Short, &mut out)?)
 }
 
 /// The page of a profile of 100,000 stacks.

@@ -181,7 +181,10 @@ fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> 
     terminal.until("the callers of these", |screen| screen.contains("callers of rung_8 → burn"))?;
     terminal.press("\u{1b}")?;
     terminal.until("back", |screen| screen.contains("callers of burn"))?;
-    terminal.press("p")?;
+    terminal.press("?")?;
+    terminal
+        .until("the keys", |screen| screen.contains("full or short names") && !screen.contains("rung_8"))?;
+    terminal.press("?p")?;
     terminal.until("a pause", |screen| screen.contains("paused"))?;
     let counts = |screen: &str| screen.lines().nth(1).map(str::to_owned);
     let paused = terminal.with_screen(|screen| counts(&screen.contents()));
@@ -246,7 +249,8 @@ fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
         let mut terminal = Terminal::run(&["top", "-p", &pid, option])?;
         let is_wall = option == "--wall";
         let title = if is_wall { "wall time, 97 Hz" } else { "off-CPU time" };
-        terminal.press("t/wait_")?;
+        terminal.until("the order of waits", |screen| screen.contains("total↓"))?;
+        terminal.press("/wait_")?;
         let total = |screen: &str, function| shares(screen, function).map_or(0.0, |[_, total]| total);
         // Eight threads: one that waits for the whole time is an eighth of it.
         let screen = terminal.until("those that wait", |screen| {
@@ -255,6 +259,10 @@ fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
                 && (7.0..18.0).contains(&total(screen, "wait_in_futex"))
         })?;
         keep(file, &screen)?;
+        terminal.press("\r\u{1b}/[sleeping")?;
+        terminal.until("causes of waits instead of the kernel's functions", |screen| {
+            screen.contains("[sleeping: futex]") && screen.contains("[sleeping: sleep]")
+        })?;
         let unit = if is_wall { "s of wall time" } else { "s off the CPUs" };
         ensure!(screen.contains(unit) && screen.contains("s a second"), "{screen}");
         // The one that computes waits for nothing, or for a CPU at most.
@@ -299,9 +307,11 @@ fn waits_for_locks_are_shown_by_lock_and_by_function_while_they_happen() -> Resu
         return Ok(());
     }
     let program = Load::start(CONVOYS.command(&["mutex", "120"])?)?;
-    let mut terminal = Terminal::run(&["top", "--locks=1", "-p", &program.pid().to_string()])?;
+    let mut terminal =
+        Terminal::run(&["top", "--locks=1", "--sort", "self", "-p", &program.pid().to_string()])?;
     let screen = terminal.until("three locks", |screen| screen.matches("[lock ").count() == 3)?;
     keep("locks.txt", &screen)?;
+    ensure!(screen.contains("] in "), "with the functions that wait for them:\n{screen}");
     let first = screen.lines().skip_while(|line| !line.contains("self↓")).nth(1).context("no row")?;
     ensure!(first.contains("[lock "), "what is waited for comes first:\n{screen}");
     ensure!(screen.contains("time of waits for locks, the last 10 s"), "{screen}");
@@ -327,7 +337,8 @@ fn waits_for_locks_are_shown_by_the_threads_that_end_them() -> Result<()> {
     }
     let program = Load::start(CONVOYS.command(&["mutex", "120"])?)?;
     let pid = program.pid().to_string();
-    let mut terminal = Terminal::run(&["top", "--locks=1", "--lock-wakers", "--no-kernel", "-p", &pid])?;
+    let mut terminal =
+        Terminal::run(&["top", "--locks=1", "--lock-wakers", "--no-kernel", "--sort", "self", "-p", &pid])?;
     terminal.until("three locks", |screen| {
         screen.contains("time of waits for locks, by waker, the last 10 s")
             && screen.matches("[lock ").count() == 3

@@ -5,6 +5,7 @@ import { download, folded, svg } from "./download";
 import { FlameGraph } from "./FlameGraph";
 import { Lists } from "./FunctionTable";
 import { pause } from "./live";
+import { Keys } from "./Keys";
 import { LiveBar } from "./LiveBar";
 import { closeMenu, isMenuOpen, Menu } from "./Menu";
 import { Outcomes } from "./Outcomes";
@@ -13,8 +14,10 @@ import type { Colouring } from "./packages";
 import type { Grouping } from "./select";
 import * as state from "./state";
 import { Timeline } from "./Timeline";
+import type { Inlines } from "./inlines";
 import { hideTip, Tip } from "./Tip";
 import { Transforms } from "./Transforms";
+import { ViewChoice } from "./ViewChoice";
 import { cut, percent, seconds, whole } from "./words";
 
 /** The whole page. */
@@ -62,33 +65,10 @@ export function App() {
         <Menu />
       </main>
       <Tip />
-      <dialog ref={help} aria-labelledby="keys">
-        <h2 id="keys">Keys</h2>
-        <dl>
-          {KEYS.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}
-        </dl>
-        <p>The search takes a part of a name, a <code>/regular expression/</code>, <code>kind:kernel</code>, <code>binary:libc</code> or <code>package:std</code>.</p>
-        <form method="dialog"><button type="submit">Close</button></form>
-      </dialog>
+      <Keys dialog={help} />
     </>
   );
 }
-
-const KEYS = [
-  ["/", "search"],
-  ["arrows", "move through the flame graph when it has the focus"],
-  ["Enter, click", "zoom"],
-  ["Backspace", "zoom out by one"],
-  ["s, Shift + click", "callers and callees of a function"],
-  ["m, right click", "what can be done with a function: focus, hide, merge, collapse, copy its name"],
-  ["l, double click", "in the graph and the lists: the source and the assembly of a function, with costs"],
-  ["i", "root at the top or at the bottom"],
-  ["n", "short or full names of functions"],
-  ["c", "compare the selected range with the rest of the time, or two ranges; or stop comparing"],
-  ["p", "pause or resume a live page"],
-  ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
-  ["Esc", "back, step by step: the search, the code, the function, the zoom, the last change of the tree, the range of time, the state, the thread"],
-];
 
 /** Leaves out what was found. */
 function dropMatches() {
@@ -119,6 +99,7 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
           {start.getTime() > 0 && <> · <time dateTime={start.toISOString()}>{start.toLocaleString()}</time></>}
         </p>
       </div>
+      <ViewChoice />
       <search>
         <input
           ref={search}
@@ -130,8 +111,10 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
           value={state.query.value}
           onInput={(event) => (state.query.value = event.currentTarget.value)}
         />
-        <output class="matched">{state.matched.value !== null && `${percent(state.matched.value)} match`}</output>
-        {state.query.value !== "" && <button type="button" class="drop" title="Leave out all samples that have a match on their stack" onClick={dropMatches}>Drop matches</button>}
+        <div class="found">
+          {state.query.value !== "" && <button type="button" title="Leave out all samples that have a match on their stack" onClick={dropMatches}>Drop matches</button>}
+          <output class="matched">{state.matched.value !== null && `${percent(state.matched.value)} match`}</output>
+        </div>
       </search>
       <div class="menu">
         <select aria-label="Colours of the page" value={state.theme.value} onChange={(event) => (state.theme.value = event.currentTarget.value as typeof state.theme.value)}>
@@ -160,9 +143,10 @@ function Graph() {
         <Legend />
         {!state.view.value.base && <label>colour by <Colourings /></label>}
         <label>group by <Groupings /></label>
+        {state.hasInlined.value && <label>inlined <InlinesChoice /></label>}
         {focused.value === null && (
-          <button type="button" aria-pressed={!isIcicle.value} title="Root at the top or at the bottom ( i )" onClick={() => (isIcicle.value = !isIcicle.value)}>
-            {isIcicle.value ? "Icicle" : "Flame"}
+          <button type="button" title="Turn the graph upside down ( i )" onClick={() => (isIcicle.value = !isIcicle.value)}>
+            {isIcicle.value ? "Put root at bottom" : "Put root at top"}
           </button>
         )}
       </div>
@@ -185,6 +169,17 @@ function Colourings() {
   return (
     <select value={state.colouring.value} onChange={(event) => (state.colouring.value = event.currentTarget.value as Colouring)}>
       {(["kind", "binary", "package"] as const).map((one) => <option key={one} value={one}>{one}</option>)}
+    </select>
+  );
+}
+
+const INLINES: [Inlines, string][] = [["all", "all"], ["own", "no standard library"], ["none", "none"]];
+
+/** Which inlined functions are not folded into their callers. */
+function InlinesChoice() {
+  return (
+    <select title="Inlined functions that are shown; others are folded into their callers" value={state.inlines.value} onChange={(event) => state.showInlines(event.currentTarget.value as Inlines)}>
+      {INLINES.map(([one, text]) => <option key={one} value={one}>{text}</option>)}
     </select>
   );
 }

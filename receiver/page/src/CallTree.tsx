@@ -4,13 +4,16 @@ import { childRows, hasChildren, rootRows, type TreeRow } from "./treeRows";
 import { Change } from "./Change";
 import { differenceHeads } from "./comparison";
 import { openMenu } from "./Menu";
+import { useRoomBelow } from "./room";
 import { SortHead, type Sorting } from "./SortHead";
 import { colourOf, focused, found, fullNameOf, isOpen, list, nameOf, openRows, recording, selectedRow, showCode, view } from "./state";
 import { share } from "./tree";
 import { cut, percent } from "./words";
 
 const ROW_PX = 24;
-const HEIGHT_PX = 20 * ROW_PX;
+const LEAST_PX = 20 * ROW_PX;
+/** So many rows are made above and below those that are seen. */
+const MARGIN_ROWS = 8;
 /** A row with a larger share of all events is open until somebody closes it. */
 const OPEN_SHARE = 0.5;
 const OPEN_DEPTH_MAX = 60;
@@ -62,7 +65,8 @@ export function CallTree() {
   const rows = visible.value;
   const base = view.value.base;
   const top = Math.min(first.value, Math.max(0, rows.length - 1));
-  const shown = rows.slice(top, top + 40);
+  const roomPx = useRoomBelow(scroll, LEAST_PX);
+  const shown = rows.slice(top, top + Math.ceil(roomPx / ROW_PX) + 2 * MARGIN_ROWS + 2);
   const selected = rows.findIndex((row) => isSame(row.path, selectedRow.value));
 
   const bringIntoSight = (at: number) => {
@@ -113,10 +117,10 @@ export function CallTree() {
       class="list calls"
       ref={scroll}
       tabIndex={0}
-      style={{ maxHeight: `${HEIGHT_PX}px` }}
+      style={{ maxHeight: `${roomPx}px` }}
       onKeyDown={press}
       onFocus={() => selected < 0 && select(0)}
-      onScroll={() => (first.value = Math.max(0, Math.floor(scroll.current!.scrollTop / ROW_PX) - 8))}
+      onScroll={() => (first.value = Math.max(0, Math.floor(scroll.current!.scrollTop / ROW_PX) - MARGIN_ROWS))}
       onContextMenu={(event) => {
         // By keyboard.
         if (event.target !== scroll.current || selected < 0) return;

@@ -5,12 +5,15 @@ import { BinaryTable } from "./BinaryTable";
 import { CallTree } from "./CallTree";
 import type { Row } from "./functions";
 import { openMenu } from "./Menu";
+import { useRoomBelow } from "./room";
 import { SortHead, type Sorting } from "./SortHead";
 import { colourOf, focused, found, fullNameOf, type List, list, nameOf, recording, rows, showCode, view } from "./state";
 import { cut, whole } from "./words";
 
 const ROW_PX = 26;
-const HEIGHT_PX = 16 * ROW_PX;
+const LEAST_PX = 16 * ROW_PX;
+/** So many rows are made above and below those that are seen. */
+const MARGIN_ROWS = 8;
 
 const sorting = signal<Sorting<AmountColumn | "name" | "binary">>({ by: "own", isDescending: true });
 
@@ -39,7 +42,7 @@ const HINTS: Record<List, string> = {
 export function Lists() {
   const count = sorted.value.length;
   return (
-    <section class="card" aria-label={LISTS.find(([one]) => one === list.value)![1]}>
+    <section class="card lists" aria-label={LISTS.find(([one]) => one === list.value)![1]}>
       <div class="tools">
         <div class="tabs" role="group" aria-label="List">
           {LISTS.map(([one, text]) => (
@@ -66,7 +69,8 @@ function FunctionTable() {
   const all = sorted.value;
   const isCompared = view.value.base !== null;
   const top = Math.min(first.value, Math.max(0, all.length - 1));
-  const shown = all.slice(top, top + 34);
+  const roomPx = useRoomBelow(scroll, LEAST_PX);
+  const shown = all.slice(top, top + Math.ceil(roomPx / ROW_PX) + 2 * MARGIN_ROWS + 2);
   const pad = (count: number) => count > 0 && <tr aria-hidden="true"><td colSpan={isCompared ? 6 : 4} style={{ height: `${count * ROW_PX}px`, padding: 0 }} /></tr>;
   return (
       <div
@@ -75,8 +79,8 @@ function FunctionTable() {
         tabIndex={0}
         role="group"
         aria-label="Table of functions"
-        style={{ maxHeight: `${HEIGHT_PX}px` }}
-        onScroll={() => (first.value = Math.max(0, Math.floor(scroll.current!.scrollTop / ROW_PX) - 8))}
+        style={{ maxHeight: `${roomPx}px` }}
+        onScroll={() => (first.value = Math.max(0, Math.floor(scroll.current!.scrollTop / ROW_PX) - MARGIN_ROWS))}
       >
         <table aria-rowcount={all.length + 1}>
           <thead>

@@ -12,10 +12,11 @@ export function Outcomes() {
   const sum = (severity: string) => occurred.reduce((all, one) => all + (one.severity === severity ? one.count : 0), 0);
   const [complete, cut, lost, aside] = ORDER.map(sum);
   const wanted = complete + cut + lost;
-  const parts = [`${percent(share(complete, wanted))} of the stacks are complete`];
-  if (cut > 0) parts.push(`${whole(cut)} are truncated`);
-  if (lost > 0) parts.push(`${whole(lost)} samples were lost`);
-  if (aside > 0) parts.push(`${whole(aside)} interrupts hit an idle CPU or something outside the scope`);
+  // Short enough for two lines of a phone.
+  const parts = [`${percent(share(complete, wanted))} of stacks complete`];
+  if (cut > 0) parts.push(`${whole(cut)} truncated`);
+  if (lost > 0) parts.push(`${whole(lost)} lost`);
+  if (aside > 0) parts.push(`${whole(aside)} other processes, or idle`);
   const sorted = occurred.sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity) || b.count - a.count);
   return (
     <details class={`outcomes ${lost > 0 ? "lost" : cut > 0 ? "cut" : ""}`}>
@@ -24,7 +25,7 @@ export function Outcomes() {
           {([["complete", complete], ["cut", cut], ["lost", lost]] as const).map(([kind, count]) =>
             count > 0 && <i key={kind} class={kind} style={{ width: `${100 * share(count, wanted)}%` }} />)}
         </span>
-        <span>{wanted > 0 ? parts.join(" · ") : `No samples: all ${whole(aside)} interrupts hit an idle CPU or something outside the scope`}</span>
+        <span class="said">{wanted > 0 ? parts.join(" · ") : `No samples: ${whole(aside)} other processes, or idle`}</span>
       </summary>
       <table>
         <thead><tr><th scope="col">outcome</th><th scope="col" class="number">interrupts</th><th scope="col" class="number">share</th><th scope="col">meaning</th></tr></thead>

@@ -15,7 +15,13 @@ const askedAt = new Map<string, number>();
 
 const keyOf = (form: string, label: number) => {
   const { functions } = recording.value;
-  return `${form}\n${functions.binary[label]}\n${functions.name[label]}`;
+  return keyOfFunction(form, functions.binary[label], functions.name[label]);
+};
+const keyOfFunction = (form: string, binary: string, name: string) => `${folder()}${form}\n${binary}\n${name}`;
+/** Where whoever serves the page has what belongs to the profile that is shown: that of a live page is beside the page. */
+const folder = () => {
+  const { live, views } = recording.value;
+  return live || views.shown === 0 ? "" : `${views.shown}/`;
 };
 
 /** What the lines of the function cost whose code is shown. */
@@ -53,11 +59,11 @@ effect(() => {
 async function ask(form: string, label: number, key: string) {
   let known: SourceFile[] | Assembly | string;
   try {
-    const response = await fetch(`${form}/${label}`);
+    const response = await fetch(`${folder()}${form}/${label}`);
     if (response.ok) {
       const answer: SourceAnswer | Assembly = await response.json();
       // A live profiler may have numbered its functions anew, which the page learns with its next answer.
-      if (`${form}\n${answer.binary}\n${answer.name}` !== key) throw new Error("its functions have other numbers now");
+      if (keyOfFunction(form, answer.binary, answer.name) !== key) throw new Error("its functions have other numbers now");
       known = "sources" in answer ? answer.sources : answer;
     } else {
       known = await response.text();

@@ -19,11 +19,13 @@ export interface Document {
   kinds: { label: string; colour: [number, number, number] }[];
   /** Whether names are shown in full at first. */
   full_names: boolean;
+  /** What can be shown, and which of it this is; no names: only this. */
+  views: { names: string[]; shown: number };
   /** How boxes are grouped at first. */
   grouping: "none" | "thread";
   strings: string[];
-  /** `short` is what tells the name apart from all others. */
-  functions: { name: Column; short: Column; binary: Column; path: Column; kind: Column };
+  /** `short` is what tells the name apart from all others; `standard` are the functions of standard libraries. */
+  functions: { name: Column; short: Column; binary: Column; path: Column; kind: Column; standard: Column };
   /** Functions that the page has already, and what their short names are now. */
   renamed: { function: Column; short: Column };
   /** `inlined` are the places of calls that are inlined; `elsewhere` those in another file than the rest of their function, `path`. */
@@ -146,9 +148,10 @@ export function forget(document: Document, before: number) {
 /** How much base64 is decoded at a time: whole groups of four letters. */
 const CHUNK_LETTERS = 1 << 18;
 
-/** Reads what an element holds: a document, compressed by gzip, in base64. */
-export async function read(element: HTMLTemplateElement): Promise<Document> {
-  const text = element.content.textContent ?? "";
+/** Reads one of the documents that an element holds: each compressed by gzip, in base64, and separated by commas. */
+export async function read(element: HTMLTemplateElement, view: number): Promise<Document> {
+  const documents = (element.content.textContent ?? "").split(",");
+  const text = documents[view] ?? documents[0];
   let at = 0;
   const compressed = new ReadableStream<BufferSource>({
     pull(stream) {

@@ -1,8 +1,8 @@
-import { batch, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import { append, decode, type Document, forget } from "./document";
 import { Recording } from "./recording";
 import type { Range } from "./select";
-import { range, recording, renew } from "./state";
+import { range, recording, renew, unchosen } from "./state";
 
 /** How much of the time that is held can be shown at a time, in seconds. */
 export const SPANS = [10, 30, 60, 300];
@@ -75,7 +75,7 @@ let chosen: Range | null = null;
 function show(next: Recording) {
   // Another one is the user's own choice.
   if (lastSeconds.value > 0 && range.value !== chosen) lastSeconds.value = 0;
-  batch(() => {
+  unchosen(() => {
     renew(next);
     if (lastSeconds.value > 0) showLast(lastSeconds.value);
   });

@@ -12,10 +12,11 @@ async function start() {
   // A page that holds nothing follows what is profiled.
   const isLive = held.content.textContent === "";
   if (isLive) root.textContent = "Waiting for the profiler to begin …";
-  state.recording.value = isLive ? await begin() : new Recording(await read(held));
+  const load = async (view: number) => new Recording(await read(held, view));
+  state.recording.value = isLive ? await begin() : await load(state.viewOfLink());
   document.title = `${state.recording.value.title} · Sidewinder`;
   state.dress();
-  state.link();
+  state.link(load);
   root.replaceChildren();
   render(<App />, root);
 }

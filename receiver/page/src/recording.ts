@@ -28,15 +28,18 @@ export class Recording {
   readonly parts: Document["parts"];
 
   readonly hasFullNames: boolean;
+  readonly views: Document["views"];
   readonly grouping: Document["grouping"];
   /** `short` tells a function apart from the others: no two have the same. */
-  readonly functions: { name: string[]; short: string[]; binary: string[]; path: string[]; kind: Uint8Array };
+  readonly functions: { name: string[]; short: string[]; binary: string[]; path: string[]; kind: Uint8Array; isStandard: Uint8Array };
   readonly threads: { process: string[]; pid: Column; name: string[]; tid: Column; container: string[] };
   readonly spans: Document["spans"];
   /** What threads do or wait for: a state, and the kind of system call in it, empty where there is none. */
   readonly states: { state: string[]; cause: string[] };
   /** The tree of functions of all samples. */
   readonly tree: Tree;
+  /** By node of `tree`: whether all of its calls are inlined into the caller's code. */
+  readonly isInlined: Uint8Array;
   /**
    * In the order of slices. `node` is one of `tree`, `place` one of `places`; `span` and `state` count from 1, 0: none. Events
    * are spread evenly from slice `first` to `slice`: see `firstSliceOf`.
@@ -80,6 +83,7 @@ export class Recording {
     this.parts = document.parts;
     this.spans = document.spans;
     this.hasFullNames = document.full_names;
+    this.views = document.views;
     this.grouping = document.grouping;
     const { functions, threads, nodes, places, samples } = document;
     this.functions = {
@@ -88,7 +92,9 @@ export class Recording {
       binary: textsOf(functions.binary),
       path: textsOf(functions.path),
       kind: Uint8Array.from(functions.kind),
+      isStandard: new Uint8Array(functions.name.length),
     };
+    for (const label of functions.standard) this.functions.isStandard[label] = 1;
     this.threads = {
       process: textsOf(threads.process),
       pid: threads.pid,
@@ -122,17 +128,22 @@ export class Recording {
     const node = new Int32Array(nodeCount);
     const growth = { count: 1, parents: new Int32Array(nodeCount + 1), labels: new Int32Array(nodeCount + 1) };
     growth.parents[0] = growth.labels[0] = -1;
+    const isInlined = new Uint8Array(nodeCount + 1).fill(1);
     for (let at = 0; at < nodeCount; at++) {
       const before = nextBefore();
       const again = nextAgain();
       node[at] = again === 0 ? growth.count++ : growth.count - again;
       growth.parents[node[at]] = before === 0 ? 0 : node[at - before];
-      growth.labels[node[at]] = places.function[nextPlace()];
+      const place = nextPlace();
+      growth.labels[node[at]] = places.function[place];
+      isInlined[node[at]] &= this.places.isInlined[place];
     }
     const weight = new Float64Array(growth.count);
     for (let row = 0; row < samples.node.length; row++) weight[node[samples.node[row]]] += samples.count[row];
     const { tree, placeOf } = flattened(growth, weight);
     this.tree = tree;
+    this.isInlined = new Uint8Array(tree.count);
+    placeOf.forEach((place, node) => (this.isInlined[place] = isInlined[node]));
     const { firstSlice } = this;
     this.samples = {
       count: samples.node.length,
@@ -175,7 +186,8 @@ export class Recording {
    */
   private firstSliceOf(slice: number, state: number, events: number): number {
     const isWait = this.isTime && this.sliceMs > 0 && state > 0 && this.states.state[state - 1] !== RUNNING;
-    return isWait ? Math.max(0, slice + 1 - Math.ceil(events / (this.sliceMs * 1e6))) : slice;
+    // One that took no time at all is in a slice, too.
+    return isWait ? Math.max(0, slice + 1 - Math.max(1, Math.ceil(events / (this.sliceMs * 1e6)))) : slice;
   }
 
   /** The share of a row of samples that is in a range of slices. */
@@ -207,6 +219,11 @@ export class Recording {
   /** Whether values are in a unit of their own, and not numbers or nanoseconds. */
   get isOfUnit(): boolean {
     return !this.isTime && this.unit !== "count";
+  }
+
+  /** Whether any call is inlined. */
+  get hasInlined(): boolean {
+    return this.places.isInlined.includes(1);
   }
 
   /** What is counted, in words: samples, a unit, or whatever a counter counts. */

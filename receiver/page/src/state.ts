@@ -1,6 +1,9 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import { rowsOf } from "./functions";
 import { change, isNodeChance } from "./comparison";
+import { keepInAddress } from "./history";
+import { type Inlines, withInlines } from "./inlines";
+import { lockSites } from "./lockSites";
 import { differenceColour, PLACE, shades } from "./palette";
 import type { Recording } from "./recording";
 import { sandwich } from "./sandwich";
@@ -26,6 +29,7 @@ export const threads = signal<ReadonlySet<number> | null>(null);
 export const states = signal<ReadonlySet<number> | null>(null);
 export const grouping = signal<Grouping>("none");
 export const isIcicle = signal(true);
+export const inlines = signal<Inlines>("all");
 /** What is done to the tree, one after the other. */
 export const transforms = signal<Transform[]>([]);
 /** What is listed below the flame graph. */
@@ -56,7 +60,7 @@ export const selection = computed<Selection>(() => ({
   states: states.value,
   grouping: grouping.value,
 }));
-const selectedView = computed(() => select(recording.value, selection.value));
+const selectedView = computed(() => withInlines(recording.value, select(recording.value, selection.value), inlines.value));
 export const view = computed(() =>
   transforms.value.reduce((view, transform) => transformed(recording.value, view, transform), selectedView.value));
 export const zoomed = computed(() => nodeAt(view.value, zoomPath.value));
@@ -84,10 +88,14 @@ const shadeOf = computed(() => colourGroups.value?.colours ?? shades(recording.v
 
 export const hasFullNames = computed(() => wantsFullNames.value ?? recording.value.hasFullNames);
 
-/** The name of a function or a group, as it is shown. */
+const sites = computed(() => lockSites(recording.value));
+
+/** The name of a function or a group, as it is shown: a lock with the function that waits for it. */
 export function nameOf(label: number): string {
   const { name, short } = recording.value.functions;
-  return label < name.length && !hasFullNames.value ? short[label] : fullNameOf(label);
+  const shown = label < name.length && !hasFullNames.value ? short[label] : fullNameOf(label);
+  const site = sites.value.get(label);
+  return site === undefined ? shown : `${shown} in ${nameOf(site)}`;
 }
 
 /** The whole name of a function or a group. */
@@ -117,6 +125,18 @@ export function showCode(label: number) {
   // A double click selects a word.
   getSelection()?.removeAllRanges();
   codeOf.value = label;
+}
+
+/** Whether any function is inlined. */
+export const hasInlined = computed(() => inlines.value !== "all" || recording.value.hasInlined);
+
+/** Shows these inlined functions. What is zoomed to may not be there afterwards. */
+export function showInlines(shown: Inlines) {
+  batch(() => {
+    inlines.value = shown;
+    zoomPath.value = [];
+    focused.value = null;
+  });
 }
 
 /** Changes the tree. What is zoomed to may not be there afterwards. */
@@ -201,7 +221,9 @@ function remember(): string {
   set("threads", threads.value && [...threads.value].join("."));
   set("states", states.value && [...states.value].join("."));
   set("by", grouping.value !== recording.value.grouping && grouping.value);
+  set("view", recording.value.views.shown > 0 && !recording.value.live && String(recording.value.views.shown));
   set("root", !isIcicle.value && "bottom");
+  set("inlines", inlines.value !== "all" && inlines.value);
   set("names", wantsFullNames.value !== null && (wantsFullNames.value ? "full" : "short"));
   for (const transform of transforms.value) state.append("do", transformText(transform));
   set("list", list.value !== "functions" && list.value);
@@ -214,9 +236,49 @@ function remember(): string {
   return state.toString();
 }
 
+/** The profile that a link asks for, of those of the page. */
+export function viewOfLink(): number {
+  const [view] = numbers(new URLSearchParams(location.hash.slice(1)).get("view"), ".");
+  return view ?? 0;
+}
+
 /** Shows what a link asks for. */
-function recall() {
-  batch(recallEach);
+async function recall() {
+  const link = location.hash;
+  const { live, views } = recording.value;
+  const wanted = viewOfLink() < views.names.length ? viewOfLink() : 0;
+  const next = live || wanted === views.shown ? recording.value : await load(wanted);
+  // Another link was followed meanwhile.
+  if (location.hash !== link) return;
+  unchosen(() => {
+    recording.value = next;
+    recallEach();
+  });
+}
+
+/** Reads another profile of the page. */
+let load: (view: number) => Promise<Recording>;
+
+/** Shows another profile of the page. What does not depend on its times and states stays as it was chosen. */
+export async function showView(view: number) {
+  const next = await load(view);
+  batch(() => {
+    renew(next);
+    [range.value, base.value, states.value] = [null, null, null];
+  });
+}
+
+/** Whether what changes was chosen by the user just now, and not by a link or because more data came. */
+let isChosen = true;
+
+/** Changes what the user did not choose: it is no step of the browser's history. */
+export function unchosen(change: () => void) {
+  isChosen = false;
+  try {
+    batch(change);
+  } finally {
+    isChosen = true;
+  }
 }
 
 function recallEach() {
@@ -232,6 +294,7 @@ function recallEach() {
   states.value = waits.length > 0 ? new Set(waits) : null;
   grouping.value = GROUPINGS.find((one) => one === state.get("by")) ?? recording.value.grouping;
   isIcicle.value = state.get("root") !== "bottom";
+  inlines.value = (["own", "none"] as const).find((one) => one === state.get("inlines")) ?? "all";
   const asked = state.getAll("do").map((text) => parseTransform(text, functions.name.length));
   transforms.value = asked.filter((transform) => transform !== null);
   list.value = (["tree", "inverted", "binaries"] as const).find((one) => one === state.get("list")) ?? "functions";
@@ -302,23 +365,17 @@ function relabel(before: Recording, next: Recording) {
   };
 }
 
-/** Keeps the address and the state alike from now on. */
-export function link() {
+/** Keeps the address and the state alike from now on. `loadView` reads another profile of the page. */
+export function link(loadView: typeof load) {
+  load = loadView;
   const { parts } = recording.value;
   grouping.value = recording.value.grouping;
-  if (location.hash.length > 1) recall();
+  if (location.hash.length > 1) batch(recallEach);
   else if (parts.length > 1) compare();
   addEventListener("hashchange", () => {
-    if (location.hash.slice(1) !== remember()) recall();
+    if (location.hash.slice(1) !== remember()) void recall();
   });
-  effect(() => {
-    const hash = remember();
-    try {
-      history.replaceState(null, "", `#${hash}`);
-    } catch {
-      // Some browsers forbid it for files, or so often.
-    }
-  });
+  unchosen(() => effect(() => keepInAddress(remember(), isChosen)));
 }
 
 const THEME = "sidewinder.theme";

@@ -16,14 +16,28 @@ type Placing = (grower: Grower, node: number, above: number) => number;
 
 /** A view after a change of its tree. */
 export function transformed(recording: Recording, view: View, transform: Transform): View {
-  const place = placing(recording, view, transform);
+  const hasRoot = transform.kind !== "subtree" && transform.kind !== "focus";
+  return grown(view, placing(recording, view, transform), hasRoot);
+}
+
+/** A view in which some of its nodes are merged into their callers. */
+export function merged(view: View, isMerged: (node: number) => boolean): View {
+  return grown(view, merging(view, isMerged), true);
+}
+
+/** A view whose nodes went elsewhere; whether what ended at its root is in it. */
+function grown(view: View, place: Placing, hasRoot: boolean): View {
   const grower = new Grower();
   const placed = new Int32Array(view.count);
   for (let node = 1; node < view.count; node++) placed[node] = place(grower, node, placed[view.parent[node]]);
-  if (transform.kind === "subtree" || transform.kind === "focus") placed[0] = -1;
+  if (!hasRoot) placed[0] = -1;
   return grownView(view, grower, (of, own) => {
     for (let node = 0; node < view.count; node++) if (placed[node] >= 0) own[placed[node]] += of.own[node];
   });
+}
+
+function merging({ label }: View, isMerged: (node: number) => boolean): Placing {
+  return (grower, node, above) => (isMerged(node) ? above : grower.child(above, label[node]));
 }
 
 function placing(recording: Recording, view: View, transform: Transform): Placing {
@@ -51,10 +65,10 @@ function placing(recording: Recording, view: View, transform: Transform): Placin
       return without((node) => found !== null && found[label[node]] === 1);
     }
     case "merge":
-      return merging((node) => label[node] === transform.label);
+      return merging(view, (node) => label[node] === transform.label);
     case "library": {
-      const merged = binary[transform.label];
-      return merging((node) => label[node] < binary.length && binary[label[node]] === merged);
+      const library = binary[transform.label];
+      return merging(view, (node) => label[node] < binary.length && binary[label[node]] === library);
     }
     case "recursion": {
       // The outermost call of the function on the way to each node; 0: there is none.
@@ -72,10 +86,6 @@ function placing(recording: Recording, view: View, transform: Transform): Placin
 
   function without(isHidden: (node: number) => boolean): Placing {
     return (grower, node, above) => (above < 0 || isHidden(node) ? -1 : grower.child(above, label[node]));
-  }
-
-  function merging(isMerged: (node: number) => boolean): Placing {
-    return (grower, node, above) => (isMerged(node) ? above : grower.child(above, label[node]));
   }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::escape::escaped_or_empty;
-use crate::functions::functions;
+use crate::functions::{FunctionOrder, functions};
 use crate::names::DisplayNames;
 use crate::profile::Profile;
 use crate::significance::chance;
@@ -130,8 +130,9 @@ fn unit_of(profile: &Profile) -> &'static str {
     }
 }
 
-/// What changed: a line on each recording; then the functions whose own value changed the most, those first of which chance does
-/// not explain it, with the change of the total; then the same by binary.
+/// What changed: a line on each recording; then the functions whose self value changed the most, or their total where
+/// [the options](TableOptions::order) or the samples ask for it, those first of which chance does not explain it; then the same by
+/// binary.
 ///
 /// # Errors
 ///
@@ -167,7 +168,8 @@ pub fn difference(
         let _ = writeln!(out, "{label:>8}: {}", recording_line(profile, basis, label == "before"));
     }
     out.push('\n');
-    let functions = sorted(by_function, &comparison);
+    let order = options.order.unwrap_or(FunctionOrder::of(&after.measure));
+    let functions = sorted(by_function, &comparison, order);
     let name_columns = options.columns.max(60).saturating_sub(NUMBERS_COLUMNS + BINARY_COLUMNS + 2).max(12);
     let unit = comparison.unit;
     let _ = writeln!(
@@ -189,8 +191,8 @@ pub fn difference(
     if functions.is_empty() {
         out.push_str("no function differs\n");
     }
-    let binaries =
-        sorted(by_binary.into_iter().map(|(name, counts)| ((name, String::new()), counts)), &comparison);
+    let by_binary = by_binary.into_iter().map(|(name, counts)| ((name, String::new()), counts));
+    let binaries = sorted(by_binary, &comparison, FunctionOrder::SelfCount);
     let _ = writeln!(out, "\n{:>8}  {:>8}  {:>8}   BINARY", "BEFORE", "AFTER", "SELF");
     for ((binary, _), counts) in binaries.iter().take(BINARY_ROWS) {
         let [old, new] = comparison.values(counts.own);
@@ -202,19 +204,23 @@ pub fn difference(
     Ok(out)
 }
 
-/// Changes that chance does not explain first, then by size, whatever the direction. What does not change is left out.
+/// Changes that chance does not explain first, then by the size of the self or the total change, whatever the direction. What does
+/// not change is left out.
 fn sorted(
     of: impl IntoIterator<Item = ((String, String), ChangedCounts)>,
     comparison: &Comparison,
+    order: FunctionOrder,
 ) -> Vec<((String, String), ChangedCounts)> {
     let size = |counts| (comparison.change(counts).abs() * 1000.0).round() as u64;
     let mut rows: Vec<_> = of
         .into_iter()
         .map(|(name, counts)| {
             let is_noise = comparison.is_noise(counts.own) && comparison.is_noise(counts.total);
-            ((is_noise, Reverse(size(counts.own)), Reverse(size(counts.total)), name), counts)
+            let [own, total] = [counts.own, counts.total].map(|counts| Reverse(size(counts)));
+            let (first, second) = if order == FunctionOrder::SelfCount { (own, total) } else { (total, own) };
+            ((is_noise, first, second, name), counts)
         })
-        .filter(|((_, own, total, _), _)| own.0.max(total.0) >= 5)
+        .filter(|((_, first, second, _), _)| first.0.max(second.0) >= 5)
         .collect();
     rows.sort_by(|(one, _), (other, _)| one.cmp(other));
     rows.into_iter().map(|((.., name), counts)| (name, counts)).collect()
@@ -288,7 +294,7 @@ mod tests {
     use crate::profile::tests::sample;
     use crate::sample_type::SampleType;
 
-    const OPTIONS: TableOptions = TableOptions { rows: 20, columns: 76, is_coloured: false };
+    const OPTIONS: TableOptions = TableOptions { rows: 20, order: None, columns: 76, is_coloured: false };
 
     /// `sample()` with a thousand times as many events, and those of `main` itself in `vfs_write` instead.
     fn changed() -> [Profile; 2] {
@@ -363,6 +369,26 @@ mod tests {
         let failed =
             difference(&before, &after, &DisplayNames::default(), DifferenceBasis::Duration, OPTIONS);
         assert_eq!(failed, Err(DifferenceError::NoDuration));
+    }
+
+    #[test]
+    fn changes_are_ordered_by_the_total_where_that_is_asked_for_or_samples_are_waits() {
+        let [mut before, mut after] = changed();
+        // The function that calls all others.
+        let first = |before: &Profile, after: &Profile, order| {
+            let options = TableOptions { order, ..OPTIONS };
+            let names = DisplayNames::default();
+            let text = difference(before, after, &names, DifferenceBasis::Requests([2, 1]), options).unwrap();
+            let row = text.lines().skip_while(|line| !line.contains("FUNCTION")).nth(1).unwrap().to_owned();
+            row.split_whitespace().nth(4).unwrap().to_owned()
+        };
+        assert_eq!(first(&before, &after, None), "vfs_write");
+        assert_eq!(first(&before, &after, Some(FunctionOrder::TotalCount)), "main");
+        for profile in [&mut before, &mut after] {
+            profile.measure = SampleType::from_kind(Kind::OffCpu);
+        }
+        assert_eq!(first(&before, &after, None), "main");
+        assert_eq!(first(&before, &after, Some(FunctionOrder::SelfCount)), "vfs_write");
     }
 
     #[test]

@@ -23,7 +23,12 @@ use self::columns::{ColumnLayout, ColumnValues, Columns};
 pub use self::columns::{DocumentError, decode_document};
 
 /// Writes a whole profile, for a page that names functions like this at first.
-pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(
+    profile: &Profile,
+    names: NameStyle,
+    views: PageViews,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let mut growth = DocumentBuilder::default();
     growth.update(profile);
     let mut samples = profile.samples.clone();
@@ -31,6 +36,7 @@ pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -
     let columns = growth.columns(TableLengths::default(), samples);
     let mut head = growth.head(TableLengths::default(), profile, &columns, None);
     head.full_names = names == NameStyle::Full;
+    head.views = views;
     columns.write(&head, out)
 }
 
@@ -85,6 +91,15 @@ impl FromStr for TableLengths {
     }
 }
 
+/// The profiles among which a reader can choose; none if there is only this one.
+#[derive(Clone, Default, Serialize, Debug)]
+pub struct PageViews {
+    /// What each is of.
+    pub names: Vec<String>,
+    /// Which of them this is.
+    pub shown: usize,
+}
+
 /// Additional data for a reader that follows a live profile.
 #[derive(Clone, Serialize, Debug)]
 pub struct LiveUpdate {
@@ -98,6 +113,9 @@ pub struct LiveUpdate {
     pub forgotten: u64,
     /// Whether no more data will follow.
     pub has_ended: bool,
+    /// What else can be followed.
+    #[serde(skip)]
+    pub views: PageViews,
 }
 
 impl DocumentBuilder {
@@ -278,6 +296,7 @@ impl DocumentBuilder {
                 .map(|kind| CategoryStyle { label: kind.label(), colour: kind.colour() })
                 .collect(),
             full_names: false,
+            views: live.as_ref().map(|live| live.views.clone()).unwrap_or_default(),
             grouping: if profile.is_per_thread { "thread" } else { "none" },
             strings: self.tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             spans: DocumentSpans {
@@ -305,6 +324,7 @@ impl DocumentBuilder {
 
 fn add_functions(columns: &mut Columns, tree: &CallTree, since: usize) {
     let new = || tree.functions.iter().skip(since);
+    let standard = (0_u32..).zip(&tree.functions).skip(since).filter(|(_, function)| function.is_standard);
     let kind = |function: &TreeFunction| FrameCategory::ALL.iter().position(|kind| *kind == function.kind);
     columns.add(
         "functions",
@@ -316,6 +336,8 @@ fn add_functions(columns: &mut Columns, tree: &CallTree, since: usize) {
             ("path", new().map(|function| function.path).collect()),
             // Index in the list of categories.
             ("kind", new().map(|function| kind(function).unwrap_or_default() as u64).collect()),
+            // The indices of those that are code of standard libraries.
+            ("standard", standard.map(|(number, _)| number).collect()),
         ],
     );
     // The functions that a reader of this many has, and that others which came later gave another short name.
@@ -360,6 +382,7 @@ struct DocumentHead<'a> {
     kinds: Vec<CategoryStyle>,
     /// Whether names are shown in full at first.
     full_names: bool,
+    views: PageViews,
     /// How boxes are grouped at first.
     grouping: &'static str,
     strings: Vec<&'a str>,

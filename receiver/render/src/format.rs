@@ -105,7 +105,7 @@ pub fn write(
         ProfileFormat::Folded => folded::write(profile, &display_names(), out)?,
         ProfileFormat::Svg if profile.total_count() == 0 => return Err(RenderError::Empty),
         ProfileFormat::Svg => svg::write(profile, &display_names(), out)?,
-        ProfileFormat::Html => page::write(profile, names, out)?,
+        ProfileFormat::Html => page::write_page(std::slice::from_ref(profile), names, out)?,
         ProfileFormat::Firefox => firefox::write(profile, out)?,
         ProfileFormat::Speedscope => speedscope::write(profile, out)?,
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::profile::{FrameCategory, FrameIndex, Profile, ProfileFrame};
+use crate::sample_type::SampleType;
 
 /// One function's share of the events.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +42,23 @@ pub struct FunctionId {
     pub binary: String,
     /// As in [`FunctionTotals`].
     pub kind: FrameCategory,
+}
+
+/// What functions are sorted by, descending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FunctionOrder {
+    /// By self count.
+    SelfCount,
+    /// By total count.
+    TotalCount,
+}
+
+impl FunctionOrder {
+    /// The order that shows the most of such samples: what waits is always in the same functions, and what leads there differs.
+    #[must_use]
+    pub fn of(measure: &SampleType) -> Self {
+        if measure.is_of_waits() { Self::TotalCount } else { Self::SelfCount }
+    }
 }
 
 /// The label for all functions of a file that have no name.

@@ -14,6 +14,7 @@ mod document;
 mod escape;
 mod expansion;
 mod firefox;
+mod fold;
 mod folded;
 mod format;
 mod function_code;
@@ -21,6 +22,7 @@ mod functions;
 mod guessed_callers;
 mod interner;
 mod listing;
+mod lock_sites;
 mod merge;
 mod names;
 mod page;
@@ -32,6 +34,7 @@ mod read;
 mod sample_type;
 mod significance;
 mod speedscope;
+mod standard;
 mod summary;
 mod svg;
 mod table;
@@ -46,18 +49,19 @@ pub use container_table::container_table;
 pub use counts::TimeSlicedCounts;
 pub use difference::{DifferenceBasis, DifferenceError, difference};
 pub use document::{
-    DocumentBuilder, DocumentError, LiveUpdate, TableLengths, TableLengthsError, decode_document,
+    DocumentBuilder, DocumentError, LiveUpdate, PageViews, TableLengths, TableLengthsError, decode_document,
 };
 pub use escape::escaped;
 pub use expansion::{ExpansionBudget, ExpansionError};
+pub use fold::InlinedFunctions;
 pub use format::{ProfileFormat, RenderError, UnknownFormat, write};
 pub use function_code::{FunctionCode, InstructionCosts, LineCost, lines_by_file};
-pub use functions::{FunctionId, FunctionTotals, callers, functions, functions_of_process};
+pub use functions::{FunctionId, FunctionOrder, FunctionTotals, callers, functions, functions_of_process};
 pub use guessed_callers::{GuessedCallers, guessed_callers};
 pub use listing::{assembly_listing, source_listing};
 pub use merge::merge;
 pub use names::{DisplayNames, NameStyle};
-pub use page::live_page;
+pub use page::{live_page, write_page};
 pub use pprof::write_pprof_pair;
 pub use profile::{
     BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
@@ -70,4 +74,4 @@ pub use read::{
 };
 pub use sample_type::{EventPeriod, SampleType};
 pub use summary::{group_thousands, summary};
-pub use table::{TableOptions, fitted, table, thread_tables};
+pub use table::{DEFAULT_ROWS, TableOptions, fitted, table, thread_tables};

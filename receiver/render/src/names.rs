@@ -15,9 +15,12 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::escape::escaped;
+use crate::lock_sites::lock_sites;
 use crate::profile::{FrameCategory, Profile, ProfileFrame};
 
 use self::candidates::candidates;
+
+pub(crate) use self::path::is_in_scope;
 
 /// How functions are named in output for people.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -110,6 +113,17 @@ impl DisplayNames {
         Self { short_forms: shortened.collect() }
     }
 
+    /// The same, with locks followed by the function that waits for each the most: `[lock 7f3a] in Cache::get`.
+    #[must_use]
+    pub fn with_lock_sites<'a>(mut self, profiles: impl IntoIterator<Item = &'a Profile>) -> Self {
+        for (lock, site) in profiles.into_iter().flat_map(lock_sites) {
+            let lock = escaped(&lock).into_owned();
+            let shown = format!("{lock} in {}", self.shown(&site));
+            self.short_forms.insert(lock, shown);
+        }
+        self
+    }
+
     /// A label as it is shown.
     #[must_use]
     pub fn shown<'a>(&'a self, label: &'a str) -> Cow<'a, str> {
@@ -173,6 +187,20 @@ mod tests {
         let shown = |style| DisplayNames::new([&profile], style).shown("a::b::c::d(int)\u{1b}").into_owned();
         assert_eq!(shown(NameStyle::Full), "a::b::c::d(int)\\u{1b}");
         assert_eq!(shown(NameStyle::Short), "c::d");
+    }
+
+    #[test]
+    fn a_lock_is_shown_with_the_short_name_of_who_wants_it() {
+        let mut profile = one_stack(&["[lock 7f]", "std::mutex::lock()", "app::db::Cache::get(int)"]);
+        profile.frames[0].kind = FrameCategory::Lock;
+        for (style, expected) in [
+            (NameStyle::Short, "[lock 7f] in Cache::get"),
+            (NameStyle::Full, "[lock 7f] in app::db::Cache::get(int)"),
+        ] {
+            let names = DisplayNames::new([&profile], style);
+            assert_eq!(names.shown("[lock 7f]"), "[lock 7f]");
+            assert_eq!(names.with_lock_sites([&profile]).shown("[lock 7f]"), expected);
+        }
     }
 
     /// Names made of what names are made of, so that many are alike.

@@ -1,7 +1,7 @@
 //! The interactive page of a profile, in one file that needs no network.
 //!
 //! The page is built from `receiver/page`. Its data is the [document](crate::document), compressed and encoded in base64, so
-//! that no name can close its element.
+//! that no name can close its element. Of several profiles the documents follow each other, separated by commas.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,8 @@ use base64::write::EncoderWriter;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::document;
+use crate::document::{self, PageViews};
+use crate::escape::escaped;
 use crate::names::NameStyle;
 use crate::profile::Profile;
 
@@ -27,16 +28,26 @@ pub fn live_page() -> String {
     PAGE.replacen(PLACEHOLDER, "", 1)
 }
 
-/// Writes the page, which names functions like this at first.
-pub(crate) fn write(profile: &Profile, names: NameStyle, out: &mut impl Write) -> io::Result<()> {
+/// Writes the page of profiles, which names functions like this at first. It shows the first of them, and any other one if asked to.
+///
+/// # Errors
+///
+/// Any I/O error of `out`.
+pub fn write_page(profiles: &[Profile], names: NameStyle, out: &mut impl Write) -> io::Result<()> {
     let (before, after) = PAGE.split_once(PLACEHOLDER).unwrap_or((PAGE, ""));
     out.write_all(before.as_bytes())?;
-    let mut base64 = EncoderWriter::new(&mut *out, &STANDARD);
-    let mut gzip = GzEncoder::new(&mut base64, COMPRESSION);
-    document::write(profile, names, &mut gzip)?;
-    gzip.finish()?;
-    base64.finish()?;
-    drop(base64);
+    let all = if profiles.len() > 1 { profiles } else { &[] };
+    let all: Vec<_> = all.iter().map(|profile| escaped(&profile.measure.subject()).into_owned()).collect();
+    for (shown, profile) in profiles.iter().enumerate() {
+        if shown > 0 {
+            out.write_all(b",")?;
+        }
+        let mut base64 = EncoderWriter::new(&mut *out, &STANDARD);
+        let mut gzip = GzEncoder::new(&mut base64, COMPRESSION);
+        document::write(profile, names, PageViews { names: all.clone(), shown }, &mut gzip)?;
+        gzip.finish()?;
+        base64.finish()?;
+    }
     out.write_all(after.as_bytes())
 }
 
@@ -46,24 +57,58 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::document::decode_document;
-    use crate::escape::escaped;
     use crate::profile::tests::{one_stack, sample};
+    use crate::sample_type::SampleType;
     use base64::Engine as _;
     use flate2::read::GzDecoder;
     use proptest::prelude::*;
+    use sidewinder_kind::Kind;
 
     fn page(profile: &Profile) -> String {
         let mut out = Vec::new();
-        write(profile, NameStyle::Short, &mut out).unwrap();
+        write_page(std::slice::from_ref(profile), NameStyle::Short, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     pub(crate) fn document_of(page: &str) -> serde_json::Value {
+        let [document] = <[_; 1]>::try_from(documents_of(page)).unwrap();
+        document
+    }
+
+    fn documents_of(page: &str) -> Vec<serde_json::Value> {
         let (before, after) = PAGE.split_once(PLACEHOLDER).unwrap();
-        let base64 = page.strip_prefix(before).unwrap().strip_suffix(after).unwrap();
-        let mut document = Vec::new();
-        GzDecoder::new(&*STANDARD.decode(base64).unwrap()).read_to_end(&mut document).unwrap();
-        decode_document(&document).unwrap()
+        let documents = page.strip_prefix(before).unwrap().strip_suffix(after).unwrap();
+        let read = |base64| {
+            let mut document = Vec::new();
+            GzDecoder::new(&*STANDARD.decode(base64).unwrap()).read_to_end(&mut document).unwrap();
+            decode_document(&document).unwrap()
+        };
+        documents.split(',').map(read).collect()
+    }
+
+    #[test]
+    fn a_page_holds_every_profile_and_says_which_there_are() {
+        let waits = Profile { measure: SampleType::from_kind(Kind::OffCpu), ..sample() };
+        let mut out = Vec::new();
+        write_page(&[sample(), waits], NameStyle::Short, &mut out).unwrap();
+        let documents = documents_of(&String::from_utf8(out).unwrap());
+        let views = |shown| serde_json::json!({ "names": ["CPU time", "off-CPU time"], "shown": shown });
+        assert_eq!(
+            documents.iter().map(|document| &document["views"]).collect::<Vec<_>>(),
+            [&views(0), &views(1)]
+        );
+        assert_eq!((&documents[0]["measure"], &documents[1]["measure"]), (&"CPU".into(), &"off-CPU".into()));
+        assert_eq!(
+            document_of(&page(&sample()))["views"]["names"],
+            serde_json::json!([]),
+            "nothing to choose"
+        );
+    }
+
+    #[test]
+    fn a_document_says_which_functions_are_of_standard_libraries() {
+        let document = document_of(&page(&one_stack(&["core::ptr::write", "work", "std::rt::lang_start"])));
+        assert_eq!(document["functions"]["standard"], serde_json::json!([0, 2]));
     }
 
     #[test]

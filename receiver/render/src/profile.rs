@@ -205,6 +205,8 @@ impl ThreadState {
     pub const STATE_KEY: &str = "sidewinder.wait.state";
     /// The key of the cause there.
     pub const CAUSE_KEY: &str = "sidewinder.wait.cause";
+    /// The state of a thread that is on a CPU.
+    pub const RUNNING: &str = "running";
 }
 
 /// A span of a trace.

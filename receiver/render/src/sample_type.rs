@@ -1,6 +1,6 @@
 //! What the samples of a profile count, and in which unit.
 
-use sidewinder_kind::{Kind, unit};
+use sidewinder_kind::{Kind, LOCK_CONTENTIONS, LOCK_DELAY, OFF_CPU_TIME, WAKER_DELAY, WALL_TIME, unit};
 
 /// The quantity that is counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,10 +63,24 @@ impl SampleType {
         Self { name, unit, rate_hz: 0, period_ns, period }
     }
 
+    /// What the profile is of, in words: `CPU time`, `page faults`.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        let display = sidewinder_kind::display_of(&self.name);
+        if self.period_ns > 0 || self.is_duration() { format!("{display} time") } else { display.to_owned() }
+    }
+
     /// Whether the values of samples are nanoseconds, and not numbers of samples.
     #[must_use]
     pub fn is_duration(&self) -> bool {
         self.unit == unit::NANOSECONDS
+    }
+
+    /// Whether samples are waits of threads, among others or alone: their stacks end in the kernel, in what waits.
+    #[must_use]
+    pub fn is_of_waits(&self) -> bool {
+        let of_waits = [OFF_CPU_TIME, WALL_TIME, LOCK_CONTENTIONS, LOCK_DELAY, WAKER_DELAY];
+        of_waits.iter().any(|value_type| value_type.name == self.name)
     }
 
     /// What [`name`](Self::name) is measured in, in words; `None` for durations and numbers.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::escape::escaped;
-use crate::functions::{FunctionTotals, functions};
+use crate::functions::{FunctionOrder, FunctionTotals, functions};
 use crate::names::DisplayNames;
 use crate::palette::function_colour;
 use crate::profile::{Profile, ProfileSample, ThreadIndex};
@@ -19,6 +19,8 @@ use crate::summary::percent;
 pub struct TableOptions {
     /// The most functions that are shown.
     pub rows: usize,
+    /// What comes first; `None`: [what suits the samples](FunctionOrder::of).
+    pub order: Option<FunctionOrder>,
     /// Columns of the terminal; names are shortened to fit. At least 40 are used.
     pub columns: usize,
     /// Whether names are coloured by category, by escape sequences with 24-bit colours.
@@ -27,32 +29,39 @@ pub struct TableOptions {
 
 impl Default for TableOptions {
     fn default() -> Self {
-        Self { rows: 20, columns: 100, is_coloured: false }
+        Self { rows: DEFAULT_ROWS, order: None, columns: 100, is_coloured: false }
     }
 }
 
+/// The most functions of a table by default.
+pub const DEFAULT_ROWS: usize = 20;
 /// `" 12.34%  12.34%  "`.
 const NUMBERS_COLUMNS: usize = 18;
 const BINARY_COLUMNS_LIMIT: usize = 24;
 /// The most threads that have a table of their own.
 const THREADS_SHOWN: usize = 20;
 
-/// The functions with the most self events, one per line: the share in which each was the leaf, the share in which it was on
-/// the stack, its name, its binary.
+/// The functions with the most events, one per line: the share in which each was the leaf, the share in which it was on the stack,
+/// its name, its binary.
 #[must_use]
 pub fn table(profile: &Profile, names: &DisplayNames, options: TableOptions) -> String {
-    let functions = functions(profile);
+    let mut functions = functions(profile);
+    if options.order.unwrap_or(FunctionOrder::of(&profile.measure)) == FunctionOrder::TotalCount {
+        functions.sort_by_key(|row| Reverse((row.total_count, row.self_count)));
+    }
     let shown = functions.get(..options.rows).unwrap_or(&functions);
     let total = profile.total_count();
     let binary_columns =
         shown.iter().map(|row| escaped(row.binary).width()).max().unwrap_or(0).clamp(6, BINARY_COLUMNS_LIMIT);
-    let name_columns = name_columns(options, binary_columns);
+    let shown_names: Vec<_> = shown.iter().map(|row| names.shown(&row.name)).collect();
+    let longest = shown_names.iter().map(|name| name.width()).max().unwrap_or(0);
+    let name_columns = longest.clamp("FUNCTION".len(), name_columns(options, binary_columns));
 
     let mut out = format!("{:>7}  {:>7}  {}  BINARY\n", "SELF", "TOTAL", pad("FUNCTION", name_columns));
-    for row in shown {
+    for (row, name) in shown.iter().zip(shown_names) {
         let own = percent(row.self_count, total);
         let whole = percent(row.total_count, total);
-        let name = colour_name(pad(&names.shown(&row.name), name_columns), row, options.is_coloured);
+        let name = colour_name(pad(&name, name_columns), row, options.is_coloured);
         let binary = if row.binary.is_empty() { Cow::Borrowed("") } else { escaped(row.binary) };
         // Writing to a string cannot fail.
         let _ =
@@ -147,7 +156,9 @@ pub(crate) fn pad(text: &str, columns: usize) -> String {
 mod tests {
     use super::*;
     use crate::profile::tests::{one_stack, sample};
+    use crate::sample_type::SampleType;
     use proptest::prelude::*;
+    use sidewinder_kind::Kind;
 
     #[test]
     fn each_thread_has_a_table_of_its_own_events() {
@@ -170,15 +181,28 @@ mod tests {
 
     #[test]
     fn functions_are_ordered_by_what_they_did_themselves() {
-        let table = full_table(&sample(), TableOptions { rows: 3, columns: 60, is_coloured: false });
+        let table = full_table(&sample(), TableOptions { rows: 3, columns: 60, ..TableOptions::default() });
         assert_eq!(
             table,
-            "   SELF    TOTAL  FUNCTION                          BINARY\n \
-             50.00%   50.00%  work                              app\n \
-             28.57%   28.57%  vfs_write                         [kernel]\n \
-             21.43%  100.00%  main                              app\n  \
+            "   SELF    TOTAL  FUNCTION   BINARY\n \
+             50.00%   50.00%  work       app\n \
+             28.57%   28.57%  vfs_write  [kernel]\n \
+             21.43%  100.00%  main       app\n  \
              0.00%           in the other 1\n"
         );
+    }
+
+    #[test]
+    fn functions_are_ordered_by_what_they_caused_where_that_is_asked_for_or_samples_are_waits() {
+        let first = |profile: &Profile, order| {
+            let table = full_table(profile, TableOptions { order, ..TableOptions::default() });
+            table.lines().nth(1).and_then(|row| row.split_whitespace().nth(2)).unwrap_or_default().to_owned()
+        };
+        let waits = Profile { measure: SampleType::from_kind(Kind::OffCpu), ..sample() };
+        assert_eq!(first(&sample(), None), "work");
+        assert_eq!(first(&sample(), Some(FunctionOrder::TotalCount)), "main");
+        assert_eq!(first(&waits, None), "main");
+        assert_eq!(first(&waits, Some(FunctionOrder::SelfCount)), "work");
     }
 
     #[test]
@@ -199,7 +223,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_name_stays_in_its_line_and_within_the_columns(name: String, columns in 0_usize..200) {
-            let table = full_table(&one_stack(&[&name]), TableOptions { rows: 5, columns, is_coloured: false });
+            let table = full_table(&one_stack(&[&name]), TableOptions { rows: 5, columns, ..TableOptions::default() });
             prop_assert_eq!(table.lines().count(), 2);
             prop_assert!(table.lines().all(|line| line.width() <= columns.max(44)), "{table}");
             prop_assert!(!table.chars().any(|character| character.is_control() && character != '\n'));

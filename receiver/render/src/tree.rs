@@ -9,6 +9,7 @@ use crate::interner::{StringTable, ValueInterner};
 use crate::names::ShortNames;
 use crate::path_tree::{PathNode, PathTree, Paths};
 use crate::profile::{FrameCategory, FrameIndex, Profile};
+use crate::standard::is_standard;
 
 /// A function: frames with the same name in the same binary. Strings are indices in [`CallTree::strings`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +21,8 @@ pub(crate) struct TreeFunction {
     pub(crate) short_since: u32,
     pub(crate) binary: u32,
     pub(crate) kind: FrameCategory,
+    /// Whether it is [code of a standard library](crate::standard).
+    pub(crate) is_standard: bool,
     /// The source file; empty if unknown.
     pub(crate) path: u32,
 }
@@ -187,7 +190,17 @@ impl CallTree {
 
     fn add_function(&mut self, name: u32, binary: u32, kind: FrameCategory, path: u32) -> u32 {
         let number = self.functions.len() as u32;
-        self.functions.push(TreeFunction { name, short: name, short_since: 0, binary, kind, path });
+        let [label, file] = [name, binary].map(|text| self.strings.get(text));
+        let is_standard = is_standard(&label, &file, kind);
+        self.functions.push(TreeFunction {
+            name,
+            short: name,
+            short_since: 0,
+            binary,
+            kind,
+            is_standard,
+            path,
+        });
         self.function_indices.insert((name, binary), number);
         let same_name = self.functions_of_name.entry(name).or_default();
         same_name.push(number);

@@ -9,8 +9,8 @@ use sidewinder_config::{ListenAddress, ProbeSpec};
 use sidewinder_kind::CpuIds;
 
 use super::{
-    CodeArgs, DebuginfodArgs, FormatArg, NamesArg, UnwindArg, cpus, duration, identifier, probe, process,
-    wait_fraction,
+    CodeArgs, DebuginfodArgs, FormatArg, NamesArg, TableArgs, UnwindArg, cpus, duration, identifier,
+    layout_of_table, probe, process, wait_fraction,
 };
 use crate::event_arg::EventArg;
 
@@ -52,6 +52,7 @@ pub(super) const LONG_HELP: &str = "Examples:\n  \
         written then.";
 
 #[derive(Debug, Args)]
+#[command(group(layout_of_table()))]
 #[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "tid", "comm", "all", "command"])))]
 pub(crate) struct RecordArgs {
     /// A process; may be given several times, or as a list with commas
@@ -146,6 +147,8 @@ pub(crate) struct RecordArgs {
     /// Also print a table of the busiest functions
     #[arg(long, help_heading = "Output")]
     pub(crate) table: bool,
+    #[command(flatten, next_help_heading = "Output")]
+    pub(crate) table_layout: TableArgs,
     /// Also write a summary as JSON, with the outcome of every interrupt
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) summary_json: Option<PathBuf>,

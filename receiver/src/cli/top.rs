@@ -3,7 +3,7 @@
 use clap::Args;
 use sidewinder_config::ProbeSpec;
 
-use super::{DebuginfodArgs, NamesArg, probe, process, wait_fraction};
+use super::{DebuginfodArgs, NamesArg, TableArgs, probe, process, wait_fraction};
 use crate::event_arg::EventArg;
 
 #[derive(Debug, Args)]
@@ -51,6 +51,8 @@ pub(crate) struct TopArgs {
     /// How functions are named
     #[arg(long, value_name = "STYLE", default_value = "short")]
     pub(crate) names: NamesArg,
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
     #[command(flatten)]
     pub(crate) debuginfod: DebuginfodArgs,
 }

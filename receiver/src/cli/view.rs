@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 use sidewinder_config::ListenAddress;
 
-use super::{CodeArgs, DebuginfodArgs, FormatArg, NamesArg};
+use super::{CodeArgs, DebuginfodArgs, FormatArg, NamesArg, TableArgs, layout_of_table};
 
 #[derive(Debug, Args)]
+#[command(group(layout_of_table()))]
 pub(crate) struct ViewArgs {
     /// A profile: .otlp, pprof, folded stacks, perf.data, or the text of `perf script`
     #[arg(required_unless_present = "listen")]
     pub(crate) file: Option<PathBuf>,
     /// Show what profilers and Collectors send over OTLP to this address, while it arrives
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:4317", conflicts_with_all = ["file", "output", "sample_type", "names"])]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:4317", conflicts_with_all = ["file", "output", "sample_type", "names", "table"])]
     pub(crate) listen: Option<ListenAddress>,
     /// Which profiles of a file to show, if it holds several: of .otlp by their sample type, as off_cpu or faults, of perf by the
     /// event, as cycles:P; by default those of CPU time, or the first
@@ -29,6 +30,12 @@ pub(crate) struct ViewArgs {
     /// tools always have full names
     #[arg(long, value_name = "STYLE")]
     pub(crate) names: Option<NamesArg>,
+    /// Print a table of the busiest functions, of each type of profile, instead of showing the page; with --output, besides writing
+    /// the file
+    #[arg(long)]
+    pub(crate) table: bool,
+    #[command(flatten)]
+    pub(crate) table_layout: TableArgs,
     #[command(flatten)]
     pub(crate) code: CodeArgs,
     #[command(flatten)]
@@ -47,9 +54,8 @@ pub(crate) struct DiffArgs {
     /// Write the page here instead of showing it: a name that ends in .html
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The most functions in the table
-    #[arg(long, value_name = "ROWS", default_value_t = 20)]
-    pub(crate) rows: usize,
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
     /// Compare values per second of each recording, instead of their shares of all samples
     #[arg(long, conflicts_with = "requests")]
     pub(crate) per_second: bool,

@@ -17,8 +17,8 @@ use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
-    DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, Profile, ProfileSample, ProfileSpan, SampleType,
-    SpanIndex, StateIndex, TableLengths, ThreadIndex,
+    DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile, ProfileSample, ProfileSpan,
+    SampleType, SpanIndex, StateIndex, TableLengths, ThreadIndex,
 };
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
@@ -257,7 +257,12 @@ impl SlidingWindow {
 
     /// The document of what is new since `cursor`, the [`LiveUpdate::next`] of an earlier update. If the cursor is not valid,
     /// the update has everything.
-    pub(crate) fn update_since(&mut self, cursor: &str, outcomes: Vec<OutcomeCount>) -> Vec<u8> {
+    pub(crate) fn update_since(
+        &mut self,
+        cursor: &str,
+        outcomes: Vec<OutcomeCount>,
+        views: PageViews,
+    ) -> Vec<u8> {
         self.flush();
         self.update_metadata(outcomes);
         let known = Cursor::parse(cursor).filter(|cursor| self.is_valid_cursor(cursor));
@@ -275,6 +280,7 @@ impl SlidingWindow {
             first_slice: self.first_slice,
             forgotten: self.evicted_events,
             has_ended: self.is_closed,
+            views,
         };
         let skipped = usize::try_from(since.row.saturating_sub(self.evicted_rows)).unwrap_or(usize::MAX);
         let rows = self.rows.iter().skip(skipped).copied();
@@ -374,7 +380,7 @@ mod tests {
     }
 
     fn update(window: &mut SlidingWindow, cursor: &str) -> Value {
-        decode_document(&window.update_since(cursor, Vec::new())).unwrap()
+        decode_document(&window.update_since(cursor, Vec::new(), PageViews::default())).unwrap()
     }
 
     fn next(update: &Value) -> &str {

@@ -10,6 +10,7 @@ pub(crate) mod launch;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod status;
+mod tables;
 pub(crate) mod top;
 pub(crate) mod view;
 

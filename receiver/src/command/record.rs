@@ -9,7 +9,7 @@ mod sample;
 mod sink;
 mod summary;
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,10 +21,7 @@ use sidewinder_bpf::Opener;
 use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
-use sidewinder_render::{
-    DisplayNames, NameStyle, Profile, ProfileFormat, ReadError, SampleType, TableOptions, container_table,
-    table, thread_tables,
-};
+use sidewinder_render::{NameStyle, Profile, ProfileFormat, ReadError, SampleType};
 use sidewinder_vm::InterpreterSet;
 
 use self::outputs::Outputs;
@@ -34,9 +31,8 @@ use self::sample::{RecordingStats, sample};
 use self::sink::{EventFilter, EventSink};
 use self::summary::{empty_recording_hint, log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
-use super::{
-    CommandResult, code, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
-};
+use super::tables::print_tables;
+use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
 use crate::cli::RecordArgs;
 use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
 use crate::debuginfod::Debuginfod;
@@ -51,7 +47,7 @@ use crate::report::Reporter;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::scope::SamplingScope;
 use crate::sampling::{SamplingError, SamplingOptions};
-use crate::terminal::{print_notice, supports_colour};
+use crate::terminal::print_notice;
 use crate::unnamed::{UnnamedGroup, UnnamedSamples};
 use crate::user_probe::UserProbe;
 
@@ -203,7 +199,7 @@ fn write(
     stop: &AtomicBool,
 ) -> Result<Vec<Profile>, Failure> {
     let progress = Progress::new(args);
-    let profiles = match sink {
+    let mut profiles: Vec<_> = match sink {
         EventSink::Report { mut reporter, .. } => {
             let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
             let report = report.ok_or_else(|| {
@@ -212,7 +208,8 @@ fn write(
             })?;
             outputs.first().write(stop, |out| out.write_all(report.as_bytes()))?;
             let kinds = recorded.tally.interrupts.iter().map(|(kind, _)| *kind).filter(|_| args.table);
-            kinds.map(|kind| profile_from_report(&report, kind, title, recorded)).collect::<Result<_, _>>()?
+            let profile = |kind| profile_from_report(&report, kind, title, recorded, args);
+            kinds.map(profile).collect::<Result<_, _>>()?
         }
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
@@ -242,8 +239,8 @@ fn write(
         }
     };
     log_summary(args, &profiles, recorded, unnamed, outputs);
-    for profile in profiles.iter().filter(|_| args.table) {
-        print_table(profile, args)?;
+    if args.table {
+        print_tables(&mut profiles, &args.table_layout, args.names.map(NameStyle::from).unwrap_or_default())?;
     }
     Ok(profiles)
 }
@@ -254,6 +251,7 @@ fn profile_from_report(
     kind: Kind,
     title: &str,
     recorded: &RecordingStats,
+    args: &RecordArgs,
 ) -> Result<Profile, Failure> {
     let sample_type = kind.descriptor().value_type.name;
     let profile = match import::from_report_bytes(title, report.as_bytes(), Some(sample_type)) {
@@ -262,16 +260,8 @@ fn profile_from_report(
         }
         read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
     };
-    Ok(Profile { outcomes: outcome_counts(&recorded.tally, kind), ..profile })
-}
-
-fn print_table(profile: &Profile, args: &RecordArgs) -> Result<(), Failure> {
-    let is_coloured = supports_colour(&io::stdout());
-    let options = TableOptions { is_coloured, columns: terminal_columns(), ..TableOptions::default() };
-    let names = DisplayNames::new([profile], args.names.map(NameStyle::from).unwrap_or_default());
-    let table = if args.per_thread { thread_tables } else { table };
-    print_all(&table(profile, &names, options))?;
-    print_all(&container_table(profile, options)).map(drop)
+    let outcomes = outcome_counts(&recorded.tally, kind);
+    Ok(Profile { outcomes, is_per_thread: args.per_thread, ..profile })
 }
 
 /// The kinds of profile that are recorded.

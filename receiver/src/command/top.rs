@@ -2,6 +2,7 @@
 //!
 //! Three threads: the main one samples and owns the sampler, one names events into the window, one draws and reads keys.
 
+mod keys;
 mod rows;
 mod screen;
 
@@ -98,8 +99,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
     let feeds = live.add_receiver("top", &title, &shown);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
-    let mut screen =
-        Screen::new(title, kind, args.seconds, args.names.into(), supports_colour(&std::io::stdout()));
+    let mut screen = Screen::new(title, kind, args, supports_colour(&std::io::stdout()));
     let names = NameResolver::new(args, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();

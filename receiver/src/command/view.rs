@@ -13,15 +13,17 @@ use std::thread;
 use std::time::Duration;
 
 use sidewinder_render::{
-    DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, TableOptions,
-    difference, merge, write,
+    DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, difference, escaped,
+    merge, write, write_page,
 };
 use tokio::runtime::{Handle, Runtime};
 
+use super::tables::print_tables;
 use super::{CommandResult, code, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
 use crate::annotate::Annotator;
 use crate::cli::{DiffArgs, ViewArgs};
 use crate::exit::{ExitCause, Failure};
+use crate::live::split_view;
 use crate::output::{Output, OutputFormat};
 use crate::sampling::debug_files::DebugRoots;
 use crate::server::{Handler, PageResponse, Server};
@@ -41,20 +43,28 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
     let debug_roots = code::debug_roots(&args.debuginfod)?;
     let format = target.as_ref().map(|(format, _)| *format);
     let annotator = code::annotator(&args.code, format, false, Arc::clone(&debug_roots))?;
-    let mut profile = load_profile(file, args.sample_type.as_deref(), &debug_roots)?;
-    match target {
-        Some((format, output)) => {
+    let mut profiles = load_profiles(file, args.sample_type.as_deref(), &debug_roots)?;
+    let style = args.names.map(NameStyle::from);
+    if let Some((format, output)) = &target {
+        let shown = if *format == OutputFormat::Rendered(ProfileFormat::Html) { profiles.len() } else { 1 };
+        let (shown, others) = profiles.split_at_mut(shown);
+        print_notice(format_args!("{}", code::annotate(&annotator, &args.code, shown)));
+        write_file(shown, *format, style, output)?;
+        if !others.is_empty() {
+            let names: Vec<_> = others.iter().map(|profile| &*profile.measure.name).collect();
+            let names = escaped(&names.join(", ")).into_owned();
             print_notice(format_args!(
-                "{}",
-                code::annotate(&annotator, &args.code, slice::from_mut(&mut profile))
+                "the file also holds {names}: --sample-type selects one, .html shows all\n"
             ));
-            write_file(&profile, format, args.names.map(NameStyle::from), &output)
-        }
-        None => {
-            profile.annotations.are_served = true;
-            serve(profile, args.names.map(NameStyle::from).unwrap_or_default(), Some(annotator))
         }
     }
+    if args.table {
+        print_tables(&mut profiles, &args.table_layout, style.unwrap_or_default())?;
+    } else if target.is_none() {
+        profiles.iter_mut().for_each(|profile| profile.annotations.are_served = true);
+        return serve(profiles, style.unwrap_or_default(), Some(annotator));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
@@ -62,14 +72,14 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     let output = args.output.as_deref().map(page_output).transpose()?;
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let load = |path| load_profile(path, args.sample_type.as_deref(), &debug_roots);
-    let (before, after) = (load(&args.before)?, load(&args.after)?);
-    let options = TableOptions {
-        rows: args.rows,
-        columns: terminal_columns(),
-        is_coloured: supports_colour(&std::io::stdout()),
-    };
+    let (mut before, mut after) = (load(&args.before)?, load(&args.after)?);
+    let both = merge(&before, &after);
+    // Tables are folded, and the page is not.
+    before.fold(args.table.inlined());
+    after.fold(args.table.inlined());
+    let options = args.table.options(terminal_columns(), supports_colour(&std::io::stdout()));
     let style = NameStyle::from(args.names);
-    let names = DisplayNames::new([&before, &after], style);
+    let names = DisplayNames::new([&before, &after], style).with_lock_sites([&before, &after]);
     let basis = match args.requests {
         Some(requests) => DifferenceBasis::Requests(requests),
         None if args.per_second => DifferenceBasis::Duration,
@@ -81,10 +91,12 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
         )
     })?;
     print_all(&table)?;
-    let both = merge(&before, &after);
     match output {
-        Some(output) => write_file(&both, OutputFormat::Rendered(ProfileFormat::Html), Some(style), &output),
-        None => serve(both, style, None),
+        Some(output) => {
+            let html = OutputFormat::Rendered(ProfileFormat::Html);
+            write_file(slice::from_ref(&both), html, Some(style), &output).map(|()| ExitCode::SUCCESS)
+        }
+        None => serve(vec![both], style, None),
     }
 }
 
@@ -96,35 +108,47 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
     }
 }
 
+/// Reads the profile of this sample type; by default of CPU time, or of the first type.
 pub(super) fn load_profile(
     path: &Path,
     sample_type: Option<&str>,
     debug_roots: &Arc<DebugRoots>,
 ) -> Result<Profile, Failure> {
+    load_profiles(path, sample_type, debug_roots).map(|mut profiles| profiles.swap_remove(0))
+}
+
+/// Reads the profiles of a file that have samples, of this sample type or of each, the default one first: there is at least one.
+fn load_profiles(
+    path: &Path,
+    sample_type: Option<&str>,
+    debug_roots: &Arc<DebugRoots>,
+) -> Result<Vec<Profile>, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
             "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file, folded stacks, perf.data, or what `perf script` printed",
         )
     };
-    let profile = import::read_profile(path, sample_type, debug_roots).map_err(failed)?;
-    if profile.total_count() == 0 {
+    let mut profiles = import::read_profiles(path, sample_type, debug_roots).map_err(failed)?;
+    profiles.retain(|profile| profile.total_count() > 0);
+    if profiles.is_empty() {
         return Err(Failure::new(ExitCause::Usage, format!("{} has no samples", path.display()))
             .with_next_step("record again, for longer, or while the target is busy"));
     }
-    Ok(profile)
+    Ok(profiles)
 }
 
-/// Writes a profile, with the names that its format has by default if `names` is `None`.
+/// Writes profiles, with the names that their format has by default if `names` is `None`: only a page can hold several.
 fn write_file(
-    profile: &Profile,
+    profiles: &[Profile],
     format: OutputFormat,
     names: Option<NameStyle>,
     output: &Output,
-) -> CommandResult {
+) -> Result<(), Failure> {
     // Never set: an interrupt ends the process at once, and leaves an existing file unchanged.
     let never_stop = AtomicBool::new(false);
     match format {
         OutputFormat::Otlp => {
+            let Some(profile) = profiles.first() else { return Ok(()) };
             let report = encode::report(profile).map_err(|error| {
                 Failure::new(ExitCause::Usage, format!("can't write {}", output.path().display()))
                     .with_source(error)
@@ -134,29 +158,35 @@ fn write_file(
         }
         OutputFormat::Rendered(format) => {
             let names = names.unwrap_or(format.default_names());
-            output.write(&never_stop, |out| write(profile, format, names, out))?;
+            output.write(&never_stop, |out| match (format, profiles) {
+                (ProfileFormat::Html, profiles) => Ok(write_page(profiles, names, out)?),
+                (format, [first, ..]) => write(first, format, names, out),
+                (_, []) => Ok(()),
+            })?;
         }
     }
     print_notice(format_args!("wrote {}\n", output.path().display()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// Serves the page of a profile until interrupted. `annotator` answers what it asks for of the code of functions.
-fn serve(profile: Profile, names: NameStyle, annotator: Option<Arc<Annotator>>) -> CommandResult {
+/// Serves the page of profiles until interrupted. `annotator` answers what it asks for of the code of functions.
+fn serve(profiles: Vec<Profile>, names: NameStyle, annotator: Option<Arc<Annotator>>) -> CommandResult {
     let stop = stop_flag_in_terminal()?;
     let failed = |error: std::io::Error| Failure::runtime("can't serve the page", error);
     let mut page = Vec::new();
-    write(&profile, ProfileFormat::Html, names, &mut page)
+    write_page(&profiles, names, &mut page)
         .map_err(|error| Failure::runtime("can't make the page", error))?;
     let page = String::from_utf8(page).map_err(|error| Failure::runtime("can't make the page", error))?;
     let runtime = start_runtime()?;
-    let mut document = DocumentBuilder::default();
-    document.update(&profile);
-    let handler = move |path: &str| match path.strip_prefix('/')? {
-        "" => Some(PageResponse::with_own_policy(page.clone())),
-        code => annotator
-            .as_ref()?
-            .respond(code, |number| Some((document.function(number)?, Cow::Borrowed(&profile)))),
+    let documents: Vec<_> = profiles.iter().map(document).collect();
+    // The code of functions of the first profile is at `source/FUNCTION`, of the next one at `1/source/FUNCTION`.
+    let handler = move |path: &str| match split_view(path.strip_prefix('/')?) {
+        (0, "") => Some(PageResponse::with_own_policy(page.clone())),
+        (view, code) => {
+            let (document, profile) = (documents.get(view)?, profiles.get(view)?);
+            let function = |number| Some((document.function(number)?, Cow::Borrowed(profile)));
+            annotator.as_ref()?.respond(code, function)
+        }
     };
     let (_server, url) = serve_privately(Arc::new(handler), runtime.handle()).map_err(failed)?;
     writeln!(std::io::stdout(), "{url}/\nOpen this in a browser; Ctrl-C ends.").map_err(failed)?;
@@ -164,6 +194,13 @@ fn serve(profile: Profile, names: NameStyle, annotator: Option<Arc<Annotator>>) 
         thread::sleep(POLL_INTERVAL);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The tables of the page of a profile.
+fn document(profile: &Profile) -> DocumentBuilder {
+    let mut document = DocumentBuilder::default();
+    document.update(profile);
+    document
 }
 
 fn start_runtime() -> Result<Runtime, Failure> {

@@ -188,6 +188,8 @@ pub(crate) fn wall() -> Profile {
         sample(99, 2, 2, 4, 3_500),
         sample(89, 0, 3, 5, 9_000),
         sample(99, 0, 3, 6, 1_000),
+        // It had ended when the profiler looked.
+        sample(50, 0, 3, 5, 0),
     ];
     let runs = (0..50).map(|slice| sample(slice, 1, slice % 2, 0, 100));
     Profile {
@@ -199,6 +201,22 @@ pub(crate) fn wall() -> Profile {
         outcomes: Vec::new(),
         ..server()
     }
+}
+
+/// The server in Rust: 600 samples in `core::ptr::write`, inlined into `parse_value`, and 300 in `hash`, inlined into `core::iter::fold`,
+/// which is inlined into `serve`; and 100 of `tick`.
+pub(crate) fn inlined() -> Profile {
+    let inlined = |name: &str, address| ProfileFrame { address, ..frame(name, FrameCategory::Rust, "", 0) };
+    let mut profile = server();
+    profile.frames.extend([
+        inlined("core::ptr::write", 0x1000),
+        inlined("parse_value", 0x1000),
+        inlined("hash", 0x2000),
+        inlined("core::iter::fold", 0x2000),
+        inlined("serve", 0x2000),
+    ]);
+    profile.stacks = vec![stack(&[7, 8, 1, 0]), stack(&[7, 8, 0]), stack(&[9, 10, 11, 0]), stack(&[6, 0])];
+    profile
 }
 
 /// One stack of 120 functions, `level_0` at its root, sampled all the while.

@@ -70,6 +70,35 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
     DETAILS.iter().map(|detail| format!("{prefix}{}{stub}", function.render(*detail))).collect()
 }
 
+/// Whether one of these is the outermost namespace, crate or module of a function, or of the type that it is a method of; if that is
+/// in none, the trait's.
+pub(crate) fn is_in_scope(name: &str, scopes: &[&str]) -> bool {
+    let Some(pieces) = pieces(name) else { return false };
+    let components = FunctionPath::parse(&pieces).components;
+    let scope = match (components.first(), components.len()) {
+        (Some([Piece::Group(group)]), _) if group.starts_with('<') => {
+            let inside = contents(group);
+            let (of_type, of_trait) = match inside.strip_prefix("impl ") {
+                Some(inside) => inside.split_once(" for ").map_or((inside, ""), |(of, by)| (by, of)),
+                None => inside.split_once(" as ").unwrap_or((inside, "")),
+            };
+            scope_of_type(of_type).or_else(|| scope_of_type(of_trait))
+        }
+        (Some([Piece::Text(text), ..]), 2..) => Some(*text),
+        _ => None,
+    };
+    scope.is_some_and(|scope| scopes.contains(&scope))
+}
+
+/// The outermost scope of a type or a trait, which may be borrowed.
+fn scope_of_type(text: &str) -> Option<&str> {
+    let words = text.trim_start_matches(['&', '*', ' ', '[', '(']);
+    let path = ["mut ", "const ", "dyn "].iter().fold(words, |words, word| words.trim_start_matches(word));
+    let end = path.find(|character: char| !(character.is_alphanumeric() || character == '_'))?;
+    let (scope, rest) = path.split_at(end);
+    (rest.starts_with("::") && !scope.is_empty()).then_some(scope)
+}
+
 /// A name in its parts.
 struct FunctionPath<'a> {
     components: Vec<&'a [Piece<'a>]>,

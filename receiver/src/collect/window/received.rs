@@ -92,7 +92,7 @@ mod tests {
 
     use sidewinder_kind::Kind;
     use sidewinder_render::{
-        FrameCategory, ProfileBinary, ProfileThread, SampleType, ThreadState, decode_document,
+        FrameCategory, PageViews, ProfileBinary, ProfileThread, SampleType, ThreadState, decode_document,
     };
 
     use super::*;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn total(window: &mut SlidingWindow) -> u64 {
-        let update = decode_document(&window.update_since("0", Vec::new())).unwrap();
+        let update = decode_document(&window.update_since("0", Vec::new(), PageViews::default())).unwrap();
         update["samples"]["count"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
     }
 

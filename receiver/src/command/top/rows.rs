@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use sidewinder_render::{
-    DisplayNames, FunctionId, FunctionTotals, NameStyle, OutcomeCount, Profile, ProfileContainer, Severity,
-    callers, escaped, functions_of_process,
+    DisplayNames, FunctionId, FunctionOrder, FunctionTotals, NameStyle, OutcomeCount, Profile,
+    ProfileContainer, Severity, callers, escaped, functions_of_process,
 };
 
 /// What the rows are.
@@ -79,6 +79,15 @@ pub(super) enum SortOrder {
     Name,
 }
 
+impl From<FunctionOrder> for SortOrder {
+    fn from(order: FunctionOrder) -> Self {
+        match order {
+            FunctionOrder::SelfCount => Self::SelfCount,
+            FunctionOrder::TotalCount => Self::TotalCount,
+        }
+    }
+}
+
 /// One function or process. The texts have no control characters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TopRow {
@@ -135,7 +144,7 @@ pub(super) fn rows(
 }
 
 fn function_rows(profile: &Profile, functions: Vec<FunctionTotals<'_>>, style: NameStyle) -> Vec<TopRow> {
-    let names = DisplayNames::new([profile], style);
+    let names = DisplayNames::new([profile], style).with_lock_sites([profile]);
     let rows = functions.into_iter().map(|function| TopRow {
         name: names.shown(&function.name).into_owned(),
         owner: if function.binary.is_empty() { String::new() } else { escaped(function.binary).into_owned() },
@@ -183,7 +192,7 @@ pub(super) fn outcomes_line(outcomes: &[OutcomeCount]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::slice;
 
     use sidewinder_kind::Kind;
@@ -195,7 +204,7 @@ mod tests {
     use super::*;
 
     /// Two processes: `a` calls `B` in the first, and uses the CPU itself in the other.
-    fn profile() -> Profile {
+    pub(in super::super) fn profile() -> Profile {
         let frame = |name: &str| ProfileFrame {
             name: name.into(),
             is_named: true,

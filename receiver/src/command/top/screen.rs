@@ -12,9 +12,13 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
 use sidewinder_kind::{CounterRate, Kind, SampledCounter};
-use sidewinder_render::{NameStyle, OutcomeCount, Profile, fitted};
+use sidewinder_render::{
+    FunctionOrder, InlinedFunctions, NameStyle, OutcomeCount, Profile, SampleType, fitted,
+};
 
+use super::keys::{key_help, key_line};
 use super::rows::{SortOrder, TopRow, View, outcomes_line, rows};
+use crate::cli::TopArgs;
 use crate::collect::SLICE;
 use crate::live::{LiveFeed, LiveFeeds};
 use crate::lock::lock;
@@ -30,13 +34,8 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `100.00%` and an arrow.
 const SHARE_COLUMNS: usize = 8;
-// In 80 columns.
-const KEY_HELP_OF_FUNCTIONS: &str =
-    "q quit  Tab PIDs  Enter callers  stn sort  / filter  f full  +- time  p pause";
-const KEY_HELP_OF_PROCESSES: &str =
-    "q quit  Tab functions  Enter its functions  sn sort  / filter  +- time  p pause";
-const KEY_HELP_OF_DETAILS: &str =
-    "q quit  Esc back  Enter callers  stn sort  / filter  f full  +- time  p pause";
+/// Names have so many columns if there is room for them, so that columns don't move whenever rows come and go.
+const NAME_COLUMNS_MIN: usize = 40;
 
 /// From this share on, in percent, a function is hot; from the other one on, it is worth a look. As in perf.
 const HOT_PERCENT: f64 = 5.0;
@@ -53,10 +52,17 @@ pub(super) struct Screen {
     sort_order: SortOrder,
     filter: String,
     names: NameStyle,
+    inlined: InlinedFunctions,
+    /// The most rows that are shown.
+    rows_max: usize,
+    /// Whether the keys are shown.
+    is_helping: bool,
     /// Whether the filter is being typed.
     is_editing_filter: bool,
     is_paused: bool,
     profile: Option<Profile>,
+    /// Which inlined functions the profile has: others are requested from the next one.
+    shown_inlined: InlinedFunctions,
     outcomes: Vec<OutcomeCount>,
     rows: Vec<TopRow>,
     table: TableState,
@@ -70,19 +76,24 @@ enum ScreenAction {
 }
 
 impl Screen {
-    pub(super) fn new(title: String, kind: Kind, seconds: u32, names: NameStyle, has_colour: bool) -> Self {
+    pub(super) fn new(title: String, kind: Kind, args: &TopArgs, has_colour: bool) -> Self {
+        let order = args.table.order().unwrap_or(FunctionOrder::of(&SampleType::from_kind(kind)));
         Self {
             title,
             kind,
-            seconds,
+            seconds: args.seconds,
             views: vec![View::Functions(None)],
             has_colour,
-            sort_order: SortOrder::SelfCount,
+            sort_order: order.into(),
             filter: String::new(),
-            names,
+            names: args.names.into(),
+            inlined: args.table.inlined(),
+            rows_max: args.table.rows().unwrap_or(usize::MAX),
+            is_helping: false,
             is_editing_filter: false,
             is_paused: false,
             profile: None,
+            shown_inlined: args.table.inlined(),
             outcomes: Vec::new(),
             rows: Vec::new(),
             table: TableState::default(),
@@ -145,7 +156,10 @@ impl Screen {
             let slices =
                 u32::try_from(Duration::from_secs(self.seconds.into()).as_millis() / SLICE.as_millis());
             let from = now.saturating_sub(slices.unwrap_or(u32::MAX));
-            self.profile = Some(window.profile(from..now + 1, Vec::new()));
+            let mut profile = window.profile(from..now + 1, Vec::new());
+            profile.fold(self.inlined);
+            self.profile = Some(profile);
+            self.shown_inlined = self.inlined;
         }
         self.sort();
     }
@@ -165,6 +179,7 @@ impl Screen {
         let selected = self.table.selected().and_then(|at| self.rows.get(at)).map(|row| row.name.clone());
         if let Some(profile) = &self.profile {
             self.rows = rows(profile, self.view(), self.sort_order, &self.filter, self.names);
+            self.rows.truncate(self.rows_max);
         }
         // The selected row stays selected, wherever it has moved.
         let index = selected.and_then(|name| self.rows.iter().position(|row| row.name == name));
@@ -186,6 +201,9 @@ impl Screen {
             self.is_editing_filter = key.code != KeyCode::Esc;
             self.table.select(None);
             self.sort();
+            return ScreenAction::Continue;
+        }
+        if mem::take(&mut self.is_helping) {
             return ScreenAction::Continue;
         }
         let last = self.rows.len().saturating_sub(1);
@@ -214,6 +232,14 @@ impl Screen {
             KeyCode::Char('f') => {
                 self.names = if self.names == NameStyle::Short { NameStyle::Full } else { NameStyle::Short };
             }
+            KeyCode::Char('i') => {
+                self.inlined = match self.inlined {
+                    InlinedFunctions::All => InlinedFunctions::Own,
+                    InlinedFunctions::Own => InlinedFunctions::None,
+                    InlinedFunctions::None => InlinedFunctions::All,
+                };
+            }
+            KeyCode::Char('?') => self.is_helping = true,
             KeyCode::Char('/') => self.is_editing_filter = true,
             KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('+') => {
@@ -246,7 +272,12 @@ impl Screen {
             Layout::vertical([lines, counts_lines, view_lines, Constraint::Fill(1), lines])
                 .areas(frame.area());
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        let state = if self.is_paused { "  paused" } else { "" };
+        let inlined = match self.shown_inlined {
+            InlinedFunctions::All => "",
+            InlinedFunctions::Own => "  without inlined functions of standard libraries",
+            InlinedFunctions::None => "  without inlined functions",
+        };
+        let state = format!("{}{inlined}", if self.is_paused { "  paused" } else { "" });
         let sampled = match self.kind {
             Kind::OffCpu => "off-CPU time".to_owned(),
             Kind::LockContentions => "waits for locks".to_owned(),
@@ -279,21 +310,19 @@ impl Screen {
         }
         let total = self.profile.as_ref().map_or(0, Profile::total_count);
         let table = self.table(total, bold, body.width.into());
-        frame.render_stateful_widget(table, body, &mut self.table);
+        if self.is_helping {
+            frame.render_widget(key_help(), body);
+        } else {
+            frame.render_stateful_widget(table, body, &mut self.table);
+        }
+        let keys = key_line(self.view(), self.views.len() > 1);
         let footer_text = match (self.is_editing_filter, &*self.filter) {
             (true, filter) => format!("filter: {filter}_   Enter keeps it, Esc clears it"),
-            (false, "") => self.key_help().to_owned(),
-            (false, filter) => format!("filter: {filter}   Esc clears it   {}", self.key_help()),
+            _ if self.is_helping => "any key closes this".to_owned(),
+            (false, "") => keys.to_owned(),
+            (false, filter) => format!("filter: {filter}   Esc clears it   {keys}"),
         };
         frame.render_widget(Line::from(footer_text).style(Style::new().add_modifier(Modifier::DIM)), footer);
-    }
-
-    fn key_help(&self) -> &'static str {
-        match self.view() {
-            _ if self.views.len() > 1 => KEY_HELP_OF_DETAILS,
-            View::Processes => KEY_HELP_OF_PROCESSES,
-            _ => KEY_HELP_OF_FUNCTIONS,
-        }
     }
 
     /// What was counted, and how complete that is, in one line if it has so many columns, else in two.
@@ -342,7 +371,10 @@ impl Screen {
         };
         let longest = self.rows.iter().map(|row| row.owner.chars().count()).max().unwrap_or_default();
         let owner_columns = longest.clamp(6, (columns / 5).max(6));
-        let name_columns = columns.saturating_sub(2 * (SHARE_COLUMNS + 1) + owner_columns + 1);
+        let room = columns.saturating_sub(2 * (SHARE_COLUMNS + 1) + owner_columns + 1);
+        // The owner is beside the names, and not at the far end of a wide terminal.
+        let longest = self.rows.iter().map(|row| Span::raw(&*row.name).width()).max().unwrap_or_default();
+        let name_columns = longest.max(NAME_COLUMNS_MIN).min(room);
         let row = |row: &TopRow| {
             TableRow::new([
                 share(row.self_count),
@@ -372,3 +404,6 @@ impl Screen {
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
     }
 }
+
+#[cfg(test)]
+mod tests;
