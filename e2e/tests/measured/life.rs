@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -139,10 +139,12 @@ fn a_sidecar_that_is_killed_leaves_nothing_behind_and_its_successor_samples() ->
     let mut first = sidecar(&pod, Some(&collector))?;
     let held = observe::bpf_objects(first.container().pid());
     ensure!(held.len() > 10 && held.is_subset(&bpf_objects()), "it holds {held:?}");
-    for folder in ["tmp", "dev/shm"] {
+    // The socket of its status, which `status` and the next profiler remove, and nothing else.
+    for (folder, sockets) in [("tmp", 0), ("dev/shm", 1)] {
         let folder = PathBuf::from(format!("/proc/{}/root/{folder}", first.container().pid()));
-        let files: Vec<_> = fs::read_dir(&folder)?.collect();
-        ensure!(files.is_empty(), "{files:?}");
+        let files = fs::read_dir(&folder)?.collect::<std::io::Result<Vec<_>>>()?;
+        let is_socket = |file: &fs::DirEntry| file.file_type().is_ok_and(|kind| kind.is_socket());
+        ensure!(files.len() == sockets && files.iter().all(is_socket), "{files:?}");
     }
     let mounts = fs::read_to_string(format!("/proc/{}/mounts", first.container().pid()))?;
     ensure!(!mounts.contains(" bpf "), "something may be pinned: {mounts}");

@@ -8,45 +8,52 @@ use serde_json::{Map, Value};
 use super::{CommandResult, print_all};
 use crate::cli::{HealthArgs, StatusArgs};
 use crate::exit::{ExitCause, Failure};
-use crate::telemetry::status;
+use crate::telemetry::status_socket::{StatusResponses, query_all};
+use crate::terminal::print_notice;
 
 /// Prints the status of each profiler that responds. Exits with 0 if none of them has a problem.
 pub(crate) fn status(args: &StatusArgs) -> CommandResult {
-    let documents = status_documents(args.pid)?;
+    let StatusResponses { documents, silent } = responses(args.pid)?;
     let text: String = match args.json {
         true => documents.iter().map(|document| format!("{document}\n")).collect(),
         false => documents.iter().map(to_text).collect(),
     };
     print_all(&text)?;
-    Ok(exit_code(documents.iter().all(is_healthy)))
+    Ok(exit_code(silent.is_empty() && documents.iter().all(is_healthy)))
 }
 
 /// Exits with 0 if every profiler that responds is up: the same check as the page of `health_check`, without a port.
 pub(crate) fn health(args: &HealthArgs) -> CommandResult {
-    let documents = status_documents(args.pid)?;
+    let StatusResponses { documents, silent } = responses(args.pid)?;
     let line = |document: &Value| {
         let state = if is_up(document) { "up" } else { "not up" };
         let faults: String = thread_faults(document).map(|fault| format!(", {fault}")).collect();
         format!("process {}: {state}{faults}\n", string_field(document, "pid"))
     };
     print_all(&documents.iter().map(line).collect::<String>())?;
-    Ok(exit_code(documents.iter().all(is_up)))
+    Ok(exit_code(silent.is_empty() && documents.iter().all(is_up)))
 }
 
 fn exit_code(is_good: bool) -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::from(ExitCause::Runtime as u8) }
 }
 
-/// The status documents of all running profilers, or of the one with this process ID.
+/// The responses of all running profilers, or of the one with this process ID. Names those that do not respond.
 ///
 /// # Errors
 /// If none responds.
-fn status_documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
-    let mut documents =
-        status::query_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
-    documents.retain(|document| pid.is_none_or(|pid| document.get("pid") == Some(&Value::from(pid))));
-    if documents.is_empty() {
-        let message = "no profiler responds: none runs in this network namespace, or only under another user";
+fn responses(pid: Option<u32>) -> Result<StatusResponses, Failure> {
+    let mut responses =
+        query_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
+    if let Some(pid) = pid {
+        responses.documents.retain(|document| document.get("pid") == Some(&Value::from(pid)));
+        responses.silent.retain(|silent| silent.pid == Some(pid));
+    }
+    for silent in &responses.silent {
+        print_notice(format_args!("{silent}\n"));
+    }
+    if responses.documents.is_empty() {
+        let message = "no profiler responds: none runs here, or only under another user";
         let next =
             "run this where it runs, as its user: `kubectl exec POD -c sidewinder -- /sidewinder status`";
         return Err(match pid {
@@ -58,7 +65,7 @@ fn status_documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
             None => Failure::new(ExitCause::Runtime, message).with_next_step(next),
         });
     }
-    Ok(documents)
+    Ok(responses)
 }
 
 /// Descriptions of the threads that hang or have panicked.

@@ -41,6 +41,27 @@ impl TestServer {
         Self { url, requests }
     }
 
+    /// A server that sends these bytes to each client after its request, the last ones again and again if `is_endless`.
+    fn raw(first: Vec<u8>, is_endless: bool) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&requests);
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let head = BufReader::new(&stream).lines().map_while(Result::ok);
+                head.take_while(|line| !line.is_empty()).for_each(drop);
+                let chunk = [b"1000\r\n".to_vec(), vec![b'x'; 0x1000], b"\r\n".to_vec()].concat();
+                let mut is_sent = stream.write_all(&first).is_ok();
+                while is_sent && is_endless {
+                    is_sent = stream.write_all(&chunk).is_ok();
+                }
+            }
+        });
+        Self { url, requests }
+    }
+
     fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
@@ -144,6 +165,34 @@ fn what_is_too_large_is_not_kept() {
     assert!(asked.wait(&other_id()).is_none());
     let left = fs::read_dir(folder.path().join(other_id().as_str())).unwrap().count();
     assert_eq!((left, asked.counts().failed), (0, 1));
+}
+
+#[test]
+fn poisoned_answers_are_failures_of_which_nothing_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((bytes, id)) = program(folder.path()) else { return };
+    let with_length = |length: usize, body: &[u8]| {
+        [format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").as_bytes(), body].concat()
+    };
+    let half = &bytes[..bytes.len() / 2];
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for (why, answer, is_endless) in [
+        ("ends before its length", with_length(bytes.len(), half), false),
+        ("half of the file", with_length(half.len(), half), false),
+        ("a page of a proxy", with_length(6, b"<html>"), false),
+        ("nothing", with_length(0, b""), false),
+        ("never ends", chunked.clone(), true),
+        ("a chunk without a size", [&chunked[..], b"x\r\n"].concat(), false),
+        ("announces more than the limit", with_length(usize::MAX, &bytes), false),
+        ("not HTTP", b"\x7fELF".to_vec(), false),
+    ] {
+        let server = TestServer::raw(answer, is_endless);
+        let cache = folder.path().join(why);
+        let asked = client(&cache, &server.url);
+        assert!(asked.wait(&id).is_none(), "{why}");
+        assert_eq!((asked.counts().failed, server.requests()), (1, 1), "{why}");
+        assert_eq!(fs::read_dir(cache.join(id.as_str())).unwrap().count(), 0, "{why}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Sidewinder's own telemetry, as configured by `service::telemetry` and extensions: log, metrics, pages.
 //!
 //! Input: [`ServiceStats`]. Runs on the telemetry runtime. Nothing listens and nothing is sent unless configured, and by
-//! default listeners are on the loopback interface. Only the socket of `sidewinder status` is always open.
+//! default listeners are on the loopback interface. Only the socket of `sidewinder status` is always open, to its own user and root.
 
 mod instruments;
 mod logs;
@@ -10,7 +10,8 @@ mod otlp;
 mod pages;
 mod problems;
 mod process;
-pub(crate) mod status;
+mod status;
+pub(crate) mod status_socket;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -33,7 +34,7 @@ use crate::server::Server;
 use crate::stats::{INTERVAL, ServiceStats};
 use logs::{LogError, ReloadableLog};
 use otlp::OtlpError;
-use status::StatusSocket;
+use status_socket::StatusSocket;
 
 /// Why telemetry can't be set up as configured.
 #[derive(Debug, Error)]

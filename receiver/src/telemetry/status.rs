@@ -1,26 +1,12 @@
 //! The status of the service as one JSON document, for `sidewinder status` and the pages.
-//!
-//! The command finds running profilers by their abstract unix sockets (unix(7)), which have no file, vanish with their
-//! process, and are visible only in their network namespace: a pod. Each connection gets the document, if the peer is root
-//! or the same user, and is closed. The socket's task runs on the telemetry runtime.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use jiff::Timestamp;
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::geteuid;
 use serde_json::{Value, json};
 use sidewinder_config::{ComponentId, Config};
 use sidewinder_otlp::send::State;
-use tokio::io::AsyncWriteExt as _;
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
-use tracing::debug;
 
 use super::problems::{self, HealthProblem};
 use super::process;
@@ -28,13 +14,6 @@ use crate::memory;
 use crate::sampling::{IncompleteTable, IncompleteTables};
 use crate::stats::counters::COUNTERS;
 use crate::stats::{Activity, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
-
-/// The prefix of each socket's name. A random UUID follows, because process IDs repeat across PID namespaces.
-const PREFIX: &str = "sidewinder/status/";
-/// The timeout of each side.
-const IO_TIMEOUT: Duration = Duration::from_secs(5);
-/// The size limit of a document in bytes.
-const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 
 /// The document. Its keys are a public interface: see VERSIONING.md.
 pub(super) fn document(stats: &ServiceStats) -> Value {
@@ -170,83 +149,4 @@ fn ids<'a>(ids: impl IntoIterator<Item = &'a ComponentId>) -> Vec<String> {
 /// Formats a time as in RFC 3339; `None` if it is out of range.
 pub(super) fn rfc3339(time: SystemTime) -> Option<String> {
     Timestamp::try_from(time).ok().map(|time| time.to_string())
-}
-
-/// Serves the document to `sidewinder status` until it is dropped.
-#[derive(Debug)]
-pub(super) struct StatusSocket {
-    accept_task: JoinHandle<()>,
-}
-
-impl StatusSocket {
-    /// Opens the socket.
-    ///
-    /// # Errors
-    /// If the kernel refuses it.
-    pub(super) fn open(stats: Arc<ServiceStats>, runtime: &Handle) -> io::Result<Self> {
-        let name = format!("{PREFIX}{}", std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim());
-        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
-        listener.set_nonblocking(true)?;
-        let _context = runtime.enter();
-        let listener = tokio::net::UnixListener::from_std(listener)?;
-        let accept_task = runtime.spawn(async move {
-            loop {
-                let Ok((mut stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                };
-                if !stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid())) {
-                    debug!("refused the status to a peer that is neither root nor this user");
-                    continue;
-                }
-                let text = document(&stats).to_string();
-                let response = async {
-                    stream.write_all(text.as_bytes()).await?;
-                    stream.shutdown().await
-                };
-                // A peer that does not read in time gets no document. Serving one at a time is enough.
-                let _ = tokio::time::timeout(IO_TIMEOUT, response).await;
-            }
-        });
-        Ok(Self { accept_task })
-    }
-}
-
-impl Drop for StatusSocket {
-    fn drop(&mut self) {
-        self.accept_task.abort();
-    }
-}
-
-fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == geteuid().as_raw()
-}
-
-/// The documents of all profilers in this network namespace that respond and are run by root or by this user.
-///
-/// # Errors
-/// If the kernel's list of sockets can't be read.
-pub(crate) fn query_all() -> io::Result<Vec<Value>> {
-    let sockets = std::fs::read_to_string("/proc/net/unix")?;
-    let mut names: Vec<&str> = sockets
-        .lines()
-        .filter_map(|line| line.split_whitespace().last()?.strip_prefix('@'))
-        .filter(|name| name.starts_with(PREFIX))
-        .collect();
-    names.sort_unstable();
-    // A connection to a socket is listed under the socket's name.
-    names.dedup();
-    Ok(names.into_iter().filter_map(|name| query(name).ok().flatten()).collect())
-}
-
-fn query(name: &str) -> io::Result<Option<Value>> {
-    let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    // Any process can bind such a name.
-    if !is_trusted(socket_peercred(&stream)?.uid.as_raw()) {
-        return Ok(None);
-    }
-    stream.set_read_timeout(Some(IO_TIMEOUT))?;
-    let mut text = String::new();
-    stream.take(DOCUMENT_BYTES_MAX).read_to_string(&mut text)?;
-    Ok(serde_json::from_str(&text).ok())
 }
