@@ -5,7 +5,8 @@
 //!
 //! Sources, merging and `${...}` work as in the Collector. General deviations (those of single keys are in
 //! [`KeyReference::deviation`]): a duration without a unit is refused, where the Collector takes nanoseconds; `${file:...}`
-//! removes the line break at a file's end; a duplicate key in a map is refused; sources are bounded in size and depth.
+//! removes the line break at a file's end; a duplicate key in a map is refused; a number that need not be whole may be quoted, as
+//! `helm --set` writes it; sources are bounded in size and depth.
 //!
 //! ```text
 //! source, otel_environment  texts           files, environment, `--set`

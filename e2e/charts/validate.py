@@ -11,7 +11,7 @@ from kubernetes_validate import SchemaNotFoundError, ValidationError, validate
 
 VERSIONS = [f"1.{minor}" for minor in range(29, 38)]
 # Kinds that Kubernetes does not have, and since when it has the others.
-FOREIGN = {"PodMonitor", "PrometheusRule", "SecurityContextConstraints"}
+FOREIGN = {"PodMonitor", "PrometheusRule", "SecurityContextConstraints", "ServiceMonitor"}
 SINCE = {"admissionregistration.k8s.io/v1beta1": 34, "admissionregistration.k8s.io/v1": 36}
 YOUNG = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 

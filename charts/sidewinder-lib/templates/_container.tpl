@@ -51,7 +51,9 @@ volumeMounts:
 {{- define "sidewinder.resources" -}}
 {{- $memory := ternary "128Mi" "64Mi" (eq .kind "node") -}}
 {{- $defaults := dict "requests" (dict "cpu" "10m" "memory" $memory) "limits" (dict "memory" $memory) -}}
-{{- mustMergeOverwrite $defaults (deepCopy .values.resources) | toYaml -}}
+{{- $resources := mustMergeOverwrite $defaults (deepCopy .values.resources) -}}
+{{- include "sidewinder.checkResources" $resources -}}
+{{- toYaml $resources -}}
 {{- end }}
 
 {{/* Who we are, by the Downward API, and the configuration where no ConfigMap holds it. */}}

@@ -20,9 +20,25 @@
     {{- fail "\n\nconfigMap.existingPath names a template, and configMap.existingName no ConfigMap that it makes: name both.\n" -}}
   {{- end -}}
 {{- end -}}
+{{- if and (eq "None" .Values.dnsPolicy) (not .Values.dnsConfig.nameservers) -}}
+  {{- fail "\n\ndnsPolicy is None, and dnsConfig.nameservers is empty: the API server refuses a pod without any DNS server. Name one, or leave dnsPolicy empty:\n  --set 'dnsConfig.nameservers={10.96.0.10}'\n" -}}
+{{- end -}}
+{{- include "sidewinder.checkDisruptionBudget" .Values.podDisruptionBudget -}}
 {{- if .Values.preflight.enabled -}}
   {{- include "sidewinder.checkNamespace" . -}}
   {{- include "sidewinder.checkNodes" . -}}
+{{- end -}}
+{{- end }}
+
+{{/* Refuses a budget that Kubernetes would never compute: a DaemonSet has no number of replicas to take a part of. */}}
+{{- define "sidewinder.checkDisruptionBudget" -}}
+{{- if .enabled -}}
+  {{- if ne "" (toString .maxUnavailable) -}}
+    {{- fail "\n\npodDisruptionBudget.maxUnavailable is set: Kubernetes does not support it for a DaemonSet, and would refuse every eviction. Say how many must stay up:\n  --set podDisruptionBudget.minAvailable=1\n(How many are replaced at a time by an upgrade: rollout.rollingUpdate.maxUnavailable.)\n" -}}
+  {{- end -}}
+  {{- if not (regexMatch "^[0-9]+$" (toString .minAvailable)) -}}
+    {{- fail (printf "\n\npodDisruptionBudget.minAvailable is %q: of a DaemonSet, Kubernetes takes only a number:\n  --set podDisruptionBudget.minAvailable=1\n" (toString .minAvailable)) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -81,6 +97,17 @@
 {{- end -}}
 {{- if .Values.networkPolicy.enabled -}}
   {{- fail "\n\nnetworkPolicy.enabled is true, and mode is injector: it would isolate the apps. Let the policies of the apps allow the way to the Collector.\n" -}}
+{{- end -}}
+{{- if .Values.podDisruptionBudget.enabled -}}
+  {{- fail "\n\npodDisruptionBudget.enabled is true, and mode is injector: a sidecar is evicted with its app. Give the app a budget.\n" -}}
+{{- end -}}
+{{- if or .Values.service.enabled .Values.serviceMonitor.enabled -}}
+  {{- fail "\n\nservice.enabled or serviceMonitor.enabled is true, and mode is injector: a Service reaches pods of its own namespace alone. A PodMonitor reaches injected pods anywhere:\n  --set podMonitor.enabled=true\n" -}}
+{{- end -}}
+{{- range $value := list "dnsConfig" "dnsPolicy" "extraContainers" "hostAliases" "hostNetwork" "initContainers" "runtimeClassName" "topologySpreadConstraints" -}}
+  {{- if get $.Values $value -}}
+    {{- fail (printf "\n\n%s is set, and mode is injector: it is for the DaemonSet's pods. An injected sidecar lives in the pod of its app: set it there.\n" $value) -}}
+  {{- end -}}
 {{- end -}}
 {{- if .Values.clusterRole.create -}}
   {{- fail "\n\nclusterRole.create is true, and mode is injector: a sidecar has the service account of its app, and asks the API server nothing.\n" -}}

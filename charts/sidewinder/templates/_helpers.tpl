@@ -11,3 +11,8 @@
 {{- $ours := dict "configMap" (dict "create" false) "runAs" "root" "serviceName" "${env:K8S_SERVICE_NAME}" -}}
 {{- mustMergeOverwrite (deepCopy .Values) $ours | toYaml -}}
 {{- end }}
+
+{{/* Whether there is a Service. Takes the values. */}}
+{{- define "sidewinder.hasService" -}}
+{{- if or .service.enabled .serviceMonitor.enabled }}yes{{ end -}}
+{{- end }}

@@ -23,6 +23,9 @@ const LISTS_OF_IDS: [&str; 4] = [
     "service::pipelines::profiles::exporters",
 ];
 
+/// A number in a text.
+const NUMBER: &str = "^[+-]?(?:[0-9]+\\.?[0-9]*|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?$";
+
 /// The schema of a whole configuration, as text.
 #[must_use]
 pub fn json_schema() -> String {
@@ -158,7 +161,7 @@ fn shape(shape: &ValueShape) -> Json {
             if let Some(max) = max {
                 merge(&mut schema, json!({ "maximum": number(*max) }));
             }
-            schema
+            if *is_whole { schema } else { json!({ "anyOf": [schema, { "type": "string", "pattern": NUMBER }] }) }
         }
         ValueShape::Any => json!({ "type": ["string", "integer", "boolean"] }),
         ValueShape::List(items) => json!({ "type": "array", "items": self::shape(items) }),

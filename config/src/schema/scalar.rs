@@ -26,7 +26,7 @@ pub(crate) enum ValueShape {
     /// A text in Go's notation of durations, or 0.
     Duration,
     Bool,
-    /// A number within these bounds; integers only if so stated.
+    /// A number within these bounds; integers only if so stated, and other numbers also as text.
     Number {
         is_whole: bool,
         min: f64,
@@ -66,6 +66,18 @@ pub(super) fn as_text(node: &ConfigNode) -> Option<&str> {
     match (&node.expanded, &node.value) {
         (Some(expanded), _) => Some(&expanded.text),
         (None, ConfigValue::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// A number, also one that is written as text: `helm --set key=0.01` makes text of every number that is not whole.
+fn as_number(node: &ConfigNode) -> Option<f64> {
+    match &node.value {
+        ConfigValue::Float(value) => Some(*value),
+        #[expect(clippy::cast_precision_loss, reason = "what loses precision is out of every range")]
+        ConfigValue::Integer(value) => Some(*value as f64),
+        // Words that Rust parses as well, such as `inf`, are not finite.
+        ConfigValue::Text(text) => text.parse().ok().filter(|value: &f64| value.is_finite()),
         _ => None,
     }
 }
@@ -151,13 +163,8 @@ macro_rules! ranged_numbers {
             }
 
             fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
-                let number = match node.value {
-                    ConfigValue::Float(value) => value,
-                    #[expect(clippy::cast_precision_loss, reason = "what loses precision is out of range")]
-                    ConfigValue::Integer(value) => value as f64,
-                    _ => return Err(InvalidScalar::default()),
-                };
-                Self::new(number).map_err(|_| InvalidScalar::default())
+                let number = as_number(node).and_then(|number| Self::new(number).ok());
+                number.ok_or_else(InvalidScalar::default)
             }
 
             fn write(&self) -> ConfigValue {

@@ -64,8 +64,19 @@ fn a_range_is_named_where_it_is_left() {
         let error = error(&format!("receivers: {{profiling: {{{key}}}}}"));
         assert!(error.contains("expected a whole number from 1 to 10000, got"), "{error}");
     }
-    let error = error("receivers: {profiling: {reporter_jitter: .nan}}");
-    assert!(error.contains("expected a number from 0 to 1"), "{error}");
+    for value in [".nan", "'1.5'", "'inf'", "'0.1 '", "''"] {
+        let error = error(&format!("receivers: {{profiling: {{reporter_jitter: {value}}}}}"));
+        assert!(error.contains("expected a number from 0 to 1"), "{error}");
+    }
+}
+
+/// `helm --set` makes text of every number that is not whole.
+#[test]
+fn a_number_that_need_not_be_whole_may_be_quoted() {
+    for (value, expected) in [("'0.01'", 0.01), ("\"1\"", 1.0), ("'1e-3'", 0.001), ("0.5", 0.5)] {
+        let loaded = load_over(&[&format!("receivers: {{profiling: {{off_cpu_threshold: {value}}}}}")]).unwrap();
+        assert_eq!(receiver(&loaded).off_cpu_threshold, Fraction::new(expected).unwrap(), "{value}");
+    }
 }
 
 #[test]

@@ -59,6 +59,27 @@ fn each_example_is_valid_from_kubernetes_1_29_to_1_37() -> Result<()> {
     Ok(())
 }
 
+/// `--set` makes text of a number that is not whole; the chart's schema and Sidewinder take that.
+#[test]
+fn a_fraction_that_helm_sets_holds() -> Result<()> {
+    for helm in helms("a_fraction_that_helm_sets_holds")? {
+        let values = chart().join("ci/daemonset-values.yaml").display().to_string();
+        let set = "config.receivers.profiling.off_cpu_threshold=0.01";
+        let rendered =
+            run(&mut charts::template(&helm, &chart(), &["--values", &values, "--set", set, "--show-only", "templates/configmap.yaml"]))?;
+        let documents = charts::documents(&rendered)?;
+        let configuration = documents.iter().flat_map(configurations).next().context("no configuration")?;
+        let mut print = sidewinder::command()?;
+        print.args(["print-config", "--config=env:SIDEWINDER_CONFIG"]).env("SIDEWINDER_CONFIG", configuration);
+        for name in ["K8S_NAMESPACE_NAME", "K8S_NODE_NAME", "K8S_POD_NAME", "K8S_POD_UID"] {
+            print.env(name, "a");
+        }
+        let printed = run(&mut print)?;
+        ensure!(printed.contains("off_cpu_threshold: 0.01\n"), "{}: {printed}", helm.display());
+    }
+    Ok(())
+}
+
 /// Configurations of Sidewinder in a manifest.
 fn configurations(manifest: &Value) -> Vec<String> {
     let mut found = Vec::new();
