@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use sidewinder_text::ExternalText;
+
 use crate::tree::SourceLocation;
 
 /// All errors of a configuration; never empty, in the order of the text.
@@ -45,8 +47,7 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_where(f, &self.path, self.location.as_ref())?;
-        self.problem.fmt(f)
+        write_line(f, &self.path, self.location.as_ref(), &self.problem)
     }
 }
 
@@ -65,16 +66,24 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_where(f, &self.path, self.location.as_ref())?;
-        f.write_str(&self.message)
+        write_line(f, &self.path, self.location.as_ref(), &self.message)
     }
 }
 
-fn write_where(f: &mut fmt::Formatter<'_>, path: &str, place: Option<&SourceLocation>) -> fmt::Result {
+/// One line, whatever the configuration, the names of its files and the messages of its parser contain.
+fn write_line(
+    f: &mut fmt::Formatter<'_>,
+    path: &str,
+    place: Option<&SourceLocation>,
+    message: &impl fmt::Display,
+) -> fmt::Result {
     if let Some(place) = place {
-        write!(f, "{place}: ")?;
+        write!(f, "{}: ", ExternalText::from(place.to_string()))?;
     }
-    if path.is_empty() { Ok(()) } else { write!(f, "{path}: ") }
+    if !path.is_empty() {
+        write!(f, "{}: ", ExternalText::new(path))?;
+    }
+    write!(f, "{}", ExternalText::from(message.to_string()))
 }
 
 /// The kinds of problems. No message contains a secret or the value of a `${...}`.
@@ -227,6 +236,19 @@ mod tests {
         assert_eq!(nearest("reporter_intervall", known).as_deref(), Some("reporter_interval"));
         assert_eq!(nearest("zzz", known), None);
         assert_eq!(nearest(&"s".repeat(100_000), known), None);
+    }
+
+    #[test]
+    fn text_of_the_configuration_adds_no_line_and_no_escape_sequence() {
+        let location = Some(SourceLocation { source: "a\u{1b}[2J.yaml".into(), position: None });
+        let problem = ConfigProblem::Syntax("unexpected \u{9b}1m\nok".to_owned());
+        let error = ConfigError { path: "x\nb".to_owned(), location: location.clone(), problem };
+        assert_eq!(
+            error.to_string(),
+            "a\\u{1b}[2J.yaml: x\\u{a}b: is not usable YAML: unexpected \\u{9b}1m\\u{a}ok"
+        );
+        let warning = Warning { path: String::new(), location, message: "\u{7}".to_owned() };
+        assert_eq!(warning.to_string(), "a\\u{1b}[2J.yaml: \\u{7}");
     }
 
     #[test]

@@ -321,7 +321,7 @@ mod tests {
         let path = folder.path().join("token");
         std::fs::write(&path, "s3cr3t\n").unwrap();
         assert_eq!(
-            value(&format!("${{file:{}}}", path.display()), &[]),
+            value(&format!("${{file:{}}}", path.to_str().unwrap()), &[]),
             ConfigValue::Text("s3cr3t".to_owned())
         );
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use sidewinder_text::ExternalText;
+
 use crate::diagnostics::{ConfigProblem, Diagnostics};
 use crate::input_file::read_bounded;
 use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
@@ -26,7 +28,7 @@ impl fmt::Debug for ConfigSource {
     /// Hides the YAML: it may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::File(path) => write!(f, "file:{}", ExternalText::new(path)),
             Self::Yaml(_) => f.write_str("yaml:..."),
             Self::Variable(name) => write!(f, "env:{name}"),
         }
@@ -94,7 +96,7 @@ pub(crate) fn read(
     report: &mut Diagnostics,
 ) -> Option<ConfigNode> {
     let name = match source {
-        ConfigSource::File(path) => path.display().to_string(),
+        ConfigSource::File(path) => ExternalText::new(path).to_string(),
         ConfigSource::Yaml(_) => format!("--config #{}", index + 1),
         ConfigSource::Variable(name) => format!("environment variable {name}"),
     };

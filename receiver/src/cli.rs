@@ -2,6 +2,7 @@
 
 mod code;
 mod debuginfod;
+mod parse;
 mod record;
 mod table;
 mod top;
@@ -15,6 +16,7 @@ use clap_complete::Shell;
 use sidewinder_config::{InvalidProbe, ProbeSpec};
 use sidewinder_kind::{CpuIds, InvalidCpuIds};
 use sidewinder_render::NameStyle;
+use sidewinder_text::escaped;
 
 use crate::hex;
 
@@ -345,7 +347,7 @@ fn wait_fraction(text: &str) -> Result<f64, String> {
 }
 
 fn probe(text: &str) -> Result<ProbeSpec, String> {
-    text.parse().map_err(|error: InvalidProbe| error.to_string())
+    text.parse().map_err(|error: InvalidProbe| escaped(&error.to_string()).into_owned())
 }
 
 /// A PID or a TID.

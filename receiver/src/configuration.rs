@@ -24,7 +24,8 @@ pub(crate) fn read(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {
                 .with_next_step("name a file, or file:PATH, env:NAME, yaml:TEXT")
         })?;
     load(&sources, &args.set, &ProcessEnvironment).map_err(|errors| {
-        Failure::new(ExitCause::Usage, format!("the configuration is not valid\n{errors}"))
+        Failure::new(ExitCause::Usage, "the configuration is not valid")
+            .with_details(errors.as_slice())
             .with_next_step("fix all of these; `sidewinder print-config` shows every key with its default")
     })
 }

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use sidewinder_text::ExternalText;
+
 use crate::causes::ErrorChain;
 use crate::sampling::SamplingError;
 
@@ -30,17 +32,25 @@ pub(crate) enum ExitCause {
 pub(crate) struct Failure {
     pub(crate) cause: ExitCause,
     message: String,
+    /// Lines that follow the message.
+    details: Vec<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
     next_step: Option<&'static str>,
 }
 
 impl Failure {
     pub(crate) fn new(cause: ExitCause, message: impl Into<String>) -> Self {
-        Self { cause, message: message.into(), source: None, next_step: None }
+        Self { cause, message: message.into(), details: Vec::new(), source: None, next_step: None }
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
+        self
+    }
+
+    /// Adds a line for each of these after the message.
+    pub(crate) fn with_details(mut self, details: impl IntoIterator<Item = impl fmt::Display>) -> Self {
+        self.details.extend(details.into_iter().map(|detail| detail.to_string()));
         self
     }
 
@@ -95,11 +105,37 @@ impl From<SamplingError> for Failure {
 }
 
 impl fmt::Display for Failure {
+    /// In several lines; in the alternate form (`{:#}`) in one, for logs. Everything but the next step may contain text from
+    /// outside.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.message)?;
+        let (detail_start, step_start) = if f.alternate() { ("; ", "; ") } else { ("\n", "\n  ") };
+        write!(f, "{}", ExternalText::new(&self.message))?;
         if let Some(source) = &self.source {
-            write!(f, "{}", ErrorChain { message: &self.message, source: Some(&**source) })?;
+            let causes = ErrorChain { message: &self.message, source: Some(&**source) }.to_string();
+            write!(f, "{}", ExternalText::from(causes))?;
         }
-        self.next_step.map_or(Ok(()), |step| write!(f, "\n  next: {step}"))
+        for detail in &self.details {
+            write!(f, "{detail_start}{}", ExternalText::new(detail))?;
+        }
+        self.next_step.map_or(Ok(()), |step| write!(f, "{step_start}next: {step}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_adds_no_line_and_no_escape_sequence() {
+        let failure =
+            Failure::runtime("can't read /tmp/\u{1b}[2Ja\nok", std::io::Error::other("\u{9b}1m\nok"))
+                .with_details(["one\u{7}", "two"])
+                .with_next_step("try again");
+        assert_eq!(
+            failure.to_string(),
+            "can't read /tmp/\\u{1b}[2Ja\\u{a}ok: \\u{9b}1m\\u{a}ok\none\\u{7}\ntwo\n  next: try again"
+        );
+        let line = format!("{failure:#}");
+        assert!(line.ends_with("one\\u{7}; two; next: try again") && !line.contains('\n'), "{line}");
     }
 }

@@ -29,7 +29,7 @@
 //! | `command`    | one module for each command                                                              |
 //! | `cli`, `exit`| the command line, and exit codes                                                         |
 //! | `configuration` | loads the configuration that the command line names                                   |
-//! | `causes`, `lock` | errors with their causes; mutexes that may be poisoned                               |
+//! | `causes`, `log_fields`, `lock` | errors with their causes; fields of log lines; mutexes that may be poisoned |
 #![forbid(unsafe_code)]
 
 mod annotate;
@@ -54,6 +54,7 @@ mod jit;
 mod kernel_names;
 mod live;
 mod lock;
+mod log_fields;
 mod memory;
 mod naming;
 mod otlp_server;
@@ -80,8 +81,6 @@ mod vm;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use cli::{Cli, Command};
 use exit::Failure;
 
@@ -90,7 +89,7 @@ fn main() -> ExitCode {
     privilege::raise();
     let ended = match command::launch::requested_exec() {
         Some(command) => command::launch::exec_when_continued(&command),
-        None => run(Cli::parse()),
+        None => run(Cli::from_command_line()),
     };
     ended.unwrap_or_else(|failure| {
         terminal::print_notice(format_args!("sidewinder: {failure}\n"));

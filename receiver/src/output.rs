@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, linkat, open};
 use rustix::io::Errno;
 
 use sidewinder_render::ProfileFormat;
+use sidewinder_text::ExternalText;
 
 use self::target::{FileOwner, FoundFile, OutputTarget, look_up, parent_directory, resolve_target};
 use crate::cli::FormatArg;
@@ -106,7 +107,7 @@ impl Output {
         if !matches!(self.target, OutputTarget::File(_)) {
             let failure = Failure::new(
                 ExitCause::Usage,
-                format!("can't write profiles of several kinds to {}", self.path.display()),
+                format!("can't write profiles of several kinds to {}", ExternalText::new(&self.path)),
             );
             return Err(
                 failure.with_next_step("write to a file, or choose --format otlp, which holds them all")
@@ -172,7 +173,7 @@ impl Output {
                 stop.store(false, Ordering::Relaxed);
                 print_notice(format_args!(
                     "waiting for somebody to read {}; Ctrl-C ends\n",
-                    self.path.display()
+                    ExternalText::new(&self.path)
                 ));
             }
             if stop.load(Ordering::Relaxed) {
@@ -197,7 +198,7 @@ fn path_of_kind(path: &Path, kind: &str) -> PathBuf {
 }
 
 fn write_failure(cause: ExitCause, path: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
-    Failure::new(cause, format!("can't write {}", path.display()))
+    Failure::new(cause, format!("can't write {}", ExternalText::new(path)))
         .with_source(error)
         .with_next_step(WRITE_ELSEWHERE_HINT)
 }
@@ -237,8 +238,11 @@ impl PartialFile {
             // Errors of a filesystem without unnamed files, and of a kernel that does not know the flag.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_named(destination),
             Err(error) => {
-                let message =
-                    format!("no file can be created in {}: {}", folder.display(), io::Error::from(error));
+                let message = format!(
+                    "no file can be created in {}: {}",
+                    ExternalText::new(folder),
+                    io::Error::from(error)
+                );
                 Err(io::Error::new(io::Error::from(error).kind(), message))
             }
         }

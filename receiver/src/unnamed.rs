@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sidewinder_bpf::{RawFrame, RawFrameKind};
 use sidewinder_process::{FileId, OpenError, Pid, ProcRoot, ProcessDescription, ProcessKey, ProcessRoot};
 use sidewinder_render::group_thousands;
+use sidewinder_text::ExternalText;
 
 use crate::naming::{Namer, UnnamedCause};
 use crate::runtime_support::{EARLY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, RuntimeSupport};
@@ -176,8 +177,7 @@ impl UnnamedGroup {
             0 => ("pids", shown.join(", ")),
             more => ("pids", format!("{} and {more} more", shown.join(", "))),
         };
-        // A name of a process may have characters that control terminals.
-        let program: String = self.program.chars().map(|it| if it.is_control() { '?' } else { it }).collect();
+        let program = ExternalText::new(&self.program);
         format!(
             "{program} ({word} {pids}): {} of {} samples have frames without a name: {}",
             group_thousands(self.unnamed),

@@ -144,7 +144,7 @@ impl ProbeSpec {
     #[must_use]
     pub fn target(&self) -> String {
         match &self.place {
-            ProbePlace::Program { path, .. } => path.display().to_string(),
+            ProbePlace::Program { path, .. } => path.to_string_lossy().into_owned(),
             ProbePlace::Tracepoint { category, .. } => category.clone(),
         }
     }

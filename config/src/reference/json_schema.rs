@@ -161,7 +161,11 @@ fn shape(shape: &ValueShape) -> Json {
             if let Some(max) = max {
                 merge(&mut schema, json!({ "maximum": number(*max) }));
             }
-            if *is_whole { schema } else { json!({ "anyOf": [schema, { "type": "string", "pattern": NUMBER }] }) }
+            if *is_whole {
+                schema
+            } else {
+                json!({ "anyOf": [schema, { "type": "string", "pattern": NUMBER }] })
+            }
         }
         ValueShape::Any => json!({ "type": ["string", "integer", "boolean"] }),
         ValueShape::List(items) => json!({ "type": "array", "items": self::shape(items) }),

@@ -270,7 +270,7 @@ impl Scalar for PathBuf {
     }
 
     fn write(&self) -> ConfigValue {
-        ConfigValue::Text(self.display().to_string())
+        ConfigValue::Text(self.to_string_lossy().into_owned())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes trees as text: the only file that uses `serde_yaml`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use sidewinder_text::escaped_json;
 
 use crate::tree::{ConfigNode, ConfigValue};
 
@@ -11,7 +12,8 @@ pub(crate) fn write(tree: &ConfigNode) -> String {
 
 /// Writes a tree as JSON.
 pub(crate) fn write_json(tree: &ConfigNode) -> String {
-    serde_json::to_string_pretty(&tree.value).map_or_else(|error| format!("# {error}\n"), |json| json + "\n")
+    serde_json::to_string_pretty(&tree.value)
+        .map_or_else(|error| format!("# {error}\n"), |json| escaped_json(&json).into_owned() + "\n")
 }
 
 impl Serialize for ConfigValue {

@@ -23,7 +23,7 @@ service:
       exporters: [file]
 ";
     std::fs::write(&path, text).unwrap();
-    let name = path.display().to_string();
+    let name = path.to_str().unwrap().to_owned();
     let errors = load(&[name.parse().unwrap()], &[], &Variables::new()).unwrap_err().to_string();
     let expected = [
         "3:5: receivers::profiling::sample_per_second: unknown key, did you mean \"samples_per_second\"?",
@@ -74,7 +74,8 @@ fn a_range_is_named_where_it_is_left() {
 #[test]
 fn a_number_that_need_not_be_whole_may_be_quoted() {
     for (value, expected) in [("'0.01'", 0.01), ("\"1\"", 1.0), ("'1e-3'", 0.001), ("0.5", 0.5)] {
-        let loaded = load_over(&[&format!("receivers: {{profiling: {{off_cpu_threshold: {value}}}}}")]).unwrap();
+        let loaded =
+            load_over(&[&format!("receivers: {{profiling: {{off_cpu_threshold: {value}}}}}")]).unwrap();
         assert_eq!(receiver(&loaded).off_cpu_threshold, Fraction::new(expected).unwrap(), "{value}");
     }
 }

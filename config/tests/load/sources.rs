@@ -140,7 +140,7 @@ fn files_and_variables_are_sources() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.yaml");
     std::fs::write(&path, MINIMAL).unwrap();
-    let sources = [path.display().to_string().parse().unwrap(), "env:MORE".parse().unwrap()];
+    let sources = [path.to_str().unwrap().parse().unwrap(), "env:MORE".parse().unwrap()];
     let environment = variables(&[("MORE", "receivers: {profiling: {samples_per_second: 97}}")]);
     let loaded = load(&sources, &[], &environment).unwrap();
     assert_eq!(receiver(&loaded).samples_per_second.get(), 97);
@@ -169,9 +169,9 @@ fn a_section_may_come_from_a_file_with_lines_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("receiver.yaml");
     std::fs::write(&path, "samples_per_second: 97\nsend_idel_frames: true\n").unwrap();
-    let error = error(&format!("receivers: {{profiling: '${{file:{}}}'}}", path.display()));
+    let error = error(&format!("receivers: {{profiling: '${{file:{}}}'}}", path.to_str().unwrap()));
     assert!(
-        error.contains(&format!("{}:2:1: receivers::profiling::send_idel_frames", path.display())),
+        error.contains(&format!("{}:2:1: receivers::profiling::send_idel_frames", path.to_str().unwrap())),
         "{error}"
     );
 }

@@ -21,6 +21,7 @@ mod ends;
 mod forms;
 mod guesses;
 mod help;
+mod hostile_names;
 mod hybrid;
 mod image;
 mod interrupts;

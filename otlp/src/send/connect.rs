@@ -18,6 +18,7 @@ use std::time::Duration;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
+use sidewinder_text::ExternalText;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
@@ -142,7 +143,7 @@ impl Connector {
     fn target_name(&self) -> String {
         match &*self.target {
             ConnectTarget::Tcp { host, port } => format!("{host}:{port}"),
-            ConnectTarget::Unix(path) => path.display().to_string(),
+            ConnectTarget::Unix(path) => ExternalText::new(path).to_string(),
         }
     }
 }

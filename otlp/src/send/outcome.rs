@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use sidewinder_text::escaped;
+
 use super::notes::PartialSuccess;
 use crate::wire::ExportProfilesServiceResponse;
 
@@ -86,14 +88,8 @@ pub(super) fn with_error_chain(text: &str, cause: Option<&(dyn Error + 'static)>
     sanitized(&whole)
 }
 
-/// Removes control characters and limits the length: the text comes from outside.
+/// Text from outside as it is shown, and not too long.
 pub(super) fn sanitized(text: &str) -> String {
-    let mut shown = String::new();
-    for letter in text.chars().take(MAX_REASON_CHARS) {
-        match letter.is_control() {
-            true => shown.extend(letter.escape_default()),
-            false => shown.push(letter),
-        }
-    }
-    shown
+    let end = text.char_indices().nth(MAX_REASON_CHARS).map_or(text.len(), |(end, _)| end);
+    escaped(text.get(..end).unwrap_or(text)).into_owned()
 }

@@ -155,7 +155,7 @@ async fn a_partial_success_is_recorded_and_never_retried() {
         assert_all(&counts, state, &report);
         assert_eq!(receiver.received().len(), 1);
         let recorded = stats.last_partial_success.unwrap();
-        assert_eq!((recorded.rejected_profiles, recorded.message.as_str()), (rejected, "too\\nmany"));
+        assert_eq!((recorded.rejected_profiles, recorded.message.as_str()), (rejected, "too\\u{a}many"));
     }
 }
 

@@ -119,7 +119,7 @@ impl Receiver {
         let server = tokio::spawn(async move {
             router.serve_with_incoming(UnixListenerStream::new(listener)).await.unwrap();
         });
-        Self { endpoint: format!("unix://{}", path.display()), script, stop: None, server }
+        Self { endpoint: format!("unix://{}", path.to_string_lossy()), script, stop: None, server }
     }
 
     /// Shuts down all connections gracefully, and ends.

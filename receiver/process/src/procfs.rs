@@ -60,7 +60,7 @@ pub enum ProcfsError {
         missing: &'static str,
     },
     /// The list of processes could not be read.
-    #[error("cannot list processes in {}", root.display())]
+    #[error("cannot list processes in {root:?}")]
     List {
         /// The mount point of the proc file system.
         root: PathBuf,

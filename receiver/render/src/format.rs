@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use sidewinder_text::ExternalText;
+
 use crate::names::{DisplayNames, NameStyle};
 use crate::profile::Profile;
 use crate::{firefox, folded, page, pprof, speedscope, svg};
@@ -68,7 +70,7 @@ impl ProfileFormat {
 
 /// A file name without a known suffix.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the format of {} is not clear from its name: use one of the suffixes {}", path.display(), known.join(", "))]
+#[error("the format of {} is not clear from its name: use one of the suffixes {}", ExternalText::new(path), known.join(", "))]
 pub struct UnknownFormat {
     /// The file name.
     pub path: PathBuf,

@@ -14,6 +14,7 @@ use std::str::FromStr;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use sidewinder_render::{SourceExcerpt, SourcePart};
+use sidewinder_text::ExternalText;
 
 /// The largest source file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 2 << 20;
@@ -50,7 +51,7 @@ impl FromStr for SourcePath {
 
 /// Why a directory of sources can't be used.
 #[derive(Debug, thiserror::Error)]
-#[error("can't read sources below {}", .path.display())]
+#[error("can't read sources below {}", ExternalText::new(.path))]
 pub(crate) struct SourcePathError {
     path: PathBuf,
     source: io::Error,
@@ -237,7 +238,7 @@ mod tests {
     fn a_directory_stands_for_another_one_where_that_is_said() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "lib.rs", "text");
-        let path: SourcePath = format!("/build/app/src={}", folder.path().display()).parse().unwrap();
+        let path: SourcePath = format!("/build/app/src={}", folder.path().to_str().unwrap()).parse().unwrap();
         let sources = SourceDirectories::open(&[path]).unwrap();
         assert_eq!(line(&sources, "/build/app/src/lib.rs").unwrap(), "text");
         assert_eq!(line(&sources, "/build/app/lib.rs"), None);

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 use sidewinder_bpf::{LoadError, Probe, Support, WalkMode, probe, verify};
+use sidewinder_text::escaped_json;
 
 use self::counters::CounterReport;
 use self::process::{Obstacle, ProcessReport};
@@ -41,7 +42,7 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
         processes: process::look_at(&args.pid)?,
     };
     let text = match args.json {
-        true => format!("{:#}\n", report.to_json()),
+        true => escaped_json(&format!("{:#}\n", report.to_json())).into_owned(),
         false => report.to_text(supports_colour(&out), args.verbose),
     };
     out.write_all(text.as_bytes()).map_err(|error| Failure::runtime("can't print", error))?;
@@ -233,14 +234,14 @@ mod tests {
     fn process(obstacle: Option<Obstacle>) -> ProcessReport {
         let runtime = RuntimeReport {
             support: RuntimeSupport::of(Some(Runtime::V8)),
-            version: Some("11.3".to_owned()),
-            file: "/usr/bin/node".to_owned(),
+            version: Some("11.3".into()),
+            file: "/usr/bin/node".into(),
             frames: Finding::ok("by their frame pointers"),
             names: Finding::limited("no perf map"),
             next: Some("run it with a map".to_owned()),
         };
         let runtimes = if obstacle.is_none() { vec![runtime] } else { Vec::new() };
-        ProcessReport { pid: 7, executable: "/srv/app".to_owned(), runtimes, obstacle }
+        ProcessReport { pid: 7, executable: "/srv/app".into(), runtimes, obstacle }
     }
 
     #[test]
@@ -317,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_process_that_cant_be_looked_at_decides_the_exit_code() {
-        let denied = || Obstacle::Denied("no permission".to_owned());
+        let denied = || Obstacle::Denied("no permission".into());
         for (obstacles, failure) in [
             (vec![None], None),
             (vec![None, Some(Obstacle::Gone)], Some(ExitCause::Runtime)),

@@ -9,6 +9,7 @@ use sidewinder_address::Svma;
 use sidewinder_bpf::{PackedSegment, pack};
 use sidewinder_config::open_input;
 use sidewinder_process::vdso_image;
+use sidewinder_text::ExternalText;
 use sidewinder_unwind::method::{UnwindMethod, bytes_by_method, method_ranges};
 use sidewinder_unwind::validate::Validation;
 use sidewinder_unwind::{Entry, UnwindTable};
@@ -22,7 +23,7 @@ use crate::sampling::options::packing_for_mode;
 
 pub(crate) fn inspect(args: &InspectArgs) -> CommandResult {
     let wrong_file = || {
-        Failure::new(ExitCause::Usage, format!("can't inspect {}", args.file.display()))
+        Failure::new(ExitCause::Usage, format!("can't inspect {}", ExternalText::new(&args.file)))
             .with_next_step("give an executable or a shared library, or '[vdso]'")
     };
     let build_failed = |error: BuildError| wrong_file().with_source(error);
@@ -66,7 +67,7 @@ fn print_validation(out: &mut impl Write, args: &InspectArgs, validation: &Valid
         out,
         "{}: {} of {} rows contradict the code; {} functions checked, {} given up; \
          {} instructions right, {} undecided, {} without a claim",
-        args.file.display(),
+        ExternalText::new(&args.file),
         validation.rows_wrong,
         validation.rows,
         validation.functions,
@@ -118,7 +119,7 @@ fn print_summary(out: &mut impl Write, args: &InspectArgs, whole: &WholeTable) -
     let rules = segments.iter().map(|segment| segment.rules).max().unwrap_or(0);
     let percent = |part: u64| 100.0 * part as f64 / text_bytes.max(1) as f64;
 
-    writeln!(out, "{}", args.file.display())?;
+    writeln!(out, "{}", ExternalText::new(&args.file))?;
     writeln!(out, "  code        {text_bytes} bytes in {} segments", executable().count())?;
     writeln!(
         out,

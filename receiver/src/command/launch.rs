@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use sidewinder_text::ExternalText;
 
 use super::CommandResult;
 use crate::exit::{ExitCause, Failure};
@@ -149,7 +150,7 @@ pub(crate) fn exec_when_continued(command: &[OsString]) -> CommandResult {
         ExitCause::NotFound => "give its path, or see that a folder of PATH has it",
         _ => "see that it is a program, and that you may execute it",
     };
-    Err(Failure::new(cause, format!("can't execute {}", program.display()))
+    Err(Failure::new(cause, format!("can't execute {}", ExternalText::new(program)))
         .with_source(error)
         .with_next_step(next))
 }

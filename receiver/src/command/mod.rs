@@ -22,10 +22,12 @@ use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
 use sidewinder_process::status_numbers;
+use sidewinder_text::ExternalText;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
 use crate::exit::{ExitCause, Failure};
+use crate::log_fields::EscapedFields;
 use crate::sampling::scope::SamplingScope;
 use crate::terminal::supports_colour;
 
@@ -50,7 +52,7 @@ fn print_result(result: io::Result<()>) -> CommandResult {
 pub(crate) fn write_manual(folder: &Path) -> CommandResult {
     std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder)).map_err(
         |error| {
-            Failure::runtime(format!("can't write into {}", folder.display()), error)
+            Failure::runtime(format!("can't write into {}", ExternalText::new(folder)), error)
                 .with_next_step("choose a folder that you may write to")
         },
     )?;
@@ -139,6 +141,7 @@ fn log_to_stderr(default_level: &str) {
         .with_writer(io::stderr)
         .with_ansi(supports_colour(&io::stderr()))
         .with_target(false)
+        .fmt_fields(EscapedFields)
         // If standard error is closed, errors of logging can't be printed either.
         .log_internal_errors(false)
         .try_init();

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
+use sidewinder_text::{escaped, escaped_json, escaped_lines};
 
 use super::{CommandResult, print_all};
 use crate::cli::{HealthArgs, StatusArgs};
@@ -15,7 +16,9 @@ use crate::terminal::print_notice;
 pub(crate) fn status(args: &StatusArgs) -> CommandResult {
     let StatusResponses { documents, silent } = responses(args.pid)?;
     let text: String = match args.json {
-        true => documents.iter().map(|document| format!("{document}\n")).collect(),
+        true => {
+            documents.iter().map(|document| escaped_json(&document.to_string()).into_owned() + "\n").collect()
+        }
         false => documents.iter().map(to_text).collect(),
     };
     print_all(&text)?;
@@ -71,7 +74,7 @@ fn responses(pid: Option<u32>) -> Result<StatusResponses, Failure> {
 /// Descriptions of the threads that hang or have panicked.
 fn thread_faults(document: &Value) -> impl Iterator<Item = String> {
     let faults = document.get("faulty_threads").and_then(Value::as_array);
-    faults.into_iter().flatten().filter_map(Value::as_str).map(printable)
+    faults.into_iter().flatten().filter_map(Value::as_str).map(|fault| escaped(fault).into_owned())
 }
 
 /// Whether the profiler has started, is not stopping, and all its threads are running.
@@ -94,22 +97,17 @@ fn entries<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = (&'a Stri
 
 fn string_field(document: &Value, key: &str) -> String {
     match document.get(key) {
-        Some(Value::String(text)) => printable(text),
+        Some(Value::String(text)) => escaped(text).into_owned(),
         Some(Value::Null) | None => String::new(),
-        Some(other) => other.to_string(),
+        Some(other) => escaped(&other.to_string()).into_owned(),
     }
-}
-
-/// Replaces control characters, which a terminal would interpret.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 
 /// Formats the counts that are not zero as `key=value` words.
 fn format_nonzero(counts: Option<&Value>) -> String {
     let entries = counts.and_then(Value::as_object).into_iter().flat_map(Map::iter);
     let nonzero = entries.filter(|(_, value)| value.as_u64().is_some_and(|count| count > 0));
-    nonzero.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    nonzero.map(|(key, value)| format!("{}={value}", escaped(key))).collect::<Vec<_>>().join(" ")
 }
 
 /// A summary line, then the problems, then the counters.
@@ -141,7 +139,8 @@ fn to_text(document: &Value) -> String {
     for (id, receiver) in entries(document, "receivers") {
         let _ = writeln!(
             out,
-            "  {id}: {}, {} events of {}; interrupts {} missed={}",
+            "  {}: {}, {} events of {}; interrupts {} missed={}",
+            escaped(id),
             string_field(receiver, "activity"),
             string_field(receiver, "events"),
             string_field(receiver, "events_of"),
@@ -165,12 +164,13 @@ fn to_text(document: &Value) -> String {
     for (id, exporter) in entries(document, "exporters") {
         let _ = writeln!(
             out,
-            "  {id}: events {}; queue {} of {} bytes",
+            "  {}: events {}; queue {} of {} bytes",
+            escaped(id),
             format_nonzero(exporter.get("events")),
             string_field(exporter, "queue_bytes"),
             string_field(exporter, "queue_capacity_bytes"),
         );
-        let failure = indented_field(exporter, "last_failure");
+        let failure = string_field(exporter, "last_failure");
         if !failure.is_empty() {
             let _ = writeln!(out, "    last failure: {failure}");
         }
@@ -211,9 +211,10 @@ fn push_incomplete_tables(out: &mut String, receiver: &Value) {
     let _ = writeln!(out, "    memory_limit_mib: {enough_mib} would hold all of them");
 }
 
-/// A text field whose further lines are indented.
+/// A text field of several lines, the further ones indented.
 fn indented_field(document: &Value, key: &str) -> String {
-    string_field(document, key).replace('\n', "\n      ")
+    let text = document.get(key).and_then(Value::as_str).unwrap_or_default();
+    escaped_lines(text).replace('\n', "\n      ")
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use sidewinder_render::{
     DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, difference, escaped,
     merge, write, write_page,
 };
+use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
 
 use super::tables::print_tables;
@@ -103,8 +104,11 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
 fn page_output(path: &Path) -> Result<Output, Failure> {
     match OutputFormat::from_path(path, None) {
         Ok(OutputFormat::Rendered(ProfileFormat::Html)) => Output::new(path),
-        _ => Err(Failure::new(ExitCause::Usage, format!("can't write a comparison to {}", path.display()))
-            .with_next_step("only a page compares: give it a name that ends in .html")),
+        _ => Err(Failure::new(
+            ExitCause::Usage,
+            format!("can't write a comparison to {}", ExternalText::new(path)),
+        )
+        .with_next_step("only a page compares: give it a name that ends in .html")),
     }
 }
 
@@ -124,14 +128,14 @@ fn load_profiles(
     debug_roots: &Arc<DebugRoots>,
 ) -> Result<Vec<Profile>, Failure> {
     let failed = |why: import::ImportError| {
-        Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
+        Failure::new(ExitCause::Usage, format!("can't show {}", ExternalText::new(path))).with_source(why).with_next_step(
             "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file, folded stacks, perf.data, or what `perf script` printed",
         )
     };
     let mut profiles = import::read_profiles(path, sample_type, debug_roots).map_err(failed)?;
     profiles.retain(|profile| profile.total_count() > 0);
     if profiles.is_empty() {
-        return Err(Failure::new(ExitCause::Usage, format!("{} has no samples", path.display()))
+        return Err(Failure::new(ExitCause::Usage, format!("{} has no samples", ExternalText::new(path)))
             .with_next_step("record again, for longer, or while the target is busy"));
     }
     Ok(profiles)
@@ -150,7 +154,7 @@ fn write_file(
         OutputFormat::Otlp => {
             let Some(profile) = profiles.first() else { return Ok(()) };
             let report = encode::report(profile).map_err(|error| {
-                Failure::new(ExitCause::Usage, format!("can't write {}", output.path().display()))
+                Failure::new(ExitCause::Usage, format!("can't write {}", ExternalText::new(output.path())))
                     .with_source(error)
                     .with_next_step("write another format: .pb.gz, .folded or .html take any number")
             })?;
@@ -165,7 +169,7 @@ fn write_file(
             })?;
         }
     }
-    print_notice(format_args!("wrote {}\n", output.path().display()));
+    print_notice(format_args!("wrote {}\n", ExternalText::new(output.path())));
     Ok(())
 }
 

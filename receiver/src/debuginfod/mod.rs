@@ -22,6 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sidewinder_config::TlsClient;
 use sidewinder_otlp::send::{DownloadLimits, DownloadOptions, Proxies, ProxyError};
 use sidewinder_symbolize::Image;
+use sidewinder_text::ExternalText;
 use tracing::warn;
 
 use self::cache::{CACHE_BYTES_MAX, Cache};
@@ -101,7 +102,7 @@ impl FromStr for ServerUrls {
             .map(str::to_owned)
             .collect();
         match urls.iter().find(|url| !(url.starts_with("http://") || url.starts_with("https://"))) {
-            Some(url) => Err(format!("{url} does not begin with http:// or https://")),
+            Some(url) => Err(format!("{url:?} does not begin with http:// or https://")),
             None if urls.is_empty() => Err("it names no server".to_owned()),
             None => Ok(Self(urls)),
         }
@@ -119,7 +120,7 @@ pub(crate) enum DebuginfodError {
     Proxy(#[from] ProxyError),
     #[error("there is no directory for downloaded files: HOME and DEBUGINFOD_CACHE_PATH are not set")]
     NoDirectory,
-    #[error("can't create {}", .0.display())]
+    #[error("can't create {}", ExternalText::new(.0))]
     Cache(PathBuf, #[source] std::io::Error),
     #[error("can't use {url}")]
     Server { url: String, source: sidewinder_otlp::send::ConnectionError },

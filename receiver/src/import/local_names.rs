@@ -278,7 +278,7 @@ mod tests {
             inode: status.ino(),
         };
         let build_id = Some(hex::encode(file.build_id().unwrap().unwrap()));
-        let path = path.display().to_string();
+        let path = path.to_str().unwrap().to_owned();
         (PerfBinary { file: ProfileBinary { path, build_id, htlhash: None }, inode: Some(inode) }, offset)
     }
 
@@ -314,7 +314,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
-        for path in [pipe.display().to_string(), "/dev/zero".to_owned(), "[heap]".to_owned(), String::new()] {
+        for path in
+            [pipe.to_str().unwrap().to_owned(), "/dev/zero".to_owned(), "[heap]".to_owned(), String::new()]
+        {
             let file = ProfileBinary { path, build_id: Some("00".to_owned()), htlhash: None };
             assert_eq!(name(&PerfBinary { file, inode: None }, 0, SystemTime::now()), None);
         }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use sidewinder_text::ExternalText;
 
 /// The limit of the kernel (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
@@ -85,7 +86,7 @@ pub(super) fn look_up(path: &Path) -> io::Result<Option<FoundFile>> {
     if is_shared && is_plain && !is_trusted {
         let message = format!(
             "{} belongs to another user, in a directory where everyone may create files",
-            path.display()
+            ExternalText::new(path)
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }

@@ -97,12 +97,12 @@ impl Destinations {
                 continue;
             }
             let reopened = open(id, next).or_else(|failure| {
-                error!(exporter = %id, "{failure}; the exporter keeps its old configuration");
+                error!(exporter = %id, "{failure:#}; the exporter keeps its old configuration");
                 open(id, config)
             });
             match reopened {
                 Ok(destination) => drop(new.insert(id.clone(), destination)),
-                Err(failure) => error!(exporter = %id, "{failure}; this exporter sends nothing"),
+                Err(failure) => error!(exporter = %id, "{failure:#}; this exporter sends nothing"),
             }
         }
         for (id, destination) in new {

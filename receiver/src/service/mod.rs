@@ -194,7 +194,7 @@ impl Service {
         match applied {
             Ok(()) => info!("the configuration was reloaded"),
             Err(failure) => {
-                error!("the changed configuration is refused, and the old one stays in use: {failure}");
+                error!("the changed configuration is refused, and the old one stays in use: {failure:#}");
                 self.stats.record_refused_reload(failure.to_string());
             }
         }
@@ -254,7 +254,7 @@ impl Service {
         self.stop_receivers(&running);
         match self.start_missing_receivers() {
             Ok(()) => self.cpus = Some(online),
-            Err(failure) => error!("profiling can't restart, retrying: {failure}"),
+            Err(failure) => error!("profiling can't restart, retrying: {failure:#}"),
         }
     }
 
@@ -267,7 +267,7 @@ impl Service {
         for receiver in stopping {
             match receiver.join_by(deadline) {
                 Some(Ok(())) => {}
-                Some(Err(failure)) => error!("a receiver ended by itself, and is restarted: {failure}"),
+                Some(Err(failure)) => error!("a receiver ended by itself, and is restarted: {failure:#}"),
                 None => {
                     self.hung_threads =
                         Some(hung_threads_failure(&self.stats, "a receiver did not end in time"));

@@ -13,6 +13,7 @@ use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, WalkMode
 use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
+use sidewinder_text::ExternalText;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::InterpreterSet;
 use tracing::{debug, error, info, warn};
@@ -142,7 +143,7 @@ impl ReceiverContext {
             if self.plan.get().error_mode == ErrorMode::Propagate {
                 break Err(failure);
             }
-            error!(receiver = self.name, "{failure}; trying again in {} s", RETRY_INTERVAL.as_secs());
+            error!(receiver = self.name, "{failure:#}; trying again in {} s", RETRY_INTERVAL.as_secs());
             if self.stop.wait(RETRY_INTERVAL) {
                 break Ok(());
             }
@@ -348,7 +349,7 @@ impl ReceiverContext {
         match SavedTables::open(directory, bytes_max, trust) {
             Ok(tables) => Some(Arc::new(tables)),
             Err(error) => {
-                let directory = directory.display();
+                let directory = ExternalText::new(directory);
                 warn!(receiver = self.name, %directory, %error, "degraded: unwind tables are not saved");
                 None
             }

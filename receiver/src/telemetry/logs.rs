@@ -12,6 +12,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::logs::SdkLoggerProvider;
 use rustix::fs::OFlags;
 use sidewinder_config::{LogEncoding, LogLevel, LogOutput, LogSampling, LogTelemetry};
+use sidewinder_text::ExternalText;
 use thiserror::Error;
 use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
@@ -25,6 +26,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use super::otlp::{self, OtlpError};
 use crate::lock::lock;
+use crate::log_fields::EscapedFields;
 use crate::terminal::supports_colour;
 
 /// Why the log can't be set up as configured.
@@ -93,7 +95,9 @@ fn layers(
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.encoding {
         LogEncoding::Json => Box::new(lines.json()),
         // Colours only if standard error is a terminal.
-        LogEncoding::Console => Box::new(lines.with_ansi(supports_colour(&std::io::stderr()))),
+        LogEncoding::Console => {
+            Box::new(lines.fmt_fields(EscapedFields).with_ansi(supports_colour(&std::io::stderr())))
+        }
     };
     let filtered = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
         Box::new(layer.with_filter(LogFilter::new(level_targets(config.level), config.sampling.clone())))
@@ -133,8 +137,8 @@ fn writer(output: &LogOutput) -> Result<BoxMakeWriter, LogError> {
             // A named pipe that nobody reads is an error instead of a wait, and loses lines instead of stopping threads.
             let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
             let opened = File::options().append(true).create(true).custom_flags(nonblocking).open(path);
-            let file =
-                opened.map_err(|source| LogError::Open { path: path.display().to_string(), source })?;
+            let file = opened
+                .map_err(|source| LogError::Open { path: ExternalText::new(path).to_string(), source })?;
             BoxMakeWriter::new(Mutex::new(file))
         }
     })

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
 use sidewinder_config::HealthCheck;
+use sidewinder_text::escaped_lines;
 
 use super::status;
 use crate::server::{Handler, PageResponse};
@@ -109,7 +110,7 @@ fn write_value(out: &mut String, value: &Value) {
             out.push_str("<table>");
             for (key, value) in map {
                 // Writing to a string does not fail.
-                let _ = write!(out, "<tr><th>{}</th><td>", escape(key));
+                let _ = write!(out, "<tr><th>{}</th><td>", escape_html(key));
                 write_value(out, value);
                 out.push_str("</td></tr>");
             }
@@ -121,7 +122,7 @@ fn write_value(out: &mut String, value: &Value) {
                 out.push_str("<br>");
             }
         }
-        Value::String(text) => out.push_str(&escape(text)),
+        Value::String(text) => out.push_str(&escape_html(text)),
         Value::Null => {}
         other => out.push_str(&other.to_string()),
     }
@@ -138,20 +139,20 @@ fn html_page(title: &str, body: &str) -> PageResponse {
     )
 }
 
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
+fn escape_html(text: &str) -> String {
+    let text = escaped_lines(text);
+    let mut html = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c => html.push(c),
         }
     }
-    escaped
+    html
 }
 
 #[cfg(test)]
@@ -195,7 +196,7 @@ mod tests {
         stats.set_activity("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
         let page = zpages_handler(Arc::clone(&stats))("/debug/receiverz").unwrap();
         let body = String::from_utf8_lossy(&page.body);
-        assert!(body.contains("&lt;script&gt;\u{fffd}[2J"), "{body}");
+        assert!(body.contains("&lt;script&gt;\\u{1b}[2J"), "{body}");
         assert!(!body.contains("<script>"), "{body}");
         assert!(zpages_handler(stats)("/etc/passwd").is_none());
     }

@@ -42,7 +42,7 @@ fn a_line_names_the_program_and_what_would_name_its_frames() {
     let denied = UnnamedCause::Memory(VmObstacle::Denied);
     let text = lines(&[group("py\u{1b}thon", &[1, 2, 3, 4, 5], denied)]);
     assert!(
-        text.contains("py?thon (pids 1, 2, 3 and 2 more): ") && text.contains("CAP_SYS_PTRACE"),
+        text.contains("py\\u{1b}thon (pids 1, 2, 3 and 2 more): ") && text.contains("CAP_SYS_PTRACE"),
         "{text}"
     );
     let other = UnnamedCause::GeneratedCode { generator: None, has_names: false };

@@ -34,7 +34,7 @@ fn installed() -> Vec<PathBuf> {
         let prefix = format!("3.{minor}.");
         let is_it = |folder: &&PathBuf| folder.file_name().unwrap().to_str().unwrap().starts_with(&prefix);
         match folders.iter().filter(is_it).collect::<Vec<_>>()[..] {
-            [] => eprintln!("SKIPPED: no Python 3.{minor} in {}", root.display()),
+            [] => eprintln!("SKIPPED: no Python 3.{minor} in {}", root.to_string_lossy()),
             ref folders => {
                 found.extend(folders.iter().map(|folder| folder.join(format!("bin/python3.{minor}"))));
             }
@@ -53,7 +53,7 @@ fn installed() -> Vec<PathBuf> {
 fn functions_are_read_as_their_process_knows_them() {
     for path in installed() {
         let python = Python::start(&path);
-        let what = format!("{}, {}", path.display(), python.interpreter.version);
+        let what = format!("{}, {}", path.to_string_lossy(), python.interpreter.version);
         let (mut functions, mut instructions) = (0, 0);
         for said in python.said.codes.values() {
             let (code, cookie) = (said.code, python.cookie(said.code));
@@ -83,7 +83,7 @@ fn functions_are_read_as_their_process_knows_them() {
 fn frames_of_all_threads_are_found_from_their_state() {
     for path in installed() {
         let python = Python::start(&path);
-        let what = format!("{}, {}", path.display(), python.interpreter.version);
+        let what = format!("{}, {}", path.to_string_lossy(), python.interpreter.version);
         assert_eq!(python.said.threads.len(), 2, "{what}");
         for thread in &python.said.threads {
             let groups = python.walk(thread.pointer);
@@ -114,10 +114,10 @@ fn frames_are_found_from_a_state_of_a_late_key() {
     assert!(compiler.status().expect("cc is installed").success());
     for path in installed() {
         let python = Python::run(Command::new(&path).env("LD_PRELOAD", &library));
-        assert!(matches!(python.location, TlsLocation::Indirect { .. }), "{}", path.display());
+        assert!(matches!(python.location, TlsLocation::Indirect { .. }), "{}", path.to_string_lossy());
         for thread in &python.said.threads {
             let frames: Vec<_> = python.walk(thread.pointer).into_iter().flatten().collect();
-            assert_eq!(frames, thread.frames, "{}", path.display());
+            assert_eq!(frames, thread.frames, "{}", path.to_string_lossy());
         }
     }
 }
@@ -126,7 +126,7 @@ fn frames_are_found_from_a_state_of_a_late_key() {
 fn threads_are_listed_with_the_functions_that_they_run() {
     for path in installed() {
         let python = Python::start(&path);
-        let what = format!("{}, {}", path.display(), python.interpreter.version);
+        let what = format!("{}, {}", path.to_string_lossy(), python.interpreter.version);
         let states = python.interpreter.thread_states(python.bias, &python.memory).unwrap();
         for thread in &python.said.threads {
             let state = Avma(python.state(thread.pointer, python.location));
@@ -151,7 +151,7 @@ fn threads_are_listed_with_the_functions_that_they_run() {
 fn interpreters_are_found_with_their_version() {
     for path in installed() {
         let python = Python::start(&path);
-        let (what, version) = (path.display(), python.interpreter.version);
+        let (what, version) = (path.to_string_lossy(), python.interpreter.version);
         let found: Vec<_> = python
             .files
             .iter()
@@ -171,7 +171,7 @@ fn interpreters_are_found_with_their_version() {
 fn the_thread_that_holds_the_lock_is_found() {
     for path in installed() {
         let python = Python::start(&path);
-        let (what, version) = (path.display(), python.interpreter.version);
+        let (what, version) = (path.to_string_lossy(), python.interpreter.version);
         let Some(attached) = python.attached else {
             assert!(version.minor < 12, "{what}");
             continue;
@@ -203,7 +203,7 @@ fn each_version_has_its_own_layout() {
         assert!(layout.frame_bytes <= 128 && layout.identity.1 <= 96 && layout.identity.1.is_multiple_of(8));
         assert_eq!(layout.identity_has_texts, python.interpreter.version.minor < 12);
         let said = python.said.version;
-        assert_eq!(python.interpreter.version.minor, said, "{}", path.display());
+        assert_eq!(python.interpreter.version.minor, said, "{}", path.to_string_lossy());
         let build = (said, python.said.is_free_threaded);
         assert_eq!(*versions.entry(build).or_insert(layout), layout, "builds of 3.{said} differ");
     }
@@ -247,7 +247,7 @@ fn code_of_the_loop_without_a_current_frame_is_found() {
     for path in installed() {
         let python = Python::start(&path);
         let Interpreter { loops, unlinked, layout, .. } = &python.interpreter;
-        let what = format!("{}: {unlinked:x?} of {loops:x?}", path.display());
+        let what = format!("{}: {unlinked:x?} of {loops:x?}", path.to_string_lossy());
         let count = match (layout.groups, layout.cframe) {
             (Groups::OneFrame, _) => 2..=4,
             (_, Some(_)) => 1..=1,

@@ -68,7 +68,7 @@ fn a_virtual_machine_says_where_its_code_is() {
         let child = Command::new(home.join("bin/jshell")).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let java = Java(child.unwrap());
         let (machine, _) = machine_of(java.0.id(), &library);
-        println!("{} {machine:?}", home.display());
+        println!("{} {machine:?}", home.to_string_lossy());
         let is_in_heap =
             |address: u64| machine.heaps.iter().any(|heap| address.wrapping_sub(heap.start.0) < heap.bytes);
         assert!(machine.version.0 >= 17);

@@ -49,14 +49,14 @@ fn runtimes_are_recognized_by_their_symbols() {
         }
         for path in paths {
             let found = find_runtimes(&File::open(&path).unwrap()).unwrap();
-            let [(first, version)] = &found[..] else { panic!("{}: {found:?}", path.display()) };
-            assert_eq!(*first, runtime, "{}", path.display());
+            let [(first, version)] = &found[..] else { panic!("{}: {found:?}", path.to_string_lossy()) };
+            assert_eq!(*first, runtime, "{}", path.to_string_lossy());
             let has_version = [Runtime::V8, Runtime::Ruby, Runtime::Go].contains(&runtime);
-            assert_eq!(version.is_some(), has_version, "{}: {version:?}", path.display());
+            assert_eq!(version.is_some(), has_version, "{}: {version:?}", path.to_string_lossy());
             assert!(
                 version.as_ref().is_none_or(|text| text.starts_with(|first: char| first.is_ascii_digit()))
             );
-            eprintln!("{}: {runtime:?} {version:?}", path.display());
+            eprintln!("{}: {runtime:?} {version:?}", path.to_string_lossy());
         }
     }
 }

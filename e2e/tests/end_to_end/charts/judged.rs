@@ -65,12 +65,17 @@ fn a_fraction_that_helm_sets_holds() -> Result<()> {
     for helm in helms("a_fraction_that_helm_sets_holds")? {
         let values = chart().join("ci/daemonset-values.yaml").display().to_string();
         let set = "config.receivers.profiling.off_cpu_threshold=0.01";
-        let rendered =
-            run(&mut charts::template(&helm, &chart(), &["--values", &values, "--set", set, "--show-only", "templates/configmap.yaml"]))?;
+        let rendered = run(&mut charts::template(
+            &helm,
+            &chart(),
+            &["--values", &values, "--set", set, "--show-only", "templates/configmap.yaml"],
+        ))?;
         let documents = charts::documents(&rendered)?;
         let configuration = documents.iter().flat_map(configurations).next().context("no configuration")?;
         let mut print = sidewinder::command()?;
-        print.args(["print-config", "--config=env:SIDEWINDER_CONFIG"]).env("SIDEWINDER_CONFIG", configuration);
+        print
+            .args(["print-config", "--config=env:SIDEWINDER_CONFIG"])
+            .env("SIDEWINDER_CONFIG", configuration);
         for name in ["K8S_NAMESPACE_NAME", "K8S_NODE_NAME", "K8S_POD_NAME", "K8S_POD_UID"] {
             print.env(name, "a");
         }

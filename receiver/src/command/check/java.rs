@@ -3,6 +3,7 @@
 use std::io;
 
 use sidewinder_process::{ExecutableMapping, OpenedFile};
+use sidewinder_text::ExternalText;
 use sidewinder_vm::Runtime;
 use sidewinder_vm::hotspot::{JvmLibrary, MachineError};
 
@@ -13,8 +14,8 @@ use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
 
 pub(super) fn inspect(
     process: &InspectedProcess<'_>,
-    version: Option<String>,
-    path: String,
+    version: Option<ExternalText<'static>>,
+    path: ExternalText<'static>,
     file: &OpenedFile,
     mapping: &ExecutableMapping,
 ) -> RuntimeReport {
@@ -47,7 +48,7 @@ pub(super) fn inspect(
             let bytes: u64 = machine.heaps.iter().map(|heap| heap.bytes).sum();
             let frames = Finding::ok(format!("found its code cache of {} MiB", bytes >> 20));
             let names = Finding::ok("its memory can be read");
-            report(Some(format!("{version}.0.{update}")), frames, names, None)
+            report(Some(format!("{version}.0.{update}").into()), frames, names, None)
         }
         Ok(Err(MachineError::NotYet)) => {
             limited(MachineError::NotYet.to_string(), "try it again while Java code runs")

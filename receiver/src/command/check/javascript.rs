@@ -3,6 +3,7 @@
 use std::io;
 
 use sidewinder_process::{ExecutableMapping, OpenedFile};
+use sidewinder_text::ExternalText;
 use sidewinder_vm::Runtime;
 use sidewinder_vm::v8::Library;
 
@@ -14,8 +15,8 @@ use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
 /// `None`: walks don't find functions in this build of V8.
 pub(super) fn inspect(
     process: &InspectedProcess<'_>,
-    version: Option<String>,
-    path: &str,
+    version: Option<ExternalText<'static>>,
+    path: &ExternalText<'static>,
     file: &OpenedFile,
     mapping: &ExecutableMapping,
 ) -> Option<RuntimeReport> {
@@ -48,5 +49,5 @@ pub(super) fn inspect(
         Err(why) => (Finding::limited(format!("its memory can't be read: {why}")), Some("try it again")),
     };
     let next = names_advice.or(frames_advice).map(str::to_owned);
-    Some(RuntimeReport { support, version, file: path.to_owned(), frames, names, next })
+    Some(RuntimeReport { support, version, file: path.clone(), frames, names, next })
 }

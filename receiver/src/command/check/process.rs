@@ -12,6 +12,7 @@ use sidewinder_process::{
     Backing, ExecutableMapping, MappedFile, OpenError, OpenedFile, Pid, ProcRoot, ProcessRoot, ProcfsError,
     read_executable_mappings,
 };
+use sidewinder_text::ExternalText;
 use sidewinder_vm::{Runtime, find_runtimes};
 
 use super::runtimes::architecture_limit;
@@ -32,7 +33,7 @@ const MAPPINGS_MAX: usize = 64 << 10;
 pub(super) struct ProcessReport {
     pub(super) pid: u32,
     /// The path of its program; empty if that is not known.
-    pub(super) executable: String,
+    pub(super) executable: ExternalText<'static>,
     /// The runtimes that its files contain; empty: it runs native code only.
     pub(super) runtimes: Vec<RuntimeReport>,
     pub(super) obstacle: Option<Obstacle>,
@@ -44,9 +45,9 @@ pub(super) enum Obstacle {
     /// There is no such process.
     Gone,
     /// A privilege is missing.
-    Denied(String),
+    Denied(ExternalText<'static>),
     /// It could not be read for another reason.
-    Failed(String),
+    Failed(ExternalText<'static>),
 }
 
 impl Obstacle {
@@ -59,10 +60,10 @@ impl Obstacle {
         }
     }
 
-    pub(super) fn why(&self) -> &str {
+    pub(super) fn why(&self) -> ExternalText<'_> {
         match self {
-            Self::Gone => "there is no such process",
-            Self::Denied(why) | Self::Failed(why) => why,
+            Self::Gone => "there is no such process".into(),
+            Self::Denied(why) | Self::Failed(why) => why.clone(),
         }
     }
 
@@ -80,9 +81,9 @@ impl Obstacle {
 pub(super) struct RuntimeReport {
     pub(super) support: &'static RuntimeSupport,
     /// As far as its file says.
-    pub(super) version: Option<String>,
+    pub(super) version: Option<ExternalText<'static>>,
     /// The file that contains it; empty if none is known.
-    pub(super) file: String,
+    pub(super) file: ExternalText<'static>,
     pub(super) frames: Finding,
     pub(super) names: Finding,
     /// The next step, unless both can be read.
@@ -93,15 +94,15 @@ pub(super) struct RuntimeReport {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Finding {
     pub(super) is_ok: bool,
-    pub(super) detail: String,
+    pub(super) detail: ExternalText<'static>,
 }
 
 impl Finding {
-    pub(super) fn ok(detail: impl Into<String>) -> Self {
+    pub(super) fn ok(detail: impl Into<ExternalText<'static>>) -> Self {
         Self { is_ok: true, detail: detail.into() }
     }
 
-    pub(super) fn limited(detail: impl Into<String>) -> Self {
+    pub(super) fn limited(detail: impl Into<ExternalText<'static>>) -> Self {
         Self { is_ok: false, detail: detail.into() }
     }
 }
@@ -122,7 +123,7 @@ pub(super) fn look_at(pids: &[u32]) -> Result<Vec<ProcessReport>, Failure> {
 
 impl ProcessReport {
     fn read(pid: u32, reader: &ForeignReader) -> Self {
-        let mut report = Self { pid, executable: String::new(), runtimes: Vec::new(), obstacle: None };
+        let mut report = Self { pid, executable: "".into(), runtimes: Vec::new(), obstacle: None };
         report.obstacle = report.read_runtimes(Pid(pid), reader).err();
         report
     }
@@ -131,20 +132,21 @@ impl ProcessReport {
         let target = ReadTarget::from_pid(pid)?;
         let mappings = read_mappings(target, reader)?;
         if let Ok(path) = target.open_dir()?.link("exe") {
-            self.executable = String::from_utf8_lossy(&path).into_owned();
+            self.executable = ExternalText::from_bytes(&path).into_owned();
         }
         let root = ProcessRoot::from_pid(&ProcRoot::default(), pid)?;
         let process = InspectedProcess { pid, root, mappings: &mappings, reader };
         // Of files that can't be opened, the runtimes are not known.
         for (mapping, file, opened) in process.files() {
             for (runtime, version) in find_runtimes(&opened).unwrap_or_default() {
-                let path = String::from_utf8_lossy(file.path()).into_owned();
+                let path = ExternalText::from_bytes(file.path()).into_owned();
+                let version = version.map(ExternalText::from);
                 self.runtimes.push(process.inspect(runtime, version, path, &opened, mapping));
             }
         }
         let has_generated_code = mappings.iter().any(|mapping| mapping.backing == Backing::Anonymous);
         if self.runtimes.is_empty() && has_generated_code {
-            self.runtimes.push(process.inspect_generated(None, None, String::new()));
+            self.runtimes.push(process.inspect_generated(None, None, "".into()));
         }
         Ok(())
     }
@@ -173,8 +175,8 @@ impl InspectedProcess<'_> {
     fn inspect(
         &self,
         runtime: Runtime,
-        version: Option<String>,
-        path: String,
+        version: Option<ExternalText<'static>>,
+        path: ExternalText<'static>,
         file: &OpenedFile,
         mapping: &ExecutableMapping,
     ) -> RuntimeReport {
@@ -204,12 +206,12 @@ impl InspectedProcess<'_> {
     fn inspect_generated(
         &self,
         runtime: Option<Runtime>,
-        version: Option<String>,
-        file: String,
+        version: Option<ExternalText<'static>>,
+        file: ExternalText<'static>,
     ) -> RuntimeReport {
         let support = RuntimeSupport::of(runtime);
         let is_ok = support.frames_advice.is_none() && !support.is_interpreter_only();
-        let frames = Finding { is_ok, detail: support.frames.to_owned() };
+        let frames = Finding { is_ok, detail: support.frames.into() };
         let source = JitSource::new(self.pid, self.mappings.iter(), self.reader);
         let own_pid = source.as_ref().map_or(self.pid, JitSource::own_pid);
         let published = source.filter(|_| support.advice.is_some()).map(|source| source.published());
@@ -230,7 +232,7 @@ fn published_names(published: &PublishedNames) -> Finding {
     let mut parts = Vec::new();
     let mut refusals = Vec::new();
     for (path, functions) in &published.files {
-        let path = String::from_utf8_lossy(path);
+        let path = ExternalText::from_bytes(path);
         match functions {
             Ok(functions) => parts.push(format!("{functions} functions in {path}")),
             Err(OpenError::NotFound) => {}
@@ -272,8 +274,8 @@ fn read_mappings(target: ReadTarget, reader: &ForeignReader) -> Result<Vec<Execu
     };
     match reader.submit(target, read).and_then(|pending| pending.wait(TIMEOUT)) {
         Ok(ReadProgress::Done(mappings)) => Ok(mappings?),
-        Ok(ReadProgress::Pending(_)) => Err(Obstacle::Failed(ReadFailure::TimedOut.to_string())),
-        Err(failure) => Err(Obstacle::Failed(failure.to_string())),
+        Ok(ReadProgress::Pending(_)) => Err(Obstacle::Failed(ReadFailure::TimedOut.to_string().into())),
+        Err(failure) => Err(Obstacle::Failed(failure.to_string().into())),
     }
 }
 
@@ -281,8 +283,8 @@ impl From<ProcfsError> for Obstacle {
     fn from(error: ProcfsError) -> Self {
         match error {
             ProcfsError::Gone { .. } => Self::Gone,
-            ProcfsError::Permission { .. } => Self::Denied(error.to_string()),
-            _ => Self::Failed(error_chain(&error)),
+            ProcfsError::Permission { .. } => Self::Denied(error.to_string().into()),
+            _ => Self::Failed(error_chain(&error).into()),
         }
     }
 }
@@ -292,9 +294,9 @@ impl From<OpenError> for Obstacle {
         match error {
             OpenError::Gone => Self::Gone,
             OpenError::Permission | OpenError::Denied => {
-                Self::Denied(format!("can't follow its root: {error}"))
+                Self::Denied(format!("can't follow its root: {error}").into())
             }
-            _ => Self::Failed(format!("can't follow its root: {}", error_chain(&error))),
+            _ => Self::Failed(format!("can't follow its root: {}", error_chain(&error)).into()),
         }
     }
 }

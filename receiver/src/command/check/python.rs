@@ -6,6 +6,7 @@ use std::io;
 use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{ExecutableMapping, ForeignMemory, OpenedFile};
+use sidewinder_text::ExternalText;
 use sidewinder_vm::Runtime;
 use sidewinder_vm::cpython::{Function, Interpreter, PthreadLayout, Version};
 
@@ -38,8 +39,8 @@ enum PythonObstacle {
 
 pub(super) fn inspect(
     process: &InspectedProcess<'_>,
-    version: Option<String>,
-    path: String,
+    version: Option<ExternalText<'static>>,
+    path: ExternalText<'static>,
     file: &OpenedFile,
     mapping: &ExecutableMapping,
 ) -> RuntimeReport {
@@ -51,7 +52,10 @@ pub(super) fn inspect(
         names,
         next: next.map(str::to_owned),
     };
-    let both = |text: &str| (Finding::limited(text), Finding::limited(text));
+    let both = |text: &str| {
+        let finding = Finding::limited(text.to_owned());
+        (finding.clone(), finding)
+    };
     let interpreter = Interpreter::read(file).ok().flatten();
     let Some((interpreter, bias)) =
         interpreter.and_then(|found| Some((found.clone(), found.bias_of(mapping)?)))
@@ -59,7 +63,7 @@ pub(super) fn inspect(
         let (frames, names) = both("this build of CPython is not supported");
         return report(version, frames, names, Some(&build_advice()));
     };
-    let version = version.or_else(|| Some(interpreter.version.to_string()));
+    let version = version.or_else(|| Some(interpreter.version.to_string().into()));
     let pthread = pthread_layout(process);
     let memory = ForeignProcess::from_pid(process.pid, process.reader.clone());
     let read = memory.map_err(|error| PythonObstacle::Failed(error_chain(&error))).and_then(|memory| {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::{Value, json};
+use sidewinder_text::ExternalText;
 use sidewinder_vm::{InterpreterSet, Runtime};
 
 use super::ProbeStatus;
@@ -122,7 +123,8 @@ pub(super) fn table_json(file_limit: Option<Limit>) -> Value {
 pub(super) fn processes(reports: &[ProcessReport], paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
     let mut text = String::new();
     for report in reports {
-        let executable = if report.executable.is_empty() { "[unknown program]" } else { &report.executable };
+        let unknown = "[unknown program]".into();
+        let executable = if report.executable.is_empty() { &unknown } else { &report.executable };
         _ = writeln!(text, "\nProcess {}, {executable}", report.pid);
         if let Some(obstacle) = &report.obstacle {
             let label = paint(ProbeStatus::Missing, &format!("{:<7}", obstacle.label()));
@@ -137,8 +139,9 @@ pub(super) fn processes(reports: &[ProcessReport], paint: &impl Fn(ProbeStatus, 
         for runtime in &report.runtimes {
             let status = status(runtime);
             let label = paint(status, &format!("{:<7}", status.label()));
-            let version = runtime.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
-            let file = if runtime.file.is_empty() { "in memory that no file backs" } else { &runtime.file };
+            let version = runtime.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+            let no_file = "in memory that no file backs".into();
+            let file = if runtime.file.is_empty() { &no_file } else { &runtime.file };
             _ = writeln!(text, "{label}  {}{version}, {file}", runtime.support.label);
             for (what, Finding { is_ok, detail }) in [("frames", &runtime.frames), ("names ", &runtime.names)]
             {
@@ -160,15 +163,15 @@ fn status(runtime: &RuntimeReport) -> ProbeStatus {
 pub(super) fn processes_json(reports: &[ProcessReport]) -> Value {
     let finding = |finding: &Finding| {
         let status = if finding.is_ok { ProbeStatus::Ok } else { ProbeStatus::Limited };
-        json!({ "state": status.label(), "detail": finding.detail })
+        json!({ "state": status.label(), "detail": finding.detail.to_lossy() })
     };
     let runtime = |runtime: &RuntimeReport| {
         json!({
             "id": runtime.support.id,
             "name": runtime.support.label,
             "state": status(runtime).label(),
-            "version": runtime.version,
-            "file": runtime.file,
+            "version": runtime.version.as_ref().map(ExternalText::to_lossy),
+            "file": runtime.file.to_lossy(),
             "frames": finding(&runtime.frames),
             "names": finding(&runtime.names),
             "next": runtime.next,
@@ -178,9 +181,9 @@ pub(super) fn processes_json(reports: &[ProcessReport]) -> Value {
         let obstacle = report.obstacle.as_ref();
         json!({
             "pid": report.pid,
-            "executable": report.executable,
+            "executable": report.executable.to_lossy(),
             "state": obstacle.map_or(ProbeStatus::Ok.label(), Obstacle::label),
-            "why": obstacle.map(Obstacle::why),
+            "why": obstacle.map(|obstacle| obstacle.why().to_lossy().into_owned()),
             "next": obstacle.map(Obstacle::next),
             "runtimes": report.runtimes.iter().map(runtime).collect::<Vec<_>>(),
         })

@@ -6,6 +6,7 @@ use serde_json::json;
 use sidewinder_bpf::{Interrupts, UserProbeHits};
 use sidewinder_kind::SampledProbe;
 use sidewinder_render::{Profile, guessed_callers};
+use sidewinder_text::{ExternalText, escaped_json};
 
 use super::RecordingStats;
 use super::outputs::Outputs;
@@ -39,19 +40,19 @@ pub(super) fn log_summary(
         }
     }
     for (probe, hits) in &recorded.tally.probes {
-        print_notice(format_args!("{}", probe_line(probe.name(), hits)));
+        print_notice(format_args!("{}", probe_line(&ExternalText::new(probe.name()), hits)));
     }
     print_notice(format_args!("{}", unnamed::lines(unnamed)));
     if !profiles.is_empty() && profiles.iter().all(|profile| profile.samples.is_empty()) {
         print_notice(format_args!("no sample was taken\n  next: {}\n", empty_recording_hint(args)));
     }
     for output in outputs.iter() {
-        print_notice(format_args!("wrote {}\n", output.path().display()));
+        print_notice(format_args!("wrote {}\n", ExternalText::new(output.path())));
     }
 }
 
 /// What was sampled of the hits of a probe, if that was not each one.
-fn probe_line(name: &str, hits: &UserProbeHits) -> String {
+fn probe_line(name: &ExternalText<'_>, hits: &UserProbeHits) -> String {
     let UserProbeHits { hits, uncounted, samples, .. } = *hits;
     let shown = sidewinder_render::group_thousands;
     if hits == 0 {
@@ -141,7 +142,7 @@ pub(super) fn summary_json(
         "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
         "source_maps": source_maps.by_outcome().collect::<BTreeMap<_, _>>(),
     });
-    format!("{summary:#}\n")
+    escaped_json(&format!("{summary:#}\n")).into_owned()
 }
 
 fn probe_json((probe, hits): &(SampledProbe, UserProbeHits)) -> (String, serde_json::Value) {

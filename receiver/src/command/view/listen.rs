@@ -8,6 +8,7 @@ use std::thread;
 
 use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_otlp::receive::{ProfilesService, Taken};
+use sidewinder_text::ExternalText;
 use tracing::warn;
 
 use super::{POLL_INTERVAL, serve_privately, start_runtime};
@@ -102,7 +103,7 @@ impl Received {
                 Some((number, is_new)) => {
                     self.counts.profiles += *count as u64;
                     if is_new && number > 0 {
-                        let measure = sidewinder_kind::display_of(&profile.measure.name);
+                        let measure = ExternalText::new(sidewinder_kind::display_of(&profile.measure.name));
                         print_notice(format_args!("{}/{number}/ shows {measure}\n", self.url));
                     }
                 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{Arena, Profiler};
 use sidewinder_process::{FileId, FileTable, FileTableLimits, Pid, ProcRoot};
+use sidewinder_text::ExternalText;
 use tracing::{debug, info, warn};
 
 use super::interpreters::InterpreterTracker;
@@ -83,7 +84,7 @@ impl FileTracker {
             if let Some(interpreter) = ready.interpreter
                 && !interpreters.add_file(ready.file, interpreter)
             {
-                let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path()).escape_ascii();
+                let path = self.shown_path(ready.file);
                 warn!(%path, "degraded: Python without its functions, as its evaluation loop is in too many parts");
             }
             users.extend(ready.users);
@@ -94,7 +95,7 @@ impl FileTracker {
     fn log_left_out(&self, ready: &ReadyFile, arena: &Arena) {
         if ready.is_left_out {
             let enough_mib = self.binaries.incomplete_tables(arena).memory_limit_mib;
-            let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path()).escape_ascii();
+            let path = self.shown_path(ready.file);
             info!(
                 %path,
                 "its unwind table does not fit: stacks through functions not seen before are walked late; \
@@ -103,10 +104,13 @@ impl FileTracker {
         }
     }
 
+    fn shown_path(&self, file: FileId) -> ExternalText<'_> {
+        ExternalText::from_bytes(self.table.get(file).map_or(&[][..], |entry| entry.path()))
+    }
+
     fn log_failure(&self, ready: &ReadyFile) {
         let Some(error) = &ready.failure else { return };
-        let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path());
-        let (path, reason) = (path.escape_ascii(), error as &dyn Error);
+        let (path, reason) = (self.shown_path(ready.file), error as &dyn Error);
         match error {
             BuildError::OverBudget(_) if ready.is_known_failure => {}
             BuildError::OverBudget(_) | BuildError::Panicked => {

@@ -526,7 +526,7 @@ mod tests {
     #[test]
     fn a_program_is_in_scope_only_if_its_path_alone_decides() {
         let own = std::process::id();
-        let path = std::env::current_exe().unwrap().display().to_string();
+        let path = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
         let by_program = |path: &str| Selector { executables: vec![path.to_owned()], ..Selector::default() };
         let change = |include, exclude| scope(include, exclude).evaluate(own);
         assert_eq!(change(by_program(&path), by_program("/no-such-program")), ListChange::AddProgram);

@@ -16,6 +16,7 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Uid, geteuid};
+use sidewinder_text::ExternalText;
 use tracing::debug;
 
 use super::query::remove_dead_sockets;
@@ -94,7 +95,7 @@ pub(super) fn bind(directories: &[PathBuf]) -> io::Result<BoundSocket> {
                 return Ok(socket);
             }
             Err(error) => {
-                let directory = directory.display();
+                let directory = ExternalText::new(directory);
                 debug!(%directory, error = &error as &dyn std::error::Error, "no socket");
             }
         }
@@ -137,7 +138,7 @@ impl BoundSocket {
 impl fmt::Display for BoundSocket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::File(path) => write!(f, "{}", path.display()),
+            Place::File(path) => write!(f, "{}", ExternalText::new(path)),
             Place::Abstract(name) => write!(f, "@{name}"),
         }
     }

@@ -16,6 +16,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Uid, geteuid};
 use serde_json::Value;
+use sidewinder_text::ExternalText;
 
 use super::is_trusted;
 use super::place::{ABSTRACT_PREFIX, directories, socket_files};
@@ -56,7 +57,7 @@ impl fmt::Display for SilentProfiler {
             None => write!(f, "a process does not respond at ")?,
         }
         match &self.socket {
-            SocketName::File(path) => write!(f, "{}", path.display()),
+            SocketName::File(path) => write!(f, "{}", ExternalText::new(path)),
             SocketName::Abstract(name) => write!(f, "@{}", name.escape_default()),
         }
     }

@@ -179,7 +179,7 @@ fn agrees_within(pair: &Pair, count: usize, budget_bytes: usize) -> Option<usize
             None => unexplained.push(format!("{svma:#x}\n  ours   {ours:?}\n  theirs {theirs:?}")),
         }
     }
-    let name = pair.program.display();
+    let name = pair.program.to_string_lossy();
     eprintln!("{name}: {equal} of {count} equal, {inlined} with inlined calls, {reasons:?}");
     assert!(symbolizer.held_bytes() <= budget_bytes);
     assert_eq!(unexplained, [] as [String; 0], "{name}");
@@ -379,7 +379,10 @@ fn lines_and_inlined_calls_are_those_of_llvm_symbolizer() {
 fn what_the_tables_of_other_versions_of_go_say_is_what_llvm_symbolizer_says() {
     let installed = std::fs::read_dir("/usr/lib").unwrap().filter_map(|entry| {
         let go = entry.ok()?.path();
-        go.file_name()?.to_str()?.starts_with("go-1.").then(|| go.join("bin/go").display().to_string())
+        go.file_name()?
+            .to_str()?
+            .starts_with("go-1.")
+            .then(|| go.join("bin/go").to_string_lossy().into_owned())
     });
     let others = std::env::var("SIDEWINDER_GO").unwrap_or_default();
     let others = others.split(',').filter(|version| !version.is_empty());

@@ -86,7 +86,7 @@ fn measure(path: &Path) -> Result<(), Box<dyn Error>> {
         making.as_secs_f64() * 1e3,
         table.len() as f64 / making.as_secs_f64(),
         heap_beyond_bytes >> 10,
-        path.display()
+        path.to_string_lossy()
     );
     Ok(())
 }

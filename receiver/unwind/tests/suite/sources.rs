@@ -467,17 +467,17 @@ fn compare_parts(paths: &[&Path]) -> (usize, usize) {
             let table = sources.table_of(wanted);
             by_machine_code.extend(table.by_machine_code().map(|code| (code.start, code.end)));
             for at in whole.rows().map(|row| row.start).filter(|at| part.contains(at)) {
-                assert_eq!(table.lookup(at), whole.lookup(at), "{}: {at}", path.display());
+                assert_eq!(table.lookup(at), whole.lookup(at), "{}: {at}", path.to_string_lossy());
                 rows += 1;
                 described += usize::from(is_described(&part));
             }
-            assert_eq!(table.lookup(part.start), whole.lookup(part.start), "{}", path.display());
+            assert_eq!(table.lookup(part.start), whole.lookup(part.start), "{}", path.to_string_lossy());
         }
         by_machine_code.sort_unstable();
         by_machine_code.dedup();
         let whole_code: Vec<_> = whole.by_machine_code().map(|code| (code.start, code.end)).collect();
-        assert_eq!(by_machine_code, whole_code, "{}", path.display());
-        assert_eq!(rows, whole.len(), "{}", path.display());
+        assert_eq!(by_machine_code, whole_code, "{}", path.to_string_lossy());
+        assert_eq!(rows, whole.len(), "{}", path.to_string_lossy());
         compared += 1;
     }
     (compared, described)
@@ -516,7 +516,7 @@ fn compare_parts_by_index(paths: &[&Path]) -> usize {
                 pair.iter().any(|part| part.contains(at)) && !by_code.iter().any(|code| code.contains(at))
             };
             for at in whole.rows().map(|row| row.start).chain([pair[0].start]).filter(is_compared) {
-                assert_eq!(table.lookup(at), whole.lookup(at), "{}: {at}", path.display());
+                assert_eq!(table.lookup(at), whole.lookup(at), "{}: {at}", path.to_string_lossy());
                 compared += 1;
             }
         }
@@ -541,15 +541,15 @@ fn a_table_of_some_functions_says_of_these_what_the_whole_says_and_of_others_tha
         for some in asked.chunks(13) {
             let table = outline.table_of_functions(&*data, some);
             for at in some {
-                assert_eq!(table.lookup(*at), whole.lookup(*at), "{}: {at}", path.display());
+                assert_eq!(table.lookup(*at), whole.lookup(*at), "{}: {at}", path.to_string_lossy());
             }
             let known = starts.iter().filter(|at| table.lookup(**at) != not_asked);
             let mut count = 0;
             for at in known {
-                assert_eq!(table.lookup(*at), whole.lookup(*at), "{}: {at}", path.display());
+                assert_eq!(table.lookup(*at), whole.lookup(*at), "{}: {at}", path.to_string_lossy());
                 count += 1;
             }
-            assert!(count < starts.len() / 2, "{}: {count} of {}", path.display(), starts.len());
+            assert!(count < starts.len() / 2, "{}: {count} of {}", path.to_string_lossy(), starts.len());
         }
     }
 }

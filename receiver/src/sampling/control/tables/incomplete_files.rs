@@ -5,6 +5,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use sidewinder_text::ExternalText;
+
 /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them. A file that is
 /// forgotten and seen again is identified by its path and its size.
 #[derive(Default, Debug)]
@@ -69,14 +71,14 @@ impl IncompleteTables {
         files.sort_unstable_by_key(|file| (Reverse(file.left_out_code_bytes), file.path));
         let more_files = files.len().saturating_sub(Self::FILES_MAX);
         files.truncate(Self::FILES_MAX);
-        Self { files: files.iter().map(IncompleteTable::escaped).collect(), more_files, memory_limit_mib }
+        Self { files: files.iter().map(IncompleteTable::into_owned).collect(), more_files, memory_limit_mib }
     }
 }
 
 impl IncompleteTable<&[u8]> {
-    fn escaped(&self) -> IncompleteTable {
+    fn into_owned(&self) -> IncompleteTable {
         let Self { path, code_bytes, left_out_code_bytes, unread_bytes } = *self;
-        let path = path.escape_ascii().to_string();
+        let path = ExternalText::from_bytes(path).to_lossy().into_owned();
         IncompleteTable { path, code_bytes, left_out_code_bytes, unread_bytes }
     }
 }

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     );
     let mut report = OracleReport::default();
     examine_all(&files, |file, examined| {
-        progress.set_message(file.path.display().to_string());
+        progress.set_message(file.path.to_string_lossy().into_owned());
         progress.inc(file.bytes);
         report.add(file.path.clone(), examined);
     });

@@ -240,7 +240,7 @@ impl OracleReport {
                 "    {:>5.1}% of {:>10} bytes ({rows:.1} rows, {rules:.1} rules, {index:.1} index)  {}",
                 size.share() * 100.0,
                 size.text_bytes,
-                path.display()
+                path.to_string_lossy()
             );
         }
     }
@@ -251,13 +251,13 @@ fn print_most<N: PartialOrd>(files: &Listed<N>, most: usize, number: impl Fn(&N)
     let mut files: Vec<_> = files.iter().collect();
     files.sort_by(|(a, _), (b, _)| b.partial_cmp(a).unwrap_or(std::cmp::Ordering::Equal));
     for (count, path) in files.into_iter().take(most) {
-        println!("{} {}", number(count), path.display());
+        println!("{} {}", number(count), path.to_string_lossy());
     }
 }
 
 fn print_examples(files: &[(PathBuf, Vec<String>)]) {
     for (path, examples) in files.iter().take(MAX_LISTED) {
-        println!("{}:", path.display());
+        println!("{}:", path.to_string_lossy());
         examples.iter().take(5).for_each(|example| println!("    {example}"));
     }
 }
