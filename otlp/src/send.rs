@@ -42,5 +42,6 @@ pub use options::ExporterOptions;
 pub use retry::RetryError;
 pub use storage::{StorageError, StorageOptions};
 
-/// The maximum length of a response that is read.
-const MAX_RESPONSE_BYTES: usize = 4 << 20;
+/// The maximum length of a response that is read: counts, and a message for people. Each consumer of a queue may have one in memory, in
+/// addition to the budgets of a receiver.
+const MAX_RESPONSE_BYTES: usize = 256 << 10;

@@ -139,6 +139,15 @@ fn complete_in_a_second(daemon: &Daemon) -> Result<u64> {
 
 /// Profiles a target and, once its status says that this has taken effect, a program beside it.
 fn profile_beside(name: &str, target: Command, has_effect: impl Fn(&Value) -> bool) -> Result<()> {
+    profile_beside_within(name, target, has_effect, PATIENCE)
+}
+
+fn profile_beside_within(
+    name: &str,
+    target: Command,
+    has_effect: impl Fn(&Value) -> bool,
+    patience: Duration,
+) -> Result<()> {
     /// Of 997 that are expected.
     const STACKS_OF_NEIGHBOR: u64 = 400;
 
@@ -147,7 +156,7 @@ fn profile_beside(name: &str, target: Command, has_effect: impl Fn(&Value) -> bo
     let settings = Settings { executables, ..Settings::at(997) };
     let daemon = Daemon::start(&settings, NOBODY)?;
     daemon.wait_for_events(1000)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience;
     while !has_effect(&daemon.receiver_status()?) {
         ensure!(
             Instant::now() < deadline,
@@ -162,6 +171,9 @@ fn profile_beside(name: &str, target: Command, has_effect: impl Fn(&Value) -> bo
     let deadline = Instant::now() + PATIENCE;
     while complete_in_a_second(&daemon)? < of_target + STACKS_OF_NEIGHBOR {
         ensure!(Instant::now() < deadline, "{name}: no stacks of its neighbor\n{}", daemon.running().log());
+    }
+    if let Some(bytes) = daemon.peak_bytes()? {
+        eprintln!("{name}: at most {} MiB", bytes >> 20);
     }
     daemon.stop()?;
     Ok(())
@@ -192,11 +204,35 @@ fn mappings_take_no_more_memory_than_a_sidecar_has() -> Result<()> {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    let path = folder.path().join("code");
-    ElfWriter::default().write(&path)?;
-    let path = path.display().to_string();
-    let arguments: Vec<String> =
-        std::iter::once("60000".to_owned()).chain(std::iter::repeat_n(path, PROCESSES)).collect();
+    let target = processes_with_mappings(PROCESSES, folder.path())?;
     let left_out = |status: &Value| status["counters"]["mappings_left_out"].as_u64() > Some(100_000);
-    profile_beside(NAME, MAPS_CODE.command(&arguments)?, left_out)
+    profile_beside(NAME, target, left_out)
+}
+
+/// So many processes with 60,000 executable mappings each.
+fn processes_with_mappings(count: usize, folder: &Path) -> Result<Command> {
+    let path = folder.join("code");
+    ElfWriter::default().write(&path)?;
+    let paths = std::iter::repeat_n(path.display().to_string(), count);
+    MAPS_CODE.command(&std::iter::once("60000".to_owned()).chain(paths).collect::<Vec<_>>())
+}
+
+#[test]
+#[ignore = "takes ten minutes: cargo test --profile bench --workspace --test end_to_end bombs -- --ignored"]
+fn all_together_leave_a_sidecar_alive_for_ten_minutes() -> Result<()> {
+    const NAME: &str = "all bombs together";
+    if !requirement::ebpf(NAME)? || !requirement::program(NAME, "xz")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir_in("/var/tmp")?;
+    let mut arguments = vec!["1".to_owned()];
+    for (name, elf) in bombs(folder.path())? {
+        let path = folder.path().join(name);
+        elf.write(&path)?;
+        arguments.push(path.display().to_string());
+    }
+    let _mappings = Load::start(processes_with_mappings(20, folder.path())?)?;
+    let started = Instant::now();
+    let lasted = |_: &Value| started.elapsed() > Duration::from_secs(600);
+    profile_beside_within(NAME, MAPS_CODE.command(&arguments)?, lasted, Duration::from_secs(660))
 }

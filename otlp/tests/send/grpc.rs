@@ -184,7 +184,7 @@ async fn an_answer_that_makes_no_sense_leaves_the_events_unknown() {
     for answer in [
         Answer::Garbage,
         Answer::Announce(u32::MAX),
-        Answer::Announce((4 << 20) + 1),
+        Answer::Announce((256 << 10) + 1),
         Answer::Announce(100),
         Answer::Bomb,
         Answer::CutOff,

@@ -287,7 +287,7 @@ pub(crate) fn section_data<'data, R: ReadFile<'data>>(
 pub(crate) fn memory_of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Memory<'data> {
     match file {
         File::Elf64(elf) => elf.data().memory(),
-        _ => Memory::UNLIMITED,
+        _ => Memory::UNSHARED,
     }
 }
 

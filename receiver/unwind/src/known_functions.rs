@@ -311,7 +311,7 @@ impl KnownFunctions {
         mut fill: impl FnMut(&KnownFunction, &mut RangeRows<'_>),
     ) -> RowBuffer {
         // There are few of them.
-        let mut ranges = RangeStack::new(Memory::UNLIMITED);
+        let mut ranges = RangeStack::new(Memory::UNSHARED);
         for function in &self.functions {
             let start = function.start.saturating_sub(u32::from(function.kind.is_returned_to()));
             let mut range = ranges.range((start, function.end));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn laid_over(ranges: &[(u32, u32, &[CompactRow])]) -> Vec<CompactRow> {
-        laid_over_within(Memory::UNLIMITED, ranges)
+        laid_over_within(Memory::UNSHARED, ranges)
     }
 
     fn laid_over_within(memory: Memory<'_>, ranges: &[(u32, u32, &[CompactRow])]) -> Vec<CompactRow> {

@@ -45,13 +45,16 @@ impl MemoryBudget {
     }
 }
 
-/// Access to a budget, or to unlimited memory.
+/// The most that one reservation takes where there is no budget.
+const UNSHARED_BYTES_MAX: u64 = 256 << 20;
+
+/// Access to a budget, or to memory that no budget limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory<'budget>(Option<&'budget MemoryBudget>);
 
 impl<'budget> Memory<'budget> {
-    /// Nothing is refused.
-    pub const UNLIMITED: Self = Self(None);
+    /// Memory that is not shared: each reservation has the same limit, however much others take.
+    pub const UNSHARED: Self = Self(None);
 
     /// What a budget has.
     #[must_use]
@@ -79,7 +82,7 @@ impl<'budget> Memory<'budget> {
 
     /// What is left.
     pub(crate) fn left_bytes(self) -> u64 {
-        self.0.map_or(u64::MAX, |budget| budget.left_bytes.get())
+        self.0.map_or(UNSHARED_BYTES_MAX, |budget| budget.left_bytes.get())
     }
 }
 
@@ -95,7 +98,10 @@ impl Reservation<'_> {
     #[must_use]
     pub(crate) fn grow(&mut self, by_bytes: usize) -> bool {
         let by_bytes = by_bytes as u64;
-        let is_granted = self.memory.0.is_none_or(|budget| budget.take(by_bytes));
+        let is_granted = match self.memory.0 {
+            Some(budget) => budget.take(by_bytes),
+            None => self.bytes.saturating_add(by_bytes) <= UNSHARED_BYTES_MAX,
+        };
         if is_granted {
             self.bytes += by_bytes;
         }
@@ -170,7 +176,7 @@ mod tests {
         drop(held);
         assert_eq!(memory.left_bytes(), 100);
         assert_eq!(budget.refused_bytes(), Some(41), "the first one");
-        assert!(Memory::UNLIMITED.reserve(usize::MAX).is_some());
+        assert!(Memory::UNSHARED.reserve(200 << 20).is_some_and(|mut held| !held.grow(100 << 20)));
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub trait ReadFile<'data>: ReadRef<'data> {
 
     /// The memory for what is made of the file's content.
     fn memory(self) -> Memory<'data> {
-        Memory::UNLIMITED
+        Memory::UNSHARED
     }
 }
 

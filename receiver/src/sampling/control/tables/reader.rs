@@ -17,6 +17,9 @@ use sidewinder_unwind::{Memory, MemoryBudget, ReadFile};
 /// The budget that one string takes.
 const STRING_BYTES: u64 = 256;
 
+/// What is made of a file takes no more than this, also where there is no limit.
+const RESULTS_BYTES_MAX: u64 = 512 << 20;
+
 /// The memory that several readers may use together.
 #[derive(Debug)]
 pub(crate) struct ReadBudget {
@@ -31,8 +34,8 @@ impl ReadBudget {
     pub(crate) const SHARE: u64 = 2;
 
     pub(crate) fn new(bytes: u64) -> Self {
-        let [pieces, results] = [bytes / Self::SHARE; 2].map(MemoryBudget::new);
-        Self { pieces, results }
+        let bytes = bytes / Self::SHARE;
+        Self { pieces: MemoryBudget::new(bytes), results: MemoryBudget::new(bytes.min(RESULTS_BYTES_MAX)) }
     }
 
     /// No limit.
