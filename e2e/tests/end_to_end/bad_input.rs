@@ -93,6 +93,22 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
     Ok(())
 }
 
+/// Nobody writes to the pipe: to open it would take for ever.
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_refused_at_once() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU)?;
+    let pipe = pipe.display().to_string();
+    let says = "it is a named pipe, not a regular file";
+    assert_ends(&["validate", "--config", &pipe], USAGE, says)?;
+    let in_value = format!("exporters: {{ otlp_grpc: {{ endpoint: \"${{file:{pipe}}}\" }} }}");
+    assert_ends(&["validate", "--config", &format!("yaml:{in_value}")], USAGE, says)?;
+    assert_ends(&["view", &pipe], USAGE, says)?;
+    assert_ends(&["diff", &pipe, &pipe], USAGE, says)?;
+    assert_ends(&["inspect", &pipe], USAGE, says)
+}
+
 #[test]
 fn an_output_whose_form_is_unknown_is_a_usage_error_before_anything_runs() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -44,6 +44,7 @@ mod receiver_keys;
 mod reload;
 mod schema;
 mod silent;
+mod small_documents;
 mod stacks;
 mod supervision;
 mod switches;

@@ -47,17 +47,31 @@ impl Paths {
         self.labels.get(self.start(path)..end).unwrap_or_default()
     }
 
+    /// How many labels these paths have in common from this depth on.
+    fn shared_from(&self, depth: usize, paths: impl IntoIterator<Item = u32>) -> usize {
+        let mut rests =
+            paths.into_iter().map(|path| self.get(path as usize).get(depth..).unwrap_or_default());
+        let first = rests.next().unwrap_or_default();
+        rests
+            .fold(first, |shared, rest| {
+                let length = shared.iter().zip(rest).take_while(|(one, other)| one == other).count();
+                shared.get(..length).unwrap_or_default()
+            })
+            .len()
+    }
+
     /// The numbers of all paths in their lexicographic order. Label by label, so that one that paths share is read once for each
     /// path, and not once for each comparison of two.
     fn sorted_numbers(&self) -> Vec<u32> {
         /// A path, with its label at the depth that is being sorted; `None` where it has ended.
         type LabelledPath = (Option<u32>, u32);
         let mut order: Vec<LabelledPath> = (0..self.len() as u32).map(|number| (None, number)).collect();
-        // Ranges of `order` whose paths have this many labels in common, and are not sorted by the rest.
+        // Ranges of `order` whose paths have at least this many labels in common, and are not sorted by the rest.
         let mut unsorted = vec![(0..order.len(), 0)];
         while let Some((range, depth)) = unsorted.pop() {
             let start = range.start;
             let group = order.get_mut(range).unwrap_or_default();
+            let depth = depth + self.shared_from(depth, group.iter().map(|(_, number)| *number));
             for (label, number) in &mut *group {
                 *label = self.get(*number as usize).get(depth).copied();
             }
