@@ -500,12 +500,16 @@ for (const colorScheme of ["light", "dark"]) {
   shows(`labels on the timeline can be read: ${colorScheme}`, "two.html", async (page) => {
     const [text, back] = await page.locator(".part").first().evaluate((part) => {
       const { color, backgroundColor } = getComputedStyle(part);
-      const pen = new OffscreenCanvas(1, 1).getContext("2d");
-      // The bar that it is on, then what is behind the text itself.
-      const [of] = [(colour) => { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3); }];
-      of(getComputedStyle(document.documentElement).getPropertyValue("--heat"));
-      const back = of(backgroundColor);
-      return [of(color), back];
+      const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+      /** What is seen where a colour is painted over those before. */
+      const over = (colour) => {
+        pen.fillStyle = colour;
+        pen.fillRect(0, 0, 1, 1);
+        return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+      };
+      over(getComputedStyle(document.documentElement).getPropertyValue("--heat"));
+      const back = over(backgroundColor);
+      return [over(color), back];
     });
     assert.ok(contrast(text, back) >= 4.5, `${contrast(text, back)}`);
   }, { colorScheme });

@@ -135,7 +135,7 @@ pub(crate) struct RecordArgs {
     /// A pipe or a device is written to directly.
     #[arg(short, long, value_name = "FILE", default_value = "profile.html", help_heading = "Output")]
     pub(crate) output: PathBuf,
-    /// The format, whatever the suffix of the file, for example for -o /dev/stdout
+    /// The format, whatever the file's suffix; needed for -o /dev/stdout
     #[arg(long, value_name = "FORMAT", hide_possible_values = true, help_heading = "Output")]
     pub(crate) format: Option<FormatArg>,
     /// How functions are named: short or full

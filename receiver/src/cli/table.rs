@@ -8,13 +8,22 @@ pub(crate) struct TableArgs {
     /// The most functions in a table
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
     rows: Option<u32>,
-    /// Sort functions by self or total; by default by total where samples are waits, and by self elsewhere
+    /// Sort functions by self or total
+    ///
+    /// By default by total where samples are waits, all of which end in the same functions, and by self elsewhere.
     #[arg(long, value_name = "COLUMN", hide_possible_values = true)]
     sort: Option<SortArg>,
-    /// Which inlined functions have rows of their own: all; own, without standard libraries; none
+    /// Which inlined functions have rows: all, own or none
     ///
-    /// The others are folded into the function that they were inlined into, for example `core::ptr::write` into its caller.
-    #[arg(long, value_name = "WHICH", default_value = "all", hide_possible_values = true)]
+    /// The others are folded into the function that they were inlined into: with `own`, those of standard libraries, such as
+    /// `core::ptr::write`.
+    #[arg(
+        long,
+        value_name = "WHICH",
+        default_value = "all",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
     inlines: InlinesArg,
 }
 
