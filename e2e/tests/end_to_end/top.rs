@@ -259,7 +259,9 @@ fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
                 && (7.0..18.0).contains(&total(screen, "wait_in_futex"))
         })?;
         keep(file, &screen)?;
-        terminal.press("\r\u{1b}/[sleeping")?;
+        terminal.press("\r\u{1b}")?;
+        terminal.until("no filter", |screen| !screen.contains("filter: "))?;
+        terminal.press("/[sleeping")?;
         terminal.until("causes of waits instead of the kernel's functions", |screen| {
             screen.contains("[sleeping: futex]") && screen.contains("[sleeping: sleep]")
         })?;

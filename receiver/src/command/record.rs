@@ -113,7 +113,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         Some(launched) => SamplingScope::from_command(launched.pid()),
         None => scope_from_args(&args.pid, &args.tid, &args.comm)?.0,
     };
-    let options = sampling_options(args, scope, kinds, probes, &debug_roots);
+    let options = sampling_options(args, scope, kinds.clone(), probes, &debug_roots);
     let filter = EventFilter { span: args.span, trace: args.trace, tids: &args.tid };
     // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
     let mut unnamed = UnnamedSamples::default();
@@ -142,7 +142,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     if args.source_maps && !args.quiet {
         print_notice(format_args!("source maps of scripts: {source_maps}\n"));
     }
-    let profiles = write(args, &title, sink, &recorded, &unnamed, &outputs, &stop)?;
+    let profiles = write(args, (&title, &kinds), sink, &recorded, &unnamed, &outputs, &stop)?;
     if let Some(servers) = debug_roots.debuginfod().filter(|_| !args.quiet) {
         print_notice(format_args!("{}\n", servers.counts()));
     }
@@ -191,7 +191,7 @@ fn sampling_options(
 /// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested.
 fn write(
     args: &RecordArgs,
-    title: &str,
+    (title, kinds): (&str, &KindSet),
     sink: EventSink,
     recorded: &RecordingStats,
     unnamed: &[UnnamedGroup],
@@ -207,7 +207,8 @@ fn write(
                     .with_next_step(empty_recording_hint(args))
             })?;
             outputs.first().write(stop, |out| out.write_all(report.as_bytes()))?;
-            let kinds = recorded.tally.interrupts.iter().map(|(kind, _)| *kind).filter(|_| args.table);
+            // Not those that are sampled: a profile of wall time consists of samples of two other kinds.
+            let kinds = kinds.iter().filter(|_| args.table);
             let profile = |kind| profile_from_report(&report, kind, title, recorded, args);
             kinds.map(profile).collect::<Result<_, _>>()?
         }
