@@ -42,6 +42,7 @@ pub use duration::{format as format_duration, parse as parse_duration};
 pub use input_file::{open_input, read_bounded};
 pub use load::{LoadedConfig, load};
 pub use model::*;
+pub use otel_environment::names_otel_endpoint;
 pub use print::{PrintFormat, PrintMode, print_config};
 pub use reference::{KeyReference, json_schema, reference, reference_markdown};
 pub use source::{ConfigSource, Environment, ProcessEnvironment, SourceError};

@@ -33,6 +33,12 @@ pub(crate) fn tree_from_environment(environment: &dyn Environment, report: &mut 
     }
 }
 
+/// Whether the variables configure the exporter, where no configuration is given.
+#[must_use]
+pub fn names_otel_endpoint(environment: &dyn Environment) -> bool {
+    EnvironmentVariables { environment }.get("ENDPOINT").is_some()
+}
+
 fn list(id: &str) -> ConfigNode {
     ConfigNode::new(ConfigValue::List(vec![ConfigNode::text(id)]))
 }

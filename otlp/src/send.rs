@@ -29,7 +29,9 @@ mod queue;
 mod retry;
 mod storage;
 
-pub use connect::{Proxies, ProxyError, Resolve, ResolveFuture, Resolver, TlsConfigError};
+pub use connect::{
+    PemProblem, Proxies, ProxyError, Resolve, ResolveFuture, Resolver, TlsConfigError, check_tls,
+};
 pub use counts::{Counts, State};
 pub use credentials::{CredentialsError, ExporterCredentials, HeaderError};
 pub use download::{DownloadError, DownloadLimits, DownloadOptions, Downloader};

@@ -30,8 +30,8 @@ pub(crate) use self::view::{DiffArgs, ViewArgs};
 
 /// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
 ///
-/// Without a command it runs as configured: it profiles the processes in the receiver's scope and sends profiles to
-/// the exporters, until it is stopped.
+/// With a configuration and no command it runs as configured: it profiles the processes in the receiver's scope and sends
+/// profiles to the exporters, until it is stopped.
 #[derive(Debug, Parser)]
 #[command(
     name = "sidewinder",
@@ -54,12 +54,13 @@ pub(crate) struct Cli {
 /// A command other than running as configured.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run as configured; the same as no command
+    /// Run as configured; the command may be left out where a configuration is given
     #[command(after_help = "Examples:\n  \
         sidewinder run --config sidewinder.yaml\n  \
         sidewinder run --config env:SIDEWINDER_CONFIG --set exporters.otlp_grpc.endpoint=collector:4317\n  \
         OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 sidewinder run\n  \
         sidewinder run --ui                          and look at http://localhost:7878/\n\n\
+        Without a configuration, and without OTEL_EXPORTER_OTLP_ENDPOINT, profiles are written to ./profile.otlp.\n\
         Reloads its configuration on SIGHUP, and when one of its files changes.")]
     Run(RunArgs),
     /// Profile for a while and write a file
@@ -133,12 +134,15 @@ pub(crate) enum Command {
         livenessProbe: { exec: { command: [/sidewinder, health] } }      in a container's spec\n\n\
         Exit codes: 0 all are up, 1 one is not, or none responds.")]
     Health(HealthArgs),
-    /// Check the configuration, and report everything that is wrong with it at once
+    /// Check the configuration and the files that it names, and report everything that is wrong at once
     #[command(after_help = "Examples:\n  \
         sidewinder validate --config sidewinder.yaml\n  \
-        sidewinder validate --config base.yaml --config site.yaml --set receivers::profiling::samples_per_second=19\n\n\
+        sidewinder validate --config base.yaml --config site.yaml --set receivers::profiling::samples_per_second=19\n  \
+        sidewinder validate --skip-files --config relay.yaml        in CI, for a pod that has the files\n\n\
+        Opens certificates, keys, tokens and passwords, and looks for the directories of queues and output files. Nothing is \
+        changed.\n\n\
         Exit codes: 0 valid, with warnings or without, 2 invalid.")]
-    Validate(ConfigArgs),
+    Validate(ValidateArgs),
     /// Print the effective configuration, with defaults filled in
     #[command(after_help = "Examples:\n  \
         sidewinder print-config --config sidewinder.yaml\n  \
@@ -189,7 +193,22 @@ pub(crate) struct RunArgs {
     pub(crate) ui: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Don't look for the files and directories that the configuration names: the service runs elsewhere
+    #[arg(long)]
+    pub(crate) skip_files: bool,
+}
+
 impl RunArgs {
+    /// Whether no argument was given.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { config: ConfigArgs { config, set, feature_gates }, ui } = self;
+        config.is_empty() && set.is_empty() && feature_gates.is_empty() && !ui
+    }
+
     /// The sources of the configuration, including other flags.
     pub(crate) fn into_config(mut self) -> ConfigArgs {
         if self.ui {

@@ -73,6 +73,15 @@ pub struct Config {
     pub ui: Ui,
 }
 
+impl Config {
+    /// The exporters that a pipeline uses.
+    pub fn used_exporters(&self) -> impl Iterator<Item = (&ComponentId, &ExporterConfig)> {
+        let is_used =
+            |id: &ComponentId| self.pipelines.values().any(|pipeline| pipeline.exporters.contains(id));
+        self.exporters.iter().filter(move |(id, _)| is_used(id))
+    }
+}
+
 impl Default for Config {
     /// One profiler that writes to the file `profile.otlp`: the configuration if none is given.
     fn default() -> Self {

@@ -2,6 +2,7 @@
 //!
 //! Names are resolved and certificates are read for each connection, so that a new connection picks up changes.
 
+mod pem;
 mod proxy;
 mod read_budget;
 mod resolve;
@@ -25,12 +26,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::Service;
 
+pub use pem::PemProblem;
 pub use proxy::{Proxies, ProxyError};
 pub(super) use proxy::{Route, proxy_url};
 pub(super) use read_budget::ReadBudget;
 pub use resolve::{Resolve, ResolveFuture, Resolver};
 pub(super) use tls::Tls;
-pub use tls::TlsConfigError;
+pub use tls::{TlsConfigError, check_tls};
 
 /// The address of a receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,5 +1,6 @@
 //! Headers of requests: those that the user configured, credentials, and the signal version.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,16 +18,19 @@ pub(super) const USER_AGENT: &str = concat!("sidewinder/", env!("CARGO_PKG_VERSI
 /// The maximum size of a file with credentials.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
-/// The secret itself; for a file, its current content.
-fn read(credential: &Credential) -> Result<String, CredentialsError> {
+/// The secret itself; for a file, its current content. `key`: the key of the configuration that names the file.
+fn read(key: &'static str, credential: &Credential) -> Result<String, CredentialsError> {
     let path = match credential {
         Credential::Text(text) => return Ok(text.reveal().to_owned()),
         Credential::File(path) => path,
     };
-    let failed = |source| CredentialsError::Read { path: path.clone(), source };
+    let failed = |source| CredentialsError::Read { key, path: path.clone(), source };
     let bytes = read_bounded(path, MAX_SECRET_BYTES).map_err(failed)?;
-    let text = String::from_utf8(bytes).map_err(|_| CredentialsError::Unfit)?;
-    Ok(text.trim_end().to_owned())
+    let text = String::from_utf8(bytes).map_err(|_| failed(io::Error::other("it is not text")))?;
+    match text.trim_end() {
+        "" => Err(failed(io::Error::other("it is empty"))),
+        text => Ok(text.to_owned()),
+    }
 }
 
 /// The credentials that the receiver requires.
@@ -41,13 +45,15 @@ pub enum ExporterCredentials {
 /// Why credentials can't be sent. The message doesn't contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// A file could not be read.
-    #[error("cannot read the credentials in {path:?}")]
+    /// A file could not be read, or has no credentials.
+    #[error("{key}: cannot read the credentials in {path:?}")]
     Read {
+        /// The key of the configuration, within the extension.
+        key: &'static str,
         /// The path of the file.
         path: PathBuf,
         /// The cause.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// They contain characters that aren't valid in a header.
     #[error("the credentials contain characters that are not valid in a header")]
@@ -55,15 +61,28 @@ pub enum CredentialsError {
 }
 
 impl ExporterCredentials {
+    /// Checks that they could be sent now: reads their files.
+    ///
+    /// # Errors
+    ///
+    /// Why that is not possible.
+    pub fn check(&self) -> Result<(), CredentialsError> {
+        self.header().map(drop)
+    }
+
     fn header(&self) -> Result<(HeaderName, HeaderValue), CredentialsError> {
         let (name, text) = match self {
             Self::Bearer(BearerTokenAuth { header, scheme, token }) => {
-                let token = read(token)?;
+                let token = read("filename", token)?;
                 let text = if scheme.is_empty() { token } else { format!("{scheme} {token}") };
                 (header.parse().map_err(|_| CredentialsError::Unfit)?, text)
             }
             Self::Basic(BasicAuth { username, password }) => {
-                let pair = format!("{}:{}", read(username)?, read(password)?);
+                let pair = format!(
+                    "{}:{}",
+                    read("client_auth::username_file", username)?,
+                    read("client_auth::password_file", password)?
+                );
                 (header::AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(pair)))
             }
         };

@@ -397,7 +397,7 @@ async fn settings_that_cannot_work_are_refused_at_once() {
     assert_eq!(message, "header \"x\" has a name or a value that cannot be sent");
     let tls = TlsClient { ca: Some(Pem::File("/nowhere/ca.pem".into())), ..TlsClient::default() };
     let message = refused(&GrpcOptions { tls, ..GrpcOptions::new("collector:4317") });
-    assert!(message.ends_with("cannot read tls::ca_file \"/nowhere/ca.pem\""), "{message}");
+    assert!(message.ends_with("tls::ca_file: cannot read \"/nowhere/ca.pem\""), "{message}");
     let token = Credential::Text(Secret::new("secret".to_owned()));
     let credentials =
         Some(ExporterCredentials::Bearer(BearerTokenAuth { token, ..BearerTokenAuth::default() }));

@@ -2,7 +2,7 @@
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sidewinder_config::{ClientIdentity, Pem, TlsClient, TlsVersion};
-use sidewinder_otlp::send::{Exporter, GrpcOptions, HttpOptions, State};
+use sidewinder_otlp::send::{Exporter, GrpcOptions, HttpOptions, State, check_tls};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 use tokio::net::TcpListener;
@@ -163,7 +163,7 @@ async fn versions_that_do_not_overlap_are_refused() {
     let tls = TlsClient { max_version: Some(TlsVersion::Tls12), ..tls };
     let error = Exporter::grpc(options(), &to(&receiver, tls)).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(cause, "tls::max_version is older than tls::min_version");
+    assert_eq!(cause, "tls::max_version: it is older than tls::min_version");
 }
 
 /// The receiver now shows another authority's certificate and requires another one from us; the files are replaced before
@@ -223,5 +223,53 @@ async fn http_trusts_the_same_certificates_as_grpc() {
         let (exporter, report) = (exporter.unwrap(), report(1, 3));
         exporter.enqueue(report.clone());
         assert_all(&settled(&exporter).await.counts, state, &report);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_key() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.certificate("client", VALID);
+    let (_, other_key) = authority.certificate("other", VALID);
+    let encrypted = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    let damaged = certificate.replace("-----END CERTIFICATE-----", "");
+    let file = |name: &str, text: &str| authority.file(name, text);
+    let ca = |pem| TlsClient { ca: Some(pem), ..TlsClient::default() };
+    let identity = |certificate, key| TlsClient {
+        ca: authority.ca(),
+        identity: Some(ClientIdentity { certificate, key }),
+        ..TlsClient::default()
+    };
+    let text = |text: &str| Pem::Text(sidewinder_config::Secret::new(text.to_owned()));
+    assert!(check_tls(&identity(file("c", &certificate), file("k", &key))).is_ok());
+    let pipe = authority.directory.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    for (tls, expected) in [
+        (ca(Pem::File("/nowhere/ca.pem".into())), "tls::ca_file: cannot read \"/nowhere/ca.pem\""),
+        (ca(Pem::File(pipe)), "tls::ca_file: cannot read"),
+        (ca(file("a", &key)), "tls::ca_file: it is a private key, not a certificate"),
+        (ca(text(&key)), "tls::ca_pem: it is a private key, not a certificate"),
+        (ca(file("b", "hello")), "tls::ca_file: it has no certificate in PEM"),
+        (ca(file("d", &damaged)), "tls::ca_file: it is not valid PEM"),
+        (
+            identity(file("c", &certificate), file("e", &certificate)),
+            "tls::key_file: it is a certificate, not a private key",
+        ),
+        (identity(file("c", &certificate), file("f", "")), "tls::key_file: it has no private key in PEM"),
+        (
+            identity(file("c", &certificate), file("g", &encrypted)),
+            "tls::key_file: the private key has a passphrase",
+        ),
+        (
+            identity(file("h", &key), file("k", &key)),
+            "tls::cert_file: it is a private key, not a certificate",
+        ),
+        (
+            identity(file("c", &certificate), file("o", &other_key)),
+            "tls::key_file: it is not the private key of the first certificate in tls::cert_file",
+        ),
+    ] {
+        let error = check_tls(&tls).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}\n{expected}");
     }
 }

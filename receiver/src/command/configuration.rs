@@ -2,10 +2,10 @@
 
 use sidewinder_config::{LoadedConfig, print_config, reference};
 
-use super::{CommandResult, print_all};
-use crate::cli::{ConfigArgs, PrintConfigArgs, PrintFormatArg, PrintModeArg};
+use super::{CommandResult, named_files, print_all};
+use crate::cli::{ConfigArgs, PrintConfigArgs, PrintFormatArg, PrintModeArg, ValidateArgs};
 use crate::configuration::read;
-use crate::exit::Failure;
+use crate::exit::{ExitCause, Failure};
 use crate::terminal::print_notice;
 
 /// Reads the configuration that the arguments name, and prints its warnings on standard error.
@@ -17,8 +17,16 @@ fn read_with_warnings(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {
     Ok(loaded)
 }
 
-pub(crate) fn validate(args: &ConfigArgs) -> CommandResult {
-    read_with_warnings(args)?;
+/// Checks a configuration, and what it names of this machine.
+pub(crate) fn validate(args: &ValidateArgs) -> CommandResult {
+    let loaded = read_with_warnings(&args.config)?;
+    let problems = if args.skip_files { Vec::new() } else { named_files::problems(&loaded.config) };
+    if !problems.is_empty() {
+        let message = format!("the configuration names what can't be used here\n{}", problems.join("\n"));
+        return Err(Failure::new(ExitCause::Usage, message).with_next_step(
+            "fix all of these; where the service runs elsewhere, as in a pod, and its files are not here, add --skip-files",
+        ));
+    }
     print_all("the configuration is valid\n")
 }
 

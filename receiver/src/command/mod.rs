@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod configuration;
 pub(crate) mod inspect;
 pub(crate) mod launch;
+mod named_files;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod status;

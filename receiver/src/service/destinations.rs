@@ -41,7 +41,7 @@ pub(super) struct NewExporters(BTreeMap<ComponentId, Arc<Destination>>);
 impl Destinations {
     pub(super) fn open(config: &Config, stats: &Arc<ServiceStats>) -> Result<Self, Failure> {
         let mut active = BTreeMap::new();
-        for (id, _) in used_exporters(config) {
+        for (id, _) in config.used_exporters() {
             let destination = open(id, config)?;
             stats.add_exporter(&destination);
             active.insert(id.clone(), destination);
@@ -61,9 +61,9 @@ impl Destinations {
     /// If one of them can't be opened; then none stays open.
     pub(super) fn prepare(&self, config: &Config, next: &Config) -> Result<NewExporters, Failure> {
         let written_files: BTreeSet<&Path> =
-            used_exporters(config).filter_map(|(_, exporter)| output_file(exporter)).collect();
+            config.used_exporters().filter_map(|(_, exporter)| output_file(exporter)).collect();
         let mut opened = NewExporters(BTreeMap::new());
-        for (id, exporter) in used_exporters(next).filter(|(id, _)| !is_unchanged(id, config, next)) {
+        for (id, exporter) in next.used_exporters().filter(|(id, _)| !is_unchanged(id, config, next)) {
             if output_file(exporter).is_some_and(|path| written_files.contains(path)) {
                 let message = format!(
                     "exporter {id} would overwrite a file that is being written: choose another path"
@@ -79,7 +79,7 @@ impl Destinations {
 
     /// Replaces the exporters that are missing or different in `next`. No receiver may send meanwhile.
     pub(super) fn replace(&mut self, config: &Config, next: &Config, opened: NewExporters) {
-        let used: BTreeSet<&ComponentId> = used_exporters(next).map(|(id, _)| id).collect();
+        let used: BTreeSet<&ComponentId> = next.used_exporters().map(|(id, _)| id).collect();
         let is_replaced = |id: &ComponentId| !used.contains(id) || !is_unchanged(id, config, next);
         let replaced: Vec<ComponentId> = self.active.keys().filter(|id| is_replaced(id)).cloned().collect();
         for id in replaced {
@@ -92,7 +92,7 @@ impl Destinations {
             }
         }
         let mut new = opened.0;
-        for (id, _) in used_exporters(next).filter(|(_, exporter)| has_storage(exporter)) {
+        for (id, _) in next.used_exporters().filter(|(_, exporter)| has_storage(exporter)) {
             if self.active.contains_key(id) {
                 continue;
             }
@@ -159,16 +159,8 @@ fn finish(destinations: &[Arc<Destination>], deadline: Instant) -> bool {
 
 fn open(id: &ComponentId, config: &Config) -> Result<Arc<Destination>, Failure> {
     // Equal shares: an exporter whose endpoint is gone must not use up the memory of the others.
-    let memory_bytes = MemoryBudget::for_queues(config) / used_exporters(config).count().max(1);
+    let memory_bytes = MemoryBudget::for_queues(config) / config.used_exporters().count().max(1);
     Destination::open(id, config, memory_bytes).map(Arc::new)
-}
-
-/// The exporters that a pipeline uses.
-fn used_exporters(config: &Config) -> impl Iterator<Item = (&ComponentId, &ExporterConfig)> {
-    config
-        .exporters
-        .iter()
-        .filter(|(id, _)| config.pipelines.values().any(|pipeline| pipeline.exporters.contains(id)))
 }
 
 fn output_file(exporter: &ExporterConfig) -> Option<&Path> {
@@ -188,7 +180,7 @@ fn has_storage(exporter: &ExporterConfig) -> bool {
 
 /// Whether an exporter and the extensions that it uses are the same in both configurations.
 fn is_unchanged(id: &ComponentId, config: &Config, next: &Config) -> bool {
-    let is_used = |config: &Config| used_exporters(config).any(|(used, _)| used == id);
+    let is_used = |config: &Config| config.used_exporters().any(|(used, _)| used == id);
     is_used(config)
         && is_used(next)
         && exporter_with_extensions(id, config) == exporter_with_extensions(id, next)

@@ -117,7 +117,8 @@ fn each_configuration_in_the_examples_holds() -> Result<()> {
     for (of, manifest) in manifests()? {
         for configuration in configurations(&manifest) {
             let mut validate = sidewinder::command()?;
-            validate.args(["validate", "--config=env:SIDEWINDER_CONFIG"]);
+            // Certificates and directories are the pod's.
+            validate.args(["validate", "--skip-files", "--config=env:SIDEWINDER_CONFIG"]);
             validate.env("SIDEWINDER_CONFIG", &configuration);
             // What the pod would have.
             for name in ["SERVICE_NAME", "NAMESPACE_NAME", "NODE_NAME", "POD_NAME", "POD_UID"] {

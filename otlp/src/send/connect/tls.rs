@@ -6,54 +6,69 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use sidewinder_config::{ClientIdentity, Pem, TlsClient, TlsVersion, read_bounded};
+use sidewinder_config::{ClientIdentity, TlsClient, TlsVersion};
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error as RustlsError, RootCertStore, SignatureScheme,
     SupportedProtocolVersion, version,
 };
 use tracing::{info, warn};
 
-/// The maximum size of a file with certificates or keys.
-const MAX_PEM_BYTES: u64 = 1 << 20;
+use super::pem::{PemProblem, PemSetting, PemText};
 
-/// Certificates, keys or settings with which no connection is possible.
+/// Certificates, keys or settings with which no connection is possible. Messages begin with the key of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsConfigError {
     /// A file could not be read.
-    #[error("cannot read tls::{setting} {path:?}")]
+    #[error("tls::{key}: cannot read {path:?}")]
     Read {
-        /// The setting.
-        setting: &'static str,
+        /// The key, such as `ca_file`.
+        key: &'static str,
         /// The path of the file.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
     /// The content isn't valid.
-    #[error("tls::{setting} contains no usable PEM data")]
+    #[error("tls::{key}: {problem}")]
     Pem {
-        /// The setting.
-        setting: &'static str,
-        /// The cause.
-        source: pem::Error,
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        problem: PemProblem,
+    },
+    /// The private key is another certificate's.
+    #[error("tls::{key}: it is not the private key of the first certificate in tls::{certificate_key}")]
+    OtherKey {
+        /// The key with the private key.
+        key: &'static str,
+        /// The key with the certificate.
+        certificate_key: &'static str,
     },
     /// There are no trusted root certificates, as in an image without certificates.
     #[error(
-        "there is no certificate authority to trust: tls::ca_file is not set, and the system has none (in \
-         SSL_CERT_FILE, SSL_CERT_DIR, or where distributions keep them); set tls::ca_file, or mount \
+        "tls::ca_file: there is no certificate authority to trust: it is not set, and the system has none (in \
+         SSL_CERT_FILE, SSL_CERT_DIR, or where distributions keep them); set it, or mount \
          certificates, as at /etc/ssl/certs"
     )]
     NoAuthority,
     /// The maximum version is older than the minimum.
-    #[error("tls::max_version is older than tls::min_version")]
+    #[error("tls::max_version: it is older than tls::min_version")]
     Versions,
     /// The settings don't fit together.
-    #[error("the tls settings do not fit together")]
+    #[error("tls: the settings do not fit together")]
     Settings(#[from] RustlsError),
+}
+
+/// Checks that a connection could be made with these settings: reads their files, and changes nothing.
+///
+/// # Errors
+///
+/// Why that is not possible.
+pub fn check_tls(options: &TlsClient) -> Result<(), TlsConfigError> {
+    Tls::load(options.clone(), &[]).map(drop)
 }
 
 /// The TLS configuration for one receiver.
@@ -79,8 +94,9 @@ struct LoadedTlsConfig {
 /// The contents of the files.
 #[derive(Clone, PartialEq, Eq)]
 struct PemContents {
-    ca: Option<Vec<u8>>,
-    identity: Option<(Vec<u8>, Vec<u8>)>,
+    ca: Option<PemText>,
+    /// The certificate and its key.
+    identity: Option<(PemText, PemText)>,
 }
 
 impl Tls {
@@ -135,25 +151,15 @@ impl Tls {
 
 impl PemContents {
     fn read(options: &TlsClient) -> Result<Self, TlsConfigError> {
-        let ca = options.ca.as_ref().map(|ca| read("ca_file", ca)).transpose()?;
+        let ca = options.ca.as_ref().map(|ca| PemText::read(PemSetting::Authority, ca)).transpose()?;
         let identity = match &options.identity {
-            Some(ClientIdentity { certificate, key }) => {
-                Some((read("cert_file", certificate)?, read("key_file", key)?))
-            }
+            Some(ClientIdentity { certificate, key }) => Some((
+                PemText::read(PemSetting::Certificate, certificate)?,
+                PemText::read(PemSetting::Key, key)?,
+            )),
             None => None,
         };
         Ok(Self { ca, identity })
-    }
-}
-
-fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, TlsConfigError> {
-    match pem {
-        Pem::File(path) => read_bounded(path, MAX_PEM_BYTES).map_err(|source| TlsConfigError::Read {
-            setting,
-            path: path.clone(),
-            source,
-        }),
-        Pem::Text(text) => Ok(text.reveal().as_bytes().to_vec()),
     }
 }
 
@@ -171,11 +177,9 @@ fn client_config(
     };
     let mut config = match &texts.identity {
         None => builder.with_no_client_auth(),
-        Some((cert, key)) => {
-            let key = PrivateKeyDer::from_pem_slice(key)
-                .map_err(|source| TlsConfigError::Pem { setting: "key_file", source })?;
-            builder.with_client_auth_cert(certificates("cert_file", cert)?, key)?
-        }
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
+            .map_err(|error| identity_error(certificate, key, error))?,
     };
     config.alpn_protocols = protocols.to_vec();
     Ok(config)
@@ -193,8 +197,8 @@ fn versions(options: &TlsClient) -> Result<Vec<&'static SupportedProtocolVersion
 fn root_certificates(options: &TlsClient, texts: &PemContents) -> Result<RootCertStore, TlsConfigError> {
     let mut authorities = RootCertStore::empty();
     if let Some(ca) = &texts.ca {
-        for certificate in certificates("ca_file", ca)? {
-            authorities.add(certificate)?;
+        for certificate in ca.certificates()? {
+            authorities.add(certificate).map_err(|_| ca.problem(PemProblem::Unusable))?;
         }
     }
     if texts.ca.is_none() || options.include_system_ca_certs_pool {
@@ -214,14 +218,17 @@ fn root_certificates(options: &TlsClient, texts: &PemContents) -> Result<RootCer
     Ok(authorities)
 }
 
-fn certificates(setting: &'static str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
-    let failed = |source| TlsConfigError::Pem { setting, source };
-    let certificates: Vec<_> =
-        CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(failed)?;
-    if certificates.is_empty() {
-        return Err(failed(pem::Error::NoItemsFound));
+/// Why a certificate and a private key can't be used together.
+fn identity_error(certificate: &PemText, key: &PemText, error: RustlsError) -> TlsConfigError {
+    match error {
+        RustlsError::InconsistentKeys(_) => {
+            TlsConfigError::OtherKey { key: key.key, certificate_key: certificate.key }
+        }
+        RustlsError::InvalidCertificate(_) => certificate.problem(PemProblem::Unusable),
+        // Of a type that the provider doesn't have.
+        RustlsError::General(_) => key.problem(PemProblem::Unusable),
+        other => TlsConfigError::Settings(other),
     }
-    Ok(certificates)
 }
 
 /// `insecure_skip_verify`: any certificate is accepted, but the receiver must have its private key.
