@@ -157,7 +157,7 @@ impl ExporterContext<'_> {
             _ => None,
         });
         let configured_bytes = usize::try_from(queue_bytes).unwrap_or(usize::MAX);
-        if storage.is_none() && configured_bytes > self.memory_bytes {
+        if storage.is_none() && is_reduced(queue, self.memory_bytes) {
             warn!(
                 exporter = self.name,
                 queue_size = configured_bytes,
@@ -208,6 +208,30 @@ impl ExporterContext<'_> {
     }
 }
 
+/// Whether a queue in memory gets less than its `sending_queue` asks for. The default asks for nothing: it is as much as memory
+/// allows, up to [`SendingQueue::DEFAULT_SIZE_BYTES`].
+fn is_reduced(queue: &SendingQueue, memory_bytes: usize) -> bool {
+    let memory_bytes = u64::try_from(memory_bytes).unwrap_or(u64::MAX);
+    queue.sizer == Sizer::Bytes
+        && queue.queue_size != SendingQueue::DEFAULT_SIZE_BYTES
+        && queue.queue_size > memory_bytes
+}
+
 fn headers(config: &BTreeMap<String, sidewinder_config::Secret>) -> Vec<(String, String)> {
     config.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_queue_size_that_was_configured_can_be_too_large() {
+        let of = |queue_size, sizer| SendingQueue { queue_size, sizer, ..SendingQueue::default() };
+        let memory_bytes = 1 << 20;
+        assert!(!is_reduced(&SendingQueue::default(), memory_bytes));
+        assert!(!is_reduced(&of(1000, Sizer::Requests), memory_bytes), "a number of requests");
+        assert!(!is_reduced(&of(1 << 20, Sizer::Bytes), memory_bytes));
+        assert!(is_reduced(&of(2 << 20, Sizer::Bytes), memory_bytes));
+    }
 }

@@ -81,6 +81,8 @@ mod vm;
 
 use std::process::ExitCode;
 
+use sidewinder_config::ProcessEnvironment;
+
 use cli::{Cli, Command};
 use exit::Failure;
 
@@ -99,6 +101,9 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
+        None if cli.run.is_empty() && !sidewinder_config::names_otel_endpoint(&ProcessEnvironment) => {
+            Err(command::run::nothing_to_run())
+        }
         None => command::run::run(&cli.run.into_config()),
         Some(Command::Run(args)) => command::run::run(&args.into_config()),
         Some(Command::Record(args)) => command::record::record(args),

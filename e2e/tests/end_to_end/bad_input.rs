@@ -109,6 +109,45 @@ fn a_pipe_in_the_place_of_a_file_is_refused_at_once() -> Result<()> {
     assert_ends(&["inspect", &pipe], USAGE, says)
 }
 
+/// Without a command and a configuration, it says what it can do, and neither profiles nor writes a file.
+#[test]
+fn nothing_at_all_is_answered_by_the_help() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = sidewinder::command()?;
+    command.current_dir(folder.path());
+    let Ended { status, log: said } = Running::start(command)?.wait(Duration::from_secs(30))?;
+    assert_eq!(status.code(), Some(USAGE), "{said}");
+    for part in ["neither a command nor a configuration", "Usage: sidewinder", "record", "next: "] {
+        assert!(said.contains(part), "does not say {part:?}: {said}");
+    }
+    assert_eq!(fs::read_dir(folder.path())?.count(), 0);
+    Ok(())
+}
+
+#[test]
+fn files_that_a_configuration_names_are_opened_unless_they_are_elsewhere() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let key = folder.path().join("key.pem");
+    fs::write(&key, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")?;
+    let configuration = format!(
+        "--config=yaml:{{receivers: {{profiling: }}, exporters: {{otlp_grpc: {{endpoint: 'collector:4317', \
+         tls: {{insecure_skip_verify: true, cert_file: {0}, key_file: {0}}}}}, otlp_http: {{endpoint: 'https://collector', \
+         tls: {{ca_file: /no/such/ca.pem}}}}}}, service: {{pipelines: {{profiles: {{receivers: [profiling], \
+         exporters: [otlp_grpc, otlp_http]}}}}}}}}",
+        key.display()
+    );
+    let Ended { status, log: said } = sidewinder::run(&["validate", &configuration])?;
+    assert_eq!(status.code(), Some(USAGE), "{said}");
+    for part in [
+        "exporters::otlp_grpc::tls::key_file: it is a certificate, not a private key\n",
+        "exporters::otlp_http::tls::ca_file: cannot read \"/no/such/ca.pem\": No such file",
+        "add --skip-files",
+    ] {
+        assert!(said.contains(part), "does not say {part:?}: {said}");
+    }
+    assert_ends(&["validate", "--skip-files", &configuration], OK, "the configuration is valid")
+}
+
 #[test]
 fn an_output_whose_form_is_unknown_is_a_usage_error_before_anything_runs() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -131,7 +170,7 @@ fn a_process_that_is_gone_is_named() -> Result<()> {
     let output = folder.path().join("out.folded").display().to_string();
     assert_ends(
         &["record", "--comm", "nobody-is-called-so", "-d", "1s", "-o", &output],
-        OK,
+        RUNTIME,
         "next: see with `ps",
     )
 }

@@ -22,11 +22,16 @@ use sidewinder_otlp::conformance;
 const OK: i32 = 0;
 const RUNTIME: i32 = 1;
 const USAGE: i32 = 2;
+const OWN_FAILURE: i32 = 125;
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 /// Longer than any of these takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const OLD: &str = "what was there before";
+/// Long enough for samples of a program that computes.
+const SAMPLED_FOR: Duration = Duration::from_millis(500);
+/// Some tenths of a second of CPU time, for a shell.
+const BUSY: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
 
 /// A folder with one file in it, `out.html`.
 fn old_file() -> Result<(tempfile::TempDir, std::path::PathBuf)> {
@@ -67,7 +72,10 @@ fn recording(workload: &Gated, output: &Path) -> Result<Running> {
     let mut command = hangups_not_ignored();
     command.arg(paths::sidewinder()?).args(["record", "-F", "97", "-p"]).arg(workload.pid().to_string());
     command.arg("-o").arg(output);
-    Running::start_sampling(command)
+    let running = Running::start_sampling(command)?;
+    // Nothing would be written without samples.
+    thread::sleep(SAMPLED_FOR);
+    Ok(running)
 }
 
 fn send(running: &Running, signal: Signal) -> Result<()> {
@@ -134,7 +142,10 @@ fn a_closed_terminal_ends_a_recording_which_is_written() -> Result<()> {
     drop(line);
     let mut screen = File::from(master);
     let mut shown = String::new();
-    while !shown.contains("% complete") {
+    let has_samples = |shown: &str| {
+        shown.split('\r').any(|line| line.contains("% complete") && !line.contains(" 0 samples"))
+    };
+    while !has_samples(&shown) {
         let mut bytes = [0; 4096];
         let count = screen.read(&mut bytes).with_context(|| format!("it ended: {shown}"))?;
         shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
@@ -326,7 +337,8 @@ fn a_command_that_never_ran_leaves_the_file_as_it_was() -> Result<()> {
         assert_eq!(names(folder.path())?, ["broken", "out.html"]);
     }
     // One that ran, and ends by itself with the same code, was recorded.
-    let ended = sidewinder::run(&["record", "-o", text(&path), "--", "sh", "-c", "exit 127"])?;
+    let busy = format!("{BUSY}; exit 127");
+    let ended = sidewinder::run(&["record", "-F", "997", "-o", text(&path), "--", "sh", "-c", &busy])?;
     assert_eq!(ended.status.code(), Some(NOT_FOUND), "{}", ended.log);
     ensure!(is_whole_page(&path)?, "{}", ended.log);
     Ok(())
@@ -338,12 +350,16 @@ fn a_command_that_we_end_is_a_success() -> Result<()> {
         return Ok(());
     }
     let (_folder, path) = old_file()?;
-    let ended = sidewinder::run(&["record", "-d", "1s", "-o", text(&path), "--", "sleep", "60"])?;
+    let endless = ["sh", "-c", "while :; do :; done"];
+    let record = ["record", "-o", text(&path)];
+    let ended = sidewinder::run(&[&record[..], &["-d", "1s", "--"], &endless].concat())?;
     assert_eq!(ended.status.code(), Some(OK), "{}", ended.log);
     ensure!(is_whole_page(&path)?, "{}", ended.log);
     let mut command = sidewinder::command()?;
-    command.args(["record", "-o", text(&path), "--", "sleep", "60"]);
-    let ended = Running::start_sampling(command)?.stop()?;
+    command.args(record).arg("--").args(endless);
+    let recording = Running::start_sampling(command)?;
+    thread::sleep(SAMPLED_FOR);
+    let ended = recording.stop()?;
     assert_eq!(ended.status.code(), Some(OK), "{}", ended.log);
     let ended = sidewinder::run(&["record", "-d", "30s", "-o", text(&path), "--", "sh", "-c", "exit 7"])?;
     assert_eq!(ended.status.code(), Some(7), "{}", ended.log);
@@ -351,6 +367,49 @@ fn a_command_that_we_end_is_a_success() -> Result<()> {
     let ended =
         sidewinder::run(&["record", "-d", "30s", "-o", text(&path), "--", "sh", "-c", "kill -TERM $$"])?;
     assert_eq!(ended.status.code(), Some(128 + Signal::SIGTERM as i32), "{}", ended.log);
+    Ok(())
+}
+
+/// The same in each format: nothing is written, and the likely cause is said.
+#[test]
+fn an_empty_recording_leaves_the_file_as_it_was() -> Result<()> {
+    if !requirement::ebpf("an empty recording")? {
+        return Ok(());
+    }
+    let mut idle = Command::new("sleep").arg("60").spawn()?;
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name);
+    let checked = ["otlp", "pb.gz", "folded", "svg", "html", "firefox.json", "speedscope.json"].iter().try_for_each(|suffix| {
+        let path = at(&format!("out.{suffix}"));
+        fs::write(&path, OLD)?;
+        let record = ["record", "-d", "300ms", "-o", text(&path)];
+        let ended = sidewinder::run(&[&record[..], &["-p", &idle.id().to_string()]].concat())?;
+        let said = "no event was recorded, so nothing was written: the target used no CPU\n  next: record while it is busy";
+        ensure!(ended.log.contains(said) && !ended.log.contains("wrote "), "{suffix}: {}", ended.log);
+        assert_eq!((ended.status.code(), fs::read_to_string(&path)?.as_str()), (Some(RUNTIME), OLD), "{suffix}");
+        // The exit code is a command's own, unless we have ended it.
+        let ended = sidewinder::run(&[&record[..], &["-F", "1", "--", "sh", "-c", "exit 7"]].concat())?;
+        assert_eq!((ended.status.code(), fs::read_to_string(&path)?.as_str()), (Some(7), OLD), "{suffix}: {}", ended.log);
+        ensure!(ended.log.contains("is too short for a sample at 1 Hz"), "{suffix}: {}", ended.log);
+        Ok(())
+    });
+    idle.kill()?;
+    idle.wait()?;
+    checked?;
+    let ended = sidewinder::run(&[
+        "record",
+        "-F",
+        "1",
+        "-d",
+        "300ms",
+        "-o",
+        text(&at("new.html")),
+        "--",
+        "sleep",
+        "60",
+    ])?;
+    assert_eq!(ended.status.code(), Some(OWN_FAILURE), "{}", ended.log);
+    ensure!(!at("new.html").exists(), "{}", ended.log);
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The main thread samples, and owns the sampler; a second one names events and collects them.
 
+mod empty;
 mod outputs;
 mod page;
 mod progress;
@@ -29,7 +30,7 @@ use self::page::LivePage;
 use self::progress::Progress;
 use self::sample::{RecordingStats, sample};
 use self::sink::{EventFilter, EventSink};
-use self::summary::{empty_recording_hint, log_summary, summary_json};
+use self::summary::{log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
 use super::tables::print_tables;
 use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
@@ -142,20 +143,29 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     if args.source_maps && !args.quiet {
         print_notice(format_args!("source maps of scripts: {source_maps}\n"));
     }
-    let profiles = write(args, (&title, &kinds), sink, &recorded, &unnamed, &outputs, &stop)?;
+    let written = write(args, (&title, &kinds), sink, &recorded, &unnamed, &outputs, &stop)?;
     if let Some(servers) = debug_roots.debuginfod().filter(|_| !args.quiet) {
         print_notice(format_args!("{}\n", servers.counts()));
     }
     if let Some(output) = summary_output {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
-            out.write_all(summary_json(&recorded, &refused, &source_maps, &unnamed, &profiles).as_bytes())
+            let profiles = written.as_deref().unwrap_or_default();
+            out.write_all(summary_json(&recorded, &refused, &source_maps, &unnamed, profiles).as_bytes())
         })?;
     }
-    Ok(match ended {
-        Some(CommandExit::Exited(code)) => code,
-        Some(CommandExit::Terminated | CommandExit::FailedToExec(_)) | None => ExitCode::SUCCESS,
-    })
+    let failure = written.is_none().then(|| empty::failure(args, &recorded));
+    match (ended, failure) {
+        // The exit code is the command's, also if it was too short to be sampled.
+        (Some(CommandExit::Exited(code)), failure) => {
+            if let Some(failure) = failure {
+                print_notice(format_args!("sidewinder: {failure}\n"));
+            }
+            Ok(code)
+        }
+        (_, Some(failure)) => Err(failure),
+        (_, None) => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn sampling_options(
@@ -188,7 +198,8 @@ fn sampling_options(
     if args.pid.is_empty() && args.tid.is_empty() { options } else { options.for_running_processes() }
 }
 
-/// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested.
+/// Writes the output. Returns the profiles that were written; for OTLP, only if a table of it is requested. `None`: there is no
+/// event, and nothing was written.
 fn write(
     args: &RecordArgs,
     (title, kinds): (&str, &KindSet),
@@ -197,20 +208,20 @@ fn write(
     unnamed: &[UnnamedGroup],
     outputs: &Outputs,
     stop: &AtomicBool,
-) -> Result<Vec<Profile>, Failure> {
+) -> Result<Option<Vec<Profile>>, Failure> {
     let progress = Progress::new(args);
-    let mut profiles: Vec<_> = match sink {
+    let (mut profiles, written) = match sink {
         EventSink::Report { mut reporter, .. } => {
             let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
-            let report = report.ok_or_else(|| {
-                Failure::new(ExitCause::Runtime, "no event was recorded, so nothing was written")
-                    .with_next_step(empty_recording_hint(args))
-            })?;
+            let Some(report) = report else {
+                log_summary(args, &[], recorded, unnamed, &[]);
+                return Ok(None);
+            };
             outputs.first().write(stop, |out| out.write_all(report.as_bytes()))?;
             // Not those that are sampled: a profile of wall time consists of samples of two other kinds.
             let kinds = kinds.iter().filter(|_| args.table);
             let profile = |kind| profile_from_report(&report, kind, title, recorded, args);
-            kinds.map(profile).collect::<Result<_, _>>()?
+            (kinds.map(profile).collect::<Result<Vec<_>, _>>()?, vec![outputs.first()])
         }
         EventSink::Profile(collector, format) => {
             progress.show("naming functions");
@@ -222,6 +233,11 @@ fn write(
                 duration,
                 tally: &recorded.tally,
             });
+            if profiles.iter().all(|profile| profile.total_count() == 0) {
+                progress.end();
+                log_summary(args, &profiles, recorded, unnamed, &[]);
+                return Ok(None);
+            }
             for profile in &mut profiles {
                 profile.is_per_thread = args.per_thread;
             }
@@ -235,15 +251,15 @@ fn write(
                 print_notice(format_args!("{code_summary}"));
             }
             let names = args.names.map_or(format.default_names(), NameStyle::from);
-            outputs.write(&profiles, (format, names), stop)?;
-            profiles
+            let written = outputs.write(&profiles, (format, names), stop)?;
+            (profiles, written)
         }
     };
-    log_summary(args, &profiles, recorded, unnamed, outputs);
+    log_summary(args, &profiles, recorded, unnamed, &written);
     if args.table {
         print_tables(&mut profiles, &args.table_layout, args.names.map(NameStyle::from).unwrap_or_default())?;
     }
-    Ok(profiles)
+    Ok(Some(profiles))
 }
 
 /// The profile of a kind in a report, for its table. It has no samples if the report has none of this kind.

@@ -1,13 +1,23 @@
 //! `sidewinder run`: profiles as configured, until a signal stops it.
 
+use clap::CommandFactory as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sidewinder_bpf::Opener;
 
 use super::{CommandResult, stop_flag};
-use crate::cli::ConfigArgs;
-use crate::exit::Failure;
+use crate::cli::{Cli, ConfigArgs};
+use crate::exit::{ExitCause, Failure};
 use crate::privilege;
 use crate::service::{self, Signals};
+
+/// The failure of a command line that neither names a command nor configures the service.
+pub(crate) fn nothing_to_run() -> Failure {
+    let help = Cli::command().render_help();
+    Failure::new(ExitCause::Usage, format!("there is neither a command nor a configuration\n\n{help}"))
+        .with_next_step(
+            "`sidewinder record -a` for a look at this machine; `sidewinder --config FILE` for the service",
+        )
+}
 
 pub(crate) fn run(args: &ConfigArgs) -> CommandResult {
     raise_descriptor_limit();

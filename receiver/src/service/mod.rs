@@ -23,13 +23,15 @@ mod ui;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{Opener, Support, measure_run_time, online_cpus, probe};
 use sidewinder_config::{
-    ComponentId, Config, LoadedConfig, MetricLevel, ProfilingReceiver, Reload, reload_for_change,
+    ComponentId, Config, ExporterConfig, LoadedConfig, MetricLevel, ProfilingReceiver, Reload,
+    reload_for_change,
 };
 use tokio::runtime::{Handle, Runtime};
 use tracing::{error, info, warn};
@@ -71,6 +73,13 @@ pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Resul
     for warning in &loaded.warnings {
         print_notice(format_args!("warning: {warning}\n"));
     }
+    if let Some(path) = default_output(args, &loaded.config) {
+        print_notice(format_args!(
+            "warning: there is no configuration: profiles are written to {}; name one with --config, or a Collector in \
+             OTEL_EXPORTER_OTLP_ENDPOINT\n",
+            path.display()
+        ));
+    }
     let runtime = runtime()?;
     let mut service = Service::start(loaded, runtime.handle(), opener)?;
     supervise::log_panics();
@@ -85,6 +94,15 @@ pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Resul
     let ended = service.shutdown();
     runtime.shutdown_background();
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The file that profiles are written to because no configuration says where to.
+fn default_output<'a>(args: &ConfigArgs, config: &'a Config) -> Option<&'a Path> {
+    let mut files = config.used_exporters().filter_map(|(_, exporter)| match exporter {
+        ExporterConfig::File(file) => Some(&*file.path),
+        ExporterConfig::OtlpGrpc(_) | ExporterConfig::OtlpHttp(_) | ExporterConfig::Debug(_) => None,
+    });
+    files.next().filter(|_| args.config.is_empty())
 }
 
 fn runtime() -> Result<Runtime, Failure> {

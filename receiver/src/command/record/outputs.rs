@@ -63,7 +63,8 @@ impl Outputs {
         code::annotate(&self.annotator, args, profiles)
     }
 
-    /// Writes the profile of each kind, in the order of the kinds, with such names.
+    /// Writes the profile of each kind, in the order of the kinds, with such names. Returns the files that were written: there is no
+    /// picture of a kind without samples.
     ///
     /// # Errors
     /// If a file can't be written.
@@ -72,19 +73,24 @@ impl Outputs {
         profiles: &[Profile],
         (format, names): (ProfileFormat, NameStyle),
         stop: &AtomicBool,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<&Output>, Failure> {
         let mut rest = profiles;
+        let mut written = Vec::new();
         for (kinds, output) in self.kinds_in_each.iter().zip(self.iter()) {
             let (in_file, others) = rest.split_at((*kinds).min(rest.len()));
             rest = others;
+            if format == ProfileFormat::Svg && in_file.iter().all(|profile| profile.total_count() == 0) {
+                continue;
+            }
             output.write(stop, |out| match in_file {
                 [first, second] => {
                     sidewinder_render::write_pprof_pair(first, second, out).map_err(RenderError::from)
                 }
                 in_file => in_file.iter().try_for_each(|of| sidewinder_render::write(of, format, names, out)),
             })?;
+            written.push(output);
         }
-        Ok(())
+        Ok(written)
     }
 }
 

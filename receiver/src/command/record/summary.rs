@@ -9,22 +9,22 @@ use sidewinder_render::{Profile, guessed_callers};
 use sidewinder_text::{ExternalText, escaped_json};
 
 use super::RecordingStats;
-use super::outputs::Outputs;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
+use crate::output::Output;
 use crate::refusals::RefusedFiles;
 use crate::source_maps::SourceMapCounts;
 use crate::stats::counts_by_label;
 use crate::terminal::print_notice;
 use crate::unnamed::{self, UnnamedGroup};
 
-/// Prints a summary of the recording.
+/// Prints a summary of the recording, and which files were written.
 pub(super) fn log_summary(
     args: &RecordArgs,
     profiles: &[Profile],
     recorded: &RecordingStats,
     unnamed: &[UnnamedGroup],
-    outputs: &Outputs,
+    written: &[&Output],
 ) {
     if args.quiet {
         return;
@@ -43,10 +43,7 @@ pub(super) fn log_summary(
         print_notice(format_args!("{}", probe_line(&ExternalText::new(probe.name()), hits)));
     }
     print_notice(format_args!("{}", unnamed::lines(unnamed)));
-    if !profiles.is_empty() && profiles.iter().all(|profile| profile.samples.is_empty()) {
-        print_notice(format_args!("no sample was taken\n  next: {}\n", empty_recording_hint(args)));
-    }
-    for output in outputs.iter() {
+    for output in written {
         print_notice(format_args!("wrote {}\n", ExternalText::new(output.path())));
     }
 }
@@ -66,17 +63,6 @@ fn probe_line(name: &ExternalText<'_>, hits: &UserProbeHits) -> String {
         "{name}: {sampled} of {all} hits were sampled, and count for the others, but for the last {rest}; max_overhead \
          allows no more\n"
     )
-}
-
-/// The next step for a user whose recording is empty.
-pub(super) fn empty_recording_hint(args: &RecordArgs) -> &'static str {
-    if args.span.is_some() || args.trace.is_some() {
-        "check that the threads of the target publish their span, and were in this one during the recording: otlp/TRACES.md"
-    } else if !args.comm.is_empty() {
-        "see with `ps -e -o comm` whether a process of this name runs; it is sampled only while it uses a CPU"
-    } else {
-        "record for longer, or while the target is busy: a thread that waits uses no CPU"
-    }
 }
 
 /// The machine-readable summary: the outcomes of all interrupts, in which binaries callers were guessed, and which processes
