@@ -6,12 +6,12 @@ use sidewinder_render::{DEFAULT_ROWS, FunctionOrder, InlinedFunctions, TableOpti
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
     /// The most functions in a table
-    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     rows: Option<u32>,
     /// Sort functions by self or total
     ///
     /// By default by total where samples are waits, all of which end in the same functions, and by self elsewhere.
-    #[arg(long, value_name = "COLUMN", hide_possible_values = true)]
+    #[arg(long, value_name = "COLUMN", hide_possible_values = true, hide_short_help = true)]
     sort: Option<SortArg>,
     /// Which inlined functions have rows: all, own or none
     ///

@@ -53,7 +53,7 @@ pub(crate) struct IncompleteTables {
 /// A file without a whole table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct IncompleteTable<Path = String> {
-    /// Its path as its processes see it; a `String` is escaped.
+    /// Its path as its processes see it; in a `String`, U+FFFD stands for bytes that are not UTF-8.
     pub(crate) path: Path,
     /// The code that walks may find in it; 0 if that is unknown, because too little of the file could be read.
     pub(crate) code_bytes: u64,
@@ -98,7 +98,7 @@ mod tests {
         let tables = IncompleteTables::new((0..20).map(file).collect(), 64);
         assert_eq!(tables.files.len(), 16);
         assert_eq!([tables.files[0].left_out_code_bytes, tables.files[15].left_out_code_bytes], [19, 4]);
-        assert_eq!(tables.files[0].path, "/a\\n");
+        assert_eq!(tables.files[0].path, "/a\n", "whoever prints it escapes it");
         assert_eq!((tables.more_files, tables.memory_limit_mib), (4, 64));
     }
 
