@@ -91,7 +91,8 @@ export function FlameGraph(props: Props) {
   useLayoutEffect(() => {
     const last = before.current;
     before.current = { recording: recording.value, view, zoomed, isIcicle };
-    const isNewer = last.recording !== recording.value && last.isIcicle === isIcicle;
+    const isSameView = last.recording.views.shown === recording.value.views.shown;
+    const isNewer = last.recording !== recording.value && isSameView && last.isIcicle === isIcicle;
     if (isNewer) {
       selected.current = nodeAt(view, pathTo(last.view, selected.current));
       hovered.current = hovered.current < 0 ? -1 : nodeAt(view, pathTo(last.view, hovered.current));
