@@ -8,9 +8,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 /// A receiver's reply to one request.
 #[derive(Clone, Debug)]
@@ -79,16 +80,35 @@ impl HttpReceiver {
     }
 
     pub(crate) async fn with_tls(
+        certificate: (String, String),
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> Self {
+        Self::with_mutual_tls(certificate, None, replies).await
+    }
+
+    /// `client_ca`: the authority, in PEM, whose certificates clients must have.
+    pub(crate) async fn with_mutual_tls(
         (cert, key): (String, String),
+        client_ca: Option<&str>,
         replies: impl IntoIterator<Item = Reply>,
     ) -> Self {
         let certificates = CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>().unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let clients = match client_ca {
+            None => WebPkiClientVerifier::no_client_auth(),
+            Some(pem) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
+                verifier.build().unwrap()
+            }
+        };
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_single_cert(certificates, key)
             .unwrap();
         Self::serve(replies, Some(TlsAcceptor::from(Arc::new(config)))).await

@@ -1,6 +1,8 @@
 //! Connections with real certificates.
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use sidewinder_config::{ClientIdentity, Pem, TlsClient, TlsVersion};
 use sidewinder_otlp::send::{Exporter, GrpcOptions, HttpOptions, State, check_tls};
 use tempfile::TempDir;
@@ -20,7 +22,10 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
@@ -29,11 +34,23 @@ impl Authority {
 
     /// A certificate and its key for this name, valid for this time from now.
     pub(crate) fn certificate(&self, name: &str, valid: Duration) -> (String, String) {
+        self.certificate_from(name, Duration::days(-10), valid)
+    }
+
+    /// `from` and `to` are relative to now.
+    fn certificate_from(&self, name: &str, from: Duration, to: Duration) -> (String, String) {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        params.not_before = OffsetDateTime::now_utc() - Duration::days(10);
-        params.not_after = OffsetDateTime::now_utc() + valid;
+        params.not_before = OffsetDateTime::now_utc() + from;
+        params.not_after = OffsetDateTime::now_utc() + to;
         let key = KeyPair::generate().unwrap();
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// A certificate for this name that its own key has signed.
+    fn self_signed(name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
     }
 
     fn file(&self, name: &str, pem: &str) -> Pem {
@@ -272,4 +289,84 @@ fn what_is_wrong_with_a_file_is_said_with_its_key() {
         let error = check_tls(&tls).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}\n{expected}");
     }
+}
+
+/// The exporter of a kind to this port of the loopback interface.
+fn exporter_to(port: &str, tls: TlsClient, is_grpc: bool) -> Exporter {
+    let exporter = match is_grpc {
+        true => Exporter::grpc(
+            options(),
+            &GrpcOptions { tls, timeout: PATIENCE, ..GrpcOptions::new(format!("localhost:{port}")) },
+        ),
+        false => Exporter::http(
+            options(),
+            &HttpOptions { tls, timeout: PATIENCE, ..HttpOptions::new(format!("https://localhost:{port}/")) },
+        ),
+    };
+    exporter.unwrap()
+}
+
+fn port(url: &str) -> &str {
+    url.rsplit(':').next().unwrap().split('/').next().unwrap()
+}
+
+#[tokio::test]
+async fn a_wrong_certificate_is_named_and_its_owner_gets_nothing() {
+    let authority = Authority::new();
+    let days = Duration::days;
+    for (certificate, reason) in [
+        (authority.certificate("localhost", days(-1)), "expired"),
+        (authority.certificate_from("localhost", days(1), days(2)), "not valid yet"),
+        (authority.certificate("collector.example", VALID), "not valid for name"),
+        (Authority::new().certificate("localhost", VALID), "UnknownIssuer"),
+        (Authority::self_signed("localhost"), "UnknownIssuer"),
+    ] {
+        let server = super::http_receiver::HttpReceiver::with_tls(certificate, []).await;
+        for is_grpc in [false, true] {
+            let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
+            let exporter = exporter_to(port(&server.url), tls, is_grpc);
+            let report = report(1, 3);
+            exporter.enqueue(report.clone());
+            let stats = settled(&exporter).await;
+            assert_all(&stats.counts, State::DroppedRetriesExhausted, &report);
+            let failure = stats.last_failure.unwrap();
+            assert!(failure.contains("TLS with \"localhost\" failed"), "{failure}");
+            assert!(failure.contains(reason), "{reason}: {failure}");
+        }
+        assert!(server.received().is_empty());
+    }
+}
+
+/// With TLS 1.3 the receiver refuses a client after the client's part of the handshake, when the request is on its way: the events
+/// are unknown then.
+#[tokio::test]
+async fn a_missing_or_foreign_certificate_of_ours_is_named_and_nothing_arrives() {
+    let authority = Authority::new();
+    let certificate = authority.certificate("localhost", VALID);
+    let server =
+        super::http_receiver::HttpReceiver::with_mutual_tls(certificate, Some(&authority.pem), []).await;
+    let stranger = Authority::new();
+    let (cert, key) = stranger.certificate("sidewinder", VALID);
+    let foreign =
+        ClientIdentity { certificate: stranger.file("cert.pem", &cert), key: stranger.file("key.pem", &key) };
+    for (identity, reason) in [(None, "CertificateRequired"), (Some(foreign), "UnknownCA")] {
+        for max_version in [None, Some(TlsVersion::Tls12)] {
+            let tls = TlsClient {
+                ca: authority.ca(),
+                identity: identity.clone(),
+                max_version,
+                ..TlsClient::default()
+            };
+            let exporter = exporter_to(port(&server.url), tls, false);
+            let report = report(1, 3);
+            exporter.enqueue(report.clone());
+            let stats = settled(&exporter).await;
+            assert_eq!(stats.counts.delivered.events, 0);
+            assert_eq!(stats.counts.total(), report.tally());
+            let failure = stats.last_failure.unwrap();
+            // The alert may be lost after the handshake: the connection has ended by then.
+            assert!(max_version.is_none() || failure.contains(reason), "{reason}: {failure}");
+        }
+    }
+    assert!(server.received().is_empty());
 }

@@ -94,7 +94,7 @@ mod tests {
         let limits = ConnectionLimits { connections: 1, idle };
         tokio::spawn(accept(listener, limits, |stream, _clock| async move {
             let _stream: TcpStream = stream;
-            pending().await
+            pending::<()>().await;
         }));
         let begin = Instant::now();
         let mut streams =
