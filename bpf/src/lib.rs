@@ -66,7 +66,9 @@ pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};
 pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
 pub use heap::limit_heap;
 pub use interrupt_check::Interrupts;
-pub use load::{ListedFrom, LoadError, Options, PodCgroup, Storage, TaskFilter, is_in_initial_pid_namespace};
+pub use load::{
+    ListedFrom, LoadError, Options, PodCgroup, Storage, TaskFilter, boot_time_ns, is_in_initial_pid_namespace,
+};
 pub use lock::{LockEvidence, LockWait, waits_of_sample};
 pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;

@@ -33,7 +33,7 @@ const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 pub enum TaskFilter {
     /// All tasks.
     All,
-    /// The listed processes and their descendants.
+    /// The listed processes, and with [`Options::lists_children`] those that they fork.
     Listed,
     /// All except those.
     Unlisted,
@@ -77,6 +77,8 @@ pub struct Options {
     pub scope: TaskFilter,
     /// The cgroup of our pod: tasks outside of it are never sampled.
     pub pod: Option<PodCgroup>,
+    /// Whether a process that a listed one forks is listed too.
+    pub lists_children: bool,
     /// The maximum number of listed processes.
     pub listed_max: u32,
     /// Whether programs can be listed, whose processes are listed at their exec. Only with [`TaskFilter::Listed`].
@@ -127,6 +129,7 @@ impl Default for Options {
             threads_max: 16 << 10,
             scope: TaskFilter::All,
             pod: None,
+            lists_children: true,
             listed_max: 8192,
             lists_programs: false,
             walk: None,
@@ -277,6 +280,7 @@ pub(crate) fn load_object<'obj>(
         walk,
         traces_switches: options.pod.is_none(),
         uses_process_list: lists_processes,
+        lists_children: lists_processes && options.lists_children,
         keeps_namespaced_tids: keeps_numbers,
         #[cfg(feature = "test-programs")]
         test_programs: options.test_programs,
@@ -364,7 +368,8 @@ pub fn is_in_initial_pid_namespace() -> Result<bool, LoadError> {
 }
 
 /// Nanoseconds of `CLOCK_BOOTTIME`, the clock of process start times.
-fn boot_time_ns() -> u64 {
+#[must_use]
+pub fn boot_time_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

@@ -289,7 +289,7 @@ impl<'obj> Profiler<'obj> {
         self.watch.stop();
     }
 
-    /// Lists a process, with the children that it forks from then on.
+    /// Lists a process, with the children that it forks from then on if [they are listed](Options::lists_children).
     ///
     /// `start_ns` is its start time by `CLOCK_BOOTTIME`, at the precision of /proc: a later process with the same id is
     /// not listed.
@@ -355,6 +355,16 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn is_listed(&self, pid: u32) -> bool {
         matches!(self.skeleton.maps.listed.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+    }
+
+    /// Whether the process with this PID is listed now, and started at `start_ns`, as in [`Self::list`].
+    #[must_use]
+    pub fn is_listed_since(&self, pid: u32, start_ns: u64) -> bool {
+        let found = self.skeleton.maps.listed.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok().flatten();
+        let listed_ns = found.and_then(|value| value.try_into().ok()).map(u64::from_ne_bytes);
+        let tick = |time_ns: u64| time_ns / u64::from(intf::SW_START_TIME_TICK_NS);
+        // The programs list the exact time.
+        listed_ns.is_some_and(|listed_ns| tick(listed_ns) == tick(start_ns))
     }
 
     /// Has a descriptor end all waits while it is readable.

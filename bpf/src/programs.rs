@@ -21,6 +21,8 @@ pub(crate) struct ProgramSelection<'a> {
     pub(crate) traces_switches: bool,
     /// Whether processes are listed.
     pub(crate) uses_process_list: bool,
+    /// Whether the children of listed processes are listed at their fork.
+    pub(crate) lists_children: bool,
     /// Whether listed processes have other ids in our PID namespace, which must then be kept until they are freed.
     pub(crate) keeps_namespaced_tids: bool,
     /// Whether to load the test programs.
@@ -154,7 +156,7 @@ programs! {
     sample_tracepoint_3_by_calls, AtChosenTracepoint, |it| it.probes_tracepoint(3, WalkMode::TailCalls);
     walk_tracepoint_3_by_calls in tracepoint_walks[3], WhenCalled, |it| it.probes_tracepoint(3, WalkMode::TailCalls);
     sample_waker, AtWakeups, |it| it.samples(SampleSource::Waker, WalkMode::Loop);
-    process_fork, AtTracepoint, |it| it.uses_process_list;
+    process_fork, AtTracepoint, |it| it.lists_children;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;
     process_free, AtTracepoint, |it| it.uses_process_list;
@@ -257,6 +259,7 @@ mod tests {
             walk: WalkMode::Loop,
             traces_switches,
             uses_process_list: false,
+            lists_children: false,
             keeps_namespaced_tids: false,
             #[cfg(feature = "test-programs")]
             test_programs: false,

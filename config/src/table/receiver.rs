@@ -86,7 +86,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::load_probe", "Whether the program of probes is loaded even if nothing here attaches it: its hits, wherever other tools attach it, are in the profile `events`.").restarts(),
     key("receivers::profiling::memory_limit_mib", "The memory limit for maps, tables, names, aggregation and queues together; by default three quarters of the cgroup's limit, or 48 if there is none.").unit("MiB").restarts(),
     key("receivers::profiling::scope", "The processes that are sampled; the memory of any others is never read.").restarts(),
-    key("receivers::profiling::scope::mode", "`pod`: the containers of the pod that Sidewinder runs in, whose PID namespace it shares. `container`: those of them in which a process runs that `include` names. `processes`: those that `include` names, and what they fork. `node`: every process that Sidewinder's PID namespace knows.").restarts(),
+    key("receivers::profiling::scope::mode", "`pod`: the containers of the pod that Sidewinder runs in, whose PID namespace it shares. `container`: those of them in which a process runs that `include` names. `processes`: those that `include` names, and their descendants, those that run already and those that start later. `node`: every process that Sidewinder's PID namespace knows.").restarts(),
     key("receivers::profiling::scope::include", "Processes for `container` and `processes`: those that match any of these.").restarts(),
     key("receivers::profiling::scope::include::names", "Names, which the kernel truncates to 15 bytes; `*` matches any text, `?` one character.").restarts(),
     key("receivers::profiling::scope::include::executables", "Whole paths of programs, as the process sees them, with `*` and `?`.").restarts(),

@@ -9,6 +9,7 @@ mod bombs;
 mod change;
 mod charts;
 mod check;
+mod children;
 mod clock;
 mod cluster;
 mod completeness;

@@ -221,6 +221,8 @@ const PF_EXITING: u64 = 4;
 pub struct ProcessState {
     /// The name of its leader, at most 15 arbitrary bytes.
     pub comm: Box<[u8]>,
+    /// The PID of its parent; 0 if that has none in our PID namespace. An orphan's is the process that has adopted it.
+    pub parent: Pid,
     /// Whether the leader has ended, but has not been waited for. Its other threads may still run.
     pub leader_ended: bool,
     /// Whether the leader is exiting, or has ended: it has given up its memory, or is about to.
@@ -243,13 +245,15 @@ impl ProcessState {
             stat.iter().rposition(|&byte| byte == b')').filter(|&close| close > open).ok_or("name")?;
         let mut fields = stat[close + 1..].split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
         let state = fields.next().ok_or("state")?;
-        // The state is field 3, the flags field 9, the number of threads field 20, the start time field 22.
+        // The state is field 3, the parent field 4, the flags field 9, the number of threads field 20, the start time field 22.
         let mut number_after =
             |skipped| -> Option<u64> { std::str::from_utf8(fields.nth(skipped)?).ok()?.parse().ok() };
-        let flags = number_after(5).ok_or("flags")?;
+        let parent = number_after(0).and_then(|pid| u32::try_from(pid).ok()).ok_or("parent")?;
+        let flags = number_after(4).ok_or("flags")?;
         let threads = number_after(10).ok_or("number of threads")?;
         Ok(Self {
             comm: stat[open + 1..close].into(),
+            parent: Pid(parent),
             leader_ended: matches!(state, b"Z" | b"X" | b"x"),
             leader_exiting: flags & PF_EXITING != 0,
             threads: u32::try_from(threads).map_err(|_| "number of threads")?,
@@ -294,7 +298,7 @@ mod tests {
     fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
         let stat = b"12 (a) S (b) Z 1 12 12 0 -1 4228300 0 0 0 0 0 0 0 0 20 0 3 0 4711 0 0\n";
         let state = ProcessState::parse(stat).unwrap();
-        assert_eq!(&*state.comm, b"a) S (b");
+        assert_eq!((&*state.comm, state.parent), (&b"a) S (b"[..], Pid(1)));
         assert_eq!((state.leader_ended, state.threads, state.start_ticks), (true, 3, 4711));
         assert!(state.leader_exiting && !state.has_ended());
         let running = b"12 (a) R 1 12 12 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 4711 0 0\n";

@@ -28,6 +28,7 @@ pub(super) const LONG_HELP: &str = "Examples:\n  \
         sidewinder record -e page-faults -p 1234 -d 10s          who grows the memory, by stack\n  \
         sidewinder record --probe uprobe:/usr/lib/x86_64-linux-gnu/libc.so.6:malloc,value=arg0,unit=bytes -p 1234 -d 10s\n  \
         sidewinder record -e cpu-clock,page-faults:1 -o out.otlp -- ./server\n  \
+        sidewinder record -p 1234 --no-children -d 10s      a process without its workers\n  \
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
         sidewinder record -o out.pb.gz -- make -j8\n  \
@@ -69,6 +70,15 @@ pub(crate) struct RecordArgs {
     /// Every process
     #[arg(short, long, help_heading = "Processes")]
     pub(crate) all: bool,
+    /// Include the children of these processes, and theirs, which is the default
+    ///
+    /// Those that run already and those to come. An orphan that was adopted by another process before the recording is no child
+    /// any more.
+    #[arg(long, overrides_with = "no_children", hide_short_help = true, help_heading = "Processes")]
+    pub(crate) children: bool,
+    /// Leave the children of these processes out
+    #[arg(long, overrides_with = "children", conflicts_with_all = ["all", "tid"], help_heading = "Processes")]
+    pub(crate) no_children: bool,
     /// Only what these processes do on some CPUs, as 0-3,8
     #[arg(short = 'C', long, value_name = "CPUS", value_parser = cpus, default_value = "", hide_default_value = true, help_heading = "Processes")]
     pub(crate) cpus: CpuIds,

@@ -7,6 +7,7 @@ use super::{DebuginfodArgs, NamesArg, TableArgs, probe, process, wait_fraction};
 use crate::event_arg::EventArg;
 
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("processes").args(["pid", "comm"])))]
 pub(crate) struct TopArgs {
     /// A process; may be given several times, or as a list with commas; without this and --comm every process
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',', conflicts_with = "comm")]
@@ -17,6 +18,12 @@ pub(crate) struct TopArgs {
     /// A thread; may be given several times, or as a list with commas
     #[arg(short, long, value_name = "TID", value_parser = process, value_delimiter = ',', conflicts_with_all = ["pid", "comm"])]
     pub(crate) tid: Vec<u32>,
+    /// Include the children of these processes, and theirs, those that run already and those to come, which is the default
+    #[arg(long, overrides_with = "no_children", hide_short_help = true)]
+    pub(crate) children: bool,
+    /// Leave the children of these processes out
+    #[arg(long, overrides_with = "children", requires = "processes")]
+    pub(crate) no_children: bool,
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,

@@ -60,17 +60,32 @@ pub(crate) fn write_manual(folder: &Path) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The processes that `--pid` and `--comm` select, and a title for them. Without either option: all processes.
-fn scope_from_args(pids: &[u32], tids: &[u32], names: &[String]) -> Result<(SamplingScope, String), Failure> {
+/// The processes that `--pid` and `--comm` select, and a title for them; with their descendants, unless `no_children`. Without
+/// either option: all processes.
+fn scope_from_args(
+    pids: &[u32],
+    tids: &[u32],
+    names: &[String],
+    no_children: bool,
+) -> Result<(SamplingScope, String), Failure> {
     let list = |ids: &[u32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if !tids.is_empty() {
         let processes: Vec<u32> = tids.iter().map(|tid| process_of_thread(*tid)).collect::<Result<_, _>>()?;
-        return Ok((SamplingScope::from_pids(processes), format!("thread {}", list(tids))));
+        // Of their children, no thread was selected.
+        return Ok((
+            SamplingScope::from_pids(processes).without_children(),
+            format!("thread {}", list(tids)),
+        ));
     }
-    Ok(match (pids, names) {
-        ([], []) => (SamplingScope::whole_node(), "all processes".to_owned()),
+    let (scope, title) = match (pids, names) {
+        ([], []) => return Ok((SamplingScope::whole_node(), "all processes".to_owned())),
         ([], names) => (SamplingScope::from_names(names), format!("processes named {}", names.join(", "))),
         (pids, _) => (SamplingScope::from_pids(pids.iter().copied()), format!("process {}", list(pids))),
+    };
+    Ok(if no_children {
+        (scope.without_children(), format!("{title}, without children"))
+    } else {
+        (scope, title)
     })
 }
 

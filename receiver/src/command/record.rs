@@ -111,8 +111,9 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let mut launched =
         if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
     let scope = match &launched {
+        Some(launched) if args.no_children => SamplingScope::from_command(launched.pid()).without_children(),
         Some(launched) => SamplingScope::from_command(launched.pid()),
-        None => scope_from_args(&args.pid, &args.tid, &args.comm)?.0,
+        None => scope_from_args(&args.pid, &args.tid, &args.comm, args.no_children)?.0,
     };
     let options = sampling_options(args, scope, kinds.clone(), probes, &debug_roots);
     let filter = EventFilter { span: args.span, trace: args.trace, tids: &args.tid };
@@ -306,7 +307,7 @@ fn title(args: &RecordArgs) -> Result<String, Failure> {
         let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
         return Ok(if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() });
     }
-    scope_from_args(&args.pid, &args.tid, &args.comm).map(|(_, title)| title)
+    scope_from_args(&args.pid, &args.tid, &args.comm, args.no_children).map(|(_, title)| title)
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
             "top draws on a terminal, and there is none: `sidewinder record --table` prints a table anywhere",
         ));
     }
-    let (scope, title) = scope_from_args(&args.pid, &args.tid, &args.comm)?;
+    let (scope, title) = scope_from_args(&args.pid, &args.tid, &args.comm, args.no_children)?;
     let samples_per_second = args.frequency;
     let probes = UserProbe::list(&args.probe, false);
     let kind = match (args.event, probes.first()) {

@@ -13,8 +13,15 @@ pub(crate) struct ReadTarget {
 impl ReadTarget {
     /// The process that has this PID now. Reading `stat` never blocks, since it shows no memory.
     pub(crate) fn from_pid(pid: Pid) -> Result<Self, ProcfsError> {
-        let state = ProcessDir::open(&ProcRoot::default(), pid)?.state()?;
-        Ok(Self { pid, start_ticks: state.start_ticks })
+        Self::from_dir(&ProcessDir::open(&ProcRoot::default(), pid)?)
+    }
+
+    /// The process of this directory.
+    ///
+    /// # Errors
+    /// [`ProcfsError::Gone`] if the process has exited.
+    pub(crate) fn from_dir(process: &ProcessDir) -> Result<Self, ProcfsError> {
+        Ok(Self { pid: process.pid(), start_ticks: process.state()?.start_ticks })
     }
 
     /// When it started, in `CLOCK_BOOTTIME` nanoseconds, rounded down to a clock tick.

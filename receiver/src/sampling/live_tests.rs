@@ -2,6 +2,7 @@
 
 mod contexts;
 mod counters;
+mod descendants;
 mod interpreters;
 
 use std::collections::{BTreeMap, BTreeSet};

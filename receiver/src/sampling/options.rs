@@ -150,6 +150,7 @@ impl SamplingOptions {
             lock_threshold: self.lock_threshold,
             scope: self.scope.mode(),
             lists_programs: self.scope.has_programs(),
+            lists_children: self.scope.has_children(),
             pod,
             walk: self.walk,
             frame_limit: self.frame_limit,

@@ -8,20 +8,23 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{
-    EventError, EventScope, ListedFrom, Newcomer, Opener, Profiler, SampleRecord, TaskFilter, monotonic_ns,
+    EventError, EventScope, ListedFrom, Newcomer, Opener, Profiler, SampleRecord, TaskFilter, boot_time_ns,
+    monotonic_ns,
 };
-use sidewinder_process::{Pid, ProcRoot, ProcfsError};
+use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcessTree, ProcfsError, RunningProcess};
 use tracing::{info, warn};
 
 use super::pod::{self, Pod};
 use super::processes::ProcessTracker;
-use super::scope::{ListChange, SamplingScope};
+use super::scope::{ForkedProcess, ListChange, SamplingScope};
 use crate::causes::error_chain;
 use crate::foreign::ReadTarget;
 use crate::sampling::SamplingError;
 
 /// How long startup waits for the scan of a process that the configuration names.
 const NAMED_PROCESS_SCAN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long startup waits for the scans of all running descendants of such processes together.
+const DESCENDANTS_SCAN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long startup waits for the scan of any other process.
 const PROCESS_SCAN_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long sampling waits for the scan of the first process of a container.
@@ -82,10 +85,66 @@ impl Membership {
                 let _ = processes.scan(pid, PROCESS_SCAN_TIMEOUT);
             }
         }
+        for pid in self.scope.excluded_pids() {
+            self.evaluate(Pid(pid), processes, profiler)?;
+        }
         if self.scope.depends_on_exec() {
             self.evaluate_all(processes, profiler)?;
         }
+        self.list_descendants(DESCENDANTS_SCAN_TIMEOUT, processes, profiler)
+    }
+
+    /// Lists the running descendants of listed processes: those that were forked before their parent was listed, and whose fork we
+    /// have not seen. Waits for their scans at most for `timeout` altogether.
+    fn list_descendants(
+        &mut self,
+        timeout: Duration,
+        processes: &mut ProcessTracker,
+        profiler: &Profiler<'_>,
+    ) -> Result<(), SamplingError> {
+        if self.scope.mode() == TaskFilter::All || !self.scope.has_children() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + timeout;
+        let tree = ProcessTree::read(ProcRoot::default()).map_err(SamplingError::Scan)?;
+        let listed = self.scope.listed().into_iter();
+        let mut parents: Vec<RunningProcess> = listed.filter_map(|pid| tree.process(Pid(pid))).collect();
+        while let Some(parent) = parents.pop() {
+            // The scope may still have a process that has exited since, and whose PID another process has now.
+            if !profiler.is_listed_since(parent.pid.0, target(parent).start_ns()) {
+                continue;
+            }
+            let children = match self.scope.mode() {
+                TaskFilter::Unlisted => tree.possible_children(parent).collect(),
+                TaskFilter::All | TaskFilter::Listed => tree.children(parent),
+            };
+            for child in children {
+                if self.list_child(child, profiler)? {
+                    parents.push(child);
+                    if self.scope.contains(child.pid.0) {
+                        let timeout = deadline.saturating_duration_since(Instant::now());
+                        // A process that can't be read has exited, or is counted.
+                        let _ = processes.scan(child.pid, timeout.min(PROCESS_SCAN_TIMEOUT));
+                    }
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Lists a running child of a listed process, unless it is excluded, outside of our pod, or listed already. Returns whether
+    /// that has changed the list.
+    fn list_child(&mut self, child: RunningProcess, profiler: &Profiler<'_>) -> Result<bool, SamplingError> {
+        // If it has exited, there is nothing to list.
+        let Ok(child) = target(child).open_dir() else { return Ok(false) };
+        let is_in_pod = self
+            .pod
+            .as_ref()
+            .is_none_or(|pod| child.read("cgroup").is_ok_and(|cgroup| pod.bounds.contain(&cgroup)));
+        if !is_in_pod {
+            return Ok(false);
+        }
+        self.update_list(&child, SamplingScope::evaluate_child, profiler)
     }
 
     /// Evaluates all running processes, and repeats while new containers come into scope: a process can bring in the
@@ -119,7 +178,7 @@ impl Membership {
         }
         let containers = self.scope.containers();
         let evaluated =
-            self.update_list(pid, profiler).and_then(|_| match containers == self.scope.containers() {
+            self.apply_rules(pid, profiler).and_then(|_| match containers == self.scope.containers() {
                 true => Ok(()),
                 false => self.evaluate_all(processes, profiler),
             });
@@ -134,7 +193,7 @@ impl Membership {
         processes: &mut ProcessTracker,
         profiler: &Profiler<'_>,
     ) -> Result<(), SamplingError> {
-        let is_changed = self.update_list(pid, profiler)?;
+        let is_changed = self.apply_rules(pid, profiler)?;
         if is_changed && self.scope.contains(pid.0) && !self.scope.begins_at_exec(pid.0) {
             // A process that can't be read has exited, or is counted.
             let _ = processes.scan(pid, Duration::ZERO);
@@ -142,18 +201,34 @@ impl Membership {
         Ok(())
     }
 
-    /// Applies the rules to a process, and updates the programs' list. Returns whether that has changed.
-    fn update_list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<bool, SamplingError> {
-        let program = profiler.executed_program(pid.0);
-        match self.scope.evaluate(pid.0) {
+    /// Applies the rules to the process that has a PID now. Returns whether the programs' list has changed.
+    fn apply_rules(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<bool, SamplingError> {
+        match ProcessDir::open(&ProcRoot::default(), pid) {
+            Ok(process) => self.update_list(&process, SamplingScope::evaluate, profiler),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Applies rules of the scope to a process, and updates the programs' list. Returns whether that has changed.
+    fn update_list(
+        &mut self,
+        process: &ProcessDir,
+        rules: impl FnOnce(&mut SamplingScope, &ProcessDir) -> ListChange,
+        profiler: &Profiler<'_>,
+    ) -> Result<bool, SamplingError> {
+        // If it has exited, there is nothing to list.
+        let Ok(target) = ReadTarget::from_dir(process) else { return Ok(false) };
+        let pid = target.pid.0;
+        let program = profiler.executed_program(pid);
+        match rules(&mut self.scope, process) {
             ListChange::None => return Ok(false),
-            ListChange::Remove => profiler.unlist(pid.0),
-            ListChange::Add => self.add_to_list(pid, profiler)?,
+            ListChange::Remove => profiler.unlist(pid),
+            ListChange::Add => self.add_to_list(target, profiler)?,
             ListChange::AddProgram => {
-                self.add_to_list(pid, profiler)?;
+                self.add_to_list(target, profiler)?;
                 // Unless the process has executed another one meanwhile.
                 if let Some(program) =
-                    program.filter(|of| profiler.executed_program(pid.0).as_ref() == Some(of))
+                    program.filter(|of| profiler.executed_program(pid).as_ref() == Some(of))
                 {
                     profiler.list_program(&program);
                 }
@@ -163,8 +238,8 @@ impl Membership {
                     profiler.unlist_program(&program);
                 }
                 // The programs list a process by its program, which may have had another path.
-                if profiler.is_listed(pid.0) {
-                    profiler.unlist(pid.0);
+                if profiler.is_listed(pid) {
+                    profiler.unlist(pid);
                 }
                 return Ok(false);
             }
@@ -194,24 +269,27 @@ impl Membership {
                 && processes.process_of(sample).is_none()
     }
 
-    /// Adds a process to the programs' list, unless it has exited.
-    fn add_to_list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<(), SamplingError> {
-        if let Some(start_ns) = start_ns(pid) {
-            let from = match self.scope.begins_at_exec(pid.0) {
-                true => ListedFrom::NextExec,
-                false => ListedFrom::Now,
-            };
-            profiler.list(pid.0, start_ns, from)?;
-            self.scope.mark_listed(pid.0, monotonic_ns());
-        }
+    /// Adds a process to the programs' list.
+    fn add_to_list(&mut self, process: ReadTarget, profiler: &Profiler<'_>) -> Result<(), SamplingError> {
+        let pid = process.pid.0;
+        let from = match self.scope.begins_at_exec(pid) {
+            true => ListedFrom::NextExec,
+            false => ListedFrom::Now,
+        };
+        profiler.list(pid, process.start_ns(), from)?;
+        self.scope.mark_listed(pid, monotonic_ns());
         Ok(())
     }
 
     /// Adds the children that processes forked before the programs listed them.
     pub(crate) fn add_pending_to_list(&mut self, profiler: &Profiler<'_>) {
-        for pid in self.scope.take_pending() {
-            // A full list is counted.
-            let _ = self.add_to_list(Pid(pid), profiler);
+        for forked in self.scope.take_pending() {
+            if let Ok(process) = ReadTarget::from_pid(Pid(forked.pid))
+                && is_forked_process(forked, process, boot_time_ns().saturating_sub(monotonic_ns()))
+            {
+                // A full list is counted.
+                let _ = self.add_to_list(process, profiler);
+            }
         }
     }
 
@@ -275,8 +353,12 @@ impl Membership {
 
     /// Evaluates processes that may have started before the events of their container were open.
     fn evaluate_started(&mut self, processes: &mut ProcessTracker, profiler: &Profiler<'_>) {
-        if self.scope.depends_on_exec()
-            && let Err(error) = self.evaluate_all(processes, profiler)
+        if !self.scope.depends_on_exec() {
+            return;
+        }
+        let evaluated = self.evaluate_all(processes, profiler);
+        if let Err(error) =
+            evaluated.and_then(|()| self.list_descendants(Duration::ZERO, processes, profiler))
         {
             warn!(
                 "degraded: processes of a new container can't be added to the scope: {}",
@@ -316,7 +398,29 @@ fn read_first_process(pid: Pid, processes: &mut ProcessTracker) {
     let _ = processes.describe(pid);
 }
 
-/// When a process started, in `CLOCK_BOOTTIME` nanoseconds, rounded down to the clock tick that `/proc` reports.
-fn start_ns(pid: Pid) -> Option<u64> {
-    ReadTarget::from_pid(pid).ok().map(ReadTarget::start_ns)
+/// The process, for reads.
+fn target(RunningProcess { pid, start_ticks }: RunningProcess) -> ReadTarget {
+    ReadTarget { pid, start_ticks }
+}
+
+/// Whether a process is the one that was forked, and not a later one with its PID: a process starts before its fork is reported.
+/// `suspended_ns` is the time for which the machine has slept since boot: `CLOCK_BOOTTIME` less `CLOCK_MONOTONIC`.
+fn is_forked_process(forked: ForkedProcess, process: ReadTarget, suspended_ns: u64) -> bool {
+    process.start_ns().saturating_sub(suspended_ns) <= forked.forked_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_process_with_the_pid_of_a_child_is_not_the_child() {
+        const SUSPENDED_NS: u64 = 5_000_000_000;
+        let forked = ForkedProcess { pid: 7, forked_ns: 20_004_000_000 };
+        let is_it =
+            |start_ticks| is_forked_process(forked, ReadTarget { pid: Pid(7), start_ticks }, SUSPENDED_NS);
+        let ticks_per_second = rustix::param::clock_ticks_per_second();
+        assert!(is_it(25 * ticks_per_second), "its start is rounded down");
+        assert!(!is_it(25 * ticks_per_second + 1) && !is_it(26 * ticks_per_second));
+    }
 }

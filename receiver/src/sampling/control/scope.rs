@@ -8,9 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use sidewinder_bpf::TaskFilter;
 use sidewinder_config::Selector;
-use sidewinder_process::{
-    ContainerId, Pid, PodBounds, ProcRoot, ProcessDir, ProcessEvent, ProcessEventKind, container_id,
-};
+use sidewinder_process::{ContainerId, PodBounds, ProcessDir, ProcessEvent, ProcessEventKind, container_id};
 use wildmatch::WildMatch;
 
 use crate::foreign::{ForeignReader, ReadProgress, ReadTarget};
@@ -29,6 +27,8 @@ pub(crate) struct SamplingScope {
     exclude: Matcher,
     /// Whether the processes that are included by PID come into scope at their next exec.
     begins_at_exec: bool,
+    /// Whether the descendants of processes are included or excluded with them.
+    has_children: bool,
     /// The containers that have come into scope.
     containers: HashSet<ContainerId>,
     /// Our pod, if events of every task arrive and have to be filtered.
@@ -39,7 +39,7 @@ pub(crate) struct SamplingScope {
     listed: HashMap<u32, ListedSince>,
     /// Processes in `listed` that the programs don't list yet, because they were forked before the programs listed their
     /// parent.
-    pending: Vec<u32>,
+    pending: Vec<ForkedProcess>,
     /// Reads command lines, which are in the memory of processes.
     reader: Option<ForeignReader>,
 }
@@ -53,6 +53,13 @@ enum ListedSince {
     Since(u64),
     /// At its fork, on their own.
     FromTheStart,
+}
+
+/// A process, and when it was forked, by `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ForkedProcess {
+    pub(crate) pid: u32,
+    pub(crate) forked_ns: u64,
 }
 
 /// The change to make to the programs' list for a process.
@@ -103,6 +110,7 @@ impl SamplingScope {
             include: Matcher::from_selector(&config.include),
             exclude: Matcher::from_selector(&config.exclude),
             begins_at_exec: false,
+            has_children: true,
             containers: HashSet::new(),
             pod_bounds: None,
             pids_outside_pod: HashSet::new(),
@@ -110,6 +118,11 @@ impl SamplingScope {
             pending: Vec::new(),
             reader: None,
         }
+    }
+
+    /// The same processes without their descendants. Only for scopes without exclusions.
+    pub(crate) fn without_children(self) -> Self {
+        Self { has_children: false, ..self }
     }
 
     /// Sets the reader of command lines.
@@ -126,9 +139,19 @@ impl SamplingScope {
         }
     }
 
+    /// Whether the descendants of processes are included or excluded with them.
+    pub(crate) fn has_children(&self) -> bool {
+        self.has_children
+    }
+
     /// The processes that are included by PID.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.include.pids.iter().copied().collect()
+    }
+
+    /// The processes that are excluded by PID.
+    pub(crate) fn excluded_pids(&self) -> Vec<u32> {
+        self.exclude.pids.iter().copied().collect()
     }
 
     /// Whether a process comes into scope at its next exec. The programs see to that.
@@ -192,26 +215,27 @@ impl SamplingScope {
         is_in_scope
     }
 
-    /// Records a fork: a child is in scope if its parent is. Its PID may have been used by another process before.
+    /// Records a fork: a child is in scope if its parent is, unless the scope has no children. Its PID may have been used by
+    /// another process before.
     fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
         self.remove_exited(child);
         if self.pids_outside_pod.contains(&parent) {
             self.pids_outside_pod.insert(child);
         }
-        let listed_since = match self.listed.get(&parent) {
+        let listed_since = match self.listed.get(&parent).filter(|_| self.has_children) {
             None => return,
             Some(ListedSince::FromTheStart) => ListedSince::FromTheStart,
             Some(ListedSince::Since(listed_ns)) if *listed_ns < time_ns => ListedSince::FromTheStart,
             Some(ListedSince::Since(_) | ListedSince::Pending) => ListedSince::Pending,
         };
         if listed_since == ListedSince::Pending {
-            self.pending.push(child);
+            self.pending.push(ForkedProcess { pid: child, forked_ns: time_ns });
         }
         self.listed.insert(child, listed_since);
     }
 
     /// Takes the processes that are to be added to the programs' list.
-    pub(crate) fn take_pending(&mut self) -> Vec<u32> {
+    pub(crate) fn take_pending(&mut self) -> Vec<ForkedProcess> {
         std::mem::take(&mut self.pending)
     }
 
@@ -222,14 +246,28 @@ impl SamplingScope {
         }
     }
 
+    /// The included processes if there are any, else the excluded ones.
+    pub(crate) fn listed(&self) -> Vec<u32> {
+        self.listed.keys().copied().collect()
+    }
+
     /// Whether a process is excluded. Samples of it can still arrive from before the programs listed it.
     pub(crate) fn excludes(&self, pid: u32) -> bool {
         self.mode() == TaskFilter::Unlisted && self.listed.contains_key(&pid)
     }
 
     /// Applies the rules to a process, again after each exec. Returns the change to make to the programs' list.
-    pub(crate) fn evaluate(&mut self, pid: u32) -> ListChange {
-        let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return ListChange::None };
+    pub(crate) fn evaluate(&mut self, process: &ProcessDir) -> ListChange {
+        self.apply_rules(process, false)
+    }
+
+    /// The same for a running child of a process of the list, which was not seen when it was forked.
+    pub(crate) fn evaluate_child(&mut self, child: &ProcessDir) -> ListChange {
+        self.apply_rules(child, true)
+    }
+
+    fn apply_rules(&mut self, process: &ProcessDir, has_listed_parent: bool) -> ListChange {
+        let pid = process.pid().0;
         if let Some(pod) = &self.pod_bounds
             && !process.read("cgroup").is_ok_and(|cgroup| pod.contain(&cgroup))
         {
@@ -240,12 +278,12 @@ impl SamplingScope {
         if self.mode() == TaskFilter::All {
             return ListChange::None;
         }
-        let mut traits = ProcessTraits::read(&process);
+        let mut traits = ProcessTraits::read(process);
         let (include, exclude) = (&self.include.command_lines, &self.exclude.command_lines);
         let command_line = if include.is_empty() && exclude.is_empty() {
             Some(String::new())
         } else {
-            self.command_line(&process)
+            self.command_line(process)
         };
         // A command line that can't be read might match the exclusion.
         let may_be_excluded = command_line.is_none() && !exclude.is_empty();
@@ -259,8 +297,8 @@ impl SamplingScope {
         let is_listed = self.listed.contains_key(&pid);
         let should_be_listed = match self.mode() {
             TaskFilter::All => false,
-            TaskFilter::Listed => (is_listed || is_included) && !is_excluded,
-            TaskFilter::Unlisted => is_listed || is_excluded,
+            TaskFilter::Listed => (is_listed || is_included || has_listed_parent) && !is_excluded,
+            TaskFilter::Unlisted => is_listed || is_excluded || has_listed_parent,
         };
         match (is_listed, should_be_listed) {
             (false, true) => {
@@ -288,7 +326,7 @@ impl SamplingScope {
     /// The command line of a process; `None`: it can't be read.
     fn command_line(&self, process: &ProcessDir) -> Option<String> {
         let Some(reader) = &self.reader else { return Some(read_command_line(process)) };
-        let target = ReadTarget::from_pid(process.pid()).ok()?;
+        let target = ReadTarget::from_dir(process).ok()?;
         let read = move || target.open_dir().map(|process| read_command_line(&process)).unwrap_or_default();
         match reader.submit_and_wait(target, read) {
             Ok(ReadProgress::Done(text)) => Some(text),
@@ -406,7 +444,7 @@ fn cgroup_path(cgroups: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sidewinder_process::Tid;
+    use sidewinder_process::{Pid, ProcRoot, Tid};
 
     use super::*;
 
@@ -435,6 +473,10 @@ mod tests {
         Selector { names: vec![name.to_owned()], ..Selector::default() }
     }
 
+    fn own_process() -> ProcessDir {
+        ProcessDir::open(&ProcRoot::default(), Pid(std::process::id())).unwrap()
+    }
+
     fn own_name() -> String {
         std::fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned()
     }
@@ -443,7 +485,7 @@ mod tests {
     fn a_child_is_in_scope_when_its_parent_is() {
         let own = std::process::id();
         let mut scope = SamplingScope::from_pids([own]);
-        assert_eq!(scope.evaluate(own), ListChange::Add);
+        assert_eq!(scope.evaluate(&own_process()), ListChange::Add);
         assert!(scope.admit_event(&fork(own, 11)));
         assert!(scope.admit_event(&exit(11)));
         assert!(!scope.admit_event(&fork(9, 12)));
@@ -460,24 +502,48 @@ mod tests {
         let own = std::process::id();
         let at = |time_ns, parent, child| ProcessEvent { time_ns, ..fork(parent, child) };
         for mut scope in [SamplingScope::from_pids([own]), scope(Selector::default(), by_name(&own_name()))] {
-            assert_eq!(scope.evaluate(own), ListChange::Add);
+            assert_eq!(scope.evaluate(&own_process()), ListChange::Add);
             scope.admit_event(&at(10, own, 11));
             scope.admit_event(&at(11, 11, 12));
-            assert_eq!(scope.take_pending(), [11, 12], "they were forked before their parent was listed");
+            let pending = [(11, 10), (12, 11)].map(|(pid, forked_ns)| ForkedProcess { pid, forked_ns });
+            assert_eq!(scope.take_pending(), pending, "they were forked before their parent was listed");
             [own, 11, 12].into_iter().for_each(|pid| scope.mark_listed(pid, 20));
             scope.admit_event(&at(20, own, 13));
             scope.admit_event(&at(21, 12, 14));
             scope.admit_event(&at(22, 14, 15));
-            assert_eq!(scope.take_pending(), [13], "the programs follow what is forked later");
-            assert_eq!(scope.take_pending(), [] as [u32; 0]);
+            let pending = [ForkedProcess { pid: 13, forked_ns: 20 }];
+            assert_eq!(scope.take_pending(), pending, "the programs follow what is forked later");
+            assert_eq!(scope.take_pending(), []);
         }
+    }
+
+    #[test]
+    fn without_children_only_the_process_itself_is_in_scope() {
+        let own = std::process::id();
+        let mut scope = SamplingScope::from_pids([own]).without_children();
+        assert_eq!(scope.evaluate(&own_process()), ListChange::Add);
+        assert!(!scope.admit_event(&fork(own, 11)));
+        assert_eq!(scope.take_pending(), []);
+        scope.remove_exited(own);
+        assert!(scope.is_empty(), "nothing else can be in scope");
+    }
+
+    #[test]
+    fn a_running_child_is_listed_with_its_parent_unless_it_is_excluded() {
+        let parent = Selector::from_pids([sidewinder_config::SelectedPid::new(1).unwrap()]);
+        let change = |include, exclude| scope(include, exclude).evaluate_child(&own_process());
+        assert_eq!(change(parent.clone(), Selector::default()), ListChange::Add);
+        assert_eq!(change(parent.clone(), by_name(&own_name())), ListChange::None, "exclusion wins");
+        assert_eq!(change(Selector::default(), parent), ListChange::Add, "it is excluded with its parent");
+        let mut all = SamplingScope::whole_node();
+        assert_eq!(all.evaluate_child(&own_process()), ListChange::None);
     }
 
     #[test]
     fn the_pid_of_an_excluded_process_may_be_reused() {
         let own = std::process::id();
         let mut scope = scope(Selector::default(), by_name(&own_name()));
-        assert_eq!(scope.evaluate(own), ListChange::Add);
+        assert_eq!(scope.evaluate(&own_process()), ListChange::Add);
         for child in (11..20_011).filter(|child| *child != own) {
             assert!(!scope.admit_event(&fork(own, child)) && scope.excludes(child));
             assert!(!scope.admit_event(&exit(child)));
@@ -498,7 +564,7 @@ mod tests {
     #[test]
     fn a_process_is_matched_by_each_of_its_attributes() {
         let own = std::process::id();
-        let process = ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap();
+        let process = own_process();
         let traits =
             ProcessTraits { command_line: read_command_line(&process), ..ProcessTraits::read(&process) };
         let one = |text: &String| vec![text.clone()];
@@ -514,21 +580,20 @@ mod tests {
             let mut scope = scope(selector.clone(), Selector::default());
             assert!(!scope.contains(own), "{selector:?}");
             let change = if selector == by_program { ListChange::AddProgram } else { ListChange::Add };
-            assert_eq!(scope.evaluate(own), change, "{selector:?}");
+            assert_eq!(scope.evaluate(&own_process()), change, "{selector:?}");
             assert!(scope.contains(own) && !scope.contains(own + 1), "{selector:?}");
-            assert_eq!(scope.evaluate(own), ListChange::None, "{selector:?}");
+            assert_eq!(scope.evaluate(&own_process()), ListChange::None, "{selector:?}");
         }
         let mut other = scope(by_name("no-such-name"), Selector::default());
-        assert_eq!(other.evaluate(own), ListChange::None);
+        assert_eq!(other.evaluate(&own_process()), ListChange::None);
         assert!(!other.is_empty(), "a process with this name may still start");
     }
 
     #[test]
     fn a_program_is_in_scope_only_if_its_path_alone_decides() {
-        let own = std::process::id();
         let path = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
         let by_program = |path: &str| Selector { executables: vec![path.to_owned()], ..Selector::default() };
-        let change = |include, exclude| scope(include, exclude).evaluate(own);
+        let change = |include, exclude| scope(include, exclude).evaluate(&own_process());
         assert_eq!(change(by_program(&path), by_program("/no-such-program")), ListChange::AddProgram);
         assert_eq!(change(by_program(&path), by_name("no-such-name")), ListChange::Add);
         assert_eq!(change(by_program(&path), by_program(&path)), ListChange::RemoveProgram);
@@ -544,13 +609,13 @@ mod tests {
         let mut all_but = scope(Selector::default(), by_name(&own_name()));
         assert_eq!(all_but.mode(), TaskFilter::Unlisted);
         assert!(all_but.contains(own));
-        assert_eq!(all_but.evaluate(own), ListChange::Add);
+        assert_eq!(all_but.evaluate(&own_process()), ListChange::Add);
         assert!(!all_but.contains(own));
         assert!(!all_but.admit_event(&fork(own, 11)), "its children are excluded too");
         assert!(all_but.admit_event(&fork(9, 12)));
 
         let mut both = scope(by_name("*"), by_name(&own_name()));
-        assert_eq!((both.mode(), both.evaluate(own)), (TaskFilter::Listed, ListChange::None));
+        assert_eq!((both.mode(), both.evaluate(&own_process())), (TaskFilter::Listed, ListChange::None));
         assert!(!both.contains(own));
     }
 }
