@@ -100,8 +100,9 @@ pub(crate) enum Command {
         sidewinder diff -o change.html before.otlp after.otlp\n  \
         sidewinder diff --requests 1200,1500 before.otlp after.otlp     CPU time of a request\n  \
         sidewinder diff --sample-type faults before.otlp after.otlp\n\n\
-        By default shares of all samples are compared, so the profiles may have different lengths. A change that chance \
-        explains is marked with ~: it is noise.")]
+        By default shares of all samples are compared, so the profiles may have different lengths. P is the probability that \
+        chance makes such a change: one that chance explains is marked with ~, it is noise. Binaries with another name, as \
+        app-1.2 and app-1.3, are compared if most of their functions are the same.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
     #[command(after_help = "Examples:\n  \

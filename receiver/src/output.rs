@@ -121,7 +121,8 @@ impl Output {
         &self.path
     }
 
-    /// Writes the output with `fill`. For a named pipe, waits until it has a reader, or `stop` is set meanwhile.
+    /// Writes the output with `fill`. For a named pipe, waits until it has a reader, or `stop` is set meanwhile. A reader that
+    /// closes a pipe has seen enough: that is no error.
     ///
     /// # Errors
     /// If that fails; an existing file is then unchanged.
@@ -134,8 +135,10 @@ impl Output {
             |error: Box<dyn Error + Send + Sync>| write_failure(ExitCause::Runtime, &self.path, error);
         let fill = |file: &File| {
             let mut out = BufWriter::new(file);
-            fill(&mut out).map_err(|error| failed(error.into()))?;
-            out.flush().map_err(|error| failed(error.into()))
+            match fill(&mut out).map_err(Into::into).and_then(|()| Ok(out.flush()?)) {
+                Err(error) if is_closed_pipe(&*error) => Ok(()),
+                written => written.map_err(failed),
+            }
         };
         match &self.target {
             OutputTarget::File(destination) => {
@@ -201,6 +204,14 @@ fn write_failure(cause: ExitCause, path: &Path, error: impl Into<Box<dyn Error +
     Failure::new(cause, format!("can't write {}", ExternalText::new(path)))
         .with_source(error)
         .with_next_step(WRITE_ELSEWHERE_HINT)
+}
+
+/// Whether the reader of a pipe has closed it, as `head` does.
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    causes.any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    })
 }
 
 fn duplicate(stream: impl AsFd) -> io::Result<File> {

@@ -36,6 +36,7 @@ mod output;
 mod packages;
 mod page;
 mod perf_files;
+mod pipes;
 mod pods;
 mod privileges;
 mod probes;

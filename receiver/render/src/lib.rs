@@ -31,6 +31,7 @@ mod path_tree;
 mod pprof;
 mod profile;
 mod read;
+mod renames;
 mod sample_type;
 mod significance;
 mod speedscope;
@@ -72,6 +73,7 @@ pub use read::{
     NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
     read_bytes,
 };
+pub use renames::{RenamedBinary, match_renamed_binaries};
 pub use sample_type::{EventPeriod, SampleType};
 pub use summary::{group_thousands, summary};
 pub use table::{DEFAULT_ROWS, TableOptions, fitted, table, thread_tables};

@@ -51,7 +51,7 @@ pub(crate) struct DiffArgs {
     /// Which profiles of two files to compare, as with view
     #[arg(long, value_name = "NAME")]
     pub(crate) sample_type: Option<String>,
-    /// Write the page here instead of showing it: a name that ends in .html
+    /// Write the page here instead of serving it, which `diff` does only in a terminal: a name that ends in .html
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]

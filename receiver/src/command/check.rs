@@ -9,7 +9,7 @@ mod python;
 mod runtimes;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ use sidewinder_text::escaped_json;
 use self::counters::CounterReport;
 use self::process::{Obstacle, ProcessReport};
 use self::runtimes::Limit;
-use super::{CommandResult, log_to_stderr};
+use super::{CommandResult, log_to_stderr, print_all};
 use crate::cli::CheckArgs;
-use crate::exit::{ExitCause, Failure};
+use crate::exit::ExitCause;
 use crate::sampling::SamplingError;
 use crate::terminal::supports_colour;
 
@@ -34,7 +34,6 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
         log_to_stderr("warn");
         return print_verified();
     }
-    let mut out = std::io::stdout();
     let report = CheckReport {
         probes: probe(),
         counters: counters::reports(),
@@ -43,9 +42,9 @@ pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     };
     let text = match args.json {
         true => escaped_json(&format!("{:#}\n", report.to_json())).into_owned(),
-        false => report.to_text(supports_colour(&out), args.verbose),
+        false => report.to_text(supports_colour(&io::stdout()), args.verbose),
     };
-    out.write_all(text.as_bytes()).map_err(|error| Failure::runtime("can't print", error))?;
+    print_all(&text)?;
     Ok(report.failure().map_or(ExitCode::SUCCESS, |cause| ExitCode::from(cause as u8)))
 }
 
@@ -197,7 +196,6 @@ fn kernel() -> String {
 }
 
 fn print_verified() -> CommandResult {
-    let mut out = std::io::stdout();
     if WalkMode::supported().is_empty() {
         return Err(SamplingError::from(LoadError::NoLoops).into());
     }
@@ -207,8 +205,7 @@ fn print_verified() -> CommandResult {
             verified.programs.iter().map(|(program, instructions)| (program.as_str(), *instructions));
         let load_ms = ("load_ms", u64::try_from(verified.load_time.as_millis()).unwrap_or(u64::MAX));
         for (label, value) in counts.chain([load_ms]) {
-            writeln!(out, "{}\t{label}\t{value}", walk.label())
-                .map_err(|error| Failure::runtime("can't print", error))?;
+            print_all(&format!("{}\t{label}\t{value}\n", walk.label()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -41,11 +41,15 @@ fn print_all(text: &str) -> CommandResult {
 
 /// The exit code of a command after it has printed its result. A closed pipe is not an error.
 fn print_result(result: io::Result<()>) -> CommandResult {
-    match result.and_then(|()| io::stdout().flush()) {
-        // The reader has closed the pipe, as `head` does.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+    is_read(result).map(|_| ExitCode::SUCCESS)
+}
+
+/// Whether somebody reads what was printed with this result: false if the reader has closed the pipe, as `head` does.
+fn is_read(printed: io::Result<()>) -> Result<bool, Failure> {
+    match printed.and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::runtime("can't print", error)),
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(true),
     }
 }
 

@@ -3,7 +3,7 @@
 mod listen;
 
 use std::borrow::Cow;
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::slice;
@@ -14,13 +14,15 @@ use std::time::Duration;
 
 use sidewinder_render::{
     DifferenceBasis, DisplayNames, DocumentBuilder, NameStyle, Profile, ProfileFormat, difference, escaped,
-    merge, write, write_page,
+    match_renamed_binaries, merge, write, write_page,
 };
 use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
 
 use super::tables::print_tables;
-use super::{CommandResult, code, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
+use super::{
+    CommandResult, code, is_read, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns,
+};
 use crate::annotate::Annotator;
 use crate::cli::{DiffArgs, ViewArgs};
 use crate::exit::{ExitCause, Failure};
@@ -74,11 +76,14 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let load = |path| load_profile(path, args.sample_type.as_deref(), &debug_roots);
     let (mut before, mut after) = (load(&args.before)?, load(&args.after)?);
+    let renamed = match_renamed_binaries(&mut before, &after);
     let both = merge(&before, &after);
     // Tables are folded, and the page is not.
     before.fold(args.table.inlined());
     after.fold(args.table.inlined());
-    let options = args.table.options(terminal_columns(), supports_colour(&std::io::stdout()));
+    let is_terminal = io::stdout().is_terminal();
+    let columns = if is_terminal { terminal_columns() } else { usize::MAX };
+    let options = args.table.options(columns, supports_colour(&io::stdout()));
     let style = NameStyle::from(args.names);
     let names = DisplayNames::new([&before, &after], style).with_lock_sites([&before, &after]);
     let basis = match args.requests {
@@ -86,7 +91,7 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
         None if args.per_second => DifferenceBasis::Duration,
         None => DifferenceBasis::Total,
     };
-    let table = difference(&before, &after, &names, basis, options).map_err(|error| {
+    let table = difference(&before, &after, &renamed, &names, basis, options).map_err(|error| {
         Failure::new(ExitCause::Usage, "can't compare the profiles").with_source(error).with_next_step(
             "compare profiles of the same type: --sample-type selects one; --per-second takes recordings",
         )
@@ -97,7 +102,9 @@ pub(crate) fn diff(args: &DiffArgs) -> CommandResult {
             let html = OutputFormat::Rendered(ProfileFormat::Html);
             write_file(slice::from_ref(&both), html, Some(style), &output).map(|()| ExitCode::SUCCESS)
         }
-        None => serve(vec![both], style, None),
+        None if is_terminal => serve(vec![both], style, None),
+        // Nobody would read the address of the page, nor end the server.
+        None => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -176,7 +183,7 @@ fn write_file(
 /// Serves the page of profiles until interrupted. `annotator` answers what it asks for of the code of functions.
 fn serve(profiles: Vec<Profile>, names: NameStyle, annotator: Option<Arc<Annotator>>) -> CommandResult {
     let stop = stop_flag_in_terminal()?;
-    let failed = |error: std::io::Error| Failure::runtime("can't serve the page", error);
+    let failed = |error: io::Error| Failure::runtime("can't serve the page", error);
     let mut page = Vec::new();
     write_page(&profiles, names, &mut page)
         .map_err(|error| Failure::runtime("can't make the page", error))?;
@@ -193,7 +200,11 @@ fn serve(profiles: Vec<Profile>, names: NameStyle, annotator: Option<Arc<Annotat
         }
     };
     let (_server, url) = serve_privately(Arc::new(handler), runtime.handle()).map_err(failed)?;
-    writeln!(std::io::stdout(), "{url}/\nOpen this in a browser; Ctrl-C ends.").map_err(failed)?;
+    let printed = writeln!(io::stdout(), "{url}/\nOpen this in a browser; Ctrl-C ends.");
+    if !is_read(printed)? {
+        // Nobody knows the address.
+        return Ok(ExitCode::SUCCESS);
+    }
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(POLL_INTERVAL);
     }
@@ -214,7 +225,7 @@ fn start_runtime() -> Result<Runtime, Failure> {
 
 /// Serves pages on the loopback interface, below a random path, which keeps them from other users of the machine. Returns the URL,
 /// without a slash at its end.
-fn serve_privately(pages: Arc<Handler>, runtime: &Handle) -> std::io::Result<(Server, String)> {
+fn serve_privately(pages: Arc<Handler>, runtime: &Handle) -> io::Result<(Server, String)> {
     let root = format!("/{:016x}{:016x}", rand::random::<u64>(), rand::random::<u64>());
     let handler: Arc<Handler> = {
         let root = root.clone();

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::{POLL_INTERVAL, serve_privately, start_runtime};
 use crate::collect::WindowLimits;
-use crate::command::{CommandResult, stop_flag_in_terminal};
+use crate::command::{CommandResult, is_read, stop_flag_in_terminal};
 use crate::exit::{ExitCause, Failure};
 use crate::import;
 use crate::live::LiveView;
@@ -56,11 +56,14 @@ pub(super) fn listen(address: Option<&ListenAddress>) -> CommandResult {
     if !bound.ip().is_loopback() {
         warn!(address = %bound, "anyone who can connect to this address can add profiles: there is no authentication");
     }
-    writeln!(
+    let printed = writeln!(
         io::stdout(),
         "{url}/\nOpen this in a browser; Ctrl-C ends.\nReceiving profiles by OTLP at {bound}, over gRPC and HTTP."
-    )
-    .map_err(failed)?;
+    );
+    if !is_read(printed)? {
+        // Nobody knows the address.
+        return Ok(ExitCode::SUCCESS);
+    }
     while !stop.load(Ordering::Relaxed) {
         thread::sleep(POLL_INTERVAL);
     }
