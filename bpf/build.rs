@@ -103,13 +103,18 @@ fn outcomes(header: &str) -> Result<String, String> {
     for line in lines {
         let row = line.trim().trim_end_matches('\\').trim();
         let parts = row.strip_prefix("X(").and_then(|row| row.strip_suffix(')'));
-        let mut parts = parts.ok_or_else(|| format!("not an outcome: {row}"))?.splitn(4, ", ");
-        let mut part = || parts.next().map(str::to_owned);
-        let (Some(name), Some(is_loss), Some(summary), Some(meaning)) = (part(), part(), part(), part())
+        let mut parts = parts.ok_or_else(|| format!("not an outcome: {row}"))?.splitn(3, ", ");
+        // Both texts may have commas.
+        let texts = |texts: &str| {
+            let (summary, meaning) = texts.split_once("\", \"")?;
+            Some((format!("{summary}\""), format!("\"{meaning}")))
+        };
+        let (Some(name), Some(is_loss), Some((summary, meaning))) =
+            (parts.next(), parts.next(), parts.next().and_then(texts))
         else {
             return Err(format!("an outcome needs a name, 0 or 1, a summary and a meaning: {row}"));
         };
-        rows.push((name, is_loss == "1", summary, meaning));
+        rows.push((name.to_owned(), is_loss == "1", summary, meaning));
         if !line.trim_end().ends_with('\\') {
             break;
         }

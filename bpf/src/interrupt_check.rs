@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::ops::AddAssign;
 
 use crate::events::CounterEvents;
 use crate::outcome::Outcome;
@@ -21,6 +22,42 @@ pub struct Interrupts {
     pub outcomes: Vec<(Outcome, u64)>,
     /// Idle interrupts without a program run, inferred from idle time.
     pub idle_inferred: u64,
+    /// How much of the time of the sampled CPUs the hypervisor has taken: the usual reason for interrupts that were missed. Of the
+    /// CPU clock alone.
+    pub steal: StealTime,
+}
+
+/// How long virtual CPUs were ready to run while their host ran something else, of all their time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StealTime {
+    /// Steal time, in nanoseconds, summed over CPUs.
+    pub stolen_ns: u64,
+    /// All time, in nanoseconds, summed over CPUs.
+    pub total_ns: u64,
+}
+
+impl StealTime {
+    /// The share of steal time (0 to 1); `None` if no time is known.
+    #[must_use]
+    pub fn share(self) -> Option<f64> {
+        (self.total_ns > 0).then(|| self.stolen_ns as f64 / self.total_ns as f64)
+    }
+
+    /// The time from an earlier reading on.
+    #[must_use]
+    pub const fn since(self, before: Self) -> Self {
+        Self {
+            stolen_ns: self.stolen_ns.saturating_sub(before.stolen_ns),
+            total_ns: self.total_ns.saturating_sub(before.total_ns),
+        }
+    }
+}
+
+impl AddAssign for StealTime {
+    fn add_assign(&mut self, more: Self) {
+        self.stolen_ns += more.stolen_ns;
+        self.total_ns += more.total_ns;
+    }
 }
 
 impl Interrupts {
@@ -35,6 +72,7 @@ impl Interrupts {
         }
         self.expected += other.expected;
         self.idle_inferred += other.idle_inferred;
+        self.steal += other.steal;
         self
     }
 
@@ -52,6 +90,7 @@ pub(crate) struct InterruptCheck {
     /// were due.
     period: Option<u64>,
     cpus: Vec<CpuInterruptCheck>,
+    steal: StealTime,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,19 +103,24 @@ struct CpuInterruptCheck {
 impl InterruptCheck {
     /// Reads the clocks of events that were opened when `since` was read, and that have advanced until `now`. `None`: the
     /// events don't run while a CPU is idle.
-    pub(crate) fn new(clock: &CounterEvents, since: Option<&IdleTimes>, now: &IdleTimes) -> io::Result<Self> {
-        let slept_ns = |cpu| since.map_or(0, |since| now.since(since, cpu));
+    pub(crate) fn new(clock: &CounterEvents, since: Option<&CpuTimes>, now: &CpuTimes) -> io::Result<Self> {
+        let slept_ns = |cpu| since.map_or(0, |since| now.since(since, cpu).idle_ns);
         let cpus = clock
             .expected_interrupts()?
             .into_iter()
             .map(|(cpu, due)| CpuInterruptCheck { cpu, expected: due, idle_ns: slept_ns(cpu) })
             .collect();
-        Ok(Self { period: clock.period(), cpus })
+        Ok(Self { period: clock.period(), cpus, steal: StealTime::default() })
     }
 
     /// For what nothing but the programs counts.
-    pub(crate) const fn without_counter() -> Self {
-        Self { period: None, cpus: Vec::new() }
+    pub(crate) fn without_counter() -> Self {
+        Self { period: None, cpus: Vec::new(), steal: StealTime::default() }
+    }
+
+    /// The same with the steal time of the sampled CPUs.
+    pub(crate) fn with_steal(self, steal: StealTime) -> Self {
+        Self { steal, ..self }
     }
 
     /// Combines this with the counts of the programs, by CPU and outcome.
@@ -91,7 +135,7 @@ impl InterruptCheck {
             Some(_) => self.cpus.iter().map(|cpu| cpu.expected).sum(),
             None => outcomes.iter().map(|(_, count)| count).sum(),
         };
-        Interrupts { expected, outcomes, idle_inferred }
+        Interrupts { expected, outcomes, idle_inferred, steal: self.steal }
     }
 }
 
@@ -106,41 +150,72 @@ impl CpuInterruptCheck {
     }
 }
 
-/// How long each CPU has been idle since boot, in nanoseconds, by CPU.
+/// How each CPU has spent its time since boot, by CPU.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct IdleTimes(HashMap<u32, u64>);
+pub(crate) struct CpuTimes(HashMap<u32, CpuTime>);
 
-impl IdleTimes {
-    /// Reads /proc/stat, which has it in clock ticks. If that can't be read, no idle time is known, and only interrupts
+/// How a CPU has spent its time, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct CpuTime {
+    /// Idle, and waiting for I/O.
+    idle_ns: u64,
+    /// Ready to run while the host ran something else.
+    steal_ns: u64,
+    total_ns: u64,
+}
+
+impl CpuTimes {
+    /// Reads /proc/stat, which has them in clock ticks. If that can't be read, no idle time is known, and only interrupts
     /// that a program counted as idle are idle.
     pub(crate) fn read() -> Self {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         fs::read_to_string("/proc/stat").map(|stat| Self::parse(&stat, tick_ns)).unwrap_or_default()
     }
 
-    /// The lines `cpuN user nice system idle iowait ...` (proc_stat(5)).
+    /// The lines `cpuN user nice system idle iowait irq softirq steal ...` (proc_stat(5)). Guest time, which comes last, is
+    /// counted as user and nice time already.
     fn parse(stat: &str, tick_ns: u64) -> Self {
         let of_line = |line: &str| {
             let (cpu, fields) = line.strip_prefix("cpu")?.split_once(' ')?;
             let cpu = cpu.parse().ok()?;
-            let mut sleep = fields.split_ascii_whitespace().skip(3).map(|field| field.parse::<u64>().ok());
-            let ticks = sleep.next()??.checked_add(sleep.next()??)?;
-            Some((cpu, ticks.saturating_mul(tick_ns)))
+            let fields = fields.split_ascii_whitespace().take(8).map(|field| field.parse::<u64>());
+            let ticks: Vec<u64> = fields.collect::<Result<_, _>>().ok()?;
+            let ns = |ticks: u64| ticks.saturating_mul(tick_ns);
+            let idle_ns = ns(ticks.get(3)?.checked_add(*ticks.get(4)?)?);
+            let steal_ns = ns(ticks.get(7).copied().unwrap_or(0));
+            let total_ns = ns(ticks.iter().fold(0, |sum: u64, ticks| sum.saturating_add(*ticks)));
+            Some((cpu, CpuTime { idle_ns, steal_ns, total_ns }))
         };
         Self(stat.lines().filter_map(of_line).collect())
     }
 
     /// Adds the time between two reads, as if all had been read that much later.
     pub(crate) fn delay(&mut self, from: &Self, to: &Self) {
-        for (cpu, idle_ns) in &mut self.0 {
-            *idle_ns += to.since(from, *cpu);
+        for (cpu, time) in &mut self.0 {
+            let between = to.since(from, *cpu);
+            time.idle_ns += between.idle_ns;
+            time.steal_ns += between.steal_ns;
+            time.total_ns += between.total_ns;
         }
     }
 
-    fn since(&self, before: &Self, cpu: u32) -> u64 {
+    /// The steal time of some CPUs since an earlier read.
+    pub(crate) fn steal_since(&self, before: &Self, cpus: &CpuIds) -> StealTime {
+        let mut steal = StealTime::default();
+        for time in cpus.iter().map(|cpu| self.since(before, cpu)) {
+            steal += StealTime { stolen_ns: time.steal_ns, total_ns: time.total_ns };
+        }
+        steal
+    }
+
+    fn since(&self, before: &Self, cpu: u32) -> CpuTime {
         match (self.0.get(&cpu), before.0.get(&cpu)) {
-            (Some(now), Some(before)) => now.saturating_sub(*before),
-            _ => 0,
+            (Some(now), Some(before)) => CpuTime {
+                idle_ns: now.idle_ns.saturating_sub(before.idle_ns),
+                steal_ns: now.steal_ns.saturating_sub(before.steal_ns),
+                total_ns: now.total_ns.saturating_sub(before.total_ns),
+            },
+            _ => CpuTime::default(),
         }
     }
 }
@@ -154,6 +229,7 @@ mod tests {
     fn interrupt_check(expected: u64, slept_ms: u64) -> InterruptCheck {
         InterruptCheck {
             period: Some(PERIOD_NS),
+            steal: StealTime::default(),
             cpus: vec![CpuInterruptCheck { cpu: 0, expected, idle_ns: slept_ms * 1_000_000 }],
         }
     }
@@ -192,8 +268,29 @@ mod tests {
     }
 
     #[test]
-    fn sleep_is_idle_and_waiting_for_io() {
-        let stat = "cpu  9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7\ncpu11 1 2 3 4 0 6\nintr 1 2 3\ncpu2 x\n";
-        assert_eq!(IdleTimes::parse(stat, 10), IdleTimes([(0, 450), (11, 40)].into()));
+    fn sleep_is_idle_and_waiting_for_io_and_guests_are_no_further_time() {
+        let stat = "cpu  9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 9 1\ncpu11 1 2 3 4 0 6\nintr 1 2 3\ncpu2 x\n";
+        let time = |idle_ns, steal_ns, total_ns| CpuTime { idle_ns, steal_ns, total_ns };
+        assert_eq!(
+            CpuTimes::parse(stat, 10),
+            CpuTimes([(0, time(450, 80, 720)), (11, time(40, 0, 160))].into())
+        );
+    }
+
+    #[test]
+    fn steal_time_is_summed_over_the_sampled_cpus_without_pauses() {
+        let read = |steal: u64| {
+            let line = |cpu| format!("cpu{cpu} {} 0 0 0 0 0 0 {steal} 0 0\n", 100 - steal);
+            CpuTimes::parse(&(line(0) + &line(1) + &line(2)), 1)
+        };
+        let mut before = CpuTimes::parse("cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\n", 1);
+        let sampled = CpuIds::from_iter([0, 2]);
+        let steal = read(5).steal_since(&before, &sampled);
+        // The third CPU came later.
+        assert_eq!(steal, StealTime { stolen_ns: 5, total_ns: 100 });
+        assert_eq!(steal.share(), Some(0.05));
+        assert_eq!(StealTime::default().share(), None);
+        before.delay(&before.clone(), &read(5));
+        assert_eq!(read(5).steal_since(&before, &sampled), StealTime::default());
     }
 }

@@ -65,7 +65,7 @@ pub use events::{EventError, can_open_events, online_cpus};
 pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};
 pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
 pub use heap::limit_heap;
-pub use interrupt_check::Interrupts;
+pub use interrupt_check::{Interrupts, StealTime};
 pub use load::{
     ListedFrom, LoadError, Options, PodCgroup, Storage, TaskFilter, boot_time_ns, is_in_initial_pid_namespace,
 };

@@ -46,6 +46,8 @@ pub struct Probe {
     pub remedy: &'static str,
 }
 
+/// What is required to load programs.
+const PROGRAMS_REMEDY: &str = "run as root or with CAP_BPF and CAP_PERFMON";
 /// What is required to open events of all tasks.
 const EVENTS_REMEDY: &str = "run as root or with CAP_PERFMON";
 
@@ -56,12 +58,13 @@ pub fn probe() -> Vec<Probe> {
     let obstacle_of_events = denial::denial_reason_of_events();
     let programs = supports_perf_event_programs();
     let clock = open_on_every_cpu(CLOCK);
-    let unknown = || Support::No { why: "unknown, since no program can be loaded".to_owned() };
+    let untested = || Support::No { why: untested_reason(denial::is_privileged()).to_owned() };
     let helper = |id| match &programs {
         Ok(()) => program_has_helper(id),
         // Loading a program is the way to ask the kernel.
-        Err(_) => unknown(),
+        Err(_) => untested(),
     };
+    let remedy = |tested| remedy_of_tested(programs.is_ok(), obstacle, tested);
     let of_container = match &clock {
         Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
         Err(_) => obstacle_of_events.unwrap_or(EVENTS_REMEDY),
@@ -82,7 +85,7 @@ pub fn probe() -> Vec<Probe> {
             support: support_from(&create_ring(whole_pages(1)).map(drop)),
             cost: "nothing can be loaded",
             remedy: obstacle.unwrap_or(
-                "run as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later; before 5.11 it takes enough locked memory too",
+                "run as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later; before 5.11, also raise RLIMIT_MEMLOCK",
             ),
         },
         Probe {
@@ -91,7 +94,7 @@ pub fn probe() -> Vec<Probe> {
             required: true,
             support: support_from(&programs),
             cost: "interrupts can't be turned into samples",
-            remedy: obstacle.unwrap_or("run as root or with CAP_BPF and CAP_PERFMON"),
+            remedy: obstacle.unwrap_or(PROGRAMS_REMEDY),
         },
         Probe {
             id: "cpu_clock_events",
@@ -132,10 +135,10 @@ pub fn probe() -> Vec<Probe> {
             required: false,
             support: match &programs {
                 Ok(()) => support_from(&probe_user_probes().map_err(|error| error_chain(&error))),
-                Err(_) => unknown(),
+                Err(_) => untested(),
             },
             cost: "probes and --probe can't be used",
-            remedy: obstacle.unwrap_or(
+            remedy: remedy(
                 "use Linux 6.6 or later with CAP_BPF and CAP_PERFMON; before, run as root or with CAP_PERFMON, and where \
                  perf events of uprobes are denied, with CAP_SYS_ADMIN",
             ),
@@ -146,10 +149,10 @@ pub fn probe() -> Vec<Probe> {
             required: false,
             support: match &programs {
                 Ok(()) => support_from(&probe_tracepoints().map_err(|error| error_chain(&error))),
-                Err(_) => unknown(),
+                Err(_) => untested(),
             },
             cost: "probes and --probe with tracepoint:CATEGORY:NAME can't be used",
-            remedy: obstacle.unwrap_or(
+            remedy: remedy(
                 "run as root or with CAP_BPF and CAP_PERFMON, on a kernel whose type information pahole 1.22 or later has made",
             ),
         },
@@ -162,7 +165,7 @@ pub fn probe() -> Vec<Probe> {
                 true => "stacks are cut after 1056 frames, visibly",
                 false => "no program that walks stacks can be loaded on this architecture",
             },
-            remedy: LOOPS_REMEDY,
+            remedy: remedy(LOOPS_REMEDY),
         },
         Probe {
             id: "bpf_find_vma",
@@ -170,19 +173,19 @@ pub fn probe() -> Vec<Probe> {
             required: false,
             support: helper(BPF_FIND_VMA),
             cost: "both are counted as bad addresses",
-            remedy: LOOPS_REMEDY,
+            remedy: remedy(LOOPS_REMEDY),
         },
         Probe {
             id: "foreign_memory",
             name: "memory of other users' processes",
             required: false,
             support: match &programs {
-                Err(_) if !may_trace() => unknown(),
+                Err(_) if !may_trace() => untested(),
                 Ok(()) | Err(_) => support_from(&foreign_memory()),
             },
             cost: "process contexts, spans, and names of interpreted and generated code are read only from processes of the \
                    same user",
-            remedy: obstacle.unwrap_or("use Linux 6.1 or later with CAP_BPF and CAP_PERFMON, or add CAP_SYS_PTRACE"),
+            remedy: remedy("use Linux 6.1 or later with CAP_BPF and CAP_PERFMON, or add CAP_SYS_PTRACE"),
         },
         Probe {
             id: "kernel_symbols",
@@ -221,6 +224,17 @@ pub(crate) fn probe_fields(btf: Option<&Path>) -> Vec<Probe> {
         remedy: "use a kernel that has this field; one that is newer than this profiler may keep it elsewhere",
     });
     probes.into()
+}
+
+/// What to do about a feature that is tested by loading programs, with this remedy if the kernel lacks it. Where no program can be
+/// loaded, the kernel was not asked: a newer one may not be needed.
+fn remedy_of_tested(can_load: bool, obstacle: Option<&'static str>, tested: &'static str) -> &'static str {
+    obstacle.unwrap_or(if can_load { tested } else { PROGRAMS_REMEDY })
+}
+
+/// Why a feature could not be tested where no program can be loaded.
+const fn untested_reason(is_privileged: bool) -> &'static str {
+    if is_privileged { "not tested: no program can be loaded" } else { "not tested: needs root" }
 }
 
 fn support_from<E: std::fmt::Display>(tried: &Result<(), E>) -> Support {
@@ -298,5 +312,18 @@ fn kernel_symbols() -> Support {
         Ok(true) => Support::Yes,
         Ok(false) => Support::No { why: "/proc/kallsyms shows no addresses".to_owned() },
         Err(error) => Support::No { why: format!("can't read /proc/kallsyms: {error}") },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_kernel_was_not_asked_the_advice_is_privileges_and_no_newer_kernel() {
+        assert_eq!(untested_reason(false), "not tested: needs root");
+        assert_eq!(remedy_of_tested(false, None, LOOPS_REMEDY), PROGRAMS_REMEDY);
+        assert_eq!(remedy_of_tested(true, None, LOOPS_REMEDY), LOOPS_REMEDY);
+        assert_eq!(remedy_of_tested(false, Some("a filter"), LOOPS_REMEDY), "a filter");
     }
 }

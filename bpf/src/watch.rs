@@ -10,7 +10,7 @@ use sidewinder_kind::{CpuIds, KindSet};
 
 use crate::container::Container;
 use crate::events::{CounterEvents, EventError, EventKind, PerfCounter};
-use crate::interrupt_check::{IdleTimes, InterruptCheck};
+use crate::interrupt_check::{CpuTimes, InterruptCheck};
 use crate::opener::Opener;
 use crate::programs::SamplingPrograms;
 use crate::sample_kind::SampleKind;
@@ -38,13 +38,15 @@ pub(crate) struct EventWatch {
     scope: EventScope,
     /// The events that trigger programs, by kind of sample; empty before the start and after the end.
     sampled: BTreeMap<SampleKind, CounterEvents>,
-    /// The CPUs' idle time before the events of every task were opened.
-    idle_before: Option<IdleTimes>,
+    /// The CPUs' times before the events of every task were opened.
+    idle_before: Option<CpuTimes>,
+    /// The same before any event was opened.
+    start_times: Option<CpuTimes>,
     /// The final results of the interrupt check, after the end.
     interrupt_checks: BTreeMap<SampleKind, InterruptCheck>,
     side_band: Option<SideBand>,
-    /// The CPUs' idle time when sampling was paused; `None` while it isn't.
-    paused: Option<IdleTimes>,
+    /// The CPUs' times when sampling was paused; `None` while it isn't.
+    paused: Option<CpuTimes>,
 }
 
 impl EventWatch {
@@ -56,6 +58,7 @@ impl EventWatch {
             scope: EventScope::EveryTask,
             sampled: BTreeMap::new(),
             idle_before: None,
+            start_times: None,
             interrupt_checks: BTreeMap::new(),
             side_band: None,
             paused: None,
@@ -104,9 +107,11 @@ impl EventWatch {
         programs: &SamplingPrograms<'_>,
         kinds: &KindSet,
     ) -> Result<(), EventError> {
+        let now = CpuTimes::read();
         if let EventScope::EveryTask = self.scope {
-            self.idle_before = Some(IdleTimes::read());
+            self.idle_before = Some(now.clone());
         }
+        self.start_times = Some(now);
         let mut sampled = BTreeMap::new();
         for profile in kinds.iter() {
             let Some(kind) = SampleKind::of(profile, kinds) else { continue };
@@ -187,7 +192,7 @@ impl EventWatch {
                 self.sampled.values_mut().for_each(|events| events.close(Some(container.id())));
             }
         }
-        self.idle_before = Some(IdleTimes::read());
+        self.idle_before = Some(CpuTimes::read());
         for (kind, program, opened) in opened {
             let Some(events) = self.sampled.get_mut(&kind) else { continue };
             events.attach(program, &self.sampled_cpus, None, opened)?;
@@ -198,10 +203,11 @@ impl EventWatch {
     /// Pauses sampling, or continues it. During a pause nothing interrupts; processes are still followed.
     pub(crate) fn set_paused(&mut self, is_paused: bool) -> Result<(), EventError> {
         match self.paused.take() {
-            None if is_paused => self.paused = Some(IdleTimes::read()),
+            None if is_paused => self.paused = Some(CpuTimes::read()),
             Some(since) if !is_paused => {
-                if let Some(before) = &mut self.idle_before {
-                    before.delay(&since, &IdleTimes::read());
+                let now = CpuTimes::read();
+                for before in [&mut self.idle_before, &mut self.start_times].into_iter().flatten() {
+                    before.delay(&since, &now);
                 }
             }
             unchanged => self.paused = unchanged,
@@ -228,9 +234,14 @@ impl EventWatch {
     pub(crate) fn interrupt_check(&self, kind: SampleKind) -> Option<InterruptCheck> {
         // Only the clock of an idle CPU may lose interrupts.
         let idle_before = self.idle_before.as_ref().filter(|_| kind == SampleKind::Cpu);
-        let now = self.paused.clone().unwrap_or_else(IdleTimes::read);
+        let now = self.paused.clone().unwrap_or_else(CpuTimes::read);
         match self.sampled.get(&kind) {
-            Some(events) => InterruptCheck::new(events, idle_before, &now).ok(),
+            Some(events) => {
+                let check = InterruptCheck::new(events, idle_before, &now).ok()?;
+                let start = self.start_times.as_ref().filter(|_| kind == SampleKind::Cpu);
+                let steal = start.map(|start| now.steal_since(start, &self.sampled_cpus));
+                Some(check.with_steal(steal.unwrap_or_default()))
+            }
             None => self.interrupt_checks.get(&kind).cloned(),
         }
     }

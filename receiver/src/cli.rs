@@ -353,12 +353,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     seconds
         .or_else(|| sidewinder_config::parse_duration(text))
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "not a time, as 10, 2.5, 10s or 1m30s".to_owned())
+        .ok_or_else(|| "not a duration; examples: 10, 2.5, 10s, 1m30s".to_owned())
 }
 
 /// Parses a list of CPUs. Nothing is the default, and stands for all.
 fn cpus(list: &str) -> Result<CpuIds, String> {
-    list.parse().map_err(|error: InvalidCpuIds| format!("{error}, as 0-3,8"))
+    list.parse().map_err(|error: InvalidCpuIds| format!("{error}; example: 0-3,8"))
 }
 
 fn wait_fraction(text: &str) -> Result<f64, String> {
@@ -382,7 +382,7 @@ fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String> {
 
 fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-    u64::from_str_radix(digits, 16).map_err(|_| "not a hexadecimal address, as 0x1a2b".to_owned())
+    u64::from_str_radix(digits, 16).map_err(|_| "not a hexadecimal address; example: 0x1a2b".to_owned())
 }
 
 #[cfg(test)]

@@ -12,13 +12,13 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_bpf::{Outcome, WaitReason};
+use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
-    Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, StateIndex, ThreadIndex,
-    ThreadState, TimeSlicedCounts,
+    OutcomeCount, Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, StateIndex,
+    ThreadIndex, ThreadState, TimeSlicedCounts,
 };
 
 pub(crate) use self::profile_builder::{LOCK_MARKER, lock_marker};
@@ -27,7 +27,7 @@ pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
 use crate::naming::{Namer, NamingContext, STACK_MISSING_SUMMARY};
 use crate::sampling::SamplingTally;
 use crate::sampling::message::{LockId, Message, SampleEvent, Stack};
-use crate::stats::ReceiverCounters;
+use crate::stats::{MISSED, ReceiverCounters};
 
 /// Counts the events of one recording, and names them when it ends.
 #[derive(Debug)]
@@ -215,32 +215,28 @@ impl IndexedSet<Link> {
 }
 
 /// The lines of a recording's summary: the outcomes of its interrupts for a kind of profile.
-pub(crate) fn outcome_counts(tally: &SamplingTally, kind: Kind) -> Vec<sidewinder_render::OutcomeCount> {
+pub(crate) fn outcome_counts(tally: &SamplingTally, kind: Kind) -> Vec<OutcomeCount> {
     let interrupts = tally.interrupts_of(kind);
     let counts = interrupts.outcomes.iter().copied();
-    outcome_counts_with(counts, [(MISSED, interrupts.missed()), (NO_BODY, tally.stacks_missing)])
+    let missed = missed_row(kind, interrupts.missed(), interrupts.steal);
+    outcome_counts_with(counts, [missed, row(NO_BODY, tally.stacks_missing)])
 }
 
 /// The same from the counters of a running receiver, for the live page.
-pub(crate) fn current_outcome_counts(
-    counters: &ReceiverCounters,
-    kind: Kind,
-) -> Vec<sidewinder_render::OutcomeCount> {
+pub(crate) fn current_outcome_counts(counters: &ReceiverCounters, kind: Kind) -> Vec<OutcomeCount> {
     let counts = Outcome::ALL
         .iter()
         .filter_map(|&outcome| Some((outcome, counters.outcome_count(kind, outcome.label())?)));
     let others = [
-        (MISSED, counters.outcome_count(kind, MISSED.0).unwrap_or(0)),
-        (NO_BODY, counters.stack_bodies_missing),
-        (DROPPED, counters.events_dropped),
+        missed_row(kind, counters.outcome_count(kind, MISSED).unwrap_or(0), counters.steal),
+        row(NO_BODY, counters.stack_bodies_missing),
+        row(DROPPED, counters.events_dropped),
     ];
     outcome_counts_with(counts, others)
 }
 
 /// An outcome that no walk reports: its name, what it means for the profile, and an explanation.
 type UnwalkedOutcome = (&'static str, Severity, &'static str);
-const MISSED: UnwalkedOutcome =
-    (crate::stats::MISSED, Severity::Lost, "the kernel did not run the program for these interrupts");
 const NO_BODY: UnwalkedOutcome = (
     STACK_MISSING_SUMMARY,
     Severity::Truncated,
@@ -252,19 +248,29 @@ const DROPPED: UnwalkedOutcome = (
     "these samples, counted above by how their walk ended, came faster than they could be named",
 );
 
+fn row((name, severity, help): UnwalkedOutcome, count: u64) -> OutcomeCount {
+    OutcomeCount { name: name.to_owned(), count, severity, help: help.to_owned() }
+}
+
+/// The row of interrupts without a program run. Those of the clock are mostly explained by steal time, on virtual machines.
+fn missed_row(kind: Kind, count: u64, steal: StealTime) -> OutcomeCount {
+    let cause = "timer interrupts that never ran, usually because the virtual machine was descheduled";
+    let help = match (kind, steal.share()) {
+        (Kind::Cpu { .. } | Kind::Wall { .. }, Some(share)) => {
+            format!("{cause} (steal time in this period: {:.1}%)", 100.0 * share)
+        }
+        (Kind::Cpu { .. } | Kind::Wall { .. }, None) => cause.to_owned(),
+        _ => "the kernel did not run the program for these interrupts".to_owned(),
+    };
+    OutcomeCount { help, ..row((MISSED, Severity::Lost, ""), count) }
+}
+
 fn outcome_counts_with<const OTHERS: usize>(
     counts: impl Iterator<Item = (Outcome, u64)>,
-    others: [(UnwalkedOutcome, u64); OTHERS],
-) -> Vec<sidewinder_render::OutcomeCount> {
-    let row = |name: &str, count, severity, help: &str| sidewinder_render::OutcomeCount {
-        name: name.to_owned(),
-        count,
-        severity,
-        help: help.to_owned(),
-    };
+    others: [OutcomeCount; OTHERS],
+) -> Vec<OutcomeCount> {
     let walk_outcomes =
-        counts.map(|(outcome, count)| row(outcome.summary(), count, severity(outcome), outcome.meaning()));
-    let others = others.map(|((name, severity, help), count)| row(name, count, severity, help));
+        counts.map(|(outcome, count)| row((outcome.summary(), severity(outcome), outcome.meaning()), count));
     walk_outcomes.chain(others).filter(|row| row.count > 0).collect()
 }
 

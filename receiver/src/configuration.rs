@@ -1,6 +1,6 @@
 //! Loads the configuration from the sources that the command line names.
 
-use sidewinder_config::{ConfigSource, LoadedConfig, ProcessEnvironment, load};
+use sidewinder_config::{ConfigErrors, ConfigProblem, ConfigSource, LoadedConfig, ProcessEnvironment, load};
 
 use crate::cli::ConfigArgs;
 use crate::exit::{ExitCause, Failure};
@@ -8,6 +8,15 @@ use crate::terminal::print_notice;
 
 /// The known feature gates, and their effects. There are none in this version.
 const FEATURE_GATES: &[(&str, &str)] = &[];
+
+/// What to do about such errors.
+fn next_step(errors: &ConfigErrors) -> &'static str {
+    match errors.as_slice() {
+        [error] if matches!(error.problem, ConfigProblem::Unreadable(_)) => "check the path",
+        [_] => "fix this; `sidewinder print-config` shows every key with its default",
+        _ => "fix all of these; `sidewinder print-config` shows every key with its default",
+    }
+}
 
 /// Loads and checks the configuration. Prints a warning for each unknown feature gate.
 pub(crate) fn read(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {
@@ -26,6 +35,6 @@ pub(crate) fn read(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {
     load(&sources, &args.set, &ProcessEnvironment).map_err(|errors| {
         Failure::new(ExitCause::Usage, "the configuration is not valid")
             .with_details(errors.as_slice())
-            .with_next_step("fix all of these; `sidewinder print-config` shows every key with its default")
+            .with_next_step(next_step(&errors))
     })
 }

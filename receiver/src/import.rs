@@ -65,7 +65,7 @@ pub(crate) fn read_profiles(
             warn!(
                 count = missing.len(),
                 files,
-                "files are not here as they were recorded: their functions have no names; what perf script prints where they are has"
+                "files are missing or have changed here, so their functions have no names; import `perf script` output from the recording machine"
             );
         }
         if profile.start == SystemTime::UNIX_EPOCH {

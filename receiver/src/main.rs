@@ -7,6 +7,7 @@
 //! | `jit`        | names of code that processes generate at run time                                        |
 //! | `runtime_support` | what is read of each language runtime, and what to do for the rest                     |
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
+//! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols |
 //! | `resource`   | the resource of a process                                                                |
 //! | `containers` | the names of containers and pods                                                         |
 //! | `processor`  | the processors that change it                                                            |
@@ -71,7 +72,9 @@ mod server;
 mod service;
 mod source_maps;
 mod stats;
+mod stripped;
 mod supervise;
+mod symbol_package;
 mod telemetry;
 mod terminal;
 mod time_budget;

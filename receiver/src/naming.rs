@@ -564,7 +564,10 @@ fn unnamed_function(runtime: Runtime, form: VmForm) -> String {
 /// The name of the frame that stands for missing ones.
 fn missing_frames(runtime: Runtime, reason: VmMissing) -> String {
     let language = if runtime == Runtime::V8 { "JavaScript" } else { "Python" };
-    format!("[{language} frames missing: {}]", reason.label())
+    match reason {
+        VmMissing::TooEarly => format!("[{language} not detected yet]"),
+        reason => format!("[{language} frames missing: {}]", reason.label()),
+    }
 }
 
 fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {

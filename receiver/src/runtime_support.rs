@@ -25,6 +25,17 @@ pub(crate) struct RuntimeSupport {
     /// What gives names to the code that it generates, as an instruction. `PID` stands for the process. `None`: it generates
     /// no code, or nothing can give it names.
     pub(crate) advice: Option<&'static str>,
+    /// The programs that all functions are read of, if others with the same runtime have only what it publishes.
+    pub(crate) parts: Option<RuntimeParts>,
+}
+
+/// The programs with a runtime, by what is read of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuntimeParts {
+    /// Those whose functions are all read, without any switch.
+    pub(crate) complete: &'static str,
+    /// The others.
+    pub(crate) others: &'static str,
 }
 
 impl RuntimeSupport {
@@ -72,6 +83,7 @@ const OTHER: RuntimeSupport = RuntimeSupport {
     names: "from a perf map, a jitdump, or the GDB JIT interface",
     frames_advice: None,
     advice: Some(OTHER_ADVICE),
+    parts: None,
 };
 
 /// All runtimes, in the order in which they are shown.
@@ -85,6 +97,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: "read from the process's memory: qualified name (before 3.11, the plain name), file, line",
         frames_advice: None,
         advice: None,
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::V8),
@@ -95,6 +108,10 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: "Node.js: read from the process's memory: name, file and line. Others: from a perf map or jitdump, if the runtime writes one",
         frames_advice: None,
         advice: Some("run it with --perf-basic-prof (Node.js: NODE_OPTIONS=--perf-basic-prof)"),
+        parts: Some(RuntimeParts {
+            complete: "Node.js 18 to 26",
+            others: "V8 of Deno, Electron and other programs",
+        }),
     },
     RuntimeSupport {
         runtime: Some(Runtime::Jvm),
@@ -105,6 +122,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: "read from the process's memory: class, method, types of parameters, file and line",
         frames_advice: None,
         advice: None,
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::Dotnet),
@@ -115,6 +133,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: PUBLISHED,
         frames_advice: None,
         advice: Some("run it with DOTNET_PerfMapEnabled=1 and DOTNET_EnableWriteXorExecute=0"),
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::Go),
@@ -125,6 +144,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: "symbols and debug information; Go's own tables, also if stripped",
         frames_advice: None,
         advice: None,
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::Ruby),
@@ -135,6 +155,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: "those of the interpreter; of YJIT's code, from a perf map",
         frames_advice: None,
         advice: Some("run it with --yjit-perf (Ruby 3.3 and later)"),
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::Php),
@@ -145,6 +166,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: "those of the interpreter; of the JIT compiler's code, from a perf map",
         frames_advice: None,
         advice: Some("run it with -d opcache.jit_debug=0x10"),
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::Beam),
@@ -155,6 +177,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: PUBLISHED,
         frames_advice: None,
         advice: Some("run it with +JPperf true (ERL_FLAGS=\"+JPperf true\")"),
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::LuaJit),
@@ -165,6 +188,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: "those of the interpreter; of traces, from a perf map",
         frames_advice: None,
         advice: Some("build LuaJIT with XCFLAGS=-DLUAJIT_USE_PERFTOOLS"),
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::PyPy),
@@ -177,6 +201,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         advice: Some(
             "nothing names the code that PyPy generates: run the program with CPython to see its functions",
         ),
+        parts: None,
     },
     RuntimeSupport {
         runtime: Some(Runtime::Perl),
@@ -187,6 +212,7 @@ pub(crate) const ALL: [RuntimeSupport; 12] = [
         names: INTERPRETER_ONLY,
         frames_advice: None,
         advice: None,
+        parts: None,
     },
     OTHER,
 ];

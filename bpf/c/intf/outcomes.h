@@ -17,7 +17,7 @@
 	X(OUT_OF_SCOPE, 0, "out of scope", "the task is outside the configured scope")                        \
 	X(KERNEL_THREAD, 0, "kernel thread", "a kernel thread or worker: it has no user stack")               \
 	X(EXEC, 0, "during exec", "inside execve, where the registers belong to the program that was replaced") \
-	X(EXITING, 0, "exiting task", "the task has already released its memory on its way out")              \
+	X(EXITING, 0, "thread was ending", "the thread had already released its memory")                      \
 	X(FRAME_LIMIT, 1, "frame limit reached", "the stack has more frames than the configured limit")       \
 	X(UNKNOWN_PROCESS, 1, "process not known yet", "the mappings of this process are not known yet")      \
 	X(NO_MAPPING, 1, "address outside any mapping", "a return address lies in no executable mapping")     \
@@ -36,8 +36,8 @@
 	X(SNAPSHOT_END, 1, "copied stack too short", "the stack is longer than the part of it that was copied for a later walk") \
 	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads") \
 	X(YOUNG_PROCESS, 0, "young process", "the process is younger than the configured age") \
-	X(STILL_RUNNABLE, 0, "still runnable", "the thread gave up its CPU to another, without waiting for anything") \
-	X(NOT_DRAWN, 0, "not drawn", "one of the context switches that the configured threshold leaves out") \
+	X(STILL_RUNNABLE, 0, "preempted, not waiting", "the thread gave up its CPU to another, without waiting for anything") \
+	X(NOT_DRAWN, 0, "skipped by sampling", "short wait, not sampled") \
 	X(TOO_MANY_THREADS, 1, "too many threads", "the list of the threads that may be waiting was full") \
 	X(STACK_UNREADABLE, 1, "unreadable stack", "the stack of a thread that was found waiting could not be read, or the thread went on meanwhile") \
 	X(NO_LOCK, 0, "not for a lock", "the thread waits, but not in a futex, and only waits for locks are sampled") \

@@ -92,7 +92,7 @@ pub enum InvalidProbe {
     #[error("the path {0:?} is not absolute: give the one that the profiled process sees")]
     RelativePath(String),
     /// The offset is not a number.
-    #[error("the offset {0:?} is not a number of bytes, as 16 or 0x10")]
+    #[error("the offset {0:?} is not a number of bytes; examples: 16, 0x10")]
     Offset(String),
     /// Returns have no offset.
     #[error("a uretprobe is hit when the function has returned, and takes no offset")]

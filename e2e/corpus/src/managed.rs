@@ -13,8 +13,13 @@ use super::samples::is_user_stack;
 /// While a program starts, and the unwind tables of its virtual machine are built.
 const START: Duration = Duration::from_secs(10);
 /// Frames whose text starts with these stand for what is not known.
-const MARKERS: [&str; 4] =
-    ["[unknown Java", "[unknown WebAssembly", "[JavaScript frames missing", "[anonymous]"];
+const MARKERS: [&str; 5] = [
+    "[unknown Java",
+    "[unknown WebAssembly",
+    "[JavaScript frames missing",
+    "[JavaScript not detected yet",
+    "[anonymous]",
+];
 
 /// Of samples behind a program's start, in threads that run code of the language.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

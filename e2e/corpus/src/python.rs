@@ -36,8 +36,11 @@ impl PythonFrames {
         self.samples += stack.count;
         self.frames += stack.count * stack.python_frames().count() as u64;
         // Those of stacks that were cut are counted by the outcome.
-        let is_marker =
-            |name: &str| name.starts_with("[Python frames missing") || name.starts_with("[unknown Python");
+        let is_marker = |name: &str| {
+            ["[Python frames missing", "[Python not detected yet", "[unknown Python"]
+                .iter()
+                .any(|marker| name.starts_with(marker))
+        };
         let mut markers: Vec<&str> = stack
             .frames
             .iter()

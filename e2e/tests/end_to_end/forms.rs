@@ -153,8 +153,9 @@ fn what_is_no_profile_is_told_with_its_name() -> Result<()> {
     for (name, content, why) in [
         ("a.otlp", "not protobuf", "not a ProfilesData message"),
         ("a.pb.gz", "\u{1f}\u{8b}", "not a pprof profile"),
-        ("a.folded", "main;work\n", "neither pprof's nor folded"),
-        ("b.folded", "", "neither pprof's nor folded"),
+        ("a.folded", "main;work\n", "neither pprof nor folded"),
+        ("b.folded", "", "neither pprof nor folded"),
+        ("c.html", "<!DOCTYPE html>\n<html>", "HTML pages can't be read; use .otlp"),
     ] {
         let path = kept.path().join(name);
         fs::write(&path, content)?;

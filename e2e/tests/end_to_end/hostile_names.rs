@@ -138,7 +138,7 @@ fn a_recording_writes_hostile_names_out() -> Result<()> {
         printed(&[&"record", &"-p", &pid, &"-d", &"1s", &"--table", &"-o", &output])?;
     }
     // The child that executes the command prints this.
-    for command in [&program.folder.path().join(HOSTILE).join("missing"), &program.file("nothing", "")?] {
+    for command in [&program.folder.path().join(HOSTILE).join("missing"), &program.file("nothing", ".sh")?] {
         printed(&[&"record", &"-o", &"/dev/null", &"--format", &"folded", &"--", command])?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const NODE: &str = "function f(n) { return n < 2 ? n : f(n - 1) + f(n - 2) } for (;;) f(20)";
 const PYTHON: &str = "def works():\n    while True: sum(range(1000))\nworks()";
 const SWITCH: &str = "--perf-basic-prof";
-const TOO_EARLY: &str = "[JavaScript frames missing: too_early]";
+const TOO_EARLY: &str = "[JavaScript not detected yet]";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program that runs until this goes.
@@ -203,5 +203,34 @@ fn a_process_that_does_not_exist_is_an_error() -> Result<()> {
     ensure!(ended.log.contains("there is no such process") && ended.log.contains("pgrep"), "{}", ended.log);
     // 3 if the machine is not ready either.
     ensure!(matches!(ended.status.code(), Some(1 | 3)), "{}", ended.status);
+    Ok(())
+}
+
+#[test]
+fn code_without_symbols_is_listed_with_its_build_id_and_its_package() -> Result<()> {
+    if !requirement::ebpf("a recording of a stripped program")? {
+        return Ok(());
+    }
+    let gzip = Program::start(Command::new("gzip").arg("-9").stdin(std::fs::File::open("/dev/zero")?))?;
+    let is_of_dpkg = std::path::Path::new("/var/lib/dpkg/info/gzip.list").exists();
+    let named = |log: &str| {
+        let line = log.lines().find(|line| line.contains("gzip (build ID ")).context(log.to_owned())?;
+        let advice = log.lines().skip_while(|other| *other != line).take(2).collect::<String>();
+        ensure!(advice.contains("--debuginfod"), "{log}");
+        ensure!(!is_of_dpkg || advice.contains("install gzip-dbgsym"), "{log}");
+        Ok(line.to_owned())
+    };
+    for suffix in [".folded", ".otlp"] {
+        let (log, _) = recorded(suffix, &[&gzip], &[])?;
+        ensure!(named(&log)?.contains(" samples are in code without symbols: "), "{log}");
+        // Both are labelled alike.
+        ensure!(log.contains(" samples in 1.0 s at 499 Hz, ") && log.contains("%  "), "{log}");
+    }
+    let checked = sidewinder::run(&["check", "-p", &gzip.pid().to_string()])?.log;
+    named(&checked)?;
+    ensure!(
+        checked.contains("files have no symbols") && !checked.contains("ok       native code only"),
+        "{checked}"
+    );
     Ok(())
 }

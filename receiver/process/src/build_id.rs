@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 
 use object::elf;
 use object::endian::LittleEndian;
@@ -30,7 +31,7 @@ const LONGEST_GO_BUILD_ID_BYTES: usize = 256;
 /// Type of the note that holds the Go build ID (cmd/internal/buildid).
 const NT_GO_BUILD_ID: elf::NoteType = elf::NoteType(4);
 
-type ElfHeader = elf::FileHeader64<LittleEndian>;
+pub(crate) type ElfHeader = elf::FileHeader64<LittleEndian>;
 type ProgramHeader = elf::ProgramHeader64<LittleEndian>;
 
 /// Reads the build IDs from the notes of a 64-bit little-endian ELF file.
@@ -42,14 +43,30 @@ type ProgramHeader = elf::ProgramHeader64<LittleEndian>;
 /// Any I/O error of the file, except short reads.
 pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
     let mut ids = BuildIds::default();
+    for_each_note_segment(file, |notes, align| {
+        ids.take_notes(notes, align);
+        if ids.gnu.is_some() && ids.go.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(ids)
+}
+
+/// Passes each segment of notes of a 64-bit little-endian ELF file to `take`, with its alignment, until that breaks. Any other file
+/// has none. At most 512 program headers and 64 KiB of each segment are read.
+///
+/// # Errors
+/// Any I/O error of the file, except short reads.
+pub(crate) fn for_each_note_segment(
+    file: &OpenedFile,
+    mut take: impl FnMut(&[u8], u64) -> ControlFlow<()>,
+) -> io::Result<()> {
     let bytes = read_most(file, 0, size_of::<ElfHeader>() as u64)?;
-    let Ok((header, _)) = object::pod::from_bytes::<ElfHeader>(&bytes) else { return Ok(ids) };
+    let Ok((header, _)) = object::pod::from_bytes::<ElfHeader>(&bytes) else { return Ok(()) };
     let is_known = header.e_ident.magic == elf::ELFMAG
         && header.e_ident.class == elf::ELFCLASS64
         && header.e_ident.data == elf::ELFDATA2LSB
         && usize::from(header.e_phentsize.get(LittleEndian)) == size_of::<ProgramHeader>();
     if !is_known {
-        return Ok(ids);
+        return Ok(());
     }
     let count = header.e_phnum.get(LittleEndian).min(MOST_PROGRAM_HEADERS);
     let table_bytes = u64::from(count) * size_of::<ProgramHeader>() as u64;
@@ -61,12 +78,11 @@ pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
         }
         let size_bytes = segment.p_filesz.get(LittleEndian).min(MOST_NOTE_BYTES);
         let notes = read_most(file, segment.p_offset.get(LittleEndian), size_bytes)?;
-        ids.take_notes(&notes, segment.p_align.get(LittleEndian));
-        if ids.gnu.is_some() && ids.go.is_some() {
+        if take(&notes, segment.p_align.get(LittleEndian)).is_break() {
             break;
         }
     }
-    Ok(ids)
+    Ok(())
 }
 
 impl BuildIds {

@@ -75,5 +75,5 @@ pub use read::{
 };
 pub use renames::{RenamedBinary, match_renamed_binaries};
 pub use sample_type::{EventPeriod, SampleType};
-pub use summary::{group_thousands, summary};
+pub use summary::{RecordingSummary, group_thousands, summary};
 pub use table::{DEFAULT_ROWS, TableOptions, fitted, table, thread_tables};

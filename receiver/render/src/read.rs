@@ -73,6 +73,9 @@ fn read_within(
     if let Some(text) = text.as_ref().filter(|text| perf_script::is_script(text)) {
         return perf_script::read(PerfProfile::new(title, sample_type, expansion), text);
     }
+    if is_page(bytes) {
+        return Err(ReadError::Page);
+    }
     if sample_type.is_some() {
         return Err(ReadError::NothingToChoose);
     }
@@ -85,6 +88,12 @@ fn read_within(
         }
         _ => pprof::read(title, bytes, expansion),
     }
+}
+
+/// Whether these are the bytes of an HTML page, such as those that this crate writes.
+fn is_page(bytes: &[u8]) -> bool {
+    const START: &[u8] = b"<!doctype html";
+    bytes.trim_ascii_start().get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
 }
 
 fn read_to_end(from: impl Read) -> Result<Vec<u8>, ReadError> {
@@ -199,7 +208,11 @@ mod tests {
     fn the_error_for_an_invalid_profile_gives_the_reason() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for (text, message) in [
-            ("# A title\n", "it is neither pprof's nor folded stacks, nor perf's"),
+            (
+                "# A title\n",
+                "its format is unknown: neither pprof nor folded stacks, neither perf.data nor perf script's text",
+            ),
+            ("<!DOCTYPE html>\n<title>a</title>", "HTML pages can't be read; use .otlp"),
             ("a;b 1\na;c\n", "line 2 does not end in a number of samples, as folded stacks do"),
             ("\u{1}\0\u{fffd}", "it is not a pprof profile"),
         ] {

@@ -33,8 +33,7 @@ pub(crate) struct AnnotateArgs {
     /// List its instructions instead of its lines, if its binary is still there, with the build ID that was profiled
     #[arg(long)]
     pub(crate) assembly: bool,
-    /// Show source files below this directory; FROM=TO: those that were below FROM when they were compiled; may be given several
-    /// times
+    /// Show source files below this directory; FROM=TO: those that were below FROM when they were compiled; repeatable
     #[arg(long, value_name = "DIR|FROM=TO")]
     pub(crate) source_path: Vec<SourcePath>,
     #[command(flatten)]

@@ -56,15 +56,15 @@ pub(super) const LONG_HELP: &str = "Examples:\n  \
 #[command(group(layout_of_table()))]
 #[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "tid", "comm", "all", "command"])))]
 pub(crate) struct RecordArgs {
-    /// A process; may be given several times, or as a list with commas
+    /// Process ID; repeatable or comma-separated
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',', help_heading = "Processes")]
     pub(crate) pid: Vec<u32>,
-    /// A thread; may be given several times, or as a list with commas
+    /// Thread ID; repeatable or comma-separated
     #[arg(short, long, value_name = "TID", value_parser = process, value_delimiter = ',', help_heading = "Processes")]
     pub(crate) tid: Vec<u32>,
     /// Processes of this name, including future ones
     ///
-    /// `*` and `?` stand for any characters; may be given several times.
+    /// `*` and `?` stand for any characters; repeatable.
     #[arg(long, value_name = "NAME", help_heading = "Processes")]
     pub(crate) comm: Vec<String>,
     /// Every process
@@ -79,7 +79,7 @@ pub(crate) struct RecordArgs {
     /// Leave the children of these processes out
     #[arg(long, overrides_with = "children", conflicts_with_all = ["all", "tid"], help_heading = "Processes")]
     pub(crate) no_children: bool,
-    /// Only what these processes do on some CPUs, as 0-3,8
+    /// Only what these processes do on some CPUs, for example 0-3,8
     #[arg(short = 'C', long, value_name = "CPUS", value_parser = cpus, default_value = "", hide_default_value = true, help_heading = "Processes")]
     pub(crate) cpus: CpuIds,
     /// Keep the threads apart
@@ -92,12 +92,12 @@ pub(crate) struct RecordArgs {
     #[arg(last = true, value_name = "COMMAND", help_heading = "Processes")]
     pub(crate) command: Vec<OsString>,
 
-    /// For how long, as 10, 2.5, 10s or 1m30s; by default until interrupted
+    /// For how long, for example 10, 2.5, 10s or 1m30s; by default until interrupted
     ///
     /// Without it a recording also ends when all profiled processes have ended.
     #[arg(short, long, value_name = "TIME", value_parser = duration, help_heading = "Time")]
     pub(crate) duration: Option<Duration>,
-    /// Begin to sample after this time, as 2 or 500ms, for example when the command has started up
+    /// Begin to sample after this time (2, 500ms), for example when the command has started up
     ///
     /// Processes are followed from the start on. --duration counts from then on.
     #[arg(short = 'D', long, value_name = "TIME", value_parser = duration, help_heading = "Time")]
@@ -121,12 +121,12 @@ pub(crate) struct RecordArgs {
     pub(crate) probe: Vec<ProbeSpec>,
     /// Also record off-CPU time: where threads wait
     ///
-    /// Of at least this fraction of waits; in formats other than .otlp as a file of its own.
+    /// Samples 1% or more of waits; FRACTION sets another minimum. Formats other than .otlp get a file of its own.
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, help_heading = "What to sample")]
     pub(crate) off_cpu: Option<f64>,
     /// Also record waits for locks, their number and their time
     ///
-    /// Of at least this fraction of waits in futexes; in formats other than .otlp as files of their own.
+    /// Samples 1% or more of waits in futexes; FRACTION sets another minimum. Formats other than .otlp get files of their own.
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, help_heading = "What to sample")]
     pub(crate) locks: Option<f64>,
     /// With --locks, also record who ends these waits
@@ -136,7 +136,7 @@ pub(crate) struct RecordArgs {
     pub(crate) lock_wakers: bool,
     /// Record wall time instead of CPU time: running, runnable and off-CPU time
     ///
-    /// In one profile, of at least this fraction of context switches.
+    /// In one profile; samples 1% or more of context switches, and FRACTION sets another minimum.
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, conflicts_with = "off_cpu", help_heading = "What to sample")]
     pub(crate) wall: Option<f64>,
 
@@ -187,7 +187,7 @@ pub(crate) struct RecordArgs {
     pub(crate) custom_labels: bool,
     /// A key that threads publish besides their span, to add to samples in .otlp
     ///
-    /// As an attribute; may be given several times.
+    /// As an attribute; repeatable.
     #[arg(long, value_name = "KEY", help_heading = "Spans")]
     pub(crate) attribute: Vec<String>,
 

@@ -9,13 +9,13 @@ use crate::event_arg::EventArg;
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("processes").args(["pid", "comm"])))]
 pub(crate) struct TopArgs {
-    /// A process; may be given several times, or as a list with commas; without this and --comm every process
+    /// Process ID; repeatable or comma-separated; without this and --comm, every process
     #[arg(short, long, value_name = "PID", value_parser = process, value_delimiter = ',', conflicts_with = "comm")]
     pub(crate) pid: Vec<u32>,
-    /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
+    /// Processes of this name, including future ones; `*` and `?` stand for any characters; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) comm: Vec<String>,
-    /// A thread; may be given several times, or as a list with commas
+    /// Thread ID; repeatable or comma-separated
     #[arg(short, long, value_name = "TID", value_parser = process, value_delimiter = ',', conflicts_with_all = ["pid", "comm"])]
     pub(crate) tid: Vec<u32>,
     /// Include the children of these processes, and theirs, those that run already and those to come, which is the default
@@ -34,16 +34,16 @@ pub(crate) struct TopArgs {
     /// usdt:PATH:PROVIDER:NAME, where PATH is as the program sees it, or tracepoint:CATEGORY:NAME
     #[arg(long, value_name = "SPEC", value_parser = probe, group = "shown")]
     pub(crate) probe: Option<ProbeSpec>,
-    /// Show off-CPU time instead of CPU time, of at least this fraction of waits
+    /// Show off-CPU time instead of CPU time; sample 1% or more of waits
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) off_cpu: Option<f64>,
-    /// Show the time of waits for locks instead of CPU time, of at least this fraction of waits in futexes
+    /// Show the time of waits for locks instead of CPU time; sample 1% or more of waits in futexes
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) locks: Option<f64>,
     /// With --locks, show who ends these waits instead of who waits: the threads that release the locks
     #[arg(long, requires = "locks")]
     pub(crate) lock_wakers: bool,
-    /// Show wall time instead of CPU time: running, runnable and off-CPU time, of at least this fraction of context switches
+    /// Show wall time instead of CPU time: running, runnable and off-CPU time; sample 1% or more of context switches
     #[arg(long, value_name = "FRACTION", num_args = 0..=1, require_equals = true, default_missing_value = "0.01", value_parser = wait_fraction, group = "shown")]
     pub(crate) wall: Option<f64>,
     /// The time range that is shown, in seconds

@@ -73,5 +73,5 @@ fn request_counts(text: &str) -> Result<[u64; 2], String> {
         text.split_once(',').and_then(|(before, after)| Some([before.parse().ok()?, after.parse().ok()?]));
     counts
         .filter(|counts| !counts.contains(&0))
-        .ok_or_else(|| "not two numbers above 0, as 1200,1500".to_owned())
+        .ok_or_else(|| "not two numbers above 0; example: 1200,1500".to_owned())
 }

@@ -4,6 +4,7 @@
 mod counters;
 mod java;
 mod javascript;
+mod native;
 mod process;
 mod python;
 mod runtimes;
@@ -215,6 +216,7 @@ fn print_verified() -> CommandResult {
 mod tests {
     use sidewinder_vm::Runtime;
 
+    use super::native::{NativeReport, StrippedFile};
     use super::process::{Finding, RuntimeReport};
     use super::*;
     use crate::runtime_support::{self, RuntimeSupport};
@@ -238,7 +240,13 @@ mod tests {
             next: Some("run it with a map".to_owned()),
         };
         let runtimes = if obstacle.is_none() { vec![runtime] } else { Vec::new() };
-        ProcessReport { pid: 7, executable: "/srv/app".into(), runtimes, obstacle }
+        ProcessReport {
+            pid: 7,
+            executable: "/srv/app".into(),
+            runtimes,
+            native: NativeReport::default(),
+            obstacle,
+        }
     }
 
     #[test]
@@ -277,6 +285,11 @@ mod tests {
         assert!(runtime_support::ALL.iter().all(is_listed), "{verbose}");
         let text = report.to_text(false, false);
         assert!(runtime_support::ALL.iter().all(|row| text.contains(row.label)), "{text}");
+        // Of Node.js, names are read, whatever it publishes; of other programs with V8 they aren't.
+        let line = |start| text.lines().find(|line| line.contains(start)).unwrap_or_default();
+        assert!(line("all functions: ").contains("Node.js 18 to 26"), "{text}");
+        let published = line("with names if the runtime publishes them: ");
+        assert!(published.contains("V8 of Deno") && !published.contains("Node.js"), "{text}");
         report.processes.push(process(None));
         let text = report.to_text(false, false);
         assert!(
@@ -311,6 +324,27 @@ mod tests {
         let limit = Limit { why: "it is forbidden", next: "allow it" };
         let text = CheckReport { file_limit: Some(limit), ..report }.to_text(false, false);
         assert!(text.contains("         why     it is forbidden\n         next    allow it\n"), "{text}");
+    }
+
+    #[test]
+    fn native_code_without_symbols_is_limited() {
+        let mut native = process(None);
+        native.runtimes = Vec::new();
+        let with = |native| CheckReport { processes: vec![native], ..report([test_probe("a", true, true)]) };
+        let report = with(native);
+        assert!(report.to_text(false, false).contains("ok       native code only: no known runtime"));
+        let native =
+            NativeReport { files: 9, stripped: vec![StrippedFile::example(), StrippedFile::example()] };
+        let report = with(ProcessReport { native, runtimes: Vec::new(), ..process(None) });
+        let text = report.to_text(false, false);
+        assert!(
+            text.contains(
+                "limited  native code only: 2 of 9 files have no symbols; functions that they don't export have no names\n         \
+                 file    /usr/lib/libz.so.1 (build ID 0aff)\n         next    install zlib1g-dbgsym, or use --debuginfod\n"
+            ),
+            "{text}"
+        );
+        assert_eq!(report.to_json()["processes"][0]["without_symbols"][1]["build_id"], "0aff");
     }
 
     #[test]
@@ -349,7 +383,7 @@ mod tests {
         );
         has_keys(&document["checks"], "cost id name next required state why");
         has_keys(&document["runtimes"], "frames id name names next state why");
-        has_keys(&document["processes"], "executable next pid runtimes state why");
+        has_keys(&document["processes"], "executable next pid runtimes state why without_symbols");
         has_keys(&document["processes"][0]["runtimes"], "file frames id name names next state version");
         assert_eq!(keys(&document["processes"][0]["runtimes"][0]["frames"]).as_deref(), Some("detail state"));
         assert_eq!(document["checks"][0]["state"], "ok");

@@ -38,7 +38,7 @@ pub(super) fn annotator(
 pub(super) fn debug_roots(args: &DebuginfodArgs) -> Result<Arc<DebugRoots>, Failure> {
     let servers = args.start().map_err(|error| {
         Failure::new(ExitCause::Usage, "can't download debug information").with_source(error).with_next_step(
-            "set DEBUGINFOD_URLS, as https://debuginfod.debian.net, or give the URLs with --debuginfod=URLS",
+            "set DEBUGINFOD_URLS, for example to https://debuginfod.debian.net, or give the URLs with --debuginfod=URLS",
         )
     })?;
     Ok(Arc::new(DebugRoots::open::<&Path>([]).with_servers(servers)))

@@ -3,6 +3,7 @@
 //! The main thread samples, and owns the sampler; a second one names events and collects them.
 
 mod empty;
+mod gaps;
 mod outputs;
 mod page;
 mod progress;
@@ -10,6 +11,7 @@ mod sample;
 mod sink;
 mod summary;
 
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use sidewinder_otlp::Report;
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, ReadError, SampleType};
 use sidewinder_vm::InterpreterSet;
 
+use self::gaps::{GapSamples, NameGaps};
 use self::outputs::Outputs;
 use self::page::LivePage;
 use self::progress::Progress;
@@ -49,7 +52,6 @@ use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::scope::SamplingScope;
 use crate::sampling::{SamplingError, SamplingOptions};
 use crate::terminal::print_notice;
-use crate::unnamed::{UnnamedGroup, UnnamedSamples};
 use crate::user_probe::UserProbe;
 
 /// The budget for symbol tables, names, and debug information.
@@ -118,12 +120,12 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let options = sampling_options(args, scope, kinds.clone(), probes, &debug_roots);
     let filter = EventFilter { span: args.span, trace: args.trace, tids: &args.tid };
     // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
-    let mut unnamed = UnnamedSamples::default();
+    let mut gap_samples = GapSamples::default();
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
         let feeds = page.as_ref().map(|page| page.feeds.clone());
-        let (sink, unnamed) = (&mut sink, &mut unnamed);
-        threads.spawn(move || sink.run(incoming, filter, feeds.as_ref(), unnamed));
+        let (sink, gap_samples) = (&mut sink, &mut gap_samples);
+        threads.spawn(move || sink.run(incoming, filter, feeds.as_ref(), gap_samples));
         sample(args, options, launched.as_mut(), page.as_mut(), &stop, &outgoing, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
@@ -139,12 +141,12 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         files => progress.show(&format!("downloading debug information of {files} files")),
     }
     sink.finish_naming();
-    let unnamed = sink.unnamed_groups(&unnamed, &recorded);
+    let gaps = sink.name_gaps(&gap_samples, &recorded, debug_roots.debuginfod().is_some());
     let source_maps = sink.naming_context().namer.counts().source_maps;
     if args.source_maps && !args.quiet {
         print_notice(format_args!("source maps of scripts: {source_maps}\n"));
     }
-    let written = write(args, (&title, &kinds), sink, &recorded, &unnamed, &outputs, &stop)?;
+    let written = write(args, (&title, &kinds), sink, &recorded, &gaps, &outputs, &stop)?;
     if let Some(servers) = debug_roots.debuginfod().filter(|_| !args.quiet) {
         print_notice(format_args!("{}\n", servers.counts()));
     }
@@ -152,7 +154,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         output.write(&stop, |out| {
             let refused = debug_roots.refusals().counts();
             let profiles = written.as_deref().unwrap_or_default();
-            out.write_all(summary_json(&recorded, &refused, &source_maps, &unnamed, profiles).as_bytes())
+            out.write_all(summary_json(&recorded, &refused, &source_maps, &gaps, profiles).as_bytes())
         })?;
     }
     let failure = written.is_none().then(|| empty::failure(args, &recorded));
@@ -206,16 +208,18 @@ fn write(
     (title, kinds): (&str, &KindSet),
     sink: EventSink,
     recorded: &RecordingStats,
-    unnamed: &[UnnamedGroup],
+    gaps: &NameGaps,
     outputs: &Outputs,
     stop: &AtomicBool,
 ) -> Result<Option<Vec<Profile>>, Failure> {
     let progress = Progress::new(args);
+    let mut totals_of_report = HashMap::new();
     let (mut profiles, written) = match sink {
-        EventSink::Report { mut reporter, .. } => {
+        EventSink::Report { mut reporter, totals, .. } => {
+            totals_of_report = totals;
             let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
             let Some(report) = report else {
-                log_summary(args, &[], recorded, unnamed, &[]);
+                log_summary(args, &[], &totals_of_report, recorded, gaps, &[]);
                 return Ok(None);
             };
             outputs.first().write(stop, |out| out.write_all(report.as_bytes()))?;
@@ -236,7 +240,7 @@ fn write(
             });
             if profiles.iter().all(|profile| profile.total_count() == 0) {
                 progress.end();
-                log_summary(args, &profiles, recorded, unnamed, &[]);
+                log_summary(args, &profiles, &totals_of_report, recorded, gaps, &[]);
                 return Ok(None);
             }
             for profile in &mut profiles {
@@ -256,7 +260,7 @@ fn write(
             (profiles, written)
         }
     };
-    log_summary(args, &profiles, recorded, unnamed, &written);
+    log_summary(args, &profiles, &totals_of_report, recorded, gaps, &written);
     if args.table {
         print_tables(&mut profiles, &args.table_layout, args.names.map(NameStyle::from).unwrap_or_default())?;
     }

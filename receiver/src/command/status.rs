@@ -1,14 +1,18 @@
 //! `sidewinder status`: the state of the profilers that run on this machine; `sidewinder health`: whether they are up.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
+use sidewinder_bpf::Outcome;
+use sidewinder_render::group_thousands;
 use sidewinder_text::{escaped, escaped_json, escaped_lines};
 
 use super::{CommandResult, print_all};
 use crate::cli::{HealthArgs, StatusArgs};
 use crate::exit::{ExitCause, Failure};
+use crate::telemetry::status::EVERY_TASK;
 use crate::telemetry::status_socket::{StatusResponses, query_all};
 use crate::terminal::print_notice;
 
@@ -103,11 +107,68 @@ fn string_field(document: &Value, key: &str) -> String {
     }
 }
 
-/// Formats the counts that are not zero as `key=value` words.
-fn format_nonzero(counts: Option<&Value>) -> String {
+/// The counts that are not zero, the highest first, each before its label: `132 copied stack too short, 2 unwind table not loaded`.
+fn format_nonzero(counts: Option<&Value>, label: impl Fn(&str) -> String) -> String {
     let entries = counts.and_then(Value::as_object).into_iter().flat_map(Map::iter);
-    let nonzero = entries.filter(|(_, value)| value.as_u64().is_some_and(|count| count > 0));
-    nonzero.map(|(key, value)| format!("{}={value}", escaped(key))).collect::<Vec<_>>().join(" ")
+    let nonzero = entries.filter_map(|(key, value)| Some((key, value.as_u64().filter(|count| *count > 0)?)));
+    let mut nonzero: Vec<_> = nonzero.collect();
+    nonzero.sort_by_key(|(_, count)| Reverse(*count));
+    nonzero
+        .into_iter()
+        .map(|(key, count)| format!("{} {}", group_thousands(count), escaped(&label(key))))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// A label of a metric as words.
+fn words(label: &str) -> String {
+    label.replace('_', " ")
+}
+
+/// The outcome of interrupts as `record` names it.
+fn outcome_summary(label: &str) -> String {
+    let outcome = Outcome::ALL.iter().find(|outcome| outcome.label() == label);
+    outcome.map_or_else(|| words(label), |outcome| outcome.summary().to_owned())
+}
+
+/// How many samples there are, and of what.
+fn samples_line(receiver: &Value) -> String {
+    let coverage = match string_field(receiver, "events_of") {
+        every if every == EVERY_TASK => "all processes".to_owned(),
+        containers => containers,
+    };
+    match receiver.get("events").and_then(Value::as_u64).unwrap_or_default() {
+        1 => format!("1 sample, {coverage}"),
+        count => format!("{} samples, {coverage}", group_thousands(count)),
+    }
+}
+
+/// How interrupts ended; empty before the first. Those that were missed are beside the steal time that explains them.
+fn interrupts_line(receiver: &Value) -> String {
+    let mut text = format_nonzero(receiver.get("interrupts"), outcome_summary);
+    let missed = receiver.get("interrupts_missed").and_then(Value::as_u64).unwrap_or_default();
+    if missed > 0 {
+        let steal = receiver.get("steal_share").and_then(Value::as_f64);
+        let steal = steal.map_or_else(String::new, |share| format!(" (steal time {:.1}%)", 100.0 * share));
+        let separator = if text.is_empty() { "" } else { ", " };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{separator}{} missed{steal}", group_thousands(missed));
+    }
+    text
+}
+
+/// What became of the events of an exporter, and how full its queue is, if it has one.
+fn exporter_line(exporter: &Value) -> String {
+    let events = format_nonzero(exporter.get("events"), words);
+    let events = if events.is_empty() { "nothing sent yet".to_owned() } else { format!("events: {events}") };
+    let bytes = |key| exporter.get(key).and_then(Value::as_u64).unwrap_or_default();
+    match bytes("queue_capacity_bytes") {
+        0 => events,
+        capacity => {
+            let queued = group_thousands(bytes("queue_bytes"));
+            format!("{events}; queue: {queued} of {} bytes", group_thousands(capacity))
+        }
+    }
 }
 
 /// A summary line, then the problems, then the counters.
@@ -139,37 +200,31 @@ fn to_text(document: &Value) -> String {
     for (id, receiver) in entries(document, "receivers") {
         let _ = writeln!(
             out,
-            "  {}: {}, {} events of {}; interrupts {} missed={}",
+            "  {}: {}, {}",
             escaped(id),
-            string_field(receiver, "activity"),
-            string_field(receiver, "events"),
-            string_field(receiver, "events_of"),
-            format_nonzero(receiver.get("interrupts")),
-            string_field(receiver, "interrupts_missed"),
+            words(&string_field(receiver, "activity")),
+            samples_line(receiver),
         );
+        let interrupts = interrupts_line(receiver);
+        if !interrupts.is_empty() {
+            let _ = writeln!(out, "    interrupts: {interrupts}");
+        }
         if receiver.get("quarantined_processes").and_then(Value::as_u64).is_some_and(|count| count > 0) {
             let _ = writeln!(
                 out,
                 "    in quarantine: {} processes whose memory could not be read in time; reads {}",
                 string_field(receiver, "quarantined_processes"),
-                format_nonzero(receiver.get("foreign_reads")),
+                format_nonzero(receiver.get("foreign_reads"), words),
             );
         }
         push_incomplete_tables(&mut out, receiver);
-        let refused = format_nonzero(receiver.get("files_refused"));
+        let refused = format_nonzero(receiver.get("files_refused"), words);
         if !refused.is_empty() {
             let _ = writeln!(out, "    files that processes name, refused: {refused}");
         }
     }
     for (id, exporter) in entries(document, "exporters") {
-        let _ = writeln!(
-            out,
-            "  {}: events {}; queue {} of {} bytes",
-            escaped(id),
-            format_nonzero(exporter.get("events")),
-            string_field(exporter, "queue_bytes"),
-            string_field(exporter, "queue_capacity_bytes"),
-        );
+        let _ = writeln!(out, "  {}: {}", escaped(id), exporter_line(exporter));
         let failure = string_field(exporter, "last_failure");
         if !failure.is_empty() {
             let _ = writeln!(out, "    last failure: {failure}");
@@ -229,8 +284,9 @@ mod tests {
         json!({
             "version": "0.1.0", "pid": 7, "uptime_seconds": 3,
             "receivers": { "profiling": {
-                "activity": "failed", "events": 5, "events_of": "2 containers", "interrupts_missed": 0,
-                "interrupts": { "complete": 5, "idle": 0 },
+                "activity": "failed", "events": 7290, "events_of": "2 containers", "interrupts_missed": 9,
+                "steal_share": 0.0444,
+                "interrupts": { "complete": 7158, "idle": 0, "snapshot_end": 132 },
                 "files_refused": { "symlink": 2, "owner": 0 },
                 "tables_incomplete": {
                     "files": [
@@ -264,6 +320,17 @@ mod tests {
     }
 
     #[test]
+    fn a_profiler_that_has_just_begun_says_so_in_words() {
+        let text = to_text(&json!({
+            "receivers": { "profiling": { "activity": "out_of_scope", "events": 1, "events_of": EVERY_TASK } },
+            "exporters": { "otlp": { "events": { "delivered": 0 }, "queue_bytes": 0, "queue_capacity_bytes": 8388608 } },
+        }));
+        assert!(text.contains("  profiling: out of scope, 1 sample, all processes\n"), "{text}");
+        assert!(text.contains("  otlp: nothing sent yet; queue: 0 of 8,388,608 bytes\n"), "{text}");
+        assert!(!text.contains("interrupts"), "{text}");
+    }
+
+    #[test]
     fn the_text_has_problems_and_no_control_characters() {
         assert_eq!(to_text(&document(&[])).lines().next(), Some("sidewinder 0.1.0, process 7: healthy"));
         let text = to_text(&document(&["can't sample\u{1b}[2J", "unknown\nkey"]));
@@ -272,12 +339,13 @@ mod tests {
             "  problem: can't sample",
             "    next: do something\n",
             "unknown\n      key",
-            "profiling: failed, 5 events of 2 containers",
-            "complete=5 missed=0",
+            "profiling: failed, 7,290 samples, 2 containers\n",
+            "interrupts: 7,158 complete stack, 132 copied stack too short, 9 missed (steal time 4.4%)\n",
+            "refused: 2 symlink\n",
             "no room for the unwind tables of 11.0 of 44.0 MiB of code, but for functions already seen: /usr/bin/node\n",
             "no memory to read 3.0 MiB of a file, whose unwind table is incomplete: /opt/odd\n    and 2 more files\n",
             "memory_limit_mib: 61 would hold all of them",
-            "delivered=5",
+            "  file: events: 5 delivered\n",
             "last failure: connection refused",
             "page: http://localhost:7878/",
         ] {

@@ -129,7 +129,7 @@ impl Fetcher {
                     is_absent = false;
                     if self.outages.note_failure(number, error.is_silence()) {
                         warn!(
-                            "debuginfod: {}: {}; it is not asked for {} minutes, and names and lines that it might have are missing",
+                            "debuginfod: {}: {}; it is skipped for {} minutes (logged once), and names and lines that it has are missing",
                             server.url(),
                             error_chain(&error),
                             OUTAGE.as_secs() / 60

@@ -119,7 +119,7 @@ impl Counter {
 const WAITS: &str = "off_cpu_waits_missing";
 const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: possibly begun before the start and over before they were listed (unseen: an upper bound, with threads that ran then), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end). For `lock_wakers`: waits without the sample of their waker, and such samples without their wait (waker_unmatched).";
 const FOUND_WAITS: &str = "off_cpu_waits_found";
-const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun before the start, or at a context switch that was not drawn. Their stacks are read from the memory of their process; one that is unread lacks its user frames.";
+const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun before the start, or at a context switch that sampling skipped. Their stacks are read from the memory of their process; one that is unread lacks its user frames.";
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
 const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
 
@@ -147,14 +147,14 @@ impl fmt::Display for ReceiverStats {
 /// All counters of a receiver, except the outcomes of interrupts, which have a list of their own.
 pub(crate) static COUNTERS: &[Counter] = &[
     // Interrupts and events.
-    Counter::new("missed", "interrupts", "Interrupts for which the kernel did not run Sidewinder's program.", |r| {
+    Counter::new("missed", "interrupts", "Interrupts that never ran, usually because the virtual machine was descheduled: see sidewinder_cpu_steal_seconds.", |r| {
         r.counters.missed
     })
     .part_of_metric("sidewinder_interrupts")
     .alarm_above(
         0.05,
-        "interrupts were missed: the kernel did not run Sidewinder's program for them",
-        FEWER_SAMPLES_HINT,
+        "interrupts were missed: they never ran, usually because the virtual machine was descheduled",
+        "compare the steal time: the host is overcommitted if it is as much; otherwise lower samples_per_second of the receiver",
     ),
     Counter::new("interrupts_by_witness", "interrupts", "Interrupts that were due by the clocks of the CPUs.", |r| {
         r.counters.due

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, VmCounts, VmMissing};
+use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, StealTime, VmCounts, VmMissing};
 use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
@@ -123,6 +123,8 @@ pub(crate) struct ReceiverCounters {
     pub(crate) due: u64,
     /// Those of the idle interrupts for which no program ran.
     pub(crate) idle_inferred: u64,
+    /// How much of the time of the sampled CPUs the hypervisor has taken, which explains missed interrupts.
+    pub(crate) steal: StealTime,
     /// Events that were passed on for naming.
     pub(crate) events_exported: u64,
     /// Events that were dropped because naming could not keep up.
@@ -233,6 +235,7 @@ impl ReceiverCounters {
             missed: clock.missed(),
             due: clock.expected,
             idle_inferred: clock.idle_inferred,
+            steal: clock.steal,
             events_exported: tally.events - dropped.min(tally.events),
             events_dropped: dropped,
             stack_bodies_missing: tally.stacks_missing,
@@ -293,6 +296,7 @@ impl ReceiverCounters {
             missed,
             due,
             idle_inferred,
+            steal,
             events_exported,
             events_dropped,
             stack_bodies_missing,
@@ -334,6 +338,7 @@ impl ReceiverCounters {
         self.missed += missed;
         self.due += due;
         self.idle_inferred += idle_inferred;
+        self.steal += *steal;
         self.events_exported += events_exported;
         self.events_dropped += events_dropped;
         self.stack_bodies_missing += stack_bodies_missing;

@@ -10,6 +10,7 @@ mod documentation;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use sidewinder_config::MetricLevel;
@@ -296,6 +297,21 @@ pub(super) static METRICS: &[Metric] = &[
                 Some(Point { value: run_time.as_secs_f64(), labels })
             });
             timed.collect()
+        },
+    },
+    Metric {
+        name: "sidewinder_cpu_steal_seconds",
+        description: "Time in which the sampled CPUs, which are virtual, were ready to run while their host ran something else (the steal time of /proc/stat), from the start of sampling; interrupts that are due then are missed.",
+        unit: "s",
+        kind: InstrumentKind::FractionalCounter,
+        level: MetricLevel::Normal,
+        read: |stats| {
+            let receivers = stats.receivers();
+            let points = receivers.iter().map(|(name, receiver)| Point {
+                value: Duration::from_nanos(receiver.counters.steal.stolen_ns).as_secs_f64(),
+                labels: vec![KeyValue::new("receiver", name.clone())],
+            });
+            points.collect()
         },
     },
     Metric {

@@ -10,7 +10,7 @@ mod otlp;
 mod pages;
 mod problems;
 mod process;
-mod status;
+pub(crate) mod status;
 pub(crate) mod status_socket;
 
 use std::collections::BTreeMap;

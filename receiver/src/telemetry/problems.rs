@@ -6,11 +6,12 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
+use sidewinder_bpf::StealTime;
 use sidewinder_otlp::send::{Counts, State};
 
 use crate::stats::counters::{Alarm, AlarmWindow, COUNTERS};
 use crate::stats::{
-    Activity, DegradedFeature, ExporterSnapshot, ReceiverStats, ServiceStats, StatsSnapshot, WINDOW,
+    Activity, DegradedFeature, ExporterSnapshot, MISSED, ReceiverStats, ServiceStats, StatsSnapshot, WINDOW,
 };
 
 /// A queue that is filled above this share (0 to 1) will soon drop events.
@@ -94,6 +95,7 @@ fn counter_problems(
     let since = |read: &dyn Fn(&ReceiverStats) -> u64| read(now).saturating_sub(before.map_or(0, read));
     let due = since(&|receiver| receiver.counters.due);
     let exceeds = |count: u64, share: f64| count > 0 && count as f64 > share * due as f64;
+    let steal_before = before.map_or_else(StealTime::default, |receiver| receiver.counters.steal);
     let mut problems = Vec::new();
     for counter in COUNTERS {
         let Some(Alarm { window, threshold, message, next_step }) = counter.alarm else {
@@ -104,8 +106,12 @@ fn counter_problems(
             AlarmWindow::Start => ((counter.read)(now), "since the start"),
         };
         if exceeds(count, threshold) {
+            let steal = match counter.key() == MISSED {
+                true => steal_text(now.counters.steal.since(steal_before)),
+                false => String::new(),
+            };
             problems.push(HealthProblem::new(
-                format!("receiver {name}: {count} {message} ({during})"),
+                format!("receiver {name}: {count} {message} ({during}{steal})"),
                 next_step,
             ));
         }
@@ -122,6 +128,11 @@ fn counter_problems(
         ));
     }
     problems
+}
+
+/// The share of steal time, after a comma; empty if it is not known.
+fn steal_text(steal: StealTime) -> String {
+    steal.share().map_or_else(String::new, |share| format!(", steal time {:.1}%", 100.0 * share))
 }
 
 fn exporter_problems(
@@ -151,11 +162,12 @@ fn exporter_problems(
         let Some((message, next_step)) = state_description(state) else { continue };
         let count = recent_count(stats.counts, counts_before, state);
         if count > 0 {
+            let subject = if count == 1 { "1 event was".to_owned() } else { format!("{count} events were") };
             let response = stats.last_partial_success.as_ref().filter(|_| is_refusal(state));
             let response = response.filter(|response| !response.message.is_empty());
             let response = response.map(|response| format!(": {}", response.message)).unwrap_or_default();
             problems.push(HealthProblem::new(
-                format!("exporter {name}: {count} events {message} ({during}){response}"),
+                format!("exporter {name}: {subject} {message} ({during}){response}"),
                 next_step,
             ));
         }
@@ -181,44 +193,43 @@ const fn is_refusal(state: State) -> bool {
     matches!(state, State::Rejected | State::PartiallyRejected)
 }
 
-/// The problem with events in a state, and the next step; `None` if there is none.
+/// The problem with events in a state, after "events were", and the next step; `None` if there is none.
 const fn state_description(state: State) -> Option<(&'static str, &'static str)> {
     Some(match state {
         State::Queued | State::Delivered => return None,
-        State::Rejected => ("were rejected by the receiver", "see the receiver's log, which says why"),
-        State::PartiallyRejected => (
-            "were in requests of which the receiver rejected a part",
-            "see the receiver's log, which says why",
-        ),
+        State::Rejected => ("rejected by the receiver", "see the receiver's log, which says why"),
+        State::PartiallyRejected => {
+            ("in requests of which the receiver rejected a part", "see the receiver's log, which says why")
+        }
         State::Incompatible => (
-            "were rejected: the receiver speaks another version of OTLP profiles",
+            "rejected: the receiver speaks another version of OTLP profiles",
             "use a version of the receiver that VERSIONING.md names",
         ),
         State::Unknown => (
-            "were sent without a valid response: the receiver may have them",
+            "sent without a valid response: the receiver may have them",
             "see the logs of the receiver, and of proxies on the way to it",
         ),
         State::DroppedQueueFull => (
-            "were dropped: the queue was full",
+            "dropped: the queue was full",
             "find out why the receiver is slow, or raise sending_queue.queue_size",
         ),
         State::DroppedTooLarge => (
-            "were dropped: each of them exceeded the size limit of a request",
+            "dropped: each of them exceeded the size limit of a request",
             "raise the receiver's limit of a request's size",
         ),
         State::DroppedRetriesExhausted => (
-            "were dropped: the receiver could not be reached in time",
+            "dropped: the receiver could not be reached in time",
             "see that the receiver runs, or raise retry_on_failure.max_elapsed_time",
         ),
         State::DroppedShutdown => {
-            ("were dropped: their exporter ended before they were sent", "see that the receiver runs")
+            ("dropped: their exporter ended before they were sent", "see that the receiver runs")
         }
         State::DroppedWriteFailed => (
-            "were dropped: they could not be written",
+            "dropped: they could not be written",
             "see the log; the disk needs room, and the directory of the file or of the queue must exist and be writable",
         ),
         State::DroppedStorageDamaged => (
-            "were lost: the queue on disk was damaged or removed",
+            "lost: the queue on disk was damaged or removed",
             "see that nothing else removes or changes its files, and check the disk",
         ),
     })
@@ -368,12 +379,14 @@ mod tests {
                 tables
             ]
         );
-        let later = receiver(ReceiverCounters { due: 2_000, missed: 40, ..counters.clone() });
+        let steal = StealTime { stolen_ns: 6, total_ns: 200 };
+        let later = receiver(ReceiverCounters { due: 2_000, missed: 40, steal, ..counters.clone() });
         assert_eq!(messages(&later, Some(&before)), [tables], "drops are over, incomplete tables remain");
-        let missed = receiver(ReceiverCounters { due: 2_000, missed: 91, ..counters });
+        let missed = receiver(ReceiverCounters { due: 2_000, missed: 91, steal, ..counters });
         let missed_messages = messages(&missed, Some(&before));
         assert!(
-            missed_messages[0].starts_with("receiver profiling: 51 interrupts were missed"),
+            missed_messages[0].starts_with("receiver profiling: 51 interrupts were missed")
+                && missed_messages[0].ends_with("(in the last 5 min, steal time 3.0%)"),
             "{missed_messages:?}"
         );
         let busy =

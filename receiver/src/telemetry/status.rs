@@ -15,6 +15,9 @@ use crate::sampling::{IncompleteTable, IncompleteTables};
 use crate::stats::counters::COUNTERS;
 use crate::stats::{Activity, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
 
+/// What the events are of if they are open for every task; otherwise the number of containers.
+pub(crate) const EVERY_TASK: &str = "every task";
+
 /// The document. Its keys are a public interface: see VERSIONING.md.
 pub(super) fn document(stats: &ServiceStats) -> Value {
     let configuration = stats.configuration();
@@ -63,10 +66,11 @@ fn receiver_document(receiver: &ReceiverStats) -> Value {
         "reason": reason,
         "events_of": match counters.event_coverage {
             EventCoverage::Containers(count) => format!("{count} containers"),
-            EventCoverage::EveryTask | EventCoverage::EveryTaskForPod => "every task".to_owned(),
+            EventCoverage::EveryTask | EventCoverage::EveryTaskForPod => EVERY_TASK.to_owned(),
         },
         "interrupts": counters.outcomes,
         "interrupts_missed": counters.missed,
+        "steal_share": counters.steal.share(),
         "events": receiver.accepted.events,
         "samples": receiver.accepted.samples,
         "events_dropped": counters.events_dropped,

@@ -55,6 +55,11 @@ pub enum ReadError {
     #[error(transparent)]
     Expansion(#[from] ExpansionError),
     /// It is in no known format.
-    #[error("it is neither pprof's nor folded stacks, nor perf's")]
+    #[error(
+        "its format is unknown: neither pprof nor folded stacks, neither perf.data nor perf script's text"
+    )]
     UnknownFormat,
+    /// It is a page.
+    #[error("HTML pages can't be read; use .otlp")]
+    Page,
 }

@@ -15,6 +15,7 @@ use sidewinder_process::{
 use sidewinder_text::ExternalText;
 use sidewinder_vm::{Runtime, find_runtimes};
 
+use super::native::NativeReport;
 use super::runtimes::architecture_limit;
 use super::{java, javascript, python};
 use crate::causes::error_chain;
@@ -36,6 +37,8 @@ pub(super) struct ProcessReport {
     pub(super) executable: ExternalText<'static>,
     /// The runtimes that its files contain; empty: it runs native code only.
     pub(super) runtimes: Vec<RuntimeReport>,
+    /// Which of its files have symbols.
+    pub(super) native: NativeReport,
     pub(super) obstacle: Option<Obstacle>,
 }
 
@@ -123,7 +126,13 @@ pub(super) fn look_at(pids: &[u32]) -> Result<Vec<ProcessReport>, Failure> {
 
 impl ProcessReport {
     fn read(pid: u32, reader: &ForeignReader) -> Self {
-        let mut report = Self { pid, executable: "".into(), runtimes: Vec::new(), obstacle: None };
+        let mut report = Self {
+            pid,
+            executable: "".into(),
+            runtimes: Vec::new(),
+            native: NativeReport::default(),
+            obstacle: None,
+        };
         report.obstacle = report.read_runtimes(Pid(pid), reader).err();
         report
     }
@@ -136,6 +145,7 @@ impl ProcessReport {
         }
         let root = ProcessRoot::from_pid(&ProcRoot::default(), pid)?;
         let process = InspectedProcess { pid, root, mappings: &mappings, reader };
+        let mut opened_files = Vec::new();
         // Of files that can't be opened, the runtimes are not known.
         for (mapping, file, opened) in process.files() {
             for (runtime, version) in find_runtimes(&opened).unwrap_or_default() {
@@ -143,7 +153,9 @@ impl ProcessReport {
                 let version = version.map(ExternalText::from);
                 self.runtimes.push(process.inspect(runtime, version, path, &opened, mapping));
             }
+            opened_files.push((file.path().to_vec(), opened));
         }
+        self.native = NativeReport::new(pid, &opened_files);
         let has_generated_code = mappings.iter().any(|mapping| mapping.backing == Backing::Anonymous);
         if self.runtimes.is_empty() && has_generated_code {
             self.runtimes.push(process.inspect_generated(None, None, "".into()));

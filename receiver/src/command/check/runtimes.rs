@@ -8,8 +8,12 @@ use sidewinder_text::ExternalText;
 use sidewinder_vm::{InterpreterSet, Runtime};
 
 use super::ProbeStatus;
+use super::native::{NativeReport, StrippedFile};
 use super::process::{Finding, Obstacle, ProcessReport, RuntimeReport};
 use crate::runtime_support::{ALL, MEMORY_ADVICE, RuntimeSupport};
+
+/// The most files without symbols that are shown of a process.
+const STRIPPED_SHOWN: usize = 5;
 
 /// What limits a runtime here: what is lost, and the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,11 +85,14 @@ pub(super) fn summary(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &s
         ALL.iter().filter(|row| state(row).1.is_none() && rows(row)).map(name).collect::<Vec<_>>().join("; ")
     };
     let is_ok = |row: &RuntimeSupport| state(row).0 == ProbeStatus::Ok;
-    let complete = names(&is_ok, |row| row.name);
-    let generated = names(&|row| !is_ok(row) && !row.is_interpreter_only(), |row| match row.runtime {
-        Some(_) => row.label,
-        None => "others",
-    });
+    let has_complete_part = |row: &RuntimeSupport| is_ok(row) || row.parts.is_some();
+    let complete = names(&has_complete_part, |row| row.parts.map_or(row.name, |parts| parts.complete));
+    let generated =
+        names(&|row| !is_ok(row) && !row.is_interpreter_only(), |row| match (row.parts, row.runtime) {
+            (Some(parts), _) => parts.others,
+            (None, Some(_)) => row.label,
+            (None, None) => "others",
+        });
     let interpreted = names(&|row| !is_ok(row) && row.is_interpreter_only(), |row| row.label);
     let mut text = String::from("\nRuntimes\n");
     let limited = ALL.iter().filter(|row| state(row).1.is_some());
@@ -129,12 +136,6 @@ pub(super) fn processes(reports: &[ProcessReport], paint: &impl Fn(ProbeStatus, 
         if let Some(obstacle) = &report.obstacle {
             let label = paint(ProbeStatus::Missing, &format!("{:<7}", obstacle.label()));
             _ = writeln!(text, "{label}  {}\n         next    {}", obstacle.why(), obstacle.next());
-        } else if report.runtimes.is_empty() {
-            let label = paint(ProbeStatus::Ok, &format!("{:<7}", ProbeStatus::Ok.label()));
-            _ = writeln!(
-                text,
-                "{label}  native code only: no known runtime in its files, and no generated code"
-            );
         }
         for runtime in &report.runtimes {
             let status = status(runtime);
@@ -152,6 +153,38 @@ pub(super) fn processes(reports: &[ProcessReport], paint: &impl Fn(ProbeStatus, 
                 _ = writeln!(text, "         next    {next}");
             }
         }
+        if report.obstacle.is_none() {
+            text += &native_row(report, paint);
+        }
+    }
+    text
+}
+
+/// Whether native code has names; empty if it has, and there is a runtime to report.
+fn native_row(report: &ProcessReport, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
+    let NativeReport { files, stripped } = &report.native;
+    let kind = if report.runtimes.is_empty() { "native code only" } else { "native code" };
+    let label = |status: ProbeStatus| paint(status, &format!("{:<7}", status.label()));
+    if stripped.is_empty() {
+        return match report.runtimes.is_empty() {
+            true => format!(
+                "{}  {kind}: no known runtime in its files, and no generated code\n",
+                label(ProbeStatus::Ok)
+            ),
+            false => String::new(),
+        };
+    }
+    let mut text = format!(
+        "{}  {kind}: {} of {files} files have no symbols; functions that they don't export have no names\n",
+        label(ProbeStatus::Limited),
+        stripped.len()
+    );
+    for file in stripped.iter().take(STRIPPED_SHOWN) {
+        // Writing to a string does not fail.
+        _ = writeln!(text, "         file    {}\n         next    {}", file.label(), file.advice());
+    }
+    if let Some(more @ 1..) = stripped.len().checked_sub(STRIPPED_SHOWN) {
+        _ = writeln!(text, "         and {more} more; --json lists all of them");
     }
     text
 }
@@ -186,6 +219,7 @@ pub(super) fn processes_json(reports: &[ProcessReport]) -> Value {
             "why": obstacle.map(|obstacle| obstacle.why().to_lossy().into_owned()),
             "next": obstacle.map(Obstacle::next),
             "runtimes": report.runtimes.iter().map(runtime).collect::<Vec<_>>(),
+            "without_symbols": report.native.stripped.iter().map(StrippedFile::to_json).collect::<Vec<_>>(),
         })
     };
     reports.iter().map(process).collect()

@@ -1,16 +1,18 @@
 //! Where the events of a recording go, on the thread that names them.
 
+use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
 
+use sidewinder_kind::Kind;
 use sidewinder_render::ProfileFormat;
 
 use super::RecordingStats;
+use super::gaps::{GapSamples, NameGaps};
 use crate::collect::ProfileCollector;
 use crate::live::LiveFeeds;
 use crate::naming::NamingContext;
 use crate::report::Reporter;
 use crate::sampling::message::{Message, SampleEvent};
-use crate::unnamed::{UnnamedGroup, UnnamedSamples};
 
 /// Selects events of a span, a trace, or some threads. Without any, all events match.
 #[derive(Clone, Copy)]
@@ -36,6 +38,8 @@ pub(super) enum EventSink {
         reporter: Box<Reporter>,
         /// Events that are named when the recording has ended, if debug files may arrive until then.
         held: Option<Vec<SampleEvent>>,
+        /// The sum of the events of each kind.
+        totals: HashMap<Kind, u64>,
     },
     Profile(Box<ProfileCollector>, ProfileFormat),
 }
@@ -43,7 +47,11 @@ pub(super) enum EventSink {
 impl EventSink {
     /// Events become a report: at once, or when the recording has ended.
     pub(super) fn report(reporter: Reporter, names_at_end: bool) -> Self {
-        Self::Report { reporter: Box::new(reporter), held: names_at_end.then(Vec::new) }
+        Self::Report {
+            reporter: Box::new(reporter),
+            held: names_at_end.then(Vec::new),
+            totals: HashMap::new(),
+        }
     }
 
     /// Handles all messages that match the filter until the queue is closed, and tees them to the page. The queue is not
@@ -53,11 +61,11 @@ impl EventSink {
         incoming: Receiver<Vec<Message>>,
         filter: EventFilter<'_>,
         feeds: Option<&LiveFeeds>,
-        unnamed: &mut UnnamedSamples,
+        gaps: &mut GapSamples,
     ) {
         for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
             let Some(message) = self.naming_context().namer.sift(message) else { continue };
-            unnamed.note(&message);
+            gaps.note(&message);
             if let Some(feeds) = feeds {
                 feeds.tee(&message, self.naming_context());
             }
@@ -71,25 +79,30 @@ impl EventSink {
     /// Names what is not named yet, with the debug files that servers have been asked for.
     pub(super) fn finish_naming(&mut self) {
         self.naming_context().namer.wait_for_debug_files();
-        if let Self::Report { reporter, held } = self {
+        if let Self::Report { reporter, held, .. } = self {
             for event in held.take().unwrap_or_default() {
                 reporter.handle(Message::Event(event));
             }
         }
     }
 
-    /// The processes that have frames without a name in the output.
-    pub(super) fn unnamed_groups(
+    /// What has no name in the output. `asks_servers`: servers have been asked for symbols.
+    pub(super) fn name_gaps(
         &mut self,
-        samples: &UnnamedSamples,
+        samples: &GapSamples,
         recorded: &RecordingStats,
-    ) -> Vec<UnnamedGroup> {
+        asks_servers: bool,
+    ) -> NameGaps {
         if let Self::Report { reporter, .. } = self {
             // Names that can be read only after its frames have been named are not in it.
             reporter.add_waiting();
             reporter.stop_reading();
         }
-        samples.groups(self.naming_context().namer, &recorded.denied_interpreters, recorded.end_ns)
+        let namer = self.naming_context().namer;
+        NameGaps {
+            stripped: samples.innermost.stripped_binaries(namer, asks_servers),
+            unnamed: samples.unnamed.groups(namer, &recorded.denied_interpreters, recorded.end_ns),
+        }
     }
 
     pub(super) fn naming_context(&mut self) -> NamingContext<'_> {
@@ -100,8 +113,12 @@ impl EventSink {
     }
 
     fn handle(&mut self, message: Message) {
+        if let (Self::Report { totals, .. }, Message::Event(event)) = (&mut *self, &message) {
+            let total = totals.entry(event.kind).or_default();
+            *total = total.saturating_add(event.value);
+        }
         match self {
-            Self::Report { reporter, held: Some(held) } => match message {
+            Self::Report { reporter, held: Some(held), .. } => match message {
                 Message::Event(event) => {
                     let namer = reporter.naming_context().namer;
                     if let Some(stack) = &event.stack {
@@ -114,7 +131,7 @@ impl EventSink {
                 Message::ProcessExited(_) | Message::ForgetFile(_) => {}
                 message => reporter.handle(message),
             },
-            Self::Report { reporter, held: None } => reporter.handle(message),
+            Self::Report { reporter, held: None, .. } => reporter.handle(message),
             Self::Profile(collector, _) => collector.handle(message),
         }
     }

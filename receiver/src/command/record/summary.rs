@@ -1,14 +1,16 @@
 //! What `record` says at its end, for people and as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use serde_json::json;
 use sidewinder_bpf::{Interrupts, UserProbeHits};
-use sidewinder_kind::SampledProbe;
-use sidewinder_render::{Profile, guessed_callers};
+use sidewinder_kind::{Kind, SampledProbe};
+use sidewinder_render::{Profile, RecordingSummary, SampleType, guessed_callers};
 use sidewinder_text::{ExternalText, escaped_json};
 
 use super::RecordingStats;
+use super::gaps::NameGaps;
 use crate::cli::RecordArgs;
 use crate::collect::outcome_counts;
 use crate::output::Output;
@@ -16,14 +18,15 @@ use crate::refusals::RefusedFiles;
 use crate::source_maps::SourceMapCounts;
 use crate::stats::counts_by_label;
 use crate::terminal::print_notice;
-use crate::unnamed::{self, UnnamedGroup};
 
-/// Prints a summary of the recording, and which files were written.
+/// Prints a summary of the recording, and which files were written. `totals`: the sum of the events of each kind, for reports of
+/// which no profile was made.
 pub(super) fn log_summary(
     args: &RecordArgs,
     profiles: &[Profile],
+    totals: &HashMap<Kind, u64>,
     recorded: &RecordingStats,
-    unnamed: &[UnnamedGroup],
+    gaps: &NameGaps,
     written: &[&Output],
 ) {
     if args.quiet {
@@ -34,15 +37,19 @@ pub(super) fn log_summary(
     }
     if profiles.is_empty() {
         for (kind, _) in &recorded.tally.interrupts {
-            for outcome in outcome_counts(&recorded.tally, *kind) {
-                print_notice(format_args!("{:>10}  {}\n", outcome.count, outcome.name));
-            }
+            let summary = RecordingSummary {
+                measure: &SampleType::from_kind(*kind),
+                total: totals.get(kind).copied().unwrap_or(0),
+                duration: Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns)),
+                outcomes: &outcome_counts(&recorded.tally, *kind),
+            };
+            print_notice(format_args!("{}", summary.to_text()));
         }
     }
     for (probe, hits) in &recorded.tally.probes {
         print_notice(format_args!("{}", probe_line(&ExternalText::new(probe.name()), hits)));
     }
-    print_notice(format_args!("{}", unnamed::lines(unnamed)));
+    print_notice(format_args!("{}", gaps.lines()));
     for output in written {
         print_notice(format_args!("wrote {}\n", ExternalText::new(output.path())));
     }
@@ -66,12 +73,12 @@ fn probe_line(name: &ExternalText<'_>, hits: &UserProbeHits) -> String {
 }
 
 /// The machine-readable summary: the outcomes of all interrupts, in which binaries callers were guessed, and which processes
-/// have frames without a name.
+/// and binaries have frames without a name.
 pub(super) fn summary_json(
     recorded: &RecordingStats,
     refused: &RefusedFiles,
     source_maps: &SourceMapCounts,
-    unnamed: &[UnnamedGroup],
+    gaps: &NameGaps,
     profiles: &[Profile],
 ) -> String {
     let (clock, waits) = (recorded.tally.clock_interrupts(), recorded.tally.waits);
@@ -110,6 +117,7 @@ pub(super) fn summary_json(
             "lists_failed": long_waits.lists_failed,
         },
         "idle_inferred": clock.idle_inferred,
+        "steal_share": clock.steal.share(),
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.stacks_missing,
         "walked_late": recorded.tally.deferred_walks,
@@ -124,7 +132,8 @@ pub(super) fn summary_json(
             "reloads": recorded.table_reloads,
         },
         "map_bytes": recorded.map_bytes,
-        "unnamed": unnamed::to_json(unnamed),
+        "unnamed": gaps.unnamed_json(),
+        "without_symbols": gaps.stripped_json(),
         "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
         "source_maps": source_maps.by_outcome().collect::<BTreeMap<_, _>>(),
     });

@@ -51,7 +51,9 @@ pub(super) fn listen(address: Option<&ListenAddress>) -> CommandResult {
     let (_otlp, bound) = OtlpServer::start(address, service, runtime.handle()).map_err(|error| {
         Failure::new(ExitCause::Runtime, format!("can't listen at {address}"))
             .with_source(error)
-            .with_next_step("choose another port, as --listen=127.0.0.1:4327, and name it in the exporter")
+            .with_next_step(
+                "choose another port, for example --listen=127.0.0.1:4327, and name it in the exporter",
+            )
     })?;
     if !bound.ip().is_loopback() {
         warn!(address = %bound, "anyone who can connect to this address can add profiles: there is no authentication");

@@ -49,7 +49,7 @@ pub(crate) struct WaitCounts {
 /// Waits that were charged, or found, before they ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LongWaitCounts {
-    /// Waits that were found in progress, since before the start or since a switch that was not drawn, and whose stack was read.
+    /// Waits that were found in progress, since before the start or since a switch that sampling skipped, and whose stack was read.
     pub(crate) found: u64,
     /// The same of those whose stack could not be read.
     pub(crate) found_unread: u64,

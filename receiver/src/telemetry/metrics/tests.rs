@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use sidewinder_bpf::{ContextCounts, VmCounts};
+use sidewinder_bpf::{ContextCounts, StealTime, VmCounts};
 use sidewinder_config::Config;
 use sidewinder_process::RegistryCounters;
 use sidewinder_symbolize::SymbolizerStats;
@@ -37,7 +37,10 @@ impl UniqueValues {
 /// and the test fails until it has a row in [`COUNTERS`] or a metric in [`METRICS`].
 #[test]
 fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
+    // In nanoseconds, scattered values would be too large.
+    const STEAL_SECONDS: u64 = 1_234_567_891;
     let mut values = UniqueValues::default();
+    values.0.insert(STEAL_SECONDS, "steal.stolen_ns");
     let mut unique = |name| values.assign(name);
     let counters = ReceiverCounters {
         outcomes: [("complete", unique("outcomes"))].into(),
@@ -45,6 +48,8 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
         missed: unique("missed"),
         due: unique("due"),
         idle_inferred: unique("idle_inferred"),
+        // The rest of the time is in the summary and in `status`.
+        steal: StealTime { stolen_ns: STEAL_SECONDS * 1_000_000_000, total_ns: 0 },
         events_exported: unique("events_exported"),
         events_dropped: unique("events_dropped"),
         stack_bodies_missing: unique("stack_bodies_missing"),
@@ -126,7 +131,7 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
         scope_full: unique("scope_full"),
         // Shown as a degraded feature.
         scope_full_cost: None,
-        run_time: Some(std::time::Duration::from_secs(unique("run_time"))),
+        run_time: Some(Duration::from_secs(unique("run_time"))),
         table_bytes: unique("table_bytes"),
         map_bytes: unique("map_bytes"),
         // Shown by `status` and as a degraded feature.

@@ -98,7 +98,7 @@ mod tests {
         let tables = IncompleteTables::new((0..20).map(file).collect(), 64);
         assert_eq!(tables.files.len(), 16);
         assert_eq!([tables.files[0].left_out_code_bytes, tables.files[15].left_out_code_bytes], [19, 4]);
-        assert_eq!(tables.files[0].path, "/a\n", "whoever prints it escapes it");
+        assert_eq!(tables.files[0].path, "/a\n", "it is escaped where it is displayed");
         assert_eq!((tables.more_files, tables.memory_limit_mib), (4, 64));
     }
 
