@@ -9,10 +9,15 @@ use crate::terminal::print_notice;
 /// The known feature gates, and their effects. There are none in this version.
 const FEATURE_GATES: &[(&str, &str)] = &[];
 
-/// What to do about such errors.
-fn next_step(errors: &ConfigErrors) -> &'static str {
+/// What to do about such errors of a configuration from these sources.
+fn next_step(errors: &ConfigErrors, sources: &[ConfigSource]) -> &'static str {
+    let has_variable = sources.iter().any(|source| matches!(source, ConfigSource::Variable(_)));
     match errors.as_slice() {
-        [error] if matches!(error.problem, ConfigProblem::Unreadable(_)) => "check the path",
+        [error] if matches!(error.problem, ConfigProblem::Unreadable(_)) => match has_variable {
+            false => "check the path",
+            true if sources.len() == 1 => "set the variable",
+            true => "check the path, or set the variable",
+        },
         [_] => "fix this; `sidewinder print-config` shows every key with its default",
         _ => "fix all of these; `sidewinder print-config` shows every key with its default",
     }
@@ -35,6 +40,6 @@ pub(crate) fn read(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {
     load(&sources, &args.set, &ProcessEnvironment).map_err(|errors| {
         Failure::new(ExitCause::Usage, "the configuration is not valid")
             .with_details(errors.as_slice())
-            .with_next_step(next_step(&errors))
+            .with_next_step(next_step(&errors, &sources))
     })
 }

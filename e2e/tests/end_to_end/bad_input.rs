@@ -81,7 +81,12 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
         (&["manual", "/proc/no"], RUNTIME, &["/proc/no", "next: choose a folder"]),
         (&["status", "--pid", "4294967295"], RUNTIME, &["4294967295", "next: leave --pid out"]),
         (&["run", "--config", "http://host/x"], USAGE, &["http", "next: name a file"]),
-        (&["validate", "--config", "env:SIDEWINDER_NOWHERE"], USAGE, &["SIDEWINDER_NOWHERE", "next: fix"]),
+        (
+            &["validate", "--config", "env:SIDEWINDER_NOWHERE"],
+            USAGE,
+            &["SIDEWINDER_NOWHERE", "next: set the variable"],
+        ),
+        (&["validate", "--config", "/no/such.yaml"], USAGE, &["/no/such.yaml", "next: check the path"]),
         (&["validate", "--set", "receivers.x"], USAGE, &["--set #1", "key=value", "next: "]),
     ] {
         let Ended { status, log: said } = sidewinder::run(arguments)?;

@@ -223,9 +223,15 @@ fn code_without_symbols_is_listed_with_its_build_id_and_its_package() -> Result<
     for suffix in [".folded", ".otlp"] {
         let (log, _) = recorded(suffix, &[&gzip], &[])?;
         ensure!(named(&log)?.contains(" samples are in code without symbols: "), "{log}");
-        // Both are labelled alike.
+        // Both have the same lines.
         ensure!(log.contains(" samples in 1.0 s at 499 Hz, ") && log.contains("%  "), "{log}");
     }
+    let (log, _) = recorded(".otlp", &[&gzip], &["--wall"])?;
+    let headline = log
+        .lines()
+        .find(|line| line.contains(" s of wall time of all threads in 1.0 s"))
+        .context(log.clone())?;
+    ensure!(!headline.starts_with("0.000 s"), "{log}");
     let checked = sidewinder::run(&["check", "-p", &gzip.pid().to_string()])?.log;
     named(&checked)?;
     ensure!(

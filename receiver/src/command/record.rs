@@ -11,7 +11,6 @@ mod sample;
 mod sink;
 mod summary;
 
-use std::collections::HashMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -96,7 +95,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let mut sink = match format {
         OutputFormat::Otlp => {
             let reporter = Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX);
-            EventSink::report(reporter, debug_roots.debuginfod().is_some())
+            EventSink::report(reporter, &kinds, debug_roots.debuginfod().is_some())
         }
         OutputFormat::Rendered(form) => {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
@@ -213,7 +212,7 @@ fn write(
     stop: &AtomicBool,
 ) -> Result<Option<Vec<Profile>>, Failure> {
     let progress = Progress::new(args);
-    let mut totals_of_report = HashMap::new();
+    let mut totals_of_report = Vec::new();
     let (mut profiles, written) = match sink {
         EventSink::Report { mut reporter, totals, .. } => {
             totals_of_report = totals;

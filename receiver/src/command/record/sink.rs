@@ -1,9 +1,8 @@
 //! Where the events of a recording go, on the thread that names them.
 
-use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
 
-use sidewinder_kind::Kind;
+use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::ProfileFormat;
 
 use super::RecordingStats;
@@ -38,19 +37,19 @@ pub(super) enum EventSink {
         reporter: Box<Reporter>,
         /// Events that are named when the recording has ended, if debug files may arrive until then.
         held: Option<Vec<SampleEvent>>,
-        /// The sum of the events of each kind.
-        totals: HashMap<Kind, u64>,
+        /// The sum of the events of each kind, in the order of the kinds.
+        totals: Vec<(Kind, u64)>,
     },
     Profile(Box<ProfileCollector>, ProfileFormat),
 }
 
 impl EventSink {
-    /// Events become a report: at once, or when the recording has ended.
-    pub(super) fn report(reporter: Reporter, names_at_end: bool) -> Self {
+    /// Events of these kinds become a report: at once, or when the recording has ended.
+    pub(super) fn report(reporter: Reporter, kinds: &KindSet, names_at_end: bool) -> Self {
         Self::Report {
             reporter: Box::new(reporter),
             held: names_at_end.then(Vec::new),
-            totals: HashMap::new(),
+            totals: kinds.iter().map(|kind| (kind, 0)).collect(),
         }
     }
 
@@ -114,8 +113,8 @@ impl EventSink {
 
     fn handle(&mut self, message: Message) {
         if let (Self::Report { totals, .. }, Message::Event(event)) = (&mut *self, &message) {
-            let total = totals.entry(event.kind).or_default();
-            *total = total.saturating_add(event.value);
+            let of_kind = totals.iter_mut().find(|(kind, _)| *kind == event.kind);
+            of_kind.into_iter().for_each(|(_, total)| *total = total.saturating_add(event.value));
         }
         match self {
             Self::Report { reporter, held: Some(held), .. } => match message {

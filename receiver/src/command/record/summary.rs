@@ -1,6 +1,6 @@
 //! What `record` says at its end, for people and as JSON.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -19,12 +19,12 @@ use crate::source_maps::SourceMapCounts;
 use crate::stats::counts_by_label;
 use crate::terminal::print_notice;
 
-/// Prints a summary of the recording, and which files were written. `totals`: the sum of the events of each kind, for reports of
-/// which no profile was made.
+/// Prints a summary of the recording, and which files were written. `totals`: the sum of the events of each kind in a report; without
+/// `profiles`, it alone is known.
 pub(super) fn log_summary(
     args: &RecordArgs,
     profiles: &[Profile],
-    totals: &HashMap<Kind, u64>,
+    totals: &[(Kind, u64)],
     recorded: &RecordingStats,
     gaps: &NameGaps,
     written: &[&Output],
@@ -36,10 +36,10 @@ pub(super) fn log_summary(
         print_notice(format_args!("{}", sidewinder_render::summary(profile)));
     }
     if profiles.is_empty() {
-        for (kind, _) in &recorded.tally.interrupts {
+        for (kind, total) in totals {
             let summary = RecordingSummary {
                 measure: &SampleType::from_kind(*kind),
-                total: totals.get(kind).copied().unwrap_or(0),
+                total: *total,
                 duration: Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns)),
                 outcomes: &outcome_counts(&recorded.tally, *kind),
             };
