@@ -87,14 +87,26 @@ pub enum RenderError {
     /// The profile has no samples.
     #[error("the profile holds no samples")]
     Empty,
+    /// The format repeats names in each stack, and they are too long for that.
+    #[error(
+        "the names of all stacks take more than {limit_mib} MiB in this format; .pb.gz and .html have each name once"
+    )]
+    TooMuchText {
+        /// The limit.
+        limit_mib: u64,
+    },
 }
+
+/// The most text in bytes that stacks may have where each repeats the names of its frames.
+const REPEATED_TEXT_BYTES_MAX: u64 = 2 << 30;
 
 /// Writes a profile in a format. `names` says how functions are named, in folded stacks, in pictures, and at first in a page;
 /// other formats always have full names.
 ///
 /// # Errors
 ///
-/// [`RenderError`]; an image of no samples is refused, the other formats can be empty.
+/// [`RenderError`]; an image of no samples is refused, the other formats can be empty. Text that is too long is refused before any
+/// is made.
 pub fn write(
     profile: &Profile,
     form: ProfileFormat,
@@ -102,6 +114,11 @@ pub fn write(
     out: &mut impl Write,
 ) -> Result<(), RenderError> {
     let display_names = || DisplayNames::new([profile], names);
+    if matches!(form, ProfileFormat::Folded | ProfileFormat::Svg)
+        && repeated_text_bytes(profile) > REPEATED_TEXT_BYTES_MAX
+    {
+        return Err(RenderError::TooMuchText { limit_mib: REPEATED_TEXT_BYTES_MAX >> 20 });
+    }
     match form {
         ProfileFormat::Pprof => pprof::write(profile, out)?,
         ProfileFormat::Folded => folded::write(profile, &display_names(), out)?,
@@ -114,9 +131,30 @@ pub fn write(
     Ok(())
 }
 
+/// The length of the names of all stacks in bytes.
+fn repeated_text_bytes(profile: &Profile) -> u64 {
+    let lengths: Vec<_> = profile.frames.iter().map(|frame| frame.name.len() as u64 + 1).collect();
+    let frames = profile.stacks.iter().flatten();
+    let lengths = frames.filter_map(|frame| lengths.get(frame.0 as usize));
+    lengths.fold(0, |sum, length| sum.saturating_add(*length))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::FrameIndex;
+    use crate::profile::tests::one_stack;
+
+    #[test]
+    fn long_names_that_each_stack_would_repeat_are_refused_before_there_is_such_text() {
+        let mut profile = one_stack(&[&"x".repeat(1 << 20)]);
+        profile.stacks[0] = vec![FrameIndex(0); 3000];
+        for form in [ProfileFormat::Folded, ProfileFormat::Svg, ProfileFormat::Pprof] {
+            let written = write(&profile, form, NameStyle::Full, &mut io::sink());
+            let is_refused = matches!(written, Err(RenderError::TooMuchText { .. }));
+            assert_eq!(is_refused, form != ProfileFormat::Pprof, "{form:?}");
+        }
+    }
 
     #[test]
     fn the_end_of_the_name_decides() {
