@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use fxprof_processed_profile::{
-    CategoryColor, CategoryPairHandle, CpuDelta, Frame as FirefoxFrame, FrameFlags, FrameHandle, FrameInfo,
+    CategoryColor, CategoryPairHandle, CpuDelta, Frame as FirefoxFrame, FrameFlags, FrameInfo,
     Profile as FirefoxProfile, ReferenceTimestamp, SamplingInterval, StackHandle, ThreadHandle, Timestamp,
 };
 
@@ -28,6 +28,8 @@ fn convert(profile: &Profile) -> FirefoxProfile {
     firefox.set_symbolicated(true);
     let categories = FrameCategory::ALL
         .map(|kind| CategoryPairHandle::from(firefox.add_category(kind.label(), colour(kind))));
+    let infos: Vec<_> =
+        profile.frames.iter().map(|frame| frame_info(&mut firefox, frame, &categories)).collect();
     let mut of_threads = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
     for sample in profile.samples.iter().filter(|sample| profile.thread_of(sample).is_some()) {
         of_threads.entry(sample.thread).or_default().push(*sample);
@@ -47,7 +49,7 @@ fn convert(profile: &Profile) -> FirefoxProfile {
         let start = Timestamp::from_nanos_since_reference(0);
         let handle = firefox.add_thread(process, thread.tid, start, is_main);
         firefox.set_thread_name(handle, &escaped(thread_name(thread)));
-        add_samples(&mut firefox, handle, profile, &samples, categories);
+        add_samples(&mut firefox, handle, profile, &samples, &infos);
     }
     firefox
 }
@@ -57,12 +59,13 @@ fn add_samples(
     thread: ThreadHandle,
     profile: &Profile,
     samples: &[ProfileSample],
-    categories: [CategoryPairHandle; FrameCategory::ALL.len()],
+    infos: &[FrameInfo],
 ) {
     for sample in samples {
         let mut stack: Option<StackHandle> = None;
-        for frame in profile.frames_of(sample.stack).rev() {
-            let frame = intern_frame(firefox, thread, frame, categories);
+        let frames = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
+        for info in frames.iter().rev().filter_map(|frame| infos.get(frame.0 as usize)) {
+            let frame = firefox.intern_frame(thread, info.clone());
             stack = Some(firefox.intern_stack(thread, stack, frame));
         }
         let at = u64::try_from(Duration::as_nanos(&profile.slice)).unwrap_or(u64::MAX);
@@ -72,20 +75,17 @@ fn add_samples(
     }
 }
 
-fn intern_frame(
+/// A frame, whose name is looked at once, however many stacks have it.
+fn frame_info(
     firefox: &mut FirefoxProfile,
-    thread: ThreadHandle,
     frame: &ProfileFrame,
-    categories: [CategoryPairHandle; FrameCategory::ALL.len()],
-) -> FrameHandle {
+    categories: &[CategoryPairHandle; FrameCategory::ALL.len()],
+) -> FrameInfo {
     let label = firefox.intern_string(&escaped(&frame.label()));
-    let [other, ..] = categories;
+    let [other, ..] = *categories;
     let of_kind = FrameCategory::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.kind);
-    let category_pair = of_kind.map_or(other, |(_, category)| category);
-    firefox.intern_frame(
-        thread,
-        FrameInfo { frame: FirefoxFrame::Label(label), category_pair, flags: FrameFlags::empty() },
-    )
+    let category_pair = of_kind.map_or(other, |(_, category)| *category);
+    FrameInfo { frame: FirefoxFrame::Label(label), category_pair, flags: FrameFlags::empty() }
 }
 
 fn thread_name(thread: &ProfileThread) -> &str {
