@@ -263,7 +263,8 @@ fn what_threads_wait_for_is_shown_while_they_wait() -> Result<()> {
         terminal.until("no filter", |screen| !screen.contains("filter: "))?;
         terminal.press("/[sleeping")?;
         terminal.until("causes of waits instead of the kernel's functions", |screen| {
-            screen.contains("[sleeping: futex]") && screen.contains("[sleeping: sleep]")
+            let has = |cause| screen.contains(cause);
+            has("filter: [sleeping") && has("[sleeping: futex]") && has("[sleeping: sleep]")
         })?;
         let unit = if is_wall { "s of wall time" } else { "s off the CPUs" };
         ensure!(screen.contains(unit) && screen.contains("s a second"), "{screen}");
