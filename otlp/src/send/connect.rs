@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{CertificateError, Error as RustlsError, OtherError};
 use tower::Service;
 
 pub use pem::PemProblem;
@@ -69,6 +70,10 @@ pub(super) enum ConnectError {
     Timeout { target: String, timeout: Duration },
     #[error("TLS with {host:?} failed")]
     Handshake { host: String, source: io::Error },
+    #[error(
+        "TLS with {host:?} failed: its certificate is a certificate authority's; create it with basicConstraints=CA:FALSE"
+    )]
+    AuthorityAsServer { host: String },
     #[error("cannot connect through the proxy {proxy}")]
     Proxy { proxy: String, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("{0:?} is not a valid name for a certificate")]
@@ -155,8 +160,22 @@ async fn handshake(tls: &Tls, host: &str, stream: impl Duplex + 'static) -> Resu
     let server =
         ServerName::try_from(name.to_owned()).map_err(|_| ConnectError::ServerName(name.to_owned()))?;
     let stream = TlsConnector::from(tls.client_config()).connect(server, stream).await;
-    let stream = stream.map_err(|source| ConnectError::Handshake { host: host.to_owned(), source })?;
+    let stream = stream.map_err(|source| match is_authority_as_server(&source) {
+        true => ConnectError::AuthorityAsServer { host: host.to_owned() },
+        false => ConnectError::Handshake { host: host.to_owned(), source },
+    })?;
     Ok(Stream::new(stream))
+}
+
+/// Whether the server's certificate is the kind that `openssl req -x509` creates by default: the TLS library does not accept a
+/// certificate authority's as a server's, and its error is a word of its own.
+fn is_authority_as_server(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<RustlsError>());
+    matches!(
+        error,
+        Some(RustlsError::InvalidCertificate(CertificateError::Other(OtherError(cause))))
+            if cause.to_string() == "CaUsedAsEndEntity"
+    )
 }
 
 impl Service<Uri> for Connector {

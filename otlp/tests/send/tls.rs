@@ -47,9 +47,12 @@ impl Authority {
     }
 
     /// A certificate for this name that its own key has signed.
-    fn self_signed(name: &str) -> (String, String) {
+    fn self_signed(name: &str, is_authority: bool) -> (String, String) {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
         (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
     }
 
@@ -319,7 +322,8 @@ async fn a_wrong_certificate_is_named_and_its_owner_gets_nothing() {
         (authority.certificate_from("localhost", days(1), days(2)), "not valid yet"),
         (authority.certificate("collector.example", VALID), "not valid for name"),
         (Authority::new().certificate("localhost", VALID), "UnknownIssuer"),
-        (Authority::self_signed("localhost"), "UnknownIssuer"),
+        (Authority::self_signed("localhost", false), "UnknownIssuer"),
+        (Authority::self_signed("localhost", true), "is a certificate authority's"),
     ] {
         let server = super::http_receiver::HttpReceiver::with_tls(certificate, []).await;
         for is_grpc in [false, true] {
