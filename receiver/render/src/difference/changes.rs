@@ -139,7 +139,7 @@ impl Changes {
                 ((is_uncertain, key), change)
             })
             .collect();
-        rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+        rows.sort_by_key(|(key, _)| *key);
         rows.into_iter().map(|(_, change)| change).collect()
     }
 
