@@ -555,7 +555,7 @@ shows("hostile names are text", "hostile.html", async (page) => {
   assert.equal(await page.locator("h1").innerText(), title);
   assert.equal(await page.title(), `${title} · Sidewinder`);
   const shown = await names(page);
-  for (const name of [title, "<img src=x onerror=\"globalThis.pwned=1\">", "\\u{1b}[31m\\u{202e}\\u{0}", "{{document}}<!--", "__proto__"]) {
+  for (const name of [title, "<img src=x onerror=\"globalThis.pwned=1\">", "\\\\u{1b}[31m\\u{202e}\\u{0}", "{{document}}<!--", "__proto__"]) {
     assert.ok(shown.includes(name), `${name} in ${shown}`);
   }
   assert.ok(shown.some((name) => name.startsWith("xxxx") && name.length <= 1001), "10,000 characters are cut");

@@ -56,6 +56,7 @@ impl Workload {
                     address: 0x40_0000 + frame * 16,
                     frame_type: FrameType::Rust,
                     is_guessed: false,
+                    is_marker: None,
                     lines: &[Line::new(function)],
                 })
             })

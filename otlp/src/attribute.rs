@@ -10,6 +10,9 @@ pub mod key {
     pub const FRAME_TYPE: &str = "profile.frame.type";
     /// On a location: `true` if nothing proves that it is the caller of the previous one; absent otherwise.
     pub const FRAME_GUESSED: &str = "sidewinder.frame.guessed";
+    /// On a location: whether its name is words of the profiler in brackets, as `[truncated: no_rule]`. `false` if it is a
+    /// function's and only looks so; absent otherwise.
+    pub const FRAME_MARKER: &str = "sidewinder.frame.marker";
     /// On a mapping: the hash of the file's head, tail and length.
     pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
     /// On a mapping: the GNU build ID in hexadecimal digits.

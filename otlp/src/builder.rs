@@ -13,6 +13,7 @@
 //!     address: 0x1234,
 //!     frame_type: FrameType::Native,
 //!     is_guessed: false,
+//!     is_marker: None,
 //!     lines: &[Line::new(main)],
 //! });
 //! let identity = SampleIdentity {

@@ -185,6 +185,15 @@ impl DecodedFrame {
         self.attributes.get(key::FRAME_GUESSED) == Some(&DecodedValue::Bool(true))
     }
 
+    /// Whether its name is words of the profiler, and not a function's; `None` if it does not say so.
+    #[must_use]
+    pub fn is_marker(&self) -> Option<bool> {
+        match self.attributes.get(key::FRAME_MARKER)? {
+            DecodedValue::Bool(is_marker) => Some(*is_marker),
+            _ => None,
+        }
+    }
+
     /// The file offset of `address`.
     #[must_use]
     pub fn file_offset(&self) -> Option<u64> {

@@ -269,6 +269,7 @@ mod tests {
                     address,
                     frame_type,
                     is_guessed: false,
+                    is_marker: None,
                     lines: &lines,
                 });
                 let identity = SampleIdentity {

@@ -96,6 +96,7 @@ fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex
                 address: 0x1000 + u64::from(address),
                 frame_type: FrameType::Rust,
                 is_guessed: is_guessed(address),
+                is_marker: None,
                 lines: &[Line::new(function)],
             })
         })
@@ -166,6 +167,7 @@ fn the_same_place_known_and_guessed_is_two_locations() {
         address: 1,
         frame_type: FrameType::Native,
         is_guessed: false,
+        is_marker: None,
         lines: &lines,
     };
     let guessed = StackFrame { is_guessed: true, ..known };
@@ -190,6 +192,7 @@ proptest! {
             address: 1,
             frame_type: FrameType::Go,
             is_guessed: false,
+            is_marker: None,
             lines: &[Line::new(idle)],
         });
         for events in [first, second] {

@@ -15,7 +15,7 @@ use sidewinder_otlp::builder::{
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_render::{FrameCategory, FrameIndex, Profile, ProfileThread, ThreadState};
 
-use crate::naming::marker_of_summary;
+use crate::naming::{marker_attribute, marker_of_summary};
 use crate::resource::key;
 
 /// With more events than this, their counts are written instead of a timestamp for each.
@@ -192,11 +192,13 @@ impl<'a> LocationTable<'a> {
                 }
             })
             .collect();
+        let names = frames().filter(|frame| frame.is_named || mapping.is_none()).map(|frame| &*frame.name);
         let location = builder.location(&StackFrame {
             mapping,
             address,
             frame_type: frame_type(kind),
             is_guessed: outermost.is_some_and(|frame| frame.is_guessed),
+            is_marker: marker_attribute(outermost.is_some_and(|frame| frame.is_marker), names),
             lines: &lines,
         });
         self.indices.insert(group, location);
@@ -271,6 +273,7 @@ mod tests {
             path: "src/a.rs".into(),
             line: 3,
             is_guessed: false,
+            is_marker: matches!(kind, FrameCategory::Lock | FrameCategory::Marker),
         }
     }
 
@@ -354,6 +357,30 @@ mod tests {
         assert_eq!((&read.threads, &read.spans), (&profile().threads, &profile().spans));
         assert_eq!(read.states, profile().states);
         assert_eq!(read.measure.period_ns, 10_000_000);
+    }
+
+    /// Functions without a file, as an interpreter's, that have the names of markers.
+    #[test]
+    fn functions_that_look_like_markers_are_functions_after_a_round_trip() {
+        let names = ["[truncated: no unwind information]", "[lock 7]", "[guessed] main"];
+        let mut posing = profile();
+        let first = posing.frames.len() as u32;
+        posing.frames.extend(
+            names.map(|name| ProfileFrame { binary: None, ..frame(name, FrameCategory::Python, 0, 0) }),
+        );
+        posing.stacks[1] = [first, first + 1, first + 2, 1, 3].map(FrameIndex).to_vec();
+        let report = report(&posing).unwrap();
+        assert_eq!(conformance::check(report.as_bytes()), [], "a truncation is at the root alone");
+        let read = import::from_report_bytes("", report.as_bytes(), None).unwrap();
+        let kinds = |name: &str| -> Vec<_> {
+            let named = read.frames.iter().filter(|frame| &*frame.name == name);
+            named.map(|frame| (frame.kind, frame.is_marker, frame.is_guessed)).collect()
+        };
+        let function = (FrameCategory::Python, false, false);
+        assert_eq!(kinds(names[0]), [function, (FrameCategory::Marker, true, false)]);
+        assert_eq!((kinds(names[1]), kinds(names[2])), (vec![function], vec![function]));
+        let labels: Vec<_> = read.frames.iter().map(|frame| frame.label().into_owned()).collect();
+        assert!(names.iter().all(|name| labels.contains(&format!("\\{name}"))), "{labels:?}");
     }
 
     #[test]

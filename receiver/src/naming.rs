@@ -27,7 +27,8 @@ use self::downloads::Downloads;
 pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
 use self::lock_names::LockNames;
 pub(crate) use self::marker::{
-    STACK_MISSING, STACK_MISSING_SUMMARY, marker_of_summary, marker_summary, truncation_marker,
+    STACK_MISSING, STACK_MISSING_SUMMARY, marker_attribute, marker_of_summary, marker_summary,
+    truncation_marker,
 };
 use self::sources::SymbolSources;
 use crate::containers::ContainerDirectory;
@@ -388,7 +389,8 @@ impl Namer {
     fn resolve_native(&mut self, id: FileId, at: CodeAddress<FileOffset>) -> NamedFrame {
         let offset = at.address_for_lookup();
         let Some(info) = self.files.get(&id).cloned() else {
-            return self.unknown_frame(unnamed_frame("[unknown file]", offset), offset.0);
+            let unknown = self.unknown_frame(unnamed_frame("[unknown file]", offset), offset.0);
+            return NamedFrame { is_marker: true, ..unknown };
         };
         let Some(code) = LocatedCode::find(&info, offset) else {
             return self.unknown_frame(unnamed_frame(info.name(), offset), offset.0);
@@ -423,7 +425,20 @@ impl Namer {
                 Language::Cpp | Language::Unknown => CodeOrigin::Native,
             };
             let location = FrameLocation::File { id, facts: Arc::clone(&info), svma, load };
-            take(number, NamedFrame { location, functions, name, origin, is_provisional, is_guessed: false });
+            // A file has its whole path; `[vdso]` is ours.
+            let is_marker = functions.is_empty() && info.path.starts_with('[');
+            take(
+                number,
+                NamedFrame {
+                    location,
+                    functions,
+                    name,
+                    is_marker,
+                    origin,
+                    is_provisional,
+                    is_guessed: false,
+                },
+            );
         };
         if !self.options.native {
             let unnamed = Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
@@ -449,6 +464,7 @@ impl Namer {
         NamedFrame {
             location: FrameLocation::Kernel { address },
             functions: Arc::clone(&self.no_functions),
+            is_marker: &*name == KernelName::UNNAMED,
             name,
             origin: CodeOrigin::Kernel,
             is_provisional: false,
@@ -462,6 +478,7 @@ impl Namer {
         match jit_name {
             JitName::Unnamed | JitName::NotYetRead => NamedFrame {
                 is_provisional: matches!(jit_name, JitName::NotYetRead),
+                is_marker: true,
                 ..self.unknown_frame(format!("[anonymous]+{address:#x}"), address)
             },
             JitName::Named(name, runtime) => {
@@ -470,6 +487,7 @@ impl Namer {
                     location: FrameLocation::Anonymous { address },
                     functions: Arc::from([CodeFrame { name, path: None, line: 0, column: 0 }]),
                     name: Arc::clone(&self.empty_name),
+                    is_marker: false,
                     origin: CodeOrigin::Jit(runtime),
                     is_provisional: false,
                     is_guessed: false,
@@ -499,11 +517,13 @@ impl Namer {
             line: if lines { line } else { 0 },
             column: 0,
         };
+        let mut is_marker = false;
         let functions: Arc<[CodeFrame]> = match known {
             Code::Function(function) => {
                 if function.is_internal() && self.options.hides_vm_internals && hides_internal {
                     return None;
                 }
+                is_marker = runtime == Runtime::Jvm && !function.is_method();
                 let line = function.line_at(wanted.place.cast_unsigned()).unwrap_or(function.first_line);
                 Arc::from([code_frame(function, line)])
             }
@@ -512,14 +532,15 @@ impl Namer {
                 calls.iter().skip(shown).map(|call| code_frame(&call.function, call.line)).collect()
             }
         };
-        Some(NamedFrame { functions, ..self.vm_frame(runtime, String::new()) })
+        Some(NamedFrame { functions, is_marker, ..self.vm_frame(runtime, String::new()) })
     }
 
-    /// A frame of a virtual machine that has no function.
+    /// A frame of a virtual machine that has no function, with words of ours in its place.
     fn vm_frame(&self, runtime: Runtime, name: String) -> NamedFrame {
         NamedFrame {
             location: FrameLocation::Vm,
             origin: CodeOrigin::Interpreted(runtime),
+            is_marker: true,
             ..self.unknown_frame(name, 0)
         }
     }
@@ -528,6 +549,7 @@ impl Namer {
         NamedFrame {
             location: FrameLocation::Anonymous { address },
             functions: Arc::clone(&self.no_functions),
+            is_marker: false,
             name: Arc::from(name),
             origin: CodeOrigin::Native,
             is_provisional: false,

@@ -106,6 +106,7 @@ fn locations(builder: &mut ReportBuilder) -> Vec<LocationIndex> {
                 address: 0,
                 frame_type: *frame_type,
                 is_guessed: false,
+                is_marker: None,
                 lines: &[Line { function, line, column: 0 }],
             }));
         }

@@ -176,8 +176,16 @@ impl Dictionary {
             let lines: Vec<_> = frame.lines.iter().filter(|line| line.function.0 != 0).copied().collect();
             return self.location(&StackFrame { lines: &lines, ..*frame });
         }
-        let attributes = [self.frame_type(frame.frame_type), self.guessed(frame.is_guessed)];
-        let attributes = &attributes[..if frame.is_guessed { 2 } else { 1 }];
+        let guessed = frame.is_guessed.then(|| self.guessed());
+        let marker =
+            frame.is_marker.map(|is_marker| self.attribute(key::FRAME_MARKER, Value::Bool(is_marker)));
+        let mut attributes = [self.frame_type(frame.frame_type), 0, 0];
+        let mut count = 1;
+        for attribute in guessed.into_iter().chain(marker) {
+            attributes[count] = attribute;
+            count += 1;
+        }
+        let attributes = &attributes[..count];
         let mapping_index = frame.mapping.map_or(0, |mapping| mapping.0);
         let lines = frame.lines.iter().map(|line| wire::Line {
             function_index: line.function.0,
@@ -208,8 +216,8 @@ impl Dictionary {
     }
 
     /// The attribute of guessed frames, created on first use.
-    fn guessed(&mut self, is_guessed: bool) -> i32 {
-        if is_guessed && self.guessed_attribute == 0 {
+    fn guessed(&mut self) -> i32 {
+        if self.guessed_attribute == 0 {
             self.guessed_attribute = self.attribute(key::FRAME_GUESSED, Value::Bool(true));
         }
         self.guessed_attribute

@@ -104,6 +104,8 @@ pub struct StackFrame<'a> {
     pub frame_type: FrameType,
     /// Whether nothing proves that this is the caller of the previous frame.
     pub is_guessed: bool,
+    /// Whether the name is words of the profiler in brackets; `None` if it does not look so.
+    pub is_marker: Option<bool>,
     /// The function at `address` comes last, preceded by the functions inlined into it, innermost first.
     pub lines: &'a [Line],
 }

@@ -237,13 +237,22 @@ fn check_order(dictionary: &ProfilesDictionary, stack: &Stack, path: &str, findi
         let is_kernel = text_of(dictionary, &location.attribute_indices, key::FRAME_TYPE) == Some("kernel");
         findings.require(24, !(is_kernel && left_kernel), path, "a kernel frame follows one of user space");
         left_kernel |= !is_kernel;
-        let is_mark = location.lines.iter().any(|line| {
-            let function = at(&dictionary.function_table, line.function_index);
-            function.is_some_and(|f| string(dictionary, f.name_strindex).starts_with("[truncated: "))
-        });
+        let is_mark = is_marker(dictionary, &location.attribute_indices).unwrap_or(true)
+            && location.lines.iter().any(|line| {
+                let function = at(&dictionary.function_table, line.function_index);
+                function.is_some_and(|f| string(dictionary, f.name_strindex).starts_with("[truncated: "))
+            });
         let is_last = position + 1 == stack.location_indices.len();
         findings.require(24, !is_mark || is_last, path, "frames follow the mark of a truncation");
     }
+}
+
+/// Whether the name of a location is words of the profiler, if it says so.
+fn is_marker(dictionary: &ProfilesDictionary, attribute_indices: &[i32]) -> Option<bool> {
+    attribute_indices.iter().find_map(|&index| match attribute(dictionary, index)? {
+        (key::FRAME_MARKER, Some(AnyValueKind::BoolValue(is_marker))) => Some(*is_marker),
+        _ => None,
+    })
 }
 
 /// The string value of the attribute with this key in a list.

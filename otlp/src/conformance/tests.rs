@@ -34,6 +34,7 @@ fn conforming() -> ProfilesData {
             address,
             frame_type,
             is_guessed: frame_type == FrameType::Native,
+            is_marker: name.starts_with('[').then_some(true),
             lines: &[Line { function, line: 3, column: 9 }],
         })
     };

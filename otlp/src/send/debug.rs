@@ -1,5 +1,7 @@
 //! An exporter that writes to the log.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use sidewinder_config::Verbosity;
 use tracing::info;
@@ -8,7 +10,7 @@ use super::delivery::Transport;
 use super::exporter::{Exporter, ExporterError};
 use super::options::ExporterOptions;
 use super::outcome::{SendOutcome, with_error_chain};
-use crate::decode::{DecodedProfile, decode_profiles_data};
+use crate::decode::{DecodedFrame, DecodedProfile, decode_profiles_data};
 
 impl Exporter {
     /// Starts an exporter that logs each report.
@@ -40,6 +42,13 @@ impl Transport for LogTransport {
     }
 }
 
+/// The name of a frame, with a backslash before a function's that looks like a marker.
+fn shown(frame: &DecodedFrame) -> Cow<'_, str> {
+    let name = frame.function().unwrap_or("?");
+    let is_function = frame.is_marker() != Some(true);
+    if is_function && name.starts_with(['[', '\\']) { format!("\\{name}").into() } else { name.into() }
+}
+
 impl LogTransport {
     fn log_profiles(&self, profiles: &[DecodedProfile], bytes: usize) {
         let exporter = self.exporter.as_str();
@@ -54,8 +63,7 @@ impl LogTransport {
             info!(exporter, kind, events, resource = ?profile.resource, "profile");
             if self.verbosity == Verbosity::Detailed {
                 for sample in &profile.samples {
-                    let frames = sample.stack.iter().map(|frame| frame.function().unwrap_or("?"));
-                    let stack = frames.collect::<Vec<_>>().join(" < ");
+                    let stack = sample.stack.iter().map(|frame| shown(frame)).collect::<Vec<_>>().join(" < ");
                     let times_unix_ns = &sample.timestamps_unix_ns;
                     info!(exporter, stack, ?times_unix_ns, attributes = ?sample.attributes, "sample");
                 }

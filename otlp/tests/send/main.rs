@@ -40,6 +40,7 @@ fn report(resources: u64, events: u64) -> Report {
                 address: 16 + event % 2,
                 frame_type: FrameType::Native,
                 is_guessed: false,
+                is_marker: None,
                 lines: &[Line::new(function)],
             });
             let identity = SampleIdentity {

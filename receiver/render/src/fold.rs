@@ -146,6 +146,7 @@ impl Folder {
                 path: "".into(),
                 line: 0,
                 is_guessed: false,
+                is_marker: true,
             });
             FrameIndex(profile.frames.len() as u32 - 1)
         })

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::escape::escaped;
+use crate::label::escape_name;
 use crate::names::DisplayNames;
 use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample, ProfileThread};
 
@@ -32,7 +33,7 @@ pub(crate) fn lines(profile: &Profile, names: &DisplayNames) -> impl Iterator<It
 /// A sample's line, with these names of frames.
 fn line(profile: &Profile, frames: &[String], sample: &ProfileSample) -> String {
     let process = profile.thread_of(sample).map(|thread| &*thread.process).filter(|name| !name.is_empty());
-    let process = process.map(escape_field);
+    let process = process.map(escape_process);
     let thread = profile.thread_of(sample).filter(|_| profile.is_per_thread).map(thread_name);
     let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
     let frames = stack.iter().rev().filter_map(|index| frames.get(index.0 as usize)).map(String::as_str);
@@ -42,7 +43,12 @@ fn line(profile: &Profile, frames: &[String], sample: &ProfileSample) -> String 
 
 /// The name of a thread in this format, with its TID.
 pub(crate) fn thread_name(thread: &ProfileThread) -> String {
-    escape_field(&format!("{}/{}", thread.name, thread.tid)).into_owned()
+    escape_process(&format!("{}/{}", thread.name, thread.tid))
+}
+
+/// The name of a process or a thread, which stands where frames do.
+pub(crate) fn escape_process(name: &str) -> String {
+    escape_field(&escape_name(name)).into_owned()
 }
 
 /// A frame's name in this format.
@@ -54,7 +60,7 @@ pub(crate) fn frame_name(frame: &ProfileFrame, names: &DisplayNames) -> String {
 }
 
 /// Escapes a name so that it contains no separator, and its end can't be parsed as a number of events.
-pub(crate) fn escape_field(name: &str) -> Cow<'_, str> {
+fn escape_field(name: &str) -> Cow<'_, str> {
     let mut name = escaped(name.trim());
     if name.contains(';') {
         name = Cow::Owned(name.replace(';', ":"));

@@ -1,5 +1,6 @@
 //! Where a function's code is, and what each of its instructions costs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
@@ -24,8 +25,8 @@ pub struct LineCost<'a> {
     pub own: u64,
     /// These, and those in what the line calls. Recursion counts once.
     pub total: u64,
-    /// Those of `total` in calls that were inlined at the line, by function.
-    pub inlined: BTreeMap<&'a str, u64>,
+    /// Those of `total` in calls that were inlined at the line, by the label of the function.
+    pub inlined: BTreeMap<Cow<'a, str>, u64>,
 }
 
 /// Events of instructions, by column: those with the same slice, thread, state and instruction are one row.
@@ -138,7 +139,7 @@ impl<'a> FunctionCode<'a> {
                         }
                     }
                 }
-                inlined = is_inlined.then_some(&*frame.name);
+                inlined = is_inlined.then(|| frame.label());
             }
         }
         costs
@@ -291,7 +292,7 @@ mod tests {
         let expected = [(line(20), 3, 3), (line(21), 0, 6), (line(25), 0, 2), (("src/table.inc", 30), 1, 1)];
         assert_eq!(costs, expected);
         let hot = FunctionCode::new(&profile, &id("hot")).unwrap();
-        assert_eq!(hot.line_costs()[&line(21)].inlined, BTreeMap::from([("hash", 6)]));
+        assert_eq!(hot.line_costs()[&line(21)].inlined, BTreeMap::from([("hash".into(), 6)]));
         assert_eq!(hot.line_costs()[&line(20)].inlined, BTreeMap::new());
     }
 

@@ -21,6 +21,7 @@ mod function_code;
 mod functions;
 mod guessed_callers;
 mod interner;
+mod label;
 mod listing;
 mod lock_sites;
 mod merge;

@@ -113,7 +113,7 @@ fn shares(own: u64, total: u64, all: u64) -> String {
 
 fn inlined_calls(cost: &LineCost<'_>, all: u64, names: &DisplayNames) -> String {
     let mut calls: Vec<_> = cost.inlined.iter().collect();
-    calls.sort_by_key(|(name, events)| (std::cmp::Reverse(**events), **name));
+    calls.sort_by_key(|(name, events)| (std::cmp::Reverse(**events), *name));
     let calls = calls.into_iter().take(3);
     calls.map(|(name, events)| format!("  <- {} {:.2}%", names.shown(name), percent(*events, all))).collect()
 }

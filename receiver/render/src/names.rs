@@ -148,7 +148,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::profile::tests::one_stack;
+    use crate::profile::tests::{frame, one_stack};
     use proptest::prelude::*;
 
     fn shown(names: &[&str]) -> Vec<String> {
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_lock_is_shown_with_the_short_name_of_who_wants_it() {
         let mut profile = one_stack(&["[lock 7f]", "std::mutex::lock()", "app::db::Cache::get(int)"]);
-        profile.frames[0].kind = FrameCategory::Lock;
+        profile.frames[0] = frame("[lock 7f]", FrameCategory::Lock, 0);
         for (style, expected) in [
             (NameStyle::Short, "[lock 7f] in Cache::get"),
             (NameStyle::Full, "[lock 7f] in app::db::Cache::get(int)"),

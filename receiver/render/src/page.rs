@@ -57,6 +57,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::document::decode_document;
+    use crate::label::escape_name;
     use crate::profile::tests::{one_stack, sample};
     use crate::sample_type::SampleType;
     use base64::Engine as _;
@@ -138,7 +139,8 @@ pub(crate) mod tests {
         fn no_name_leaves_the_document(name in "(</script|<!--|]]>|&lt;|\\{\\{document\\}\\}|.){0,20}") {
             let document = document_of(&page(&one_stack(&[&name])));
             let number = document["functions"]["name"][0].as_u64().unwrap() as usize;
-            prop_assert_eq!(&document["strings"][number], &*escaped(&name));
+            let label = escape_name(&name);
+            prop_assert_eq!(&document["strings"][number], &*escaped(&label));
         }
     }
 }

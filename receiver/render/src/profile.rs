@@ -1,6 +1,5 @@
 //! The profile that is rendered: stacks with counts, and the outcomes of interrupts.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -95,27 +94,8 @@ pub struct ProfileFrame {
     pub line: u32,
     /// Whether this caller was found only by an unproven frame pointer.
     pub is_guessed: bool,
-}
-
-/// The prefix of the names of guessed frames.
-const GUESSED: &str = "[guessed] ";
-
-impl ProfileFrame {
-    /// The name for display: every format marks a guess.
-    #[must_use]
-    pub fn label(&self) -> Cow<'_, str> {
-        self.label_of(&self.name)
-    }
-
-    /// The same with another name instead of this frame's.
-    pub(crate) fn label_of<'a>(&self, name: &'a str) -> Cow<'a, str> {
-        if self.is_guessed { Cow::Owned(format!("{GUESSED}{name}")) } else { Cow::Borrowed(name) }
-    }
-
-    /// Parses a label into its name, and whether the frame was guessed.
-    pub(crate) fn parse_label(label: &str) -> (&str, bool) {
-        label.strip_prefix(GUESSED).map_or((label, false), |name| (name, true))
-    }
+    /// Whether `name` is words of the profiler in brackets, as `[truncated: REASON]`, and not from the target.
+    pub is_marker: bool,
 }
 
 /// The category of a frame's code.
@@ -430,6 +410,7 @@ pub(crate) mod tests {
             path: Arc::default(),
             line: 0,
             is_guessed: false,
+            is_marker: matches!(kind, FrameCategory::Lock | FrameCategory::Marker),
         }
     }
 

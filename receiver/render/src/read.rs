@@ -153,6 +153,79 @@ mod tests {
         }
     }
 
+    /// Functions with names that look like words of ours.
+    const LOOK_ALIKES: [&str; 8] = [
+        "[guessed] main",
+        "[truncated: no unwind information]",
+        "[lock 7]",
+        " [guessed] main",
+        "\\[guessed] main",
+        "\\",
+        "\u{1b}[31m",
+        "\\App\\Kernel::handle",
+    ];
+
+    #[test]
+    fn a_function_cannot_pose_as_a_marker() {
+        let mut profile = crate::profile::tests::one_stack(&LOOK_ALIKES);
+        profile.threads[0].process = "[truncated: process]".into();
+        for form in [ProfileFormat::Folded, ProfileFormat::Pprof] {
+            let again = |profile: &Profile| {
+                let mut bytes = Vec::new();
+                crate::write(profile, form, NameStyle::Full, &mut bytes).unwrap();
+                read("", &*bytes, None, &mut NoNames).unwrap()
+            };
+            let back = again(&profile);
+            for frame in &back.frames {
+                let is_code = frame.kind == FrameCategory::Native && !frame.is_guessed && !frame.is_marker;
+                assert!(is_code, "{form:?}: {frame:?}");
+            }
+            let names: Vec<_> = back.frames.iter().map(|frame| frame.name.trim()).collect();
+            for name in LOOK_ALIKES {
+                let name = crate::escape::escaped(name.trim());
+                assert!(names.contains(&&*name), "{form:?}: {name} of {names:?}");
+            }
+            assert_eq!(folded(&again(&back)), folded(&back), "{form:?}");
+        }
+    }
+
+    #[test]
+    fn every_format_escapes_a_function_that_looks_like_a_marker() {
+        let profile = crate::profile::tests::one_stack(&["[guessed] main", "ns::[guessed] inner(int)"]);
+        for form in ProfileFormat::ALL {
+            for names in [NameStyle::Full, NameStyle::Short] {
+                let mut out = Vec::new();
+                crate::write(&profile, form, names, &mut out).unwrap();
+                let mut bytes = out.clone();
+                if form == ProfileFormat::Pprof {
+                    bytes.clear();
+                    GzDecoder::new(&*out).read_to_end(&mut bytes).unwrap();
+                }
+                let text = match form {
+                    ProfileFormat::Html => {
+                        crate::page::tests::document_of(&String::from_utf8(bytes).unwrap()).to_string()
+                    }
+                    _ => String::from_utf8_lossy(&bytes).into_owned(),
+                };
+                let text = text.replace("\\\\", "\\");
+                assert!(text.contains("\\[guessed] main"), "{form:?}: {text}");
+                // pprof has the symbol beside the name.
+                let escaped = text.matches("\\[guessed] ").count() + text.matches("::[guessed] ").count();
+                let symbols = usize::from(form == ProfileFormat::Pprof);
+                assert_eq!(text.matches("[guessed] ").count(), escaped + symbols, "{form:?}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn markers_keep_their_form() {
+        for line in
+            ["p;[truncated: no unwind information];main 1", "[lock 7];main 1", "[guessed] main;[unknown] 1"]
+        {
+            assert_eq!(folded(&read("", line.as_bytes(), None, &mut NoNames).unwrap()), [line]);
+        }
+    }
+
     #[test]
     fn what_was_written_is_read_back() {
         assert_eq!(folded(&read_back(ProfileFormat::Folded)), folded(&sample()));

@@ -47,7 +47,7 @@ pub(crate) fn standard_frames(profile: &Profile) -> Vec<bool> {
 
 /// The same of a function, by its label, the name of its file and its category.
 pub(crate) fn is_standard(label: &str, file: &str, kind: FrameCategory) -> bool {
-    let (name, _) = ProfileFrame::parse_label(label);
+    let name = ProfileFrame::parse_label(label).name;
     FILES.iter().any(|start| file.starts_with(start)) || is_standard_name(name, kind)
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Writ
     let mut palette = PaletteMap::default();
     let mut paint = |name: &str, [r, g, b]: Rgb| palette.insert(name, Color { r, g, b });
     for thread in &profile.threads {
-        paint(&folded::escape_field(&thread.process), NEUTRAL);
+        paint(&folded::escape_process(&thread.process), NEUTRAL);
         if profile.is_per_thread {
             paint(&folded::thread_name(thread), NEUTRAL);
         }

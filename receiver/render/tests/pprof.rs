@@ -21,6 +21,7 @@ fn profile() -> Profile {
         path: if kind == FrameCategory::Native { "/src/app.c" } else { "" }.into(),
         line: if kind == FrameCategory::Native { 7 } else { 0 },
         is_guessed: false,
+        is_marker: false,
     };
     let sample = |stack, count| ProfileSample {
         slice: 0,

@@ -17,6 +17,7 @@ fn frame(name: &str, kind: FrameCategory) -> ProfileFrame {
         path: "".into(),
         line: 0,
         is_guessed: false,
+        is_marker: false,
     }
 }
 

@@ -332,6 +332,7 @@ mod tests {
             path: Arc::default(),
             line: 0,
             is_guessed: false,
+            is_marker: false,
         };
         let sample = ProfileSample {
             slice: 7,

@@ -85,8 +85,9 @@ pub(super) struct ProfileBuilder {
     stack_frames: usize,
 }
 
-/// A frame's binary, address (or, without one, a hash of its path), function, line, and whether the frame was guessed.
-type FrameKey = (Option<BinaryIndex>, u64, Arc<str>, u32, bool);
+/// A frame's binary, address (or, without one, a hash of its path), function, line, and whether the frame was guessed, and is a
+/// marker.
+type FrameKey = (Option<BinaryIndex>, u64, Arc<str>, u32, [bool; 2]);
 
 impl ProfileBuilder {
     pub(super) fn new(profile: Profile) -> Self {
@@ -248,9 +249,14 @@ impl ProfileBuilder {
         if named.functions.is_empty() {
             let is_named =
                 matches!(named.origin, CodeOrigin::Kernel | CodeOrigin::Jit(_) | CodeOrigin::Interpreted(_));
-            let is_guessed = named.is_guessed;
-            let function =
-                ResolvedFunction { name: &named.name, is_named, is_guessed, ..ResolvedFunction::default() };
+            let NamedFrame { is_guessed, is_marker, .. } = *named;
+            let function = ResolvedFunction {
+                name: &named.name,
+                is_named,
+                is_guessed,
+                is_marker,
+                ..ResolvedFunction::default()
+            };
             return vec![self.intern_frame(binary, address, kind, &function)];
         }
         let functions = named.functions.iter().map(|function| ResolvedFunction {
@@ -260,13 +266,15 @@ impl ProfileBuilder {
             path: function.path.as_deref().unwrap_or_default(),
             line: function.line,
             is_guessed: named.is_guessed,
+            is_marker: named.is_marker,
         });
         functions.map(|function| self.intern_frame(binary, address, kind, &function)).collect()
     }
 
     fn lock_frame(&mut self, lock: LockId) -> FrameIndex {
         let name = lock_marker(lock);
-        let function = ResolvedFunction { name: &name, is_named: true, ..ResolvedFunction::default() };
+        let function =
+            ResolvedFunction { name: &name, is_named: true, is_marker: true, ..ResolvedFunction::default() };
         self.intern_frame(None, 0, FrameCategory::Lock, &function)
     }
 
@@ -274,7 +282,8 @@ impl ProfileBuilder {
     fn marker_frame(&mut self, text: &str) -> FrameIndex {
         let summary = marker_summary(text);
         let name = summary.as_deref().unwrap_or(text);
-        let function = ResolvedFunction { name, is_named: true, ..ResolvedFunction::default() };
+        let function =
+            ResolvedFunction { name, is_named: true, is_marker: true, ..ResolvedFunction::default() };
         self.intern_frame(None, 0, FrameCategory::Marker, &function)
     }
 
@@ -286,10 +295,10 @@ impl ProfileBuilder {
         kind: FrameCategory,
         function: &ResolvedFunction<'_>,
     ) -> FrameIndex {
-        let ResolvedFunction { name, is_named, system_name, path, line, is_guessed } = *function;
+        let ResolvedFunction { name, is_named, system_name, path, line, is_guessed, is_marker } = *function;
         let position = if address == 0 { path_hasher().hash_one(path) } else { address };
         let name = self.text(name);
-        let key = (binary, position, name, line, is_guessed);
+        let key = (binary, position, name, line, [is_guessed, is_marker]);
         if let Some(index) = self.frame_indices.get(&key) {
             return *index;
         }
@@ -307,6 +316,7 @@ impl ProfileBuilder {
             path,
             line,
             is_guessed,
+            is_marker,
         });
         let index = FrameIndex(frames.len() as u32 - 1);
         self.frame_indices.insert(key, index);
@@ -353,6 +363,8 @@ pub(super) struct ResolvedFunction<'a> {
     pub(super) path: &'a str,
     pub(super) line: u32,
     pub(super) is_guessed: bool,
+    /// Whether the name is words of ours.
+    pub(super) is_marker: bool,
 }
 
 impl<'a> From<&'a ProfileFrame> for ResolvedFunction<'a> {
@@ -364,6 +376,7 @@ impl<'a> From<&'a ProfileFrame> for ResolvedFunction<'a> {
             path: &frame.path,
             line: frame.line,
             is_guessed: frame.is_guessed,
+            is_marker: frame.is_marker,
         }
     }
 }

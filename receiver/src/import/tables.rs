@@ -205,6 +205,7 @@ impl<'a> ImportBuilder<'a> {
                 path: Arc::default(),
                 line: 0,
                 is_guessed: false,
+                is_marker: true,
             });
             FrameIndex(frames.len() as u32 - 1)
         }))
@@ -218,6 +219,8 @@ impl<'a> ImportBuilder<'a> {
         let mapped = frame.mapping.as_ref().map_or("", |mapping| &mapping.filename);
         self.expansion.take_entry(mapped.len())?;
         let binary = self.binary(frame);
+        let is_marker = is_marker(frame);
+        let is_placeholder = is_placeholder(frame);
         let kind = category(frame);
         let first = self.frames.len() as u32;
         let new = |name: Arc<str>| ProfileFrame {
@@ -230,11 +233,12 @@ impl<'a> ImportBuilder<'a> {
             path: Arc::default(),
             line: 0,
             is_guessed: frame.is_guessed(),
+            is_marker,
         };
         for line in &frame.lines {
             let DecodedLine { function, system_name, filename, line, .. } = line;
             self.expansion.take_entry(function.len() + system_name.len() + filename.len())?;
-            let summary = marker_summary(function).filter(|_| is_marker(frame));
+            let summary = marker_summary(function).filter(|_| is_placeholder);
             self.frames.push(ProfileFrame {
                 system_name: Arc::clone(system_name),
                 path: Arc::clone(filename),
@@ -279,14 +283,24 @@ fn text(attributes: &Attributes, key: &str) -> Option<Arc<str>> {
     }
 }
 
-/// Whether a frame stands for no code.
+/// Whether the name of a frame is words of a profiler. Other profilers and older versions don't say so: what looks like one has no
+/// file there.
 fn is_marker(frame: &DecodedFrame) -> bool {
-    let is_bracketed = frame.function().is_some_and(|name| name.starts_with('['));
-    frame.mapping.is_none() && frame.address == 0 && is_bracketed
+    let looks_so = |name: &str| name.starts_with('[');
+    frame.is_marker().unwrap_or_else(|| match (&frame.mapping, &*frame.lines) {
+        (Some(mapping), []) => looks_so(&mapping.filename),
+        (Some(_), _) => false,
+        (None, _) => frame.function().is_some_and(looks_so),
+    })
+}
+
+/// Whether a frame is words that stand for no code.
+fn is_placeholder(frame: &DecodedFrame) -> bool {
+    is_marker(frame) && frame.mapping.is_none() && frame.address == 0
 }
 
 fn category(frame: &DecodedFrame) -> FrameCategory {
-    if is_marker(frame) {
+    if is_placeholder(frame) {
         let is_lock = frame.function().is_some_and(|name| name.starts_with(LOCK_MARKER));
         return if is_lock { FrameCategory::Lock } else { FrameCategory::Marker };
     }

@@ -16,8 +16,10 @@ pub(crate) struct NamedFrame {
     pub(crate) location: FrameLocation,
     /// The functions according to symbols and debug information, inlined calls first; empty if there is no name.
     pub(crate) functions: Arc<[CodeFrame]>,
-    /// The name if `functions` is empty: the kernel's function, or `file+0x...`.
+    /// The name if `functions` is empty: the kernel's function, `file+0x...`, or words of ours in brackets.
     pub(crate) name: Arc<str>,
+    /// Whether the name, of `functions` if there are any, is words of ours, and not from the target.
+    pub(crate) is_marker: bool,
     pub(crate) origin: CodeOrigin,
     /// Whether not every source was searched for a name, so that a later attempt may find one.
     pub(crate) is_provisional: bool,

@@ -12,6 +12,14 @@ pub(crate) fn truncation_marker(outcome: Outcome) -> Option<String> {
     }
 }
 
+/// What a location in OTLP says of its names: whether they are words of ours, if any of them looks so.
+pub(crate) fn marker_attribute<'a>(
+    is_marker: bool,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<bool> {
+    names.into_iter().any(|name| name.starts_with('[')).then_some(is_marker)
+}
+
 /// The reason in the marker of a sample whose stack never arrived.
 pub(crate) const STACK_MISSING: &str = "stack_body_missing";
 /// The readable form of [`STACK_MISSING`].

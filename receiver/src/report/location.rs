@@ -7,7 +7,7 @@ use sidewinder_otlp::builder::{Function, Line, LocationIndex, Mapping, MappingBu
 use sidewinder_otlp::{FrameType, ReportBuilder};
 use sidewinder_vm::Runtime;
 
-use crate::naming::{CodeOrigin, FrameLocation, NamedFrame};
+use crate::naming::{CodeOrigin, FrameLocation, NamedFrame, marker_attribute};
 
 /// The location of a named frame.
 pub(super) fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
@@ -72,11 +72,15 @@ pub(super) fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> Locat
             })
             .collect(),
     };
+    let unnamed = named.functions.is_empty() && mapping.is_none();
+    let names = named.functions.iter().map(|function| &*function.name.demangled);
+    let is_marker = marker_attribute(named.is_marker, names.chain(unnamed.then_some(&*named.name)));
     builder.location(&StackFrame {
         mapping,
         address,
         frame_type,
         is_guessed: named.is_guessed,
+        is_marker,
         lines: &lines,
     })
 }
@@ -89,6 +93,7 @@ pub(super) fn marker_location(builder: &mut ReportBuilder, marker: &str) -> Loca
         address: 0,
         frame_type: FrameType::Native,
         is_guessed: false,
+        is_marker: Some(true),
         lines: &[Line::new(function)],
     })
 }

@@ -64,6 +64,7 @@ impl Source {
                         address: 16 * depth,
                         frame_type: FrameType::Native,
                         is_guessed: false,
+                        is_marker: None,
                         lines: &[Line::new(function)],
                     })
                 })

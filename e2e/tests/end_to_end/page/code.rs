@@ -29,6 +29,7 @@ pub(super) fn search() -> Profile {
         path: path.into(),
         line,
         is_guessed: false,
+        is_marker: false,
     };
     let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
     let sample = |slice, stack, count| ProfileSample {

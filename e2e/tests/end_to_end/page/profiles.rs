@@ -21,6 +21,7 @@ fn frame(name: &str, kind: FrameCategory, path: &str, line: u32) -> ProfileFrame
         path: path.into(),
         line,
         is_guessed: false,
+        is_marker: matches!(kind, FrameCategory::Lock | FrameCategory::Marker),
     }
 }
 

@@ -1,12 +1,17 @@
 //! The candidates of a name, by its language.
 
+use super::scan::group_length;
 use super::{go, java, path};
+use crate::label::{GUESSED, ParsedLabel, looks_like_marker};
 use crate::profile::{FrameCategory, ProfileFrame};
 
 /// The forms that a name can be shown in, the shortest first and without the name itself. Each has fewer characters than the
 /// name. Names of Python, of the kernel and of what is no function have none: they are short.
 pub(super) fn candidates(label: &str, kind: FrameCategory) -> Vec<String> {
-    let (name, is_guessed) = ProfileFrame::parse_label(label);
+    let ParsedLabel { name, is_guessed, is_marker } = ProfileFrame::parse_label(label);
+    if is_marker {
+        return Vec::new();
+    }
     let mut candidates = match kind {
         FrameCategory::Native if is_import_path(name) => go::candidates(name),
         FrameCategory::Go if !name.contains("::") => go::candidates(name),
@@ -17,13 +22,24 @@ pub(super) fn candidates(label: &str, kind: FrameCategory) -> Vec<String> {
         }
     };
     let length = name.chars().count();
-    candidates.retain(|candidate| !candidate.is_empty() && candidate.chars().count() < length);
+    candidates.iter_mut().for_each(|candidate| bracket_type(candidate));
+    let is_shorter = |candidate: &str| !candidate.is_empty() && candidate.chars().count() < length;
+    candidates.retain(|candidate| is_shorter(candidate) && !looks_like_marker(candidate));
     candidates.dedup();
     if is_guessed {
-        let mark = label.strip_suffix(name).unwrap_or_default();
-        candidates.iter_mut().for_each(|candidate| candidate.insert_str(0, mark));
+        candidates.iter_mut().for_each(|candidate| candidate.insert_str(0, GUESSED));
     }
     candidates
+}
+
+/// Writes the type with which a form begins as rustc does, `<[T]>::sort` instead of `[T]::sort`, which looks like a marker.
+fn bracket_type(candidate: &mut String) {
+    if candidate.starts_with('[')
+        && let Some(end) = group_length(candidate)
+    {
+        candidate.insert(end, '>');
+        candidate.insert(0, '<');
+    }
 }
 
 /// Whether it is `folder/package.function`, as in a profile of Go or Java that does not say what it is of.
@@ -47,6 +63,11 @@ mod tests {
             ("java.util.HashMap.get(Object)", FrameCategory::Jit, Some("HashMap.get")),
             ("a::b::c(int)", FrameCategory::Native, Some("b::c")),
             ("[guessed] a::b::c(int)", FrameCategory::Rust, Some("[guessed] b::c")),
+            // A short form must not look like a marker either.
+            ("\\[guessed] a::b::c(int)", FrameCategory::Native, None),
+            ("\\\\a::b::c(int)", FrameCategory::Native, Some("b::c")),
+            ("core::slice::<impl [T]>::sort", FrameCategory::Rust, Some("<[T]>::sort")),
+            ("[jvm: a.b.c]", FrameCategory::Jit, None),
             ("outer.<locals>.inner", FrameCategory::Python, None),
             ("do_syscall_64", FrameCategory::Kernel, None),
             ("/usr/lib/a.so.6", FrameCategory::Native, None),

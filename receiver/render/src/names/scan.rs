@@ -67,7 +67,7 @@ fn operator_length(rest: &str) -> usize {
 }
 
 /// The length of the group that `text` begins with.
-fn group_length(text: &str) -> Option<usize> {
+pub(super) fn group_length(text: &str) -> Option<usize> {
     const DEPTH_MAX: usize = 256;
     let mut open = Vec::new();
     let mut at = 0;

@@ -9,6 +9,7 @@ use super::guess::{FrameHints, guess_category};
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
 use crate::interner::ValueInterner;
+use crate::label::{ParsedLabel, unescape_name};
 use crate::profile::{
     FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex, ThreadIndex,
 };
@@ -70,23 +71,22 @@ pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> R
 /// the marker of a truncated stack there can only be a process name.
 fn split_process(stack: &str) -> (&str, &str) {
     match stack.split_once(';') {
-        Some((process, frames))
-            if guess_from_name(frames.split(';').next().unwrap_or_default()) == FrameCategory::Marker =>
-        {
-            (process, frames)
+        Some((process, frames)) => {
+            let outermost = ProfileFrame::parse_label(frames.split(';').next().unwrap_or_default());
+            match guess_category(FrameHints::from_label(outermost)) {
+                FrameCategory::Marker => (unescape_name(process), frames),
+                _ => ("", stack),
+            }
         }
-        _ => ("", stack),
+        None => ("", stack),
     }
 }
 
-fn guess_from_name(name: &str) -> FrameCategory {
-    guess_category(FrameHints { name, ..FrameHints::default() })
-}
-
 fn parse_frame(label: &str) -> ProfileFrame {
-    let (name, is_guessed) = ProfileFrame::parse_label(label);
+    let parsed = ProfileFrame::parse_label(label);
+    let ParsedLabel { name, is_guessed, is_marker } = parsed;
     let found = SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)));
-    let (name, kind) = found.unwrap_or_else(|| (name, guess_from_name(name)));
+    let (name, kind) = found.unwrap_or_else(|| (name, guess_category(FrameHints::from_label(parsed))));
     ProfileFrame {
         name: name.into(),
         is_named: true,
@@ -97,5 +97,6 @@ fn parse_frame(label: &str) -> ProfileFrame {
         path: Arc::default(),
         line: 0,
         is_guessed,
+        is_marker,
     }
 }

@@ -1,11 +1,15 @@
 //! Guesses the category of code from names.
 
+use crate::label::ParsedLabel;
 use crate::profile::FrameCategory;
 
 /// What a format says of a frame.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct FrameHints<'a> {
+    /// The name of its function; empty for a marker.
     pub(super) name: &'a str,
+    /// The words of the profiler that stand for it.
+    pub(super) marker: Option<&'a str>,
     /// The path of its source.
     pub(super) source: &'a str,
     /// The path of its binary.
@@ -14,12 +18,21 @@ pub(super) struct FrameHints<'a> {
     pub(super) has_address: bool,
 }
 
+impl<'a> FrameHints<'a> {
+    /// What a name alone says.
+    pub(super) fn from_label(label: ParsedLabel<'a>) -> Self {
+        let ParsedLabel { name, is_marker, .. } = label;
+        let (name, marker) = if is_marker { ("", Some(name)) } else { (name, None) };
+        Self { name, marker, ..Self::default() }
+    }
+}
+
 /// The category of a frame, as far as these hints allow a guess: these formats do not state it.
 pub(super) fn guess_category(hints: FrameHints<'_>) -> FrameCategory {
     let is = |suffix: &str| hints.source.ends_with(suffix);
-    match hints.name {
-        name if name.starts_with("[truncated: ") => FrameCategory::Marker,
-        name if name.starts_with("[lock ") => FrameCategory::Lock,
+    match hints.marker {
+        Some(marker) if marker.starts_with("[truncated: ") => FrameCategory::Marker,
+        Some(marker) if marker.starts_with("[lock ") => FrameCategory::Lock,
         _ if hints.binary.starts_with("[kernel") || hints.binary == "vmlinux" => FrameCategory::Kernel,
         _ if is(".rs") => FrameCategory::Rust,
         _ if is(".go") => FrameCategory::Go,
@@ -55,7 +68,7 @@ mod tests {
     #[test]
     fn functions_without_an_address_are_told_by_what_cpython_writes() {
         let category = |name, source, binary, has_address| {
-            guess_category(FrameHints { name, source, binary, has_address })
+            guess_category(FrameHints { name, marker: None, source, binary, has_address })
         };
         for (name, source) in [
             ("work", "/srv/app.py"),

@@ -169,6 +169,24 @@ impl PerfProfile {
             path: path.into(),
             line,
             is_guessed: false,
+            // A file has its whole path; `[vdso]` is perf's word.
+            is_marker: name.is_empty() && (file.is_empty() || file.starts_with('[')),
+        })
+    }
+
+    /// Adds words of ours, which stand for missing frames.
+    pub(super) fn marker(&mut self, words: &str) -> FrameIndex {
+        self.intern(ProfileFrame {
+            name: words.into(),
+            is_named: true,
+            system_name: Arc::default(),
+            binary: None,
+            kind: FrameCategory::Marker,
+            address: 0,
+            path: Arc::default(),
+            line: 0,
+            is_guessed: false,
+            is_marker: true,
         })
     }
 
@@ -266,7 +284,7 @@ fn category(name: &str, source: &str, file: &str, address: u64) -> FrameCategory
     let file_name = file.rsplit('/').next().unwrap_or_default();
     let is_jit = (file_name.starts_with("perf-") && file_name.ends_with(".map"))
         || (file_name.starts_with("jitted-") && file_name.ends_with(".so"));
-    let hints = FrameHints { name, source, binary: file, has_address: true };
+    let hints = FrameHints { name, marker: None, source, binary: file, has_address: true };
     match guess_category(hints) {
         FrameCategory::Native if is_kernel_address(address) || file == "[guest.kernel.kallsyms]" => {
             FrameCategory::Kernel

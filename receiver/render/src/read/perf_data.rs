@@ -283,7 +283,7 @@ impl DataReader<'_> {
             AddressKey::File { binary, offset } => return self.file_frames(binary, offset),
             AddressKey::Kernel { address } => return vec![self.kernel_frame(address)],
             AddressKey::Unknown { address } => PerfFrame { address, name: "", file: "", source: ("", 0) },
-            AddressKey::NotUnwound => PerfFrame { address: 0, name: NOT_UNWOUND, file: "", source: ("", 0) },
+            AddressKey::NotUnwound => return vec![self.profile.marker(NOT_UNWOUND)],
         };
         vec![self.profile.frame(frame, None)]
     }
@@ -306,6 +306,7 @@ impl DataReader<'_> {
                 path: path.into(),
                 line,
                 is_guessed: false,
+                is_marker: false,
             });
         functions.map(|frame| self.profile.intern(frame)).collect()
     }

@@ -126,7 +126,7 @@ impl<'a> ScriptReader<'a> {
             .collect();
         frames.reverse();
         if is_cut {
-            frames.push(self.frame(PerfFrame { address: 0, name: TOO_DEEP, file: "", source: ("", 0) }));
+            frames.push(self.profile.marker(TOO_DEEP));
         }
         self.profile.add(sample.thread, sample.time_ns, sample.period, frames);
     }

@@ -13,6 +13,7 @@ use super::protobuf::{FieldValue, fields};
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
 use crate::interner::ValueInterner;
+use crate::label::ParsedLabel;
 use crate::pprof::proto;
 use crate::profile::{
     BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread,
@@ -215,39 +216,47 @@ impl FramePlace {
         let [name, system_name, path] =
             [function.name, function.system_name, function.filename].map(|index| tables.text(index));
         let label = if name.is_empty() { Arc::clone(&system_name) } else { name };
-        let (name, is_guessed) = ProfileFrame::parse_label(&label);
-        let name = if is_guessed { name.into() } else { Arc::clone(&label) };
+        let parsed = ProfileFrame::parse_label(&label);
+        let name = if parsed.name == &*label { Arc::clone(&label) } else { parsed.name.into() };
         let system_name = if system_name == name { Arc::default() } else { system_name };
         let line = u32::try_from(line).unwrap_or(0);
-        ProfileFrame { system_name, line, is_guessed, ..self.frame(profile, name, path) }
+        ProfileFrame { name, system_name, line, ..self.frame(profile, parsed, path) }
     }
 
     /// The frame of a location without functions.
     fn unnamed_frame(&self, profile: &Profile) -> ProfileFrame {
-        let file = self.binary(profile).map_or("", ProfileBinary::file_name);
-        let name = format!("{file}+{:#x}", self.address);
-        ProfileFrame { is_named: false, ..self.frame(profile, name.into(), Arc::default()) }
+        let binary = self.binary(profile);
+        let file = binary.map_or("", ProfileBinary::file_name);
+        ProfileFrame {
+            name: format!("{file}+{:#x}", self.address).into(),
+            is_named: false,
+            // A file has its whole path; `[vdso]` is ours.
+            is_marker: binary.is_some_and(|binary| binary.path.starts_with('[')),
+            ..self.frame(profile, ProfileFrame::parse_label(""), Arc::default())
+        }
     }
 
-    fn frame(&self, profile: &Profile, name: Arc<str>, path: Arc<str>) -> ProfileFrame {
+    /// A frame with everything that its label and its source say, but for its name.
+    fn frame(&self, profile: &Profile, label: ParsedLabel<'_>, path: Arc<str>) -> ProfileFrame {
         let binary = self.binary(profile);
         let hints = FrameHints {
-            name: &name,
             source: &path,
             binary: binary.map_or("", |binary| &binary.path),
             has_address: self.address != 0,
+            ..FrameHints::from_label(label)
         };
         ProfileFrame {
             kind: guess_category(hints),
             // Without a symbol, the place in the file stands for the name, as our own files have it.
-            is_named: !is_offset_in(&name, binary.map_or("", ProfileBinary::file_name)),
-            name,
+            is_named: !is_offset_in(label.name, binary.map_or("", ProfileBinary::file_name)),
+            name: Arc::default(),
             system_name: Arc::default(),
             binary: self.binary,
             address: self.address,
             path,
             line: 0,
-            is_guessed: false,
+            is_guessed: label.is_guessed,
+            is_marker: label.is_marker,
         }
     }
 

@@ -130,6 +130,7 @@ mod tests {
                 path: "".into(),
                 line: 0,
                 is_guessed: false,
+                is_marker: false,
             });
             profile.stacks.push(vec![FrameIndex(number)]);
             profile.samples.push(ProfileSample {

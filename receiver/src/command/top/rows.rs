@@ -215,6 +215,7 @@ pub(super) mod tests {
             path: "".into(),
             line: 0,
             is_guessed: false,
+            is_marker: false,
         };
         let thread = |process: &str, pid| ProfileThread {
             process: process.into(),

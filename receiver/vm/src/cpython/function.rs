@@ -262,6 +262,12 @@ impl Function {
         self.first_line == 0 && *self.source == *self.name
     }
 
+    /// Whether it was made by [`Self::method`]: HotSpot's stubs, which have names of ours, were not.
+    #[must_use]
+    pub fn is_method(&self) -> bool {
+        self.class_bytes > 0 || self.lines.is_some()
+    }
+
     /// The line of the instruction at an offset in bytes in the bytecode; `None` for one that has no line. The offset of a
     /// frame that has not executed an instruction is negative (as an `i32`): the function's first line.
     #[must_use]
