@@ -22,7 +22,7 @@ pub(super) fn candidates(label: &str, kind: FrameCategory) -> Vec<String> {
         }
     };
     let length = name.chars().count();
-    candidates.iter_mut().for_each(|candidate| bracket_type(candidate));
+    candidates.iter_mut().for_each(bracket_type);
     let is_shorter = |candidate: &str| !candidate.is_empty() && candidate.chars().count() < length;
     candidates.retain(|candidate| is_shorter(candidate) && !looks_like_marker(candidate));
     candidates.dedup();
