@@ -71,12 +71,12 @@ impl IncompleteTables {
         files.sort_unstable_by_key(|file| (Reverse(file.left_out_code_bytes), file.path));
         let more_files = files.len().saturating_sub(Self::FILES_MAX);
         files.truncate(Self::FILES_MAX);
-        Self { files: files.iter().map(IncompleteTable::into_owned).collect(), more_files, memory_limit_mib }
+        Self { files: files.iter().map(IncompleteTable::to_owned_path).collect(), more_files, memory_limit_mib }
     }
 }
 
 impl IncompleteTable<&[u8]> {
-    fn into_owned(&self) -> IncompleteTable {
+    fn to_owned_path(&self) -> IncompleteTable {
         let Self { path, code_bytes, left_out_code_bytes, unread_bytes } = *self;
         let path = ExternalText::from_bytes(path).to_lossy().into_owned();
         IncompleteTable { path, code_bytes, left_out_code_bytes, unread_bytes }
