@@ -71,7 +71,11 @@ impl IncompleteTables {
         files.sort_unstable_by_key(|file| (Reverse(file.left_out_code_bytes), file.path));
         let more_files = files.len().saturating_sub(Self::FILES_MAX);
         files.truncate(Self::FILES_MAX);
-        Self { files: files.iter().map(IncompleteTable::to_owned_path).collect(), more_files, memory_limit_mib }
+        Self {
+            files: files.iter().map(IncompleteTable::to_owned_path).collect(),
+            more_files,
+            memory_limit_mib,
+        }
     }
 }
 
