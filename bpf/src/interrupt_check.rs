@@ -178,7 +178,7 @@ impl CpuTimes {
         let of_line = |line: &str| {
             let (cpu, fields) = line.strip_prefix("cpu")?.split_once(' ')?;
             let cpu = cpu.parse().ok()?;
-            let fields = fields.split_ascii_whitespace().take(8).map(|field| field.parse::<u64>());
+            let fields = fields.split_ascii_whitespace().take(8).map(str::parse::<u64>);
             let ticks: Vec<u64> = fields.collect::<Result<_, _>>().ok()?;
             let ns = |ticks: u64| ticks.saturating_mul(tick_ns);
             let idle_ns = ns(ticks.get(3)?.checked_add(*ticks.get(4)?)?);

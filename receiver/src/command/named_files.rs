@@ -6,6 +6,7 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use sidewinder_config::{ComponentId, Config, ExporterConfig, Extension, FileStorage, LogOutput, TlsClient};
 use sidewinder_otlp::send::{ExporterCredentials, check_tls};
+use sidewinder_text::ExternalText;
 
 use crate::causes::error_chain;
 
@@ -112,7 +113,7 @@ fn storage_directory(storage: &FileStorage) -> Result<(), String> {
         Err(_) if storage.create_directory && !directory.exists() => {
             let above = directory.ancestors().find(|above| above.exists()).unwrap_or(Path::new("."));
             writable_directory(above)
-                .map_err(|problem| format!("can't be created: {} {problem}", above.display()))
+                .map_err(|problem| format!("can't be created: {} {problem}", ExternalText::new(above)))
         }
         Err(problem) if !directory.exists() => {
             Err(format!("{problem}: create it, or set create_directory: true"))
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn what_an_exporter_names_is_opened() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name).display().to_string();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         fs::write(at("empty"), "\n").unwrap();
         fs::write(at("token"), "secret\n").unwrap();
         let grpc = |keys: &str| format!("otlp_grpc: {{endpoint: 'collector:4317', {keys}}}");

@@ -33,6 +33,7 @@ use sidewinder_config::{
     ComponentId, Config, ExporterConfig, LoadedConfig, MetricLevel, ProfilingReceiver, Reload,
     reload_for_change,
 };
+use sidewinder_text::ExternalText;
 use tokio::runtime::{Handle, Runtime};
 use tracing::{error, info, warn};
 
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Resul
         print_notice(format_args!(
             "warning: there is no configuration: profiles are written to {}; name one with --config, or a Collector in \
              OTEL_EXPORTER_OTLP_ENDPOINT\n",
-            path.display()
+            ExternalText::new(path)
         ));
     }
     let runtime = runtime()?;

@@ -4,11 +4,6 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::MAX_RESPONSE_BYTES;
-
-/// Bytes beside the content of a response: its headers, and frames of HTTP/2.
-const OVERHEAD_BYTES: u64 = 64 << 10;
-
 /// The number of bytes that the connections of one client may still receive. The libraries skip interim responses
 /// (`100 Continue`) and many frames of HTTP/2 as fast as they come: without a limit, a peer that sends nothing else keeps a CPU
 /// busy.
@@ -18,7 +13,8 @@ pub(in crate::send) struct ReadBudget {
 }
 
 impl ReadBudget {
-    const FULL: u64 = MAX_RESPONSE_BYTES as u64 + OVERHEAD_BYTES;
+    /// Far more than a response and its headers, or what the libraries read ahead of a part of one.
+    const FULL: u64 = 4 << 20;
 
     pub(in crate::send) fn new() -> Arc<Self> {
         Arc::new(Self { left: AtomicU64::new(Self::FULL) })

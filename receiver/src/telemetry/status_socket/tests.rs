@@ -151,7 +151,7 @@ fn sockets_that_accept_nothing_hold_up_no_query() {
     assert_eq!(responses.documents, [json!({ "pid": 1 })]);
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     let silent: Vec<_> = responses.silent.iter().map(ToString::to_string).collect();
-    assert_eq!(silent, [format!("a process does not respond at {}", path.display())]);
+    assert_eq!(silent, [format!("a process does not respond at {}", path.to_str().unwrap())]);
 }
 
 /// It is named, and those that respond are found meanwhile.
