@@ -125,6 +125,7 @@ fn nothing_at_all_is_answered_by_the_help() -> Result<()> {
     for part in ["neither a command nor a configuration", "Usage: sidewinder", "record", "next: "] {
         assert!(said.contains(part), "does not say {part:?}: {said}");
     }
+    assert!(!said.contains("\\u{"), "lines are escaped: {said}");
     assert_eq!(fs::read_dir(folder.path())?.count(), 0);
     Ok(())
 }

@@ -22,9 +22,9 @@ pub(crate) fn validate(args: &ValidateArgs) -> CommandResult {
     let loaded = read_with_warnings(&args.config)?;
     let problems = if args.skip_files { Vec::new() } else { named_files::problems(&loaded.config) };
     if !problems.is_empty() {
-        let message = format!("the configuration names what can't be used here\n{}", problems.join("\n"));
-        return Err(Failure::new(ExitCause::Usage, message).with_next_step(
-            "fix all of these; where the service runs elsewhere, as in a pod, and its files are not here, add --skip-files",
+        let failure = Failure::new(ExitCause::Usage, "the configuration names what can't be used here");
+        return Err(failure.with_details(problems).with_next_step(
+            "fix all of these; where the service runs elsewhere, such as in a pod, and its files are not here, add --skip-files",
         ));
     }
     print_all("the configuration is valid\n")

@@ -12,8 +12,9 @@ use crate::service::{self, Signals};
 
 /// The failure of a command line that neither names a command nor configures the service.
 pub(crate) fn nothing_to_run() -> Failure {
-    let help = Cli::command().render_help();
-    Failure::new(ExitCause::Usage, format!("there is neither a command nor a configuration\n\n{help}"))
+    let help = Cli::command().render_help().to_string();
+    Failure::new(ExitCause::Usage, "there is neither a command nor a configuration")
+        .with_details([""].into_iter().chain(help.lines()))
         .with_next_step(
             "`sidewinder record -a` for a look at this machine; `sidewinder --config FILE` for the service",
         )
