@@ -118,10 +118,11 @@ impl TableBuildBudget {
         self.total_bytes != u64::MAX
     }
 
-    /// The memory for a table whose build begins now; `u64::MAX`: unlimited.
-    pub(crate) fn available_bytes(self) -> u64 {
+    /// The memory for a table whose build begins now, beside builds in progress that may take this much; `u64::MAX`: unlimited.
+    pub(crate) fn available_bytes(self, in_progress_bytes: u64) -> u64 {
         // If the resident size can't be read, no memory counts as free.
-        self.available_bytes_at(resident_bytes().unwrap_or(u64::MAX))
+        let resident_bytes = resident_bytes().unwrap_or(u64::MAX);
+        self.available_bytes_at(resident_bytes.saturating_add(in_progress_bytes))
     }
 
     /// The memory for a build at this resident size. Twice the share is left free, for growth during the build.

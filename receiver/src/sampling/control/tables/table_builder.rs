@@ -5,6 +5,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -41,6 +42,8 @@ pub(crate) struct TableBuilder {
     large: Sender<BuildRequest>,
     deliveries: Receiver<Delivery>,
     budget: TableBuildBudget,
+    /// The memory that builds in progress may take.
+    granted_bytes: Arc<AtomicU64>,
     room: Arc<TableRoom>,
     saved: Option<Arc<SavedTables>>,
     in_progress: usize,
@@ -163,12 +166,13 @@ impl TableBuilder {
     ) -> io::Result<Self> {
         let (outgoing, deliveries) = mpsc::channel();
         let room = Arc::new(TableRoom::new(u64::MAX));
+        let granted_bytes = Arc::new(AtomicU64::new(0));
         let start = |name: &'static str, threads: usize| -> io::Result<Sender<BuildRequest>> {
             let (requests, incoming) = mpsc::channel::<BuildRequest>();
             let incoming = Arc::new(Mutex::new(incoming));
             for _ in 0..threads {
                 let (incoming, outgoing, room) = (Arc::clone(&incoming), outgoing.clone(), Arc::clone(&room));
-                let saved = saved.clone();
+                let (saved, granted_bytes) = (saved.clone(), Arc::clone(&granted_bytes));
                 let heartbeat = supervisor.register(name, HEARTBEAT_TIMEOUT);
                 let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
                 thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -177,9 +181,12 @@ impl TableBuilder {
                     heartbeat.idle();
                     while let Some(request) = next() {
                         heartbeat.beat(HEARTBEAT_TIMEOUT);
-                        let budget_bytes = budget.available_bytes();
-                        if !request.build_and_send(options, budget_bytes, &room, saved.as_deref(), &outgoing)
-                        {
+                        let budget_bytes = budget.available_bytes(granted_bytes.load(Ordering::Relaxed));
+                        granted_bytes.fetch_add(budget_bytes, Ordering::Relaxed);
+                        let goes_on =
+                            request.build_and_send(options, budget_bytes, &room, saved.as_deref(), &outgoing);
+                        granted_bytes.fetch_sub(budget_bytes, Ordering::Relaxed);
+                        if !goes_on {
                             return;
                         }
                         heartbeat.idle();
@@ -190,7 +197,7 @@ impl TableBuilder {
         };
         let large_concurrency = if budget.is_limited() { 1 } else { LARGE_CONCURRENCY };
         let (small, large) = (start("tables", 1)?, start("large-tables", large_concurrency)?);
-        Ok(Self { small, large, deliveries, budget, room, saved, in_progress: 0 })
+        Ok(Self { small, large, deliveries, budget, granted_bytes, room, saved, in_progress: 0 })
     }
 
     /// The name under which the table of a file is saved; `None` if it isn't.
@@ -224,7 +231,7 @@ impl TableBuilder {
 
     /// The memory that building a table may use now.
     pub(crate) fn room_bytes(&self) -> u64 {
-        self.budget.available_bytes()
+        self.budget.available_bytes(self.granted_bytes.load(Ordering::Relaxed))
     }
 
     /// The number of requests that are not complete.
