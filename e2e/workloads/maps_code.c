@@ -1,7 +1,7 @@
 // Maps the code of files and runs it, whatever else they contain.
 //
 // maps_code MAPPINGS FILE...: each file's page at CODE_OFFSET is mapped MAPPINGS times, and one process per file runs the
-// first of these pages.
+// first of these pages. The first process is named maps-code-ready once all have mapped theirs.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 enum { PAGE = 4096, CODE_OFFSET = 4096 };
 
-static void run(const char *path, long mappings) {
+static void (*map(const char *path, long mappings))(void) {
     int file = open(path, O_RDONLY);
     void (*code)(void) = NULL;
     for (long made = 0; made < mappings; made++) {
@@ -23,18 +23,28 @@ static void run(const char *path, long mappings) {
         if (!code) *(void **)&code = page;
     }
     if (!code) exit(1);
-    code();
+    return code;
 }
 
 int main(int count, char **arguments) {
     if (count < 3) return 2;
+    long mappings = atol(arguments[1]);
+    int mapped[2];
+    if (pipe(mapped) != 0) return 1;
     nice(10); // whoever reads what they have comes first
     for (int at = 3; at < count; at++) {
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            run(arguments[at], atol(arguments[1]));
+            void (*code)(void) = map(arguments[at], mappings);
+            if (write(mapped[1], "", 1) == 1) code();
+            return 1;
         }
     }
-    run(arguments[2], atol(arguments[1]));
+    void (*code)(void) = map(arguments[2], mappings);
+    char byte;
+    for (int at = 3; at < count; at++)
+        if (read(mapped[0], &byte, 1) != 1) return 1;
+    prctl(PR_SET_NAME, "maps-code-ready");
+    code();
     return 1;
 }
