@@ -99,7 +99,9 @@ export const texts = (page, selector) => page.locator(selector).allInnerTexts();
 
 /** The colour of a canvas at a place of the page. */
 export function pixel(page, selector, x, y) {
-  return page.locator(selector).first().evaluate((canvas, [x, y]) => {
+  return page.locator(selector).first().evaluate(async (canvas, [x, y]) => {
+    // It has its size once the page has been laid out.
+    while (canvas.width === 0 || canvas.height === 0) await new Promise(requestAnimationFrame);
     const ratio = canvas.width / canvas.clientWidth;
     const pen = new OffscreenCanvas(1, 1).getContext("2d");
     pen.drawImage(canvas, -Math.round(x * ratio), -Math.round(y * ratio));
