@@ -244,14 +244,14 @@ fn waits_that_begin_on_other_cpus_are_left_out() -> Result<()> {
     let waits = off_cpu_events(&on_cpu("0")?).filter(|event| is_in(event, "main")).count();
     ensure!(waits > 100, "{waits} waits on the CPU");
     match on_cpu("1") {
-        // The service begins before the program does, which waits at its gate on any CPU.
+        // Before it is moved to the first CPU, the program may have waited on the other one: at its gate, or to begin.
         Ok(elsewhere) => ensure!(
-            Form::of_this_run()? == Form::Service
-                && !elsewhere.received.events().any(|event| is_in(&event, "main")),
+            elsewhere.received.events().filter(|event| is_in(event, "main")).count() <= 2,
             "waits of another CPU: {}",
             elsewhere.log
         ),
-        Err(error) => ensure!(format!("{error:#}").contains("no event was recorded"), "{error:#}"),
+        // The exit code is the program's, and nothing is written.
+        Err(error) => ensure!(format!("{error:#}").contains("out.otlp: No such file"), "{error:#}"),
     }
     Ok(())
 }
