@@ -1,15 +1,14 @@
 //! Additional files about the same code: separate debug files, and the small one inside `.gnu_debugdata`.
 
 use std::io::Read as _;
-use std::ops::Range;
 
 use lzma_rust2::XzReader;
-use object::{File, Object as _, ObjectSection as _, ReadRef};
+use object::{File, Object as _, ObjectSection as _};
 use sidewinder_unwind_table::{RowSource, Summary};
 
 use crate::elf::memory_of;
 use crate::memory::{Memory, Reservation};
-use crate::read::ReadFile;
+use crate::read::{LimitedFile, ReadFile};
 
 /// The largest dictionary that decompression may use, in KiB. `xz` has 8 MiB with its default options. It takes no more memory
 /// than what is decompressed.
@@ -46,35 +45,8 @@ impl<'memory> MiniDebugInfo<'memory> {
     }
 
     /// The file, if it is one.
-    pub(crate) fn file(&self) -> Option<File<'_, MiniDebugInfoBytes<'_>>> {
-        File::parse(MiniDebugInfoBytes { bytes: &self.bytes, memory: self.memory }).ok()
-    }
-}
-
-/// The content of the file inside another, for which that one's memory applies.
-#[derive(Clone, Copy)]
-pub(crate) struct MiniDebugInfoBytes<'data> {
-    bytes: &'data [u8],
-    memory: Memory<'data>,
-}
-
-impl<'data> ReadRef<'data> for MiniDebugInfoBytes<'data> {
-    fn len(self) -> Result<u64, ()> {
-        ReadRef::len(self.bytes)
-    }
-
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'data [u8], ()> {
-        self.bytes.read_bytes_at(offset, size)
-    }
-
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'data [u8], ()> {
-        self.bytes.read_bytes_at_until(range, delimiter)
-    }
-}
-
-impl<'data> ReadFile<'data> for MiniDebugInfoBytes<'data> {
-    fn memory(self) -> Memory<'data> {
-        self.memory
+    pub(crate) fn file(&self) -> Option<File<'_, LimitedFile<'_>>> {
+        File::parse(LimitedFile::new(&self.bytes, self.memory)).ok()
     }
 }
 

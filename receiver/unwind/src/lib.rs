@@ -79,7 +79,7 @@ pub use go::pclntab::{GoTableHeader, PcValue, PcValues};
 pub use indexed::{FileOutline, has_only_indexed_sources};
 pub use memory::{Memory, MemoryBudget};
 pub use parted::PartedSources;
-pub use read::ReadFile;
+pub use read::{LimitedFile, ReadFile};
 pub use segments::{UnwindTableError, check_native, code_ranges, load_segments};
 pub use sources::{UnwindSources, unwind_table};
 // What the functions here return.

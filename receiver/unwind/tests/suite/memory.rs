@@ -1,46 +1,20 @@
 //! Files that would take far more memory than their size suggests, read within a budget.
 
-use std::ops::Range;
-
-use object::{File, ReadRef};
-use sidewinder_unwind::{Entry, Memory, MemoryBudget, ReadFile, RowSource, Rule, UnwindTable, unwind_table};
+use object::File;
+use sidewinder_unwind::{
+    Entry, LimitedFile, Memory, MemoryBudget, RowSource, Rule, UnwindTable, unwind_table,
+};
 
 use crate::sources::xz;
 use crate::support::{RA, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
 const BUDGET_BYTES: u64 = 1 << 20;
 
-/// A file in memory, of which a budget is left to make a table.
-#[derive(Clone, Copy)]
-struct LimitedFile<'data> {
-    bytes: &'data [u8],
-    budget: &'data MemoryBudget,
-}
-
-impl<'data> ReadRef<'data> for LimitedFile<'data> {
-    fn len(self) -> Result<u64, ()> {
-        ReadRef::len(self.bytes)
-    }
-
-    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'data [u8], ()> {
-        self.bytes.read_bytes_at(offset, size)
-    }
-
-    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'data [u8], ()> {
-        self.bytes.read_bytes_at_until(range, delimiter)
-    }
-}
-
-impl<'data> ReadFile<'data> for LimitedFile<'data> {
-    fn memory(self) -> Memory<'data> {
-        Memory::limited_by(self.budget)
-    }
-}
-
 /// The table of a file that is too much for the budget. All of it is given back.
 fn cut_table(bytes: &[u8]) -> UnwindTable {
     let budget = MemoryBudget::new(BUDGET_BYTES);
-    let table = unwind_table(&File::parse(LimitedFile { bytes, budget: &budget }).unwrap()).unwrap();
+    let table =
+        unwind_table(&File::parse(LimitedFile::new(bytes, Memory::limited_by(&budget))).unwrap()).unwrap();
     assert!(budget.refused_bytes().is_some(), "nothing was refused");
     assert!(budget.take(BUDGET_BYTES), "not all was given back");
     table
@@ -92,7 +66,7 @@ fn a_small_file_inside_that_would_be_large_is_not_unpacked() {
     eh_frame.fde(cie, 0, 0x10, &[]);
     let file = elf(0, &[], &[(".eh_frame", &eh_frame.bytes), (".gnu_debugdata", &zeros)]);
     let budget = MemoryBudget::new(BUDGET_BYTES);
-    let limited = LimitedFile { bytes: &file, budget: &budget };
+    let limited = LimitedFile::new(&file, Memory::limited_by(&budget));
     let table = unwind_table(&File::parse(limited).unwrap()).unwrap();
     assert_eq!(
         table.rows().map(|row| row.entry).collect::<Vec<_>>(),
