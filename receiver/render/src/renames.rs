@@ -1,4 +1,4 @@
-//! Binaries that have another name in one of two recordings, such as `app-1.2` and `app-1.3`: their functions are compared all the same.
+//! Binaries that are named differently in two recordings, such as `app-1.2` and `app-1.3`. Their functions are still compared.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

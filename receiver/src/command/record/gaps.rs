@@ -6,7 +6,7 @@ use crate::sampling::message::Message;
 use crate::stripped::{InnermostFrames, StrippedBinaries};
 use crate::unnamed::{self, UnnamedGroup, UnnamedSamples};
 
-/// The samples of a recording, as far as they may lack names.
+/// The samples of a recording that may lack names.
 #[derive(Debug, Default)]
 pub(super) struct GapSamples {
     pub(super) unnamed: UnnamedSamples,
