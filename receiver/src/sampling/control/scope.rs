@@ -4,17 +4,16 @@
 //! Input: the configuration, process events and `/proc`. Output: the changes to make to the programs' list. The rules have
 //! no effect by themselves: [`evaluate`](SamplingScope::evaluate) returns a change, and the caller applies it.
 
+mod matcher;
+
 use std::collections::{HashMap, HashSet};
 
 use sidewinder_bpf::TaskFilter;
-use sidewinder_config::Selector;
-use sidewinder_process::{ContainerId, PodBounds, ProcessDir, ProcessEvent, ProcessEventKind, container_id};
+use sidewinder_process::{ContainerId, PodBounds, ProcessDir, ProcessEvent, ProcessEventKind};
 use wildmatch::WildMatch;
 
+use self::matcher::{Matcher, ProcessTraits, read_command_line};
 use crate::foreign::{ForeignReader, ReadProgress, ReadTarget};
-
-/// The length of a command line up to which patterns are matched.
-const COMMAND_LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The rules of the scope, and the processes that they currently include or exclude.
 #[derive(Clone, Debug)]
@@ -355,95 +354,9 @@ impl SamplingScope {
     }
 }
 
-/// A compiled selector.
-#[derive(Clone, Debug)]
-struct Matcher {
-    names: Vec<WildMatch>,
-    executables: Vec<WildMatch>,
-    command_lines: Vec<WildMatch>,
-    cgroups: Vec<WildMatch>,
-    pids: HashSet<u32>,
-}
-
-impl Matcher {
-    fn from_selector(selector: &Selector) -> Self {
-        let patterns = |texts: &[String]| texts.iter().map(|text| WildMatch::new(text)).collect();
-        Self {
-            names: patterns(&selector.names),
-            executables: patterns(&selector.executables),
-            command_lines: patterns(&selector.command_lines),
-            cgroups: patterns(&selector.cgroups),
-            pids: selector.pids.iter().map(|pid| pid.get()).collect(),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.pids.is_empty() && !self.has_patterns()
-    }
-
-    pub(crate) fn has_patterns(&self) -> bool {
-        [&self.names, &self.executables, &self.command_lines, &self.cgroups]
-            .iter()
-            .any(|patterns| !patterns.is_empty())
-    }
-
-    fn matches(&self, pid: u32, traits: &ProcessTraits) -> bool {
-        let any = |patterns: &[WildMatch], text: &str| patterns.iter().any(|pattern| pattern.matches(text));
-        self.pids.contains(&pid)
-            || any(&self.names, &traits.name)
-            || self.matches_program(traits)
-            || any(&self.command_lines, &traits.command_line)
-            || any(&self.cgroups, &traits.cgroup)
-    }
-
-    fn matches_program(&self, traits: &ProcessTraits) -> bool {
-        self.executables.iter().any(|pattern| pattern.matches(&traits.executable))
-    }
-}
-
-/// The attributes of a process that patterns match. One that can't be read is empty. The command line is read separately, if
-/// a pattern needs it.
-#[derive(Debug, Default)]
-struct ProcessTraits {
-    name: String,
-    executable: String,
-    command_line: String,
-    /// Its path in the cgroup v2 hierarchy, else in the first hierarchy.
-    cgroup: String,
-    container: Option<ContainerId>,
-}
-
-impl ProcessTraits {
-    fn read(process: &ProcessDir) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let cgroups = process.read("cgroup").unwrap_or_default();
-        Self {
-            name: text(process.read("comm").unwrap_or_default().trim_ascii_end()),
-            executable: text(&process.link("exe").unwrap_or_default()),
-            command_line: String::new(),
-            cgroup: cgroup_path(&text(&cgroups)),
-            container: container_id(&cgroups),
-        }
-    }
-}
-
-/// The command line of a process, its arguments separated by spaces. May block without limit, since it is memory of the
-/// process.
-fn read_command_line(process: &ProcessDir) -> String {
-    let bytes = process.read_at_most("cmdline", COMMAND_LINE_BYTES_MAX).unwrap_or_default();
-    let arguments: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    arguments.join(" ").trim_end().to_owned()
-}
-
-/// The path in the line `0::PATH`; without such a line, the path in the first line.
-fn cgroup_path(cgroups: &str) -> String {
-    let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
-    let first = || cgroups.lines().next().and_then(|line| line.splitn(3, ':').nth(2));
-    unified.or_else(first).unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
+    use sidewinder_config::Selector;
     use sidewinder_process::{Pid, ProcRoot, Tid};
 
     use super::*;
