@@ -160,6 +160,40 @@ impl<'memory> RangeStack<'memory> {
     }
 }
 
+/// The rows of several sources, laid over each other as far as there is memory for all of them.
+pub(crate) struct Layers<'memory> {
+    rows: RowBuffer,
+    reserved: Reservation<'memory>,
+}
+
+impl<'memory> Layers<'memory> {
+    pub(crate) fn new(memory: Memory<'memory>) -> Self {
+        Self { rows: RowBuffer::default(), reserved: memory.nothing() }
+    }
+
+    /// Adds a source below the others, or leaves it out if its rows don't fit.
+    pub(crate) fn add_below(&mut self, rows: RowBuffer, entries: &EntryInterner) {
+        if self.reserved.grow(rows.len() * RowBuffer::ROW_BYTES) {
+            self.rows = overlay(std::mem::take(&mut self.rows), rows, entries);
+        }
+    }
+
+    /// The same above the others.
+    pub(crate) fn add_above(&mut self, rows: RowBuffer, entries: &EntryInterner) {
+        if self.reserved.grow(rows.len() * RowBuffer::ROW_BYTES) {
+            self.rows = overlay(rows, std::mem::take(&mut self.rows), entries);
+        }
+    }
+
+    pub(crate) fn rows(&self) -> &RowBuffer {
+        &self.rows
+    }
+
+    pub(crate) fn into_rows(self) -> RowBuffer {
+        self.rows
+    }
+}
+
 /// Overlays one layer on another: where the upper one has no information, the lower one applies.
 pub(crate) fn overlay(above: RowBuffer, below: RowBuffer, entries: &EntryInterner) -> RowBuffer {
     match (above.is_empty(), below.is_empty()) {
@@ -207,6 +241,23 @@ mod tests {
             stack.open(range);
         }
         rows(&stack.finish())
+    }
+
+    #[test]
+    fn a_source_that_does_not_fit_beside_the_others_is_left_out() {
+        let entries = EntryInterner::new();
+        let budget = MemoryBudget::new(3 * RowBuffer::ROW_BYTES as u64);
+        let mut layers = Layers::new(Memory::limited_by(&budget));
+        let source = |from| {
+            let mut rows = RowBuffer::default();
+            rows.push((from, EntryInterner::SOMETHING));
+            rows.push((from + 8, EntryInterner::NO_INFORMATION));
+            rows
+        };
+        layers.add_below(source(0), &entries);
+        layers.add_below(source(16), &entries);
+        assert_eq!(rows(layers.rows()), rows(&source(0)));
+        assert_eq!(budget.refused_bytes(), Some(2 * RowBuffer::ROW_BYTES as u64));
     }
 
     #[test]

@@ -137,18 +137,19 @@ impl Reservation<'_> {
         has_room
     }
 
-    /// Reserves the memory that a vector needs in order to hold more values. What it holds is copied, and freed only then, so the
-    /// whole new memory is reserved.
+    /// Reserves the memory that a vector needs in order to hold more values. What it holds is copied and then freed, so both are
+    /// reserved for a moment.
     fn make_room<T>(&mut self, vector: &mut Vec<T>, more: usize) -> bool {
         const FIRST_CAPACITY: usize = 4;
-        let length = vector.len().saturating_add(more);
-        if length <= vector.capacity() {
+        let (length, before) = (vector.len().saturating_add(more), vector.capacity());
+        if length <= before {
             return true;
         }
-        let capacity = length.max(2 * vector.capacity()).max(FIRST_CAPACITY);
+        let capacity = length.max(before.saturating_mul(2)).max(FIRST_CAPACITY);
         let has_room = self.grow(capacity.saturating_mul(size_of::<T>()));
         if has_room {
             vector.reserve_exact(capacity - vector.len());
+            self.shrink(before * size_of::<T>());
         }
         has_room
     }
@@ -187,9 +188,10 @@ mod tests {
         while held.push(&mut vector, 7_u32) {}
         assert_eq!(
             vector.len(),
-            64,
-            "4 + 8 + 16 + 32 + 64 elements are 496 bytes, and 128 more are too many"
+            128,
+            "512 bytes for them and 256 for what is copied fit, but not 1,024 and 512"
         );
-        assert_eq!(vector.capacity(), 64);
+        assert_eq!(vector.capacity(), 128);
+        assert_eq!(held.bytes, 512);
     }
 }

@@ -7,10 +7,10 @@ use sidewinder_address::Svma;
 use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary, UnwindTable};
 
 use crate::companion::MiniDebugInfo;
-use crate::elf::{EhFrameSection, debug_frame_rows, sframe_rows};
+use crate::elf::{EhFrameSection, debug_frame_rows, memory_of, sframe_rows};
 use crate::go;
 use crate::known_functions::KnownFunctions;
-use crate::layers::overlay;
+use crate::layers::Layers;
 use crate::read::ReadFile;
 use crate::segments::{CodeRanges, UnwindTableError};
 use crate::synthesize;
@@ -78,8 +78,8 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
     pub fn table(&mut self) -> UnwindTable {
         self.code.restrict_to(None);
         let mut summary = self.summary.clone();
-        let described = self.rows_from_debug_info(&mut summary);
-        let by_machine_code = self.rows_from_code(&described, &mut summary);
+        let described = self.layers_of_debug_info(&mut summary);
+        let by_machine_code = self.rows_from_code(described.rows(), &mut summary);
         self.table_of_rows(described, by_machine_code, summary)
     }
 
@@ -88,43 +88,38 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
     pub fn table_of(&mut self, parts: &[Range<Svma>]) -> UnwindTable {
         self.code.restrict_to(Some(parts));
         let mut summary = self.summary.clone();
-        let described = self.rows_from_debug_info(&mut summary);
+        let described = self.layers_of_debug_info(&mut summary);
         self.table_of_rows(described, RowBuffer::default(), summary)
     }
 
     /// The rows of all sources except machine code.
-    fn rows_from_debug_info(&mut self, summary: &mut Summary) -> RowBuffer {
+    fn layers_of_debug_info(&mut self, summary: &mut Summary) -> Layers<'data> {
         let Self { file, code, known, entries, .. } = self;
-        let eh_frame = self.eh_frame.as_ref().map_or_else(RowBuffer::default, |section| {
-            section.rows(file, RowSource::EhFrame, code, known, entries, summary)
-        });
+        let mut layers = Layers::new(memory_of(file));
+        if let Some(section) = &self.eh_frame {
+            let rows = section.rows(file, RowSource::EhFrame, code, known, entries, summary);
+            layers.add_below(rows, entries);
+        }
         let go = go::rows(file, code, known, entries, summary);
         // Go writes `.debug_frame` for the functions of `.gopclntab` and no others.
-        let debug_frame = if go.is_empty() {
-            debug_frame_rows(file, RowSource::DebugFrame, code, known, entries, summary)
-        } else {
-            RowBuffer::default()
-        };
+        let is_go = !go.is_empty();
+        layers.add_below(go, entries);
+        if !is_go {
+            let rows = debug_frame_rows(file, RowSource::DebugFrame, code, known, entries, summary);
+            layers.add_below(rows, entries);
+        }
         let sframe = sframe_rows(file, code, known, entries, summary);
-        let mut layers = vec![eh_frame, go, debug_frame, sframe];
+        layers.add_below(sframe, entries);
         for debug_file in self.debug_files {
-            let source = RowSource::DebugFile;
-            if let Some(section) = EhFrameSection::from_file(debug_file, source, code, summary) {
-                layers.push(section.rows(debug_file, source, code, known, entries, summary));
-            }
-            layers.push(debug_frame_rows(debug_file, source, code, known, entries, summary));
+            add_debug_file(&mut layers, debug_file, RowSource::DebugFile, code, known, entries, summary);
         }
         if let Some(debug_file) = self.mini_debug_info.as_ref().and_then(MiniDebugInfo::file) {
-            let source = RowSource::MiniDebugInfo;
-            if let Some(section) = EhFrameSection::from_file(&debug_file, source, code, summary) {
-                layers.push(section.rows(&debug_file, source, code, known, entries, summary));
-            }
-            layers.push(debug_frame_rows(&debug_file, source, code, known, entries, summary));
+            add_debug_file(&mut layers, &debug_file, RowSource::MiniDebugInfo, code, known, entries, summary);
         }
         // The sources above delimit the known functions.
-        layers.insert(0, known.overriding(code.architecture(), entries, summary));
-        layers.push(known.by_code(file, code, entries, summary));
-        layers.into_iter().reduce(|above, below| overlay(above, below, entries)).unwrap_or_default()
+        layers.add_above(known.overriding(code.architecture(), entries, summary), entries);
+        layers.add_below(known.by_code(file, code, entries, summary), entries);
+        layers
     }
 
     /// The rows from the machine code that `described` doesn't cover.
@@ -137,12 +132,31 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
 
     fn table_of_rows(
         &self,
-        described: RowBuffer,
+        mut layers: Layers<'_>,
         by_machine_code: RowBuffer,
         summary: Summary,
     ) -> UnwindTable {
         let spoken_of = by_machine_code.covered_ranges();
-        let rows = overlay(described, by_machine_code, &self.entries);
+        layers.add_below(by_machine_code, &self.entries);
+        let rows = layers.into_rows();
         UnwindTable::new(self.code.base(), rows, self.entries.clone(), summary).with_machine_code(spoken_of)
     }
+}
+
+/// Adds the rows of a debug file, or of one inside the file.
+fn add_debug_file<'memory, 'debug, D: ReadFile<'debug>>(
+    layers: &mut Layers<'memory>,
+    debug_file: &File<'debug, D>,
+    source: RowSource,
+    code: &CodeRanges,
+    known: &mut KnownFunctions,
+    entries: &mut EntryInterner,
+    summary: &mut Summary,
+) {
+    if let Some(section) = EhFrameSection::from_file(debug_file, source, code, summary) {
+        let rows = section.rows(debug_file, source, code, known, entries, summary);
+        layers.add_below(rows, entries);
+    }
+    let rows = debug_frame_rows(debug_file, source, code, known, entries, summary);
+    layers.add_below(rows, entries);
 }

@@ -76,7 +76,7 @@ impl<'data> CodeAnalysis<'data> {
             haskell.and_then(|cfa_offset| arch::haskell_frames(code.architecture(), cfa_offset, entries));
         let memory = memory_of(file);
         let NamedFunctions { mut starts, never_return, reserved } =
-            NamedFunctions::from_file(file, code, has_haskell);
+            NamedFunctions::from_file(file, code, &pieces, has_haskell);
         for section in &sections {
             match section.kind {
                 SectionKind::Linkage => {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::compact_state::CompactState;
 use super::piece::CodeSlice;
 use super::state::AbstractState;
 use super::value::AbstractValue;
@@ -95,7 +96,7 @@ impl FlowEvidence {
 }
 
 struct BasicBlock {
-    state: AbstractState,
+    state: CompactState,
     end: u32,
     /// The call that this block follows, if no other path leads here.
     after_call: Option<u32>,
@@ -103,8 +104,27 @@ struct BasicBlock {
     generation: u32,
 }
 
-/// What one block takes: the nodes of a tree are half empty at worst.
-const BLOCK_BYTES: usize = 2 * (size_of::<u32>() + size_of::<BasicBlock>());
+impl BasicBlock {
+    /// What it takes as the entry of a tree, whose nodes are half empty at worst.
+    fn memory_bytes(&self) -> usize {
+        2 * size_of::<(u32, Self)>() + self.state.heap_bytes()
+    }
+}
+
+/// A call that may not return.
+struct PendingCall {
+    at: u32,
+    /// The next instruction, and the state before it.
+    next: u32,
+    state: CompactState,
+}
+
+impl PendingCall {
+    /// What it takes in a queue that grows by doubling.
+    fn memory_bytes(&self) -> usize {
+        2 * size_of::<Self>() + self.state.heap_bytes()
+    }
+}
 
 /// The control flow of one function.
 pub(crate) struct Flow<'run, 'data, 'memory, G> {
@@ -115,8 +135,7 @@ pub(crate) struct Flow<'run, 'data, 'memory, G> {
     blocks: BTreeMap<u32, BasicBlock>,
     memory: Reservation<'memory>,
     worklist: Vec<u32>,
-    /// Calls that may not return, with the state after them.
-    calls: VecDeque<(u32, u32, AbstractState)>,
+    calls: VecDeque<PendingCall>,
     do_not_return: BTreeSet<u32>,
     contradicted: bool,
     generation: u32,
@@ -170,7 +189,7 @@ impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
             if pass > 0 {
                 self.retract();
             }
-            self.enter(at, state.clone());
+            self.enter(at, state);
             self.process_worklist();
             if !self.contradicted || self.exhausted {
                 break;
@@ -201,9 +220,14 @@ impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
 
     /// Discards what the last seed has reached.
     pub(crate) fn retract(&mut self) {
-        let (generation, before) = (self.generation, self.blocks.len());
-        self.blocks.retain(|_, block| block.generation != generation);
-        self.memory.shrink((before - self.blocks.len()) * BLOCK_BYTES);
+        let Self { blocks, memory, generation, .. } = self;
+        blocks.retain(|_, block| {
+            let stays = block.generation != *generation;
+            if !stays {
+                memory.shrink(block.memory_bytes());
+            }
+            stays
+        });
     }
 
     /// Whether an instruction at this address was reached.
@@ -215,22 +239,23 @@ impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
         loop {
             if let Some(block) = self.worklist.pop() {
                 self.walk(block);
-            } else if let Some((call, next, state)) = self.calls.pop_front() {
-                self.edge(next, &state, Some(call), None);
+            } else if let Some(call) = self.calls.pop_front() {
+                self.memory.shrink(call.memory_bytes());
+                self.edge(call.next, &call.state.expand(), Some(call.at), None);
             } else {
                 return;
             }
             let has_failed = self.is_trial && (self.evidence.refutes_seed() || self.evidence.no_code);
             if self.exhausted || has_failed {
                 self.worklist.clear();
-                self.calls.clear();
+                self.calls.drain(..).for_each(|call| self.memory.shrink(call.memory_bytes()));
             }
         }
     }
 
     fn walk(&mut self, start: u32) {
         let Some(block) = self.blocks.get(&start) else { return };
-        let mut state = block.state.clone();
+        let mut state = block.state.expand();
         let limit = self.block_after(start);
         let call_before = block.after_call;
         let mut walk = FlowCursor { block: start, at: start, after_call: call_before, limit };
@@ -318,7 +343,12 @@ impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
         let after = self.policy.after_call(instruction, target);
         if after == AfterCall::ReturnsUnlessContradicted {
             let next = walk.at + instruction.len();
-            self.calls.push_back((walk.at, next, state.clone()));
+            let call = PendingCall { at: walk.at, next, state: CompactState::from(state) };
+            let has_room = self.memory.grow(call.memory_bytes());
+            self.exhausted |= !has_room;
+            if has_room {
+                self.calls.push_back(call);
+            }
         }
         after == AfterCall::Returns
     }
@@ -344,33 +374,37 @@ impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
         let generation = self.generation;
         let Some(block) = self.blocks.get_mut(&at) else {
             self.split_at(at, walk);
-            self.enter(at, state.clone());
+            self.enter(at, state);
             if let Some(block) = self.blocks.get_mut(&at) {
                 block.after_call = after_call;
             }
             return;
         };
+        let mut held = block.state.expand();
         if block.generation != generation {
             if after_call.is_none() {
-                let agrees = block.state.stack_pointer().is_some()
-                    && block.state.stack_pointer() == state.stack_pointer();
+                let agrees = held.stack_pointer().is_some() && held.stack_pointer() == state.stack_pointer();
                 self.evidence.agreement |= agrees;
-                self.evidence.contradiction |= block.state.contradicts(state);
+                self.evidence.contradiction |= held.contradicts(state);
             }
             return;
         }
-        let contradicts = block.state.contradicts(state);
+        let contradicts = held.contradicts(state);
         match (block.after_call, after_call) {
             (Some(call), None) if contradicts => {
                 self.do_not_return.insert(call);
                 self.contradicted = true;
             }
             (None, Some(_)) if contradicts => {}
-            (held, _) => {
-                if held != after_call {
+            (call, _) => {
+                if call != after_call {
                     block.after_call = None;
                 }
-                if block.state.join(state) {
+                if held.join(state) {
+                    // It knows less, and takes no more memory.
+                    let before_bytes = block.memory_bytes();
+                    block.state = CompactState::from(&held);
+                    self.memory.shrink(before_bytes.saturating_sub(block.memory_bytes()));
                     self.worklist.push(at);
                 }
             }
@@ -402,14 +436,15 @@ impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
         }
     }
 
-    fn enter(&mut self, at: u32, state: AbstractState) {
+    fn enter(&mut self, at: u32, state: &AbstractState) {
         if self.piece.decode(at).is_some() && !self.blocks.contains_key(&at) {
-            if !self.memory.grow(BLOCK_BYTES) {
+            let (state, generation) = (CompactState::from(state), self.generation);
+            let block = BasicBlock { state, end: at, after_call: None, generation };
+            if !self.memory.grow(block.memory_bytes()) {
                 self.exhausted = true;
                 return;
             }
-            let generation = self.generation;
-            self.blocks.insert(at, BasicBlock { state, end: at, after_call: None, generation });
+            self.blocks.insert(at, block);
             self.worklist.push(at);
         }
     }
@@ -435,7 +470,7 @@ impl<'run, 'data, 'memory, G: FlowPolicy> Flow<'run, 'data, 'memory, G> {
     ) {
         let blocks = std::mem::take(&mut self.blocks);
         for (start, block) in &blocks {
-            let mut state = block.state.clone();
+            let mut state = block.state.expand();
             let mut at = *start;
             while at < block.end {
                 let Some(instruction) = self.piece.decode(at) else { break };

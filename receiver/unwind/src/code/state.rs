@@ -11,15 +11,15 @@ use super::value::{AbstractValue, Origin, SymbolicAddress, WORD};
 const MAX_SLOTS: usize = 8;
 
 /// At least as many as any architecture has.
-const MAX_REGISTERS: usize = 32;
+pub(super) const MAX_REGISTERS: usize = 32;
 
 /// Registers and stack words, as far as their values are tracked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AbstractState {
     pub(super) architecture: Architecture,
     /// Indexed by DWARF register number.
-    registers: [AbstractValue; MAX_REGISTERS],
-    slots: [Option<(SymbolicAddress, AbstractValue)>; MAX_SLOTS],
+    pub(super) registers: [AbstractValue; MAX_REGISTERS],
+    pub(super) slots: [Option<(SymbolicAddress, AbstractValue)>; MAX_SLOTS],
     /// The register that the previous instruction compared with the stack pointer.
     pub(crate) compared: Option<Register>,
 }

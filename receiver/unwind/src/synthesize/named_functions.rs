@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use object::File;
 
 use super::imports::never_returns;
+use crate::code::piece::{CodeSlice, piece_at};
 use crate::elf::memory_of;
 use crate::known_functions::is_never_called;
 use crate::memory::Reservation;
@@ -14,7 +15,7 @@ use crate::symbols::for_each_code_symbol;
 
 /// What the file's symbols state about its functions.
 pub(super) struct NamedFunctions<'memory> {
-    /// The starts of functions. The cold part of a function has a symbol, but isn't called.
+    /// The starts of functions in the code that is analyzed. The cold part of a function has a symbol, but isn't called.
     pub(super) starts: BTreeSet<u32>,
     /// The starts of functions that never return.
     pub(super) never_return: BTreeSet<u32>,
@@ -30,6 +31,7 @@ impl<'memory> NamedFunctions<'memory> {
     pub(super) fn from_file<R: ReadFile<'memory>>(
         file: &File<'memory, R>,
         code: &CodeRanges,
+        analyzed: &[CodeSlice<'_>],
         has_haskell: bool,
     ) -> Self {
         let is_haskell = |name: &[u8]| has_haskell && name.ends_with(b"_info");
@@ -38,7 +40,8 @@ impl<'memory> NamedFunctions<'memory> {
         let mut named = Self { starts, never_return, reserved: memory_of(file).nothing() };
         for_each_code_symbol(file, |symbol| {
             let Some(start) = code.offset(symbol.address) else { return };
-            if symbol.is_function && begins(symbol.name) && named.reserved.grow(ADDRESS_BYTES) {
+            let is_start = symbol.is_function && begins(symbol.name) && piece_at(analyzed, start).is_some();
+            if is_start && named.reserved.grow(ADDRESS_BYTES) {
                 named.starts.insert(start);
             }
             if never_returns(symbol.name) && named.reserved.grow(ADDRESS_BYTES) {
