@@ -20,7 +20,6 @@ use sidewinder_vm::cpython::PthreadLayout;
 use super::build::BuildError;
 use super::debug_files::{Companions, DebugFile, DebugRoots};
 use super::incomplete_files::{IncompleteFiles, IncompleteTables};
-use super::reader::ReadBudget;
 use super::saved_tables::SavedTableCounts;
 use super::segments::{push_segment_ranges, segment_at};
 use super::table_builder::{Delivery, TableBuilder};
@@ -278,6 +277,9 @@ impl Binaries {
             }
             let (loads, failure, is_known_failure) = match (built, is_rebuild) {
                 (Ok(built), true) => {
+                    if let Some(piece_bytes) = built.over_budget_bytes {
+                        binary.unread = Some(Unread { piece_bytes, budget_bytes });
+                    }
                     binary.reinstall(&built, arena, tables);
                     continue;
                 }
@@ -358,8 +360,7 @@ impl Binaries {
     /// The files that have no whole table now, for lack of memory.
     pub(crate) fn incomplete_tables(&self, arena: &Arena) -> IncompleteTables {
         let unread = self.binaries.values().filter_map(|binary| binary.unread);
-        let building_bytes =
-            unread.map(|unread| unread.budget_bytes + ReadBudget::SHARE * unread.piece_bytes).max();
+        let building_bytes = unread.map(|unread| unread.budget_bytes + unread.piece_bytes).max();
         let files: Vec<_> = self.binaries.values().filter_map(TrackedBinary::incomplete_table).collect();
         let left_out_code_bytes: u64 = files.iter().map(|file| file.left_out_code_bytes).sum();
         let tables_bytes = arena.used_bytes() + left_out_code_bytes / CODE_BYTES_PER_TABLE_BYTE;

@@ -18,6 +18,7 @@ use sidewinder_unwind::{
     FileOutline, PartedSources, ReadFile, UnwindSources, UnwindTable, check_native, code_ranges,
     has_only_indexed_sources, load_segments,
 };
+use sidewinder_unwind_table::RowBuffer;
 use thiserror::Error;
 
 use super::debug_files::{Companions, DebugFile};
@@ -101,6 +102,9 @@ pub(crate) struct BuiltTable {
 
 /// Files with more code are built in parts: that takes little memory, and walks don't have to wait for the whole file.
 const WHOLE_CODE_BYTES_MAX: u64 = 2 << 20;
+
+/// A file is read as a whole if it takes no more than this share of the memory, given as a divisor. The rest is for its rows.
+const WHOLE_FILE_SHARE: u64 = 2;
 
 /// The code that is packed together, where a file is not read in parts.
 const PACKED_TOGETHER_BYTES: u64 = 64 << 20;
@@ -237,7 +241,8 @@ impl BuildSource<'_> {
     /// which a sparse file has any amount.
     fn pack(&self, table: &UnwindTable, loads: &[LoadSegment]) -> (Vec<PackedSegment>, Vec<TextRange>) {
         let (mut segments, mut unbuilt) = (Vec::new(), Vec::new());
-        let mut left_bytes = self.budget_bytes / ReadBudget::SHARE;
+        let rows_bytes = (table.len() * RowBuffer::ROW_BYTES) as u64;
+        let mut left_bytes = self.budget_bytes.saturating_sub(rows_bytes);
         for load in executable_segments(loads) {
             for part in split(page_range(load), PACKED_TOGETHER_BYTES) {
                 let pages = part.file_offset..part.end();
@@ -257,7 +262,7 @@ impl BuildSource<'_> {
     /// Whether a large file is read in parts. Sources other than those with an index are left out then, so they are used where
     /// the whole file fits into the memory.
     fn is_read_in_parts<'data, R: ReadFile<'data>>(&self, file: &object::File<'data, R>) -> bool {
-        has_only_indexed_sources(file) || self.content.size_bytes() > self.budget_bytes / ReadBudget::SHARE
+        has_only_indexed_sources(file) || self.content.size_bytes() > self.budget_bytes / WHOLE_FILE_SHARE
     }
 
     /// Reads back the segments that were saved; [builds](Self::rebuild_from_file) and saves the rest.
@@ -285,7 +290,9 @@ impl BuildSource<'_> {
             rest.iter()
                 .any(|request| request.range == TextRange::from(*segment) && request.functions.is_none())
         };
-        saved.append(tables, built.segments.iter().filter(is_whole), stand_alone);
+        if built.over_budget_bytes.is_none() {
+            saved.append(tables, built.segments.iter().filter(is_whole), stand_alone);
+        }
         built.segments.extend(segments);
         Ok(built)
     }
@@ -300,19 +307,20 @@ impl BuildSource<'_> {
     ) -> Result<BuiltTable, BuildError> {
         let budget = ReadBudget::new(self.budget_bytes);
         let reader = BoundedReader::new(self.content, &budget);
+        let with_refused = |built| BuiltTable { over_budget_bytes: budget.refused_bytes(), ..built };
         // Checking the code needs the whole file.
         let can_build_parts = stand_alone && trust == TrustedSide::Rows;
         if let (Some(outline), true) = (self.outline, can_build_parts) {
-            return Ok(self.build_segments(outline, &reader, wanted));
+            return Ok(with_refused(self.build_segments(outline, &reader, wanted)));
         }
         let file = parse_elf(&reader, &budget)?;
         if self.outline.is_some()
             && let Some(sources) = PartedSources::from_file::<&BoundedReader<'_, File>>(&file, &[])?
         {
-            return Ok(self.build_segments_with_code(sources, wanted));
+            return Ok(with_refused(self.build_segments_with_code(sources, wanted)));
         }
         if can_build_parts && let Some(outline) = self.part_outline(&file)? {
-            return Ok(self.build_segments(&Arc::new(outline), &reader, wanted));
+            return Ok(with_refused(self.build_segments(&Arc::new(outline), &reader, wanted)));
         }
         let loads = load_segments(&file);
         let located: Vec<_> =

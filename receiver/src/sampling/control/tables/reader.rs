@@ -1,6 +1,6 @@
 //! Readers through which `object` parses files, piece by piece, with a bound on the memory for cached pieces.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,25 +17,20 @@ use sidewinder_unwind::{Memory, MemoryBudget, ReadFile};
 /// The budget that one string takes.
 const STRING_BYTES: u64 = 256;
 
-/// What is made of a file takes no more than this, also where there is no limit.
-const RESULTS_BYTES_MAX: u64 = 512 << 20;
+/// What reading a file takes at most where there is no limit.
+const UNLIMITED_BYTES: u64 = 1 << 30;
 
-/// The memory that several readers may use together.
+/// The memory that several readers may use together, for pieces of files and for what is made of them.
 #[derive(Debug)]
 pub(crate) struct ReadBudget {
-    /// For cached pieces. After one piece didn't fit, all new pieces are refused, so that no result is built from only some of them.
-    pieces: MemoryBudget,
-    /// For what is made of them.
-    results: MemoryBudget,
+    memory: MemoryBudget,
+    /// After one piece didn't fit, all new pieces are refused, so that no result is built from only some of them.
+    is_piece_refused: Cell<bool>,
 }
 
 impl ReadBudget {
-    /// The share for each of the two purposes, as a divisor.
-    pub(crate) const SHARE: u64 = 2;
-
     pub(crate) fn new(bytes: u64) -> Self {
-        let bytes = bytes / Self::SHARE;
-        Self { pieces: MemoryBudget::new(bytes), results: MemoryBudget::new(bytes.min(RESULTS_BYTES_MAX)) }
+        Self { memory: MemoryBudget::new(bytes.min(UNLIMITED_BYTES)), is_piece_refused: Cell::new(false) }
     }
 
     /// No limit.
@@ -45,11 +40,12 @@ impl ReadBudget {
 
     /// The first amount that didn't fit, if any.
     pub(crate) fn refused_bytes(&self) -> Option<u64> {
-        self.pieces.refused_bytes().or(self.results.refused_bytes())
+        self.memory.refused_bytes()
     }
 
     fn reserve_piece(&self, bytes: u64) -> Result<(), ()> {
-        let is_granted = self.pieces.refused_bytes().is_none() && self.pieces.take(bytes);
+        let is_granted = !self.is_piece_refused.get() && self.memory.take(bytes);
+        self.is_piece_refused.set(!is_granted);
         is_granted.then_some(()).ok_or(())
     }
 }
@@ -102,7 +98,7 @@ impl<'data, C: SizedReadAt> ReadFile<'data> for &'data BoundedReader<'_, C> {
     }
 
     fn memory(self) -> Memory<'data> {
-        Memory::limited_by(&self.budget.results)
+        Memory::limited_by(&self.budget.memory)
     }
 }
 
@@ -210,7 +206,7 @@ mod tests {
 
     #[test]
     fn pieces_over_budget_are_refused_and_cached_pieces_cost_once() {
-        let budget = ReadBudget::new(200);
+        let budget = ReadBudget::new(100);
         let file = file_of_sevens();
         let reader = BoundedReader::new(&file, &budget);
         let read = |offset, size| (&reader).read_bytes_at(offset, size).map(<[u8]>::len);
@@ -248,7 +244,7 @@ mod tests {
 
     #[test]
     fn readers_share_a_budget() {
-        let budget = ReadBudget::new(200);
+        let budget = ReadBudget::new(100);
         let file = file_of_sevens();
         let [one, other] = [(), ()].map(|()| BoundedReader::new(&file, &budget));
         assert!((&one).read_bytes_at(0, 60).is_ok());
