@@ -254,7 +254,8 @@ fn push_incomplete_tables(out: &mut String, receiver: &Value) {
             _ => writeln!(
                 out,
                 "    no memory to read {:.1} MiB of a file, whose unwind table is incomplete: {path}",
-                mib(file, "unread_bytes"),
+                // Rounded up, since the least amount may be a few bytes.
+                (mib(file, "unread_bytes") * 10.0).ceil() / 10.0,
             ),
         };
     }
