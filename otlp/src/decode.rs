@@ -328,6 +328,14 @@ pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeE
     Ok(profiles)
 }
 
+/// Whether a file is in the format of the Collector's file exporter, rather than one message: that begins with the number of a
+/// field, which is at least 1, and the other with the highest byte of a length, which is less than 8 for up to 128 MiB.
+#[must_use]
+pub fn is_collector_file(bytes: &[u8]) -> bool {
+    const FIELD_SHIFT: u32 = 3;
+    bytes.first().is_some_and(|first| first >> FIELD_SHIFT == 0)
+}
+
 /// Decodes all messages of a file in the format of the Collector's file exporter.
 ///
 /// # Errors

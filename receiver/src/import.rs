@@ -85,6 +85,23 @@ pub(crate) fn read_profiles(
     }
 }
 
+/// Decodes a file of one message, or what the Collector's file exporter and our own write. Of one that was left or is being written,
+/// the last message may not be whole.
+fn decode_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
+    if !decode::is_collector_file(bytes) {
+        return decode::decode_profiles_data(bytes);
+    }
+    let mut profiles = Vec::new();
+    for message in decode::file_messages(bytes) {
+        match message {
+            Ok(message) => profiles.extend(decode::decode_profiles_data(message)?),
+            Err(error) if profiles.is_empty() => return Err(error),
+            Err(error) => warn!(%error, "the end of the file is not shown"),
+        }
+    }
+    Ok(profiles)
+}
+
 /// Reads the profiles of this sample type in OpenTelemetry's `ProfilesData`; by default those of CPU samples, or of the first
 /// type that it holds.
 pub(crate) fn from_report_bytes(
@@ -92,7 +109,7 @@ pub(crate) fn from_report_bytes(
     bytes: &[u8],
     sample_type: Option<&str>,
 ) -> Result<Profile, ImportError> {
-    let profiles = decode::decode_profiles_data(bytes)?;
+    let profiles = decode_file(bytes)?;
     let found = sample_types(&profiles)?;
     let wanted = sample_type.or(found.first().map(String::as_str)).ok_or(ImportError::NoProfile)?;
     let of_type: Vec<_> = profiles.iter().filter(|profile| &*profile.sample_type == wanted).collect();
@@ -111,7 +128,7 @@ fn message_expansion(message: &[u8]) -> ExpansionBudget {
 
 /// Reads the profiles of each sample type, in the order of [`sample_types`].
 fn all_from_report_bytes(title: &str, bytes: &[u8]) -> Result<Vec<Profile>, ImportError> {
-    let profiles = decode::decode_profiles_data(bytes)?;
+    let profiles = decode_file(bytes)?;
     let mut expansion = message_expansion(bytes);
     let mut read = Vec::new();
     for wanted in sample_types(&profiles)? {

@@ -123,3 +123,19 @@ fn profiles_of_too_many_types_are_refused_as_a_file_too() {
         assert!(refusal.contains("more than 64 types"), "{refusal}");
     }
 }
+
+#[test]
+fn a_file_of_several_messages_is_read_up_to_the_last_whole_one() {
+    let message = message(1, 1, "main", 0);
+    let framed = [&(message.len() as u32).to_be_bytes(), &*message].concat();
+    let count = |file: &[u8]| {
+        let profile = from_report_bytes("", file, None)?;
+        Ok(profile.samples.iter().map(|sample| sample.count).sum::<u64>())
+    };
+    let one = count(&message).unwrap();
+    assert!(one > 0);
+    let file = framed.repeat(3);
+    assert_eq!(count(&file).unwrap(), 3 * one);
+    assert_eq!(count(&file[..file.len() - 1]).unwrap(), 2 * one);
+    assert!(matches!(count(&framed[..7]), Err(ImportError::Decode(DecodeError::CutOff { .. }))));
+}
