@@ -73,7 +73,7 @@ pub use lock::{LockEvidence, LockWait, waits_of_sample};
 pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
 pub use pod::own_cgroups;
-pub use probe::{Probe, Support, probe};
+pub use probe::{Probe, Requirement, Support, probe};
 pub use processes::{MappedRange, ProcessMap, ProcessesError};
 pub use profiler::{ContextCounts, ExecutedProgram, Profiler};
 pub use ring::{

@@ -1,5 +1,6 @@
 //! Probes which features this kernel and these privileges allow, by trying them.
 
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -12,6 +13,7 @@ use crate::denial;
 use crate::events::{EventKind, EventTarget, PerfCounter, online_cpus};
 use crate::fields::KernelField;
 use crate::foreign_memory::ForeignMemoryPrograms;
+use crate::load::LoadError;
 use crate::ring::{create_ring, whole_pages};
 use crate::tracepoint::probe_tracepoints;
 use crate::user_probe::probe_user_probes;
@@ -24,9 +26,20 @@ pub enum Support {
     Yes,
     /// It doesn't work.
     No {
-        /// The kernel's reason.
+        /// The kernel's reason, for users.
         why: String,
+        /// What is missing.
+        lacks: Requirement,
     },
+}
+
+/// What a feature requires.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Requirement {
+    /// A privilege, or a setting that doesn't demand one.
+    Privilege,
+    /// A kernel that has the feature, with the configuration or the mounts that it needs.
+    Kernel,
 }
 
 /// A feature that was probed.
@@ -58,23 +71,21 @@ pub fn probe() -> Vec<Probe> {
     let obstacle_of_events = denial::denial_reason_of_events();
     let programs = supports_perf_event_programs();
     let clock = open_on_every_cpu(CLOCK);
-    let untested = || Support::No { why: untested_reason(denial::is_privileged()).to_owned() };
-    let helper = |id| match &programs {
-        Ok(()) => program_has_helper(id),
-        // Loading a program is the way to ask the kernel.
-        Err(_) => untested(),
-    };
-    let remedy = |tested| remedy_of_tested(programs.is_ok(), obstacle, tested);
+    let can_load = programs == Support::Yes;
+    // Loading a program is the way to ask the kernel.
+    let if_loaded =
+        |test: &dyn Fn() -> Support| if can_load { test() } else { untested(denial::is_privileged()) };
+    let remedy = |tested| remedy_of_tested(can_load, obstacle, tested);
     let of_container = match &clock {
-        Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
-        Err(_) => obstacle_of_events.unwrap_or(EVENTS_REMEDY),
+        Support::Yes => "use cgroups of version 2, mounted on /sys/fs/cgroup",
+        Support::No { .. } => obstacle_of_events.unwrap_or(EVENTS_REMEDY),
     };
     let mut probes = vec![
         Probe {
             id: "btf",
             name: "kernel type information (BTF)",
             required: true,
-            support: support_from(&fs::metadata("/sys/kernel/btf/vmlinux").map(drop)),
+            support: support_from(fs::metadata("/sys/kernel/btf/vmlinux")),
             cost: "the programs can't be relocated to this kernel",
             remedy: "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (all current distributions)",
         },
@@ -82,7 +93,7 @@ pub fn probe() -> Vec<Probe> {
             id: "bpf_maps",
             name: "BPF maps and ring buffers",
             required: true,
-            support: support_from(&create_ring(whole_pages(1)).map(drop)),
+            support: support_from(create_ring(whole_pages(1))),
             cost: "nothing can be loaded",
             remedy: obstacle.unwrap_or(
                 "run as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later; before 5.11, also raise RLIMIT_MEMLOCK",
@@ -92,7 +103,7 @@ pub fn probe() -> Vec<Probe> {
             id: "perf_event_programs",
             name: "eBPF programs for perf events",
             required: true,
-            support: support_from(&programs),
+            support: programs,
             cost: "interrupts can't be turned into samples",
             remedy: obstacle.unwrap_or(PROGRAMS_REMEDY),
         },
@@ -100,7 +111,7 @@ pub fn probe() -> Vec<Probe> {
             id: "cpu_clock_events",
             name: "CPU clock events of every task",
             required: true,
-            support: support_from(&clock),
+            support: clock,
             cost: "there are no interrupts to sample",
             remedy: obstacle_of_events
                 .unwrap_or("run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open"),
@@ -109,7 +120,7 @@ pub fn probe() -> Vec<Probe> {
             id: "process_events",
             name: "side band of process events",
             required: false,
-            support: support_from(&open_on_every_cpu(EventKind::SideBand)),
+            support: open_on_every_cpu(EventKind::SideBand),
             cost: "new mappings are found only when a sample uses them",
             remedy: obstacle_of_events.unwrap_or(EVENTS_REMEDY),
         },
@@ -117,7 +128,7 @@ pub fn probe() -> Vec<Probe> {
             id: "container_events",
             name: "CPU clock events of a container alone",
             required: false,
-            support: support_from(&open_for_own_container()),
+            support: open_for_own_container(),
             cost: "if the scope is a pod, all interrupts of the node run a program, which ignores those of other pods",
             remedy: of_container,
         },
@@ -125,7 +136,7 @@ pub fn probe() -> Vec<Probe> {
             id: "context_switch_events",
             name: "context switch events of every task",
             required: false,
-            support: support_from(&open_on_every_cpu(EventKind::Overflow(PerfCounter::CONTEXT_SWITCHES))),
+            support: open_on_every_cpu(EventKind::Overflow(PerfCounter::CONTEXT_SWITCHES)),
             cost: "there is no off-CPU time: off_cpu_threshold and --off-cpu can't be used",
             remedy: obstacle_of_events.unwrap_or(EVENTS_REMEDY),
         },
@@ -133,10 +144,7 @@ pub fn probe() -> Vec<Probe> {
             id: "user_probes",
             name: "probes in programs (uprobe, uretprobe, usdt)",
             required: false,
-            support: match &programs {
-                Ok(()) => support_from(&probe_user_probes().map_err(|error| error_chain(&error))),
-                Err(_) => untested(),
-            },
+            support: if_loaded(&|| support_from(probe_user_probes())),
             cost: "probes and --probe can't be used",
             remedy: remedy(
                 "use Linux 6.6 or later with CAP_BPF and CAP_PERFMON; before, run as root or with CAP_PERFMON, and where \
@@ -147,10 +155,7 @@ pub fn probe() -> Vec<Probe> {
             id: "tracepoint_probes",
             name: "probes at tracepoints of the kernel (tracepoint)",
             required: false,
-            support: match &programs {
-                Ok(()) => support_from(&probe_tracepoints().map_err(|error| error_chain(&error))),
-                Err(_) => untested(),
-            },
+            support: if_loaded(&|| support_from(probe_tracepoints())),
             cost: "probes and --probe with tracepoint:CATEGORY:NAME can't be used",
             remedy: remedy(
                 "run as root or with CAP_BPF and CAP_PERFMON, on a kernel whose type information pahole 1.22 or later has made",
@@ -160,7 +165,7 @@ pub fn probe() -> Vec<Probe> {
             id: "bpf_loop",
             name: "loops in programs (bpf_loop)",
             required: !arch::ALLOWS_TAIL_CALLS,
-            support: helper(BPF_LOOP),
+            support: if_loaded(&|| program_has_helper(BPF_LOOP)),
             cost: match arch::ALLOWS_TAIL_CALLS {
                 true => "stacks are cut after 1056 frames, visibly",
                 false => "no program that walks stacks can be loaded on this architecture",
@@ -171,7 +176,7 @@ pub fn probe() -> Vec<Probe> {
             id: "bpf_find_vma",
             name: "telling absent pages from bad addresses (bpf_find_vma)",
             required: false,
-            support: helper(BPF_FIND_VMA),
+            support: if_loaded(&|| program_has_helper(BPF_FIND_VMA)),
             cost: "both are counted as bad addresses",
             remedy: remedy(LOOPS_REMEDY),
         },
@@ -179,10 +184,8 @@ pub fn probe() -> Vec<Probe> {
             id: "foreign_memory",
             name: "memory of other users' processes",
             required: false,
-            support: match &programs {
-                Err(_) if !may_trace() => untested(),
-                Ok(()) | Err(_) => support_from(&foreign_memory()),
-            },
+            // A thread that may trace needs no program.
+            support: if may_trace() { Support::Yes } else { if_loaded(&|| support_from(ForeignMemoryPrograms::load(None))) },
             cost: "process contexts, spans, and names of interpreted and generated code are read only from processes of the \
                    same user",
             remedy: remedy("use Linux 6.1 or later with CAP_BPF and CAP_PERFMON, or add CAP_SYS_PTRACE"),
@@ -196,7 +199,7 @@ pub fn probe() -> Vec<Probe> {
             remedy: "run as root or with CAP_SYSLOG, or set kernel.kptr_restrict to 0 or 1",
         },
     ];
-    if programs.is_ok() {
+    if can_load {
         probes.extend(probe_fields(None));
     }
     probes
@@ -204,16 +207,16 @@ pub fn probe() -> Vec<Probe> {
 
 /// Probes for fields that not all kernels have, in the type information of `btf`, or by default of the running kernel.
 pub(crate) fn probe_fields(btf: Option<&Path>) -> Vec<Probe> {
-    let missing = KernelField::missing(btf).map_err(|error| match std::error::Error::source(&error) {
-        Some(why) => format!("unknown: {error}: {why}"),
-        None => format!("unknown: {error}"),
-    });
+    let missing = KernelField::missing(btf);
     let support = |field: KernelField| match &missing {
-        Ok(missing) if missing.contains(&field) => {
-            Support::No { why: format!("the kernel's type information has no {}", field.names.field) }
-        }
+        Ok(missing) if missing.contains(&field) => Support::No {
+            why: format!("the kernel's type information has no {}", field.names.field),
+            lacks: Requirement::Kernel,
+        },
         Ok(_) => Support::Yes,
-        Err(why) => Support::No { why: why.clone() },
+        Err(error) => {
+            Support::No { why: format!("unknown: {}", error_chain(error)), lacks: missing_requirement(error) }
+        }
     };
     let probes = KernelField::ALL.map(|field| Probe {
         id: field.names.id,
@@ -232,23 +235,47 @@ fn remedy_of_tested(can_load: bool, obstacle: Option<&'static str>, tested: &'st
     obstacle.unwrap_or(if can_load { tested } else { PROGRAMS_REMEDY })
 }
 
-/// Why a feature could not be tested where no program can be loaded.
-const fn untested_reason(is_privileged: bool) -> &'static str {
-    if is_privileged { "not tested: no program can be loaded" } else { "not tested: needs root" }
+/// A feature that could not be tested because no program can be loaded.
+fn untested(is_privileged: bool) -> Support {
+    let (why, lacks) = match is_privileged {
+        true => ("not tested: no program can be loaded", Requirement::Kernel),
+        false => ("not tested: needs root", Requirement::Privilege),
+    };
+    Support::No { why: why.to_owned(), lacks }
 }
 
-fn support_from<E: std::fmt::Display>(tried: &Result<(), E>) -> Support {
+fn support_from<T, E: Error + 'static>(tried: Result<T, E>) -> Support {
     match tried {
-        Ok(()) => Support::Yes,
-        Err(error) => Support::No { why: error.to_string() },
+        Ok(_) => Support::Yes,
+        Err(error) => Support::No { why: error_chain(&error), lacks: missing_requirement(&error) },
     }
 }
 
-fn supports_perf_event_programs() -> Result<(), String> {
+/// What was missing when the kernel refused something.
+fn missing_requirement(error: &(dyn Error + 'static)) -> Requirement {
+    if is_permission_denied(error) { Requirement::Privilege } else { Requirement::Kernel }
+}
+
+fn is_permission_denied(error: &(dyn Error + 'static)) -> bool {
+    // The verifier refuses programs with the same error code.
+    if let Some(error) = error.downcast_ref::<LoadError>() {
+        return error.is_permission_denied();
+    }
+    let by_system =
+        error.downcast_ref::<io::Error>().map(io::Error::kind) == Some(io::ErrorKind::PermissionDenied);
+    let by_libbpf = error.downcast_ref::<libbpf_rs::Error>().map(libbpf_rs::Error::kind)
+        == Some(libbpf_rs::ErrorKind::PermissionDenied);
+    by_system || by_libbpf || error.source().is_some_and(is_permission_denied)
+}
+
+fn supports_perf_event_programs() -> Support {
     match libbpf_rs::ProgramType::PerfEvent.is_supported() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err("the kernel refused a program of one instruction".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Ok(true) => Support::Yes,
+        Ok(false) => Support::No {
+            why: "the kernel refused a program of one instruction".to_owned(),
+            lacks: if denial::is_privileged() { Requirement::Kernel } else { Requirement::Privilege },
+        },
+        Err(error) => support_from(Err::<(), _>(error)),
     }
 }
 
@@ -256,8 +283,10 @@ fn supports_perf_event_programs() -> Result<(), String> {
 fn program_has_helper(id: u32) -> Support {
     match libbpf_rs::ProgramType::PerfEvent.is_helper_supported(id) {
         Ok(true) => Support::Yes,
-        Ok(false) => Support::No { why: "the kernel doesn't know this helper".to_owned() },
-        Err(error) => Support::No { why: error.to_string() },
+        Ok(false) => {
+            Support::No { why: "the kernel doesn't know this helper".to_owned(), lacks: Requirement::Kernel }
+        }
+        Err(error) => support_from(Err::<(), _>(error)),
     }
 }
 
@@ -266,31 +295,24 @@ fn may_trace() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
 }
 
-/// By the programs, or else by `process_vm_readv(2)`.
-fn foreign_memory() -> Result<(), String> {
-    match ForeignMemoryPrograms::load(None) {
-        Err(error) if !may_trace() => Err(error_chain(&error)),
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
 const CLOCK: EventKind = EventKind::Overflow(PerfCounter::cpu_clock(1_000_000_000));
 
-fn open_on_every_cpu(kind: EventKind) -> Result<(), String> {
+fn open_on_every_cpu(kind: EventKind) -> Support {
     open(kind, &EventTarget::EveryTask)
 }
 
-fn open_for_own_container() -> Result<(), String> {
-    let container = Container::from_pid(std::process::id()).map_err(|error| error.to_string())?;
-    open(CLOCK, &EventTarget::Cgroup(container.directory()))
+fn open_for_own_container() -> Support {
+    match Container::from_pid(std::process::id()) {
+        Ok(container) => open(CLOCK, &EventTarget::Cgroup(container.directory())),
+        Err(error) => support_from(Err::<(), _>(error)),
+    }
 }
 
-fn open(kind: EventKind, target: &EventTarget<'_>) -> Result<(), String> {
-    let opened = online_cpus().and_then(|cpus| kind.open(&cpus, target));
-    opened.map(drop).map_err(|error| error_chain(&error))
+fn open(kind: EventKind, target: &EventTarget<'_>) -> Support {
+    support_from(online_cpus().and_then(|cpus| kind.open(&cpus, target)))
 }
 
-fn error_chain(error: &impl std::error::Error) -> String {
+fn error_chain(error: &impl Error) -> String {
     match error.source() {
         Some(why) => format!("{error}: {why}"),
         None => error.to_string(),
@@ -310,20 +332,57 @@ fn kernel_symbols() -> Support {
     });
     match any_shown {
         Ok(true) => Support::Yes,
-        Ok(false) => Support::No { why: "/proc/kallsyms shows no addresses".to_owned() },
-        Err(error) => Support::No { why: format!("can't read /proc/kallsyms: {error}") },
+        Ok(false) => {
+            Support::No { why: "/proc/kallsyms shows no addresses".to_owned(), lacks: Requirement::Privilege }
+        }
+        Err(error) => Support::No {
+            why: format!("can't read /proc/kallsyms: {error}"),
+            lacks: missing_requirement(&error),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::EventError;
 
     #[test]
     fn where_the_kernel_was_not_asked_the_advice_is_privileges_and_no_newer_kernel() {
-        assert_eq!(untested_reason(false), "not tested: needs root");
+        let needs_root = untested(false);
+        assert_eq!(
+            needs_root,
+            Support::No { why: "not tested: needs root".to_owned(), lacks: Requirement::Privilege }
+        );
         assert_eq!(remedy_of_tested(false, None, LOOPS_REMEDY), PROGRAMS_REMEDY);
         assert_eq!(remedy_of_tested(true, None, LOOPS_REMEDY), LOOPS_REMEDY);
         assert_eq!(remedy_of_tested(false, Some("a filter"), LOOPS_REMEDY), "a filter");
+    }
+
+    #[test]
+    fn ids_are_identifiers_each_once() {
+        let probes = probe();
+        let mut ids: Vec<_> = probes.iter().map(|probe| probe.id).collect();
+        assert!(
+            ids.iter().all(|id| id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')),
+            "{ids:?}"
+        );
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), probes.len());
+    }
+
+    #[test]
+    fn a_denied_operation_lacks_a_privilege_however_deep_its_cause_is() {
+        let lacks = |code| {
+            let source = io::Error::from_raw_os_error(code);
+            missing_requirement(&EventError::Open { what: "clock", cpu: 0, source })
+        };
+        for denied in [rustix::io::Errno::PERM, rustix::io::Errno::ACCESS] {
+            assert_eq!(lacks(denied.raw_os_error()), Requirement::Privilege);
+        }
+        assert_eq!(lacks(rustix::io::Errno::OPNOTSUPP.raw_os_error()), Requirement::Kernel);
+        let of_libbpf = libbpf_rs::Error::from_raw_os_error(rustix::io::Errno::PERM.raw_os_error());
+        assert_eq!(missing_requirement(&of_libbpf), Requirement::Privilege);
     }
 }

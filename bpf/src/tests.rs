@@ -12,7 +12,7 @@ use crate::arch::THREAD_POINTER;
 use crate::fields::KernelField;
 use crate::foreign_memory;
 use crate::load::load_object;
-use crate::probe::{Support, probe_fields};
+use crate::probe::{Requirement, Support, probe_fields};
 use crate::{
     EventScope, ExecutedProgram, ListedFrom, LoadError, Opener, Options, Profiler, Record, Storage,
     TaskFilter, WalkMode,
@@ -117,8 +117,8 @@ fn a_kernel_without_a_field_loads_the_programs_and_its_degradation_is_named() {
         assert_eq!(missing.iter().map(|field| field.names.id).collect::<Vec<_>>(), [id]);
         for probe in probe_fields(Some(btf.path())) {
             match probe.support {
-                Support::No { why } => {
-                    assert!(probe.id == id && why.contains(member), "{}: {why}", probe.id);
+                Support::No { why, lacks } => {
+                    assert!(probe.id == id && lacks == Requirement::Kernel, "{}: {why}", probe.id);
                     assert!(!probe.required && !probe.cost.is_empty(), "{}", probe.id);
                 }
                 Support::Yes => assert_ne!(probe.id, id),

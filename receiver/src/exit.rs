@@ -104,20 +104,50 @@ impl From<SamplingError> for Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    /// In several lines; in the alternate form (`{:#}`) in one, for logs. Everything but the next step may contain text from
-    /// outside.
+/// What is left of a [`Failure`] for those that show it later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FailureReport {
+    /// What failed and why, in several lines. Text from outside is escaped.
+    pub(crate) what: String,
+    pub(crate) next_step: Option<&'static str>,
+}
+
+/// In several lines, the next step in the last.
+impl fmt::Display for FailureReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (detail_start, step_start) = if f.alternate() { ("; ", "; ") } else { ("\n", "\n  ") };
-        write!(f, "{}", ExternalText::new(&self.message))?;
+        f.write_str(&self.what)?;
+        self.next_step.map_or(Ok(()), |step| write!(f, "\n  next: {step}"))
+    }
+}
+
+impl Failure {
+    pub(crate) fn report(&self) -> FailureReport {
+        FailureReport { what: self.what("\n"), next_step: self.next_step }
+    }
+
+    /// What failed and why: everything but the next step. Any of it may contain text from outside.
+    fn what(&self, detail_start: &str) -> String {
+        let mut what = ExternalText::new(&self.message).to_string();
         if let Some(source) = &self.source {
             let causes = ErrorChain { message: &self.message, source: Some(&**source) }.to_string();
-            write!(f, "{}", ExternalText::from(causes))?;
+            what += &ExternalText::from(causes).to_string();
         }
         for detail in &self.details {
-            write!(f, "{detail_start}{}", ExternalText::new(detail))?;
+            what += detail_start;
+            what += &ExternalText::new(detail).to_string();
         }
-        self.next_step.map_or(Ok(()), |step| write!(f, "{step_start}next: {step}"))
+        what
+    }
+}
+
+impl fmt::Display for Failure {
+    /// In several lines; in the alternate form (`{:#}`) in one, for logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return self.report().fmt(f);
+        }
+        f.write_str(&self.what("; "))?;
+        self.next_step.map_or(Ok(()), |step| write!(f, "; next: {step}"))
     }
 }
 

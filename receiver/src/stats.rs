@@ -27,6 +27,7 @@ pub(crate) use self::receiver::{
 };
 
 use self::history::StatsHistory;
+use crate::exit::FailureReport;
 use crate::export::Destination;
 use crate::lock::lock;
 use crate::naming::NameCounts;
@@ -78,18 +79,50 @@ pub(crate) struct ConfigurationStats {
     /// How many reloads were refused.
     pub(crate) refused: u64,
     /// Why the last reload was refused; `None` if it was applied.
-    pub(crate) refusal: Option<String>,
+    pub(crate) refusal: Option<FailureReport>,
 }
 
 /// A feature that is not available, or limited, on this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DegradedFeature {
-    /// The name of the feature, which is a label of a metric.
-    pub(crate) feature: &'static str,
+    /// The feature, for programs: the label `feature` of a metric.
+    pub(crate) id: &'static str,
+    /// The feature, for users.
+    pub(crate) name: &'static str,
     /// What its absence costs the user.
     pub(crate) cost: &'static str,
-    /// The reason in one word, which is a label of a metric.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: DegradedReason,
+}
+
+/// Why a feature is not available, or limited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DegradedReason {
+    /// Sidewinder lacks a privilege.
+    Privilege,
+    /// The kernel, or the machine, does not have it.
+    Kernel,
+    /// The container hides it.
+    Container,
+    /// A file does not have it, or has too much of it.
+    File,
+    /// A list is full.
+    ListFull,
+    /// A process stands in its way.
+    Process,
+}
+
+impl DegradedReason {
+    /// The label `reason` of a metric.
+    pub(crate) const fn label(self) -> &'static str {
+        match self {
+            Self::Privilege => "privilege",
+            Self::Kernel => "kernel",
+            Self::Container => "container",
+            Self::File => "file",
+            Self::ListFull => "list_full",
+            Self::Process => "process",
+        }
+    }
 }
 
 impl ServiceStats {
@@ -266,7 +299,7 @@ impl ServiceStats {
         configuration.refusal = None;
     }
 
-    pub(crate) fn record_refused_reload(&self, reason: String) {
+    pub(crate) fn record_refused_reload(&self, reason: FailureReport) {
         let mut configuration = lock(&self.configuration);
         configuration.refused += 1;
         configuration.refusal = Some(reason);
@@ -280,56 +313,67 @@ impl ServiceStats {
         };
         if any_receiver(|counters| counters.event_coverage == EventCoverage::EveryTaskForPod) {
             degraded.push(DegradedFeature {
-                feature: "events of this pod's containers alone",
+                id: "pod_events",
+                name: "events of this pod's containers alone",
                 cost: "every interrupt of the node runs the program, which ignores those of other pods",
-                reason: "container",
+                reason: DegradedReason::Container,
             });
         }
         let missing: BTreeSet<_> =
             receivers.values().flat_map(|receiver| &receiver.missing_counters).copied().collect();
         degraded.extend(missing.into_iter().map(|counter| DegradedFeature {
-            feature: counter.name(),
+            id: counter.name(),
+            name: counter.name(),
             cost: "this machine does not have the counter, so it is not sampled",
-            reason: "kernel",
+            reason: DegradedReason::Kernel,
         }));
         let unattached: BTreeSet<_> =
             receivers.values().flat_map(|receiver| &receiver.unattached_probes).copied().collect();
         degraded.extend(unattached.into_iter().map(|probe| DegradedFeature {
-            feature: probe.name(),
+            id: probe.name(),
+            name: probe.name(),
             cost: "no process in scope has a file with the place of this probe, or the kernel refuses it: it counts nothing",
-            reason: "file",
+            reason: DegradedReason::File,
         }));
         if any_receiver(|counters| counters.contexts_refused > 0) {
             degraded.push(DegradedFeature {
-                feature: "what processes publish of themselves",
+                id: "process_context",
+                name: "what processes publish of themselves",
                 cost: "profiles without the resource of the SDK, samples without the span of their thread",
-                reason: "privilege",
+                reason: DegradedReason::Privilege,
             });
         }
         if any_receiver(|counters| counters.interpreters_refused > 0) {
             degraded.push(DegradedFeature {
-                feature: "functions of every Python",
+                id: "python_frames",
+                name: "functions of every Python",
                 cost: "a build whose evaluation loop is in too many parts is shown with its native frames alone",
-                reason: "file",
+                reason: DegradedReason::File,
             });
         }
         let full: BTreeSet<_> =
             receivers.values().filter_map(|receiver| receiver.counters.scope_full_cost).collect();
-        let feature = "the list of included or excluded processes";
-        degraded.extend(full.into_iter().map(|cost| DegradedFeature { feature, cost, reason: "list_full" }));
+        degraded.extend(full.into_iter().map(|cost| DegradedFeature {
+            id: "scope_list",
+            name: "the list of included or excluded processes",
+            cost,
+            reason: DegradedReason::ListFull,
+        }));
         if any_receiver(|counters| counters.reads.in_quarantine > 0) {
             degraded.push(DegradedFeature {
-                feature: "reading of every process",
+                id: "process_memory",
+                name: "reading of every process",
                 cost: "a process whose memory can't be read in time (userfaultfd, FUSE) is in quarantine: its stacks are \
                        profiled, its resource and spans are not read",
-                reason: "process",
+                reason: DegradedReason::Process,
             });
         }
         if any_receiver(|counters| counters.reads.is_stuck()) {
             degraded.push(DegradedFeature {
-                feature: "reading of processes",
+                id: "reader_threads",
+                name: "reading of processes",
                 cost: "all threads that read are stuck: no resource and no span of any process is read",
-                reason: "process",
+                reason: DegradedReason::Process,
             });
         }
         degraded
@@ -367,5 +411,38 @@ fn record_stack_depths(histogram: &Histogram<u64>, receiver: &str, before: &[u64
         for _ in before..*now {
             histogram.record((3 << class) / 2, &labels);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_have_identifiers_each_of_its_own() {
+        let stats = ServiceStats::new(Arc::new(Config::default()));
+        assert_eq!(stats.degraded(), []);
+        let mut counters = ReceiverCounters {
+            event_coverage: EventCoverage::EveryTaskForPod,
+            contexts_refused: 1,
+            interpreters_refused: 1,
+            scope_full_cost: Some("processes are not sampled"),
+            ..ReceiverCounters::default()
+        };
+        counters.reads.in_quarantine = 1;
+        counters.reads.stuck_threads = u64::MAX;
+        stats.record_counters("profiling", counters);
+        let degraded = stats.degraded();
+        let ids: BTreeSet<_> = degraded.iter().map(|degraded| degraded.id).collect();
+        assert_eq!(ids.len(), degraded.len());
+        let expected = [
+            "pod_events",
+            "process_context",
+            "process_memory",
+            "python_frames",
+            "reader_threads",
+            "scope_list",
+        ];
+        assert_eq!(ids, expected.into());
     }
 }

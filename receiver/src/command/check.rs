@@ -133,7 +133,7 @@ impl CheckReport {
                 continue;
             }
             _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), probe.name);
-            if let Support::No { why } = &probe.support {
+            if let Support::No { why, .. } = &probe.support {
                 for (label, text_part) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
                     _ = writeln!(text, "         {label}  {text_part}");
                 }
@@ -167,7 +167,7 @@ impl CheckReport {
         let checks = self.probes.iter().map(|probe| {
             let (why, cost, next) = match &probe.support {
                 Support::Yes => (None, None, None),
-                Support::No { why } => (Some(why), Some(probe.cost), Some(probe.remedy)),
+                Support::No { why, .. } => (Some(why), Some(probe.cost), Some(probe.remedy)),
             };
             json!({
                 "id": probe.id,
@@ -214,6 +214,7 @@ fn print_verified() -> CommandResult {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_bpf::Requirement;
     use sidewinder_vm::Runtime;
 
     use super::native::{NativeReport, StrippedFile};
@@ -222,7 +223,10 @@ mod tests {
     use crate::runtime_support::{self, RuntimeSupport};
 
     fn test_probe(id: &'static str, required: bool, works: bool) -> Probe {
-        let support = if works { Support::Yes } else { Support::No { why: format!("{id} is refused") } };
+        let support = match works {
+            true => Support::Yes,
+            false => Support::No { why: format!("{id} is refused"), lacks: Requirement::Kernel },
+        };
         Probe { id, name: id, required, support, cost: "its cost", remedy: "its remedy" }
     }
 

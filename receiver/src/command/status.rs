@@ -12,7 +12,6 @@ use sidewinder_text::{escaped, escaped_json, escaped_lines};
 use super::{CommandResult, print_all};
 use crate::cli::{HealthArgs, StatusArgs};
 use crate::exit::{ExitCause, Failure};
-use crate::telemetry::status::EVERY_TASK;
 use crate::telemetry::status_socket::{StatusResponses, query_all};
 use crate::terminal::print_notice;
 
@@ -133,9 +132,9 @@ fn outcome_summary(label: &str) -> String {
 
 /// How many samples there are, and of what.
 fn samples_line(receiver: &Value) -> String {
-    let coverage = match string_field(receiver, "events_of") {
-        every if every == EVERY_TASK => "all processes".to_owned(),
-        containers => containers,
+    let coverage = match receiver.get("containers").and_then(Value::as_u64) {
+        Some(count) => format!("{count} containers"),
+        None => "all processes".to_owned(),
     };
     match receiver.get("events").and_then(Value::as_u64).unwrap_or_default() {
         1 => format!("1 sample, {coverage}"),
@@ -285,7 +284,7 @@ mod tests {
         json!({
             "version": "0.1.0", "pid": 7, "uptime_seconds": 3,
             "receivers": { "profiling": {
-                "activity": "failed", "events": 7290, "events_of": "2 containers", "interrupts_missed": 9,
+                "activity": "failed", "events": 7290, "containers": 2, "interrupts_missed": 9,
                 "steal_share": 0.0444,
                 "interrupts": { "complete": 7158, "idle": 0, "snapshot_end": 132 },
                 "files_refused": { "symlink": 2, "owner": 0 },
@@ -323,7 +322,7 @@ mod tests {
     #[test]
     fn a_profiler_that_has_just_begun_says_so_in_words() {
         let text = to_text(&json!({
-            "receivers": { "profiling": { "activity": "out_of_scope", "events": 1, "events_of": EVERY_TASK } },
+            "receivers": { "profiling": { "activity": "out_of_scope", "events": 1, "containers": null } },
             "exporters": { "otlp": { "events": { "delivered": 0 }, "queue_bytes": 0, "queue_capacity_bytes": 8388608 } },
         }));
         assert!(text.contains("  profiling: out of scope, 1 sample, all processes\n"), "{text}");

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Opener, Support, measure_run_time, online_cpus, probe};
+use sidewinder_bpf::{Opener, Requirement, Support, measure_run_time, online_cpus, probe};
 use sidewinder_config::{
     ComponentId, Config, ExporterConfig, LoadedConfig, MetricLevel, ProfilingReceiver, Reload,
     reload_for_change,
@@ -42,7 +42,7 @@ use crate::configuration;
 use crate::exit::{ExitCause, Failure};
 use crate::memory::MemoryBudget;
 use crate::privilege;
-use crate::stats::{DegradedFeature, ServiceStats};
+use crate::stats::{DegradedFeature, DegradedReason, ServiceStats};
 use crate::supervise;
 use crate::telemetry::RunningTelemetry;
 use crate::terminal::print_notice;
@@ -214,7 +214,7 @@ impl Service {
             Ok(()) => info!("the configuration was reloaded"),
             Err(failure) => {
                 error!("the changed configuration is refused, and the old one stays in use: {failure:#}");
-                self.stats.record_refused_reload(failure.to_string());
+                self.stats.record_refused_reload(failure.report());
             }
         }
     }
@@ -354,10 +354,12 @@ fn must_restart(id: &ComponentId, before: &Config, next: &Config) -> bool {
 /// The features that are not available on this machine.
 fn degraded_features(opener: &Opener) -> Vec<DegradedFeature> {
     let features = run_privileged(opener, probe).unwrap_or_default().into_iter().filter_map(|probe| {
-        let Support::No { why } = &probe.support else { return None };
-        let refused = ["not permitted", "ermission denied"].iter().any(|text| why.contains(text));
-        let reason = if refused { "privilege" } else { "kernel" };
-        Some(DegradedFeature { feature: probe.name, cost: probe.cost, reason })
+        let Support::No { lacks, .. } = probe.support else { return None };
+        let reason = match lacks {
+            Requirement::Privilege => DegradedReason::Privilege,
+            Requirement::Kernel => DegradedReason::Kernel,
+        };
+        Some(DegradedFeature { id: probe.id, name: probe.name, cost: probe.cost, reason })
     });
     features.collect()
 }

@@ -139,7 +139,7 @@ impl ReceiverContext {
                 Err(panic) => panic_failure("sample", &*panic),
             };
             self.stats.record_receiver_end(&self.name);
-            self.stats.set_activity(&self.name, Activity::Failed(failure.to_string()));
+            self.stats.set_activity(&self.name, Activity::Failed(failure.report()));
             if self.plan.get().error_mode == ErrorMode::Propagate {
                 break Err(failure);
             }

@@ -8,6 +8,7 @@ use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
+use crate::exit::FailureReport;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::sampling::{
@@ -24,7 +25,7 @@ pub(crate) enum Activity {
     /// All processes in scope have ended.
     OutOfScope,
     /// Failed for this reason; will try again.
-    Failed(String),
+    Failed(FailureReport),
     /// Stopped on request.
     Stopped,
 }

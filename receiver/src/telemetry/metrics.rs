@@ -396,14 +396,14 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_degraded",
-        description: "1 for each feature that is limited or not available.",
+        description: "1 for each feature that is limited or not available, by its id and the reason. Ids are those of `sidewinder check --json`, names of counters and probes, and pod_events, process_context, python_frames, scope_list, process_memory and reader_threads; reasons are privilege, kernel, container, file, list_full and process. The name of a feature, and what its absence costs, are in `sidewinder status --json`.",
         unit: "1",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
         read: |stats| {
             let degraded = stats.degraded();
             let labels = |degraded: &crate::stats::DegradedFeature| {
-                point(1, &[("feature", degraded.feature), ("reason", degraded.reason)])
+                point(1, &[("feature", degraded.id), ("reason", degraded.reason.label())])
             };
             degraded.iter().map(labels).collect()
         },

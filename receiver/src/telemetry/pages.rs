@@ -160,6 +160,7 @@ mod tests {
     use sidewinder_config::{Config, ResponseBody};
 
     use super::*;
+    use crate::exit::FailureReport;
     use crate::stats::Activity;
 
     fn stats() -> Arc<ServiceStats> {
@@ -193,7 +194,8 @@ mod tests {
     #[test]
     fn external_text_is_escaped() {
         let stats = stats();
-        stats.set_activity("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
+        let what = "<script>\u{1b}[2J".to_owned();
+        stats.set_activity("profiling", Activity::Failed(FailureReport { what, next_step: None }));
         let page = zpages_handler(Arc::clone(&stats))("/debug/receiverz").unwrap();
         let body = String::from_utf8_lossy(&page.body);
         assert!(body.contains("&lt;script&gt;\\u{1b}[2J"), "{body}");

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use sidewinder_bpf::StealTime;
 use sidewinder_otlp::send::{Counts, State};
 
+use crate::exit::FailureReport;
 use crate::stats::counters::{Alarm, AlarmWindow, COUNTERS};
 use crate::stats::{
     Activity, DegradedFeature, ExporterSnapshot, MISSED, ReceiverStats, ServiceStats, StatsSnapshot, WINDOW,
@@ -43,10 +44,10 @@ pub(super) fn problems(stats: &ServiceStats) -> Vec<HealthProblem> {
     let before = stats.snapshot_before_window();
     let during = format!("in the last {}", approximate_duration(window_duration(stats)));
     let mut problems = Vec::new();
-    if let Some(reason) = stats.configuration().refusal {
+    if let Some(FailureReport { what, next_step }) = stats.configuration().refusal {
         problems.push(HealthProblem::new(
-            format!("the last reload of the configuration was refused, the previous one is in use: {reason}"),
-            "correct it; `sidewinder validate` checks it without applying it",
+            format!("the last reload of the configuration was refused, the previous one is in use: {what}"),
+            next_step.unwrap_or("correct it; `sidewinder validate` checks it without applying it"),
         ));
     }
     problems.extend(stats.threads().faulty_threads().iter().map(|faulty| {
@@ -74,12 +75,10 @@ fn activity_problem(name: &str, activity: &Activity) -> Option<HealthProblem> {
             format!("receiver {name} is starting and takes no samples yet"),
             "check again in a few seconds",
         )),
-        Activity::Failed(reason) => {
-            // A failure has its own next step.
-            let (reason, next) =
-                reason.split_once("\n  next: ").unwrap_or((reason, "see `sidewinder check`"));
-            Some(HealthProblem::new(format!("receiver {name} takes no samples: {reason}"), next))
-        }
+        Activity::Failed(FailureReport { what, next_step }) => Some(HealthProblem::new(
+            format!("receiver {name} takes no samples: {what}"),
+            next_step.unwrap_or("see `sidewinder check`"),
+        )),
         Activity::Stopped => {
             Some(HealthProblem::new(format!("receiver {name} has stopped"), "start the profiler again"))
         }
@@ -236,9 +235,9 @@ const fn state_description(state: State) -> Option<(&'static str, &'static str)>
 }
 
 fn degraded_problem(degraded: &DegradedFeature) -> HealthProblem {
-    let DegradedFeature { feature, cost, reason } = degraded;
+    let DegradedFeature { name, cost, reason, .. } = degraded;
     HealthProblem::new(
-        format!("{feature} can't be used here ({reason}): {cost}"),
+        format!("{name} can't be used here ({}): {cost}", reason.label()),
         "run `sidewinder check` where the profiler runs: it says how to get it",
     )
 }
@@ -266,7 +265,7 @@ mod tests {
     use sidewinder_otlp::send::{ExporterStats, Outage, PartialSuccess};
 
     use super::*;
-    use crate::stats::ReceiverCounters;
+    use crate::stats::{DegradedReason, ReceiverCounters};
 
     fn exporter(counts: Counts, outage: Option<Outage>) -> ExporterSnapshot {
         ExporterSnapshot {
@@ -401,12 +400,14 @@ mod tests {
         let stats = ServiceStats::new(Arc::new(Config::default()));
         stats.set_activity("profiling", Activity::Profiling);
         assert_eq!(problems(&stats), []);
-        stats.set_activity("profiling", Activity::Failed("no right\n  next: run as root".to_owned()));
-        stats.record_refused_reload("unknown key".to_owned());
+        let failure = |what: &str, next_step| FailureReport { what: what.to_owned(), next_step };
+        stats.set_activity("profiling", Activity::Failed(failure("no right", Some("run as root"))));
+        stats.record_refused_reload(failure("unknown key", None));
         stats.set_degraded(vec![DegradedFeature {
-            feature: "loops",
+            id: "bpf_loop",
+            name: "loops",
             cost: "stacks are cut",
-            reason: "kernel",
+            reason: DegradedReason::Kernel,
         }]);
         let problems = problems(&stats);
         let messages: Vec<_> = problems.iter().map(|problem| &*problem.message).collect();

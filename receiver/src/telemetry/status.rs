@@ -13,10 +13,7 @@ use super::process;
 use crate::memory;
 use crate::sampling::{IncompleteTable, IncompleteTables};
 use crate::stats::counters::COUNTERS;
-use crate::stats::{Activity, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
-
-/// What the events are of if they are open for every task; otherwise the number of containers.
-pub(crate) const EVERY_TASK: &str = "every task";
+use crate::stats::{Activity, DegradedFeature, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
 
 /// The document. Its keys are a public interface: see VERSIONING.md.
 pub(super) fn document(stats: &ServiceStats) -> Value {
@@ -27,7 +24,9 @@ pub(super) fn document(stats: &ServiceStats) -> Value {
     let degraded: Vec<Value> = stats
         .degraded()
         .iter()
-        .map(|degraded| json!({ "feature": degraded.feature, "reason": degraded.reason, "cost": degraded.cost }))
+        .map(|DegradedFeature { id, name, cost, reason }| {
+            json!({ "feature": id, "name": name, "reason": reason.label(), "cost": cost })
+        })
         .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -41,7 +40,7 @@ pub(super) fn document(stats: &ServiceStats) -> Value {
             "since": rfc3339(configuration.since),
             "reloads": configuration.reloads,
             "refused": configuration.refused,
-            "refusal": configuration.refusal,
+            "refusal": configuration.refusal.map(|failure| failure.to_string()),
         },
         "receivers": receivers.iter().map(by_id).collect::<BTreeMap<_, _>>(),
         "exporters": exporters.iter().map(|exporter| (exporter.name.clone(), exporter_document(exporter))).collect::<BTreeMap<_, _>>(),
@@ -58,7 +57,7 @@ pub(super) fn document(stats: &ServiceStats) -> Value {
 fn receiver_document(receiver: &ReceiverStats) -> Value {
     let counters = &receiver.counters;
     let reason = match &receiver.activity {
-        Activity::Failed(reason) => Some(reason),
+        Activity::Failed(failure) => Some(failure.to_string()),
         _ => None,
     };
     json!({
@@ -66,7 +65,12 @@ fn receiver_document(receiver: &ReceiverStats) -> Value {
         "reason": reason,
         "events_of": match counters.event_coverage {
             EventCoverage::Containers(count) => format!("{count} containers"),
-            EventCoverage::EveryTask | EventCoverage::EveryTaskForPod => EVERY_TASK.to_owned(),
+            EventCoverage::EveryTask | EventCoverage::EveryTaskForPod => "every task".to_owned(),
+        },
+        // `null`: every task.
+        "containers": match counters.event_coverage {
+            EventCoverage::Containers(count) => Some(count),
+            EventCoverage::EveryTask | EventCoverage::EveryTaskForPod => None,
         },
         "interrupts": counters.outcomes,
         "interrupts_missed": counters.missed,

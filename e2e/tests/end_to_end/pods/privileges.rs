@@ -233,9 +233,9 @@ fn a_sidecar_reads_what_its_app_publishes_or_says_that_it_must_not() -> Result<(
         };
         let receiver = &status["receivers"]["profiling"];
         ensure!(receiver["contexts_refused"] == u64::from(is_refused), "{receiver}");
-        let degraded = status["degraded"].to_string();
-        let is_said = degraded.contains("what processes publish of themselves");
-        ensure!(is_said == is_refused, "{degraded}");
+        let degraded = status["degraded"].as_array().context("no list of degraded features")?;
+        let is_said = degraded.iter().any(|degraded| degraded["feature"] == "process_context");
+        ensure!(is_said == is_refused, "{degraded:?}");
     }
     Ok(())
 }
