@@ -14,7 +14,7 @@
 //! - [`many_stacks`] makes a large profile.
 //! - [`oci`] reads the container image.
 //! - [`load`] keeps programs running beside the profiler; [`bench`] reads the command lines of benchmarks.
-//! - [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands;
+//! - [`never`] fails a test for what is no fault of a busy machine; [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands;
 //!   [`lock`] has one test at a time make a file that several need.
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,7 @@ pub mod lock;
 pub mod many_stacks;
 pub mod observe;
 pub mod oci;
+pub mod never;
 pub mod paths;
 pub mod programs;
 pub mod python;

@@ -17,6 +17,7 @@ use sidewinder_e2e_pod::{
 };
 use sidewinder_e2e_support::cgroup;
 use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::never::never;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -184,10 +185,10 @@ impl Brought {
         let is_of_others =
             |event: &DecodedEvent<'_>| container_of(event).is_some_and(|id| !self.own_ids.contains(id));
         let of_others = self.sidecar.events().filter(is_of_others).count();
-        assert_eq!(
-            (foreign.len(), of_others),
-            (0, 0),
-            "never a foreign event, by its function or its container"
+        never(
+            !foreign.is_empty() || of_others > 0,
+            "a foreign event",
+            format_args!("{} by their function, {of_others} by their container", foreign.len()),
         );
         // The same minute without a scope: there was something to see.
         let is_theirs =

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::never::never;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
@@ -210,7 +211,7 @@ fn a_map_of_code_is_read_only_where_its_process_could_have_written_and_read_it()
         let (made, by_root) = (named(MADE), named(BY_ROOT));
         let foreign = named(SECRET) + named(FORGED);
         eprintln!("{:?}: {made} {by_root} {foreign}", target.laid);
-        ensure!(foreign == 0, "never a foreign name: {:?}: {foreign} frames", target.laid);
+        never(foreign > 0, "a foreign name", format_args!("{:?}: {foreign} frames", target.laid));
         match target.laid {
             Laid::Own => ensure!(made > 3, "{made} frames have the name that their process wrote"),
             Laid::OfRoot => ensure!(by_root > 3, "{by_root} frames have the name that root wrote"),
