@@ -75,15 +75,16 @@ pub use outcome::Outcome;
 pub use pod::own_cgroups;
 pub use probe::{Probe, Requirement, Support, probe};
 pub use processes::{MappedRange, ProcessMap, ProcessesError};
-pub use profiler::{ContextCounts, ExecutedProgram, Profiler};
+pub use profiler::{ContextCounts, ExecutedProgram, FrameCounts, Profiler};
 pub use ring::{
     LabelSet, Newcomer, Record, RegisterFile, Rings, SampleRecord, StackBody, StackEntries, StackHash,
     StackPiece, StackSnapshot, ThreadContext,
 };
 pub use run_time::measure_run_time;
 pub use runtime::{
-    BLOB_BYTES_MAX, CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange, HotSpotLayout, PublishedCPython,
-    PublishedRuntime, PublishedV8, V8Layout, VmCounts, VmMissing, cpython_groups, cpython_instruction,
+    BLOB_BYTES_MAX, CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange, FunctionCopies, HotSpotLayout,
+    PublishedCPython, PublishedRuntime, PublishedV8, V8Layout, VmCounts, VmMissing, cpython_groups,
+    cpython_instruction,
 };
 pub use sample_kind::SampleKind;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

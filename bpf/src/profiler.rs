@@ -16,7 +16,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::event::epoll;
 use sidewinder_kind::KindSet;
 
-pub use self::counts::ContextCounts;
+pub use self::counts::{ContextCounts, FrameCounts};
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{EventError, online_cpus};

@@ -198,19 +198,22 @@ pub struct VmCounts {
     pub groups: u64,
     /// Frames that could not be found, most of which have another one in their place, by the index in [`VmMissing::ALL`].
     pub missing: [u64; VmMissing::ALL.len()],
-    /// Functions of young processes that were sent, so that their names don't depend on the process.
-    pub objects_sent: u64,
+}
+
+/// Functions of young processes, which are sent so that their names don't depend on the process.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FunctionCopies {
+    /// They were sent.
+    pub sent: u64,
     /// Attempts to send one that found the ring half full.
-    pub objects_dropped: u64,
+    pub dropped: u64,
 }
 
 impl std::ops::AddAssign for VmCounts {
     fn add_assign(&mut self, more: Self) {
-        let Self { frames, groups, missing, objects_sent, objects_dropped } = more;
+        let Self { frames, groups, missing } = more;
         self.frames += frames;
         self.groups += groups;
-        self.objects_sent += objects_sent;
-        self.objects_dropped += objects_dropped;
         for (sum, count) in self.missing.iter_mut().zip(missing) {
             *sum += count;
         }

@@ -211,14 +211,14 @@ fn children_for_which_the_list_of_excluded_processes_has_no_room_are_excluded() 
     let young = Burner::start(Burner::COMPUTES);
     let before = sampled(&mut profiler, A_WHILE);
     assert!(before.contains(&old.pid()) && before.contains(&young.pid()), "{before:?}");
-    assert_eq!(profiler.scope_full(), 0);
+    assert_eq!(profiler.scope_list_full(), 0);
 
     drop(excluded.0.stdin.take());
     while excluded.children().len() < 24 {
         std::thread::sleep(Duration::from_millis(10));
     }
     let after = sampled(&mut profiler, A_WHILE);
-    assert!(profiler.scope_full() >= 24 - 7, "{} children found no room", profiler.scope_full());
+    assert!(profiler.scope_list_full() >= 24 - 7, "{} children found no room", profiler.scope_list_full());
     let leaked: Vec<_> = excluded.children().intersection(&after).copied().collect();
     assert!(leaked.is_empty(), "{} of 24 children of an excluded process are sampled", leaked.len());
     assert!(after.contains(&old.pid()), "what is older than the programs is no such child");
@@ -291,7 +291,7 @@ fn nothing_is_sampled_when_an_older_process_can_not_be_excluded() {
     assert!(sampled(&mut profiler, A_WHILE).contains(&old.pid()));
     profiler.list(std::process::id(), 1, ListedFrom::Now).unwrap();
     profiler.list(old.pid(), old.start_ns(), ListedFrom::Now).unwrap_err();
-    assert_eq!(profiler.scope_full(), 1);
+    assert_eq!(profiler.scope_list_full(), 1);
     assert_eq!(sampled(&mut profiler, A_WHILE), HashSet::new());
 }
 

@@ -219,7 +219,7 @@ pub(crate) fn outcome_counts(tally: &SamplingTally, kind: Kind) -> Vec<OutcomeCo
     let interrupts = tally.interrupts_of(kind);
     let counts = interrupts.outcomes.iter().copied();
     let missed = missed_row(kind, interrupts.missed(), interrupts.steal);
-    outcome_counts_with(counts, [missed, row(NO_BODY, tally.stacks_missing)])
+    outcome_counts_with(counts, [missed, row(NO_BODY, tally.stack_bodies_missing)])
 }
 
 /// The same from the counters of a running receiver, for the live page.
@@ -228,7 +228,7 @@ pub(crate) fn current_outcome_counts(counters: &ReceiverCounters, kind: Kind) ->
         .iter()
         .filter_map(|&outcome| Some((outcome, counters.outcome_count(kind, outcome.label())?)));
     let others = [
-        missed_row(kind, counters.outcome_count(kind, MISSED).unwrap_or(0), counters.steal),
+        missed_row(kind, counters.outcome_count(kind, MISSED).unwrap_or(0), counters.cpu_steal),
         row(NO_BODY, counters.stack_bodies_missing),
         row(DROPPED, counters.events_dropped),
     ];

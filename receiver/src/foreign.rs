@@ -173,10 +173,10 @@ impl ForeignReader {
         let now = Instant::now();
         let mut state = lock(&self.shared.state);
         self.shared.abandon_overdue(&mut state, now);
-        let in_quarantine = state.quarantine.values().filter(|quarantine| quarantine.until > now).count();
+        let quarantined = state.quarantine.values().filter(|quarantine| quarantine.until > now).count();
         ReadCounts {
-            in_quarantine: in_quarantine as u64,
-            stuck_threads: state.stuck.len() as u64,
+            quarantined_processes: quarantined as u64,
+            stuck_reader_threads: state.stuck.len() as u64,
             ..state.counts
         }
     }

@@ -74,35 +74,35 @@ pub(crate) struct NameCounts {
     pub(crate) symbols: SymbolizerStats,
     /// Generated functions that were omitted because of the memory budget or the time limit, or because their entry is
     /// invalid.
-    pub(crate) jit: u64,
+    pub(crate) jit_names_left_out: u64,
     /// Functions of virtual machines.
-    pub(crate) vm: VmNameCounts,
+    pub(crate) vm_functions: VmNameCounts,
     /// Scripts whose source maps were looked for.
     pub(crate) source_maps: SourceMapCounts,
     /// Files that processes name and that were refused.
-    pub(crate) files: RefusedFiles,
+    pub(crate) files_refused: RefusedFiles,
 }
 
 impl NameCounts {
     /// Look-ups whose symbols didn't fit the memory, symbols that were cut from tables, and omitted generated functions.
-    pub(crate) fn omitted(&self) -> u64 {
-        self.symbols.no_room + self.symbols.symbols_cut + self.jit
+    pub(crate) fn names_left_out(&self) -> u64 {
+        self.symbols.name_lookups.no_room + self.symbols.symbols_left_out + self.jit_names_left_out
     }
 
     /// Files whose lines and inlined calls didn't fit the memory, and look-ups without lines because time ran out.
-    pub(crate) fn omitted_lines(&self) -> u64 {
-        self.symbols.files_without_lines + self.symbols.lines_left_out
+    pub(crate) fn lines_left_out(&self) -> u64 {
+        self.symbols.files_without_lines + self.symbols.line_lookups_left_out
     }
 }
 
 impl AddAssign for NameCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { symbols, jit, vm, source_maps, files } = other;
+        let Self { symbols, jit_names_left_out, vm_functions, source_maps, files_refused } = other;
         self.symbols += symbols;
-        self.jit += jit;
-        self.vm += vm;
+        self.jit_names_left_out += jit_names_left_out;
+        self.vm_functions += vm_functions;
         self.source_maps += source_maps;
-        self.files += files;
+        self.files_refused += files_refused;
     }
 }
 
@@ -231,10 +231,10 @@ impl Namer {
     pub(crate) fn counts(&self) -> NameCounts {
         NameCounts {
             symbols: self.symbols.stats(),
-            jit: self.jit.omitted(),
-            vm: self.vm.counts(),
+            jit_names_left_out: self.jit.omitted(),
+            vm_functions: self.vm.counts(),
             source_maps: self.vm.source_map_counts(),
-            files: self.options.debug_roots.refusals().counts(),
+            files_refused: self.options.debug_roots.refusals().counts(),
         }
     }
 

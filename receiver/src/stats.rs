@@ -23,7 +23,7 @@ use sidewinder_otlp::send::{Counts, ExporterStats};
 
 pub(crate) use self::history::{INTERVAL, StatsSnapshot, WINDOW};
 pub(crate) use self::receiver::{
-    Activity, EventCoverage, MISSED, ReceiverCounters, ReceiverStats, counts_by_label,
+    Activity, EventCoverage, FunctionCopyCounts, MISSED, ReceiverCounters, ReceiverStats, counts_by_label,
 };
 
 use self::history::StatsHistory;
@@ -187,7 +187,7 @@ impl ServiceStats {
 
     /// Records the files that have no whole unwind table now.
     pub(crate) fn record_incomplete_tables(&self, name: &str, tables: IncompleteTables) {
-        self.with_receiver(name, |receiver| receiver.incomplete_tables = tables);
+        self.with_receiver(name, |receiver| receiver.tables_incomplete = tables);
     }
 
     /// Records the counters of a receiver's current run. Returns the totals of all its runs.
@@ -198,7 +198,7 @@ impl ServiceStats {
             receiver.highest_outcomes.update(&totals);
             let before = mem::replace(&mut receiver.counters, totals);
             if let Some(depths) = depths {
-                record_stack_depths(&depths, name, &before.depths, &receiver.counters.depths);
+                record_stack_depths(&depths, name, &before.stack_depths, &receiver.counters.stack_depths);
             }
             receiver.clone()
         })
@@ -207,12 +207,12 @@ impl ServiceStats {
     /// Records the end of a receiver's run: its counters are kept, its gauges become zero.
     pub(crate) fn record_receiver_end(&self, name: &str) {
         self.with_receiver(name, |receiver| {
-            receiver.incomplete_tables = IncompleteTables::default();
+            receiver.tables_incomplete = IncompleteTables::default();
             receiver.counters.table_bytes = 0;
             receiver.counters.map_bytes = 0;
-            receiver.counters.scope_full_cost = None;
-            receiver.counters.reads.in_quarantine = 0;
-            receiver.counters.reads.stuck_threads = 0;
+            receiver.counters.scope_list_full_cost = None;
+            receiver.counters.foreign_reads.quarantined_processes = 0;
+            receiver.counters.foreign_reads.stuck_reader_threads = 0;
             receiver.previous_runs = receiver.counters.clone();
             receiver.previous_names = receiver.names;
         });
@@ -352,14 +352,14 @@ impl ServiceStats {
             });
         }
         let full: BTreeSet<_> =
-            receivers.values().filter_map(|receiver| receiver.counters.scope_full_cost).collect();
+            receivers.values().filter_map(|receiver| receiver.counters.scope_list_full_cost).collect();
         degraded.extend(full.into_iter().map(|cost| DegradedFeature {
             id: "scope_list",
             name: "the list of included or excluded processes",
             cost,
             reason: DegradedReason::ListFull,
         }));
-        if any_receiver(|counters| counters.reads.in_quarantine > 0) {
+        if any_receiver(|counters| counters.foreign_reads.quarantined_processes > 0) {
             degraded.push(DegradedFeature {
                 id: "process_memory",
                 name: "reading of every process",
@@ -368,7 +368,7 @@ impl ServiceStats {
                 reason: DegradedReason::Process,
             });
         }
-        if any_receiver(|counters| counters.reads.is_stuck()) {
+        if any_receiver(|counters| counters.foreign_reads.is_stuck()) {
             degraded.push(DegradedFeature {
                 id: "reader_threads",
                 name: "reading of processes",
@@ -426,11 +426,11 @@ mod tests {
             event_coverage: EventCoverage::EveryTaskForPod,
             contexts_refused: 1,
             interpreters_refused: 1,
-            scope_full_cost: Some("processes are not sampled"),
+            scope_list_full_cost: Some("processes are not sampled"),
             ..ReceiverCounters::default()
         };
-        counters.reads.in_quarantine = 1;
-        counters.reads.stuck_threads = u64::MAX;
+        counters.foreign_reads.quarantined_processes = 1;
+        counters.foreign_reads.stuck_reader_threads = u64::MAX;
         stats.record_counters("profiling", counters);
         let degraded = stats.degraded();
         let ids: BTreeSet<_> = degraded.iter().map(|degraded| degraded.id).collect();

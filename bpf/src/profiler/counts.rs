@@ -17,7 +17,7 @@ use crate::programs;
 #[cfg(feature = "test-programs")]
 use crate::programs::ProgramTrigger;
 use crate::run_time::run_time;
-use crate::runtime::{VmCounts, VmMissing};
+use crate::runtime::{FunctionCopies, VmCounts, VmMissing};
 use crate::sample_kind::SampleKind;
 
 /// How reads of threads' contexts ended.
@@ -37,6 +37,26 @@ impl AddAssign for ContextCounts {
         self.read += read;
         self.changing += changing;
         self.unreadable += unreadable;
+    }
+}
+
+/// Callers that walks found, by method.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FrameCounts {
+    /// By rows of tables.
+    pub table: u64,
+    /// By frame pointers that a table proves.
+    pub frame_pointer: u64,
+    /// By unproven frame pointers.
+    pub guess: u64,
+}
+
+impl AddAssign for FrameCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { table, frame_pointer, guess } = more;
+        self.table += table;
+        self.frame_pointer += frame_pointer;
+        self.guess += guess;
     }
 }
 
@@ -66,45 +86,48 @@ impl Profiler<'_> {
     /// Time in all of our programs since they were loaded; `None` if the kernel doesn't measure it
     /// ([`measure_run_time`](crate::measure_run_time)).
     #[must_use]
-    pub fn run_time(&self) -> Option<Duration> {
+    pub fn bpf_run_time(&self) -> Option<Duration> {
         let ours = programs::loaded(&self.skeleton.progs);
         #[cfg(feature = "test-programs")]
         let ours = ours.filter(|(runs, _)| *runs != ProgramTrigger::InTests);
         ours.filter_map(|(_, program)| run_time(program.as_fd())).reduce(|sum, time| sum + time)
     }
 
-    /// Frames found by rows, by proven frame pointers and by guessing, since the start.
+    /// Callers that walks found, since the start.
     #[must_use]
-    pub fn frames_by_mode(&self) -> [u64; 3] {
-        [
-            self.sum_over_slots(offset_of!(sw_slot_head, frames_by_table)),
-            self.sum_over_slots(offset_of!(sw_slot_head, frames_by_frame_pointer)),
-            self.sum_over_slots(offset_of!(sw_slot_head, frames_unproven)),
-        ]
+    pub fn frames(&self) -> FrameCounts {
+        FrameCounts {
+            table: self.sum_over_slots(offset_of!(sw_slot_head, frames_by_table)),
+            frame_pointer: self.sum_over_slots(offset_of!(sw_slot_head, frames_by_frame_pointer)),
+            guess: self.sum_over_slots(offset_of!(sw_slot_head, frames_unproven)),
+        }
     }
 
     /// Stacks by their depth, since the start: the element at index `i` counts stacks of 2^i to 2^(i+1)-1 frames. A walk
     /// takes one iteration of its loop per frame, or one tail call per 32 frames.
     #[must_use]
-    pub fn depths(&self) -> [u64; intf::SW_DEPTHS as usize] {
+    pub fn stack_depths(&self) -> [u64; intf::SW_DEPTHS as usize] {
         std::array::from_fn(|class| {
             self.sum_over_slots(offset_of!(sw_slot_head, depths) + class * size_of::<u64>())
         })
     }
 
-    /// Samples whose stack was already known, and stacks that were sent, since the start.
+    /// Samples whose stack was already known, since the start.
     #[must_use]
-    pub fn stacks_deduplicated_and_sent(&self) -> (u64, u64) {
-        (
-            self.sum_over_slots(offset_of!(sw_slot_head, stacks_known)),
-            self.sum_over_slots(offset_of!(sw_slot_head, stacks_sent)),
-        )
+    pub fn stacks_known(&self) -> u64 {
+        self.sum_over_slots(offset_of!(sw_slot_head, stacks_known))
+    }
+
+    /// Stacks that were sent, since the start.
+    #[must_use]
+    pub fn stacks_sent(&self) -> u64 {
+        self.sum_over_slots(offset_of!(sw_slot_head, stacks_sent))
     }
 
     /// Processes that did not fit into the list: children of listed processes, and processes that the receiver tried to
     /// list.
     #[must_use]
-    pub fn scope_full(&self) -> u64 {
+    pub fn scope_list_full(&self) -> u64 {
         self.sum_over_cpus(offset_of!(sw_cpu, scope_full)) + self.refused.get()
     }
 
@@ -140,7 +163,7 @@ impl Profiler<'_> {
 
     /// How reads of threads' contexts ended.
     #[must_use]
-    pub fn contexts(&self) -> ContextCounts {
+    pub fn thread_contexts(&self) -> ContextCounts {
         ContextCounts {
             read: self.sum_over_slots(offset_of!(sw_slot_head, contexts_read)),
             changing: self.sum_over_slots(offset_of!(sw_slot_head, contexts_changing)),
@@ -160,8 +183,15 @@ impl Profiler<'_> {
             frames: self.sum_over_slots(offset_of!(sw_slot_head, vm_frames)),
             groups: self.sum_over_slots(offset_of!(sw_slot_head, vm_groups)),
             missing,
-            objects_sent: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_sent)),
-            objects_dropped: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_dropped)),
+        }
+    }
+
+    /// Functions of young processes.
+    #[must_use]
+    pub fn vm_function_copies(&self) -> FunctionCopies {
+        FunctionCopies {
+            sent: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_sent)),
+            dropped: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_dropped)),
         }
     }
 
@@ -215,23 +245,23 @@ mod tests {
             // Not counters: the claims of the slot.
             claims: _,
             sequence: _,
-            stacks_known: _,            // stacks_known_and_sent
-            stacks_sent: _,             // stacks_known_and_sent
-            frames_by_table: _,         // frames_by_mode
-            frames_by_frame_pointer: _, // frames_by_mode
-            frames_unproven: _,         // frames_by_mode
+            stacks_known: _,            // stacks_known
+            stacks_sent: _,             // stacks_sent
+            frames_by_table: _,         // frames
+            frames_by_frame_pointer: _, // frames
+            frames_unproven: _,         // frames
             nested: _,                  // nested_walks
             outcomes: _,                // interrupts
-            depths: _,                  // depths
+            depths: _,                  // stack_depths
             snapshots_refused: _,       // snapshots_refused
-            contexts_read: _,           // contexts
-            contexts_changing: _,       // contexts
-            contexts_unreadable: _,     // contexts
+            contexts_read: _,           // thread_contexts
+            contexts_changing: _,       // thread_contexts
+            contexts_unreadable: _,     // thread_contexts
             vm_frames: _,               // vm_frames
             vm_groups: _,               // vm_frames
             vm_missing: _,              // vm_frames
-            vm_objects_sent: _,         // vm_frames
-            vm_objects_dropped: _,      // vm_frames
+            vm_objects_sent: _,         // vm_function_copies
+            vm_objects_dropped: _,      // vm_function_copies
         } = sw_slot_head::default();
         let sw_cpu {
             // Not counters: settings and cached values.
@@ -244,7 +274,7 @@ mod tests {
             snapshot_window: _,
             snapshots_in_window: _,
             outcomes: _,        // interrupts
-            scope_full: _,      // scope_full
+            scope_full: _,      // scope_list_full
             waits_unseen: _,    // waits_unseen
             wait_ends_lost: _,  // wait_ends_lost
             hooks_paused: _,    // a setting

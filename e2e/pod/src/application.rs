@@ -14,8 +14,8 @@ pub const WITH_OTHER_USERS: [&str; 3] = ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRA
 pub const AS_THE_SAME_USER: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
 /// The application's user id.
 pub const APP_USER: u32 = 10_001;
-/// What a sidecar says that can't have the events of containers.
-pub const HEARS_OF_EVERY_TASK: &str = "degraded: all interrupts of the node are looked at";
+/// The feature that a sidecar lacks which can't have the events of containers alone.
+pub const EVENTS_OF_EVERY_TASK: &str = "pod_events";
 /// Where nobody listens.
 pub const NOWHERE: &str = "127.0.0.1:9";
 

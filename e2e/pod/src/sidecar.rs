@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
-use sidewinder_e2e_support::{lock, paths};
+use sidewinder_e2e_support::{lock, log, paths};
 use tempfile::TempDir;
 
 use super::{Container, ContainerSpec, Mount, Pod, SecurityContext};
@@ -132,7 +132,7 @@ impl Sidecar {
         readable_by_all(folder.path())?;
         let configuration = Mount { source: folder.path().to_owned(), destination: CONFIGURATION.into() };
         let mut container =
-            image.container(&[&format!("--config={CONFIGURATION}/relay.yaml")], &spec.security);
+            image.container(&[&format!("--config={CONFIGURATION}/relay.yaml"), log::IN_JSON], &spec.security);
         container.mounts.push(configuration);
         let socket = |path: &PathBuf| Mount { source: path.clone(), destination: COLLECTOR.into() };
         container.mounts.extend(spec.collector.iter().map(socket));

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use crate::counts::Counts;
+
 /// What the profiler says at its end (`record --summary-json`).
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Summary {
@@ -52,32 +54,11 @@ impl fmt::Display for Breach {
 
 impl std::error::Error for Breach {}
 
-/// The first word of a daemon's last line that is no outcome.
-const WITNESS: &str = "interrupts_by_witness";
-
-/// The counters that a daemon's log has at its end, in their order; `None` where it has none.
-pub(crate) fn counters_in(log: &str) -> Option<Vec<(&str, u64)>> {
-    let line = log.lines().find_map(|line| line.split_once("profiling ended: "))?.1;
-    let words = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
-    Some(words.filter_map(|(key, value)| Some((key, value.parse().ok()?))).collect())
-}
-
 impl Summary {
     /// What a daemon's log says at its end; `None` where it does not.
     #[must_use]
     pub fn from_log(log: &str) -> Option<Self> {
-        let counters = counters_in(log)?;
-        let number = |name: &str| counters.iter().find(|(key, _)| *key == name).map(|(_, number)| *number);
-        // Outcomes come first, those of CPU time before those of other kinds, which have a dot.
-        let outcomes = counters.iter().take_while(|(key, _)| *key != WITNESS);
-        let of_clock = outcomes.filter(|(key, _)| !key.contains('.'));
-        Some(Self {
-            interrupts_by_witness: number(WITNESS)?,
-            outcomes: of_clock.map(|(key, count)| ((*key).to_owned(), *count)).collect(),
-            events_exported: number("events_exported")?,
-            // Like every other counter, it is printed only if it is not 0.
-            idle_inferred: number("idle_inferred").unwrap_or(0),
-        })
+        Some(Counts::from_log(log)?.summary)
     }
 
     /// The sum of all outcomes.
@@ -149,14 +130,6 @@ mod tests {
             events_exported: 900,
             idle_inferred: 0,
         }
-    }
-
-    #[test]
-    fn the_last_line_of_a_daemon_says_the_same() {
-        let log = "INFO profiling\nINFO profiling ended: complete=900 idle=80 missed=20 interrupts_by_witness=1000 \
-            idle_inferred=0 events_exported=900 events_dropped=0 table_bytes=5 receiver=\"profiling\"\n";
-        assert_eq!(Summary::from_log(log), Some(summary()));
-        assert_eq!(Summary::from_log("INFO profiling\n"), None);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!   users without privileges.
 //! - [`collector`] builds an OpenTelemetry Collector, starts it on free ports and reads what it wrote.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
-//! - [`session`] profiles a workload in one of the two [forms](form) of what ships; [`counts`] is what either counts.
+//! - [`session`] profiles a workload in one of the two [forms](form) of what ships; [`counts`] is what either counts; [`log`] reads
+//!   what the service logs.
 //! - [`recording`] has the profiler write files.
 //! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes; [`sample_cost`]
 //!   measures what a sample costs.
@@ -14,8 +15,8 @@
 //! - [`many_stacks`] makes a large profile.
 //! - [`oci`] reads the container image.
 //! - [`load`] keeps programs running beside the profiler; [`bench`] reads the command lines of benchmarks.
-//! - [`never`] fails a test for what is no fault of a busy machine; [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands;
-//!   [`lock`] has one test at a time make a file that several need.
+//! - [`never`] fails a test for what is no fault of a busy machine; [`requirement`] skips a test where the machine lacks what it
+//!   needs; [`paths`] finds files; [`command`] runs commands; [`lock`] has one test at a time make a file that several need.
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -30,10 +31,11 @@ pub mod http;
 pub mod java;
 pub mod load;
 pub mod lock;
+pub mod log;
 pub mod many_stacks;
+pub mod never;
 pub mod observe;
 pub mod oci;
-pub mod never;
 pub mod paths;
 pub mod programs;
 pub mod python;

@@ -16,6 +16,7 @@ use crate::cgroup::MemoryLimit;
 use crate::collector::Collector;
 use crate::counts::Counts;
 use crate::form::Form;
+use crate::log;
 use crate::observe;
 use crate::rate::{Expected, StolenTime};
 use crate::received::Received;
@@ -86,7 +87,11 @@ impl Daemon {
             Some(limit) => sidewinder::command_within(limit)?,
             None => sidewinder::command()?,
         };
-        command.arg("--config").arg(path).envs(variables.iter().map(|(name, value)| (*name, value)));
+        command
+            .arg("--config")
+            .arg(path)
+            .arg(log::IN_JSON)
+            .envs(variables.iter().map(|(name, value)| (*name, value)));
         Ok(Self { running: Running::start_sampling(command)?, memory, _folder: folder })
     }
 
@@ -122,14 +127,29 @@ impl Daemon {
         Ok(Stacks { complete: count("complete"), cut: CUT.into_iter().map(count).sum() })
     }
 
-    /// What its status says of its receiver.
+    /// What `sidewinder status --json` says of it.
+    ///
+    /// # Errors
+    /// When its status can't be read.
+    pub fn status(&self) -> Result<Value> {
+        let said = sidewinder::run(&["status", "--json", "--pid", &self.running.pid().to_string()])?;
+        serde_json::from_str(&said.log).context(said.log)
+    }
+
+    /// The same of its receiver.
     ///
     /// # Errors
     /// When its status can't be read.
     pub fn receiver_status(&self) -> Result<Value> {
-        let said = sidewinder::run(&["status", "--json", "--pid", &self.running.pid().to_string()])?;
-        let mut status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
-        Ok(status["receivers"]["profiling"].take())
+        Ok(self.status()?["receivers"]["profiling"].take())
+    }
+
+    /// Whether it goes without a feature.
+    ///
+    /// # Errors
+    /// When its status can't be read.
+    pub fn is_degraded(&self, feature: &str) -> Result<bool> {
+        Ok(is_degraded(&self.status()?, feature))
     }
 
     /// Waits up to 10 s until it has this many events. A stop leaves little time to read names from files that had no event
@@ -160,6 +180,13 @@ impl Daemon {
         }
         Ok(ended)
     }
+}
+
+/// Whether a profiler with this status goes without a feature.
+#[must_use]
+pub fn is_degraded(status: &Value, feature: &str) -> bool {
+    let features = status["degraded"].as_array();
+    features.is_some_and(|features| features.iter().any(|degraded| degraded["feature"] == feature))
 }
 
 /// A limit of memory that no other test has.

@@ -13,7 +13,7 @@ use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::sidewinder::{Ended, Running};
 use sidewinder_e2e_support::workload::{self, Gated};
-use sidewinder_e2e_support::{paths, requirement, session, sidewinder};
+use sidewinder_e2e_support::{log, paths, requirement, session, sidewinder};
 
 const OK: i32 = 0;
 const RUNTIME: i32 = 1;
@@ -335,22 +335,14 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     workload.open()?;
     let report = workload.finish()?;
     let expected = Expected::of(997, report.cpu_ns, stolen.elapsed_ns());
-    let log = without_escapes(&daemon.stop()?.log);
+    let log = daemon.stop()?.log;
     assert!(log.contains(&format!("127.0.0.1:{port}")), "it does not say where it sends to:\n{log}");
-    let exporter = log.split_once("exporter ended").map(|(_, rest)| rest);
-    let dropped = exporter.and_then(|rest| rest.split_once("dropped=")?.1.split(char::is_whitespace).next());
-    let dropped = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
+    let dropped = log::entries(&log).find_map(|entry| entry.number("dropped"));
+    let dropped = usize::try_from(dropped.with_context(|| format!("nothing was counted:\n{log}"))?)?;
     let summary = Summary::from_log(&log).context("it has not said how it ended")?;
     let expected = expected.but_for_missed(&summary).beside_others();
     assert!(expected.admits(dropped, 0.03), "{dropped} dropped, {expected}:\n{log}");
     Ok(())
-}
-
-/// A text without the colours of a terminal.
-pub(crate) fn without_escapes(text: &str) -> String {
-    let mut parts = text.split("\u{1b}[");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::fs;
 use serde_json::{Value, json};
 use sidewinder_e2e_charts as charts;
 use sidewinder_e2e_pod::application::{
-    APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, NOWHERE, WITH_OTHER_USERS, app, app_at, configuration,
+    APP_USER, AS_THE_SAME_USER, EVENTS_OF_EVERY_TASK, NOWHERE, WITH_OTHER_USERS, app, app_at, configuration,
     container_of, security,
 };
 

@@ -270,8 +270,7 @@ fn a_service_counts_the_hits_of_its_configured_probes() -> Result<()> {
     let printed = String::from_utf8(shell.wait_with_output()?.stdout)?;
     // Of both probes.
     daemon.wait_for_events(2 * u64::from(CALLS))?;
-    let status = sidewinder::run(&["status", "--pid", &daemon.running().pid().to_string()])?.log;
-    ensure!(status.contains("uprobe_nothing can't be used here"), "{status}");
+    ensure!(daemon.is_degraded("uprobe_nothing")?, "{}", daemon.status()?);
     let log = daemon.stop()?.log;
     ensure!(log.contains("it has no function nothing"), "{log}");
     let received = Received::from_collector_file(&fs::read(&output)?)?;

@@ -6,8 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::conservation::Summary;
+use sidewinder_e2e_support::log::{self, Entry};
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -15,11 +17,27 @@ use sidewinder_e2e_support::workload::{self, Gated};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn until_log_has(daemon: &Daemon, words: &str, times: usize) -> Result<()> {
+/// Waits until a value in the status of a profiler is this.
+fn until_status_has(daemon: &Daemon, pointer: &str, expected: &Value) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    while daemon.running().log().matches(words).count() < times {
+    loop {
+        let status = daemon.status()?;
+        if status.pointer(pointer) == Some(expected) {
+            return Ok(());
+        }
         if Instant::now() > deadline {
-            bail!("{words:?} was not said {times} times within {PATIENCE:?}:\n{}", daemon.running().log());
+            bail!("{pointer} is not {expected} within {PATIENCE:?}: {status}\n{}", daemon.running().log());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until the log has an entry with a number in a field.
+fn until_log_has(daemon: &Daemon, field: &str, expected: u64) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !log::entries(&daemon.running().log()).any(|entry| entry.number(field) == Some(expected)) {
+        if Instant::now() > deadline {
+            bail!("no {field} is {expected} within {PATIENCE:?}:\n{}", daemon.running().log());
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -67,10 +85,10 @@ fn no_event_is_lost_when_exporters_change_and_a_wrong_configuration_changes_noth
     workload.open()?;
     thread::sleep(Duration::from_secs(3));
     turn_to("..2")?;
-    until_log_has(&daemon, "the configuration was reloaded", 1)?;
+    until_status_has(&daemon, "/configuration/reloads", &json!(1))?;
     thread::sleep(Duration::from_secs(1));
     turn_to("..3")?;
-    until_log_has(&daemon, "is refused, and the old one stays in use", 1)?;
+    until_status_has(&daemon, "/configuration/refused", &json!(1))?;
     let report = workload.finish()?;
     let stolen_ns = stolen.elapsed_ns();
     let ended = daemon.stop()?;
@@ -82,20 +100,13 @@ fn no_event_is_lost_when_exporters_change_and_a_wrong_configuration_changes_noth
     ensure!(before > 0 && after > 0, "{before}, {after}:\n{}", ended.log);
     ensure!(expected.admits(before + after, 0.03), "{before} and {after}, {expected}:\n{}", ended.log);
     // The conservation law, across the change: every event that was sampled was delivered by one of the exporters.
-    let number = |line: &str, key: &str| -> Option<u64> {
-        line.split_once(&format!("{key}="))?.1.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    let counted = |entry: &Entry| {
+        let counters = entry.counts("counters")?;
+        counters.into_iter().find(|(name, _)| *name == "events_exported").map(|(_, count)| count)
     };
     let log = ended.log;
-    let sampled: u64 = log
-        .lines()
-        .filter(|line| line.contains("profiling ended"))
-        .filter_map(|line| number(line, "events_exported"))
-        .sum();
-    let delivered: u64 = log
-        .lines()
-        .filter(|line| line.contains("exporter ended"))
-        .filter_map(|line| number(line, "delivered"))
-        .sum();
+    let sampled: u64 = log::entries(&log).filter_map(|entry| counted(&entry)).sum();
+    let delivered: u64 = log::entries(&log).filter_map(|entry| entry.number("delivered")).sum();
     assert_eq!(sampled, delivered, "{log}");
     Ok(())
 }
@@ -116,7 +127,7 @@ fn a_signal_reads_the_configuration_again_and_a_changed_rate_restarts_the_receiv
     thread::sleep(Duration::from_secs(1));
     fs::write(&path, yaml.replace("997", "199"))?;
     daemon.running().hang_up()?;
-    until_log_has(&daemon, "samples_per_second=199", 1)?;
+    until_log_has(&daemon, "samples_per_second", 199)?;
     thread::sleep(Duration::from_secs(1));
     let ended = daemon.stop()?;
     let periods: Vec<i64> = collector.stop()?.profiles.iter().map(|profile| profile.period).collect();
@@ -137,7 +148,7 @@ fn a_receiver_whose_process_has_ended_stays_up_and_has_sent_everything() -> Resu
     let daemon = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint())?;
     workload.open()?;
     workload.finish()?;
-    until_log_has(&daemon, "profiling ended", 1)?;
+    until_status_has(&daemon, "/receivers/profiling/activity", &json!("out_of_scope"))?;
     thread::sleep(Duration::from_secs(2));
     let received = collector.stop()?;
     ensure!(received.events_of(pid).count() > 0, "nothing was sent before the end");

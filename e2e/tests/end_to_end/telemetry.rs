@@ -178,10 +178,10 @@ fn the_status_says_what_is_wrong() -> Result<()> {
     let daemon = Daemon::start(&Settings::of_process(workload.pid()), &format!("127.0.0.1:{dead}"))?;
     workload.open()?;
     let pid = daemon.running().pid().to_string();
-    let said = until("a status with a problem", || {
-        let said = sidewinder::run(&["status", "--pid", &pid])?;
-        Ok(said.log.contains("could be sent").then_some(said))
+    until("an outage in the status", || {
+        Ok(daemon.status()?.pointer("/exporters/otlp_grpc/outage/attempts").map(drop))
     })?;
+    let said = sidewinder::run(&["status", "--pid", &pid])?;
     assert_eq!(said.status.code(), Some(1), "{}", said.log);
     for part in [
         ": 1 problem\n",

@@ -16,7 +16,7 @@ mod recorded;
 mod runtimes;
 mod users;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,8 +25,8 @@ use sidewinder_e2e_instrumented::spans::{Stays, Truth};
 use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::never::never_none;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::{log, requirement};
 use sidewinder_otlp::decode::DecodedEvent;
 
 const SAMPLES_PER_SECOND: u32 = 997;
@@ -71,10 +71,11 @@ fn profile_service(service: Service, connections: u32, seconds: u64) -> Result<(
 }
 
 /// What the profiler counted of its readings.
-fn counted(log: &str) -> String {
-    let words =
-        log.lines().rev().find(|line| line.contains("thread_contexts_read")).unwrap_or_default().split(' ');
-    words.filter(|word| word.starts_with("thread_contexts_")).collect::<Vec<_>>().join(" ")
+fn counted(log: &str) -> BTreeMap<String, u64> {
+    let last = log::entries(log).filter(|entry| entry.counts("counters").is_some()).last();
+    let counters = last.as_ref().and_then(|entry| entry.counts("counters")).unwrap_or_default();
+    let readings = counters.into_iter().filter(|(name, _)| name.starts_with("thread_contexts_"));
+    readings.map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// The function of the service that an event's stack shows, if it shows one.
@@ -160,7 +161,7 @@ fn sixty_four_threads_and_a_thousand_spans_a_second() -> Result<()> {
     let (stays, received, log) = profile_service(Service::start(WORKERS, 400)?, WORKERS, 8)?;
     let (spans, threads) = (stays.spans(), stays.threads());
     let a_second = spans as f64 / stays.lasted().as_secs_f64();
-    eprintln!("{spans} spans on {threads} threads, {a_second:.0} a second; {}", counted(&log));
+    eprintln!("{spans} spans on {threads} threads, {a_second:.0} a second; {:?}", counted(&log));
     ensure!(threads >= THREADS, "spans on {threads} threads");
     ensure!(a_second >= SPANS_PER_SECOND, "only {a_second:.0} spans a second");
     let events = events_once_known(&received)?;
@@ -212,7 +213,7 @@ fn a_span_every_ten_microseconds() -> Result<()> {
     }
     let switches = Switches::start(5, 8, 10)?;
     let ((), received, log) = profile(switches.pid(), || switches.run())?;
-    eprintln!("{}", counted(&log));
+    eprintln!("{:?}", counted(&log));
     judge(&events_once_known(&received)?, None)
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use sidewinder_e2e_judge::{Chain, Judge};
 use sidewinder_e2e_pod::application::{
-    APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, WITH_OTHER_USERS, app, configuration, container_of,
+    APP_USER, AS_THE_SAME_USER, EVENTS_OF_EVERY_TASK, WITH_OTHER_USERS, app, configuration, container_of,
     security,
 };
 use sidewinder_e2e_pod::{
@@ -20,7 +20,7 @@ use sidewinder_e2e_support::collector::{self, Collector};
 use sidewinder_e2e_support::never::never;
 use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::received::Received;
-use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::session::{Daemon, Settings, is_degraded};
 use sidewinder_e2e_support::workload::{self, Report};
 use sidewinder_otlp::decode::DecodedEvent;
 
@@ -144,12 +144,12 @@ fn session(extent: &Extent, user: SecurityContext) -> Result<Brought> {
     let foreign_ids = neighbours.iter().map(|container| container.id().to_owned()).collect();
     drop((intruder, neighbours));
 
+    let said = sidecar.status()?.context("it does not answer")?;
+    let hears_of_every_task = is_degraded(&said, EVENTS_OF_EVERY_TASK);
     sidecar.container().signal(Signal::TERM)?;
     let status = sidecar.container_mut().wait(Duration::from_secs(20))?;
     ensure!(status.success(), "the sidecar ended with {status}:\n{}", sidecar.container().log());
-    let log = sidecar.container().log();
-    eprintln!("{log}");
-    let hears_of_every_task = log.contains(HEARS_OF_EVERY_TASK);
+    eprintln!("{}", sidecar.container().log());
     node.stop()?;
     let (sidecar, node) = (collector.stop()?, beside.stop()?);
     Ok(Brought { hears_of_every_task, own_ids, foreign_ids, reports, stolen_ns, sidecar, node })

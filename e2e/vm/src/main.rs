@@ -37,7 +37,7 @@ use kinds::Kinds;
 use recording::{Limits, Recording, percent, read_summary};
 use sidewinder_e2e_debian::archive::Archive;
 use sidewinder_e2e_support::conservation::{Summary, has_user_stack};
-use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::{log, requirement};
 use sidewinder_e2e_vm::verifier::{Baseline, Verified, series};
 
 const KERNELS: [Wanted; 4] =
@@ -237,9 +237,11 @@ impl CpusChange {
 
     fn failure(&self) -> Option<String> {
         let recorded = &self.recorded;
-        let is_whole = self.log.matches("restarting profiling").count() == 2
-            && self.log.matches(" profiling receiver").count() == 3
-            && self.log.matches(" profiling ended").count() == 3
+        let entries: Vec<_> = log::entries(&self.log).collect();
+        let starts = entries.iter().filter(|entry| entry.number("samples_per_second").is_some());
+        let ends = entries.iter().filter(|entry| entry.counts("counters").is_some());
+        let is_whole = starts.count() == 3
+            && ends.count() == 3
             && self.log.contains("exit code 0")
             && recorded.with_user_stack() > 100
             && recorded.check(recorded.events_exported, FEW_CPUS.into()).is_ok();

@@ -134,7 +134,7 @@ impl Registry {
             Ok(scanned) => {
                 let read_from_ns = scanned.read_from_ns;
                 if scanned.mappings.is_none() {
-                    self.counters.unreadable_processes += 1;
+                    self.counters.processes_unreadable += 1;
                     if self.keep_known_from_events(pid, &scanned.state) {
                         return Ok(());
                     }
@@ -150,7 +150,7 @@ impl Registry {
                 if matches!(error, ProcfsError::Gone { .. }) {
                     self.retire(pid, monotonic_ns());
                 } else {
-                    self.counters.unreadable_processes += 1;
+                    self.counters.processes_unreadable += 1;
                 }
                 Err(error)
             }
@@ -160,7 +160,7 @@ impl Registry {
     /// Abandons the scan of a process.
     pub fn abandon_scan(&mut self, pid: Pid) {
         self.scans.remove(&pid);
-        self.counters.unreadable_processes += 1;
+        self.counters.processes_unreadable += 1;
     }
 
     /// Marks a process whose data may be wrong, to be rescanned by [`Self::rescan_stale`].
@@ -276,8 +276,8 @@ impl Registry {
         let mut mappings = mappings.unwrap_or_else(|| MappingSet::new(memory.clone()));
         mappings.intern(&mut self.files);
         let program = mappings.iter().find_map(|mapping| mapping.backing.file().cloned());
-        self.counters.reads += 1;
-        self.counters.malformed_maps_lines += malformed_lines;
+        self.counters.process_reads += 1;
+        self.counters.maps_lines_malformed += malformed_lines;
         self.counters.mappings_left_out += mappings.left_out();
         Process {
             start_ticks: Some(state.start_ticks),
@@ -414,7 +414,7 @@ mod tests {
         apply(&mut registry, 15, map(0x4000));
         assert_eq!(mapping_count(&registry), 2);
         assert_eq!(registry.process(PID).unwrap().start_ticks(), Some(100));
-        assert_eq!(registry.counters().unreadable_processes, 1);
+        assert_eq!(registry.counters().processes_unreadable, 1);
     }
 
     #[test]

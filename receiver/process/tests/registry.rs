@@ -231,7 +231,7 @@ fn a_child_shares_its_parents_mappings_until_it_runs_something_else() {
     assert_eq!(child.parent(), Some(Pid(10)));
     registry.apply(event(start_ns + 4, 11, exit(11)));
     assert_eq!(changes(&mut registry), ["-11"]);
-    assert_eq!(registry.counters().reads, 1, "only the parent was read");
+    assert_eq!(registry.counters().process_reads, 1, "only the parent was read");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn events_from_before_a_reading_are_part_of_what_was_read() {
     registry.apply(event(before_ns, 10, exec("x")));
     registry.apply(event(before_ns, 10, exit(10)));
     assert_eq!(paths(registry.process(Pid(10)).unwrap()), ["/a"]);
-    assert_eq!(registry.counters().outdated_events, 2);
+    assert_eq!(registry.counters().process_events_outdated, 2);
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn lost_events_are_recovered_by_a_rescan() {
     assert_eq!(registry.rescan_stale(), 0);
     assert_eq!(changes(&mut registry), ["-11", "+10", "+12"]);
     assert_eq!(paths(registry.process(Pid(10)).unwrap()), ["/b"]);
-    assert_eq!(registry.counters().lost_events, 7);
+    assert_eq!(registry.counters().process_events_lost, 7);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn processes_outside_our_namespace_are_counted_only() {
     }
     assert_eq!(registry.rescan_stale(), 0);
     assert_eq!(registry.processes().len(), 0);
-    assert_eq!(registry.counters().outside_events, 4);
+    assert_eq!(registry.counters().process_events_outside, 4);
 }
 
 #[test]

@@ -56,14 +56,14 @@ fn a_read_that_never_returns_affects_only_its_process() {
         "another process with its PID"
     );
     // A result is counted after it is sent.
-    while reader.counts().completed == 0 {
+    while reader.counts().answered == 0 {
         thread::sleep(Duration::from_millis(1));
     }
     let counts = reader.counts();
-    assert_eq!((counts.timed_out, counts.quarantined, counts.completed), (1, 1, 1));
-    assert_eq!((counts.in_quarantine, counts.stuck_threads, counts.is_stuck()), (1, 1, false));
+    assert_eq!((counts.timed_out, counts.quarantined, counts.answered), (1, 1, 1));
+    assert_eq!((counts.quarantined_processes, counts.stuck_reader_threads, counts.is_stuck()), (1, 1, false));
     drop(release);
-    while reader.counts().stuck_threads > 0 {
+    while reader.counts().stuck_reader_threads > 0 {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(reader.counts().late, 1);

@@ -30,7 +30,7 @@ pub(super) const QUARANTINED_MAX: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ReadCounts {
     /// Completed in time.
-    pub(crate) completed: u64,
+    pub(crate) answered: u64,
     /// Missed the deadline.
     pub(crate) timed_out: u64,
     /// Missed the deadline, and returned later.
@@ -42,16 +42,16 @@ pub(crate) struct ReadCounts {
     /// Ended with a panic.
     pub(crate) failed: u64,
     /// Processes that are in quarantine now.
-    pub(crate) in_quarantine: u64,
+    pub(crate) quarantined_processes: u64,
     /// Threads that are stuck in a read now.
-    pub(crate) stuck_threads: u64,
+    pub(crate) stuck_reader_threads: u64,
 }
 
 impl ReadCounts {
     /// The counts, with the names of the results.
     pub(crate) fn by_result(&self) -> [(&'static str, u64); 6] {
         [
-            ("answered", self.completed),
+            ("answered", self.answered),
             ("timed_out", self.timed_out),
             ("late", self.late),
             ("quarantined", self.quarantined),
@@ -62,13 +62,13 @@ impl ReadCounts {
 
     /// Whether all threads are stuck, so that nothing can be read.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.stuck_threads >= THREADS as u64
+        self.stuck_reader_threads >= THREADS as u64
     }
 
     /// The sum of both counts, with the current state of `self`.
     pub(crate) fn plus_previous(self, previous: &Self) -> Self {
         Self {
-            completed: self.completed + previous.completed,
+            answered: self.answered + previous.answered,
             timed_out: self.timed_out + previous.timed_out,
             late: self.late + previous.late,
             quarantined: self.quarantined + previous.quarantined,
@@ -224,7 +224,7 @@ impl ReaderShared {
             let is_ok = catch_unwind(AssertUnwindSafe(run)).is_ok();
             state = lock(&self.state);
             if state.current.take_if(|current| current.id == id).is_some() {
-                state.counts.completed += u64::from(is_ok);
+                state.counts.answered += u64::from(is_ok);
                 state.counts.failed += u64::from(!is_ok);
                 state.quarantine.remove(&target);
             } else {

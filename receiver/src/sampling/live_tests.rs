@@ -322,7 +322,7 @@ fn stacks_walked_while_tables_are_evicted_are_correct_or_truncated() {
     sampler.start().unwrap();
     let mut messages = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
-    while sampler.profiler.tables.evictions() < 12 || sampler.control_counts().table_reloads < 4 {
+    while sampler.profiler.tables.evictions() < 12 || sampler.control_counts().tables_reloads < 4 {
         assert!(Instant::now() < deadline, "tables were not evicted, or not reloaded on demand");
         let profiler = &mut sampler.profiler;
         profiler.tables.evict_oldest(&mut profiler.arena);

@@ -37,7 +37,7 @@ pub(crate) use self::control::tables::{
 };
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
-pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
+pub(crate) use self::data::{CodeObjectLosses, FoundWaitCounts, LongWaitCounts, SamplingTally, WaitCounts};
 pub(crate) use self::error::SamplingError;
 use self::maintenance::Maintenance;
 use self::message::Message;
@@ -233,7 +233,7 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// What the user loses if the eBPF programs' list of processes was full; `None` if it never was.
-    pub(crate) fn scope_full_cost(&self) -> Option<&'static str> {
+    pub(crate) fn scope_list_full_cost(&self) -> Option<&'static str> {
         self.control.membership.full_list_cost(&self.profiler)
     }
 }

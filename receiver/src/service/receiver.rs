@@ -217,7 +217,8 @@ impl ReceiverContext {
                 if self.plan.try_get().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
                     let counters = self.publish_counters(&sampler, queue.dropped());
-                    debug!(receiver = self.name, "so far: {counters}");
+                    let (outcomes, counters) = (counters.outcomes_field(), counters.counters_field());
+                    debug!(receiver = self.name, outcomes, counters, "so far");
                 }
             }
             heartbeat.beat(STOP_HEARTBEAT_TIMEOUT);
@@ -233,7 +234,8 @@ impl ReceiverContext {
             if let Err(panic) = reported {
                 return Err(panic_failure("report", &*panic));
             }
-            info!(receiver = self.name, "profiling ended: {counters}");
+            let (outcomes, counters) = (counters.outcomes_field(), counters.counters_field());
+            info!(receiver = self.name, outcomes, counters, "profiling ended");
             if is_over {
                 self.stats.set_activity(&self.name, Activity::OutOfScope);
             }

@@ -1,8 +1,6 @@
 //! The table of a receiver's counters, one row each. Metrics, `sidewinder status`, the log and `docs/metrics.md` are made
 //! from it: a new counter needs a new row.
 
-use std::fmt;
-
 use sidewinder_bpf::VmMissing;
 use sidewinder_config::MetricLevel;
 
@@ -116,387 +114,264 @@ impl Counter {
     }
 }
 
-const WAITS: &str = "off_cpu_waits_missing";
 const WAITS_DESCRIPTION: &str = "Waits that are missing from off-CPU time: possibly begun before the start and over before they were listed (unseen: an upper bound, with threads that ran then), the record of their end had no room (end_lost), or their end never came, for that or another reason (without_end). For `lock_wakers`: waits without the sample of their waker, and such samples without their wait (waker_unmatched).";
-const FOUND_WAITS: &str = "off_cpu_waits_found";
 const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun before the start, or at a context switch that sampling skipped. Their stacks are read from the memory of their process; one that is unread lacks its user frames.";
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
 const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
 
-/// All counters as `key=value` words, outcomes first.
-impl fmt::Display for ReceiverStats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (outcome, count) in self.counters.outcomes.iter().filter(|(_, count)| **count > 0) {
-            write!(f, "{outcome}={count} ")?;
-        }
+/// Fields of the log, as `name=count` words.
+impl ReceiverStats {
+    /// The outcomes that interrupts had; those of other kinds than CPU time behind their kind and a dot.
+    pub(crate) fn outcomes_field(&self) -> String {
+        let of_clock = self.counters.outcomes.iter().map(|(outcome, count)| ((*outcome).to_owned(), *count));
         let of_other_kinds = &self.counters.outcomes_of_other_kinds;
-        for ((kind, outcome), count) in of_other_kinds.iter().filter(|(_, count)| **count > 0) {
-            write!(f, "{kind}.{outcome}={count} ")?;
-        }
-        for counter in COUNTERS {
-            let count = (counter.read)(self);
-            // Counters that are terms of a sum are shown even if they are 0.
-            if count > 0 || !matches!(counter.metric, CounterMetric::FromLevel(_)) {
-                write!(f, "{}={count} ", counter.key())?;
-            }
-        }
-        write!(f, "table_bytes={} map_bytes={}", self.counters.table_bytes, self.counters.map_bytes)
+        let of_other_kinds =
+            of_other_kinds.iter().map(|((kind, outcome), count)| (format!("{kind}.{outcome}"), *count));
+        words(of_clock.chain(of_other_kinds).filter(|(_, count)| *count > 0))
     }
+
+    /// All counters that are not 0, and those that are terms of a sum.
+    pub(crate) fn counters_field(&self) -> String {
+        let counts = COUNTERS.iter().map(|counter| (counter, (counter.read)(self)));
+        let is_shown = |(counter, count): &(&Counter, u64)| {
+            *count > 0 || !matches!(counter.metric, CounterMetric::FromLevel(_))
+        };
+        let sizes = [("table_bytes", self.counters.table_bytes), ("map_bytes", self.counters.map_bytes)];
+        let counts = counts.filter(is_shown).map(|(counter, count)| (counter.key(), count));
+        words(counts.chain(sizes.map(|(name, bytes)| (name.to_owned(), bytes))))
+    }
+}
+
+fn words(counts: impl Iterator<Item = (String, u64)>) -> String {
+    counts.map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A row of [`COUNTERS`]. The field that it reads has the name that is published:
+///
+/// - `counter!(stacks_sent in counters, ...)`: the counter `stacks_sent`, which is `counters.stacks_sent` of a receiver.
+/// - `counter!(vm_functions.named by "result" in names, ...)`: the counter `vm_functions` with the label `result="named"`, which is
+///   `names.vm_functions.named`.
+/// - `counter!(names_left_out() in names, ...)`: a sum that a method makes.
+macro_rules! counter {
+    ($name:ident in $($place:ident).+, $unit:literal, $description:expr) => {
+        Counter::new(stringify!($name), $unit, $description, |receiver| receiver.$($place).+.$name)
+    };
+    ($name:ident() in $($place:ident).+, $unit:literal, $description:expr) => {
+        Counter::new(stringify!($name), $unit, $description, |receiver| receiver.$($place).+.$name())
+    };
+    ($name:ident.$value:ident by $label:literal in $($place:ident).+, $unit:literal, $description:expr) => {
+        Counter::new(stringify!($name), $unit, $description, |receiver| receiver.$($place).+.$name.$value)
+            .labelled($label, stringify!($value))
+    };
+    ($name:ident.missing[$reason:expr] by $label:literal in $($place:ident).+, $unit:literal, $description:expr) => {
+        Counter::new(stringify!($name), $unit, $description, |receiver| {
+            receiver.$($place).+.$name.missing[$reason as usize]
+        })
+        .labelled($label, $reason.label())
+    };
 }
 
 /// All counters of a receiver, except the outcomes of interrupts, which have a list of their own.
 pub(crate) static COUNTERS: &[Counter] = &[
     // Interrupts and events.
-    Counter::new("missed", "interrupts", "Interrupts that never ran, usually because the virtual machine was descheduled: see sidewinder_cpu_steal_seconds.", |r| {
-        r.counters.missed
-    })
+    counter!(
+        missed in counters, "interrupts",
+        "Interrupts that never ran, usually because the virtual machine was descheduled: see sidewinder_cpu_steal_seconds."
+    )
     .part_of_metric("sidewinder_interrupts")
     .alarm_above(
         0.05,
         "interrupts were missed: they never ran, usually because the virtual machine was descheduled",
         "compare the steal time: the host is overcommitted if it is as much; otherwise lower samples_per_second of the receiver",
     ),
-    Counter::new("interrupts_by_witness", "interrupts", "Interrupts that were due by the clocks of the CPUs.", |r| {
-        r.counters.due
-    })
+    counter!(interrupts_by_witness in counters, "interrupts", "Interrupts that were due by the clocks of the CPUs.")
     .without_metric("it is the sum of sidewinder_interrupts"),
-    Counter::new(
-        "idle_inferred",
-        "interrupts",
-        "Idle interrupts for which the kernel did not run Sidewinder's program, because the CPU slept.",
-        |r| r.counters.idle_inferred,
+    counter!(
+        idle_inferred in counters, "interrupts",
+        "Idle interrupts for which the kernel did not run Sidewinder's program, because the CPU slept."
     ),
-    Counter::new("events_exported", "events", "Events that were passed on for naming.", |r| {
-        r.counters.events_exported
-    })
+    counter!(events_exported in counters, "events", "Events that were passed on for naming.")
     .without_metric("the named ones are in sidewinder_receiver_events"),
-    Counter::new("events_dropped", "events", "Events that were dropped because they arrived faster than they could be named.", |r| {
-        r.counters.events_dropped
-    })
+    counter!(events_dropped in counters, "events", "Events that were dropped because they arrived faster than they could be named.")
     .part_of_metric("otelcol_receiver_refused_profile_samples")
     .alarm("events were dropped: they arrived faster than they could be named", FEWER_SAMPLES_HINT),
-    Counter::new("stack_bodies_missing", "events", "Events whose stack never arrived.", |r| {
-        r.counters.stack_bodies_missing
-    })
+    counter!(stack_bodies_missing in counters, "events", "Events whose stack never arrived.")
     .part_of_metric("otelcol_receiver_failed_profile_samples")
     .alarm_above(0.01, "events arrived without their stack", MORE_MEMORY_HINT),
-    Counter::new(
-        "unknown_records",
-        "records",
-        "Records of the eBPF programs that the receiver can't read.",
-        |r| r.counters.unknown_records,
-    )
+    counter!(unknown_records in counters, "records", "Records of the eBPF programs that the receiver can't read.")
     .permanent_alarm(
         "records of the eBPF programs could not be read",
         "report this: it is a bug of Sidewinder",
     ),
     // Walks.
-    Counter::new(
-        "walked_late",
-        "events",
-        "Events whose stack was walked after the interrupt, because an unwind table was missing at the time.",
-        |r| r.counters.deferred_walks,
+    counter!(
+        walked_late in counters, "events",
+        "Events whose stack was walked after the interrupt, because an unwind table was missing at the time."
     ),
-    Counter::new(
-        "snapshots_refused",
-        "walks",
-        "Walks without an unwind table whose snapshot had no room, so that they could not be completed later.",
-        |r| r.counters.snapshots_refused,
+    counter!(
+        snapshots_refused in counters, "walks",
+        "Walks without an unwind table whose snapshot had no room, so that they could not be completed later."
     ),
-    Counter::new(
-        "nested_walks",
-        "walks",
-        "Walks that started during another walk on the same CPU.",
-        |r| r.counters.nested_walks,
-    ),
-    Counter::new(
-        "stacks_known",
-        "stacks",
-        "Stacks that the receiver already had, of which only the ID was sent.",
-        |r| r.counters.stacks_known,
-    ),
-    Counter::new("stacks_sent", "stacks", "Stacks that were sent to the receiver with all frames.", |r| {
-        r.counters.stacks_sent
-    }),
-    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counters.steps[0]).labelled("by", "table"),
-    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counters.steps[1])
-        .labelled("by", "frame_pointer"),
-    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counters.steps[2])
-        .labelled("by", "guess"),
-    Counter::new("stack_depths", "stacks", "Stacks by their number of frames.", |r| {
-        r.counters.depths.iter().sum()
-    })
+    counter!(nested_walks in counters, "walks", "Walks that started during another walk on the same CPU."),
+    counter!(stacks_known in counters, "stacks", "Stacks that the receiver already had, of which only the ID was sent."),
+    counter!(stacks_sent in counters, "stacks", "Stacks that were sent to the receiver with all frames."),
+    counter!(frames.table by "by" in counters, "frames", FRAMES_DESCRIPTION),
+    counter!(frames.frame_pointer by "by" in counters, "frames", FRAMES_DESCRIPTION),
+    counter!(frames.guess by "by" in counters, "frames", FRAMES_DESCRIPTION),
+    counter!(stack_depths() in counters, "stacks", "Stacks by their number of frames.")
     .without_metric("it is recorded as the histogram sidewinder_stack_depth"),
     // Off-CPU time.
-    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.unseen).labelled("reason", "unseen"),
-    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.ends_lost).labelled("reason", "end_lost"),
-    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.without_end)
-        .labelled("reason", "without_end"),
-    Counter::new(WAITS, "waits", WAITS_DESCRIPTION, |r| r.counters.waits.wakers_unmatched)
-        .labelled("reason", "waker_unmatched"),
-    Counter::new(FOUND_WAITS, "waits", FOUND_WAITS_DESCRIPTION, |r| {
-        r.counters.long_waits.found
-    })
-    .labelled("stack", "read"),
-    Counter::new(FOUND_WAITS, "waits", FOUND_WAITS_DESCRIPTION, |r| r.counters.long_waits.found_unread)
-        .labelled("stack", "unread"),
-    Counter::new("off_cpu_events_so_far", "events", "Events of waits that went on: a wait has one for each report in which it is charged.", |r| {
-        r.counters.long_waits.events_so_far
-    }),
-    Counter::new("off_cpu_lists_failed", "attempts", "How often the waits in progress could not be listed: threads are then charged when they wake up.", |r| {
-        r.counters.long_waits.lists_failed
-    })
+    counter!(off_cpu_waits_missing.unseen by "reason" in counters, "waits", WAITS_DESCRIPTION),
+    counter!(off_cpu_waits_missing.end_lost by "reason" in counters, "waits", WAITS_DESCRIPTION),
+    counter!(off_cpu_waits_missing.without_end by "reason" in counters, "waits", WAITS_DESCRIPTION),
+    counter!(off_cpu_waits_missing.waker_unmatched by "reason" in counters, "waits", WAITS_DESCRIPTION),
+    counter!(off_cpu_waits_found.read by "stack" in counters.long_waits, "waits", FOUND_WAITS_DESCRIPTION),
+    counter!(off_cpu_waits_found.unread by "stack" in counters.long_waits, "waits", FOUND_WAITS_DESCRIPTION),
+    counter!(
+        off_cpu_events_so_far in counters.long_waits, "events",
+        "Events of waits that went on: a wait has one for each report in which it is charged."
+    ),
+    counter!(
+        off_cpu_lists_failed in counters.long_waits, "attempts",
+        "How often the waits in progress could not be listed: threads are then charged when they wake up."
+    )
     .alarm(
         "waits in progress could not be listed: off-CPU time is missing the threads that have not woken up",
         "`sidewinder check` says what this kernel lacks",
     ),
     // Tables.
-    Counter::new("tables_evictions", "tables", "Unwind tables that were evicted to make room for others.", |r| {
-        r.counters.table_evictions
-    }),
-    Counter::new(
-        "tables_reloads",
-        "tables",
-        "Files that were read again because a walk needed an evicted unwind table.",
-        |r| r.counters.table_reloads,
-    ),
-    Counter::new(
-        "tables_cut",
-        "files",
-        "Files without a complete unwind table, because of the memory limit.",
-        |r| r.counters.incomplete_tables,
-    )
+    counter!(tables_evictions in counters, "tables", "Unwind tables that were evicted to make room for others."),
+    counter!(tables_reloads in counters, "tables", "Files that were read again because a walk needed an evicted unwind table."),
+    counter!(tables_cut in counters, "files", "Files without a complete unwind table, because of the memory limit.")
     .permanent_alarm(
         "files have no complete unwind table, because of the memory limit: stacks through them may be truncated",
         MORE_MEMORY_HINT,
     ),
-    Counter::new(
-        "tables_read_back",
-        "tables",
-        "Unwind tables that were read from unwind.tables_directory instead of being built.",
-        |r| r.counters.saved_tables.uses,
+    counter!(
+        tables_read_back in counters.saved_tables, "tables",
+        "Unwind tables that were read from unwind.tables_directory instead of being built."
     ),
-    Counter::new(
-        "tables_not_saved",
-        "errors",
-        "Failures to write to unwind.tables_directory.",
-        |r| r.counters.saved_tables.failures,
-    )
+    counter!(tables_not_saved in counters.saved_tables, "errors", "Failures to write to unwind.tables_directory.")
     .permanent_alarm(
         "times an unwind table could not be saved in unwind.tables_directory",
         "check that the disk has room and is writable",
     ),
     // A count above 0 is shown as a degraded feature.
-    Counter::new(
-        "scope_list_full",
-        "processes",
-        "Processes that did not fit in the scope's list of processes: included ones are not sampled; once an excluded one \
-         does not fit, no process that started after the profiler is sampled.",
-        |r| r.counters.scope_full,
-    )
+    counter!(scope_list_full in counters, "processes", "Processes that did not fit in the scope's list of processes: included ones are not sampled; once an excluded one \
+         does not fit, no process that started after the profiler is sampled.")
     .at_level(MetricLevel::Basic),
     // What threads and processes publish.
-    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counters.contexts.read)
-        .labelled("result", "read"),
-    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counters.contexts.changing)
-        .labelled("result", "changing"),
-    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counters.contexts.unreadable)
-        .labelled("result", "unreadable"),
+    counter!(thread_contexts.read by "result" in counters, "readings", CONTEXTS_DESCRIPTION),
+    counter!(thread_contexts.changing by "result" in counters, "readings", CONTEXTS_DESCRIPTION),
+    counter!(thread_contexts.unreadable by "result" in counters, "readings", CONTEXTS_DESCRIPTION),
     // A count above 0 is shown as a degraded feature.
-    Counter::new(
-        "contexts_refused",
-        "processes",
-        "Processes that publish a context which can't be read: before Linux 6.1, and without CAP_SYS_PTRACE.",
-        |r| r.counters.contexts_refused,
+    counter!(
+        contexts_refused in counters, "processes",
+        "Processes that publish a context which can't be read: before Linux 6.1, and without CAP_SYS_PTRACE."
     ),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.completed).labelled("result", "answered"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.timed_out).labelled("result", "timed_out"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.late).labelled("result", "late"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.quarantined).labelled("result", "quarantined"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.refused).labelled("result", "refused"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.failed).labelled("result", "failed"),
+    counter!(foreign_reads.answered by "result" in counters, "reads", READS_DESCRIPTION),
+    counter!(foreign_reads.timed_out by "result" in counters, "reads", READS_DESCRIPTION),
+    counter!(foreign_reads.late by "result" in counters, "reads", READS_DESCRIPTION),
+    counter!(foreign_reads.quarantined by "result" in counters, "reads", READS_DESCRIPTION),
+    counter!(foreign_reads.refused by "result" in counters, "reads", READS_DESCRIPTION),
+    counter!(foreign_reads.failed by "result" in counters, "reads", READS_DESCRIPTION),
     // Virtual machines.
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.frames)
-        .labelled("state", "frames"),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.groups)
-        .labelled("state", "groups"),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[0])
-        .labelled("state", VmMissing::ALL[0].label()),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[1])
-        .labelled("state", VmMissing::ALL[1].label()),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[2])
-        .labelled("state", VmMissing::ALL[2].label()),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[3])
-        .labelled("state", VmMissing::ALL[3].label()),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[4])
-        .labelled("state", VmMissing::ALL[4].label()),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[5])
-        .labelled("state", VmMissing::ALL[5].label()),
-    Counter::new(VM_FRAMES, "frames", VM_FRAMES_DESCRIPTION, |r| r.counters.vm_frames.missing[6])
-        .labelled("state", VmMissing::ALL[6].label()),
+    counter!(vm_frames.frames by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.groups by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.missing[VmMissing::NoState] by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.missing[VmMissing::OtherThread] by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.missing[VmMissing::Unreadable] by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.missing[VmMissing::NoFrames] by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.missing[VmMissing::TooEarly] by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.missing[VmMissing::Busy] by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
+    counter!(vm_frames.missing[VmMissing::NoCaller] by "state" in counters, "frames", VM_FRAMES_DESCRIPTION),
     // A count above 0 is shown as a degraded feature.
-    Counter::new(
-        "interpreters_refused",
-        "files",
-        "Files with an interpreter whose evaluation loop is in more parts than walks look up: its frames aren't shown.",
-        |r| r.counters.interpreters_refused,
+    counter!(
+        interpreters_refused in counters, "files",
+        "Files with an interpreter whose evaluation loop is in more parts than walks look up: its frames aren't shown."
     ),
-    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_sent)
-        .labelled("state", "sent"),
-    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.vm_frames.objects_dropped)
-        .labelled("state", "dropped"),
-    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.code_object_losses.refused)
-        .labelled("state", "refused"),
-    Counter::new(VM_COPIES, "functions", VM_COPIES_DESCRIPTION, |r| r.counters.code_object_losses.expired)
-        .labelled("state", "expired"),
-    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.named).labelled("result", "named"),
-    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.without_code)
-        .labelled("result", "without_code"),
-    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.replaced)
-        .labelled("result", "replaced"),
-    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.unreadable)
-        .labelled("result", "unreadable"),
-    Counter::new(VM_FUNCTIONS, "functions", VM_FUNCTIONS_DESCRIPTION, |r| r.names.vm.forgotten)
-        .labelled("result", "forgotten"),
+    counter!(vm_function_copies.sent by "state" in counters, "functions", VM_COPIES_DESCRIPTION),
+    counter!(vm_function_copies.dropped by "state" in counters, "functions", VM_COPIES_DESCRIPTION),
+    counter!(vm_function_copies.refused by "state" in counters, "functions", VM_COPIES_DESCRIPTION),
+    counter!(vm_function_copies.expired by "state" in counters, "functions", VM_COPIES_DESCRIPTION),
+    counter!(vm_functions.named by "result" in names, "functions", VM_FUNCTIONS_DESCRIPTION),
+    counter!(vm_functions.without_code by "result" in names, "functions", VM_FUNCTIONS_DESCRIPTION),
+    counter!(vm_functions.replaced by "result" in names, "functions", VM_FUNCTIONS_DESCRIPTION),
+    counter!(vm_functions.unreadable by "result" in names, "functions", VM_FUNCTIONS_DESCRIPTION),
+    counter!(vm_functions.forgotten by "result" in names, "functions", VM_FUNCTIONS_DESCRIPTION),
     // Processes.
-    Counter::new(
-        "process_events",
-        "events",
-        "Process events that were applied: forks, execs, mappings, exits.",
-        |r| r.counters.processes.events,
-    ),
+    counter!(process_events in counters.processes, "events", "Process events that were applied: forks, execs, mappings, exits."),
     // No alarm: what was lost is read from /proc.
-    Counter::new(
-        "process_events_lost",
-        "events",
-        "Process events that the kernel lost because a buffer was full; /proc is then read again.",
-        |r| r.counters.processes.lost_events,
+    counter!(
+        process_events_lost in counters.processes, "events",
+        "Process events that the kernel lost because a buffer was full; /proc is then read again."
     ),
-    Counter::new(
-        "process_events_outdated",
-        "events",
-        "Process events that were ignored because /proc had been read after them.",
-        |r| r.counters.processes.outdated_events,
+    counter!(
+        process_events_outdated in counters.processes, "events",
+        "Process events that were ignored because /proc had been read after them."
     ),
-    Counter::new(
-        "process_events_outside",
-        "events",
-        "Process events of other PID namespaces.",
-        |r| r.counters.processes.outside_events,
+    counter!(process_events_outside in counters.processes, "events", "Process events of other PID namespaces."),
+    counter!(
+        process_events_unordered in counters, "events",
+        "Process events that were applied before all earlier ones had arrived, because too many were pending."
     ),
-    Counter::new(
-        "process_events_unordered",
-        "events",
-        "Process events that were applied before all earlier ones had arrived, because too many were pending.",
-        |r| r.counters.released_early,
-    ),
-    Counter::new("process_reads", "processes", "Processes that were read from /proc.", |r| {
-        r.counters.processes.reads
-    }),
-    Counter::new(
-        "processes_left_out",
-        "processes",
-        "Processes that are not tracked, because too many are running.",
-        |r| r.counters.processes.processes_left_out,
-    )
+    counter!(process_reads in counters.processes, "processes", "Processes that were read from /proc."),
+    counter!(processes_left_out in counters.processes, "processes", "Processes that are not tracked, because too many are running.")
     .alarm("processes are not tracked: too many are running", "select fewer in scope of the receiver"),
-    Counter::new(
-        "processes_unreadable",
-        "processes",
-        "Processes whose mappings could not be read from /proc, for example because they have just ended.",
-        |r| r.counters.processes.unreadable_processes,
+    counter!(
+        processes_unreadable in counters.processes, "processes",
+        "Processes whose mappings could not be read from /proc, for example because they have just ended."
     ),
-    Counter::new(
-        "mappings_left_out",
-        "mappings",
-        "Mappings that are not tracked, for lack of memory.",
-        |r| r.counters.processes.mappings_left_out,
-    )
+    counter!(mappings_left_out in counters.processes, "mappings", "Mappings that are not tracked, for lack of memory.")
     .alarm(
         "mappings are not tracked, because their process has too many: code in them has no names",
         "exclude that process in scope of the receiver",
     ),
-    Counter::new("maps_lines_malformed", "lines", "Lines of /proc/PID/maps that could not be read.", |r| {
-        r.counters.processes.malformed_maps_lines
-    })
+    counter!(maps_lines_malformed in counters.processes, "lines", "Lines of /proc/PID/maps that could not be read.")
     .permanent_alarm("lines of /proc/PID/maps could not be read", "report this: it is a bug of Sidewinder"),
     // Names.
-    Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.named)
-        .labelled("result", "named"),
-    Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.not_opened)
-        .labelled("result", "file_not_opened"),
-    Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.broken)
-        .labelled("result", "file_broken"),
-    Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.no_symbols)
-        .labelled("result", "no_symbols"),
-    Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.not_covered)
-        .labelled("result", "not_covered"),
-    Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.no_room)
-        .labelled("result", "no_room"),
-    Counter::new("symbols_left_out", "symbols", "Symbols that did not fit in their file's table.", |r| {
-        r.names.symbols.symbols_cut
-    })
+    counter!(name_lookups.named by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
+    counter!(name_lookups.file_not_opened by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
+    counter!(name_lookups.file_broken by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
+    counter!(name_lookups.no_symbols by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
+    counter!(name_lookups.not_covered by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
+    counter!(name_lookups.no_room by "result" in names.symbols, "lookups", LOOKUPS_DESCRIPTION),
+    counter!(symbols_left_out in names.symbols, "symbols", "Symbols that did not fit in their file's table.")
     .without_metric("it is part of sidewinder_names_left_out"),
-    Counter::new(
-        "jit_names_left_out",
-        "functions",
-        "Functions generated at run time that did not fit, or whose entry could not be parsed.",
-        |r| r.names.jit,
+    counter!(
+        jit_names_left_out in names, "functions",
+        "Functions generated at run time that did not fit, or whose entry could not be parsed."
     )
     .without_metric("it is part of sidewinder_names_left_out"),
-    Counter::new(
-        "names_left_out",
-        "names",
-        "Lookups without a name, and functions without one, because of the memory limit for symbols.",
-        |r| r.names.omitted(),
+    counter!(
+        names_left_out() in names, "names",
+        "Lookups without a name, and functions without one, because of the memory limit for symbols."
     )
     .alarm("names of functions are missing, because of the memory limit for symbols", MORE_MEMORY_HINT),
-    Counter::new(
-        "lines_left_out",
-        "lines",
-        "Files without all lines and inlined calls because of the memory limit, and lookups without them because of the time limit.",
-        |r| r.names.omitted_lines(),
+    counter!(
+        lines_left_out() in names, "lines",
+        "Files without all lines and inlined calls because of the memory limit, and lookups without them because of the time limit."
     ),
-    Counter::new(
-        "files_without_lines",
-        "files",
-        "Files without all lines and inlined calls, because of the memory limit.",
-        |r| r.names.symbols.files_without_lines,
+    counter!(
+        files_without_lines in names.symbols, "files",
+        "Files without all lines and inlined calls, because of the memory limit."
     )
     .without_metric("it is part of sidewinder_lines_left_out"),
-    Counter::new("line_lookups_left_out", "lookups", "Lookups without a line, because of the time limit.", |r| {
-        r.names.symbols.lines_left_out
-    })
+    counter!(line_lookups_left_out in names.symbols, "lookups", "Lookups without a line, because of the time limit.")
     .without_metric("it is part of sidewinder_lines_left_out"),
-    Counter::new("names_shortened", "names", "Names that were truncated because they were too long.", |r| {
-        r.names.symbols.names_cut
-    }),
-    Counter::new(
-        "symbol_tables_reads",
-        "tables",
-        "Symbol tables that were read, including again after an eviction.",
-        |r| r.names.symbols.tables_read,
-    ),
-    Counter::new("symbol_tables_evictions", "tables", "Symbol tables that were evicted to make room for others.", |r| {
-        r.names.symbols.tables_evicted
-    }),
+    counter!(names_shortened in names.symbols, "names", "Names that were truncated because they were too long."),
+    counter!(symbol_tables_reads in names.symbols, "tables", "Symbol tables that were read, including again after an eviction."),
+    counter!(symbol_tables_evictions in names.symbols, "tables", "Symbol tables that were evicted to make room for others."),
 ];
 
-const FRAMES: &str = "frames";
 const FRAMES_DESCRIPTION: &str = "Callers that walks found, by method: by a table, by a frame pointer that a table proves, or by an unproven frame pointer, which is a guess and marked as such.";
-const CONTEXTS: &str = "thread_contexts";
 const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
-const VM_FRAMES: &str = "vm_frames";
 const VM_FRAMES_DESCRIPTION: &str = "Frames of virtual machines (CPython, HotSpot, V8) in sampled stacks; activations of an interpreter's loop whose frames were found \
      (groups); and frames that could not be found, by reason.";
-const VM_COPIES: &str = "vm_function_copies";
 const VM_COPIES_DESCRIPTION: &str = "Functions of processes younger than ten seconds that were sent with their stacks, because the process may end, or the \
      function be freed, before it is read, by state: sent; dropped, attempts to send one while the ring was half full; of those sent, refused, because 1 MiB of \
      them were waiting for their samples, and expired, because no sample of their process came within 10 s.";
-const VM_FUNCTIONS: &str = "vm_functions";
 const VM_FUNCTIONS_DESCRIPTION: &str = "Functions of interpreters whose names were read, by result; of those named, the ones whose compiled code was gone, so that \
      they have no inlined functions (without_code); and those that were forgotten because the memory for names was used up.";
-const READS: &str = "foreign_reads";
 const READS_DESCRIPTION: &str = "Reads of processes' memory, by result: answered; timed_out; late, after they timed out; quarantined, not tried because the process had timed out before; refused, not tried because too many were pending; failed.";
-const LOOKUPS: &str = "name_lookups";
 const LOOKUPS_DESCRIPTION: &str = "Lookups of a function's name, by result.";

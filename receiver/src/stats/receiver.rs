@@ -1,9 +1,12 @@
 //! The activity and the counters of one receiver.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::time::Duration;
 
-use sidewinder_bpf::{ContextCounts, EventScope, Interrupts, StealTime, VmCounts, VmMissing};
+use sidewinder_bpf::{
+    ContextCounts, EventScope, FrameCounts, FunctionCopies, Interrupts, StealTime, VmCounts, VmMissing,
+};
 use sidewinder_kind::{Counter, Kind, KindSet, SampledProbe};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
@@ -59,7 +62,7 @@ pub(crate) struct ReceiverStats {
     /// The probes of the current run that are attached nowhere.
     pub(crate) unattached_probes: Vec<SampledProbe>,
     /// The files that have no whole unwind table now, for lack of memory.
-    pub(crate) incomplete_tables: IncompleteTables,
+    pub(crate) tables_incomplete: IncompleteTables,
     /// The totals of the runs that have ended.
     pub(super) previous_runs: ReceiverCounters,
     pub(super) previous_names: NameCounts,
@@ -75,7 +78,7 @@ impl ReceiverStats {
             names: NameCounts::default(),
             missing_counters: Vec::new(),
             unattached_probes: Vec::new(),
-            incomplete_tables: IncompleteTables::default(),
+            tables_incomplete: IncompleteTables::default(),
             previous_runs: ReceiverCounters::default(),
             previous_names: NameCounts::default(),
         }
@@ -114,42 +117,42 @@ fn raise<'counts, Key: Ord + Copy + 'counts>(
 /// The counters of a receiver. Each has a row in [`COUNTERS`](super::counters::COUNTERS).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ReceiverCounters {
-    /// Interrupts by outcome, each counted once; their sum plus [`Self::missed`] equals [`Self::due`].
+    /// Interrupts by outcome, each counted once; their sum plus [`Self::missed`] equals [`Self::interrupts_by_witness`].
     pub(crate) outcomes: BTreeMap<&'static str, u64>,
     /// The same of other kinds of profile than CPU time, by the name of the kind and the outcome, which may be `missed`.
     pub(crate) outcomes_of_other_kinds: BTreeMap<(&'static str, &'static str), u64>,
     /// Interrupts for which no program ran.
     pub(crate) missed: u64,
     /// Interrupts that were due according to the events' own clocks.
-    pub(crate) due: u64,
+    pub(crate) interrupts_by_witness: u64,
     /// Those of the idle interrupts for which no program ran.
     pub(crate) idle_inferred: u64,
     /// How much of the time of the sampled CPUs the hypervisor has taken, which explains missed interrupts.
-    pub(crate) steal: StealTime,
+    pub(crate) cpu_steal: StealTime,
     /// Events that were passed on for naming.
     pub(crate) events_exported: u64,
     /// Events that were dropped because naming could not keep up.
     pub(crate) events_dropped: u64,
     pub(crate) stack_bodies_missing: u64,
-    pub(crate) deferred_walks: u64,
+    pub(crate) walked_late: u64,
     /// Incomplete walks for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.
-    pub(crate) waits: WaitCounts,
+    pub(crate) off_cpu_waits_missing: WaitCounts,
     /// Waits that were charged, or found, before they ended.
     pub(crate) long_waits: LongWaitCounts,
     /// Reads of threads' contexts, by result.
-    pub(crate) contexts: ContextCounts,
+    pub(crate) thread_contexts: ContextCounts,
     /// Processes that publish a context which this process has no privilege to read.
     pub(crate) contexts_refused: u64,
     /// Walks of virtual machines' frames, by result.
     pub(crate) vm_frames: VmCounts,
-    /// Functions that young processes have sent, and that were dropped.
-    pub(crate) code_object_losses: CodeObjectLosses,
+    /// Functions of young processes, which are sent with their stacks.
+    pub(crate) vm_function_copies: FunctionCopyCounts,
     /// Files with an interpreter whose loop is too scattered for walks.
     pub(crate) interpreters_refused: u64,
     /// Reads of processes' memory, by result.
-    pub(crate) reads: ReadCounts,
+    pub(crate) foreign_reads: ReadCounts,
     /// Records of the eBPF programs whose kind is unknown.
     pub(crate) unknown_records: u64,
     /// Walks that started during another walk on the same CPU.
@@ -161,30 +164,59 @@ pub(crate) struct ReceiverCounters {
     /// The counters of the process registry.
     pub(crate) processes: RegistryCounters,
     /// Process events that were applied before all earlier ones had arrived.
-    pub(crate) released_early: u64,
-    /// Frames found by table rows, by proven frame pointers and by unproven ones.
-    pub(crate) steps: [u64; 3],
+    pub(crate) process_events_unordered: u64,
+    /// Callers that walks found, by method.
+    pub(crate) frames: FrameCounts,
     /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
-    pub(crate) depths: Vec<u64>,
-    pub(crate) table_evictions: u64,
+    pub(crate) stack_depths: Vec<u64>,
+    pub(crate) tables_evictions: u64,
     /// Files that were read again because a walk needed an evicted table.
-    pub(crate) table_reloads: u64,
+    pub(crate) tables_reloads: u64,
     /// Files whose table is missing, or incomplete, because of the memory limit.
-    pub(crate) incomplete_tables: u64,
+    pub(crate) tables_cut: u64,
     /// Uses of tables that are saved on disk.
     pub(crate) saved_tables: SavedTableCounts,
     /// Processes for which there was no room in the list of the scope.
-    pub(crate) scope_full: u64,
+    pub(crate) scope_list_full: u64,
     /// The cost for the user if that list has been full in the current run.
-    pub(crate) scope_full_cost: Option<&'static str>,
+    pub(crate) scope_list_full_cost: Option<&'static str>,
     /// The run time of Sidewinder's eBPF programs; `None` if the kernel does not measure it.
-    pub(crate) run_time: Option<Duration>,
+    pub(crate) bpf_run_time: Option<Duration>,
     /// The current size of the unwind tables in the arena, in bytes.
     pub(crate) table_bytes: u64,
     /// The current kernel memory of all maps, in bytes.
     pub(crate) map_bytes: u64,
     /// For which tasks events are open now.
     pub(crate) event_coverage: EventCoverage,
+}
+
+/// Functions of young processes: what became of those that could be sent, and of those that were.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct FunctionCopyCounts {
+    pub(crate) sent: u64,
+    /// Attempts to send one that found the ring half full.
+    pub(crate) dropped: u64,
+    /// Of those sent, the ones for which the receiver had no room.
+    pub(crate) refused: u64,
+    /// Of those sent, the ones that no sample of their process followed in time.
+    pub(crate) expired: u64,
+}
+
+impl FunctionCopyCounts {
+    fn new(FunctionCopies { sent, dropped }: FunctionCopies, losses: CodeObjectLosses) -> Self {
+        let CodeObjectLosses { refused, expired } = losses;
+        Self { sent, dropped, refused, expired }
+    }
+}
+
+impl AddAssign for FunctionCopyCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { sent, dropped, refused, expired } = more;
+        self.sent += sent;
+        self.dropped += dropped;
+        self.refused += refused;
+        self.expired += expired;
+    }
 }
 
 /// For which tasks events are open.
@@ -219,7 +251,6 @@ fn outcomes_of_other_kinds(tally: &SamplingTally) -> BTreeMap<(&'static str, &'s
 impl ReceiverCounters {
     pub(crate) fn from_sampler(sampler: &Sampler<'_>, dropped: u64) -> Self {
         let (tally, profiler, control) = (sampler.tally(), sampler.profiler(), sampler.control_counts());
-        let (stacks_known, stacks_sent) = profiler.stacks_deduplicated_and_sent();
         let mut vm_frames = profiler.vm_frames();
         // The programs don't defer walks.
         vm_frames.missing[VmMissing::TooEarly as usize] += tally.early_vm_frames;
@@ -234,40 +265,48 @@ impl ReceiverCounters {
             outcomes: outcomes.collect(),
             outcomes_of_other_kinds: outcomes_of_other_kinds(&tally),
             missed: clock.missed(),
-            due: clock.expected,
+            interrupts_by_witness: clock.expected,
             idle_inferred: clock.idle_inferred,
-            steal: clock.steal,
+            cpu_steal: clock.steal,
             events_exported: tally.events - dropped.min(tally.events),
             events_dropped: dropped,
-            stack_bodies_missing: tally.stacks_missing,
-            deferred_walks: tally.deferred_walks,
+            stack_bodies_missing: tally.stack_bodies_missing,
+            walked_late: tally.walked_late,
             snapshots_refused: tally.snapshots_refused,
-            waits: tally.waits,
+            off_cpu_waits_missing: tally.off_cpu_waits_missing,
             long_waits: tally.long_waits,
-            contexts: profiler.contexts(),
+            thread_contexts: profiler.thread_contexts(),
             contexts_refused: control.contexts_refused,
             vm_frames,
-            code_object_losses: tally.code_object_losses,
+            vm_function_copies: FunctionCopyCounts::new(
+                profiler.vm_function_copies(),
+                tally.code_object_losses,
+            ),
             interpreters_refused: control.interpreters_refused,
-            reads: control.reads,
+            foreign_reads: control.foreign_reads,
             unknown_records: profiler.unknown_records(),
             nested_walks: profiler.nested_walks(),
-            stacks_known,
-            stacks_sent,
+            stacks_known: profiler.stacks_known(),
+            stacks_sent: profiler.stacks_sent(),
             processes: control.processes,
-            released_early: control.released_early,
-            steps: profiler.frames_by_mode(),
-            depths: profiler.depths().to_vec(),
-            table_evictions: profiler.tables.evictions(),
-            table_reloads: control.table_reloads,
-            incomplete_tables: control.incomplete_tables,
+            process_events_unordered: control.process_events_unordered,
+            frames: profiler.frames(),
+            stack_depths: profiler.stack_depths().to_vec(),
+            tables_evictions: profiler.tables.evictions(),
+            tables_reloads: control.tables_reloads,
+            tables_cut: control.tables_cut,
             saved_tables: control.saved_tables,
-            scope_full: profiler.scope_full(),
-            scope_full_cost: sampler.scope_full_cost(),
-            run_time: profiler.run_time(),
+            scope_list_full: profiler.scope_list_full(),
+            scope_list_full_cost: sampler.scope_list_full_cost(),
+            bpf_run_time: profiler.bpf_run_time(),
             table_bytes: profiler.tables.loaded_bytes(),
             map_bytes: profiler.map_bytes() + control.read_map_bytes,
         }
+    }
+
+    /// The number of stacks whose frames were counted.
+    pub(super) fn stack_depths(&self) -> u64 {
+        self.stack_depths.iter().sum()
     }
 
     /// The interrupts for a kind of profile that had an outcome, or are `missed`; `None` if the outcome isn't counted.
@@ -295,37 +334,37 @@ impl ReceiverCounters {
             outcomes,
             outcomes_of_other_kinds,
             missed,
-            due,
+            interrupts_by_witness,
             idle_inferred,
-            steal,
+            cpu_steal,
             events_exported,
             events_dropped,
             stack_bodies_missing,
-            deferred_walks,
+            walked_late,
             snapshots_refused,
-            waits,
+            off_cpu_waits_missing,
             long_waits,
-            contexts,
+            thread_contexts,
             contexts_refused,
             vm_frames,
-            code_object_losses,
+            vm_function_copies,
             interpreters_refused,
-            reads,
+            foreign_reads,
             unknown_records,
             nested_walks,
             stacks_known,
             stacks_sent,
             processes,
-            released_early,
-            steps,
-            depths,
-            table_evictions,
-            table_reloads,
-            incomplete_tables,
+            process_events_unordered,
+            frames,
+            stack_depths,
+            tables_evictions,
+            tables_reloads,
+            tables_cut,
             saved_tables,
-            scope_full,
-            scope_full_cost: _,
-            run_time,
+            scope_list_full,
+            scope_list_full_cost: _,
+            bpf_run_time,
             table_bytes: _,
             map_bytes: _,
             event_coverage: _,
@@ -337,37 +376,37 @@ impl ReceiverCounters {
             *self.outcomes_of_other_kinds.entry(*key).or_default() += count;
         }
         self.missed += missed;
-        self.due += due;
+        self.interrupts_by_witness += interrupts_by_witness;
         self.idle_inferred += idle_inferred;
-        self.steal += *steal;
+        self.cpu_steal += *cpu_steal;
         self.events_exported += events_exported;
         self.events_dropped += events_dropped;
         self.stack_bodies_missing += stack_bodies_missing;
-        self.deferred_walks += deferred_walks;
+        self.walked_late += walked_late;
         self.snapshots_refused += snapshots_refused;
-        self.waits += *waits;
+        self.off_cpu_waits_missing += *off_cpu_waits_missing;
         self.long_waits += *long_waits;
-        self.contexts += *contexts;
+        self.thread_contexts += *thread_contexts;
         self.contexts_refused += contexts_refused;
         self.vm_frames += *vm_frames;
-        self.code_object_losses += *code_object_losses;
+        self.vm_function_copies += *vm_function_copies;
         self.interpreters_refused += interpreters_refused;
-        self.reads = self.reads.plus_previous(reads);
+        self.foreign_reads = self.foreign_reads.plus_previous(foreign_reads);
         self.unknown_records += unknown_records;
         self.nested_walks += nested_walks;
         self.stacks_known += stacks_known;
         self.stacks_sent += stacks_sent;
         self.processes += *processes;
-        self.released_early += released_early;
-        self.steps.iter_mut().zip(steps).for_each(|(now, before)| *now += before);
-        self.depths.resize(self.depths.len().max(depths.len()), 0);
-        self.depths.iter_mut().zip(depths).for_each(|(now, before)| *now += before);
-        self.table_evictions += table_evictions;
-        self.table_reloads += table_reloads;
-        self.incomplete_tables += incomplete_tables;
+        self.process_events_unordered += process_events_unordered;
+        self.frames += *frames;
+        self.stack_depths.resize(self.stack_depths.len().max(stack_depths.len()), 0);
+        self.stack_depths.iter_mut().zip(stack_depths).for_each(|(now, before)| *now += before);
+        self.tables_evictions += tables_evictions;
+        self.tables_reloads += tables_reloads;
+        self.tables_cut += tables_cut;
         self.saved_tables += *saved_tables;
-        self.scope_full += scope_full;
-        self.run_time = match (self.run_time, *run_time) {
+        self.scope_list_full += scope_list_full;
+        self.bpf_run_time = match (self.bpf_run_time, *bpf_run_time) {
             (Some(now), Some(before)) => Some(now + before),
             (now, before) => now.or(before),
         };

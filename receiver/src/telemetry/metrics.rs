@@ -292,7 +292,7 @@ pub(super) static METRICS: &[Metric] = &[
         read: |stats| {
             let receivers = stats.receivers();
             let timed = receivers.iter().filter_map(|(name, receiver)| {
-                let run_time = receiver.counters.run_time?;
+                let run_time = receiver.counters.bpf_run_time?;
                 let labels = vec![KeyValue::new("receiver", name.clone())];
                 Some(Point { value: run_time.as_secs_f64(), labels })
             });
@@ -308,7 +308,7 @@ pub(super) static METRICS: &[Metric] = &[
         read: |stats| {
             let receivers = stats.receivers();
             let points = receivers.iter().map(|(name, receiver)| Point {
-                value: Duration::from_nanos(receiver.counters.steal.stolen_ns).as_secs_f64(),
+                value: Duration::from_nanos(receiver.counters.cpu_steal.stolen_ns).as_secs_f64(),
                 labels: vec![KeyValue::new("receiver", name.clone())],
             });
             points.collect()
@@ -347,7 +347,7 @@ pub(super) static METRICS: &[Metric] = &[
         kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,
         read: |stats| {
-            receiver_points_by(stats, "reason", |receiver| receiver.names.files.by_reason().collect())
+            receiver_points_by(stats, "reason", |receiver| receiver.names.files_refused.by_reason().collect())
         },
     },
     Metric {
@@ -356,7 +356,9 @@ pub(super) static METRICS: &[Metric] = &[
         unit: "{processes}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
-        read: |stats| receiver_points(stats, |receiver| receiver.counters.reads.in_quarantine),
+        read: |stats| {
+            receiver_points(stats, |receiver| receiver.counters.foreign_reads.quarantined_processes)
+        },
     },
     Metric {
         name: "sidewinder_stuck_reader_threads",
@@ -364,7 +366,7 @@ pub(super) static METRICS: &[Metric] = &[
         unit: "{threads}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
-        read: |stats| receiver_points(stats, |receiver| receiver.counters.reads.stuck_threads),
+        read: |stats| receiver_points(stats, |receiver| receiver.counters.foreign_reads.stuck_reader_threads),
     },
     Metric {
         name: "sidewinder_faulty_threads",

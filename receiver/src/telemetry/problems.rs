@@ -92,9 +92,9 @@ fn counter_problems(
     during: &str,
 ) -> Vec<HealthProblem> {
     let since = |read: &dyn Fn(&ReceiverStats) -> u64| read(now).saturating_sub(before.map_or(0, read));
-    let due = since(&|receiver| receiver.counters.due);
+    let due = since(&|receiver| receiver.counters.interrupts_by_witness);
     let exceeds = |count: u64, share: f64| count > 0 && count as f64 > share * due as f64;
-    let steal_before = before.map_or_else(StealTime::default, |receiver| receiver.counters.steal);
+    let steal_before = before.map_or_else(StealTime::default, |receiver| receiver.counters.cpu_steal);
     let mut problems = Vec::new();
     for counter in COUNTERS {
         let Some(Alarm { window, threshold, message, next_step }) = counter.alarm else {
@@ -106,7 +106,7 @@ fn counter_problems(
         };
         if exceeds(count, threshold) {
             let steal = match counter.key() == MISSED {
-                true => steal_text(now.counters.steal.since(steal_before)),
+                true => steal_text(now.counters.cpu_steal.since(steal_before)),
                 false => String::new(),
             };
             problems.push(HealthProblem::new(
@@ -358,9 +358,9 @@ mod tests {
         let stats = ServiceStats::new(Arc::new(Config::default()));
         let receiver = |counters| stats.record_counters("profiling", counters);
         let counters = ReceiverCounters {
-            due: 1_000,
+            interrupts_by_witness: 1_000,
             missed: 40,
-            incomplete_tables: 2,
+            tables_cut: 2,
             events_dropped: 3,
             ..ReceiverCounters::default()
         };
@@ -378,18 +378,27 @@ mod tests {
                 tables
             ]
         );
-        let steal = StealTime { stolen_ns: 6, total_ns: 200 };
-        let later = receiver(ReceiverCounters { due: 2_000, missed: 40, steal, ..counters.clone() });
+        let cpu_steal = StealTime { stolen_ns: 6, total_ns: 200 };
+        let later = receiver(ReceiverCounters {
+            interrupts_by_witness: 2_000,
+            missed: 40,
+            cpu_steal,
+            ..counters.clone()
+        });
         assert_eq!(messages(&later, Some(&before)), [tables], "drops are over, incomplete tables remain");
-        let missed = receiver(ReceiverCounters { due: 2_000, missed: 91, steal, ..counters });
+        let missed =
+            receiver(ReceiverCounters { interrupts_by_witness: 2_000, missed: 91, cpu_steal, ..counters });
         let missed_messages = messages(&missed, Some(&before));
         assert!(
             missed_messages[0].starts_with("receiver profiling: 51 interrupts were missed")
                 && missed_messages[0].ends_with("(in the last 5 min, steal time 3.0%)"),
             "{missed_messages:?}"
         );
-        let busy =
-            ReceiverCounters { due: 100, outcomes: [("busy", 6)].into(), ..ReceiverCounters::default() };
+        let busy = ReceiverCounters {
+            interrupts_by_witness: 100,
+            outcomes: [("busy", 6)].into(),
+            ..ReceiverCounters::default()
+        };
         let stats = ServiceStats::new(Arc::new(Config::default()));
         let busy_messages = messages(&stats.record_counters("profiling", busy), None);
         assert!(busy_messages[0].contains("6 of 100 interrupts left no sample"), "{busy_messages:?}");

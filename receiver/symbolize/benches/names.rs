@@ -106,7 +106,7 @@ fn measure(path: &Path, wanted: &str, budget_bytes: usize) {
         (status_kib("VmHWM") - before_kib) as f64 / 1024.0,
         before_kib as f64 / 1024.0,
         symbolizer.held_bytes() as f64 / f64::from(1 << 20),
-        symbolizer.stats().symbols_cut,
+        symbolizer.stats().symbols_left_out,
     );
 }
 

@@ -45,7 +45,9 @@ pub use jit::{JitMap, JitMapFormat, JitSymbols};
 pub use kernel::{KernelFunction, KernelName, KernelSymbols, KernelTable};
 pub use language::Language;
 pub use listing::{ListedInstruction, disassemble};
-pub use names::{BinaryId, CodeFrame, Lookup, SymbolName, SymbolizerStats, UnnamedReason, unnamed_frame};
+pub use names::{
+    BinaryId, CodeFrame, Lookup, LookupCounts, SymbolName, SymbolizerStats, UnnamedReason, unnamed_frame,
+};
 pub use native::{OmittedSymbols, Symbol, SymbolLimits, SymbolTable};
 pub use sites::{
     Operand, OperandAt, ProbeSite, SiteError, argument, find_function, find_return, find_usdt, register,

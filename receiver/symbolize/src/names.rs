@@ -90,73 +90,82 @@ pub enum UnnamedReason {
     NoRoom,
 }
 
-/// Statistics of look-ups. Each look-up counts once, as `named` or under one of the reasons.
+/// Look-ups by their result.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct SymbolizerStats {
-    /// Look-ups that gave a name.
+pub struct LookupCounts {
+    /// They gave a name.
     pub named: u64,
     /// [`UnnamedReason::NotOpened`].
-    pub not_opened: u64,
+    pub file_not_opened: u64,
     /// [`UnnamedReason::Broken`].
-    pub broken: u64,
+    pub file_broken: u64,
     /// [`UnnamedReason::NoSymbols`].
     pub no_symbols: u64,
     /// [`UnnamedReason::NotCovered`].
     pub not_covered: u64,
     /// [`UnnamedReason::NoRoom`].
     pub no_room: u64,
+}
+
+/// Statistics of a symbolizer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SymbolizerStats {
+    /// Each look-up, once.
+    pub name_lookups: LookupCounts,
     /// Names longer than the limit, which were truncated.
-    pub names_cut: u64,
+    pub names_shortened: u64,
     /// Symbols left out of tables by a limit.
-    pub symbols_cut: u64,
+    pub symbols_left_out: u64,
     /// Tables read, including again after an eviction.
-    pub tables_read: u64,
+    pub symbol_tables_reads: u64,
     /// Tables dropped to stay under the budget.
-    pub tables_evicted: u64,
+    pub symbol_tables_evictions: u64,
     /// Files for which some or all lines and inlined calls are missing for lack of memory.
     pub files_without_lines: u64,
     /// Look-ups without a line because finding lines had used its share of time.
-    pub lines_left_out: u64,
+    pub line_lookups_left_out: u64,
+}
+
+impl AddAssign for LookupCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { named, file_not_opened, file_broken, no_symbols, not_covered, no_room } = more;
+        self.named += named;
+        self.file_not_opened += file_not_opened;
+        self.file_broken += file_broken;
+        self.no_symbols += no_symbols;
+        self.not_covered += not_covered;
+        self.no_room += no_room;
+    }
 }
 
 impl AddAssign for SymbolizerStats {
     fn add_assign(&mut self, more: Self) {
         let Self {
-            named,
-            not_opened,
-            broken,
-            no_symbols,
-            not_covered,
-            no_room,
-            names_cut,
-            symbols_cut,
-            tables_read,
-            tables_evicted,
+            name_lookups,
+            names_shortened,
+            symbols_left_out,
+            symbol_tables_reads,
+            symbol_tables_evictions,
             files_without_lines,
-            lines_left_out,
+            line_lookups_left_out,
         } = more;
-        self.named += named;
-        self.not_opened += not_opened;
-        self.broken += broken;
-        self.no_symbols += no_symbols;
-        self.not_covered += not_covered;
-        self.no_room += no_room;
-        self.names_cut += names_cut;
-        self.symbols_cut += symbols_cut;
-        self.tables_read += tables_read;
-        self.tables_evicted += tables_evicted;
+        self.name_lookups += name_lookups;
+        self.names_shortened += names_shortened;
+        self.symbols_left_out += symbols_left_out;
+        self.symbol_tables_reads += symbol_tables_reads;
+        self.symbol_tables_evictions += symbol_tables_evictions;
         self.files_without_lines += files_without_lines;
-        self.lines_left_out += lines_left_out;
+        self.line_lookups_left_out += line_lookups_left_out;
     }
 }
 
-impl SymbolizerStats {
+impl LookupCounts {
     /// Counts a look-up.
     pub(crate) fn count(&mut self, lookup: &Lookup) {
         let count = match lookup {
             Lookup::Named(_) => &mut self.named,
-            Lookup::Unnamed { why: UnnamedReason::NotOpened(_), .. } => &mut self.not_opened,
-            Lookup::Unnamed { why: UnnamedReason::Broken, .. } => &mut self.broken,
+            Lookup::Unnamed { why: UnnamedReason::NotOpened(_), .. } => &mut self.file_not_opened,
+            Lookup::Unnamed { why: UnnamedReason::Broken, .. } => &mut self.file_broken,
             Lookup::Unnamed { why: UnnamedReason::NoSymbols, .. } => &mut self.no_symbols,
             Lookup::Unnamed { why: UnnamedReason::NotCovered, .. } => &mut self.not_covered,
             Lookup::Unnamed { why: UnnamedReason::NoRoom, .. } => &mut self.no_room,

@@ -14,10 +14,9 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::Settings;
 use sidewinder_e2e_support::sidewinder::Running;
 use sidewinder_e2e_support::workload::{self, Gated};
-use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_support::{log, requirement, sidewinder};
 
 use super::wait_until;
-use crate::bad_input::without_escapes;
 
 /// The configuration with a queue in `folder`.
 fn yaml(settings: &Settings, endpoint: &str, folder: &Path) -> String {
@@ -43,16 +42,14 @@ fn start(folder: &Path, yaml: &str) -> Result<Running> {
     let path = folder.join("sidewinder.yaml");
     fs::write(&path, yaml)?;
     let mut command = sidewinder::command()?;
-    command.arg("--config").arg(path);
+    command.arg("--config").arg(path).arg(log::IN_JSON);
     Running::start_sampling(command)
 }
 
 /// How many events were handed to the exporters, by the one that tells of each report in the log.
 fn handed_over(log: &str) -> u64 {
-    let reports = log.lines().filter(|line| line.contains(" profiles exporter="));
-    let events =
-        reports.filter_map(|line| line.split_once(" events=")?.1.split(' ').next()?.parse::<u64>().ok());
-    events.sum()
+    let reports = log::entries(log).filter(|entry| entry.number("profiles").is_some());
+    reports.filter_map(|entry| entry.number("events")).sum()
 }
 
 fn different_events(received: &Received) -> u64 {
@@ -81,7 +78,7 @@ fn what_was_written_before_a_kill_is_sent_after_it() -> Result<()> {
     thread::sleep(Duration::from_millis(3_600));
     wait_until("a report on the disk", || bytes_on_disk().is_ok_and(|bytes| bytes > 0))?;
     signal::kill(Pid::from_raw(i32::try_from(running.pid())?), Signal::SIGKILL)?;
-    let log_before = without_escapes(&running.log());
+    let log_before = running.log();
     drop(running);
     let written = bytes_on_disk()?;
     assert!(written > 0, "nothing is on the disk");
@@ -92,7 +89,7 @@ fn what_was_written_before_a_kill_is_sent_after_it() -> Result<()> {
     let ended = again.stop()?;
     assert!(ended.status.success(), "{}", ended.log);
     let received = collector.stop()?;
-    let (before, after) = (handed_over(&log_before), handed_over(&without_escapes(&ended.log)));
+    let (before, after) = (handed_over(&log_before), handed_over(&ended.log));
     eprintln!(
         "{before} events before the kill, {after} after it, {} arrived, {} duplicate profiles; {written} bytes were \
          on the disk",

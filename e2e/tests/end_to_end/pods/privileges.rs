@@ -9,9 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e_instrumented::examples;
 use sidewinder_e2e_pod::{Container, Image, Pod, PodSpec, Seccomp, SecurityContext, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::session::is_degraded;
 use sidewinder_e2e_support::{requirement, workload};
 
-use super::{APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, NOWHERE, app, app_at, configuration, security};
+use super::{
+    APP_USER, AS_THE_SAME_USER, EVENTS_OF_EVERY_TASK, NOWHERE, app, app_at, configuration, security,
+};
 
 /// The longest that a sidecar takes to say how it is, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,7 +28,7 @@ const BTF: &str = "/sys/kernel/btf";
 enum Outcome {
     /// It samples the events of its pod's containers.
     Profiling,
-    /// It samples the events of the whole node, keeps those of its pod, and says so in its log.
+    /// It samples the events of the whole node, keeps those of its pod, and says so in its status.
     OfEveryTask,
     /// It does not, and its reason has all of these words.
     Idle(&'static [&'static str]),
@@ -115,29 +118,27 @@ impl Running {
         match self.case.outcome {
             Outcome::Profiling => {
                 self.sidecar.wait_until_profiling_within(PATIENCE)?;
-                self.assert_events_of("containers")
+                self.assert_has_events_of_containers(true)
             }
             Outcome::OfEveryTask => {
                 self.sidecar.wait_until_profiling_within(PATIENCE)?;
-                let log = self.sidecar.container().log();
-                ensure!(log.contains(HEARS_OF_EVERY_TASK), "{log}");
-                self.assert_events_of("every task")
+                self.assert_has_events_of_containers(false)
             }
             Outcome::Idle(words) => self.assert_idle(words),
         }
     }
 
     /// Waits for it: the status changes after a while, and another container's events are tried first.
-    fn assert_events_of(&self, whom: &str) -> Result<()> {
+    fn assert_has_events_of_containers(&self, has_them: bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.sidecar.status()?.context("it does not answer")?;
-            let of = status.pointer("/receivers/profiling/events_of").and_then(Value::as_str);
-            if of.is_some_and(|of| of.contains(whom)) {
+            let containers = status.pointer("/receivers/profiling/containers").and_then(Value::as_u64);
+            if containers.is_some() == has_them && is_degraded(&status, EVENTS_OF_EVERY_TASK) != has_them {
                 return Ok(());
             }
             let log = self.sidecar.container().log();
-            ensure!(Instant::now() < deadline, "events of {of:?}, not of {whom:?}: {log}");
+            ensure!(Instant::now() < deadline, "events of {containers:?} containers: {status}: {log}");
             thread::sleep(Duration::from_millis(200));
         }
     }
@@ -233,9 +234,7 @@ fn a_sidecar_reads_what_its_app_publishes_or_says_that_it_must_not() -> Result<(
         };
         let receiver = &status["receivers"]["profiling"];
         ensure!(receiver["contexts_refused"] == u64::from(is_refused), "{receiver}");
-        let degraded = status["degraded"].as_array().context("no list of degraded features")?;
-        let is_said = degraded.iter().any(|degraded| degraded["feature"] == "process_context");
-        ensure!(is_said == is_refused, "{degraded:?}");
+        ensure!(is_degraded(&status, "process_context") == is_refused, "{status}");
     }
     Ok(())
 }

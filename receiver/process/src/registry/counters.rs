@@ -23,46 +23,46 @@ impl Default for RegistryLimits {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RegistryCounters {
     /// Events that were applied.
-    pub events: u64,
+    pub process_events: u64,
     /// Events that the kernel dropped.
-    pub lost_events: u64,
+    pub process_events_lost: u64,
     /// Events from before the last scan of their process, and therefore ignored.
-    pub outdated_events: u64,
+    pub process_events_outdated: u64,
     /// Events of processes outside of our PID namespace.
-    pub outside_events: u64,
+    pub process_events_outside: u64,
     /// Processes that were read from `/proc`.
-    pub reads: u64,
+    pub process_reads: u64,
     /// Processes that were omitted because there were too many.
     pub processes_left_out: u64,
     /// Mappings that were omitted for lack of memory.
     pub mappings_left_out: u64,
     /// Lines of `/proc/PID/maps` that do not conform to proc(5).
-    pub malformed_maps_lines: u64,
+    pub maps_lines_malformed: u64,
     /// Processes whose mappings could not be read from `/proc`.
-    pub unreadable_processes: u64,
+    pub processes_unreadable: u64,
 }
 
 impl AddAssign for RegistryCounters {
     fn add_assign(&mut self, more: Self) {
         let Self {
-            events,
-            lost_events,
-            outdated_events,
-            outside_events,
-            reads,
+            process_events,
+            process_events_lost,
+            process_events_outdated,
+            process_events_outside,
+            process_reads,
             processes_left_out,
             mappings_left_out,
-            malformed_maps_lines,
-            unreadable_processes,
+            maps_lines_malformed,
+            processes_unreadable,
         } = more;
-        self.events += events;
-        self.lost_events += lost_events;
-        self.outdated_events += outdated_events;
-        self.outside_events += outside_events;
-        self.reads += reads;
+        self.process_events += process_events;
+        self.process_events_lost += process_events_lost;
+        self.process_events_outdated += process_events_outdated;
+        self.process_events_outside += process_events_outside;
+        self.process_reads += process_reads;
         self.processes_left_out += processes_left_out;
         self.mappings_left_out += mappings_left_out;
-        self.malformed_maps_lines += malformed_maps_lines;
-        self.unreadable_processes += unreadable_processes;
+        self.maps_lines_malformed += maps_lines_malformed;
+        self.processes_unreadable += processes_unreadable;
     }
 }

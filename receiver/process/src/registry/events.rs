@@ -20,19 +20,19 @@ impl Registry {
     /// Returns whether it removed a mapping of its process. Mappings known before are then not just incomplete, but wrong.
     pub fn apply(&mut self, event: ProcessEvent) -> bool {
         let ProcessEvent { time_ns, pid, ref kind } = event;
-        self.counters.events += 1;
+        self.counters.process_events += 1;
         if let ProcessEventKind::Lost { count } = *kind {
-            self.counters.lost_events += count;
+            self.counters.process_events_lost += count;
             self.lost_at_ns = monotonic_ns();
             self.rescans.request_recovery();
             return false;
         }
         if pid.is_outside() {
-            self.counters.outside_events += 1;
+            self.counters.process_events_outside += 1;
             return false;
         }
         if self.processes.get(&pid).is_some_and(|process| time_ns < process.known_since_ns) {
-            self.counters.outdated_events += 1;
+            self.counters.process_events_outdated += 1;
             return false;
         }
         if let Some(meanwhile) = self.scans.get_mut(&pid) {

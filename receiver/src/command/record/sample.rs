@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
-use sidewinder_bpf::{Opener, Storage, monotonic_ns, online_cpus};
+use sidewinder_bpf::{FrameCounts, Opener, Storage, monotonic_ns, online_cpus};
 use sidewinder_process::ProcessKey;
 use tracing::warn;
 
@@ -30,12 +30,13 @@ pub(super) struct RecordingStats {
     pub(super) start: SystemTime,
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
-    pub(super) frames_by_mode: [u64; 3],
-    pub(super) depths: Vec<u64>,
-    pub(super) stacks_known_and_sent: (u64, u64),
+    pub(super) frames: FrameCounts,
+    pub(super) stack_depths: Vec<u64>,
+    pub(super) stacks_known: u64,
+    pub(super) stacks_sent: u64,
     pub(super) table_bytes: u64,
-    pub(super) table_evictions: u64,
-    pub(super) table_reloads: u64,
+    pub(super) tables_evictions: u64,
+    pub(super) tables_reloads: u64,
     pub(super) map_bytes: u64,
     /// The processes whose interpreter's state we may not read.
     pub(super) denied_interpreters: Vec<ProcessKey>,
@@ -105,12 +106,13 @@ pub(super) fn sample(
         start,
         start_ns,
         end_ns,
-        frames_by_mode: sampler.profiler().frames_by_mode(),
-        depths: sampler.profiler().depths().to_vec(),
-        stacks_known_and_sent: sampler.profiler().stacks_deduplicated_and_sent(),
+        frames: sampler.profiler().frames(),
+        stack_depths: sampler.profiler().stack_depths().to_vec(),
+        stacks_known: sampler.profiler().stacks_known(),
+        stacks_sent: sampler.profiler().stacks_sent(),
         table_bytes: sampler.profiler().tables.loaded_bytes(),
-        table_evictions: sampler.profiler().tables.evictions(),
-        table_reloads: sampler.control_counts().table_reloads,
+        tables_evictions: sampler.profiler().tables.evictions(),
+        tables_reloads: sampler.control_counts().tables_reloads,
         map_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
         denied_interpreters: sampler.denied_interpreters(),
     })

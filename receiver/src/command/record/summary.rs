@@ -81,15 +81,14 @@ pub(super) fn summary_json(
     gaps: &NameGaps,
     profiles: &[Profile],
 ) -> String {
-    let (clock, waits) = (recorded.tally.clock_interrupts(), recorded.tally.waits);
+    let (clock, waits) = (recorded.tally.clock_interrupts(), recorded.tally.off_cpu_waits_missing);
     let long_waits = recorded.tally.long_waits;
     let others = recorded.tally.interrupts_of_other_kinds();
     let other_kinds: serde_json::Map<_, _> = others
         .map(|(kind, interrupts)| (kind.descriptor().value_type.name.to_owned(), outcomes_json(interrupts)))
         .collect();
-    let [by_table, by_frame_pointer, unproven] = recorded.frames_by_mode;
-    let (known, sent) = recorded.stacks_known_and_sent;
-    let classes = recorded.depths.iter().enumerate().filter(|(_, count)| **count > 0);
+    let frames = recorded.frames;
+    let classes = recorded.stack_depths.iter().enumerate().filter(|(_, count)| **count > 0);
     let by_frames: serde_json::Map<_, _> =
         classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
     let guessed_in: Option<serde_json::Map<_, _>> = profiles.first().map(|profile| {
@@ -106,30 +105,30 @@ pub(super) fn summary_json(
         "probes": probes,
         "off_cpu_waits_missing": {
             "unseen": waits.unseen,
-            "end_lost": waits.ends_lost,
+            "end_lost": waits.end_lost,
             "without_end": waits.without_end,
-            "waker_unmatched": waits.wakers_unmatched,
+            "waker_unmatched": waits.waker_unmatched,
         },
         "off_cpu_waits_in_progress": {
-            "found": long_waits.found,
-            "unread": long_waits.found_unread,
-            "events": long_waits.events_so_far,
-            "lists_failed": long_waits.lists_failed,
+            "found": long_waits.off_cpu_waits_found.read,
+            "unread": long_waits.off_cpu_waits_found.unread,
+            "events": long_waits.off_cpu_events_so_far,
+            "lists_failed": long_waits.off_cpu_lists_failed,
         },
         "idle_inferred": clock.idle_inferred,
         "steal_share": clock.steal.share(),
         "events_exported": recorded.tally.events,
-        "stack_bodies_missing": recorded.tally.stacks_missing,
-        "walked_late": recorded.tally.deferred_walks,
+        "stack_bodies_missing": recorded.tally.stack_bodies_missing,
+        "walked_late": recorded.tally.walked_late,
         "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
-        "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },
+        "steps": { "table": frames.table, "frame_pointer": frames.frame_pointer, "unproven": frames.guess },
         "guessed_in": guessed_in,
-        "stacks": { "known": known, "sent": sent, "by_frames": by_frames },
+        "stacks": { "known": recorded.stacks_known, "sent": recorded.stacks_sent, "by_frames": by_frames },
         "tables": {
             "loaded_bytes": recorded.table_bytes,
-            "evictions": recorded.table_evictions,
-            "reloads": recorded.table_reloads,
+            "evictions": recorded.tables_evictions,
+            "reloads": recorded.tables_reloads,
         },
         "map_bytes": recorded.map_bytes,
         "unnamed": gaps.unnamed_json(),

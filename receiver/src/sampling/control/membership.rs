@@ -295,7 +295,7 @@ impl Membership {
 
     /// Warns if the programs' list was full for more processes since the last warning.
     pub(crate) fn warn_of_full_list(&mut self, profiler: &Profiler<'_>) {
-        let lost = profiler.scope_full();
+        let lost = profiler.scope_list_full();
         if lost > self.list_full_count {
             self.list_full_count = lost;
             let cost = self.full_list_cost(profiler).unwrap_or_default();
@@ -313,7 +313,7 @@ impl Membership {
                 "some processes that included ones have started are not sampled"
             }
         };
-        (profiler.scope_full() > 0).then_some(cost)
+        (profiler.scope_list_full() > 0).then_some(cost)
     }
 
     /// Opens the events of a new container of our pod that the programs reported.

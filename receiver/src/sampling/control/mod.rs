@@ -74,9 +74,9 @@ pub(crate) struct ControlCounts {
     /// Process events, and scans of processes in `/proc`.
     pub(crate) processes: RegistryCounters,
     /// Process events that were applied before all earlier ones had arrived.
-    pub(crate) released_early: u64,
+    pub(crate) process_events_unordered: u64,
     /// Reads of processes' memory, by result.
-    pub(crate) reads: ReadCounts,
+    pub(crate) foreign_reads: ReadCounts,
     /// The kernel memory of the maps for these reads, in bytes.
     pub(crate) read_map_bytes: u64,
     /// Processes whose context can't be read because a privilege is missing.
@@ -84,9 +84,9 @@ pub(crate) struct ControlCounts {
     /// Files with an interpreter whose loop is too scattered for walks.
     pub(crate) interpreters_refused: u64,
     /// Files read again because a walk missed an evicted table.
-    pub(crate) table_reloads: u64,
+    pub(crate) tables_reloads: u64,
     /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
-    pub(crate) incomplete_tables: u64,
+    pub(crate) tables_cut: u64,
     pub(crate) saved_tables: SavedTableCounts,
 }
 
@@ -341,13 +341,13 @@ impl Control {
     pub(super) fn counts(&self) -> ControlCounts {
         ControlCounts {
             processes: self.processes.registry.counters(),
-            released_early: self.events.released_early(),
-            reads: self.processes.reader().counts(),
+            process_events_unordered: self.events.released_early(),
+            foreign_reads: self.processes.reader().counts(),
             read_map_bytes: self.processes.reader().memory().map_bytes(),
             contexts_refused: self.descriptions.contexts_refused(),
             interpreters_refused: self.interpreters.refused(),
-            table_reloads: self.files.binaries.reloads(),
-            incomplete_tables: self.files.binaries.incomplete_files(),
+            tables_reloads: self.files.binaries.reloads(),
+            tables_cut: self.files.binaries.incomplete_files(),
             saved_tables: self.files.binaries.saved_table_counts(),
         }
     }

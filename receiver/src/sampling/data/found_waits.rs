@@ -11,6 +11,7 @@ use sidewinder_process::{ForeignMemory, Pid};
 
 use super::deferred::DeferredWalks;
 use super::stacks::StackCache;
+use super::tally::FoundWaitCounts;
 use crate::foreign::{ForeignReader, MemoryAccess, PendingRead, ReadTarget};
 
 /// How much of a stack is read, and in which parts where that is more than there is.
@@ -31,8 +32,7 @@ pub(super) struct FoundWaits {
     reads: Vec<(Box<FoundWait>, PendingRead<StackRead>)>,
     /// Those whose read has ended, or was not possible.
     ended: Vec<(Box<FoundWait>, StackRead)>,
-    read: u64,
-    unread: u64,
+    counts: FoundWaitCounts,
 }
 
 impl FoundWaits {
@@ -79,9 +79,9 @@ impl FoundWaits {
                     deferred.add_snapshot(Box::new(snapshot), &mut free_bytes);
                     // As if its own program had been missing the process's mappings, until the walk.
                     (sample.outcome, sample.has_snapshot) = (Outcome::UnknownProcess, true);
-                    self.read += 1;
+                    self.counts.read += 1;
                 }
-                _ => self.unread += 1,
+                _ => self.counts.unread += 1,
             }
             samples.push(sample);
         }
@@ -93,9 +93,8 @@ impl FoundWaits {
         !(self.queued.is_empty() && self.reads.is_empty() && self.ended.is_empty())
     }
 
-    /// The number of waits whose stack was read, and of those whose stack could not be read.
-    pub(super) fn read_and_unread(&self) -> (u64, u64) {
-        (self.read, self.unread)
+    pub(super) fn counts(&self) -> FoundWaitCounts {
+        self.counts
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 use self::tally::OutcomeCorrections;
-pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
+pub(crate) use self::tally::{FoundWaitCounts, LongWaitCounts, SamplingTally, WaitCounts};
 use self::wait_events::WaitEvents;
 use self::waits::Waits;
 use self::wakers::Wakers;
@@ -69,8 +69,8 @@ pub(super) struct Data {
     /// The kinds of profile that are made of them.
     profiles: KindSet,
     events: u64,
-    bodies_missing: u64,
-    deferred_walks: u64,
+    stack_bodies_missing: u64,
+    walked_late: u64,
     early_vm_frames: u64,
 }
 
@@ -93,8 +93,8 @@ impl Data {
             kinds: options.kinds.sampled(),
             profiles: options.kinds.clone(),
             events: 0,
-            bodies_missing: 0,
-            deferred_walks: 0,
+            stack_bodies_missing: 0,
+            walked_late: 0,
             early_vm_frames: 0,
         }
     }
@@ -221,7 +221,7 @@ impl Data {
                     let sample = SampleRecord { outcome, ..deferred.sample.clone() };
                     control.request_missing(&sample, Some(&stack));
                     self.corrections.add(&deferred.sample, outcome);
-                    self.deferred_walks += 1;
+                    self.walked_late += 1;
                     self.emit(deferred.process_key(), &sample, Some(stack), control, messages);
                 }
                 Err(Some(missing)) if !deferred.has_expired() => self.deferred.requeue(missing, deferred),
@@ -363,7 +363,7 @@ impl Data {
 
     fn push(&mut self, event: SampleEvent, messages: &mut Vec<Message>) {
         self.events += 1;
-        self.bodies_missing += u64::from(event.stack.is_none());
+        self.stack_bodies_missing += u64::from(event.stack.is_none());
         messages.push(Message::Event(event));
     }
 
@@ -375,25 +375,23 @@ impl Data {
             self.corrections.apply(sample_kind, &mut interrupts);
             Some((kind, interrupts))
         };
-        let (found, found_unread) = self.found_waits.read_and_unread();
         SamplingTally {
             interrupts: self.kinds.iter().filter_map(of_kind).collect(),
             events: self.events,
-            stacks_missing: self.bodies_missing,
-            deferred_walks: self.deferred_walks,
+            stack_bodies_missing: self.stack_bodies_missing,
+            walked_late: self.walked_late,
             early_vm_frames: self.early_vm_frames,
             snapshots_refused: profiler.snapshots_refused(),
-            waits: WaitCounts {
+            off_cpu_waits_missing: WaitCounts {
                 unseen: profiler.waits_unseen(),
-                ends_lost: profiler.wait_ends_lost(),
+                end_lost: profiler.wait_ends_lost(),
                 without_end: self.waits.without_end(),
-                wakers_unmatched: self.wakers.unmatched(),
+                waker_unmatched: self.wakers.unmatched(),
             },
             long_waits: LongWaitCounts {
-                found,
-                found_unread,
-                events_so_far: self.waits.events_so_far(),
-                lists_failed: self.lists_failed,
+                off_cpu_waits_found: self.found_waits.counts(),
+                off_cpu_events_so_far: self.waits.events_so_far(),
+                off_cpu_lists_failed: self.lists_failed,
             },
             probes: (0..)
                 .zip(self.kinds.probes())

@@ -16,15 +16,15 @@ pub(crate) struct SamplingTally {
     /// Emitted events.
     pub(crate) events: u64,
     /// Emitted events without their stack.
-    pub(crate) stacks_missing: u64,
+    pub(crate) stack_bodies_missing: u64,
     /// Emitted events with the stack and the outcome of a deferred walk.
-    pub(crate) deferred_walks: u64,
+    pub(crate) walked_late: u64,
     /// Frames of deferred walks that stand for missing ones of a virtual machine.
     pub(crate) early_vm_frames: u64,
     /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
     /// Waits that are missing from off-CPU time.
-    pub(crate) waits: WaitCounts,
+    pub(crate) off_cpu_waits_missing: WaitCounts,
     /// Waits without an interrupt of their own, and their events.
     pub(crate) long_waits: LongWaitCounts,
     /// The hits of probes.
@@ -39,43 +39,57 @@ pub(crate) struct WaitCounts {
     /// Threads had begun to wait before the start.
     pub(crate) unseen: u64,
     /// Records of ends for which the ring had no room.
-    pub(crate) ends_lost: u64,
+    pub(crate) end_lost: u64,
     /// Sampled waits whose end never came: its record was lost, or the thread was gone at the end.
     pub(crate) without_end: u64,
     /// Wakers that are missing: their samples without the wait that they ended, and waits without the sample of their waker.
-    pub(crate) wakers_unmatched: u64,
+    pub(crate) waker_unmatched: u64,
 }
 
 /// Waits that were charged, or found, before they ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LongWaitCounts {
-    /// Waits that were found in progress, since before the start or since a switch that sampling skipped, and whose stack was read.
-    pub(crate) found: u64,
-    /// The same of those whose stack could not be read.
-    pub(crate) found_unread: u64,
+    /// Waits that were found in progress, since before the start or since a switch that sampling skipped.
+    pub(crate) off_cpu_waits_found: FoundWaitCounts,
     /// Events of waits that went on: a wait has one for each time that it is charged.
-    pub(crate) events_so_far: u64,
+    pub(crate) off_cpu_events_so_far: u64,
     /// How often the waits in progress could not be listed.
-    pub(crate) lists_failed: u64,
+    pub(crate) off_cpu_lists_failed: u64,
+}
+
+/// Waits that were found in progress, by what became of their stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct FoundWaitCounts {
+    /// It was read.
+    pub(crate) read: u64,
+    /// It could not be read.
+    pub(crate) unread: u64,
+}
+
+impl AddAssign for FoundWaitCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { read, unread } = more;
+        self.read += read;
+        self.unread += unread;
+    }
 }
 
 impl AddAssign for LongWaitCounts {
     fn add_assign(&mut self, more: Self) {
-        let Self { found, found_unread, events_so_far, lists_failed } = more;
-        self.found += found;
-        self.found_unread += found_unread;
-        self.events_so_far += events_so_far;
-        self.lists_failed += lists_failed;
+        let Self { off_cpu_waits_found, off_cpu_events_so_far, off_cpu_lists_failed } = more;
+        self.off_cpu_waits_found += off_cpu_waits_found;
+        self.off_cpu_events_so_far += off_cpu_events_so_far;
+        self.off_cpu_lists_failed += off_cpu_lists_failed;
     }
 }
 
 impl AddAssign for WaitCounts {
     fn add_assign(&mut self, more: Self) {
-        let Self { unseen, ends_lost, without_end, wakers_unmatched } = more;
+        let Self { unseen, end_lost, without_end, waker_unmatched } = more;
         self.unseen += unseen;
-        self.ends_lost += ends_lost;
+        self.end_lost += end_lost;
         self.without_end += without_end;
-        self.wakers_unmatched += wakers_unmatched;
+        self.waker_unmatched += waker_unmatched;
     }
 }
 

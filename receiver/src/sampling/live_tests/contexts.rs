@@ -162,7 +162,7 @@ fn spans_in(
             _ => {}
         }
     }
-    Some((counts, sampler.profiler().contexts()))
+    Some((counts, sampler.profiler().thread_contexts()))
 }
 
 /// There is no call between the write that ends a span and the first instruction of the function, so every sample of the

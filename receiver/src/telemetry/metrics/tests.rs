@@ -2,20 +2,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use sidewinder_bpf::{ContextCounts, StealTime, VmCounts};
+use sidewinder_bpf::{ContextCounts, FrameCounts, StealTime, VmCounts};
 use sidewinder_config::Config;
 use sidewinder_process::RegistryCounters;
-use sidewinder_symbolize::SymbolizerStats;
+use sidewinder_symbolize::{LookupCounts, SymbolizerStats};
 
 use super::documentation::documentation;
 use super::*;
 use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::refusals::RefusedFiles;
-use crate::sampling::{CodeObjectLosses, LongWaitCounts, SavedTableCounts, WaitCounts};
+use crate::sampling::{FoundWaitCounts, LongWaitCounts, SavedTableCounts, WaitCounts};
 use crate::source_maps::SourceMapCounts;
-use crate::stats::{EventCoverage, ReceiverCounters};
+use crate::stats::{EventCoverage, FunctionCopyCounts, ReceiverCounters};
 use crate::telemetry::instruments::to_u64;
+use crate::telemetry::status;
 use crate::vm::VmNameCounts;
 
 /// Assigns a unique value to each counter.
@@ -40,37 +41,39 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
     // In nanoseconds, scattered values would be too large.
     const STEAL_SECONDS: u64 = 1_234_567_891;
     let mut values = UniqueValues::default();
-    values.0.insert(STEAL_SECONDS, "steal.stolen_ns");
+    values.0.insert(STEAL_SECONDS, "cpu_steal.stolen_ns");
     let mut unique = |name| values.assign(name);
     let counters = ReceiverCounters {
         outcomes: [("complete", unique("outcomes"))].into(),
         outcomes_of_other_kinds: [(("off_cpu", "complete"), unique("outcomes_of_other_kinds"))].into(),
         missed: unique("missed"),
-        due: unique("due"),
+        interrupts_by_witness: unique("interrupts_by_witness"),
         idle_inferred: unique("idle_inferred"),
         // The rest of the time is in the summary and in `status`.
-        steal: StealTime { stolen_ns: STEAL_SECONDS * 1_000_000_000, total_ns: 0 },
+        cpu_steal: StealTime { stolen_ns: STEAL_SECONDS * 1_000_000_000, total_ns: 0 },
         events_exported: unique("events_exported"),
         events_dropped: unique("events_dropped"),
         stack_bodies_missing: unique("stack_bodies_missing"),
-        deferred_walks: unique("walked_late"),
+        walked_late: unique("walked_late"),
         snapshots_refused: unique("snapshots_refused"),
-        waits: WaitCounts {
-            unseen: unique("waits.unseen"),
-            ends_lost: unique("waits.ends_lost"),
-            without_end: unique("waits.without_end"),
-            wakers_unmatched: unique("waits.wakers_unmatched"),
+        off_cpu_waits_missing: WaitCounts {
+            unseen: unique("off_cpu_waits_missing.unseen"),
+            end_lost: unique("off_cpu_waits_missing.end_lost"),
+            without_end: unique("off_cpu_waits_missing.without_end"),
+            waker_unmatched: unique("off_cpu_waits_missing.waker_unmatched"),
         },
         long_waits: LongWaitCounts {
-            found: unique("long_waits.found"),
-            found_unread: unique("long_waits.found_unread"),
-            events_so_far: unique("long_waits.events_so_far"),
-            lists_failed: unique("long_waits.lists_failed"),
+            off_cpu_waits_found: FoundWaitCounts {
+                read: unique("off_cpu_waits_found.read"),
+                unread: unique("off_cpu_waits_found.unread"),
+            },
+            off_cpu_events_so_far: unique("off_cpu_events_so_far"),
+            off_cpu_lists_failed: unique("off_cpu_lists_failed"),
         },
-        contexts: ContextCounts {
-            read: unique("contexts.read"),
-            changing: unique("contexts.changing"),
-            unreadable: unique("contexts.unreadable"),
+        thread_contexts: ContextCounts {
+            read: unique("thread_contexts.read"),
+            changing: unique("thread_contexts.changing"),
+            unreadable: unique("thread_contexts.unreadable"),
         },
         contexts_refused: unique("contexts_refused"),
         vm_frames: VmCounts {
@@ -85,84 +88,90 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
                 unique("vm_frames.busy"),
                 unique("vm_frames.no_caller"),
             ],
-            objects_sent: unique("vm_function_copies.sent"),
-            objects_dropped: unique("vm_function_copies.dropped"),
         },
-        code_object_losses: CodeObjectLosses {
+        vm_function_copies: FunctionCopyCounts {
+            sent: unique("vm_function_copies.sent"),
+            dropped: unique("vm_function_copies.dropped"),
             refused: unique("vm_function_copies.refused"),
             expired: unique("vm_function_copies.expired"),
         },
         interpreters_refused: unique("interpreters_refused"),
-        reads: ReadCounts {
-            completed: unique("reads.answered"),
-            timed_out: unique("reads.timed_out"),
-            late: unique("reads.late"),
-            quarantined: unique("reads.quarantined"),
-            refused: unique("reads.refused"),
-            failed: unique("reads.failed"),
-            in_quarantine: unique("reads.in_quarantine"),
-            stuck_threads: unique("reads.stuck_threads"),
+        foreign_reads: ReadCounts {
+            answered: unique("foreign_reads.answered"),
+            timed_out: unique("foreign_reads.timed_out"),
+            late: unique("foreign_reads.late"),
+            quarantined: unique("foreign_reads.quarantined"),
+            refused: unique("foreign_reads.refused"),
+            failed: unique("foreign_reads.failed"),
+            quarantined_processes: unique("quarantined_processes"),
+            stuck_reader_threads: unique("stuck_reader_threads"),
         },
         unknown_records: unique("unknown_records"),
         nested_walks: unique("nested_walks"),
         stacks_known: unique("stacks_known"),
         stacks_sent: unique("stacks_sent"),
         processes: RegistryCounters {
-            events: unique("processes.events"),
-            lost_events: unique("processes.lost_events"),
-            outdated_events: unique("processes.outdated_events"),
-            outside_events: unique("processes.outside_events"),
-            reads: unique("processes.reads"),
-            processes_left_out: unique("processes.processes_left_out"),
-            mappings_left_out: unique("processes.mappings_left_out"),
-            malformed_maps_lines: unique("processes.malformed_maps_lines"),
-            unreadable_processes: unique("processes.unreadable_processes"),
+            process_events: unique("process_events"),
+            process_events_lost: unique("process_events_lost"),
+            process_events_outdated: unique("process_events_outdated"),
+            process_events_outside: unique("process_events_outside"),
+            process_reads: unique("process_reads"),
+            processes_left_out: unique("processes_left_out"),
+            mappings_left_out: unique("mappings_left_out"),
+            maps_lines_malformed: unique("maps_lines_malformed"),
+            processes_unreadable: unique("processes_unreadable"),
         },
-        released_early: unique("released_early"),
-        steps: [unique("steps.table"), unique("steps.frame_pointer"), unique("steps.unproven")],
-        depths: vec![unique("depths")],
-        table_evictions: unique("table_evictions"),
-        table_reloads: unique("table_reloads"),
-        incomplete_tables: unique("tables_cut"),
+        process_events_unordered: unique("process_events_unordered"),
+        frames: FrameCounts {
+            table: unique("frames.table"),
+            frame_pointer: unique("frames.frame_pointer"),
+            guess: unique("frames.guess"),
+        },
+        stack_depths: vec![unique("stack_depths")],
+        tables_evictions: unique("tables_evictions"),
+        tables_reloads: unique("tables_reloads"),
+        tables_cut: unique("tables_cut"),
         saved_tables: SavedTableCounts {
-            uses: unique("tables_read_back"),
-            failures: unique("tables_not_saved"),
+            tables_read_back: unique("tables_read_back"),
+            tables_not_saved: unique("tables_not_saved"),
         },
-        scope_full: unique("scope_full"),
+        scope_list_full: unique("scope_list_full"),
         // Shown as a degraded feature.
-        scope_full_cost: None,
-        run_time: Some(Duration::from_secs(unique("run_time"))),
+        scope_list_full_cost: None,
+        bpf_run_time: Some(Duration::from_secs(unique("bpf_run_time"))),
         table_bytes: unique("table_bytes"),
         map_bytes: unique("map_bytes"),
         // Shown by `status` and as a degraded feature.
         event_coverage: EventCoverage::EveryTask,
     };
     let names = NameCounts {
-        vm: VmNameCounts {
-            named: unique("vm.named"),
-            without_code: unique("vm.without_code"),
-            replaced: unique("vm.replaced"),
-            unreadable: unique("vm.unreadable"),
-            forgotten: unique("vm.forgotten"),
+        vm_functions: VmNameCounts {
+            named: unique("vm_functions.named"),
+            without_code: unique("vm_functions.without_code"),
+            replaced: unique("vm_functions.replaced"),
+            unreadable: unique("vm_functions.unreadable"),
+            forgotten: unique("vm_functions.forgotten"),
         },
         symbols: SymbolizerStats {
-            named: unique("symbols.named"),
-            not_opened: unique("symbols.not_opened"),
-            broken: unique("symbols.broken"),
-            no_symbols: unique("symbols.no_symbols"),
-            not_covered: unique("symbols.not_covered"),
-            no_room: unique("symbols.no_room"),
-            names_cut: unique("symbols.names_cut"),
-            symbols_cut: unique("symbols.symbols_cut"),
-            tables_read: unique("symbols.tables_read"),
-            tables_evicted: unique("symbols.tables_evicted"),
-            files_without_lines: unique("symbols.files_without_lines"),
-            lines_left_out: unique("symbols.lines_left_out"),
+            name_lookups: LookupCounts {
+                named: unique("name_lookups.named"),
+                file_not_opened: unique("name_lookups.file_not_opened"),
+                file_broken: unique("name_lookups.file_broken"),
+                no_symbols: unique("name_lookups.no_symbols"),
+                not_covered: unique("name_lookups.not_covered"),
+                no_room: unique("name_lookups.no_room"),
+            },
+            names_shortened: unique("names_shortened"),
+            symbols_left_out: unique("symbols_left_out"),
+            symbol_tables_reads: unique("symbol_tables_reads"),
+            symbol_tables_evictions: unique("symbol_tables_evictions"),
+            files_without_lines: unique("files_without_lines"),
+            line_lookups_left_out: unique("line_lookups_left_out"),
         },
-        jit: unique("jit"),
+        jit_names_left_out: unique("jit_names_left_out"),
         // These have each outcome and each reason: they are made from the enumeration.
         source_maps: SourceMapCounts::default(),
-        files: RefusedFiles::default(),
+        files_refused: RefusedFiles::default(),
     };
     let stats = ServiceStats::new(Arc::new(Config::default()));
     let receiver = {
@@ -189,6 +198,15 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
     }
     for (value, name) in &values.0 {
         assert!(shown.contains(value) || explained.contains(value), "{name} is not shown anywhere");
+    }
+    // A counter that `status` shows apart has the same name there.
+    let document = status::document(&stats);
+    let receiver = document["receivers"]["profiling"].as_object().unwrap();
+    let all = receiver["counters"].as_object().unwrap();
+    let apart: Vec<_> = receiver.iter().filter(|(key, _)| all.contains_key(*key)).collect();
+    assert!(apart.len() > 5, "{apart:?}");
+    for (key, value) in apart {
+        assert_eq!(value, &all[key], "{key}");
     }
 }
 

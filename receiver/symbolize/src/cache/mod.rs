@@ -212,7 +212,7 @@ impl Symbolizer {
     }
 
     fn pass(&mut self, number: usize, lookup: Lookup, take: &mut impl FnMut(usize, Lookup)) {
-        self.stats.count(&lookup);
+        self.stats.name_lookups.count(&lookup);
         take(number, lookup);
     }
 
@@ -250,7 +250,7 @@ impl Symbolizer {
         let mut units = FileUnitCache { file, units: &mut self.units, cut: 0 };
         let found = debug.frames(&left, wanted, files, &self.pages, &mut units, has_time);
         self.stats.files_without_lines += u64::from(units.cut > 0);
-        self.stats.lines_left_out += (left.len() - found.len()) as u64;
+        self.stats.line_lookups_left_out += (left.len() - found.len()) as u64;
         self.lines_time += began.elapsed();
         for (number, found) in numbers.into_iter().zip(found) {
             if let Some(sources) = sources.get_mut(number) {
@@ -276,7 +276,7 @@ impl Symbolizer {
     /// The statistics so far.
     #[must_use]
     pub fn stats(&self) -> SymbolizerStats {
-        SymbolizerStats { tables_evicted: self.tables.evictions, ..self.stats }
+        SymbolizerStats { symbol_tables_evictions: self.tables.evictions, ..self.stats }
     }
 
     /// Memory held, in bytes, computed as for the budget.
@@ -311,7 +311,7 @@ impl Symbolizer {
                         Err(_) => return unnamed(UnnamedReason::Broken, language),
                         Ok(None) => None,
                         Ok(Some(symbol)) => {
-                            self.stats.names_cut += u64::from(symbol.is_name_cut);
+                            self.stats.names_shortened += u64::from(symbol.is_name_cut);
                             let name = SymbolName::new(symbol.name, symbol.language);
                             self.names.put(key, name.clone(), name_bytes(&name));
                             Some(name)
@@ -427,7 +427,7 @@ impl Symbolizer {
         }
         let cut_before = table.symbols_cut();
         table.load_parts(svma, next);
-        self.stats.symbols_cut += table.symbols_cut().saturating_sub(cut_before);
+        self.stats.symbols_left_out += table.symbols_cut().saturating_sub(cut_before);
         self.parts_time += began.elapsed();
         true
     }
@@ -440,8 +440,8 @@ impl Symbolizer {
         };
         let table = BinarySymbols::read(files, &request, |bytes| self.tables.make_room(FILE_BYTES + bytes));
         if let Ok(table) = &table {
-            self.stats.tables_read += 1;
-            self.stats.symbols_cut += table.symbols_cut();
+            self.stats.symbol_tables_reads += 1;
+            self.stats.symbols_left_out += table.symbols_cut();
             self.stats.files_without_lines += u64::from(table.is_debug_cut);
         }
         self.tables.put(file, table);

@@ -74,7 +74,7 @@ fn once_it_reads_no_more_what_is_held_is_named_and_nothing_is_opened() {
     let name = named(symbolizer.name(BinaryId(1), open, Svma(TEXT + 0x28)));
     assert_eq!(&*name.demangled, "plain");
     assert_eq!(why_not(&symbolizer.name(BinaryId(2), open, Svma(TEXT))), UnnamedReason::NoRoom);
-    assert_eq!(symbolizer.stats().no_room, 1);
+    assert_eq!(symbolizer.stats().name_lookups.no_room, 1);
 }
 
 #[test]
@@ -92,8 +92,11 @@ fn every_look_up_is_counted_once_under_its_reason() {
     }
     symbolizer.name(BinaryId(4), || Err::<Vec<u8>, _>(io::ErrorKind::NotFound.into()), Svma(0));
     let stats = symbolizer.stats();
-    assert_eq!((stats.named, stats.not_covered, stats.no_symbols), (2, 1, 1));
-    assert_eq!((stats.broken, stats.not_opened), (1, 1));
+    assert_eq!(
+        (stats.name_lookups.named, stats.name_lookups.not_covered, stats.name_lookups.no_symbols),
+        (2, 1, 1)
+    );
+    assert_eq!((stats.name_lookups.file_broken, stats.name_lookups.file_not_opened), (1, 1));
 }
 
 #[test]
@@ -113,10 +116,10 @@ fn the_budget_holds_and_what_was_evicted_comes_back() {
     }
     let stats = symbolizer.stats();
     // With more files than fit, some look-ups give names, and the rest is counted.
-    assert_eq!(stats.named + stats.no_room, 600);
-    assert!(stats.tables_read <= stats.named, "{stats:?}");
-    assert!(stats.named > 200, "{stats:?}");
-    assert!(stats.tables_evicted > 150, "{stats:?}");
+    assert_eq!(stats.name_lookups.named + stats.name_lookups.no_room, 600);
+    assert!(stats.symbol_tables_reads <= stats.name_lookups.named, "{stats:?}");
+    assert!(stats.name_lookups.named > 200, "{stats:?}");
+    assert!(stats.symbol_tables_evictions > 150, "{stats:?}");
 }
 
 #[test]
@@ -131,8 +134,8 @@ fn two_large_tables_do_not_evict_each_other() {
         named(symbolizer.name(BinaryId(id), || Ok(file.clone()), Svma(TEXT)));
     }
     let stats = symbolizer.stats();
-    assert_eq!((stats.tables_read, stats.tables_evicted), (2, 0));
-    assert!(stats.symbols_cut > 0, "{stats:?}");
+    assert_eq!((stats.symbol_tables_reads, stats.symbol_tables_evictions), (2, 0));
+    assert!(stats.symbols_left_out > 0, "{stats:?}");
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn one_table_too_large_for_the_budget_is_cut_and_counted() {
         names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
     let mut symbolizer = symbolizer(4096);
     named(symbolizer.name(BinaryId(1), || Ok(elf(&symbols, &[], "")), Svma(TEXT)));
-    assert!(symbolizer.stats().symbols_cut > 100);
+    assert!(symbolizer.stats().symbols_left_out > 100);
     assert!(symbolizer.held_bytes() <= 4096);
 }
 

@@ -142,7 +142,7 @@ fn of_two_million_symbols_as_many_are_kept_as_there_is_room_for_and_the_rest_is_
     let named = chain(&mut symbolizer, || File::open(file.path()), Svma(TEXT + 7));
     assert!(named[0].0.starts_with('f'));
     assert!(symbolizer.held_bytes() <= BUDGET_BYTES);
-    assert!(symbolizer.stats().symbols_cut > 0 && symbolizer.stats().symbols_cut < SYMBOLS as u64);
+    assert!(symbolizer.stats().symbols_left_out > 0 && symbolizer.stats().symbols_left_out < SYMBOLS as u64);
 }
 
 /// The program, and a modified copy of its debug file.

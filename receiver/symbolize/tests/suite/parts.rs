@@ -58,7 +58,7 @@ proptest! {
             prop_assert_eq!(look_up(&mut narrow), look_up(&mut roomy), "at {:#x}", at);
             prop_assert!(narrow.held_bytes() <= 32 << 10);
         }
-        prop_assert_eq!((narrow.stats().symbols_cut, narrow.stats().tables_read), (0, 1));
+        prop_assert_eq!((narrow.stats().symbols_left_out, narrow.stats().symbol_tables_reads), (0, 1));
         let mut svmas: Vec<_> = addresses.iter().map(|at| Svma(TEXT + at)).collect();
         svmas.sort_unstable();
         let mut together = symbolizer(32 << 10, true);

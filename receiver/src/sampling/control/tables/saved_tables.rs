@@ -57,14 +57,14 @@ pub(crate) struct SavedTableName(String);
 /// How often tables were read back, and could not be written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SavedTableCounts {
-    pub(crate) uses: u64,
-    pub(crate) failures: u64,
+    pub(crate) tables_read_back: u64,
+    pub(crate) tables_not_saved: u64,
 }
 
 impl AddAssign for SavedTableCounts {
-    fn add_assign(&mut self, Self { uses, failures }: Self) {
-        self.uses += uses;
-        self.failures += failures;
+    fn add_assign(&mut self, Self { tables_read_back, tables_not_saved }: Self) {
+        self.tables_read_back += tables_read_back;
+        self.tables_not_saved += tables_not_saved;
     }
 }
 
@@ -137,8 +137,8 @@ impl SavedTables {
 
     pub(crate) fn counts(&self) -> SavedTableCounts {
         SavedTableCounts {
-            uses: self.uses.load(Ordering::Relaxed),
-            failures: self.failures.load(Ordering::Relaxed),
+            tables_read_back: self.uses.load(Ordering::Relaxed),
+            tables_not_saved: self.failures.load(Ordering::Relaxed),
         }
     }
 
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!((unbuilt.range(), unbuilt.is_built()), (range(7), false));
         assert!(saved.load(unbuilt).is_none());
         assert!(saved.segment_of(range(0)).is_some() && saved.segment_of(range(7)).is_none());
-        assert_eq!(tables.counts().failures, 0);
+        assert_eq!(tables.counts().tables_not_saved, 0);
     }
 
     #[test]
@@ -507,7 +507,7 @@ mod tests {
         too_large.add(&built());
         too_large.finish();
         assert!(tables.find(&name()).is_none() && tables.find(&other).is_some());
-        assert_eq!(tables.counts().failures, 0);
+        assert_eq!(tables.counts().tables_not_saved, 0);
     }
 
     #[test]
@@ -544,6 +544,6 @@ mod tests {
         let tables = open(&folder.path().join("tables"), 1 << 20);
         fs::remove_dir(folder.path().join("tables")).unwrap();
         assert!(tables.begin(&name()).is_none());
-        assert_eq!(tables.counts().failures, 1);
+        assert_eq!(tables.counts().tables_not_saved, 1);
     }
 }
