@@ -59,7 +59,7 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 			 0 :
 			 bpf_ringbuf_reserve(ring, sizeof(*object), 0);
 	if (!object) {
-		slot->head.vm_objects_dropped++;
+		slot->head.vm_function_copies_dropped++;
 		return 0;
 	}
 	wakeup_flags = wakeup_of(ring, sizeof(*object));
@@ -77,7 +77,7 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 		read_object(object->lines, sizeof(object->lines), identity_word(scratch, cpython, cpython->lines));
 	bpf_ringbuf_submit(object, wakeup_flags);
 	remember(set, &hash, epoch);
-	slot->head.vm_objects_sent++;
+	slot->head.vm_function_copies_sent++;
 	return 1;
 }
 

@@ -76,17 +76,17 @@ static __always_inline bool read_variable(struct sw_slot *slot, __u32 number,
 		return true;
 	}
 	if (failed || !copy_record(slot, record)) {
-		slot->head.contexts_unreadable++;
+		slot->head.thread_contexts_unreadable++;
 		return record;
 	}
 	if (slot->context.valid != 1) {
-		slot->head.contexts_changing++;
+		slot->head.thread_contexts_changing++;
 		return true;
 	}
 	slot->context_flag = SW_SAMPLE_HAS_CONTEXT;
 	slot->context_bytes = context_bytes(&slot->context);
 	if (slot->context_bytes)
-		slot->head.contexts_read++;
+		slot->head.thread_contexts_read++;
 	return true;
 }
 

@@ -10,7 +10,7 @@
  * - Where the code is interrupted, the frame may be incomplete. So there, and where a method has called native code, each
  *   candidate has to lead to an address to which code may return.
  *
- * If none does, the walk ends there, and says so (`vm_missing`).
+ * If none does, the walk ends there, and says so (`vm_frames_missing`).
  */
 #ifndef SIDEWINDER_HOTSPOT_BPF_H
 #define SIDEWINDER_HOTSPOT_BPF_H
@@ -97,7 +97,7 @@ __noinline int find_hotspot_frame(__u32 number)
 	found->address = slot->pc;
 	slot->vm_has_blob = 0;
 	if (!runtime || !scratch) {
-		slot->head.vm_missing[SW_VM_BUSY]++;
+		slot->head.vm_frames_missing[SW_VM_BUSY]++;
 		return 1;
 	}
 	hotspot = &runtime->hotspot;
@@ -105,7 +105,7 @@ __noinline int find_hotspot_frame(__u32 number)
 		if (slot->is_return_address)
 			bpf_probe_read_user(code, sizeof(code), (void *)(slot->pc - SW_CALL_BYTES));
 		if (!find_current_blob(number, stated_blob_distance(code))) {
-			slot->head.vm_missing[SW_VM_UNREADABLE]++;
+			slot->head.vm_frames_missing[SW_VM_UNREADABLE]++;
 			return 1;
 		}
 	}

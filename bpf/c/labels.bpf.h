@@ -156,7 +156,7 @@ static __always_inline void read_labels(struct sw_slot *slot, __u32 number, __u6
 	for (__u32 i = 0; i < SW_LABELS_MAX; i++)
 		slot->labels[i].key_bytes = 0;
 	if (!(model == SW_TLS_GO_MAP ? copy_map(slot, number, labels) : copy_slice(slot, number, labels, length_at))) {
-		slot->head.contexts_unreadable++;
+		slot->head.thread_contexts_unreadable++;
 		return;
 	}
 #pragma unroll
@@ -166,7 +166,7 @@ static __always_inline void read_labels(struct sw_slot *slot, __u32 number, __u6
 		return;
 	slot->context_flag = SW_SAMPLE_HAS_LABELS;
 	slot->context_bytes = sizeof(slot->labels);
-	slot->head.contexts_read++;
+	slot->head.thread_contexts_read++;
 }
 
 #endif

@@ -69,7 +69,7 @@ static __always_inline void send_wait_end(struct sw_cpu *cpu, struct sw_wait *wa
 		end = bpf_ringbuf_reserve(ring, sizeof(*end), 0);
 	}
 	if (!end) {
-		sw_count(cpu->wait_ends_lost, 1);
+		sw_count(cpu->off_cpu_waits_missing_end_lost, 1);
 		return;
 	}
 	*end = (struct sw_wait_end){
@@ -185,7 +185,7 @@ static __noinline int add_thread(struct sw_cpu *cpu, __u32 pid)
 	};
 
 	if (wait.thread_start_ns < loaded_ns)
-		sw_count(cpu->waits_unseen, 1);
+		sw_count(cpu->off_cpu_waits_missing_unseen, 1);
 	return bpf_map_update_elem(&waits, &key, &wait, BPF_ANY);
 }
 

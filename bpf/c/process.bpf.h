@@ -53,7 +53,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	start_ns = process_start_ns(child);
 	if (!bpf_map_update_elem(&listed, &pid, &start_ns, BPF_ANY))
 		return 0;
-	sw_count(cpu->scope_full, 1);
+	sw_count(cpu->scope_list_full, 1);
 	if (start_ns >= loaded_ns)
 		WRITE_ONCE(scope_gaps.young, 1);
 	else
@@ -93,7 +93,7 @@ static __always_inline void list_by_program(struct sw_cpu *cpu, struct task_stru
 	if (!bpf_map_lookup_elem(&listed_programs, &program) || is_in_list(pid, start_ns))
 		return;
 	if (bpf_map_update_elem(&listed, &pid, &start_ns, BPF_ANY))
-		sw_count(cpu->scope_full, 1);
+		sw_count(cpu->scope_list_full, 1);
 }
 
 SEC("tp_btf/sched_process_exec")

@@ -232,7 +232,7 @@ static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu
 	__u32 outcome = send_sample(slot, cpu), depth = depth_class(slot->depth);
 
 	if (slot->depth && depth < SW_DEPTHS)
-		slot->head.depths[depth]++;
+		slot->head.stack_depths[depth]++;
 	return outcome;
 }
 

@@ -34,7 +34,7 @@ static __always_inline struct sw_slot *claim_slot(__u8 kind)
 		slot->owner = current_pid_tgid();
 		slot->kind = kind;
 		slot->number = number;
-		slot->head.nested += i > 0;
+		slot->head.nested_walks += i > 0;
 		return slot;
 	}
 	return 0;

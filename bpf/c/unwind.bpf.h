@@ -24,7 +24,7 @@ static __always_inline bool enter_guessed(struct sw_slot *slot, __u64 pc, __u64 
 	enter_caller(slot, pc, sp, fp);
 	slot->unproven = SW_FRAME_UNPROVEN;
 	slot->guesses++;
-	slot->head.frames_unproven++;
+	slot->head.frames_guess++;
 	return true;
 }
 
@@ -315,14 +315,14 @@ static __always_inline bool step(struct sw_slot *slot)
 #if SW_HAS_HOTSPOT
 	if (vm_frames && found->number >= SW_RULE_HOTSPOT) {
 		if (found->number == SW_RULE_HOTSPOT_DEPENDS && !settle_hotspot_frame(slot->number))
-			slot->head.vm_missing[SW_VM_NO_CALLER]++;
-		slot->head.vm_frames++;
+			slot->head.vm_frames_missing[SW_VM_NO_CALLER]++;
+		slot->head.vm_frames_frames++;
 	}
 #endif
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
 	if (found->number == SW_RULE_FRAME_POINTER) {
-		slot->head.frames_by_frame_pointer++;
+		slot->head.frames_frame_pointer++;
 		return step_by_frame_pointer(slot);
 	}
 	if (found->number == SW_RULE_NONE) {
@@ -331,7 +331,7 @@ static __always_inline bool step(struct sw_slot *slot)
 	}
 	if (found->rule.cfa_base == SW_CFA_NONE)
 		return stop(slot, found->rule.cfa_offset);
-	slot->head.frames_by_table += found->number < SW_RULE_HOTSPOT;
+	slot->head.frames_table += found->number < SW_RULE_HOTSPOT;
 	return step_by_rule(slot, &found->rule);
 }
 

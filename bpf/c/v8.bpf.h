@@ -264,7 +264,7 @@ static __always_inline struct sw_frame wasm_frame(struct sw_slot *slot, __u64 in
 
 	/* Unreadable code has no name either. */
 	bpf_probe_read_user(&code, sizeof(code), (void *)(slot->pc - sizeof(code)));
-	slot->head.vm_frames++;
+	slot->head.vm_frames_frames++;
 	return compiled_v8_frame(SW_FRAME_V8_WASM, flags, instance, slot->pc, finished_cookie(add_to_cookie(0, code)));
 }
 
@@ -278,7 +278,7 @@ static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const stru
 	__u64 shared = (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
 	__u32 flags = code == SW_V8_BUILTIN || slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
 
-	slot->head.vm_frames++;
+	slot->head.vm_frames_frames++;
 	if (code == SW_V8_INTERPRETER)
 		return (struct sw_frame){
 			.head = frame_head(SW_FRAME_V8, 0, shared),
@@ -342,14 +342,14 @@ __noinline int step_in_v8(__u32 number)
 		first = wasm_frame(slot, instance);
 	} else if (code == SW_V8_FUNCTION_CODE && context && context == runtime->v8.regexp_frame) {
 		first = (struct sw_frame){ .head = frame_head(SW_FRAME_V8_REGEXP, 0, 0) };
-		slot->head.vm_frames++;
+		slot->head.vm_frames_frames++;
 	} else if (read_v8_function(number, function)) {
 		/* The frame of a builtin may have a function of V8's own, which is the builtin. */
 		if (code == SW_V8_BUILTIN && !scratch->v8_function.has_script)
 			return SW_VM_GROUP_ENDED;
 		first = v8_frame(slot, scratch, code, pc);
 	} else if (code == SW_V8_INTERPRETER) {
-		slot->head.vm_missing[SW_VM_UNREADABLE]++;
+		slot->head.vm_frames_missing[SW_VM_UNREADABLE]++;
 		first = (struct sw_frame){ .head = frame_head(SW_FRAME_V8, SW_FRAME_MISSING, 0), .address = SW_VM_UNREADABLE };
 	} else if (code >= SW_V8_NOT_YET) {
 		first = native;
@@ -371,7 +371,7 @@ __noinline int step_in_v8(__u32 number)
 		enter_caller(slot, pc, sp, slot->fp);
 		return SW_VM_STEPPED;
 	}
-	slot->head.frames_by_frame_pointer++;
+	slot->head.frames_frame_pointer++;
 	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
 }
 
@@ -389,7 +389,7 @@ static __always_inline int step_in_deoptimized(struct sw_slot *slot)
 		return SW_VM_GROUP_ENDED;
 	if (!push_frame(slot, found->head & ~flags, found->address))
 		return SW_VM_NO_ROOM;
-	slot->head.frames_by_frame_pointer++;
+	slot->head.frames_frame_pointer++;
 	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
 }
 

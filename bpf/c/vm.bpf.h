@@ -51,8 +51,8 @@ static __always_inline void mark_place(struct sw_slot *slot)
 		.count = slot->count,
 		.chunks = slot->chunks,
 		.depth = slot->depth,
-		.frames = slot->head.vm_frames,
-		.unreadable = slot->head.vm_missing[SW_VM_UNREADABLE],
+		.frames = slot->head.vm_frames_frames,
+		.unreadable = slot->head.vm_frames_missing[SW_VM_UNREADABLE],
 	};
 }
 
@@ -72,8 +72,8 @@ static __always_inline int remove_group(struct sw_slot *slot)
 	slot->hash = mark->hash;
 	slot->count = mark->count;
 	slot->depth = mark->depth;
-	slot->head.vm_frames = mark->frames;
-	slot->head.vm_missing[SW_VM_UNREADABLE] = mark->unreadable;
+	slot->head.vm_frames_frames = mark->frames;
+	slot->head.vm_frames_missing[SW_VM_UNREADABLE] = mark->unreadable;
 	slot->vm_frames_met = 0;
 	slot->vm_frame_before = 0;
 	slot->vm_group_frames = 0;
@@ -157,7 +157,7 @@ static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scra
 	slot->vm_group_frames++;
 	if (result == SW_VM_UNREADABLE_CODE)
 		return push_missing(slot, SW_FRAME_CPYTHON, SW_VM_UNREADABLE);
-	slot->head.vm_frames++;
+	slot->head.vm_frames_frames++;
 	return push_frame(slot, frame.head, frame.address) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
 }
 
@@ -274,7 +274,7 @@ static __always_inline int step_in_group(struct sw_slot *slot)
 	if (slot->vm_group != SW_VM_SETTLED)
 		result = step_in_vm(slot->number);
 	if (result == SW_VM_GROUP_ENDED) {
-		slot->head.vm_groups += slot->vm_group_frames > 0;
+		slot->head.vm_frames_groups += slot->vm_group_frames > 0;
 		slot->vm_group = SW_VM_OPEN;
 		slot->vm_group_frames = 0;
 	}

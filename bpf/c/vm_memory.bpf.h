@@ -116,7 +116,7 @@ static __always_inline struct sw_vm_link *remembered_link(struct sw_vm_scratch *
 /* Pushes the frame that stands for one of a group, or for the rest of it. */
 static __always_inline int push_missing(struct sw_slot *slot, __u32 kind, __u32 reason)
 {
-	slot->head.vm_missing[reason & (SW_VM_MISSING_PLACES - 1)]++;
+	slot->head.vm_frames_missing[reason & (SW_VM_MISSING_PLACES - 1)]++;
 	return push_frame(slot, frame_head(kind, SW_FRAME_MISSING, 0), reason) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
 }
 

@@ -58,9 +58,9 @@ struct sw_cpu {
 	__u64 waits_since_ns; /* when sampling began or last continued: waits from before then are not accounted for */
 
 	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by kind and sw_outcome */
-	__u64 scope_full; /* forks that found no room in the map `listed` */
-	__u64 waits_unseen; /* threads from before the start that had begun to wait before it */
-	__u64 wait_ends_lost; /* ends of sampled waits that found no room in the ring */
+	__u64 scope_list_full; /* forks that found no room in the map `listed` */
+	__u64 off_cpu_waits_missing_unseen; /* threads from before the start that had begun to wait before it */
+	__u64 off_cpu_waits_missing_end_lost; /* ends of sampled waits that found no room in the ring */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
 
@@ -78,21 +78,21 @@ struct sw_slot_head {
 	__u32 sequence; /* the number of uses that have ended */
 	__u64 stacks_known; /* samples whose stack was already sent in this epoch */
 	__u64 stacks_sent;
-	__u64 frames_by_table;
-	__u64 frames_by_frame_pointer;
-	__u64 frames_unproven;
-	__u64 nested; /* uses begun while another slot of this CPU was in use */
+	__u64 frames_table;
+	__u64 frames_frame_pointer;
+	__u64 frames_guess;
+	__u64 nested_walks; /* uses begun while another slot of this CPU was in use */
 	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts, by kind and sw_outcome */
-	__u64 depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
+	__u64 stack_depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
 	__u64 snapshots_refused; /* the ring had no room, or there were too many in this window */
-	__u64 contexts_read; /* the thread published a span or labels */
-	__u64 contexts_changing; /* the thread was updating its record: valid was not 1 */
-	__u64 contexts_unreadable; /* the thread's variable or record could not be read */
-	__u64 vm_frames; /* frames of virtual machines in stacks */
-	__u64 vm_groups; /* activations of their loops whose frames were found */
-	__u64 vm_missing[SW_VM_MISSING_PLACES]; /* frames that could not be found, by sw_vm_missing */
-	__u64 vm_objects_sent; /* functions of young processes */
-	__u64 vm_objects_dropped; /* of these, not sent now: the ring was half full */
+	__u64 thread_contexts_read; /* the thread published a span or labels */
+	__u64 thread_contexts_changing; /* the thread was updating its record: valid was not 1 */
+	__u64 thread_contexts_unreadable; /* the thread's variable or record could not be read */
+	__u64 vm_frames_frames; /* frames of virtual machines in stacks */
+	__u64 vm_frames_groups; /* activations of their loops whose frames were found */
+	__u64 vm_frames_missing[SW_VM_MISSING_PLACES]; /* frames that could not be found, by sw_vm_missing */
+	__u64 vm_function_copies_sent; /* functions of young processes */
+	__u64 vm_function_copies_dropped; /* of these, not sent now: the ring was half full */
 };
 
 /*

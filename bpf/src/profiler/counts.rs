@@ -97,9 +97,9 @@ impl Profiler<'_> {
     #[must_use]
     pub fn frames(&self) -> FrameCounts {
         FrameCounts {
-            table: self.sum_over_slots(offset_of!(sw_slot_head, frames_by_table)),
-            frame_pointer: self.sum_over_slots(offset_of!(sw_slot_head, frames_by_frame_pointer)),
-            guess: self.sum_over_slots(offset_of!(sw_slot_head, frames_unproven)),
+            table: self.sum_over_slots(offset_of!(sw_slot_head, frames_table)),
+            frame_pointer: self.sum_over_slots(offset_of!(sw_slot_head, frames_frame_pointer)),
+            guess: self.sum_over_slots(offset_of!(sw_slot_head, frames_guess)),
         }
     }
 
@@ -108,7 +108,7 @@ impl Profiler<'_> {
     #[must_use]
     pub fn stack_depths(&self) -> [u64; intf::SW_DEPTHS as usize] {
         std::array::from_fn(|class| {
-            self.sum_over_slots(offset_of!(sw_slot_head, depths) + class * size_of::<u64>())
+            self.sum_over_slots(offset_of!(sw_slot_head, stack_depths) + class * size_of::<u64>())
         })
     }
 
@@ -128,25 +128,25 @@ impl Profiler<'_> {
     /// list.
     #[must_use]
     pub fn scope_list_full(&self) -> u64 {
-        self.sum_over_cpus(offset_of!(sw_cpu, scope_full)) + self.refused.get()
+        self.sum_over_cpus(offset_of!(sw_cpu, scope_list_full)) + self.refused.get()
     }
 
     /// Threads from before the start that had begun to wait before it: that wait is not sampled.
     #[must_use]
-    pub fn waits_unseen(&self) -> u64 {
-        self.sum_over_cpus(offset_of!(sw_cpu, waits_unseen))
+    pub fn off_cpu_waits_missing_unseen(&self) -> u64 {
+        self.sum_over_cpus(offset_of!(sw_cpu, off_cpu_waits_missing_unseen))
     }
 
     /// Ends of sampled waits that found no room in the ring.
     #[must_use]
-    pub fn wait_ends_lost(&self) -> u64 {
-        self.sum_over_cpus(offset_of!(sw_cpu, wait_ends_lost))
+    pub fn off_cpu_waits_missing_end_lost(&self) -> u64 {
+        self.sum_over_cpus(offset_of!(sw_cpu, off_cpu_waits_missing_end_lost))
     }
 
     /// Walks that started during another walk on the same CPU.
     #[must_use]
     pub fn nested_walks(&self) -> u64 {
-        self.sum_over_slots(offset_of!(sw_slot_head, nested))
+        self.sum_over_slots(offset_of!(sw_slot_head, nested_walks))
     }
 
     /// Walks that ended too early, and whose stack could not be sent for a later walk.
@@ -165,9 +165,9 @@ impl Profiler<'_> {
     #[must_use]
     pub fn thread_contexts(&self) -> ContextCounts {
         ContextCounts {
-            read: self.sum_over_slots(offset_of!(sw_slot_head, contexts_read)),
-            changing: self.sum_over_slots(offset_of!(sw_slot_head, contexts_changing)),
-            unreadable: self.sum_over_slots(offset_of!(sw_slot_head, contexts_unreadable)),
+            read: self.sum_over_slots(offset_of!(sw_slot_head, thread_contexts_read)),
+            changing: self.sum_over_slots(offset_of!(sw_slot_head, thread_contexts_changing)),
+            unreadable: self.sum_over_slots(offset_of!(sw_slot_head, thread_contexts_unreadable)),
         }
     }
 
@@ -176,12 +176,12 @@ impl Profiler<'_> {
     pub fn vm_frames(&self) -> VmCounts {
         let mut missing = [0; VmMissing::ALL.len()];
         for (reason, count) in missing.iter_mut().enumerate() {
-            let offset = offset_of!(sw_slot_head, vm_missing) + reason * size_of::<u64>();
+            let offset = offset_of!(sw_slot_head, vm_frames_missing) + reason * size_of::<u64>();
             *count = self.sum_over_slots(offset);
         }
         VmCounts {
-            frames: self.sum_over_slots(offset_of!(sw_slot_head, vm_frames)),
-            groups: self.sum_over_slots(offset_of!(sw_slot_head, vm_groups)),
+            frames: self.sum_over_slots(offset_of!(sw_slot_head, vm_frames_frames)),
+            groups: self.sum_over_slots(offset_of!(sw_slot_head, vm_frames_groups)),
             missing,
         }
     }
@@ -190,8 +190,8 @@ impl Profiler<'_> {
     #[must_use]
     pub fn vm_function_copies(&self) -> FunctionCopies {
         FunctionCopies {
-            sent: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_sent)),
-            dropped: self.sum_over_slots(offset_of!(sw_slot_head, vm_objects_dropped)),
+            sent: self.sum_over_slots(offset_of!(sw_slot_head, vm_function_copies_sent)),
+            dropped: self.sum_over_slots(offset_of!(sw_slot_head, vm_function_copies_dropped)),
         }
     }
 
@@ -245,23 +245,23 @@ mod tests {
             // Not counters: the claims of the slot.
             claims: _,
             sequence: _,
-            stacks_known: _,            // stacks_known
-            stacks_sent: _,             // stacks_sent
-            frames_by_table: _,         // frames
-            frames_by_frame_pointer: _, // frames
-            frames_unproven: _,         // frames
-            nested: _,                  // nested_walks
-            outcomes: _,                // interrupts
-            depths: _,                  // stack_depths
-            snapshots_refused: _,       // snapshots_refused
-            contexts_read: _,           // thread_contexts
-            contexts_changing: _,       // thread_contexts
-            contexts_unreadable: _,     // thread_contexts
-            vm_frames: _,               // vm_frames
-            vm_groups: _,               // vm_frames
-            vm_missing: _,              // vm_frames
-            vm_objects_sent: _,         // vm_function_copies
-            vm_objects_dropped: _,      // vm_function_copies
+            stacks_known: _,               // stacks_known
+            stacks_sent: _,                // stacks_sent
+            frames_table: _,               // frames
+            frames_frame_pointer: _,       // frames
+            frames_guess: _,               // frames
+            nested_walks: _,               // nested_walks
+            outcomes: _,                   // interrupts
+            stack_depths: _,               // stack_depths
+            snapshots_refused: _,          // snapshots_refused
+            thread_contexts_read: _,       // thread_contexts
+            thread_contexts_changing: _,   // thread_contexts
+            thread_contexts_unreadable: _, // thread_contexts
+            vm_frames_frames: _,           // vm_frames
+            vm_frames_groups: _,           // vm_frames
+            vm_frames_missing: _,          // vm_frames
+            vm_function_copies_sent: _,    // vm_function_copies
+            vm_function_copies_dropped: _, // vm_function_copies
         } = sw_slot_head::default();
         let sw_cpu {
             // Not counters: settings and cached values.
@@ -273,13 +273,13 @@ mod tests {
             tells_newcomers: _,
             snapshot_window: _,
             snapshots_in_window: _,
-            outcomes: _,        // interrupts
-            scope_full: _,      // scope_list_full
-            waits_unseen: _,    // waits_unseen
-            wait_ends_lost: _,  // wait_ends_lost
-            hooks_paused: _,    // a setting
-            switches_paused: _, // a setting
-            probes: _,          // user_probe_hits
+            outcomes: _,                       // interrupts
+            scope_list_full: _,                // scope_list_full
+            off_cpu_waits_missing_unseen: _,   // off_cpu_waits_missing_unseen
+            off_cpu_waits_missing_end_lost: _, // off_cpu_waits_missing_end_lost
+            hooks_paused: _,                   // a setting
+            switches_paused: _,                // a setting
+            probes: _,                         // user_probe_hits
         } = sw_cpu::default();
     }
 }

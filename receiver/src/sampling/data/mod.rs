@@ -383,8 +383,8 @@ impl Data {
             early_vm_frames: self.early_vm_frames,
             snapshots_refused: profiler.snapshots_refused(),
             off_cpu_waits_missing: WaitCounts {
-                unseen: profiler.waits_unseen(),
-                end_lost: profiler.wait_ends_lost(),
+                unseen: profiler.off_cpu_waits_missing_unseen(),
+                end_lost: profiler.off_cpu_waits_missing_end_lost(),
                 without_end: self.waits.without_end(),
                 waker_unmatched: self.wakers.unmatched(),
             },
