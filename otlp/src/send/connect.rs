@@ -168,13 +168,13 @@ async fn handshake(tls: &Tls, host: &str, stream: impl Duplex + 'static) -> Resu
 }
 
 /// Whether the server's certificate is the kind that `openssl req -x509` creates by default: the TLS library does not accept a
-/// certificate authority's as a server's, and its error is a word of its own.
+/// certificate authority's as a server's, and its error does not say so in words.
 fn is_authority_as_server(error: &io::Error) -> bool {
     let error = error.get_ref().and_then(|error| error.downcast_ref::<RustlsError>());
     matches!(
         error,
         Some(RustlsError::InvalidCertificate(CertificateError::Other(OtherError(cause))))
-            if cause.to_string() == "CaUsedAsEndEntity"
+            if matches!(cause.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
     )
 }
 

@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use sidewinder_bpf::StealTime;
+use sidewinder_bpf::{Outcome, StealTime};
 use sidewinder_otlp::send::{Counts, State};
 
 use crate::exit::FailureReport;
@@ -20,7 +20,7 @@ const QUEUE_FULL_THRESHOLD: f64 = 0.8;
 /// The share of interrupts (0 to 1) that may be lost in the eBPF programs, as in the alert of the chart.
 const LOST_THRESHOLD: f64 = 0.05;
 /// The outcomes of interrupts that left no sample.
-const LOST_OUTCOMES: [&str; 2] = ["busy", "ring_full"];
+const LOST_OUTCOMES: [Outcome; 2] = [Outcome::Busy, Outcome::RingFull];
 
 /// A problem, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,7 +116,7 @@ fn counter_problems(
         }
     }
     let lost = since(&|receiver| {
-        LOST_OUTCOMES.iter().filter_map(|outcome| receiver.counters.outcomes.get(outcome)).sum()
+        LOST_OUTCOMES.iter().filter_map(|outcome| receiver.counters.outcomes.get(outcome.label())).sum()
     });
     if exceeds(lost, LOST_THRESHOLD) {
         problems.push(HealthProblem::new(

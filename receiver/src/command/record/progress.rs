@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
+use sidewinder_bpf::Outcome;
+
 use crate::cli::RecordArgs;
 use crate::sampling::SamplingTally;
 use crate::terminal::print_notice;
@@ -30,7 +32,7 @@ impl Progress {
         }
         let tally = tally();
         let outcomes = tally.interrupts.iter().flat_map(|(_, interrupts)| &interrupts.outcomes);
-        let complete = outcomes.filter(|(outcome, _)| outcome.label() == "complete");
+        let complete = outcomes.filter(|(outcome, _)| *outcome == Outcome::Complete);
         let complete: u64 = complete.map(|(_, count)| count).sum();
         let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
         let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);
