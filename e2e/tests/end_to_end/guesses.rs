@@ -83,11 +83,9 @@ impl Subject {
                 chain.iter().rev().enumerate().take_while(|(at, name)| is_at(frame(*at), name)).count();
             let guesses = stack.iter().take(right).filter(|frame| frame.is_guessed());
             verdict.right_guesses += guesses.count();
-            let is_marker =
-                |frame: &DecodedFrame| frame.function().is_some_and(|name| name.starts_with("[truncated: "));
             let count = match frame(right) {
                 _ if right == chain.len() => &mut verdict.whole,
-                Some(caller) if is_marker(caller) => &mut verdict.cut,
+                Some(caller) if caller.is_marker() == Some(true) => &mut verdict.cut,
                 Some(caller) if caller.is_guessed() => &mut verdict.wrong_guess,
                 _ => {
                     if verdict.examples.len() < 3 {

@@ -39,9 +39,8 @@ fn the_flame_graph_fills_while_the_program_runs() -> Result<()> {
     let daemon = serve(&workload, port, "", 499)?;
     workload.open()?;
     let is_judged = judge_with(test, "live.test.mjs", &url(port))?;
-    let pid = daemon.running().pid().to_string();
-    let status = sidewinder::run(&["status", "--pid", &pid])?;
-    ensure!(status.log.contains(&format!("page: http://127.0.0.1:{port}/")), "{}", status.log);
+    let status = daemon.status()?;
+    ensure!(status["ui"] == format!("http://127.0.0.1:{port}/"), "{status}");
     daemon.stop()?;
     if !is_judged {
         return Ok(());

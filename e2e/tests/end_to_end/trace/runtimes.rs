@@ -49,7 +49,7 @@ fn events_of_report(pid: u32, span: &str, seconds: u32) -> Result<usize> {
         "record", "-F", "997", "-d", &duration, "-p", &pid, "--span", span, "-o", &output,
     ])?;
     // A busy machine takes longer until the span of a thread is known.
-    if ended.status.code() == Some(1) && ended.log.contains("no event was recorded") {
+    if ended.status.code() == Some(1) && !Path::new(&output).exists() {
         return Ok(0);
     }
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
