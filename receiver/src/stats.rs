@@ -22,8 +22,10 @@ use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
 
 pub(crate) use self::history::{INTERVAL, StatsSnapshot, WINDOW};
+#[cfg(test)]
+pub(crate) use self::receiver::FunctionCopyCounts;
 pub(crate) use self::receiver::{
-    Activity, EventCoverage, FunctionCopyCounts, MISSED, ReceiverCounters, ReceiverStats, counts_by_label,
+    Activity, EventCoverage, MISSED, ReceiverCounters, ReceiverStats, counts_by_label,
 };
 
 use self::history::StatsHistory;

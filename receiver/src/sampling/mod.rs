@@ -37,7 +37,9 @@ pub(crate) use self::control::tables::{
 };
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
-pub(crate) use self::data::{CodeObjectLosses, FoundWaitCounts, LongWaitCounts, SamplingTally, WaitCounts};
+#[cfg(test)]
+pub(crate) use self::data::FoundWaitCounts;
+pub(crate) use self::data::{CodeObjectLosses, LongWaitCounts, SamplingTally, WaitCounts};
 pub(crate) use self::error::SamplingError;
 use self::maintenance::Maintenance;
 use self::message::Message;

@@ -155,3 +155,73 @@ fn probe_json((probe, hits): &(SampledProbe, UserProbeHits)) -> (String, serde_j
 fn outcomes_json(interrupts: &Interrupts) -> serde_json::Value {
     counts_by_label(interrupts).map(|(outcome, count)| (outcome.to_owned(), json!(count))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use serde_json::Value;
+    use sidewinder_bpf::FrameCounts;
+    use sidewinder_config::Config;
+
+    use super::*;
+    use crate::sampling::{SamplingTally, WaitCounts};
+    use crate::stats::counters::COUNTERS;
+    use crate::stats::{ReceiverCounters, ServiceStats};
+
+    /// A service with the same counters shows them under the same names.
+    #[test]
+    fn counters_have_the_names_that_a_service_gives_them() {
+        let (stack_bodies_missing, walked_late, snapshots_refused, events) = (2, 3, 5, 7);
+        let off_cpu_waits_missing =
+            WaitCounts { unseen: 11, end_lost: 13, without_end: 17, waker_unmatched: 19 };
+        let recorded = RecordingStats {
+            tally: SamplingTally {
+                events,
+                stack_bodies_missing,
+                walked_late,
+                snapshots_refused,
+                off_cpu_waits_missing,
+                ..SamplingTally::default()
+            },
+            start: SystemTime::UNIX_EPOCH,
+            start_ns: 0,
+            end_ns: 0,
+            frames: FrameCounts::default(),
+            stack_depths: Vec::new(),
+            stacks_known: 0,
+            stacks_sent: 0,
+            table_bytes: 0,
+            tables_evictions: 0,
+            tables_reloads: 0,
+            map_bytes: 0,
+            denied_interpreters: Vec::new(),
+        };
+        let (refused, maps, gaps) =
+            (RefusedFiles::default(), SourceMapCounts::default(), NameGaps::default());
+        let summary: Value =
+            serde_json::from_str(&summary_json(&recorded, &refused, &maps, &gaps, &[])).unwrap();
+        let counters = ReceiverCounters {
+            events_exported: events,
+            stack_bodies_missing,
+            walked_late,
+            snapshots_refused,
+            off_cpu_waits_missing,
+            ..ReceiverCounters::default()
+        };
+        let service = ServiceStats::new(Arc::new(Config::default())).record_counters("profiling", counters);
+        let mut shown = Vec::new();
+        for counter in COUNTERS {
+            let value = match counter.label {
+                Some((_, value)) => summary.get(counter.name).and_then(|counts| counts.get(value)),
+                None => summary.get(counter.name),
+            };
+            if let Some(value) = value {
+                assert_eq!(*value, (counter.read)(&service), "{}", counter.key());
+                shown.push(counter.key());
+            }
+        }
+        assert_eq!(shown.len(), 10, "{shown:?}");
+    }
+}

@@ -39,8 +39,10 @@ use self::pending::PendingSamples;
 pub(super) use self::pending::STACK_TIMEOUT_POLLS;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
+#[cfg(test)]
+pub(crate) use self::tally::FoundWaitCounts;
 use self::tally::OutcomeCorrections;
-pub(crate) use self::tally::{FoundWaitCounts, LongWaitCounts, SamplingTally, WaitCounts};
+pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
 use self::wait_events::WaitEvents;
 use self::waits::Waits;
 use self::wakers::Wakers;
