@@ -20,18 +20,8 @@ const RECORD: &str = "SIDEWINDER_NEVER";
 pub fn never(has_happened: bool, what: &str, details: impl Display) {
     if has_happened {
         record(what);
-        panic!("never {what}: {details}");
     }
-}
-
-/// The value, whose absence is what must not happen.
-///
-/// # Panics
-/// If there is none.
-#[track_caller]
-pub fn never_none<T>(value: Option<T>, what: &str, details: impl Display) -> T {
-    never(value.is_none(), what, details);
-    value.expect("its absence was a failure")
+    assert!(!has_happened, "never {what}: {details}");
 }
 
 /// Adds a line to the record, if there is one: which test, and what. A test that can't do so fails all the same.
@@ -68,7 +58,6 @@ mod tests {
     #[should_panic(expected = "never a wrong name: 3 of 5")]
     fn what_must_not_happen_fails_the_test() {
         never(false, "a wrong name", "0 of 5");
-        assert_eq!(never_none(Some(1), "a foreign name", "none"), 1);
         never(true, "a wrong name", "3 of 5");
     }
 }

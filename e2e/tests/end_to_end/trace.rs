@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_instrumented::service::{Service, Switches};
 use sidewinder_e2e_instrumented::spans::{Stays, Truth};
 use sidewinder_e2e_support::collector::Collector;
-use sidewinder_e2e_support::never::never_none;
+use sidewinder_e2e_support::never::never;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{log, requirement};
@@ -120,7 +120,8 @@ fn judge(events: &[DecodedEvent<'_>], stays: Option<&Stays>) -> Result<()> {
         if let (Some(span), Some(stays)) = (span, stays) {
             let stay = stays.of(thread, event.time_unix_ns, span);
             let details = format_args!("{thread} was not in {span:02x?}: {truth:?}");
-            let stay = never_none(stay, "a span of others", details);
+            never(stay.is_none(), "a span of others", details);
+            let stay = stay.context("in no span")?;
             ensure!(route_of(event) == Some(&stay.route), "{:?} in {stay:?}", route_of(event));
         }
         if let (Some(span), Some((function, byte))) = (span, shown) {

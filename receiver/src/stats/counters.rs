@@ -119,9 +119,9 @@ const FOUND_WAITS_DESCRIPTION: &str = "Waits that were found in progress: begun 
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
 const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
 
-/// Fields of the log, as `name=count` words.
 impl ReceiverStats {
-    /// The outcomes that interrupts had; those of other kinds than CPU time behind their kind and a dot.
+    /// A field of the log, as `outcome=count` words: the outcomes that interrupts had; those of other kinds than CPU time behind
+    /// their kind and a dot.
     pub(crate) fn outcomes_field(&self) -> String {
         let of_clock = self.counters.outcomes.iter().map(|(outcome, count)| ((*outcome).to_owned(), *count));
         let of_other_kinds = &self.counters.outcomes_of_other_kinds;
@@ -130,7 +130,7 @@ impl ReceiverStats {
         words(of_clock.chain(of_other_kinds).filter(|(_, count)| *count > 0))
     }
 
-    /// All counters that are not 0, and those that are terms of a sum.
+    /// A field of the log, as `counter=count` words: all counters that are not 0, and those that are terms of a sum.
     pub(crate) fn counters_field(&self) -> String {
         let counts = COUNTERS.iter().map(|counter| (counter, (counter.read)(self)));
         let is_shown = |(counter, count): &(&Counter, u64)| {
@@ -257,8 +257,11 @@ pub(crate) static COUNTERS: &[Counter] = &[
         "check that the disk has room and is writable",
     ),
     // A count above 0 is shown as a degraded feature.
-    counter!(scope_list_full in counters, "processes", "Processes that did not fit in the scope's list of processes: included ones are not sampled; once an excluded one \
-         does not fit, no process that started after the profiler is sampled.")
+    counter!(
+        scope_list_full in counters, "processes",
+        "Processes that did not fit in the scope's list of processes: included ones are not sampled; once an excluded one \
+         does not fit, no process that started after the profiler is sampled."
+    )
     .at_level(MetricLevel::Basic),
     // What threads and processes publish.
     counter!(thread_contexts.read by "result" in counters, "readings", CONTEXTS_DESCRIPTION),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_instrumented::examples::{Example, Handled, build_c, build_go, build_rust};
 use sidewinder_e2e_support::collector::Collector;
-use sidewinder_e2e_support::never::never_none;
+use sidewinder_e2e_support::never::never;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
@@ -85,7 +85,9 @@ pub(super) fn judge(
         let ids = ids_of(&event);
         if let Some(ids) = &ids {
             // What was not yet handled at the end was not printed either.
-            let route = never_none(handled.get(ids), "a span that was not handled", ids);
+            let route = handled.get(ids);
+            never(route.is_none(), "a span that was not handled", ids);
+            let route = route.context("in no span")?;
             let is_between = labels == Labels::OneByOne && shown.is_none();
             ensure!(is_between || route_of(&event) == Some(route), "{:?} in {route}", route_of(&event));
             ensure!(shown.is_none_or(|(_, of)| of == Some(route)), "{route} in {shown:?}");
