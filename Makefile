@@ -310,6 +310,7 @@ lint: form ## Check form and lints
 
 form:
 	.ci/architectures
+	.ci/borders
 	cargo fmt --all --check
 
 # Other projects' programs, each in the version that was tried; one that is there already is left alone.

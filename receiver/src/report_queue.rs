@@ -21,8 +21,8 @@ const PENDING_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct ReportQueue {
     batches: SyncSender<Vec<Message>>,
-    /// The next batch; sampling appends to it.
-    pub(crate) pending: Vec<Message>,
+    /// The next batch.
+    pending: Vec<Message>,
     flush_timer: IntervalTimer,
     dropped: u64,
 }
@@ -45,6 +45,11 @@ impl ReportQueue {
     /// Events that were dropped because the reporter could not keep up.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Adds messages to the next batch.
+    pub(crate) fn add(&mut self, mut messages: Vec<Message>) {
+        self.pending.append(&mut messages);
     }
 
     /// Sends the pending messages if it is time and the queue has room. `receiver` is for the log.

@@ -133,14 +133,15 @@ fn sample(
             thread::sleep(POLL_INTERVAL);
             continue;
         }
-        sampler.poll(POLL_INTERVAL, &mut queue.pending);
+        sampler.poll(POLL_INTERVAL);
+        queue.add(sampler.take_messages());
         queue.flush("top");
         if outcome_timer.is_due() {
             *lock(outcomes) =
                 current_outcome_counts(&ReceiverCounters::from_sampler(sampler, queue.dropped()), kind);
         }
     }
-    sampler.stop(None, &mut queue.pending);
+    sampler.stop(None);
 }
 
 /// The processes, files and names of the events that the screen shows.

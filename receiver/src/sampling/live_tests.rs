@@ -124,12 +124,11 @@ fn sampler(storage: &mut Storage, options: SamplingOptions) -> Option<Sampler<'_
 }
 
 fn poll_for(sampler: &mut Sampler<'_>, time: Duration) -> Vec<Message> {
-    let mut messages = Vec::new();
     let end = Instant::now() + time;
     while Instant::now() < end {
-        sampler.poll(Duration::from_millis(50), &mut messages);
+        sampler.poll(Duration::from_millis(50));
     }
-    messages
+    sampler.take_messages()
 }
 
 /// Polls until there are this many events, or half a minute has passed.
@@ -143,8 +142,15 @@ fn poll_until(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
 }
 
 /// Forgets the files that no process has mapped for this long.
-fn forget_files(sampler: &mut Sampler<'_>, age: Duration, messages: &mut Vec<Message>) {
-    sampler.control.forget_files(age, &mut sampler.profiler, messages);
+fn forget_files(sampler: &mut Sampler<'_>, age: Duration) -> Vec<Message> {
+    sampler.control.forget_files(age, &mut sampler.profiler);
+    sampler.control.take_announcements()
+}
+
+/// Stops sampling. Returns the messages since the last poll.
+fn stop(sampler: &mut Sampler<'_>) -> Vec<Message> {
+    sampler.stop(None);
+    sampler.take_messages()
 }
 
 fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
@@ -279,7 +285,7 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     sampler.start().unwrap();
     let mut messages = poll_for(&mut sampler, Duration::from_secs(3));
     drop(probe);
-    sampler.stop(None, &mut messages);
+    messages.append(&mut stop(&mut sampler));
 
     let outcomes_of = |kind: SampleKind| {
         let outcomes = messages.iter().filter_map(|message| match message {
@@ -320,15 +326,14 @@ fn stacks_walked_while_tables_are_evicted_are_correct_or_truncated() {
     let mut storage = Storage::uninit();
     let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 9_973, 8 << 20)) else { return };
     sampler.start().unwrap();
-    let mut messages = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     while sampler.profiler.tables.evictions() < 12 || sampler.control_counts().tables_reloads < 4 {
         assert!(Instant::now() < deadline, "tables were not evicted, or not reloaded on demand");
         let profiler = &mut sampler.profiler;
         profiler.tables.evict_oldest(&mut profiler.arena);
-        sampler.poll(Duration::from_millis(5), &mut messages);
+        sampler.poll(Duration::from_millis(5));
     }
-    sampler.stop(None, &mut messages);
+    let messages = stop(&mut sampler);
 
     let tally = sampler.tally();
     let counted = |outcome| {
@@ -352,15 +357,15 @@ fn unmapped_files_are_forgotten_with_their_tables() {
     let without_files = |sampler: &Sampler<'_>| sampler.profiler.tables.loaded_bytes() < 1_000;
     sampler.start().unwrap();
     let mut messages = poll_until(&mut sampler, 10);
-    forget_files(&mut sampler, Duration::ZERO, &mut messages);
+    messages.append(&mut forget_files(&mut sampler, Duration::ZERO));
     assert!(!messages.iter().any(|message| matches!(message, Message::ForgetFile(_))), "all are in use");
     assert!(!without_files(&sampler));
 
     drop(burner);
     messages.append(&mut poll_for(&mut sampler, Duration::from_millis(300)));
-    forget_files(&mut sampler, Duration::from_secs(60), &mut messages);
+    messages.append(&mut forget_files(&mut sampler, Duration::from_secs(60)));
     assert!(!without_files(&sampler), "they may be run again soon");
-    forget_files(&mut sampler, Duration::ZERO, &mut messages);
+    messages.append(&mut forget_files(&mut sampler, Duration::ZERO));
     assert!(without_files(&sampler));
     let announced = messages.iter().filter_map(|message| match message {
         Message::File(id, _) => Some(*id),
@@ -383,7 +388,7 @@ fn every_interrupt_ends_in_one_outcome() {
     let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 997, 8 << 20)) else { return };
     sampler.start().unwrap();
     let mut messages = poll_until(&mut sampler, 501);
-    sampler.stop(None, &mut messages);
+    messages.append(&mut stop(&mut sampler));
 
     let tally = sampler.tally();
     let sum: u64 = tally.clock_interrupts().outcomes.iter().map(|(_, count)| count).sum();
@@ -419,7 +424,7 @@ fn a_stack_deeper_than_the_limit_is_marked_as_truncated_and_keeps_its_leaf_end()
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
         sampler.start().unwrap();
         let mut messages = poll_until(&mut sampler, 100);
-        sampler.stop(None, &mut messages);
+        messages.append(&mut stop(&mut sampler));
 
         let tally = sampler.tally();
         let interrupts = tally.clock_interrupts();
@@ -462,7 +467,7 @@ fn stacks_are_complete_without_loops_too() {
     let Some(probe) = probe(&sampler, &burner) else { return };
     messages.append(&mut poll_for(&mut sampler, Duration::from_secs(1)));
     drop(probe);
-    sampler.stop(None, &mut messages);
+    messages.append(&mut stop(&mut sampler));
 
     assert!(sampler.profiler().nested_walks() > 20, "nothing interrupted the walk of a probe");
     let (mut all, mut complete) = (0, 0);

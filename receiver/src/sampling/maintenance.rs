@@ -1,7 +1,7 @@
 //! The maintenance part of sampling: work that is driven by time instead of events.
 //!
 //! Owner: the sampling thread, at the end of each poll. Input: clocks, and the state of the other parts. Output: freed
-//! memory, the stack epoch and the table clock in the BPF maps, and messages about processes and files that are gone.
+//! memory, the stack epoch and the table clock in the BPF maps, and the charges of waits in progress.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,6 @@ use tracing::{info, warn};
 
 use super::control::Control;
 use super::data::Data;
-use super::message::Message;
 use super::options::SamplingOptions;
 use super::random_pauses::RandomPauses;
 use crate::causes::error_chain;
@@ -53,63 +52,51 @@ impl Maintenance {
         }
     }
 
-    /// Runs the work that is due.
-    pub(super) fn run(
-        &mut self,
-        control: &mut Control,
-        data: &mut Data,
-        profiler: &mut Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) {
+    /// Runs the work that is due, but for [sweeps](Self::sweep).
+    pub(super) fn run(&mut self, data: &mut Data, profiler: &mut Profiler<'_>) {
         profiler.arena.reclaim();
         if self.epoch_started_at.elapsed() >= EPOCH_MAX || data.stacks.bytes() > self.stacks_bytes_max {
             self.epoch_started_at = Instant::now();
             data.stacks.begin_epoch(profiler.next_epoch());
         }
         if let Some(is_paused) = self.pauses.as_mut().and_then(RandomPauses::change) {
-            pause(is_paused, control, data, profiler, messages);
+            pause(is_paused, data, profiler);
         }
         if self.aging_timer.is_due() {
             profiler.tables.advance_clock();
         }
         if self.waits_timer.is_due() && !self.pauses.as_ref().is_some_and(RandomPauses::is_paused) {
-            data.charge_waits(control, profiler, messages);
+            data.charge_waits(profiler);
         }
-        if self.sweep_timer.is_due() {
-            sweep(control, data, profiler, messages);
+    }
+
+    /// Frees what is no longer needed, and retries what has failed, if that is due. All that refers to it has been passed on.
+    pub(super) fn sweep(&mut self, control: &mut Control, data: &mut Data, profiler: &mut Profiler<'_>) {
+        if !self.sweep_timer.is_due() {
+            return;
         }
+        control.processes.forget_exited(EXITED_RETENTION);
+        control.publication.replacements.sweep();
+        data.stale_mappings.sweep();
+        control.membership.warn_of_full_list(profiler);
+        profiler.close_empty_containers();
+        control.membership.retry_containers(&mut control.processes, profiler);
+        control.forget_exited();
+        control.forget_files(UNUSED_FILE_RETENTION, profiler);
     }
 }
 
-fn pause(
-    is_paused: bool,
-    control: &mut Control,
-    data: &mut Data,
-    profiler: &mut Profiler<'_>,
-    messages: &mut Vec<Message>,
-) {
+fn pause(is_paused: bool, data: &mut Data, profiler: &mut Profiler<'_>) {
     if is_paused {
         let ends = data.waits_so_far(profiler);
-        data.end_waits(ends, control, messages);
+        data.end_waits(ends);
     }
     match profiler.set_paused(is_paused) {
         Ok(()) if is_paused => info!("sampling pauses (probabilistic_threshold)"),
         Ok(()) => {
             info!("sampling continues");
-            data.charge_waits(control, profiler, messages);
+            data.charge_waits(profiler);
         }
         Err(error) => warn!("{}", error_chain(&error)),
     }
-}
-
-/// Frees what is no longer needed, and retries what has failed.
-fn sweep(control: &mut Control, data: &mut Data, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
-    control.processes.forget_exited(EXITED_RETENTION);
-    control.publication.replacements.sweep();
-    data.stale_mappings.sweep();
-    control.membership.warn_of_full_list(profiler);
-    profiler.close_empty_containers();
-    control.membership.retry_containers(&mut control.processes, profiler);
-    control.forget_exited(messages);
-    control.forget_files(UNUSED_FILE_RETENTION, profiler, messages);
 }

@@ -2,7 +2,8 @@
 //! maps.
 //!
 //! One thread, the sampling thread, owns all state and calls [`Sampler::poll`]. The work is split into three parts, which
-//! share the BPF maps:
+//! share the BPF maps. Data asks and control answers: data reads a [view](ProcessView) of control's processes and files, and
+//! returns [requests](Request) and what is [ready](data::Ready); [`Sampler::pass_on`] hands both to control.
 //!
 //! | Part            | What it owns                                                                                |
 //! |-----------------|---------------------------------------------------------------------------------------------|
@@ -10,7 +11,8 @@
 //! | [`data`]        | rings, stacks, pending samples, deferred walks, the check for stale mappings                 |
 //! | [`maintenance`] | epochs, ages, sweeps                                                                        |
 //!
-//! Input: the kernel's rings and `/proc`. Output: the BPF maps, and [messages](message) for the reporter.
+//! Input: the kernel's rings and `/proc`. Output: the BPF maps, and [messages](message) for the reporter, which
+//! [`Sampler::take_messages`] returns.
 
 mod control;
 mod data;
@@ -25,6 +27,7 @@ mod random_pauses;
 mod wakeup_jitter;
 
 use std::io;
+use std::mem;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,7 +38,7 @@ pub(crate) use self::control::scope;
 pub(crate) use self::control::tables::{
     IncompleteTable, IncompleteTables, SavedTableCounts, SavedTables, SeekableContent, build, debug_files,
 };
-use self::control::{Control, ControlCounts, Pod};
+use self::control::{Control, ControlCounts, Pod, ProcessView, Request, VmCode, VmLoop};
 use self::data::Data;
 #[cfg(test)]
 pub(crate) use self::data::FoundWaitCounts;
@@ -65,8 +68,8 @@ pub(crate) struct Sampler<'obj> {
     /// Whether threads may have begun to wait before the start.
     lists_first_waits: bool,
     is_held: bool,
-    /// Messages from startup, which the first poll returns.
-    pending: Vec<Message>,
+    /// The messages that have not been taken yet, in order.
+    outbox: Vec<Message>,
 }
 
 impl<'obj> Sampler<'obj> {
@@ -87,8 +90,7 @@ impl<'obj> Sampler<'obj> {
         let poll_interval = PollInterval::new(options.poll_interval(), Instant::now());
         let jitter = WakeupJitter::new(options.kinds.samples_per_second());
         let mut control = Control::new(options, pod, opener, &mut profiler)?;
-        let mut pending = Vec::new();
-        control.publish_running(&mut profiler, &mut pending)?;
+        control.publish_running(&mut profiler)?;
         let is_held = false;
         Ok(Self {
             profiler,
@@ -99,7 +101,7 @@ impl<'obj> Sampler<'obj> {
             jitter,
             lists_first_waits,
             is_held,
-            pending,
+            outbox: Vec::new(),
         })
     }
 
@@ -112,12 +114,12 @@ impl<'obj> Sampler<'obj> {
 
     /// Starts sampling.
     pub(crate) fn start(&mut self) -> Result<(), SamplingError> {
-        if std::mem::take(&mut self.is_held) {
+        if mem::take(&mut self.is_held) {
             self.profiler.set_paused(false).map_err(LoadError::from)?;
         }
         self.profiler.start().map_err(LoadError::from)?;
         if self.lists_first_waits {
-            self.data.charge_waits(&mut self.control, &self.profiler, &mut self.pending);
+            self.data.charge_waits(&self.profiler);
         }
         Ok(())
     }
@@ -130,29 +132,59 @@ impl<'obj> Sampler<'obj> {
         self.profiler.end_waits_when_readable(fd)
     }
 
-    /// Waits for records or events, at most for `timeout`, processes them and appends the resulting messages.
-    pub(crate) fn poll(&mut self, timeout: Duration, messages: &mut Vec<Message>) {
-        messages.append(&mut self.pending);
+    /// Waits for records or events, at most for `timeout`, and processes them.
+    pub(crate) fn poll(&mut self, timeout: Duration) {
         self.wait(timeout);
-        let Self { profiler, control, data, maintenance, poll_interval, .. } = self;
         // Read before the rings: all records and events up to this time are already in them.
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
-        control.files.table.invalidate_confirmed();
-        data.take_records(control, profiler, messages);
-        if let Some(filled) = control.take_side_band(profiler) {
-            poll_interval.record_poll(Instant::now(), filled);
+        self.control.files.table.invalidate_confirmed();
+        self.data.take_records(&self.control.view(), &mut self.profiler);
+        self.pass_on();
+        if let Some(filled) = self.control.take_side_band(&mut self.profiler) {
+            self.poll_interval.record_poll(Instant::now(), filled);
         }
         // Samples and process events are merged by time, so that each sample sees its process as it was at that time.
-        while let Some(event) = control.next_event(watermark_ns) {
-            data.release(event.time_ns, control, messages);
-            control.apply(event, profiler);
+        while let Some(event) = self.control.next_event(watermark_ns) {
+            self.release(event.time_ns);
+            self.control.apply(event, &self.profiler);
         }
-        data.release(watermark_ns, control, messages);
-        data.update_deferred(control);
-        control.publish(watermark_ns, profiler, messages);
-        data.walk_deferred(control, profiler, messages);
-        maintenance.run(control, data, profiler, messages);
-        control.update_descriptions(profiler, messages);
+        self.release(watermark_ns);
+        self.data.update_deferred(&self.control.view());
+        self.control.publish(watermark_ns, &mut self.profiler);
+        self.data.walk_deferred(&mut self.control.view(), &self.profiler);
+        self.pass_on();
+        self.maintenance.run(&mut self.data, &mut self.profiler);
+        self.pass_on();
+        self.maintenance.sweep(&mut self.control, &mut self.data, &mut self.profiler);
+        self.control.update_descriptions(&mut self.profiler);
+        self.outbox.extend(self.control.take_announcements());
+    }
+
+    fn release(&mut self, before_ns: u64) {
+        self.data.release(before_ns, &mut self.control.view());
+        self.pass_on();
+    }
+
+    /// Has control answer what data has asked for, and makes messages of what is ready: first what control announces, then the
+    /// events that refer to it.
+    fn pass_on(&mut self) {
+        for request in self.data.take_requests() {
+            self.control.answer(request, &mut self.profiler);
+        }
+        for mut ready in self.data.take_ready() {
+            let process = ready.process();
+            self.control.announce(process, &ready.comm(), ready.new_stack());
+            self.outbox.extend(self.control.take_announcements());
+            let functions = ready.take_functions().into_iter();
+            self.outbox.extend(functions.map(|function| Message::CodeObject(process, Box::new(function))));
+            let events = self.data.events_of(ready, self.control.attribute_keys(process));
+            self.outbox.extend(events.into_iter().map(Message::Event));
+        }
+    }
+
+    /// Takes the messages since the last call, in order.
+    pub(crate) fn take_messages(&mut self) -> Vec<Message> {
+        mem::take(&mut self.outbox)
     }
 
     fn wait(&mut self, timeout: Duration) {
@@ -172,25 +204,27 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
-    /// Stops sampling, and appends the messages for what is still in the rings. Waits for deferred walks until `walk_until`
-    /// at the latest. Returns when sampling ended, by `CLOCK_MONOTONIC`.
-    pub(crate) fn stop(&mut self, walk_until: Option<Instant>, messages: &mut Vec<Message>) -> u64 {
+    /// Stops sampling, and processes what is still in the rings. Waits for deferred walks until `walk_until` at the latest.
+    /// Returns when sampling ended, by `CLOCK_MONOTONIC`.
+    pub(crate) fn stop(&mut self, walk_until: Option<Instant>) -> u64 {
         self.profiler.stop();
         let end_ns = monotonic_ns();
         let waits_so_far = self.data.waits_so_far(&self.profiler);
         // The polls apply all process events up to the end: a command may have run for less than this.
         thread::sleep(Duration::from_nanos(EVENT_DELAY_NS));
         for _ in 0..=data::STACK_TIMEOUT_POLLS {
-            self.poll(Duration::ZERO, messages);
+            self.poll(Duration::ZERO);
         }
-        self.data.release(u64::MAX, &mut self.control, messages);
+        self.release(u64::MAX);
         let latest = Instant::now() + DEFERRED_WALKS_TIMEOUT;
         let walk_until = walk_until.map_or(latest, |until| until.min(latest));
         while self.data.has_deferred() && Instant::now() < walk_until {
-            self.poll(self.poll_interval.average(), messages);
+            self.poll(self.poll_interval.average());
         }
-        self.data.abandon_deferred(&mut self.control, messages);
-        self.data.end_waits(waits_so_far, &mut self.control, messages);
+        self.data.abandon_deferred();
+        self.pass_on();
+        self.data.end_waits(waits_so_far);
+        self.pass_on();
         end_ns
     }
 

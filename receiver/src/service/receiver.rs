@@ -212,7 +212,8 @@ impl ReceiverContext {
             let mut counted_at = Instant::now();
             while !self.stop.is_requested() && !sampler.is_finished() && !report.is_finished() {
                 heartbeat.beat(SAMPLING_HEARTBEAT_TIMEOUT);
-                sampler.poll(POLL_INTERVAL, &mut queue.pending);
+                sampler.poll(POLL_INTERVAL);
+                queue.add(sampler.take_messages());
                 queue.flush(&self.name);
                 if self.plan.try_get().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
@@ -224,7 +225,8 @@ impl ReceiverContext {
             heartbeat.beat(STOP_HEARTBEAT_TIMEOUT);
             let is_over = sampler.is_finished();
             let walk_until = self.stop.deadline().and_then(|deadline| deadline.checked_sub(NAMING_RESERVE));
-            let end_ns = sampler.stop(walk_until, &mut queue.pending);
+            let end_ns = sampler.stop(walk_until);
+            queue.add(sampler.take_messages());
             sampling_end_ns.get_or_init(|| end_ns);
             let dropped = queue.dropped();
             queue.close();

@@ -1,6 +1,5 @@
 //! The sampling of a recording, on the main thread.
 
-use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
@@ -59,11 +58,10 @@ pub(super) fn sample(
     let (mut flush_timer, mut cpu_timer) =
         (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
-    let mut messages = Vec::new();
     let mut has_ended = false;
     if let Some(delay) = args.delay {
         progress.show("waiting to begin");
-        has_ended = follow(&mut sampler, delay, launched.as_deref_mut(), stop, &mut messages)?;
+        has_ended = follow(&mut sampler, delay, launched.as_deref_mut(), stop)?;
     }
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
     sampler.start()?;
@@ -73,16 +71,16 @@ pub(super) fn sample(
 
     let began = Instant::now();
     // The receiving thread ends only after the sender is dropped.
-    let flush = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
+    let flush = |sampler: &mut Sampler<'_>| _ = sink.send(sampler.take_messages());
     while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_finished() {
         let remaining =
             args.duration.map_or(POLL_INTERVAL, |duration| duration.saturating_sub(began.elapsed()));
         if remaining.is_zero() {
             break;
         }
-        sampler.poll(remaining.min(POLL_INTERVAL), &mut messages);
+        sampler.poll(remaining.min(POLL_INTERVAL));
         if flush_timer.is_due() {
-            flush(&mut messages);
+            flush(&mut sampler);
         }
         if cpus.is_some() && cpu_timer.is_due() && cpus != online_cpus().ok() {
             cpus = None;
@@ -98,8 +96,8 @@ pub(super) fn sample(
     if let Some(launched) = launched.filter(|_| sampler.is_finished()) {
         launched.wait_briefly();
     }
-    let end_ns = sampler.stop(None, &mut messages);
-    flush(&mut messages);
+    let end_ns = sampler.stop(None);
+    flush(&mut sampler);
     progress.end();
     Ok(RecordingStats {
         tally: sampler.tally(),
@@ -124,7 +122,6 @@ fn follow(
     delay: Duration,
     mut launched: Option<&mut LaunchedCommand>,
     stop: &AtomicBool,
-    messages: &mut Vec<Message>,
 ) -> Result<bool, Failure> {
     sampler.hold()?;
     if let Some(launched) = &launched {
@@ -135,7 +132,7 @@ fn follow(
     while let Some(left) = until.checked_duration_since(Instant::now())
         && !(has_ended || stop.load(Ordering::Relaxed) || sampler.is_finished())
     {
-        sampler.poll(left.min(POLL_INTERVAL), messages);
+        sampler.poll(left.min(POLL_INTERVAL));
         has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
     }
     Ok(has_ended)

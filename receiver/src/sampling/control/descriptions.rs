@@ -43,8 +43,8 @@ impl Descriptions {
     }
 
     /// Looks for the JIT source of a process that a sample has arrived from, while the process exists.
-    pub(crate) fn note_sampled(&mut self, pid: Pid, processes: &ProcessTracker) {
-        self.runtimes.note_sampled(pid, processes);
+    pub(super) fn find_jit_source(&mut self, pid: Pid, processes: &ProcessTracker) {
+        self.runtimes.find_jit_source(pid, processes);
     }
 
     /// Announces a process before its first event. One that ended before it could be read has the name of the thread that the
@@ -54,10 +54,9 @@ impl Descriptions {
         key: ProcessKey,
         thread_name: &[u8],
         processes: &mut ProcessTracker,
-        messages: &mut Vec<Message>,
-    ) {
+    ) -> Option<Message> {
         if !self.announced.insert(key) {
-            return;
+            return None;
         }
         let description = if processes.running(key).is_some() {
             self.contexts.follow(key);
@@ -69,7 +68,11 @@ impl Descriptions {
             let name = thread_name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty());
             Arc::new(ProcessDescription { comm: name.map(Into::into), ..ProcessDescription::default() })
         });
-        messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
+        Some(self.announcement(key, description))
+    }
+
+    fn announcement(&self, key: ProcessKey, description: Arc<ProcessDescription>) -> Message {
+        Message::Process(key, self.contexts.add_context_to(key, description))
     }
 
     /// Where the runtime of a process publishes the names of its code, if it is not announced yet.
@@ -103,15 +106,14 @@ impl Descriptions {
         self.runtimes.mappings_changed(pid);
     }
 
-    /// Reads the contexts that are due, and announces again the processes whose context has changed. Returns the processes
-    /// whose variables have changed.
+    /// Reads the contexts that are due. Returns the announcements of the processes whose context has changed, and the
+    /// processes whose variables have changed.
     pub(super) fn update_contexts(
         &mut self,
         processes: &mut ProcessTracker,
         files: &mut FileTracker,
-        messages: &mut Vec<Message>,
-    ) -> Vec<ProcessKey> {
-        let mut changed = Vec::new();
+    ) -> (Vec<Message>, Vec<ProcessKey>) {
+        let (mut announcements, mut changed) = (Vec::new(), Vec::new());
         while let Some((key, located)) = self.contexts.next_location() {
             match located {
                 Ok(variables) => changed.extend(self.set_variables(key, variables, processes)),
@@ -146,10 +148,10 @@ impl Descriptions {
             if read.has_changed
                 && let Some(description) = processes.describe(pid)
             {
-                messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
+                announcements.push(self.announcement(key, description));
             }
         }
-        changed
+        (announcements, changed)
     }
 
     /// Sets the variables of a process. Returns the process if it is running and they have changed.
@@ -165,29 +167,25 @@ impl Descriptions {
     }
 
     /// Announces again the processes whose environment has been read.
-    pub(super) fn update_environments(
-        &mut self,
-        processes: &mut ProcessTracker,
-        messages: &mut Vec<Message>,
-    ) {
-        for key in processes.finish_environments() {
-            if self.announced.contains(&key)
-                && let Some(description) =
-                    processes.registry.process(Pid(key.pid)).and_then(Process::description)
-            {
-                messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
-            }
-        }
+    pub(super) fn update_environments(&mut self, processes: &mut ProcessTracker) -> Vec<Message> {
+        let mut read = processes.finish_environments();
+        read.retain(|key| self.announced.contains(key));
+        let announce = |key: ProcessKey| {
+            let description = processes.registry.process(Pid(key.pid)).and_then(Process::description);
+            Some(self.announcement(key, description?))
+        };
+        read.into_iter().filter_map(announce).collect()
     }
 
     /// Forgets processes that no more samples can arrive from.
-    pub(crate) fn forget_exited(&mut self, processes: &ProcessTracker, messages: &mut Vec<Message>) {
+    pub(super) fn forget_exited(&mut self, processes: &ProcessTracker) -> Vec<Message> {
         self.runtimes.forget_exited(processes);
         let gone = self.announced.extract_if(|key| processes.running_or_exited(*key).is_none());
-        messages.extend(gone.map(|key| {
+        let forget = |key| {
             self.contexts.forget(key);
             Message::ProcessExited(key)
-        }));
+        };
+        gone.map(forget).collect()
     }
 
     /// Forgets the symbols of a file.
@@ -214,10 +212,8 @@ mod tests {
         let instance = processes.registry.process(pid).unwrap().instance();
         let after = ProcessKey { pid: pid.0, instance };
         let before = ProcessKey { instance: after.instance + 1, ..after };
-        let mut messages = Vec::new();
-        for key in [after, before, after] {
-            descriptions.announce(key, b"before\0\0", &mut processes, &mut messages);
-        }
+        let mut announce = |key| descriptions.announce(key, b"before\0\0", &mut processes);
+        let messages: Vec<_> = [after, before, after].into_iter().filter_map(&mut announce).collect();
         let announced = |message: &Message| match message {
             Message::Process(key, description) => {
                 Some((*key, description.comm.as_deref() == Some(b"before")))
@@ -228,8 +224,7 @@ mod tests {
         let expected = [Some((after, false)), Some((before, true))];
         assert_eq!(messages.iter().map(announced).collect::<Vec<_>>(), expected);
         assert!(descriptions.contexts.is_followed(after));
-        messages.clear();
-        descriptions.forget_exited(&processes, &mut messages);
+        let messages = descriptions.forget_exited(&processes);
         assert!(matches!(messages[..], [Message::ProcessExited(key)] if key == before), "{messages:?}");
     }
 }

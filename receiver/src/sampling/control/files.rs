@@ -37,22 +37,20 @@ impl FileTracker {
         }
     }
 
-    /// Announces a file that frames refer to, unless it already is.
-    pub(crate) fn announce(&mut self, file: FileId, messages: &mut Vec<Message>) {
-        if !self.announced.contains_key(&file) {
-            self.push_message(file, None, messages);
-        }
+    /// Announces a file that frames refer to, unless it already is, and keeps it.
+    pub(super) fn announce(&mut self, file: FileId) -> Option<Message> {
+        self.binaries.touch(file);
+        if self.announced.contains_key(&file) { None } else { self.announcement(file, None) }
     }
 
     /// Announces a file whose headers have been read, even if it was announced without them.
-    fn announce_with_headers(&mut self, file: FileId, loads: &[LoadSegment], messages: &mut Vec<Message>) {
-        if !self.announced.get(&file).is_some_and(|has_headers| *has_headers) {
-            self.push_message(file, Some(loads), messages);
-        }
+    fn announce_with_headers(&mut self, file: FileId, loads: &[LoadSegment]) -> Option<Message> {
+        let has_headers = self.announced.get(&file).is_some_and(|has_headers| *has_headers);
+        if has_headers { None } else { self.announcement(file, Some(loads)) }
     }
 
-    fn push_message(&mut self, file: FileId, loads: Option<&[LoadSegment]>, messages: &mut Vec<Message>) {
-        let Some(entry) = self.table.get(file) else { return };
+    fn announcement(&mut self, file: FileId, loads: Option<&[LoadSegment]>) -> Option<Message> {
+        let entry = self.table.get(file)?;
         let info = FileInfo {
             path: String::from_utf8_lossy(entry.path()).into_owned(),
             build_ids: entry.build_ids().clone(),
@@ -62,22 +60,21 @@ impl FileTracker {
             companions: self.binaries.companions(file),
         };
         self.announced.insert(file, loads.is_some());
-        messages.push(Message::File(file, Arc::new(info)));
+        Some(Message::File(file, Arc::new(info)))
     }
 
-    /// Loads the unwind tables that have been built, and announces their files. Adds the interpreters that these contain.
-    /// Returns the processes to publish again; a process may be listed more than once.
+    /// Loads the unwind tables that have been built. Adds the interpreters that their files contain. Returns the
+    /// announcements of the files, and the processes to publish again; a process may be listed more than once.
     pub(super) fn load_built(
         &mut self,
         profiler: &mut Profiler<'_>,
         interpreters: &mut InterpreterTracker,
-        messages: &mut Vec<Message>,
-    ) -> Vec<Pid> {
-        let mut users = Vec::new();
+    ) -> (Vec<Message>, Vec<Pid>) {
+        let (mut announcements, mut users) = (Vec::new(), Vec::new());
         for ready in self.binaries.load_ready(&mut profiler.arena, &mut profiler.tables) {
             self.log_failure(&ready);
             self.log_left_out(&ready, &profiler.arena);
-            self.announce_with_headers(ready.file, &ready.loads, messages);
+            announcements.extend(self.announce_with_headers(ready.file, &ready.loads));
             if let Some(layout) = ready.pthread {
                 interpreters.add_c_library(ready.file, layout);
             }
@@ -89,7 +86,7 @@ impl FileTracker {
             }
             users.extend(ready.users);
         }
-        users
+        (announcements, users)
     }
 
     fn log_left_out(&self, ready: &ReadyFile, arena: &Arena) {
@@ -121,19 +118,16 @@ impl FileTracker {
     }
 
     /// Forgets the files that no process has mapped for this long, and returns them.
-    pub(crate) fn forget_unused(
-        &mut self,
-        age: Duration,
-        profiler: &mut Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) -> Vec<FileId> {
+    pub(super) fn forget_unused(&mut self, age: Duration, profiler: &mut Profiler<'_>) -> Vec<FileId> {
         let unused = self.binaries.forget_unused(age, &mut profiler.arena, &mut profiler.tables);
         for file in &unused {
             self.table.forget(*file);
-            if self.announced.remove(file).is_some() {
-                messages.push(Message::ForgetFile(*file));
-            }
         }
         unused
+    }
+
+    /// Tells the reporter to forget a file, if it was announced.
+    pub(super) fn retract(&mut self, file: FileId) -> Option<Message> {
+        self.announced.remove(&file).map(|_| Message::ForgetFile(file))
     }
 }

@@ -19,32 +19,34 @@ pub(crate) mod scope;
 mod side_band;
 pub(crate) mod tables;
 mod variables;
+mod view;
 
-use std::sync::Arc;
+use std::mem;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Newcomer, Opener, Outcome, Profiler, SampleRecord, TaskFilter, monotonic_ns};
+use sidewinder_bpf::{Opener, Profiler, TaskFilter, monotonic_ns};
 use sidewinder_process::{
     Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
 };
 
 use self::descriptions::Descriptions;
-pub(super) use self::files::FileTracker;
-pub(super) use self::interpreters::{InterpreterTracker, VmCode, VmLoop};
+use self::files::FileTracker;
+use self::interpreters::InterpreterTracker;
+pub(super) use self::interpreters::{VmCode, VmLoop};
 use self::membership::Membership;
 pub(super) use self::pod::Pod;
 pub(super) use self::probes::{ProbeError, Probes};
-pub(super) use self::processes::ProcessTracker;
+use self::processes::ProcessTracker;
 use self::publication::Publication;
 use self::tables::binaries::Binaries;
 use self::tables::table_builder::{BuildOptions, TableBuilder};
 use self::tables::{IncompleteTables, SavedTableCounts};
-use super::message::{Message, Stack, file_location};
+pub(super) use self::view::{ProcessView, Request};
+use super::message::{Message, Stack};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
 use crate::foreign::{ForeignReader, ReadCounts};
-use crate::vm::InterpreterSource;
 
 /// The maximum number of process events that wait to be ordered by time.
 const QUEUED_EVENTS_MAX: usize = 65_536;
@@ -66,6 +68,8 @@ pub(super) struct Control {
     pub(super) interpreters: InterpreterTracker,
     pub(super) probes: Probes,
     requires_probes: bool,
+    /// What the reporter has to be told of processes and files, in order.
+    announcements: Vec<Message>,
 }
 
 /// The counters of the control part.
@@ -130,22 +134,19 @@ impl Control {
             interpreters: InterpreterTracker::default(),
             probes,
             requires_probes: options.requires_probes,
+            announcements: Vec::new(),
         })
     }
 
     /// Publishes the running processes that are in scope, and waits up to [`START_TIMEOUT`] for their tables.
-    pub(super) fn publish_running(
-        &mut self,
-        profiler: &mut Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) -> Result<(), SamplingError> {
+    pub(super) fn publish_running(&mut self, profiler: &mut Profiler<'_>) -> Result<(), SamplingError> {
         let known_ns = monotonic_ns();
         self.membership.find_running(&mut self.processes, profiler)?;
         self.publish_changes(known_ns, profiler);
         let deadline = Instant::now() + START_TIMEOUT;
         while self.files.binaries.in_progress() > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
-            self.load_tables(known_ns, profiler, messages);
+            self.load_tables(known_ns, profiler);
         }
         // The mappings of another user's process may be unreadable, and are then known from its next exec.
         for pid in self.membership.scope.pids() {
@@ -204,17 +205,12 @@ impl Control {
     }
 
     /// Publishes all changes of processes up to `watermark_ns`, and the tables that have been built.
-    pub(super) fn publish(
-        &mut self,
-        watermark_ns: u64,
-        profiler: &mut Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) {
+    pub(super) fn publish(&mut self, watermark_ns: u64, profiler: &mut Profiler<'_>) {
         self.processes.rescan_stale();
         self.processes.finish_scans();
         self.publish_changes(watermark_ns, profiler);
         self.probes.attach_found(profiler);
-        self.load_tables(watermark_ns, profiler, messages);
+        self.load_tables(watermark_ns, profiler);
         self.publication.confirm(watermark_ns, profiler);
     }
 
@@ -250,8 +246,10 @@ impl Control {
         }
     }
 
-    fn load_tables(&mut self, known_ns: u64, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
-        for pid in self.files.load_built(profiler, &mut self.interpreters, messages) {
+    fn load_tables(&mut self, known_ns: u64, profiler: &mut Profiler<'_>) {
+        let (announcements, users) = self.files.load_built(profiler, &mut self.interpreters);
+        self.announcements.extend(announcements);
+        for pid in users {
             // New tables don't make the mappings of a process newer.
             let known_ns = profiler.processes.known_ns(pid.0).unwrap_or(known_ns);
             self.publish_process(pid, known_ns, profiler);
@@ -259,51 +257,68 @@ impl Control {
     }
 
     /// Updates the descriptions of processes, and publishes their thread-context variables and interpreters.
-    pub(super) fn update_descriptions(&mut self, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
-        let mut changed = self.descriptions.update_contexts(&mut self.processes, &mut self.files, messages);
+    pub(super) fn update_descriptions(&mut self, profiler: &mut Profiler<'_>) {
+        let (announcements, mut changed) =
+            self.descriptions.update_contexts(&mut self.processes, &mut self.files);
+        self.announcements.extend(announcements);
         changed.extend(self.interpreters.update(&self.processes));
         for key in changed {
             if let Some(known_ns) = profiler.processes.known_ns(key.pid) {
                 self.publish_process(Pid(key.pid), known_ns, profiler);
             }
         }
-        self.descriptions.update_environments(&mut self.processes, messages);
+        self.announcements.extend(self.descriptions.update_environments(&mut self.processes));
     }
 
-    /// Opens the events of a new container that the eBPF programs reported.
-    pub(super) fn open_container(&mut self, new_container: Newcomer, profiler: &mut Profiler<'_>) {
-        self.membership.open_container(new_container, &mut self.processes, profiler);
-    }
-
-    /// Requests what the walk of a sample was missing: a scan of its process, or a table.
-    pub(super) fn request_missing(&mut self, sample: &SampleRecord, stack: Option<&Stack>) {
-        match sample.outcome {
-            Outcome::UnknownProcess | Outcome::NoMapping => self.processes.request_rescan(Pid(sample.pid)),
-            Outcome::NoTable => {
-                if let Some((file, offset)) = stack.and_then(|stack| file_location(stack.frames.last()?)) {
-                    self.files.binaries.record_miss(file, offset);
+    /// Does what the data part asks for.
+    pub(super) fn answer(&mut self, request: Request, profiler: &mut Profiler<'_>) {
+        match request {
+            Request::OpenContainer(new_container) => {
+                self.membership.open_container(new_container, &mut self.processes, profiler);
+            }
+            Request::FindJitSource(pid) => self.descriptions.find_jit_source(pid, &self.processes),
+            Request::UseFile(file) => self.announcements.extend(self.files.announce(file)),
+            Request::Rescan(pid) => self.processes.request_rescan(pid),
+            Request::Table { file, at, user } => {
+                let FileTracker { table, binaries, .. } = &mut self.files;
+                if binaries.request_table(file, table, user) {
+                    binaries.record_miss(file, at);
                 }
             }
-            _ => {}
         }
+    }
+
+    /// Announces what an event refers to and the reporter does not know yet: its process, and what names the frames of its stack
+    /// that have a meaning only in that process. `thread_name`: see [`Descriptions::announce`].
+    pub(super) fn announce(&mut self, process: ProcessKey, thread_name: &[u8], stack: Option<&Stack>) {
+        self.announcements.extend(self.descriptions.announce(process, thread_name, &mut self.processes));
+        if stack.is_some_and(|stack| stack.has_anonymous_code) {
+            let source = self.descriptions.take_jit_source(process);
+            self.announcements.extend(source.map(|source| Message::JitSource(process, source)));
+        }
+        if stack.is_some_and(|stack| stack.has_vm_frames) {
+            let sources = self.interpreters.take_unannounced(process).into_iter();
+            self.announcements.extend(sources.map(|source| Message::Interpreter(process, source)));
+        }
+    }
+
+    /// What the reporter has to be told since the last call, in order.
+    pub(super) fn take_announcements(&mut self) -> Vec<Message> {
+        mem::take(&mut self.announcements)
+    }
+
+    /// The keys of the attributes that the threads of a process publish, by key index.
+    pub(super) fn attribute_keys(&self, process: ProcessKey) -> &[Box<str>] {
+        self.descriptions.attribute_keys(process)
     }
 
     /// Forgets the files that no process has mapped for this long.
-    pub(super) fn forget_files(
-        &mut self,
-        age: Duration,
-        profiler: &mut Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) {
-        for file in self.files.forget_unused(age, profiler, messages) {
+    pub(super) fn forget_files(&mut self, age: Duration, profiler: &mut Profiler<'_>) {
+        for file in self.files.forget_unused(age, profiler) {
             self.descriptions.forget_file(file);
             self.interpreters.forget_file(file);
+            self.announcements.extend(self.files.retract(file));
         }
-    }
-
-    /// What the reporter needs to name the functions of a process's interpreters, of those that are not announced yet.
-    pub(super) fn take_interpreter_sources(&mut self, key: ProcessKey) -> Vec<Arc<InterpreterSource>> {
-        self.interpreters.take_unannounced(key)
     }
 
     /// The processes whose interpreter's state we may not read, so that their stacks have none of its frames.
@@ -312,8 +327,8 @@ impl Control {
     }
 
     /// Forgets processes that no more samples can arrive from.
-    pub(super) fn forget_exited(&mut self, messages: &mut Vec<Message>) {
-        self.descriptions.forget_exited(&self.processes, messages);
+    pub(super) fn forget_exited(&mut self) {
+        self.announcements.extend(self.descriptions.forget_exited(&self.processes));
         self.interpreters.forget_exited(&self.processes);
     }
 

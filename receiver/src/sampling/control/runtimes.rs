@@ -33,7 +33,7 @@ impl Runtimes {
 
     /// Looks for the JIT source of a process that a sample has arrived from, if its mappings have changed since the last
     /// time.
-    pub(super) fn note_sampled(&mut self, pid: Pid, processes: &ProcessTracker) {
+    pub(super) fn find_jit_source(&mut self, pid: Pid, processes: &ProcessTracker) {
         if !self.changed_mappings.remove(&pid) {
             return;
         }

@@ -51,16 +51,15 @@ impl CodeObjects {
     }
 
     /// Takes those that the process which had a PID at a time has sent until then.
-    pub(super) fn take(&mut self, pid: u32, time_ns: u64) -> impl Iterator<Item = Box<CodeObject>> + use<> {
-        let mut taken = Vec::new();
-        if let Some(waiting) = self.waiting.get_mut(&pid) {
-            taken.extend(waiting.extract_if(.., |(object, _)| object.time_ns <= time_ns));
-            if waiting.is_empty() {
-                self.waiting.remove(&pid);
-            }
+    pub(super) fn take(&mut self, pid: u32, time_ns: u64) -> Vec<CodeObject> {
+        let Some(waiting) = self.waiting.get_mut(&pid) else { return Vec::new() };
+        let taken = waiting.extract_if(.., |(object, _)| object.time_ns <= time_ns);
+        let taken: Vec<_> = taken.map(|(object, _)| *object).collect();
+        if waiting.is_empty() {
+            self.waiting.remove(&pid);
         }
         self.count -= taken.len();
-        taken.into_iter().map(|(object, _)| object)
+        taken
     }
 
     /// Forgets those for which no sample has come.
@@ -108,7 +107,7 @@ mod tests {
             objects.add(object(pid, time_ns), Instant::now());
         }
         let mut times = |pid, until_ns| -> Vec<u64> {
-            objects.take(pid, until_ns).map(|object| object.time_ns).collect()
+            objects.take(pid, until_ns).iter().map(|object| object.time_ns).collect()
         };
         assert_eq!(times(1, 4), [0_u64; 0]);
         assert_eq!(times(1, 8), [5]);
@@ -124,7 +123,7 @@ mod tests {
         (0..2 * OBJECTS_MAX as u32).for_each(|pid| objects.add(object(pid, 1), start));
         assert_eq!(objects.count, OBJECTS_MAX);
         assert_eq!(objects.losses(), CodeObjectLosses { refused: OBJECTS_MAX as u64, expired: 0 });
-        assert_eq!(objects.take(0, 1).count(), 1);
+        assert_eq!(objects.take(0, 1).len(), 1);
         objects.forget_old(start + TIMEOUT / 2);
         assert_eq!((objects.count, objects.losses().expired), (OBJECTS_MAX - 1, 0));
         objects.add(object(0, 1), start + TIMEOUT / 2);

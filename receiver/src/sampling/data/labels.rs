@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use sidewinder_bpf::{LabelSet, ThreadContext};
+use sidewinder_bpf::{LabelSet, SampleRecord, ThreadContext};
 use sidewinder_config::TraceContext;
 use sidewinder_otlp::builder::Link;
 
@@ -41,15 +41,31 @@ impl LabelFilter {
         }
     }
 
+    /// The span and the labels that the thread of a sample had published. `keys`: see [`Self::labels_from_context`].
+    pub(super) fn span_and_labels(
+        &mut self,
+        sample: &SampleRecord,
+        keys: &[Box<str>],
+    ) -> (Option<Link>, Labels) {
+        match (sample.context.as_deref(), &sample.labels) {
+            (Some(context), _) => {
+                let span = Link { trace_id: context.trace_id, span_id: context.span_id };
+                (Some(span), self.labels_from_context(context, keys))
+            }
+            (None, Some(labels)) => (self.span_from_labels(labels), self.labels_from_set(labels)),
+            (None, None) => (None, Labels::default()),
+        }
+    }
+
     /// The allowed attributes of a context, sorted by key. `keys` are the names of all keys, by index.
-    pub(super) fn labels_from_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
+    fn labels_from_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
         self.filter(
             context.attributes().filter_map(|(index, text)| Some((&**keys.get(usize::from(index))?, text))),
         )
     }
 
     /// The allowed labels of a label set, sorted by key.
-    pub(super) fn labels_from_set(&mut self, labels: &LabelSet) -> Labels {
+    fn labels_from_set(&mut self, labels: &LabelSet) -> Labels {
         // In a label set the first label with a key is the valid one, but `filter` keeps the last.
         self.filter(
             labels.iter().rev().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))),
@@ -57,7 +73,7 @@ impl LabelFilter {
     }
 
     /// The span that a label set contains.
-    pub(super) fn span_from_labels(&self, labels: &LabelSet) -> Option<Link> {
+    fn span_from_labels(&self, labels: &LabelSet) -> Option<Link> {
         let value_of = |names: &[String]| {
             names.iter().find_map(|name| {
                 labels.iter().find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)

@@ -1,15 +1,17 @@
 //! The data part of sampling: turns records from the kernel's rings into events.
 //!
-//! Owner: the sampling thread. Input: samples, stacks and snapshots from the eBPF programs, and the control part's processes
-//! and files as they were when a sample was taken. Output: an event for each sample in scope, requests to the control part
-//! for what walks were missing, and the tally of interrupts by outcome.
+//! Owner: the sampling thread. Input: samples, stacks and snapshots from the eBPF programs, and a [view](ProcessView) of the
+//! processes and files as they were when a sample was taken. Output: what is [ready](Ready) for the reporter, [requests](Request)
+//! for what was missing, and the tally of interrupts by outcome. It changes nothing of what control knows.
 
 mod charging;
 mod code_objects;
 mod deferred;
+mod events;
 mod found_waits;
 mod labels;
 mod pending;
+mod ready;
 mod stacks;
 mod stale_mappings;
 mod tally;
@@ -18,15 +20,15 @@ mod wait_events;
 mod waits;
 mod wakers;
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sidewinder_bpf::{
     Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleKind, SampleRecord, StackBody, StackEntries,
-    VmMissing, WaitReason,
+    VmMissing,
 };
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
 pub(crate) use self::code_objects::CodeObjectLosses;
@@ -37,6 +39,8 @@ use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
 use self::pending::PendingSamples;
 pub(super) use self::pending::STACK_TIMEOUT_POLLS;
+pub(super) use self::ready::Ready;
+use self::ready::WalkedSample;
 use self::stacks::StackCache;
 use self::stale_mappings::StaleMappingCheck;
 #[cfg(test)]
@@ -46,9 +50,8 @@ pub(crate) use self::tally::{LongWaitCounts, SamplingTally, WaitCounts};
 use self::wait_events::WaitEvents;
 use self::waits::Waits;
 use self::wakers::Wakers;
-use super::SamplingOptions;
-use super::control::Control;
-use super::message::{Message, SampleEvent, Stack};
+use super::message::{Stack, file_location};
+use super::{ProcessView, Request, SamplingOptions};
 
 /// The data part's state.
 #[derive(Debug)]
@@ -65,6 +68,8 @@ pub(super) struct Data {
     found_waits: FoundWaits,
     lists_failed: u64,
     wait_events: WaitEvents,
+    requests: Vec<Request>,
+    ready: Vec<Ready>,
     frame_limit: usize,
     /// The kinds of samples that are taken.
     pub(super) kinds: KindSet,
@@ -91,6 +96,8 @@ impl Data {
             found_waits: FoundWaits::default(),
             lists_failed: 0,
             wait_events: WaitEvents::new(&options.kinds),
+            requests: Vec::new(),
+            ready: Vec::new(),
             frame_limit: options.frame_limit as usize,
             kinds: options.kinds.sampled(),
             profiles: options.kinds.clone(),
@@ -102,12 +109,7 @@ impl Data {
     }
 
     /// Takes the records from the rings. Samples stay pending until [`Self::release`].
-    pub(super) fn take_records(
-        &mut self,
-        control: &mut Control,
-        profiler: &mut Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) {
+    pub(super) fn take_records(&mut self, view: &ProcessView<'_>, profiler: &mut Profiler<'_>) {
         let mut records = Vec::new();
         profiler.rings().drain(&mut records);
         self.pending.begin_poll();
@@ -118,64 +120,73 @@ impl Data {
         let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
-                Record::Body(body) => self.take_body(body, control, messages),
-                Record::Newcomer(new_container) => control.open_container(new_container, profiler),
+                Record::Body(body) => self.take_body(body),
+                Record::Newcomer(new_container) => self.requests.push(Request::OpenContainer(new_container)),
                 Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
                 Record::CodeObject(object) => self.code_objects.add(object, now),
-                Record::WaitEnd(end) => self.end_wait(end, control, messages),
+                Record::WaitEnd(end) => self.end_wait(end),
                 Record::Sample(sample) => {
-                    control.descriptions.note_sampled(Pid(sample.pid), &control.processes);
+                    self.request(Request::FindJitSource(Pid(sample.pid)));
                     self.pending.push(sample);
                 }
             }
         }
-        let reader = control.processes.reader();
-        for sample in self.found_waits.update(reader, &mut self.deferred, &mut self.stacks) {
+        for sample in self.found_waits.update(view.reader(), &mut self.deferred, &mut self.stacks) {
             self.pending.push(sample);
         }
         self.pending.sort();
     }
 
-    fn take_body(&mut self, body: StackBody, control: &mut Control, messages: &mut Vec<Message>) {
+    fn take_body(&mut self, body: StackBody) {
         if let StackEntries::Frames(frames) = &body.entries {
             for frame in frames {
                 if let Some(RawFrameKind::Native { file }) = frame.kind() {
-                    control.files.announce(FileId(file), messages);
+                    self.request(Request::UseFile(FileId(file)));
                 }
             }
         }
         self.stacks.insert(body);
     }
 
-    /// Emits the pending samples from before a time. The caller has applied all process events up to that time, and none
-    /// after it.
-    pub(super) fn release(&mut self, before_ns: u64, control: &mut Control, messages: &mut Vec<Message>) {
-        for (sample, stack) in self.pending.take_before(before_ns, &mut self.stacks) {
-            self.take_sample(sample, stack, control, messages);
+    /// Adds a request, unless it repeats the last one, as those for neighbouring frames and samples often do.
+    fn request(&mut self, request: Request) {
+        if self.requests.last() != Some(&request) {
+            self.requests.push(request);
         }
     }
 
-    fn take_sample(
-        &mut self,
-        sample: SampleRecord,
-        stack: Option<Arc<Stack>>,
-        control: &mut Control,
-        messages: &mut Vec<Message>,
-    ) {
-        if control.membership.leaves_out(&sample, &control.processes) {
+    /// What the control part has to do before it announces what is [ready](Self::take_ready).
+    pub(super) fn take_requests(&mut self) -> Vec<Request> {
+        mem::take(&mut self.requests)
+    }
+
+    /// What has become ready for the reporter, in order.
+    pub(super) fn take_ready(&mut self) -> Vec<Ready> {
+        mem::take(&mut self.ready)
+    }
+
+    /// Releases the pending samples from before a time. The caller has applied all process events up to that time, and none
+    /// after it.
+    pub(super) fn release(&mut self, before_ns: u64, view: &mut ProcessView<'_>) {
+        for (sample, stack) in self.pending.take_before(before_ns, &mut self.stacks) {
+            self.take_sample(sample, stack, view);
+        }
+    }
+
+    fn take_sample(&mut self, sample: SampleRecord, stack: Option<Arc<Stack>>, view: &mut ProcessView<'_>) {
+        if view.leaves_out(&sample) {
             self.deferred.discard(&sample);
             self.corrections.add(&sample, Outcome::OutOfScope);
             return;
         }
-        let process = control.processes.process_of(&sample);
+        let process = view.process_of(&sample);
         let key = process.map(ProcessKey::from);
         // A walk of a snapshot can't follow code that HotSpot has generated.
         let can_walk = stack.as_ref().is_none_or(|stack| !stack.has_hotspot_frames());
         let Some(sample) = self.deferred.defer(sample, process, can_walk) else { return };
         let stack = stack.map(|stack| self.without_group_ends(stack));
-        let (sample, stack) = self.truncate_stale_frames(sample, stack, control);
-        control.request_missing(&sample, stack.as_deref());
-        self.emit(key, &sample, stack, control, messages);
+        let (sample, stack) = self.truncate_stale_frames(sample, stack, view);
+        self.add_walked(key, sample, stack);
     }
 
     /// Truncates a stack at the first frame in a file range that the process no longer mapped when the sample was taken.
@@ -184,15 +195,15 @@ impl Data {
         &mut self,
         sample: SampleRecord,
         stack: Option<Arc<Stack>>,
-        control: &mut Control,
+        view: &mut ProcessView<'_>,
     ) -> (SampleRecord, Option<Arc<Stack>>) {
-        if !control.publication.replacements.affects(&sample) {
+        if !view.may_be_stale(&sample) {
             return (sample, stack);
         }
-        let Some(process) = control.processes.process_of(&sample) else { return (sample, stack) };
-        let stale_index = stack.as_ref().and_then(|stack| {
-            self.stale_mappings.first_stale_frame(&stack.frames, process, &mut control.files.table)
-        });
+        let Some(process) = view.process_of(&sample) else { return (sample, stack) };
+        let stale_index = stack
+            .as_ref()
+            .and_then(|stack| self.stale_mappings.first_stale_frame(&stack.frames, process, view));
         let (Some(stale_index), Some(stack)) = (stale_index, &stack) else { return (sample, stack) };
         let frames = stack.frames.iter().take(stale_index).copied().collect();
         let outcome = Outcome::StaleMapping;
@@ -201,33 +212,33 @@ impl Data {
     }
 
     /// Passes newly known processes to the deferred walks that wait for them.
-    pub(super) fn update_deferred(&mut self, control: &Control) {
-        self.deferred.set_processes(|pid| control.processes.registry.process(pid));
+    pub(super) fn update_deferred(&mut self, view: &ProcessView<'_>) {
+        self.deferred.set_processes(|pid| view.running(pid));
     }
 
-    /// Performs the deferred walks whose tables are loaded, and emits their events.
-    pub(super) fn walk_deferred(
-        &mut self,
-        control: &mut Control,
-        profiler: &Profiler<'_>,
-        messages: &mut Vec<Message>,
-    ) {
-        let binaries = &control.files.binaries;
-        let has_rule = |file, at| binaries.has_rule(file, at, &profiler.arena, &profiler.tables);
-        for deferred in self.deferred.take_ready(has_rule) {
-            match self.walk(&deferred, control, profiler, messages) {
+    /// Performs the deferred walks whose tables are loaded. The others wait, and request what they miss.
+    pub(super) fn walk_deferred(&mut self, view: &mut ProcessView<'_>, profiler: &Profiler<'_>) {
+        for deferred in self.deferred.take_ready(|file, at| view.has_rule(file, at, profiler)) {
+            match self.walk(&deferred, view, profiler) {
                 Ok((frames, outcome)) => {
                     self.early_vm_frames +=
                         frames.iter().filter(|frame| is_early_marker(frame)).count() as u64;
                     let stack = self.stacks.intern(frames);
-                    let sample = SampleRecord { outcome, ..deferred.sample.clone() };
-                    control.request_missing(&sample, Some(&stack));
                     self.corrections.add(&deferred.sample, outcome);
                     self.walked_late += 1;
-                    self.emit(deferred.process_key(), &sample, Some(stack), control, messages);
+                    let process = deferred.process_key();
+                    self.add_walked(process, SampleRecord { outcome, ..deferred.sample }, Some(stack));
                 }
-                Err(Some(missing)) if !deferred.has_expired() => self.deferred.requeue(missing, deferred),
-                Err(_) => self.emit_unwalked(&deferred, control, messages),
+                Err(Some((file, at))) => {
+                    let user = Pid(deferred.sample.pid);
+                    self.request(Request::Table { file, at, user });
+                    if deferred.has_expired() {
+                        self.add_unwalked(deferred);
+                    } else {
+                        self.deferred.requeue((file, at), deferred);
+                    }
+                }
+                Err(None) => self.add_unwalked(deferred),
             }
         }
     }
@@ -237,18 +248,17 @@ impl Data {
         !self.deferred.is_empty() || self.found_waits.is_reading()
     }
 
-    /// Gives up the waiting deferred walks, and emits their samples as they are.
-    pub(super) fn abandon_deferred(&mut self, control: &mut Control, messages: &mut Vec<Message>) {
+    /// Gives up the waiting deferred walks: their samples are ready as they are.
+    pub(super) fn abandon_deferred(&mut self) {
         for deferred in self.deferred.take_all() {
-            self.emit_unwalked(&deferred, control, messages);
+            self.add_unwalked(deferred);
         }
     }
 
-    /// Emits a sample with the stack that the eBPF programs walked.
-    fn emit_unwalked(&mut self, deferred: &DeferredWalk, control: &mut Control, messages: &mut Vec<Message>) {
+    /// Adds a sample with the stack that the eBPF programs walked.
+    fn add_unwalked(&mut self, deferred: DeferredWalk) {
         let stack = self.stacks.get(deferred.sample.stack).map(|stack| self.without_group_ends(stack));
-        control.request_missing(&deferred.sample, stack.as_deref());
-        self.emit(deferred.process_key(), &deferred.sample, stack, control, messages);
+        self.add_walked(deferred.process_key(), deferred.sample, stack);
     }
 
     /// A stack that no deferred walk completes.
@@ -266,107 +276,34 @@ impl Data {
     fn walk(
         &mut self,
         deferred: &DeferredWalk,
-        control: &mut Control,
+        view: &mut ProcessView<'_>,
         profiler: &Profiler<'_>,
-        messages: &mut Vec<Message>,
     ) -> Result<(Vec<RawFrame>, Outcome), Option<MissingRule>> {
         let process = deferred.process.as_deref().ok_or(None)?;
-        let mut code = ProcessCode::new(process, &mut control.files, &control.interpreters, profiler);
+        let mut code = ProcessCode::new(process, view, profiler);
         let sampled = self.stacks.get(deferred.sample.stack);
         let groups = sampled.as_ref().map(|stack| VmGroups::from_frames(&stack.frames)).unwrap_or_default();
         let (frames, outcome) =
             deferred::walk(&deferred.snapshot, groups, self.frame_limit, &mut code).map_err(Some)?;
-        for file in code.into_files_seen() {
-            control.files.announce(file, messages);
-        }
+        self.requests.extend(code.into_files_seen().into_iter().map(Request::UseFile));
         let kernel_frames = sampled.iter().flat_map(|stack| &stack.frames).copied();
         let kernel_frames = kernel_frames.take_while(|frame| frame.kind() == Some(RawFrameKind::Kernel));
         Ok((kernel_frames.chain(frames).collect(), outcome))
     }
 
-    /// Emits an event, and before it the messages that the reporter needs about its process.
-    fn emit(
-        &mut self,
-        process: Option<ProcessKey>,
-        sample: &SampleRecord,
-        stack: Option<Arc<Stack>>,
-        control: &mut Control,
-        messages: &mut Vec<Message>,
-    ) {
+    /// Adds a sample that is ready, and requests what its walk was missing.
+    fn add_walked(&mut self, process: Option<ProcessKey>, sample: SampleRecord, stack: Option<Arc<Stack>>) {
+        if let Some(request) = missing(&sample, stack.as_deref()) {
+            self.request(request);
+        }
         // Only the programs of these kinds are loaded.
         let Some(kind) = sample.kind.profile_kind(&self.kinds) else { return };
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
-        control.descriptions.announce(process, &sample.comm, &mut control.processes, messages);
-        if stack.as_ref().is_some_and(|stack| stack.has_anonymous_code) {
-            let source = control.descriptions.take_jit_source(process);
-            messages.extend(source.map(|source| Message::JitSource(process, source)));
-        }
-        if stack.as_ref().is_some_and(|stack| stack.has_vm_frames) {
-            let sources = control.take_interpreter_sources(process).into_iter();
-            messages.extend(sources.map(|source| Message::Interpreter(process, source)));
-            let objects = self.code_objects.take(sample.pid, sample.time_ns);
-            messages.extend(objects.map(|object| Message::CodeObject(process, object)));
-        }
-        let (span, labels) = match (sample.context.as_deref(), &sample.labels) {
-            (Some(context), _) => {
-                let keys = control.descriptions.attribute_keys(process);
-                let span = Link { trace_id: context.trace_id, span_id: context.span_id };
-                (Some(span), self.labels.labels_from_context(context, keys))
-            }
-            (None, Some(labels)) => {
-                (self.labels.span_from_labels(labels), self.labels.labels_from_set(labels))
-            }
-            (None, None) => (None, Labels::default()),
+        let functions = match &stack {
+            Some(stack) if stack.has_vm_frames => self.code_objects.take(sample.pid, sample.time_ns),
+            _ => Vec::new(),
         };
-        let event = SampleEvent {
-            kind,
-            value: sample.value,
-            time_ns: sample.time_ns,
-            process,
-            tid: sample.tid,
-            cpu: sample.cpu,
-            comm: sample.comm,
-            outcome: sample.outcome,
-            stack,
-            span,
-            labels,
-            wait: sample.wait,
-            lock: None,
-            ended: None,
-        };
-        match sample.kind {
-            SampleKind::OffCpu | SampleKind::FoundWait => {
-                let is_found = sample.kind == SampleKind::FoundWait;
-                if let Some(charged) = self.waits.begin(event, is_found) {
-                    self.push_wait(charged, messages);
-                }
-            }
-            SampleKind::Waker => {
-                if let Some(of_waker) = self.wakers.add_sample(event) {
-                    self.push(of_waker, messages);
-                }
-            }
-            SampleKind::Cpu => {
-                let wall = (self.profiles.wall(), kind.descriptor().period);
-                if let (Some(wall), Some(period)) = wall {
-                    let wait = Some(WaitReason::RUNNING);
-                    self.push(
-                        SampleEvent { kind: wall, value: period.amount, wait, ..event.clone() },
-                        messages,
-                    );
-                }
-                if self.profiles.contains(kind) {
-                    self.push(event, messages);
-                }
-            }
-            _ => self.push(event, messages),
-        }
-    }
-
-    fn push(&mut self, event: SampleEvent, messages: &mut Vec<Message>) {
-        self.events += 1;
-        self.stack_bodies_missing += u64::from(event.stack.is_none());
-        messages.push(Message::Event(event));
+        self.ready.push(Ready::Sample(WalkedSample { kind, process, sample, stack, functions }));
     }
 
     /// The outcomes of all interrupts since the start.
@@ -401,6 +338,19 @@ impl Data {
                 .collect(),
             code_object_losses: self.code_objects.losses(),
         }
+    }
+}
+
+/// The request for what the walk of a sample was missing: a mapping of its process, or a table.
+fn missing(sample: &SampleRecord, stack: Option<&Stack>) -> Option<Request> {
+    let user = Pid(sample.pid);
+    match sample.outcome {
+        Outcome::UnknownProcess | Outcome::NoMapping => Some(Request::Rescan(user)),
+        Outcome::NoTable => {
+            let (file, at) = file_location(stack?.frames.last()?)?;
+            Some(Request::Table { file, at, user })
+        }
+        _ => None,
     }
 }
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{RawFrame, RawFrameKind};
-use sidewinder_process::{FileId, FileTable, MappingSet, Process};
+use sidewinder_process::{FileId, MappingSet, Process};
 
+use crate::sampling::ProcessView;
 use crate::sampling::message::file_location;
 
 /// Compares stacks with the mappings of their process.
@@ -27,11 +28,11 @@ impl StaleMappingCheck {
         &mut self,
         frames: &[RawFrame],
         process: &Process,
-        files: &mut FileTable,
+        view: &mut ProcessView<'_>,
     ) -> Option<usize> {
         let mappings = process.mapping_set();
         if self.last_mapped.as_ref().is_none_or(|mapped| !Arc::ptr_eq(&mapped.mappings, mappings)) {
-            self.last_mapped = Some(MappedRanges::new(process, files));
+            self.last_mapped = Some(MappedRanges::new(process, view));
         }
         let mapped = self.last_mapped.as_ref()?;
         frames.iter().position(|frame| {
@@ -53,12 +54,12 @@ struct MappedRanges {
 }
 
 impl MappedRanges {
-    fn new(process: &Process, files: &mut FileTable) -> Self {
+    fn new(process: &Process, view: &mut ProcessView<'_>) -> Self {
         let mut ranges: HashMap<FileId, Vec<Range<FileOffset>>> = HashMap::new();
         for mapping in process.mappings() {
-            if let Some(identified) = files.identify(process, mapping) {
+            if let Some(file) = view.file_of(process, mapping) {
                 let end = FileOffset(mapping.file_offset.0.saturating_add(mapping.len_bytes()));
-                ranges.entry(identified.id).or_default().push(mapping.file_offset..end);
+                ranges.entry(file).or_default().push(mapping.file_offset..end);
             }
         }
         Self { mappings: Arc::clone(process.mapping_set()), ranges }

@@ -109,7 +109,7 @@ fn linked_messages(sampler: &mut Sampler<'_>, events: u64) -> (Vec<Message>, u64
     // A wait that ends now may have begun before.
     let known_ns = sidewinder_bpf::monotonic_ns() + 200_000_000;
     messages.append(&mut poll_until_more(sampler, events));
-    sampler.stop(None, &mut messages);
+    messages.append(&mut stop(sampler));
     (messages, known_ns)
 }
 

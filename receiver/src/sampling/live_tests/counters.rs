@@ -38,7 +38,7 @@ fn events_of_several_counters_have_their_own_period_and_the_stack_of_their_fault
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
         sampler.start().unwrap();
         let mut messages = poll_until(&mut sampler, 2_000);
-        sampler.stop(None, &mut messages);
+        messages.append(&mut stop(&mut sampler));
         for (index, kind) in [first, second].into_iter().enumerate() {
             let period = kind.descriptor().period.map(|period| period.amount);
             let of_kind = |message: &Message| match message {

@@ -63,7 +63,7 @@ fn sampled(scope: SamplingScope, while_it_runs: impl FnOnce()) -> Option<BTreeSe
     sampler.start().unwrap();
     while_it_runs();
     let mut messages = poll_for(&mut sampler, Duration::from_secs(3));
-    sampler.stop(None, &mut messages);
+    messages.append(&mut stop(&mut sampler));
     let pids = messages.into_iter().filter_map(|message| match message {
         Message::Event(event) => Some(event.process.pid),
         _ => None,

@@ -49,7 +49,7 @@ fn samples_in_other_samples_say_that_frames_are_missing() {
     let Some(probe) = probe_at(&sampler, &library, offset_of_exported(&library, PROBED)) else { return };
     let mut messages = poll_for(&mut sampler, Duration::from_secs(3));
     drop(probe);
-    sampler.stop(None, &mut messages);
+    messages.append(&mut stop(&mut sampler));
 
     let counts = sampler.profiler().vm_frames();
     let is_busy = |(reason, _): &(VmMissing, u64)| *reason == VmMissing::Busy;

@@ -214,39 +214,31 @@ impl Binaries {
         }
     }
 
-    /// The rule at an offset of a file, or the outcome of a walk there. `None`: its table is not loaded, and a miss is
-    /// recorded.
-    pub(crate) fn rule_at(
-        &mut self,
-        file: FileId,
-        at: FileOffset,
-        arena: &Arena,
-        tables: &UnwindTables,
-    ) -> Option<Result<Rule, Outcome>> {
-        let binary = self.binaries.get_mut(&file)?;
-        let rule = match (&binary.state, segment_at(binary.state.segments(), at)) {
-            (TableState::NoTable, _) => Some(Err(Outcome::NoRule)),
-            (_, Some(segment)) => loaded_rule(segment.id, at, arena, tables),
-            (state, None) => state.is_final().then_some(Err(Outcome::NoTable)),
-        };
-        if rule.is_none() {
-            binary.record_miss(at);
+    /// Records that frames refer to a file.
+    pub(crate) fn touch(&mut self, file: FileId) {
+        if let Some(binary) = self.binaries.get_mut(&file) {
+            binary.used_at = Instant::now();
         }
-        rule
     }
 
-    /// Whether [`rule_at`](Self::rule_at) would return a result.
-    pub(crate) fn has_rule(
+    /// Whether the table of a file has been requested.
+    pub(crate) fn is_tracked(&self, file: FileId) -> bool {
+        self.binaries.contains_key(&file)
+    }
+
+    /// The rule at an offset of a file, or the outcome of a walk there. `None`: its table is not loaded.
+    pub(crate) fn rule_at(
         &self,
         file: FileId,
         at: FileOffset,
         arena: &Arena,
         tables: &UnwindTables,
-    ) -> bool {
-        let Some(binary) = self.binaries.get(&file) else { return false };
-        match segment_at(binary.state.segments(), at) {
-            Some(segment) => loaded_rule(segment.id, at, arena, tables).is_some(),
-            None => binary.state.is_final(),
+    ) -> Option<Result<Rule, Outcome>> {
+        let binary = self.binaries.get(&file)?;
+        match (&binary.state, segment_at(binary.state.segments(), at)) {
+            (TableState::NoTable, _) => Some(Err(Outcome::NoRule)),
+            (_, Some(segment)) => loaded_rule(segment.id, at, arena, tables),
+            (state, None) => state.is_final().then_some(Err(Outcome::NoTable)),
         }
     }
 

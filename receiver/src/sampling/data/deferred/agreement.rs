@@ -20,7 +20,7 @@ use sidewinder_unwind_table::{
 
 use super::groups::VmGroups;
 use super::walk::{CodeLocation, CodeLookup, walk};
-use crate::sampling::control::VmCode;
+use crate::sampling::VmCode;
 
 const FRAME_LIMIT: u32 = 12;
 

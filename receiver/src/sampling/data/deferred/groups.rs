@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use sidewinder_bpf::{RawFrame, RawFrameKind, VmMachine, VmMissing};
 
-use crate::sampling::control::VmLoop;
+use crate::sampling::VmLoop;
 
 /// The groups of a stack that a deferred walk has not come to yet, innermost first.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use sidewinder_unwind_table::{FrameRegisters, ReturnAddress, Rule, StepError};
 
 use super::groups::VmGroups;
 use super::guess::{SnapshotStack, guess_caller};
-use crate::sampling::control::VmCode;
+use crate::sampling::VmCode;
 
 /// The file and file offset of a rule that a walk needs and that is not loaded.
 pub(crate) type MissingRule = (FileId, FileOffset);
@@ -163,7 +163,7 @@ mod tests {
     use sidewinder_bpf::StackPiece;
 
     use super::*;
-    use crate::sampling::control::VmLoop;
+    use crate::sampling::VmLoop;
 
     const SP: u64 = 0x7000;
     const LEAF: u64 = 0x100;
