@@ -1,7 +1,7 @@
 //! Aggregates the events of one recording into a profile for people to read: how often each stack was seen, when, and on
 //! which thread.
 //!
-//! Input: [`Message`]s from sampling, on the thread that calls [`ProfileCollector::handle`]. Output: a [`Profile`].
+//! Input: events from the naming stage. Output: a [`Profile`].
 
 mod compact;
 mod profile_builder;
@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime};
 use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
-use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
     OutcomeCount, Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, StateIndex,
     ThreadIndex, ThreadState, TimeSlicedCounts,
@@ -24,16 +23,14 @@ use sidewinder_render::{
 pub(crate) use self::profile_builder::{LOCK_MARKER, lock_marker};
 use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
-use crate::naming::{Namer, NamingContext, STACK_MISSING_SUMMARY};
+use crate::naming::{Namer, NamingStage, STACK_MISSING_SUMMARY};
 use crate::sampling::SamplingTally;
-use crate::sampling::message::{LockId, Message, SampleEvent, Stack};
+use crate::sampling::message::{LockId, SampleEvent, Stack};
 use crate::stats::{MISSED, ReceiverCounters};
 
 /// Counts the events of one recording, and names them when it ends.
 #[derive(Debug)]
 pub(crate) struct ProfileCollector {
-    namer: Namer,
-    processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
     stacks: HashMap<u64, Arc<Stack>>,
     threads: IndexedSet<ThreadKey>,
     spans: IndexedSet<Link>,
@@ -65,10 +62,8 @@ pub(crate) struct RecordingMetadata<'a> {
 
 impl ProfileCollector {
     /// Gathers the events of these kinds.
-    pub(crate) fn new(namer: Namer, kinds: &KindSet) -> Self {
+    pub(crate) fn new(kinds: &KindSet) -> Self {
         Self {
-            namer,
-            processes: HashMap::new(),
             stacks: HashMap::new(),
             threads: IndexedSet::default(),
             spans: IndexedSet::default(),
@@ -77,27 +72,8 @@ impl ProfileCollector {
         }
     }
 
-    pub(crate) fn handle(&mut self, message: Message) {
-        match message {
-            Message::File(id, facts) => self.namer.add_file(id, facts),
-            Message::Process(key, description) => {
-                self.processes.insert(key, self.namer.describe(description));
-            }
-            Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
-            Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
-            Message::CodeObject(key, object) => _ = self.namer.add_code_object(key, &object),
-            // The recording may still hold events that refer to them, which are named at its end.
-            Message::ProcessExited(_) | Message::ForgetFile(_) => {}
-            Message::Event(event) => self.add_event(event),
-        }
-    }
-
-    /// What the live page needs to name events.
-    pub(crate) fn naming_context(&mut self) -> NamingContext<'_> {
-        NamingContext { namer: &mut self.namer, processes: &self.processes }
-    }
-
-    fn add_event(&mut self, event: SampleEvent) {
+    /// Counts an event, which is named at the end.
+    pub(crate) fn add_event(&mut self, event: SampleEvent, namer: &mut Namer) {
         let Some((_, counts)) = self.counts.iter_mut().find(|(kind, _)| *kind == event.kind) else { return };
         let key = EventKey {
             thread: self.threads.intern(ThreadKey {
@@ -112,23 +88,28 @@ impl ProfileCollector {
             lock: event.lock.and_then(|lock| lock.id),
         };
         if let Some(stack) = event.stack {
-            self.namer.read_functions(event.process, &stack);
-            self.namer.request_debug_files(&stack);
+            namer.read_functions(event.process, &stack);
+            namer.request_debug_files(&stack);
             self.stacks.entry(stack.id).or_insert(stack);
         }
         counts.add(event.time_ns, key, event.value);
     }
 
     /// Names all frames and builds the profile of each kind, in the order of the kinds.
-    pub(crate) fn into_profiles(mut self, recording: &RecordingMetadata<'_>) -> Vec<Profile> {
+    pub(crate) fn into_profiles(
+        mut self,
+        stage: &mut NamingStage,
+        recording: &RecordingMetadata<'_>,
+    ) -> Vec<Profile> {
         let counts = std::mem::take(&mut self.counts);
-        counts.into_iter().map(|(kind, counts)| self.profile(kind, &counts, recording)).collect()
+        counts.into_iter().map(|(kind, counts)| self.profile(kind, &counts, stage, recording)).collect()
     }
 
     fn profile(
-        &mut self,
+        &self,
         kind: Kind,
         counts: &TimeSlicedCounts<EventKey>,
+        stage: &mut NamingStage,
         recording: &RecordingMetadata<'_>,
     ) -> Profile {
         let mut rows: Vec<_> = counts.rows_since(recording.start_ns).collect();
@@ -150,7 +131,7 @@ impl ProfileCollector {
                 span: key.span.map(SpanIndex),
                 state: key.state.map(StateIndex),
                 stack: builder.stack(
-                    &mut self.namer,
+                    &mut stage.namer,
                     thread.process,
                     stack.map(|stack| &**stack),
                     (key.outcome, key.lock),
@@ -160,9 +141,7 @@ impl ProfileCollector {
             })
         });
         let samples = samples.collect();
-        let thread = |key: &ThreadKey| {
-            key.to_profile_thread(self.processes.get(&key.process).map(|process| &**process))
-        };
+        let thread = |key: &ThreadKey| key.to_profile_thread(stage.process(key.process));
         Profile {
             start: recording.start,
             duration: recording.duration,
@@ -286,6 +265,7 @@ fn severity(outcome: Outcome) -> Severity {
 #[cfg(test)]
 pub(crate) mod tests {
     use sidewinder_bpf::{RawFrame, RawFrameKind, monotonic_ns};
+    use sidewinder_process::ProcessKey;
 
     use super::*;
     use crate::naming::NamingOptions;
@@ -293,16 +273,17 @@ pub(crate) mod tests {
 
     pub(crate) const CPU: Kind = Kind::Cpu { samples_per_second: 97 };
 
-    pub(crate) fn empty_naming_context() -> (Namer, HashMap<ProcessKey, Arc<ProcessDescription>>) {
-        (Namer::new(NamingOptions::default()), HashMap::new())
+    /// A stage that has read nothing.
+    pub(crate) fn naming_stage() -> NamingStage {
+        NamingStage::new(Namer::new(NamingOptions::default()))
     }
 
     /// An event with the current time, whose stack has one frame, at `stack * 0x1000`.
-    pub(crate) fn event(stack: u64, span: Option<Link>) -> Message {
+    pub(crate) fn event(stack: u64, span: Option<Link>) -> SampleEvent {
         let frame = RawFrame::new(RawFrameKind::Anonymous, stack << 12, false, false);
         let mut comm = [0; 16];
         comm[..6].copy_from_slice(b"thread");
-        Message::Event(SampleEvent {
+        SampleEvent {
             kind: CPU,
             value: 1,
             time_ns: monotonic_ns(),
@@ -317,6 +298,6 @@ pub(crate) mod tests {
             wait: None,
             lock: None,
             ended: None,
-        })
+        }
     }
 }

@@ -24,8 +24,7 @@ use crate::annotate::Annotator;
 use crate::collect::{SlidingWindow, WindowLimits};
 use crate::encode;
 use crate::lock::lock;
-use crate::naming::NamingContext;
-use crate::sampling::message::Message;
+use crate::naming::{NamingStage, Update};
 use crate::server::{Handler, PageResponse};
 
 /// What the page shows, by the names of receivers and the order of their kinds.
@@ -207,13 +206,12 @@ impl LiveFeeds {
         self.0.iter().map(|feed| &**feed)
     }
 
-    /// Adds a message to the windows if there are any. The reporter takes the message itself, after this.
-    pub(crate) fn tee(&self, message: &Message, naming: NamingContext<'_>) {
-        let NamingContext { namer, processes } = naming;
+    /// Adds what a message means to the windows if there are any. The reporter takes it after this.
+    pub(crate) fn tee(&self, update: &Update, stage: &mut NamingStage) {
         for feed in self.iter() {
             // Locked for one message at a time, so that the page does not wait for the whole batch.
             if let Some(window) = feed.window().as_mut() {
-                window.handle(message, namer, processes);
+                window.handle(update, stage);
             }
         }
     }
@@ -293,7 +291,7 @@ mod tests {
 
     use super::*;
     use crate::annotate::SourceDirectories;
-    use crate::collect::tests::{CPU, empty_naming_context, event};
+    use crate::collect::tests::{CPU, event, naming_stage};
 
     const LIMITS: WindowLimits = WindowLimits { max_age: Duration::from_secs(600), max_bytes: 1 << 20 };
 
@@ -310,8 +308,7 @@ mod tests {
         let live = Arc::new(LiveView::new(Some(LIMITS)));
         let _empty = live.add_receiver("profiling", "first", &KindSet::new(CPU));
         let feeds = live.add_receiver("profiling/two", "second", &KindSet::new(CPU));
-        let (mut namer, processes) = empty_naming_context();
-        feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
+        feeds.tee(&Update::Event(event(1, None)), &mut naming_stage());
         for path in ["/", "/1/"] {
             assert!(get(&live, path).unwrap().body.starts_with(b"<!DOCTYPE html>"));
         }
@@ -341,8 +338,7 @@ mod tests {
     fn each_kind_of_a_receiver_has_a_page_of_its_own() {
         let live = Arc::new(LiveView::new(Some(LIMITS)));
         let feeds = live.add_receiver("profiling", "app", &KindSet::new(CPU).with(Kind::OffCpu));
-        let (mut namer, processes) = empty_naming_context();
-        feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
+        feeds.tee(&Update::Event(event(1, None)), &mut naming_stage());
         let (cpu, off_cpu) = (document(&live, "/data/0"), document(&live, "/1/data/0"));
         assert_eq!((&cpu["measure"], &off_cpu["measure"]), (&"CPU".into(), &"off-CPU".into()));
         let views = |shown| serde_json::json!({ "names": ["CPU time", "off-CPU time"], "shown": shown });
@@ -402,8 +398,7 @@ mod tests {
         let annotator = Annotator::new(SourceDirectories::default(), Arc::default());
         let live = Arc::new(LiveView::new(Some(LIMITS)).with_code(Arc::new(annotator)));
         let feeds = live.add_receiver("profiling", "app", &KindSet::new(CPU));
-        let (mut namer, processes) = empty_naming_context();
-        feeds.tee(&event(1, None), NamingContext { namer: &mut namer, processes: &processes });
+        feeds.tee(&Update::Event(event(1, None)), &mut naming_stage());
         let source: Value = serde_json::from_slice(&get(&live, "/source/0").unwrap().body).unwrap();
         assert_eq!(source, serde_json::json!({ "name": "[anonymous]+0x1000", "binary": "", "sources": [] }));
         let refused = get(&live, "/0/assembly/0").unwrap();

@@ -1,15 +1,16 @@
 //! Names of frames: functions and source lines from symbols and debug information, from the kernel, and from JIT runtimes.
 //!
-//! Owner: the thread of the reporter or command that has the [`Namer`]. Input: frames, and messages about files and
-//! processes. Output: [`NamedFrame`]s.
+//! Owner: the thread of the reporter or command that has the [`NamingStage`]. Input: messages from sampling, and frames. Output:
+//! [updates](Update) for those that count events, and [`NamedFrame`]s.
 
 mod downloads;
 mod frame;
 mod lock_names;
 mod marker;
 mod sources;
+mod stage;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::AddAssign;
 use std::sync::Arc;
 
@@ -25,18 +26,18 @@ use sidewinder_vm::{Code, InterpreterSet, Runtime};
 
 use self::downloads::Downloads;
 pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
-use self::lock_names::LockNames;
 pub(crate) use self::marker::{
     STACK_MISSING, STACK_MISSING_SUMMARY, marker_attribute, marker_of_summary, marker_summary,
     truncation_marker,
 };
 use self::sources::SymbolSources;
+pub(crate) use self::stage::{NamingStage, RenamedFrames, Update};
 use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
-use crate::sampling::message::{FileInfo, Message, SampleEvent, Stack, file_location};
+use crate::sampling::message::{FileInfo, Stack, file_location};
 use crate::source_maps::{SourceMapCounts, SourceMapStore};
 use crate::vm::{InterpreterSource, VmNameCounts, VmNames};
 
@@ -125,23 +126,18 @@ fn vm_budget_bytes(names_bytes: usize, held_bytes: usize, has_processes: bool) -
 pub(crate) struct Namer {
     options: NamingOptions,
     files: HashMap<FileId, Arc<FileInfo>>,
+    /// Those of them that exist only in memory.
+    memory_files: HashSet<FileId>,
     /// The memory for the symbols of files and the functions of virtual machines together.
     divided_bytes: usize,
     symbols: Symbolizer,
     jit: JitNames,
     vm: VmNames,
     kernel: KernelNameCache,
-    locks: LockNames,
     downloads: Downloads,
     containers: ContainerDirectory,
     no_functions: Arc<[CodeFrame]>,
     empty_name: Arc<str>,
-}
-
-/// The reporter's state from earlier messages, with which a window names events.
-pub(crate) struct NamingContext<'a> {
-    pub(crate) namer: &'a mut Namer,
-    pub(crate) processes: &'a HashMap<ProcessKey, Arc<ProcessDescription>>,
 }
 
 impl Namer {
@@ -164,11 +160,11 @@ impl Namer {
             jit: JitNames::new(jit_bytes, Arc::clone(refusals)),
             vm: VmNames::new(vm_bytes, options.has_no_time_limit, source_maps),
             kernel: KernelNameCache::new(options.opener.clone()),
-            locks: LockNames::default(),
             downloads: Downloads::default(),
             containers: ContainerDirectory::new(options.has_no_time_limit),
             options,
             files: HashMap::new(),
+            memory_files: HashSet::new(),
             no_functions: Arc::from([]),
             empty_name: Arc::from(""),
         }
@@ -192,9 +188,11 @@ impl Namer {
     /// Adds a file, or replaces it after its headers were read.
     pub(crate) fn add_file(&mut self, id: FileId, info: Arc<FileInfo>) {
         // A look-up may have failed while the file's headers were unknown.
-        self.locks.clear();
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
         self.downloads.forget(id);
+        if info.is_memory_file() {
+            self.memory_files.insert(id);
+        }
         self.files.insert(id, info);
     }
 
@@ -202,6 +200,7 @@ impl Namer {
     pub(crate) fn remove_file(&mut self, id: FileId) {
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
         self.downloads.forget(id);
+        self.memory_files.remove(&id);
         self.files.remove(&id);
     }
 
@@ -261,20 +260,14 @@ impl Namer {
         }
     }
 
-    /// The same for the stacks of all events among these messages. Stacks of one process are read together, because each read has
-    /// a fixed cost.
-    pub(crate) fn read_functions_of(&mut self, messages: &[Message]) {
-        let mut by_process: HashMap<ProcessKey, Vec<&Stack>> = HashMap::new();
-        for message in messages {
-            if let Message::Event(SampleEvent { process, stack: Some(stack), .. }) = message
-                && stack.has_vm_frames
-            {
-                by_process.entry(*process).or_default().push(stack);
-            }
-        }
-        for (process, stacks) in by_process.into_iter().filter(|(_, stacks)| stacks.len() > 1) {
-            self.vm.read_stacks(process, stacks.into_iter().map(|stack| (stack.id, &*stack.frames)));
-        }
+    /// The same for several stacks of a process.
+    fn read_functions_in(&mut self, process: ProcessKey, stacks: &[&Stack]) {
+        self.vm.read_stacks(process, stacks.iter().map(|stack| (stack.id, &*stack.frames)));
+    }
+
+    /// Whether a file exists only in memory.
+    pub(crate) fn is_memory_file(&self, file: FileId) -> bool {
+        self.memory_files.contains(&file)
     }
 
     /// Why frames of a walked stack have no name; `None` if all have one. For code that the process has generated, this reads
@@ -297,8 +290,7 @@ impl Namer {
                 (!is_named).then(|| self.unnamed_code(process, has_functions))
             }
             RawFrameKind::Native { file } => {
-                let is_generated = self.files.get(&FileId(file)).is_some_and(|info| info.is_memory_file());
-                is_generated.then(|| self.unnamed_code(process, has_functions))
+                self.is_memory_file(FileId(file)).then(|| self.unnamed_code(process, has_functions))
             }
             RawFrameKind::Vm(function) => match self.vm.lookup(process, function) {
                 Some(_) => None,

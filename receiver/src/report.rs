@@ -1,25 +1,23 @@
 //! Builds OTLP reports from events.
 //!
-//! Input: [`Message`]s from sampling. Output: one [`Report`] per list of processors and reporting interval. Owner: the
+//! Input: [`Update`]s of the naming stage. Output: one [`Report`] per list of processors and reporting interval. Owner: the
 //! reporting thread.
 
 mod location;
 mod pending;
 mod wall_clock;
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use sidewinder_config::ResourceProcessor;
 use sidewinder_otlp::Report;
-use sidewinder_process::{ProcessDescription, ProcessKey};
+use sidewinder_process::ProcessDescription;
 
 pub(crate) use self::pending::LOCK_ID;
 use self::pending::PendingReport;
 use self::wall_clock::WallClock;
-use crate::naming::{NameCounts, Namer, NamingContext};
-use crate::sampling::message::{Message, SampleEvent};
+use crate::naming::{NamingStage, RenamedFrames, Update};
+use crate::sampling::message::SampleEvent;
 
 /// The most events in a report: this keeps it far below the size limit of a Collector, and takes little memory to build.
 /// With more events, reports are made more often.
@@ -34,33 +32,26 @@ const WAITING_SHARE: usize = 4;
 /// information is read once for all of them. What is in the memory of a process is named at once.
 #[derive(Debug)]
 pub(crate) struct Reporter {
-    namer: Namer,
     pending_reports: Vec<PendingReport>,
     /// Events that wait for names, and their size in bytes.
     waiting: Vec<SampleEvent>,
     waiting_bytes: usize,
-    /// Files and processes that no later event refers to, but those that wait may.
-    ended: Vec<Message>,
     /// Interned data is dropped when its total size exceeds this.
     interned_bytes_max: usize,
-    descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
     clock: WallClock,
 }
 
 impl Reporter {
     /// A reporter that makes one report for each list of processors, of which there is at least one.
-    pub(crate) fn new(namer: Namer, processors: &[&[ResourceProcessor]], interned_bytes_max: usize) -> Self {
+    pub(crate) fn new(processors: &[&[ResourceProcessor]], interned_bytes_max: usize) -> Self {
         Self {
-            namer,
             interned_bytes_max,
             waiting: Vec::new(),
             waiting_bytes: 0,
-            ended: Vec::new(),
             pending_reports: processors
                 .iter()
                 .map(|processors| PendingReport::new(processors.to_vec()))
                 .collect(),
-            descriptions: HashMap::new(),
             clock: WallClock::now(),
         }
     }
@@ -78,69 +69,45 @@ impl Reporter {
         }
     }
 
-    /// Takes messages in their order.
-    pub(crate) fn handle(&mut self, message: Message) {
-        match message {
-            Message::File(id, facts) => {
-                self.namer.add_file(id, facts);
-                // Frames of this file may have a better name now.
+    /// Takes what a message means, in the order of messages.
+    pub(crate) fn handle(&mut self, update: Update, stage: &mut NamingStage) {
+        match update {
+            Update::Event(event) => self.take_event(event, stage),
+            Update::Renamed(RenamedFrames::All) => {
                 self.pending_reports.iter_mut().for_each(PendingReport::clear_locations);
             }
-            Message::ForgetFile(_) | Message::ProcessExited(_) if !self.waiting.is_empty() => {
-                self.ended.push(message);
+            Update::Renamed(RenamedFrames::ProcessSpecific) => {
+                self.pending_reports.iter_mut().for_each(PendingReport::clear_process_specific);
             }
-            Message::ForgetFile(id) => self.namer.remove_file(id),
-            Message::Process(key, description) => {
-                for pending in &mut self.pending_reports {
-                    pending.remove_resource(key);
-                }
-                self.descriptions.insert(key, self.namer.describe(description));
+            Update::Described(process) => {
+                self.pending_reports.iter_mut().for_each(|pending| pending.remove_resource(process));
             }
-            Message::JitSource(key, source) => {
-                self.namer.add_jit_source(key, source);
-                self.clear_process_specific();
-            }
-            Message::Interpreter(key, source) => {
-                self.namer.add_interpreter(key, source);
-                self.clear_process_specific();
-            }
-            Message::CodeObject(key, object) => {
-                if self.namer.add_code_object(key, &object) {
-                    self.clear_process_specific();
-                }
-            }
-            Message::ProcessExited(key) => {
-                self.namer.remove_process(key);
-                for pending in &mut self.pending_reports {
-                    pending.remove_resource(key);
-                }
-                self.descriptions.remove(&key);
-            }
-            Message::Event(event) => self.take_event(event),
         }
     }
 
-    fn take_event(&mut self, event: SampleEvent) {
+    fn take_event(&mut self, event: SampleEvent, stage: &mut NamingStage) {
         for pending in &mut self.pending_reports {
-            pending.name_process_specific(&event, &mut self.namer);
+            pending.name_process_specific(&event, &mut stage.namer);
         }
         let frames = event.stack.as_ref().map_or(&[][..], |stack| &stack.frames);
         self.waiting_bytes += size_of::<SampleEvent>() + size_of_val(frames);
         self.waiting.push(event);
         if self.waiting_bytes >= self.interned_bytes_max / WAITING_SHARE {
-            self.add_waiting();
+            self.add_waiting(stage);
         }
     }
 
-    /// Names the events that wait for it, and adds them to the reports.
-    pub(crate) fn add_waiting(&mut self) {
+    /// Names the events that wait for it, and adds them to the reports. Nothing refers to what is gone after that.
+    pub(crate) fn add_waiting(&mut self, stage: &mut NamingStage) {
         let events = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
         for pending in &mut self.pending_reports {
-            pending.name_files(&events, &mut self.namer);
+            pending.name_files(&events, &mut stage.namer);
         }
-        events.iter().for_each(|event| self.add_event(event));
-        std::mem::take(&mut self.ended).into_iter().for_each(|message| self.handle(message));
+        events.iter().for_each(|event| self.add_event(event, stage));
+        for process in stage.forget_gone() {
+            self.pending_reports.iter_mut().for_each(|pending| pending.remove_resource(process));
+        }
     }
 
     /// Whether the next reports should be made now rather than when they are due.
@@ -150,9 +117,9 @@ impl Reporter {
 
     /// The reports of all events since the previous call, one for each list of processors. `monotonic_ns` is the time that
     /// they cover, by `CLOCK_MONOTONIC`. `None` if there were no events.
-    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
-        self.add_waiting();
-        self.namer.divide_memory();
+    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>, stage: &mut NamingStage) -> Vec<Option<Report>> {
+        self.add_waiting(stage);
+        stage.namer.divide_memory();
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
         let share = self.interned_bytes_max / self.pending_reports.len().max(1);
         let reports =
@@ -161,51 +128,33 @@ impl Reporter {
         reports
     }
 
-    /// From now on, names are looked up only in files that have already been read. Events that wait to be named are named so too.
-    pub(crate) fn stop_reading(&mut self) {
-        self.namer.stop_reading();
-    }
-
-    /// What the live page needs to name events.
-    pub(crate) fn naming_context(&mut self) -> NamingContext<'_> {
-        NamingContext { namer: &mut self.namer, processes: &self.descriptions }
-    }
-
-    /// Counts of frames without names, or without complete ones.
-    pub(crate) fn name_counts(&self) -> NameCounts {
-        self.namer.counts()
-    }
-
-    /// Looks up again what is valid in one process only.
-    fn clear_process_specific(&mut self) {
-        self.pending_reports.iter_mut().for_each(PendingReport::clear_process_specific);
-    }
-
-    fn add_event(&mut self, event: &SampleEvent) {
-        let unknown = ProcessDescription::default();
-        let description = self.descriptions.get(&event.process).map_or(&unknown, |description| description);
+    fn add_event(&mut self, event: &SampleEvent, stage: &mut NamingStage) {
         let time_ns = self.clock.unix_ns(event.time_ns);
+        let unknown = ProcessDescription::default();
         for pending in &mut self.pending_reports {
-            pending.add(event, time_ns, description, &mut self.namer);
+            let resource = pending.resource(event.process, stage.process(event.process).unwrap_or(&unknown));
+            pending.add(event, time_ns, resource, &mut stage.namer);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use sidewinder_bpf::monotonic_ns;
     use sidewinder_kind::Kind;
     use sidewinder_otlp::builder::Link;
+    use sidewinder_process::ProcessKey;
 
     use super::*;
-    use crate::naming::NamingOptions;
-    use crate::sampling::message::{Labels, Stack};
+    use crate::collect::tests::naming_stage;
+    use crate::sampling::message::{Labels, Message, Stack};
 
     /// One stack without a span, with one span, and with another span under two routes: four samples share one stack.
     #[test]
     fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
-        let namer = Namer::new(NamingOptions::default());
-        let mut reporter = Reporter::new(namer, &[&[]], usize::MAX);
+        let (mut stage, mut reporter) = (naming_stage(), Reporter::new(&[&[]], usize::MAX));
         let frame =
             sidewinder_bpf::RawFrame::new(sidewinder_bpf::RawFrameKind::Anonymous, 0x1000, false, false);
         let stack = Arc::new(Stack::new(1, [frame].into()));
@@ -220,7 +169,7 @@ mod tests {
             (link(1), Labels::default()),
         ];
         for (index, (span, labels)) in events.into_iter().enumerate() {
-            reporter.handle(Message::Event(SampleEvent {
+            let event = SampleEvent {
                 kind: Kind::Cpu { samples_per_second: 97 },
                 value: 1,
                 time_ns: now_ns + index as u64,
@@ -235,9 +184,10 @@ mod tests {
                 wait: None,
                 lock: None,
                 ended: None,
-            }));
+            };
+            reporter.handle(Update::Event(event), &mut stage);
         }
-        let report = reporter.drain(now_ns..now_ns + 10).remove(0).unwrap();
+        let report = reporter.drain(now_ns..now_ns + 10, &mut stage).remove(0).unwrap();
         assert!(sidewinder_otlp::conformance::check(report.as_bytes()).is_empty());
         let profiles = sidewinder_otlp::decode::decode_profiles_data(report.as_bytes()).unwrap();
         let samples = &profiles[0].samples;
@@ -257,13 +207,16 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_an_exited_process() {
-        let namer = Namer::new(NamingOptions::default());
-        let mut reporter = Reporter::new(namer, &[&[]], usize::MAX);
+        let (mut stage, mut reporter) = (naming_stage(), Reporter::new(&[&[]], usize::MAX));
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
         for process in processes {
-            reporter.handle(Message::Process(process, Arc::default()));
-            reporter.handle(Message::ProcessExited(process));
+            for message in [Message::Process(process, Arc::default()), Message::ProcessExited(process)] {
+                if let Some(update) = stage.read(message) {
+                    reporter.handle(update, &mut stage);
+                }
+            }
         }
-        assert!(reporter.descriptions.is_empty());
+        assert!(reporter.drain(0..1, &mut stage).iter().all(Option::is_none));
+        assert_eq!(stage.process_count(), 0);
     }
 }

@@ -67,7 +67,7 @@ impl ReportQueue {
         if self.pending.len() > PENDING_MAX {
             // Later events refer to the processes and files of the dropped ones too.
             let before = self.pending.len();
-            self.pending.retain(|message| !matches!(message, Message::Event(_)));
+            self.pending.retain(|message| !message.is_event());
             let dropped = (before - self.pending.len()) as u64;
             self.dropped += dropped;
             warn!(receiver, dropped, "naming can't keep up: events are dropped");
@@ -97,7 +97,7 @@ mod tests {
         }
         assert!(queue.pending.is_empty());
         // The reporter takes nothing.
-        queue.pending.extend((0..PENDING_MAX as u64).map(|stack| event(stack, None)));
+        queue.pending.extend((0..PENDING_MAX as u64).map(|stack| Message::Event(event(stack, None))));
         queue.flush_now("test");
         assert_eq!((queue.dropped(), queue.pending.len()), (0, PENDING_MAX));
         queue.pending.push(exited());

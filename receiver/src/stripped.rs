@@ -11,7 +11,7 @@ use sidewinder_render::group_thousands;
 use sidewinder_text::ExternalText;
 
 use crate::naming::{FrameLocation, Namer};
-use crate::sampling::message::{FileInfo, Message};
+use crate::sampling::message::{FileInfo, SampleEvent};
 use crate::symbol_package::{SymbolPackage, advice, packages_of};
 
 /// A binary is reported if at least this share of all samples is in code of it without symbols, as a divisor.
@@ -50,8 +50,7 @@ pub(crate) struct StrippedBinaries {
 
 impl InnermostFrames {
     /// Notes a sample.
-    pub(crate) fn note(&mut self, message: &Message) {
-        let Message::Event(event) = message else { return };
+    pub(crate) fn note(&mut self, event: &SampleEvent) {
         self.samples += 1;
         let frames = event.stack.iter().flat_map(|stack| stack.frames.iter());
         let innermost = frames.into_iter().find(|frame| frame.kind() != Some(RawFrameKind::Kernel));

@@ -1,8 +1,8 @@
 //! Which processes of a recording have samples whose stacks contain frames without a name, and what would name them.
 //!
-//! Input: the messages of a recording, and at its end the [`Namer`]. Output: a few lines for the user, and JSON.
+//! Input: the events and processes of a recording, and at its end the [`Namer`]. Output: a few lines for the user, and JSON.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use sidewinder_text::ExternalText;
 
 use crate::naming::{Namer, UnnamedCause};
 use crate::runtime_support::{EARLY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, RuntimeSupport};
-use crate::sampling::message::{Message, SampleEvent, Stack};
+use crate::sampling::message::{SampleEvent, Stack};
 use crate::vm::VmObstacle;
 
 /// A process is reported if at least this share of its samples has unnamed frames, as a divisor: with its names available, a
@@ -28,8 +28,6 @@ const PIDS_SHOWN: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct UnnamedSamples {
     processes: HashMap<ProcessKey, ProcessSamples>,
-    /// Files that exist only in memory.
-    memory_files: HashSet<FileId>,
 }
 
 #[derive(Debug, Default)]
@@ -58,31 +56,24 @@ pub(crate) struct UnnamedGroup {
 }
 
 impl UnnamedSamples {
-    /// Notes a message. It must be called for all of them, before the message is handled.
-    pub(crate) fn note(&mut self, message: &Message) {
-        match message {
-            Message::File(id, info) if info.is_memory_file() => drop(self.memory_files.insert(*id)),
-            Message::Process(key, description) => self.note_process(*key, description),
-            Message::Event(event) => self.note_event(event),
-            _ => {}
-        }
-    }
-
-    fn note_process(&mut self, key: ProcessKey, description: &ProcessDescription) {
+    /// Notes the description of a process.
+    pub(crate) fn note_process(&mut self, key: ProcessKey, description: &ProcessDescription) {
         let name = description.executable_name().or(description.comm.as_deref()).unwrap_or_default();
         let process = self.processes.entry(key).or_default();
         process.name = String::from_utf8_lossy(name).into_owned();
         process.own_pid = description.namespaced_pids.last().copied();
     }
 
-    fn note_event(&mut self, event: &SampleEvent) {
+    /// Notes a sample.
+    pub(crate) fn note_event(&mut self, event: &SampleEvent, namer: &Namer) {
         let process = self.processes.entry(event.process).or_default();
         process.total += 1;
         let Some(stack) = &event.stack else { return };
-        let is_in_memory_file = |frame: &RawFrame| matches!(frame.kind(), Some(RawFrameKind::Native { file }) if self.memory_files.contains(&FileId(file)));
-        let may_be_unnamed = stack.has_anonymous_code
-            || stack.has_vm_frames
-            || !self.memory_files.is_empty() && stack.frames.iter().any(is_in_memory_file);
+        let is_in_memory_file = |frame: &RawFrame| match frame.kind() {
+            Some(RawFrameKind::Native { file }) => namer.is_memory_file(FileId(file)),
+            _ => false,
+        };
+        let may_be_unnamed = stack.is_process_specific() || stack.frames.iter().any(is_in_memory_file);
         if may_be_unnamed {
             process.stacks.entry(stack.id).or_insert_with(|| (Arc::clone(stack), 0)).1 += 1;
         }

@@ -1,6 +1,6 @@
 //! A sliding window of the newest events, in bounded memory, for the live page.
 //!
-//! Input: the [`Message`]s of one receiver, or profiles that are received. Output: incremental updates for the page, and a [`Profile`] of a range of time.
+//! Input: the [`Update`]s of one receiver, or profiles that are received. Output: incremental updates for the page, and a [`Profile`] of a range of time.
 //! Owner: [`LiveFeed`](crate::live::LiveFeed), which locks it.
 
 mod received;
@@ -8,14 +8,12 @@ mod received;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
-use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
     DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile, ProfileSample, ProfileSpan,
     SampleType, SpanIndex, StateIndex, TableLengths, ThreadIndex,
@@ -23,8 +21,8 @@ use sidewinder_render::{
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
 use super::thread_state;
-use crate::naming::Namer;
-use crate::sampling::message::{Message, SampleEvent};
+use crate::naming::{NamingStage, RenamedFrames, Update};
+use crate::sampling::message::SampleEvent;
 
 /// The length of a slice of time.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
@@ -35,9 +33,6 @@ const RECEIVED_DELAY: Duration = Duration::from_secs(10);
 const MERGED_SLICES: u32 = 10;
 /// The most distinct rows that are merged at a time.
 const UNMERGED_MAX: usize = 1 << 13;
-
-/// Descriptions of the processes that events refer to.
-type ProcessDescriptions = HashMap<ProcessKey, Arc<ProcessDescription>>;
 
 /// How much a window holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,17 +118,13 @@ impl SlidingWindow {
         }
     }
 
-    /// Adds a message from sampling. `namer` and `processes` have the messages before it.
-    pub(crate) fn handle(&mut self, message: &Message, namer: &mut Namer, processes: &ProcessDescriptions) {
-        match message {
-            // Frames of this file may have a better name now.
-            Message::File(..) => self.builder.invalidate_names(),
-            Message::JitSource(..) | Message::Interpreter(..) | Message::CodeObject(..) => {
-                self.builder.invalidate_jit_names();
-            }
-            Message::Event(event) if Some(event.kind) == self.kind => self.add_event(event, namer, processes),
-            Message::Event(_) | Message::Process(..) | Message::ProcessExited(_) | Message::ForgetFile(_) => {
-            }
+    /// Adds what a message means, which `stage` has read.
+    pub(crate) fn handle(&mut self, update: &Update, stage: &mut NamingStage) {
+        match update {
+            Update::Event(event) if Some(event.kind) == self.kind => self.add_event(event, stage),
+            Update::Renamed(RenamedFrames::All) => self.builder.invalidate_names(),
+            Update::Renamed(RenamedFrames::ProcessSpecific) => self.builder.invalidate_jit_names(),
+            Update::Event(_) | Update::Described(_) => {}
         }
     }
 
@@ -147,7 +138,7 @@ impl SlidingWindow {
         self.limits = limits;
     }
 
-    fn add_event(&mut self, event: &SampleEvent, namer: &mut Namer, processes: &ProcessDescriptions) {
+    fn add_event(&mut self, event: &SampleEvent, stage: &mut NamingStage) {
         let slice = self.slice_at(event.time_ns);
         if self.unmerged.len() >= UNMERGED_MAX || slice >= self.unmerged_since.saturating_add(MERGED_SLICES) {
             self.flush();
@@ -155,11 +146,11 @@ impl SlidingWindow {
         }
         let sample = ProfileSample {
             slice,
-            thread: self.thread(event, processes),
+            thread: self.thread(event, stage),
             span: event.span.map(|link| self.span(link)),
             state: event.wait.map(|wait| self.state(wait)),
             stack: self.builder.stack(
-                namer,
+                &mut stage.namer,
                 event.process,
                 event.stack.as_deref(),
                 (event.outcome, event.lock.and_then(|lock| lock.id)),
@@ -175,11 +166,11 @@ impl SlidingWindow {
         u32::try_from(time_ns.saturating_sub(self.start_ns) / SLICE_NS).unwrap_or(u32::MAX)
     }
 
-    fn thread(&mut self, event: &SampleEvent, processes: &ProcessDescriptions) -> ThreadIndex {
+    fn thread(&mut self, event: &SampleEvent, stage: &NamingStage) -> ThreadIndex {
         let key = ThreadKey { process: event.process, tid: event.tid, comm: event.comm };
         let threads = &mut self.builder.profile.threads;
         *self.thread_indices.entry(key).or_insert_with(|| {
-            threads.push(key.to_profile_thread(processes.get(&key.process).map(|process| &**process)));
+            threads.push(key.to_profile_thread(stage.process(key.process)));
             ThreadIndex(threads.len() as u32 - 1)
         })
     }
@@ -360,7 +351,7 @@ mod tests {
     use sidewinder_render::decode_document;
 
     use super::*;
-    use crate::collect::tests::{CPU, empty_naming_context, event};
+    use crate::collect::tests::{CPU, event, naming_stage};
 
     fn window(bytes: usize) -> SlidingWindow {
         SlidingWindow::new(
@@ -371,11 +362,11 @@ mod tests {
     }
 
     fn fill(window: &mut SlidingWindow, stacks: impl Iterator<Item = u64>) {
-        let (mut namer, processes) = empty_naming_context();
+        let mut stage = naming_stage();
         for stack in stacks {
             let id = stack.to_be_bytes();
             let link = Link { trace_id: [1; 16], span_id: id };
-            window.handle(&event(stack, Some(link)), &mut namer, &processes);
+            window.handle(&Update::Event(event(stack, Some(link))), &mut stage);
         }
     }
 

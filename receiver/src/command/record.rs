@@ -31,7 +31,7 @@ use self::outputs::Outputs;
 use self::page::LivePage;
 use self::progress::Progress;
 use self::sample::{RecordingStats, sample};
-use self::sink::{EventFilter, EventSink};
+use self::sink::{CollectedEvents, EventFilter, EventSink};
 use self::summary::{log_summary, summary_json};
 use super::launch::{CommandExit, LaunchedCommand};
 use super::tables::print_tables;
@@ -43,7 +43,7 @@ use crate::event_arg::kinds_of_events;
 use crate::exit::{ExitCause, Failure};
 use crate::import::{self, ImportError};
 use crate::memory::WORKING_SET_BYTES_MAX;
-use crate::naming::{Namer, NamingOptions};
+use crate::naming::{Namer, NamingOptions, NamingStage};
 use crate::output::{Output, OutputFormat};
 use crate::privilege;
 use crate::report::Reporter;
@@ -76,7 +76,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let debug_roots = code::debug_roots(&args.debuginfod)?;
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     privilege::restrict_opener(&opener).map_err(SamplingError::Thread)?;
-    let namer = Namer::new(NamingOptions {
+    let stage = NamingStage::new(Namer::new(NamingOptions {
         native: true,
         kernel: !args.no_kernel,
         lines: true,
@@ -88,18 +88,16 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         has_no_time_limit: true,
         debug_roots: Arc::clone(&debug_roots),
         opener: Some(opener.clone()),
-    });
+    }));
     let probes = UserProbe::list(&args.probe, false);
     let kinds = kinds(args, &probes)?;
     let format = OutputFormat::from_path(&args.output, args.format)?;
     let mut sink = match format {
         OutputFormat::Otlp => {
-            let reporter = Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX);
-            EventSink::report(reporter, &kinds, debug_roots.debuginfod().is_some())
+            let reporter = Reporter::new(&[&[]], WORKING_SET_BYTES_MAX);
+            EventSink::report(stage, reporter, &kinds, debug_roots.debuginfod().is_some())
         }
-        OutputFormat::Rendered(form) => {
-            EventSink::Profile(Box::new(ProfileCollector::new(namer, &kinds)), form)
-        }
+        OutputFormat::Rendered(form) => EventSink::profile(stage, ProfileCollector::new(&kinds), form),
     };
     let annotator = code::annotator(&args.code, Some(format), args.ui.is_some(), Arc::clone(&debug_roots))?;
     let outputs = Outputs::new(&args.output, &kinds, format, Arc::clone(&annotator))?;
@@ -141,7 +139,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     }
     sink.finish_naming();
     let gaps = sink.name_gaps(&gap_samples, &recorded, debug_roots.debuginfod().is_some());
-    let source_maps = sink.naming_context().namer.counts().source_maps;
+    let source_maps = sink.stage.name_counts().source_maps;
     if args.source_maps && !args.quiet {
         print_notice(format_args!("source maps of scripts: {source_maps}\n"));
     }
@@ -213,10 +211,11 @@ fn write(
 ) -> Result<Option<Vec<Profile>>, Failure> {
     let progress = Progress::new(args);
     let mut totals_of_report = Vec::new();
-    let (mut profiles, written) = match sink {
-        EventSink::Report { mut reporter, totals, .. } => {
+    let EventSink { mut stage, collected } = sink;
+    let (mut profiles, written) = match collected {
+        CollectedEvents::Report { mut reporter, totals, .. } => {
             totals_of_report = totals;
-            let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
+            let report = reporter.drain(recorded.start_ns..recorded.end_ns, &mut stage).pop().flatten();
             let Some(report) = report else {
                 log_summary(args, &[], &totals_of_report, recorded, gaps, &[]);
                 return Ok(None);
@@ -227,16 +226,17 @@ fn write(
             let profile = |kind| profile_from_report(&report, kind, title, recorded, args);
             (kinds.map(profile).collect::<Result<Vec<_>, _>>()?, vec![outputs.first()])
         }
-        EventSink::Profile(collector, format) => {
+        CollectedEvents::Profile(collector, format) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
-            let mut profiles = collector.into_profiles(&RecordingMetadata {
+            let recording = RecordingMetadata {
                 title: title.to_owned(),
                 start: recorded.start,
                 start_ns: recorded.start_ns,
                 duration,
                 tally: &recorded.tally,
-            });
+            };
+            let mut profiles = collector.into_profiles(&mut stage, &recording);
             if profiles.iter().all(|profile| profile.total_count() == 0) {
                 progress.end();
                 log_summary(args, &profiles, &totals_of_report, recorded, gaps, &[]);

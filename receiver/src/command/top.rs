@@ -6,7 +6,6 @@ mod keys;
 mod rows;
 mod screen;
 
-use std::collections::HashMap;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,6 @@ use std::time::Duration;
 
 use sidewinder_bpf::{Opener, Storage};
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::OutcomeCount;
 use sidewinder_vm::InterpreterSet;
 
@@ -29,7 +27,7 @@ use crate::exit::{ExitCause, Failure};
 use crate::interval_timer::IntervalTimer;
 use crate::live::{LiveFeeds, LiveView};
 use crate::lock::lock;
-use crate::naming::{Namer, NamingContext, NamingOptions};
+use crate::naming::{Namer, NamingOptions, NamingStage, Update};
 use crate::privilege;
 use crate::report_queue::ReportQueue;
 use crate::sampling::debug_files::DebugRoots;
@@ -100,10 +98,10 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let feeds = live.add_receiver("top", &title, &shown);
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
     let mut screen = Screen::new(title, kind, args, supports_colour(&std::io::stdout()));
-    let names = NameResolver::new(args, debug_roots, opener);
+    let stage = NamingStage::new(namer(args, debug_roots, opener));
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
-        threads.spawn(|| names.run(incoming, &args.tid, &feeds));
+        threads.spawn(|| feed(incoming, &args.tid, stage, &feeds));
         // Sampling waits neither for naming nor for drawing.
         let drawing = threads.spawn(|| {
             let drawn = screen.run(&feeds, &outcomes, &stop);
@@ -144,57 +142,32 @@ fn sample(
     sampler.stop(None);
 }
 
-/// The processes, files and names of the events that the screen shows.
-struct NameResolver {
-    namer: Namer,
-    processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
+/// The names of the events that the screen shows.
+fn namer(args: &TopArgs, debug_roots: Arc<DebugRoots>, opener: Opener) -> Namer {
+    Namer::new(NamingOptions {
+        native: true,
+        kernel: !args.no_kernel,
+        lines: false,
+        inlines: true,
+        hides_vm_internals: true,
+        interpreters: InterpreterSet::ALL,
+        source_maps: args.source_maps,
+        budget_bytes: SYMBOL_BUDGET_BYTES,
+        has_no_time_limit: false,
+        debug_roots,
+        opener: Some(opener),
+    })
 }
 
-impl NameResolver {
-    fn new(args: &TopArgs, debug_roots: Arc<DebugRoots>, opener: Opener) -> Self {
-        let namer = Namer::new(NamingOptions {
-            native: true,
-            kernel: !args.no_kernel,
-            lines: false,
-            inlines: true,
-            hides_vm_internals: true,
-            interpreters: InterpreterSet::ALL,
-            source_maps: args.source_maps,
-            budget_bytes: SYMBOL_BUDGET_BYTES,
-            has_no_time_limit: false,
-            debug_roots,
-            opener: Some(opener),
-        });
-        Self { namer, processes: HashMap::new() }
-    }
-
-    /// Feeds the screen with the events of some threads, or of all if `tids` is empty.
-    fn run(mut self, incoming: Receiver<Vec<Message>>, tids: &[u32], feeds: &LiveFeeds) {
-        for message in incoming.into_iter().flatten() {
-            let Some(message) = self.namer.sift(message) else { continue };
-            if matches!(&message, Message::Event(event) if !tids.is_empty() && !tids.contains(&event.tid)) {
-                continue;
+/// Feeds the screen with the events of some threads, or of all if `tids` is empty.
+fn feed(incoming: Receiver<Vec<Message>>, tids: &[u32], mut stage: NamingStage, feeds: &LiveFeeds) {
+    for messages in incoming {
+        for message in messages {
+            let Some(update) = stage.read(message) else { continue };
+            if !matches!(&update, Update::Event(event) if !tids.is_empty() && !tids.contains(&event.tid)) {
+                feeds.tee(&update, &mut stage);
             }
-            feeds.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
-            self.handle(message);
         }
-    }
-
-    fn handle(&mut self, message: Message) {
-        match message {
-            Message::File(id, facts) => self.namer.add_file(id, facts),
-            Message::ForgetFile(id) => self.namer.remove_file(id),
-            Message::Process(key, description) => {
-                self.processes.insert(key, self.namer.describe(description));
-            }
-            Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
-            Message::Interpreter(key, source) => self.namer.add_interpreter(key, source),
-            Message::CodeObject(key, object) => _ = self.namer.add_code_object(key, &object),
-            Message::ProcessExited(key) => {
-                self.namer.remove_process(key);
-                self.processes.remove(&key);
-            }
-            Message::Event(_) => {}
-        }
+        stage.forget_gone();
     }
 }

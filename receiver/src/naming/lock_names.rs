@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use sidewinder_bpf::{LockEvidence, RawFrameKind};
 
 use super::Namer;
-use crate::sampling::message::{LockSample, Message, SampleEvent};
+use crate::sampling::message::{LockSample, SampleEvent};
 
 /// How many user functions are searched, from the innermost one.
 const FUNCTIONS_MAX: usize = 16;
@@ -88,36 +88,33 @@ impl LockNames {
     pub(super) fn clear(&mut self) {
         self.by_stack.clear();
     }
-}
 
-impl Namer {
-    /// The message if it belongs to its kind of profile: an event of waits for locks does if its wait was for a lock. Then its
-    /// lock has an ID only if that is known.
-    pub(crate) fn sift(&mut self, message: Message) -> Option<Message> {
-        let Message::Event(event @ SampleEvent { lock: Some(LockSample { id, evidence }), .. }) = message
-        else {
-            return Some(message);
-        };
-        let by_call = match evidence {
+    /// The lock for which a thread waited in a futex, with an ID only if it is the futex; `None` if it waited for something else.
+    pub(super) fn lock_in(
+        &mut self,
+        futex: LockSample,
+        event: &SampleEvent,
+        namer: &mut Namer,
+    ) -> Option<LockSample> {
+        let by_call = match futex.evidence {
             LockEvidence::Held | LockEvidence::Parked => Waited::Lock,
             LockEvidence::None => Waited::Other,
         };
-        let id = match self.waited(&event).unwrap_or(by_call) {
-            Waited::Other => return None,
-            Waited::LockElsewhere => None,
-            Waited::Lock => id,
-        };
-        Some(Message::Event(SampleEvent { lock: Some(LockSample { id, evidence }), ..event }))
+        match self.waited(event, namer).unwrap_or(by_call) {
+            Waited::Other => None,
+            Waited::LockElsewhere => Some(LockSample { id: None, ..futex }),
+            Waited::Lock => Some(futex),
+        }
     }
 
     /// What the names of the functions in the stack say of the thread that waited: that of the event, or the one whose wait it
     /// ended.
-    fn waited(&mut self, event: &SampleEvent) -> Option<Waited> {
+    fn waited(&mut self, event: &SampleEvent, namer: &mut Namer) -> Option<Waited> {
         let (process, stack) = match &event.ended {
             Some(ended) => (ended.process, ended.stack.as_ref()?),
             None => (event.process, event.stack.as_ref()?),
         };
-        if let Some(known) = self.locks.by_stack.get(&stack.id) {
+        if let Some(known) = self.by_stack.get(&stack.id) {
             return *known;
         }
         let native =
@@ -125,17 +122,17 @@ impl Namer {
         let mut waited = None;
         let mut is_provisional = false;
         for frame in native.take(FUNCTIONS_MAX) {
-            let Some(named) = self.resolve(process, *frame, event.time_ns) else { continue };
+            let Some(named) = namer.resolve(process, *frame, event.time_ns) else { continue };
             is_provisional |= named.is_provisional;
             let functions = named.functions.iter().map(|function| &*function.name.demangled);
             // A lock that is made of a condition is a lock.
             waited = functions.filter_map(waited_in).fold(waited, |known, more| known.max(Some(more)));
         }
         if !is_provisional {
-            if self.locks.by_stack.len() >= STACKS_MAX {
-                self.locks.clear();
+            if self.by_stack.len() >= STACKS_MAX {
+                self.clear();
             }
-            self.locks.by_stack.insert(stack.id, waited);
+            self.by_stack.insert(stack.id, waited);
         }
         waited
     }
@@ -144,8 +141,8 @@ impl Namer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::tests::{empty_naming_context, event};
-    use crate::sampling::message::LockId;
+    use crate::collect::tests::{event, naming_stage};
+    use crate::sampling::message::{LockId, Message};
 
     #[test]
     fn functions_tell_locks_from_conditions() {
@@ -179,14 +176,13 @@ mod tests {
 
     #[test]
     fn without_names_the_arguments_of_the_call_decide() {
-        let (mut namer, _) = empty_naming_context();
+        let mut stage = naming_stage();
         let mut is_kept = |evidence| {
-            let Message::Event(event) = event(1, None) else { panic!("not an event") };
             let lock = Some(LockSample { id: Some(LockId(1)), evidence });
-            namer.sift(Message::Event(SampleEvent { lock, ..event })).is_some()
+            stage.read(Message::Event(SampleEvent { lock, ..event(1, None) })).is_some()
         };
         assert!(is_kept(LockEvidence::Held) && is_kept(LockEvidence::Parked));
         assert!(!is_kept(LockEvidence::None));
-        assert!(namer.sift(event(1, None)).is_some(), "an event of another kind is kept");
+        assert!(stage.read(Message::Event(event(1, None))).is_some(), "an event of another kind is kept");
     }
 }

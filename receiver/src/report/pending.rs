@@ -110,7 +110,7 @@ impl PendingReport {
         &mut self,
         event: &SampleEvent,
         unix_ns: u64,
-        description: &ProcessDescription,
+        resource: ResourceIndex,
         namer: &mut Namer,
     ) {
         let outcome = match (&event.stack, event.outcome) {
@@ -119,7 +119,7 @@ impl PendingReport {
             (_, other) => Some(other.label()),
         };
         let identity = SampleIdentity {
-            resource: self.resource(event.process, description),
+            resource,
             kind: event.kind,
             stack: self.stack(event, namer),
             attributes: self.attributes(event, outcome),
@@ -180,7 +180,12 @@ impl PendingReport {
         self.interned.clear_process_specific();
     }
 
-    fn resource(&mut self, process: ProcessKey, description: &ProcessDescription) -> ResourceIndex {
+    /// The resource of a process.
+    pub(super) fn resource(
+        &mut self,
+        process: ProcessKey,
+        description: &ProcessDescription,
+    ) -> ResourceIndex {
         let (builder, processors) = (&mut self.builder, &self.processors);
         *self.interned.resources.entry(process).or_insert_with(|| {
             let mut attributes = resource_attributes(process, description);

@@ -25,7 +25,7 @@ use super::scope::SamplingScope;
 use super::{Sampler, SamplingError, SamplingOptions};
 use crate::collect::{ProfileCollector, RecordingMetadata};
 use crate::memory::SamplingBudget;
-use crate::naming::{Namer, NamingOptions};
+use crate::naming::{Namer, NamingOptions, NamingStage, Update};
 
 /// A chain of calls without frame pointers that burns CPU at its end, and calls `probed` all the time.
 const PROGRAM: &str = r#"
@@ -160,16 +160,21 @@ fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
 fn profile_of(kind: SampleKind, messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
     let kind = kind.profile_kind(&sampler.data.kinds).unwrap();
     let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
-    let mut collection = ProfileCollector::new(Namer::new(options), &KindSet::new(kind));
-    messages.into_iter().for_each(|message| collection.handle(message));
-    let profiles = collection.into_profiles(&RecordingMetadata {
+    let mut stage = NamingStage::new(Namer::new(options)).keeping_all();
+    let mut collection = ProfileCollector::new(&KindSet::new(kind));
+    for message in messages {
+        if let Some(Update::Event(event)) = stage.read(message) {
+            collection.add_event(event, &mut stage.namer);
+        }
+    }
+    let recording = RecordingMetadata {
         title: "test".to_owned(),
         start: SystemTime::now(),
         start_ns: 0,
         duration: Duration::ZERO,
         tally: &sampler.tally(),
-    });
-    profiles.into_iter().next().unwrap()
+    };
+    collection.into_profiles(&mut stage, &recording).into_iter().next().unwrap()
 }
 
 /// For each stack: the names of the chain's functions, root first, its count, and whether it is marked as truncated.

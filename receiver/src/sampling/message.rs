@@ -176,3 +176,10 @@ pub(crate) enum Message {
     /// A sample.
     Event(SampleEvent),
 }
+
+impl Message {
+    /// Whether it is a sample, to which no other message refers.
+    pub(crate) fn is_event(&self) -> bool {
+        matches!(self, Self::Event(_))
+    }
+}

@@ -23,7 +23,7 @@ use super::stop_request::StopRequest;
 use crate::exit::{ExitCause, Failure};
 use crate::live::LiveView;
 use crate::memory::MemoryBudget;
-use crate::naming::{Namer, NamingOptions};
+use crate::naming::{Namer, NamingOptions, NamingStage};
 use crate::privilege;
 use crate::report::Reporter;
 use crate::report_queue::ReportQueue;
@@ -166,7 +166,7 @@ impl ReceiverContext {
         let interpreters = options.interpreters;
         let mut sampler = Sampler::new(&mut storage, options, self.opener.clone())?;
         self.stats.record_unattached_probes(&self.name, sampler.unattached_probes());
-        let namer = Namer::new(NamingOptions {
+        let stage = NamingStage::new(Namer::new(NamingOptions {
             native: symbolize.mode == SymbolMode::Local,
             kernel: symbolize.kernel,
             lines: symbolize.lines,
@@ -178,7 +178,7 @@ impl ReceiverContext {
             has_no_time_limit: false,
             debug_roots,
             opener: Some(self.opener.clone()),
-        });
+        }));
 
         let sampling_end_ns = OnceLock::new();
         thread::scope(|threads| {
@@ -193,7 +193,7 @@ impl ReceiverContext {
                 // Perf maps, in which runtimes name their code, and source maps are in the roots of processes.
                 privilege::drop_all_but(privilege::KERNEL_SYMBOLS | privilege::PROCESS_ACCESS);
                 lower_priority();
-                self.report(namer, &kinds, &incoming, start_ns, sampling_end_ns);
+                self.report(stage, &kinds, &incoming, start_ns, sampling_end_ns);
             };
             let report = thread::Builder::new()
                 .name("report".to_owned())
@@ -364,7 +364,7 @@ impl ReceiverContext {
     /// did, however long naming takes after that.
     fn report(
         &self,
-        namer: Namer,
+        mut stage: NamingStage,
         kinds: &KindSet,
         incoming: &Incoming<Vec<Message>>,
         mut start_ns: u64,
@@ -372,7 +372,7 @@ impl ReceiverContext {
     ) {
         let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
-        let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
+        let mut reporter = Reporter::new(&plan.processors(), self.budget.interned_bytes);
         let feeds = self.live.add_receiver(&self.name, &self.name, kinds);
         let mut due = Instant::now() + plan.next_interval();
         loop {
@@ -381,24 +381,24 @@ impl ReceiverContext {
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
             heartbeat.beat(REPORTING_HEARTBEAT_TIMEOUT);
             let messages = received.unwrap_or_default();
-            reporter.naming_context().namer.read_functions_of(&messages);
+            stage.read_functions_of(&messages);
             for message in messages {
                 heartbeat.beat(REPORTING_HEARTBEAT_TIMEOUT);
                 if self.stop.is_overdue() {
-                    reporter.stop_reading();
+                    stage.namer.stop_reading();
                 }
-                let Some(message) = reporter.naming_context().namer.sift(message) else { continue };
-                feeds.tee(&message, reporter.naming_context());
-                reporter.handle(message);
+                let Some(update) = stage.read(message) else { continue };
+                feeds.tee(&update, &mut stage);
+                reporter.handle(update, &mut stage);
             }
-            self.stats.record_name_counts(&self.name, reporter.name_counts());
+            self.stats.record_name_counts(&self.name, stage.name_counts());
             let is_outdated = !self.plan.is_current(&plan);
             let sampling_end_ns = sampling_end_ns.get();
             let is_last = self.stop.is_requested() || sampling_end_ns.is_some();
             let is_due = Instant::now() >= due && !is_last;
             if is_over || is_outdated || reporter.is_full() || is_due {
                 let end_ns = sampling_end_ns.map_or_else(monotonic_ns, |end_ns| start_ns.max(*end_ns));
-                self.send(reporter.drain(start_ns..end_ns), &plan);
+                self.send(reporter.drain(start_ns..end_ns, &mut stage), &plan);
                 start_ns = end_ns;
                 if is_over {
                     feeds.close();

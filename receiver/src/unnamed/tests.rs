@@ -3,7 +3,7 @@ use sidewinder_process::BuildIds;
 use sidewinder_vm::Runtime;
 
 use super::*;
-use crate::collect::tests::{empty_naming_context, event};
+use crate::collect::tests::event;
 use crate::foreign::ForeignReader;
 use crate::jit::JitSource;
 use crate::naming::NamingOptions;
@@ -71,19 +71,19 @@ fn lines_are_bounded_and_json_has_all() {
 
 #[test]
 fn processes_are_grouped_if_enough_of_their_samples_are_unnamed() {
-    let (mut namer, _) = empty_naming_context();
+    let mut namer = Namer::new(NamingOptions::default());
     let mut samples = UnnamedSamples::default();
     let mut add = |pid: u32, name: &str, anonymous: u64, native: u64| {
         let key = ProcessKey { pid: FIRST_PID + pid, instance: 1 };
-        samples.note(&Message::Process(key, description(name)));
+        samples.note_process(key, &description(name));
         for number in 0..anonymous + native {
-            let Message::Event(mut event) = event(1 + number % 7, None) else { unreachable!() };
+            let mut event = event(1 + number % 7, None);
             event.process = key;
             if number >= anonymous {
                 let frame = RawFrame::new(RawFrameKind::Kernel, 0x1000, false, false);
                 event.stack = Some(Arc::new(Stack::new(8, [frame].into())));
             }
-            samples.note(&Message::Event(event));
+            samples.note_event(&event, &namer);
         }
     };
     add(1, "app", 50, 50);
@@ -93,7 +93,7 @@ fn processes_are_grouped_if_enough_of_their_samples_are_unnamed() {
     add(4, "enough", 1, 99);
     add(5, "native", 0, 100);
     add(6, "python3", 0, 30);
-    samples.note(&Message::Process(ProcessKey { pid: FIRST_PID + 7, instance: 1 }, description("idle")));
+    samples.note_process(ProcessKey { pid: FIRST_PID + 7, instance: 1 }, &description("idle"));
 
     // Without the switch for names in files and of generated code, nothing is missing.
     assert_eq!(samples.groups(&mut namer, &[], 0), []);
@@ -139,13 +139,12 @@ fn code_in_files_that_exist_only_in_memory_is_generated() {
             content: None,
             companions: Companions::default(),
         });
-        samples.note(&Message::File(FileId(file), Arc::clone(&info)));
         namer.add_file(FileId(file), info);
-        let Message::Event(mut event) = event(file.into(), None) else { unreachable!() };
+        let mut event = event(file.into(), None);
         let frame = RawFrame::new(RawFrameKind::Native { file }, 0x1000, false, false);
         event.stack = Some(Arc::new(Stack::new(file.into(), [frame].into())));
         event.process = key;
-        samples.note(&Message::Event(event));
+        samples.note_event(&event, &namer);
     }
     let groups = samples.groups(&mut namer, &[], 0);
     assert_eq!(groups.iter().map(|group| (group.unnamed, group.total)).collect::<Vec<_>>(), [(1, 2)]);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::sampling::message::Message;
+use crate::naming::{NamingStage, Update};
 use crate::stripped::{InnermostFrames, StrippedBinaries};
 use crate::unnamed::{self, UnnamedGroup, UnnamedSamples};
 
@@ -14,10 +14,20 @@ pub(super) struct GapSamples {
 }
 
 impl GapSamples {
-    /// Notes a message. It must be called for all of them, before the message is handled.
-    pub(super) fn note(&mut self, message: &Message) {
-        self.unnamed.note(message);
-        self.innermost.note(message);
+    /// Notes what a message means, which `stage` has read.
+    pub(super) fn note(&mut self, update: &Update, stage: &NamingStage) {
+        match update {
+            Update::Event(event) => {
+                self.unnamed.note_event(event, &stage.namer);
+                self.innermost.note(event);
+            }
+            Update::Described(key) => {
+                if let Some(description) = stage.process(*key) {
+                    self.unnamed.note_process(*key, description);
+                }
+            }
+            Update::Renamed(_) => {}
+        }
     }
 }
 

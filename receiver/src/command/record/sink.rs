@@ -9,7 +9,7 @@ use super::RecordingStats;
 use super::gaps::{GapSamples, NameGaps};
 use crate::collect::ProfileCollector;
 use crate::live::LiveFeeds;
-use crate::naming::NamingContext;
+use crate::naming::{NamingStage, Update};
 use crate::report::Reporter;
 use crate::sampling::message::{Message, SampleEvent};
 
@@ -22,8 +22,7 @@ pub(super) struct EventFilter<'a> {
 }
 
 impl EventFilter<'_> {
-    fn matches(self, message: &Message) -> bool {
-        let Message::Event(event) = message else { return true };
+    fn matches(self, event: &SampleEvent) -> bool {
         let (span, trace) = (event.span.map(|link| link.span_id), event.span.map(|link| link.trace_id));
         (self.span.is_none() || self.span == span)
             && (self.trace.is_none() || self.trace == trace)
@@ -31,8 +30,14 @@ impl EventFilter<'_> {
     }
 }
 
-/// Collects events, by the format of the output.
-pub(super) enum EventSink {
+/// The events of a recording, and what names them.
+pub(super) struct EventSink {
+    pub(super) stage: NamingStage,
+    pub(super) collected: CollectedEvents,
+}
+
+/// Events, by the format of the output.
+pub(super) enum CollectedEvents {
     Report {
         reporter: Box<Reporter>,
         /// Events that are named when the recording has ended, if debug files may arrive until then.
@@ -43,18 +48,55 @@ pub(super) enum EventSink {
     Profile(Box<ProfileCollector>, ProfileFormat),
 }
 
+impl CollectedEvents {
+    fn handle(&mut self, update: Update, stage: &mut NamingStage) {
+        if let (Self::Report { totals, .. }, Update::Event(event)) = (&mut *self, &update) {
+            let of_kind = totals.iter_mut().find(|(kind, _)| *kind == event.kind);
+            of_kind.into_iter().for_each(|(_, total)| *total = total.saturating_add(event.value));
+        }
+        match (self, update) {
+            (Self::Report { held: Some(held), .. }, Update::Event(event)) => {
+                if let Some(stack) = &event.stack {
+                    stage.namer.read_functions(event.process, stack);
+                    stage.namer.request_debug_files(stack);
+                }
+                held.push(event);
+            }
+            (Self::Report { reporter, .. }, update) => reporter.handle(update, stage),
+            (Self::Profile(collector, _), Update::Event(event)) => {
+                collector.add_event(event, &mut stage.namer);
+            }
+            // All of it is named at the end.
+            (Self::Profile(..), Update::Renamed(_) | Update::Described(_)) => {}
+        }
+    }
+}
+
 impl EventSink {
-    /// Events of these kinds become a report: at once, or when the recording has ended.
-    pub(super) fn report(reporter: Reporter, kinds: &KindSet, names_at_end: bool) -> Self {
-        Self::Report {
+    /// Events of these kinds become a report: they are named as they come, or when the recording has ended.
+    pub(super) fn report(
+        stage: NamingStage,
+        reporter: Reporter,
+        kinds: &KindSet,
+        names_at_end: bool,
+    ) -> Self {
+        let stage = if names_at_end { stage.keeping_all() } else { stage };
+        let collected = CollectedEvents::Report {
             reporter: Box::new(reporter),
             held: names_at_end.then(Vec::new),
             totals: kinds.iter().map(|kind| (kind, 0)).collect(),
-        }
+        };
+        Self { stage, collected }
     }
 
-    /// Handles all messages that match the filter until the queue is closed, and tees them to the page. The queue is not
-    /// bounded: it is small compared with what a recording keeps.
+    /// Events become profiles, which are named when the recording has ended.
+    pub(super) fn profile(stage: NamingStage, collector: ProfileCollector, format: ProfileFormat) -> Self {
+        let collected = CollectedEvents::Profile(Box::new(collector), format);
+        Self { stage: stage.keeping_all(), collected }
+    }
+
+    /// Handles all messages until the queue is closed, of events those that match the filter, and tees them to the page. The queue
+    /// is not bounded: it is small compared with what a recording keeps.
     pub(super) fn run(
         &mut self,
         incoming: Receiver<Vec<Message>>,
@@ -62,13 +104,17 @@ impl EventSink {
         feeds: Option<&LiveFeeds>,
         gaps: &mut GapSamples,
     ) {
-        for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
-            let Some(message) = self.naming_context().namer.sift(message) else { continue };
-            gaps.note(&message);
-            if let Some(feeds) = feeds {
-                feeds.tee(&message, self.naming_context());
+        let Self { stage, collected } = self;
+        for message in incoming.into_iter().flatten() {
+            let Some(update) = stage.read(message) else { continue };
+            if matches!(&update, Update::Event(event) if !filter.matches(event)) {
+                continue;
             }
-            self.handle(message);
+            gaps.note(&update, stage);
+            if let Some(feeds) = feeds {
+                feeds.tee(&update, stage);
+            }
+            collected.handle(update, stage);
         }
         if let Some(feeds) = feeds {
             feeds.close();
@@ -77,10 +123,11 @@ impl EventSink {
 
     /// Names what is not named yet, with the debug files that servers have been asked for.
     pub(super) fn finish_naming(&mut self) {
-        self.naming_context().namer.wait_for_debug_files();
-        if let Self::Report { reporter, held, .. } = self {
+        let Self { stage, collected } = self;
+        stage.namer.wait_for_debug_files();
+        if let CollectedEvents::Report { reporter, held, .. } = collected {
             for event in held.take().unwrap_or_default() {
-                reporter.handle(Message::Event(event));
+                reporter.handle(Update::Event(event), stage);
             }
         }
     }
@@ -92,46 +139,16 @@ impl EventSink {
         recorded: &RecordingStats,
         asks_servers: bool,
     ) -> NameGaps {
-        if let Self::Report { reporter, .. } = self {
+        let Self { stage, collected } = self;
+        if let CollectedEvents::Report { reporter, .. } = collected {
             // Names that can be read only after its frames have been named are not in it.
-            reporter.add_waiting();
-            reporter.stop_reading();
+            reporter.add_waiting(stage);
+            stage.namer.stop_reading();
         }
-        let namer = self.naming_context().namer;
+        let namer = &mut stage.namer;
         NameGaps {
             stripped: samples.innermost.stripped_binaries(namer, asks_servers),
             unnamed: samples.unnamed.groups(namer, &recorded.denied_interpreters, recorded.end_ns),
-        }
-    }
-
-    pub(super) fn naming_context(&mut self) -> NamingContext<'_> {
-        match self {
-            Self::Report { reporter, .. } => reporter.naming_context(),
-            Self::Profile(collector, _) => collector.naming_context(),
-        }
-    }
-
-    fn handle(&mut self, message: Message) {
-        if let (Self::Report { totals, .. }, Message::Event(event)) = (&mut *self, &message) {
-            let of_kind = totals.iter_mut().find(|(kind, _)| *kind == event.kind);
-            of_kind.into_iter().for_each(|(_, total)| *total = total.saturating_add(event.value));
-        }
-        match self {
-            Self::Report { reporter, held: Some(held), .. } => match message {
-                Message::Event(event) => {
-                    let namer = reporter.naming_context().namer;
-                    if let Some(stack) = &event.stack {
-                        namer.read_functions(event.process, stack);
-                        namer.request_debug_files(stack);
-                    }
-                    held.push(event);
-                }
-                // Events that are held may refer to them.
-                Message::ProcessExited(_) | Message::ForgetFile(_) => {}
-                message => reporter.handle(message),
-            },
-            Self::Report { reporter, held: None, .. } => reporter.handle(message),
-            Self::Profile(collector, _) => collector.handle(message),
         }
     }
 }

@@ -93,10 +93,9 @@ mod tests {
 
     use super::*;
     use crate::collect::tests::event;
-    use crate::sampling::message::Message;
 
     fn charged(pid: u32, address: Option<u64>, waits: f64) -> ChargedWait {
-        let Message::Event(event) = event(1, None) else { panic!("not an event") };
+        let event = event(1, None);
         let lock = address.map(|address| LockWait { address, evidence: LockEvidence::Held });
         let process = ProcessKey { pid, instance: 1 };
         ChargedWait {

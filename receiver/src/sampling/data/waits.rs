@@ -235,13 +235,9 @@ fn thread_exists(event: &SampleEvent) -> bool {
 mod tests {
     use super::*;
     use crate::collect::tests::event;
-    use crate::sampling::message::Message;
 
     fn begun(tid: u32, time_ns: u64, probability: u64) -> SampleEvent {
-        match event(1, None) {
-            Message::Event(event) => SampleEvent { tid, time_ns, value: probability, ..event },
-            other => panic!("{other:?}"),
-        }
+        SampleEvent { tid, time_ns, value: probability, ..event(1, None) }
     }
 
     fn end(tid: u32, start_ns: u64, off_cpu_ns: u64) -> WaitEnd {

@@ -94,10 +94,10 @@ mod tests {
 
     use super::*;
     use crate::collect::tests::event;
-    use crate::sampling::message::{LockId, Message};
+    use crate::sampling::message::LockId;
 
     fn sample(tid: u32, time_ns: u64) -> SampleEvent {
-        let Message::Event(event) = event(1, None) else { panic!("not an event") };
+        let event = event(1, None);
         SampleEvent { tid, time_ns, ..event }
     }
 
