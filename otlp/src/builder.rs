@@ -38,7 +38,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::attribute::{Value, inline_attributes, key};
-use crate::report::Report;
+use crate::report::{Report, ReportDraft};
 use crate::table::DedupTable;
 use crate::wire::{
     InstrumentationScope, KeyValue, Profile, Resource, ResourceProfiles, SCHEMA_URL, ScopeProfiles, Stack,
@@ -195,13 +195,14 @@ impl ReportBuilder {
         self.profiles.values().iter().map(ProfileAccumulator::events).sum()
     }
 
-    /// Returns the report of all events so far, or `None` if there are none, and starts the next one.
+    /// Returns the reports of all events so far, none if there are no events, and starts the next ones.
     ///
-    /// `interval_unix_ns` is the time that the report covers. It is extended to include all events.
-    pub fn drain(&mut self, interval_unix_ns: Range<u64>) -> Option<Report> {
+    /// `interval_unix_ns` is the time that they cover. It is extended to include all events. There is more than one if they would
+    /// exceed `bytes_max` together. A report of one event may exceed it.
+    pub fn drain(&mut self, interval_unix_ns: Range<u64>, bytes_max: usize) -> Vec<Report> {
         let mut drafts = std::mem::replace(&mut self.profiles, DedupTable::new()).into_values();
         if drafts.is_empty() {
-            return None;
+            return Vec::new();
         }
         // Tools show the first profile of the first resource by default.
         let rank = |draft: &ProfileAccumulator| draft.kind.descriptor().display_rank;
@@ -224,14 +225,14 @@ impl ReportBuilder {
             last = Some(resource);
             lists.push(draft.into_columns());
         }
-        let samples: Vec<_> = lists.iter().map(|lists| lists.samples(&self.dictionary)).collect();
-        Some(Report::encode(self.dictionary.tables(), resource_profiles, &samples))
+        let samples = lists.iter().map(|lists| lists.samples(&self.dictionary)).collect();
+        ReportDraft::new(self.dictionary.tables(), resource_profiles, samples).encode_within(bytes_max)
     }
 
-    /// The last report, as from [`Self::drain`].
+    /// The last report, as from [`Self::drain`], of any size.
     #[must_use]
     pub fn finish(mut self, interval_unix_ns: Range<u64>) -> Option<Report> {
-        self.drain(interval_unix_ns)
+        self.drain(interval_unix_ns, usize::MAX).pop()
     }
 
     fn resource_profiles(&self, resource: ResourceIndex, profile: Profile) -> ResourceProfiles {

@@ -1,12 +1,14 @@
-//! An encoded report, and splitting it to a size that a receiver accepts.
+//! A report, before and after it is encoded, and splitting it to a size that a receiver accepts.
+
+mod draft;
 
 use std::ops::{Add, AddAssign, Sub};
 
 use bytes::Bytes;
 use prost::Message;
 
-use crate::encode::{DictionaryTables, SampleRef, encode};
-use crate::wire::{Profile, ProfilesData, ProfilesDictionary, ResourceProfiles, Sample};
+pub(crate) use self::draft::ReportDraft;
+use crate::wire::{Profile, ProfilesData, ResourceProfiles, Sample};
 
 /// A number of events, in both units that receivers count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -54,21 +56,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Encodes profiles with the indices of `tables`, as [`encode`] does.
-    pub(crate) fn encode(
-        tables: DictionaryTables<'_>,
-        resource_profiles: Vec<ResourceProfiles>,
-        samples: &[Vec<SampleRef<'_>>],
-    ) -> Self {
-        let events = |sample: &SampleRef<'_>| sample.times_unix_ns.len().max(sample.values.len()) as u64;
-        let tally = Tally {
-            events: samples.iter().flatten().map(events).sum(),
-            samples: samples.iter().map(|samples| samples.len() as u64).sum(),
-        };
-        let bytes = encode(tables, resource_profiles, samples).into();
-        Self { bytes, tally, profiles: samples.len() as u64 }
-    }
-
     /// Wraps a report that was already encoded.
     pub(crate) fn from_parts(bytes: Bytes, tally: Tally, profiles: u64) -> Self {
         Self { bytes, tally, profiles }
@@ -96,22 +83,29 @@ impl Report {
         self.profiles
     }
 
-    /// Splits the report into reports of at most `max_bytes` each: between resources first, then between samples, then
-    /// between the timestamps of one sample.
+    /// Splits a report that a receiver refuses for its size into reports of at most `max_bytes` each.
+    ///
+    /// Only its bytes are left by then, perhaps on a disk, so they are decoded: a report that is known to be too large is split
+    /// [before it is encoded](ReportDraft::encode_within).
     pub(crate) fn split(self, max_bytes: usize) -> Split {
         if self.bytes.len() <= max_bytes {
             return Split { reports: vec![self], too_large: Tally::default() };
         }
-        let mut split = Split { reports: Vec::new(), too_large: Tally::default() };
         // The message was encoded by this crate, so it can be decoded.
-        match ProfilesData::decode(self.bytes.clone()) {
-            Ok(data) => {
-                let dictionary = data.dictionary.unwrap_or_default();
-                split.cut(&dictionary, data.resource_profiles, max_bytes);
-            }
-            Err(_) => split.too_large += self.tally,
-        }
-        split
+        let Ok(ProfilesData { dictionary, mut resource_profiles }) = ProfilesData::decode(self.bytes) else {
+            return Split { reports: Vec::new(), too_large: self.tally };
+        };
+        let dictionary = dictionary.unwrap_or_default();
+        let samples: Vec<Vec<Sample>> = profiles_mut(&mut resource_profiles)
+            .map(|profile| std::mem::take(&mut profile.samples))
+            .collect();
+        let samples = samples.iter().map(|samples| samples.iter().map(Into::into).collect()).collect();
+        let pieces =
+            ReportDraft::new((&dictionary).into(), resource_profiles, samples).encode_within(max_bytes);
+        let (reports, too_large): (Vec<_>, Vec<_>) =
+            pieces.into_iter().partition(|piece| piece.bytes.len() <= max_bytes);
+        let too_large = too_large.iter().fold(Tally::default(), |sum, piece| sum + piece.tally);
+        Split { reports, too_large }
     }
 }
 
@@ -123,117 +117,8 @@ pub(crate) struct Split {
     pub(crate) too_large: Tally,
 }
 
-impl Split {
-    fn cut(&mut self, dictionary: &ProfilesDictionary, whole: Vec<ResourceProfiles>, max_bytes: usize) {
-        for half in halves(whole).into_iter().filter(|half| !half.is_empty()) {
-            let samples: Vec<Vec<_>> = profiles_of(&half)
-                .map(|profile| profile.samples.iter().map(SampleRef::from).collect())
-                .collect();
-            let report = Report::encode(dictionary.into(), without_samples(&half), &samples);
-            if report.bytes.len() <= max_bytes {
-                self.reports.push(report);
-            } else if report.tally.events <= 1 {
-                self.too_large += report.tally;
-            } else {
-                self.cut(dictionary, half, max_bytes);
-            }
-        }
-    }
-}
-
-fn without_samples(list: &[ResourceProfiles]) -> Vec<ResourceProfiles> {
-    let mut list = list.to_vec();
-    for profile in list.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles) {
-        profile.samples.clear();
-    }
-    list
-}
-
-fn profiles_of(resource_profiles: &[ResourceProfiles]) -> impl Iterator<Item = &Profile> {
-    resource_profiles.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles)
-}
-
-fn observations(sample: &Sample) -> usize {
-    sample.timestamps_unix_nano.len().max(sample.values.len())
-}
-
-/// Splits the events of a sample into two lists. With only one event, one list is empty.
-fn halves(mut whole: Vec<ResourceProfiles>) -> [Vec<ResourceProfiles>; 2] {
-    if whole.len() > 1 {
-        let second = whole.split_off(whole.len() / 2);
-        return [whole, second];
-    }
-    let mut second = whole.clone();
-    let count: usize = profiles_of(&whole).map(|profile| profile.samples.len()).sum();
-    if count > 1 {
-        keep_samples(&mut whole, 0, count / 2);
-        keep_samples(&mut second, count / 2, count);
-    } else {
-        let events: usize = profiles_of(&whole).flat_map(|profile| &profile.samples).map(observations).sum();
-        keep_events(&mut whole, 0, events / 2);
-        keep_events(&mut second, events / 2, events);
-    }
-    [whole, second]
-}
-
-/// Keeps the samples from index `start` to before `end`, counted over all profiles. The profile that was split gets a new
-/// id, since receivers drop the second of two profiles with the same id.
-fn keep_samples(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
-    let mut position = 0;
-    for profile in list.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles) {
-        let before = profile.samples.len();
-        profile.samples.retain(|_| {
-            let kept = (start..end).contains(&position);
-            position += 1;
-            kept
-        });
-        if profile.samples.len() < before {
-            profile.profile_id = piece_profile_id(&profile.profile_id, start, end);
-        }
-    }
-    drop_empty(list);
-}
-
-/// Like [`keep_samples`], for the events of a single sample.
-fn keep_events(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
-    fn keep<T: Copy>(list: &mut Vec<T>, start: usize, end: usize) {
-        *list = list.get(start..end.min(list.len())).unwrap_or_default().to_vec();
-    }
-    for profile in list.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles) {
-        profile.profile_id = piece_profile_id(&profile.profile_id, start, end);
-        for sample in &mut profile.samples {
-            keep(&mut sample.timestamps_unix_nano, start, end);
-            keep(&mut sample.values, start, end);
-        }
-        profile.samples.retain(|sample| observations(sample) > 0);
-    }
-    drop_empty(list);
-}
-
-fn drop_empty(list: &mut Vec<ResourceProfiles>) {
-    for resource in &mut *list {
-        for scope in &mut resource.scope_profiles {
-            scope.profiles.retain(|profile| !profile.samples.is_empty());
-        }
-        resource.scope_profiles.retain(|scope| !scope.profiles.is_empty());
-    }
-    list.retain(|resource| !resource.scope_profiles.is_empty());
-}
-
-/// The id of a part of a profile. It is always the same for the same part, so that receivers recognize a report that is
-/// sent and split again after a restart.
-fn piece_profile_id(whole: &[u8], start: usize, end: usize) -> Vec<u8> {
-    // The finalizer of splitmix64, applied to each half.
-    let mix = |seed: u64| {
-        let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        seed ^ (seed >> 31)
-    };
-    let (high, low) = whole.split_at(whole.len() / 2);
-    let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-    let high = mix(number(high) ^ mix(start as u64 + 1));
-    let low = mix(number(low) ^ mix(high ^ mix(end as u64 + 1)));
-    (u128::from(high) << 64 | u128::from(low)).max(1).to_be_bytes().to_vec()
+fn profiles_mut(resource_profiles: &mut [ResourceProfiles]) -> impl Iterator<Item = &mut Profile> {
+    resource_profiles.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles)
 }
 
 /// 16 random bytes, never all zero.
@@ -255,6 +140,11 @@ mod tests {
 
     /// `events` events at each of `stacks` stacks of each of `resources` resources.
     fn report(resources: usize, stacks: usize, events: usize) -> Report {
+        reports_within(usize::MAX, resources, stacks, events).remove(0)
+    }
+
+    /// The same in reports of at most `bytes_max`.
+    fn reports_within(bytes_max: usize, resources: usize, stacks: usize, events: usize) -> Vec<Report> {
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
         for resource in 0..resources {
             let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str(&format!("s{resource}")))]);
@@ -284,7 +174,7 @@ mod tests {
                 }
             }
         }
-        builder.finish(START..START + 1).unwrap()
+        builder.drain(START..START + 1, bytes_max)
     }
 
     /// Each event as text, sorted, after checking all parts.
@@ -317,8 +207,19 @@ mod tests {
             assert_eq!(split.too_large, Tally::default());
             let sum = split.reports.iter().fold(Tally::default(), |sum, piece| sum + piece.tally());
             assert_eq!(sum.events, whole.tally().events);
-            assert_eq!(events(&split.reports, max_bytes), events(&[whole], usize::MAX));
+            let all = events(&[whole], usize::MAX);
+            assert_eq!(events(&split.reports, max_bytes), all);
+            let split_before_encoding = reports_within(max_bytes, resources, stacks, count);
+            assert_eq!(split_before_encoding.len(), split.reports.len());
+            assert_eq!(events(&split_before_encoding, max_bytes), all);
         }
+    }
+
+    /// Exporters count what they drop: the builder drops nothing.
+    #[test]
+    fn an_event_that_is_too_large_by_itself_is_a_report_of_its_own() {
+        let reports = reports_within(100, 2, 2, 2);
+        assert_eq!(reports.iter().map(|report| report.tally().events).collect::<Vec<_>>(), [1; 8]);
     }
 
     /// Receivers then recognize a part that is sent again, for example after a restart.

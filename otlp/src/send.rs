@@ -40,7 +40,7 @@ pub use exporter::{Exporter, ExporterError, ExporterStats};
 pub use grpc::GrpcOptions;
 pub use http::HttpOptions;
 pub use notes::{Outage, PartialSuccess};
-pub use options::ExporterOptions;
+pub use options::{ExporterOptions, REQUEST_BYTES_MAX};
 pub use retry::RetryError;
 pub use storage::{StorageError, StorageOptions};
 

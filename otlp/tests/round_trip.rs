@@ -200,7 +200,7 @@ proptest! {
                 add(&mut builder, event);
             }
             prop_assert_eq!(builder.pending_events(), events.len());
-            let report = builder.drain(INTERVAL).unwrap();
+            let report = builder.drain(INTERVAL, usize::MAX).pop().unwrap();
             prop_assert_eq!(conformance::check(report.as_bytes()), []);
             prop_assert_eq!(report.tally().events, events.len() as u64);
             prop_assert_eq!(decoded(report.as_bytes()), sorted(events));
@@ -323,7 +323,7 @@ fn a_collector_file_is_read_to_its_last_complete_message() {
     let mut file = Vec::new();
     for _ in 0..2 {
         add(&mut builder, &an_event());
-        let report = builder.drain(INTERVAL).unwrap();
+        let report = builder.drain(INTERVAL, usize::MAX).pop().unwrap();
         file.extend((report.as_bytes().len() as u32).to_be_bytes());
         file.extend(report.as_bytes());
     }

@@ -1,6 +1,6 @@
 //! Builds OTLP reports from events.
 //!
-//! Input: [`Update`]s of the naming stage. Output: one [`Report`] per list of processors and reporting interval. Owner: the
+//! Input: [`Update`]s of the naming stage. Output: the [`Report`]s of each list of processors for a reporting interval. Owner: the
 //! reporting thread.
 
 mod location;
@@ -19,8 +19,8 @@ use self::wall_clock::WallClock;
 use crate::naming::{NamingStage, RenamedFrames, Update};
 use crate::sampling::message::SampleEvent;
 
-/// The most events in a report: this keeps it far below the size limit of a Collector, and takes little memory to build.
-/// With more events, reports are made more often.
+/// The most events in an interval's reports: this keeps them far below the size limit of a Collector, and takes little memory to
+/// build. With more events, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
 
 /// The share of the memory for interned data that events may take while they wait for names, as a divisor.
@@ -38,13 +38,20 @@ pub(crate) struct Reporter {
     waiting_bytes: usize,
     /// Interned data is dropped when its total size exceeds this.
     interned_bytes_max: usize,
+    /// The size that a report may have, unless it is of one event.
+    report_bytes_max: usize,
     clock: WallClock,
 }
 
 impl Reporter {
-    /// A reporter that makes one report for each list of processors, of which there is at least one.
-    pub(crate) fn new(processors: &[&[ResourceProcessor]], interned_bytes_max: usize) -> Self {
+    /// A reporter that makes reports for each list of processors, of which there is at least one.
+    pub(crate) fn new(
+        processors: &[&[ResourceProcessor]],
+        interned_bytes_max: usize,
+        report_bytes_max: usize,
+    ) -> Self {
         Self {
+            report_bytes_max,
             interned_bytes_max,
             waiting: Vec::new(),
             waiting_bytes: 0,
@@ -115,15 +122,16 @@ impl Reporter {
         self.pending_reports.iter().any(|pending| pending.events() + self.waiting.len() >= EVENTS_MAX)
     }
 
-    /// The reports of all events since the previous call, one for each list of processors. `monotonic_ns` is the time that
-    /// they cover, by `CLOCK_MONOTONIC`. `None` if there were no events.
-    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>, stage: &mut NamingStage) -> Vec<Option<Report>> {
+    /// The reports of all events since the previous call, for each list of processors; none if there were no events.
+    /// `monotonic_ns` is the time that they cover, by `CLOCK_MONOTONIC`.
+    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>, stage: &mut NamingStage) -> Vec<Vec<Report>> {
         self.add_waiting(stage);
         stage.namer.divide_memory();
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
         let share = self.interned_bytes_max / self.pending_reports.len().max(1);
-        let reports =
-            self.pending_reports.iter_mut().map(|pending| pending.drain(interval.clone(), share)).collect();
+        let drain =
+            |pending: &mut PendingReport| pending.drain(interval.clone(), self.report_bytes_max, share);
+        let reports = self.pending_reports.iter_mut().map(drain).collect();
         self.clock = WallClock::now();
         reports
     }
@@ -154,7 +162,7 @@ mod tests {
     /// One stack without a span, with one span, and with another span under two routes: four samples share one stack.
     #[test]
     fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
-        let (mut stage, mut reporter) = (naming_stage(), Reporter::new(&[&[]], usize::MAX));
+        let (mut stage, mut reporter) = (naming_stage(), Reporter::new(&[&[]], usize::MAX, usize::MAX));
         let frame =
             sidewinder_bpf::RawFrame::new(sidewinder_bpf::RawFrameKind::Anonymous, 0x1000, false, false);
         let stack = Arc::new(Stack::new(1, [frame].into()));
@@ -187,7 +195,7 @@ mod tests {
             };
             reporter.handle(Update::Event(event), &mut stage);
         }
-        let report = reporter.drain(now_ns..now_ns + 10, &mut stage).remove(0).unwrap();
+        let report = reporter.drain(now_ns..now_ns + 10, &mut stage).concat().remove(0);
         assert!(sidewinder_otlp::conformance::check(report.as_bytes()).is_empty());
         let profiles = sidewinder_otlp::decode::decode_profiles_data(report.as_bytes()).unwrap();
         let samples = &profiles[0].samples;
@@ -207,7 +215,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_an_exited_process() {
-        let (mut stage, mut reporter) = (naming_stage(), Reporter::new(&[&[]], usize::MAX));
+        let (mut stage, mut reporter) = (naming_stage(), Reporter::new(&[&[]], usize::MAX, usize::MAX));
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
         for process in processes {
             for message in [Message::Process(process, Arc::default()), Message::ProcessExited(process)] {
@@ -216,7 +224,7 @@ mod tests {
                 }
             }
         }
-        assert!(reporter.drain(0..1, &mut stage).iter().all(Option::is_none));
+        assert!(reporter.drain(0..1, &mut stage).concat().is_empty());
         assert_eq!(stage.process_count(), 0);
     }
 }

@@ -3,7 +3,7 @@
 use crate::wire::{Function, KeyValueAndUnit, Link, Location, Mapping, ProfilesDictionary, Sample, Stack};
 
 /// The seven tables of a dictionary, borrowed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct DictionaryTables<'a> {
     pub(crate) strings: &'a [String],
     pub(crate) attributes: &'a [KeyValueAndUnit],

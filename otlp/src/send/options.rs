@@ -4,6 +4,9 @@ use sidewinder_config::Retry;
 
 use super::storage::StorageOptions;
 
+/// The limit of a Collector's gRPC server for a request.
+pub const REQUEST_BYTES_MAX: usize = 4 << 20;
+
 /// Options that all exporters have, regardless of the protocol.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExporterOptions {
@@ -31,8 +34,7 @@ impl ExporterOptions {
             queue_bytes: 8 << 20,
             storage: None,
             consumers: 2,
-            // The limit of a Collector's gRPC server.
-            max_request_bytes: 4 << 20,
+            max_request_bytes: REQUEST_BYTES_MAX,
             retry: Retry::default(),
         }
     }

@@ -94,7 +94,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     let format = OutputFormat::from_path(&args.output, args.format)?;
     let mut sink = match format {
         OutputFormat::Otlp => {
-            let reporter = Reporter::new(&[&[]], WORKING_SET_BYTES_MAX);
+            let reporter = Reporter::new(&[&[]], WORKING_SET_BYTES_MAX, usize::MAX);
             EventSink::report(stage, reporter, &kinds, debug_roots.debuginfod().is_some())
         }
         OutputFormat::Rendered(form) => EventSink::profile(stage, ProfileCollector::new(&kinds), form),
@@ -215,7 +215,7 @@ fn write(
     let (mut profiles, written) = match collected {
         CollectedEvents::Report { mut reporter, totals, .. } => {
             totals_of_report = totals;
-            let report = reporter.drain(recorded.start_ns..recorded.end_ns, &mut stage).pop().flatten();
+            let report = reporter.drain(recorded.start_ns..recorded.end_ns, &mut stage).concat().pop();
             let Some(report) = report else {
                 log_summary(args, &[], &totals_of_report, recorded, gaps, &[]);
                 return Ok(None);

@@ -86,9 +86,14 @@ impl PendingReport {
         Self { processors, builder, interned: InternedIndices::default() }
     }
 
-    /// What was added since the last call; `None`: nothing.
-    pub(super) fn drain(&mut self, unix_ns: Range<u64>, interned_bytes_max: usize) -> Option<Report> {
-        let report = self.builder.drain(unix_ns);
+    /// What was added since the last call, in reports of at most this size, none if there is nothing.
+    pub(super) fn drain(
+        &mut self,
+        unix_ns: Range<u64>,
+        report_bytes_max: usize,
+        interned_bytes_max: usize,
+    ) -> Vec<Report> {
+        let reports = self.builder.drain(unix_ns, report_bytes_max);
         // Other code may be at the addresses of code that a process generated.
         self.interned.clear_process_specific();
         if self.bytes() > interned_bytes_max {
@@ -99,7 +104,7 @@ impl PendingReport {
         if self.bytes() > interned_bytes_max {
             *self = Self::new(std::mem::take(&mut self.processors));
         }
-        report
+        reports
     }
 
     fn bytes(&self) -> usize {

@@ -13,6 +13,7 @@ use sidewinder_bpf::{EventError, Opener, Spawned, Storage, VerifierLog, WalkMode
 use sidewinder_config::{CounterEvent, ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust, VmInternals};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
+use sidewinder_otlp::send::REQUEST_BYTES_MAX;
 use sidewinder_text::ExternalText;
 use sidewinder_unwind::validate::TrustedSide;
 use sidewinder_vm::InterpreterSet;
@@ -372,7 +373,7 @@ impl ReceiverContext {
     ) {
         let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
-        let mut reporter = Reporter::new(&plan.processors(), self.budget.interned_bytes);
+        let mut reporter = Reporter::new(&plan.processors(), self.budget.interned_bytes, REQUEST_BYTES_MAX);
         let feeds = self.live.add_receiver(&self.name, &self.name, kinds);
         let mut due = Instant::now() + plan.next_interval();
         loop {
@@ -414,15 +415,16 @@ impl ReceiverContext {
         }
     }
 
-    /// Sends the report of each route to its exporters. All reports have the same events.
-    fn send(&self, reports: Vec<Option<Report>>, plan: &ReceiverPlan) {
-        for (index, (report, route)) in reports.into_iter().zip(&plan.routes).enumerate() {
-            let Some(report) = report else { continue };
-            if index == 0 {
-                self.stats.record_accepted(&self.name, report.tally());
-            }
-            for destination in &route.exporters {
-                destination.send(&report);
+    /// Sends the reports of each route to its exporters. Those of all routes have the same events.
+    fn send(&self, reports: Vec<Vec<Report>>, plan: &ReceiverPlan) {
+        for (index, (reports, route)) in reports.into_iter().zip(&plan.routes).enumerate() {
+            for report in reports {
+                if index == 0 {
+                    self.stats.record_accepted(&self.name, report.tally());
+                }
+                for destination in &route.exporters {
+                    destination.send(&report);
+                }
             }
         }
     }
