@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * The architecture-dependent functions of the programs. Each architecture's file in arch/ defines all of these:
+ * The architecture-dependent functions of the programs. Those for code that a runtime generates are in arch/hotspot.bpf.h and
+ * arch/v8.bpf.h. Each architecture's file in arch/ defines all of these:
  *
  *   interrupted_user_mode        whether an interrupt found the CPU in user mode
  *   registers_of_interrupt       copies the registers of an interrupt, by DWARF number, and the pc
@@ -18,12 +19,6 @@
  *   code_address                 an address of code without the signature that it may have
  *   data_address                 an address of data without what programs may keep in its highest bits
  *   is_after_call                whether a call instruction ends at an address, and the call's target
- *   words_in_prologue, words_in_epilogue
- *                                with SW_HAS_HOTSPOT: how much of its frame a method has that HotSpot has compiled
- *   words_during_call, stated_blob_distance
- *                                likewise: what the code behind a call says of the frame, and of where the method begins
- *   stub_state                   with SW_HAS_HOTSPOT and SW_REG_LINK: how much of its frame an interrupted stub has
- *   v8_frame_state               with SW_HAS_V8: how much of its frame a function has that V8 has compiled
  *
  * The two functions that copy registers return the ABI of the task: SW_ABI_NATIVE, SW_ABI_FOREIGN, or SW_ABI_NONE if the
  * registers aren't those of user mode.
@@ -33,11 +28,8 @@
 
 #if defined(__TARGET_ARCH_x86)
 #include "arch/x86_64.bpf.h"
-#include "arch/x86_64.hotspot.bpf.h"
-#include "arch/x86_64.v8.bpf.h"
 #elif defined(__TARGET_ARCH_arm64)
 #include "arch/aarch64.bpf.h"
-#include "arch/aarch64.hotspot.bpf.h"
 #else
 #error "no registers of this architecture: see arch/x86_64.bpf.h"
 #endif

@@ -11,6 +11,7 @@
 #include "arch.bpf.h"
 #include "labels.bpf.h"
 #include "slot.bpf.h"
+#include "table.bpf.h"
 #include "tls.bpf.h"
 
 _Static_assert(sizeof(struct sw_context) == SW_CONTEXT_BYTES, "as in the record");

@@ -16,6 +16,7 @@
 #define SIDEWINDER_HOTSPOT_BPF_H
 
 #include "arch.bpf.h"
+#include "arch/hotspot.bpf.h"
 #include "hotspot_caller.bpf.h"
 #include "hotspot_code.bpf.h"
 #include "hotspot_interpreted.bpf.h"

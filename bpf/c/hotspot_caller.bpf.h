@@ -4,6 +4,7 @@
 #define SIDEWINDER_HOTSPOT_CALLER_BPF_H
 
 #include "arch.bpf.h"
+#include "arch/hotspot.bpf.h"
 #include "hotspot_code.bpf.h"
 #include "stack_window.bpf.h"
 

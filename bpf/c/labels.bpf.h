@@ -8,6 +8,7 @@
 #ifndef SIDEWINDER_LABELS_BPF_H
 #define SIDEWINDER_LABELS_BPF_H
 
+#include "arch.bpf.h"
 #include "maps.bpf.h"
 
 #define SW_STRING_BYTES 16 /* a pointer and a length */

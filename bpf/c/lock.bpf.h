@@ -16,6 +16,9 @@
 #ifndef SIDEWINDER_LOCK_BPF_H
 #define SIDEWINDER_LOCK_BPF_H
 
+#include "arch.bpf.h"
+#include "maps.bpf.h"
+
 /* include/uapi/linux/futex.h, without the flags for private futexes and for the clock of a timeout. */
 #define FUTEX_OPERATION(operation) ((operation) & ~(128 | 256))
 #define FUTEX_WAIT 0

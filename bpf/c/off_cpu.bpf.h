@@ -31,7 +31,16 @@
 #ifndef SIDEWINDER_OFF_CPU_BPF_H
 #define SIDEWINDER_OFF_CPU_BPF_H
 
+#include "arch.bpf.h"
+#include "entry.bpf.h"
+#include "fields.bpf.h"
 #include "lock.bpf.h"
+#include "maps.bpf.h"
+#include "sample.bpf.h"
+#include "sampler.bpf.h"
+#include "stack.bpf.h"
+#include "task.bpf.h"
+#include <bpf/bpf_core_read.h>
 
 static __always_inline __u32 state_of(struct task_struct *task)
 {
@@ -218,8 +227,8 @@ static __always_inline void skip_wait(struct sw_wait *wait, bool is_sampled, __u
 }
 
 /*
- * Accounts for the time since the thread last left a CPU, and prepares the sample of the wait that begins. As
- * begin_interrupt.
+ * Accounts for the time since the thread last left a CPU, and prepares the sample of the wait that begins, without the
+ * innermost `skipped_frames` frames of the kernel. As begin_interrupt.
  */
 static __noinline struct sw_slot *begin_wait(void *ctx, struct sw_cpu *cpu, __u64 skipped_frames, bool *walks)
 {
@@ -295,81 +304,37 @@ static __noinline struct sw_slot *begin_wait(void *ctx, struct sw_cpu *cpu, __u6
 	*walks = enter_from_kernel(ctx, slot, task, task_flags, skipped_frames);
 	return slot;
 none:
-	sw_count(cpu->outcomes[SW_SAMPLE_OFF_CPU][otherwise], 1);
+	count_unsampled(cpu, SW_SAMPLE_OFF_CPU, otherwise);
 	return 0;
 }
 
 /* Ends the sample of a wait. If it was lost, the end of the wait isn't sent either. */
-static __always_inline int end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
+static __always_inline void end_wait_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	__u32 key = sw_task(current_task(), pid);
-	__u32 outcome = end_interrupt(slot, cpu, SW_SAMPLE_OFF_CPU);
+	__u32 outcome = end_interrupt(slot, cpu);
 	struct sw_wait *wait = bpf_map_lookup_elem(&waits, &key);
 
 	if (!wait)
-		return 0;
+		return;
 	if (outcome == SW_OUTCOME_RING_FULL)
 		wait->probability = 0;
 	wait->walk_ns = bpf_ktime_get_ns() - wait->time_ns;
-	return 0;
 }
-
-/* Samples the wait that begins at a context switch. `calls`: the tail calls that walk its stack; null: a loop walks it. */
-static __always_inline int sample_wait(void *ctx, struct sw_cpu *cpu, __u64 skipped_frames, void *calls)
-{
-	struct sw_slot *slot;
-	bool walks;
-
-	slot = begin_wait(ctx, cpu, skipped_frames, &walks);
-	if (!slot)
-		return 0;
-	if (walks && calls)
-		bpf_tail_call(ctx, calls, 0);
-	else if (walks)
-		walk_by_loop(slot);
-	return end_wait_sample(slot, cpu);
-}
-
-/* The programs at a hook of context switches. The innermost `skipped_frames` frames of the kernel are not those of the switch. */
-#define SW_SWITCH_PROGRAMS(section, name, walks_map, is_sampled, skipped_frames)                \
-	SEC(section)                                                                           \
-	int sample_##name(void *ctx)                                                           \
-	{                                                                                      \
-		struct sw_cpu *cpu = this_cpu();                                               \
-											       \
-		return cpu && is_sampled(cpu) ? sample_wait(ctx, cpu, skipped_frames, 0) : 0;  \
-	}                                                                                      \
-	SEC(section)                                                                           \
-	int sample_##name##_by_calls(void *ctx)                                                \
-	{                                                                                      \
-		struct sw_cpu *cpu = this_cpu();                                               \
-											       \
-		return cpu && is_sampled(cpu) ? sample_wait(ctx, cpu, skipped_frames, &walks_map) : 0; \
-	}                                                                                      \
-	SEC(section)                                                                           \
-	int walk_##name##_by_calls(void *ctx)                                                  \
-	{                                                                                      \
-		__u32 number;                                                                  \
-		struct sw_slot *slot = claimed_slot(SW_SAMPLE_OFF_CPU, &number);               \
-		struct sw_cpu *cpu = this_cpu();                                               \
-											       \
-		if (!cpu || !slot)                                                             \
-			return 0;                                                              \
-		if (walk_by_calls(number))                                                     \
-			bpf_tail_call(ctx, &walks_map, 0);                                     \
-		return end_wait_sample(slot, cpu);                                             \
-	}
 
 /* The event is open only for what is sampled. */
-#define always_sampled(cpu) true
+SW_SAMPLER("perf_event", off_cpu, void, SW_SAMPLE_OFF_CPU, begin_wait(ctx, cpu, 0, &walks), end_wait_sample(slot, cpu),
+	   off_cpu_walks, 0)
 
-/* The idle task leaves its CPU, too. */
-static __always_inline bool is_sampled_switch(struct sw_cpu *cpu)
+/* Likewise at the tracepoint, which the idle task comes by, too. The frames of the tracepoint are not those of the switch. */
+static __always_inline struct sw_slot *begin_wait_at_switch(void *ctx, struct sw_cpu *cpu, bool *walks)
 {
-	return !READ_ONCE(cpu->switches_paused) && sw_task(current_task(), pid);
+	if (READ_ONCE(cpu->switches_paused) || !sw_task(current_task(), pid))
+		return 0;
+	return begin_wait(ctx, cpu, SW_TRACEPOINT_FRAMES + 2, walks);
 }
 
-SW_SWITCH_PROGRAMS("perf_event", off_cpu, off_cpu_walks, always_sampled, 0)
-SW_SWITCH_PROGRAMS("raw_tp/sched_switch", switch, switch_walks, is_sampled_switch, SW_TRACEPOINT_FRAMES + 2)
+SW_SAMPLER("raw_tp/sched_switch", switch, void, SW_SAMPLE_OFF_CPU, begin_wait_at_switch(ctx, cpu, &walks),
+	   end_wait_sample(slot, cpu), switch_walks, 0)
 
 #endif

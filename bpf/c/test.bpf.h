@@ -6,6 +6,15 @@
 #ifndef SIDEWINDER_TEST_BPF_H
 #define SIDEWINDER_TEST_BPF_H
 
+#include "arch.bpf.h"
+#include "entry.bpf.h"
+#include "maps.bpf.h"
+#include "sample.bpf.h"
+#include "sampler.bpf.h"
+#include "scope.bpf.h"
+#include "slot.bpf.h"
+#include "unwind.bpf.h"
+
 struct sw_walks probe_walks SEC(".maps");
 
 __u64 probes_lost; /* hits of a probe without a sample */
@@ -14,12 +23,11 @@ __u64 probes_lost; /* hits of a probe without a sample */
  * Ends the sample of a probe. Its outcome isn't counted: it isn't an interrupt. If the CPU clock interrupts this program, it
  * takes the next slot.
  */
-static __always_inline int end_pass(struct sw_slot *slot, struct sw_cpu *cpu)
+static __always_inline void end_pass(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	if (end_sample(slot, cpu) == SW_OUTCOME_RING_FULL)
 		sw_count(probes_lost, 1);
 	release_slot(slot);
-	return 0;
 }
 
 static __always_inline struct sw_slot *begin_pass(bpf_user_pt_regs_t *ctx, struct sw_cpu *cpu, bool *walks)
@@ -39,53 +47,8 @@ static __always_inline struct sw_slot *begin_pass(bpf_user_pt_regs_t *ctx, struc
 	return slot;
 }
 
-SEC("uprobe")
-int sample_probe(bpf_user_pt_regs_t *ctx)
-{
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu)
-		return 0;
-	slot = begin_pass(ctx, cpu, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		walk_by_loop(slot);
-	return end_pass(slot, cpu);
-}
-
-SEC("uprobe")
-int sample_probe_by_calls(bpf_user_pt_regs_t *ctx)
-{
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu)
-		return 0;
-	slot = begin_pass(ctx, cpu, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		bpf_tail_call(ctx, &probe_walks, 0);
-	return end_pass(slot, cpu);
-}
-
-SEC("uprobe")
-int walk_probe_by_calls(bpf_user_pt_regs_t *ctx)
-{
-	__u32 number;
-	struct sw_slot *slot = claimed_slot(SW_SAMPLE_PROBE, &number);
-	struct sw_cpu *cpu = this_cpu();
-
-	if (!cpu || !slot)
-		return 0;
-	if (walk_by_calls(number))
-		bpf_tail_call(ctx, &probe_walks, 0);
-	return end_pass(slot, cpu);
-}
+SW_SAMPLER("uprobe", probe, bpf_user_pt_regs_t, SW_SAMPLE_PROBE, begin_pass(ctx, cpu, &walks), end_pass(slot, cpu),
+	   probe_walks, 0)
 
 /*
  * Walks from the registers that the first argument points to, in memory of the calling process (BPF_PROG_TEST_RUN), as if it

@@ -12,8 +12,11 @@
 #ifndef SIDEWINDER_TRACEPOINT_BPF_H
 #define SIDEWINDER_TRACEPOINT_BPF_H
 
+#include "arch.bpf.h"
+#include "entry.bpf.h"
+#include "maps.bpf.h"
+#include "sampler.bpf.h"
 #include "user_probe.bpf.h"
-#include "waker.bpf.h"
 
 /* A tracepoint has at most this many arguments (MAX_BPF_FUNC_ARGS). */
 #define SW_TRACEPOINT_ARGUMENTS 16
@@ -45,8 +48,8 @@ static __always_inline __u64 value_of_tracepoint(const void *ctx, const struct s
  * Begins the sample of a hit, as begin_interrupt. What an interrupt does belongs to no task: it may be work for any other, of
  * another pod as well.
  */
-static __noinline struct sw_slot *begin_tracepoint(void *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
-						   bool *walks)
+static __noinline struct sw_slot *begin_tracepoint_hit_of(const struct sw_probe_site *site, void *ctx, struct sw_cpu *cpu,
+							  bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u32 task_flags, otherwise = in_interrupt() ? SW_OUTCOME_OUT_OF_SCOPE : SW_OUTCOME_COUNT;
@@ -66,49 +69,23 @@ static __always_inline struct sw_probe_site *tracepoint_site(__u32 tracepoint)
 	return bpf_map_lookup_elem(&probe_sites, &number);
 }
 
-static __always_inline int sample_at_tracepoint(void *ctx, __u32 tracepoint, bool by_calls)
+static __always_inline struct sw_slot *begin_tracepoint_hit(void *ctx, struct sw_cpu *cpu, __u32 tracepoint, bool *walks)
 {
-	struct sw_probe_site *site = tracepoint_site(tracepoint);
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
+	const struct sw_probe_site *site = tracepoint_site(tracepoint);
 
-	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
+	if (!site || READ_ONCE(cpu->hooks_paused))
 		return 0;
-	slot = begin_tracepoint(ctx, cpu, site, &walks);
-	if (!slot)
-		return 0;
-	if (walks && by_calls)
-		bpf_tail_call(ctx, &tracepoint_walks, tracepoint);
-	else if (walks)
-		walk_by_loop(slot);
-	return end_hit(slot, cpu, probe_of(site));
+	return begin_tracepoint_hit_of(site, ctx, cpu, walks);
 }
 
-#define SW_TRACEPOINT_PROGRAMS(tracepoint)                                    \
-	SEC("raw_tp")                                                         \
-	int sample_tracepoint_##tracepoint(void *ctx)                         \
-	{                                                                     \
-		return sample_at_tracepoint(ctx, tracepoint, false);          \
-	}                                                                     \
-	SEC("raw_tp")                                                         \
-	int sample_tracepoint_##tracepoint##_by_calls(void *ctx)              \
-	{                                                                     \
-		return sample_at_tracepoint(ctx, tracepoint, true);           \
-	}                                                                     \
-	SEC("raw_tp")                                                         \
-	int walk_tracepoint_##tracepoint##_by_calls(void *ctx)                \
-	{                                                                     \
-		struct sw_probe_site *site = tracepoint_site(tracepoint);     \
-									      \
-		return walk_hit_by_calls(ctx, site, &tracepoint_walks,        \
-					 tracepoint);                         \
-	}
+#define SW_TRACEPOINT_SAMPLER(tracepoint)                                                                     \
+	SW_SAMPLER("raw_tp", tracepoint_##tracepoint, void, kind_of_site(tracepoint_site(tracepoint)),        \
+		   begin_tracepoint_hit(ctx, cpu, tracepoint, &walks), end_hit(slot, cpu), tracepoint_walks, tracepoint)
 
-SW_TRACEPOINT_PROGRAMS(0)
-SW_TRACEPOINT_PROGRAMS(1)
-SW_TRACEPOINT_PROGRAMS(2)
-SW_TRACEPOINT_PROGRAMS(3)
+SW_TRACEPOINT_SAMPLER(0)
+SW_TRACEPOINT_SAMPLER(1)
+SW_TRACEPOINT_SAMPLER(2)
+SW_TRACEPOINT_SAMPLER(3)
 _Static_assert(SW_TRACEPOINTS_MAX == 4, "each tracepoint has programs of its own");
 
 #endif

@@ -9,9 +9,7 @@
 #include "arch.bpf.h"
 #include "call.bpf.h"
 #include "current_frame.bpf.h"
-#if SW_HAS_HOTSPOT
 #include "hotspot.bpf.h"
-#endif
 #include "stack.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
@@ -281,10 +279,8 @@ __noinline int find_current_frame(__u32 number)
 
 	if (!slot)
 		return 0;
-#if SW_HAS_HOTSPOT
 	if (vm_frames && is_hotspot_code(slot, slot->pc - slot->is_return_address))
 		return find_hotspot_frame(number);
-#endif
 	return find_frame(slot, place_of_frame(slot));
 }
 
@@ -312,13 +308,11 @@ static __always_inline bool step(struct sw_slot *slot)
 		if (in_group != SW_VM_GROUP_ENDED)
 			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
 	}
-#if SW_HAS_HOTSPOT
 	if (vm_frames && found->number >= SW_RULE_HOTSPOT) {
 		if (found->number == SW_RULE_HOTSPOT_DEPENDS && !settle_hotspot_frame(slot->number))
 			slot->head.vm_frames_missing[SW_VM_NO_CALLER]++;
 		slot->head.vm_frames_frames++;
 	}
-#endif
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
 	if (found->number == SW_RULE_FRAME_POINTER) {

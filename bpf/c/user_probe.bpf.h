@@ -10,6 +10,13 @@
 #ifndef SIDEWINDER_USER_PROBE_BPF_H
 #define SIDEWINDER_USER_PROBE_BPF_H
 
+#include "arch.bpf.h"
+#include "entry.bpf.h"
+#include "identity.bpf.h"
+#include "maps.bpf.h"
+#include "sample.bpf.h"
+#include "sampler.bpf.h"
+
 /* Before Linux 5.15 attachments have no cookies, and the receiver attaches only the first site. */
 static __always_inline struct sw_probe_site *hit_site(void *ctx)
 {
@@ -23,6 +30,12 @@ static __always_inline struct sw_probe_site *hit_site(void *ctx)
 static __always_inline __u32 probe_of(const struct sw_probe_site *site)
 {
 	return READ_ONCE(site->probe) & (SW_USER_PROBES_MAX - 1);
+}
+
+/* The kind of samples at a site; 0, which is no kind, without one. */
+static __always_inline __u32 kind_of_site(const struct sw_probe_site *site)
+{
+	return site ? SW_SAMPLE_USER_PROBE + probe_of(site) : 0;
 }
 
 /* How many hits until one is sampled: at random, from 1 to twice the period. */
@@ -139,7 +152,7 @@ static __always_inline __u64 value_of_hit(const struct sw_slot *slot, const stru
 static __always_inline struct sw_slot *claim_hit(struct sw_cpu *cpu, const struct sw_probe_site *site, bool in_kernel,
 						 __u32 *task_flags, __u32 otherwise)
 {
-	__u32 probe = probe_of(site), kind, pid;
+	__u32 probe = probe_of(site), pid;
 	struct sw_probe_hits *count = &cpu->probes[probe];
 	struct sw_slot *slot;
 	__u64 time_ns, weight;
@@ -162,16 +175,27 @@ static __always_inline struct sw_slot *claim_hit(struct sw_cpu *cpu, const struc
 	slot->weight = weight;
 	return slot;
 none:
-	kind = SW_SAMPLE_USER_PROBE + probe;
-	kind &= SW_SAMPLE_KINDS - 1;
-	barrier_var(kind);
-	sw_count(cpu->outcomes[kind][otherwise], 1);
+	count_unsampled(cpu, SW_SAMPLE_USER_PROBE + probe, otherwise);
 	return 0;
 }
 
-/* Begins the sample of a hit, as begin_interrupt. */
-static __noinline struct sw_slot *begin_hit(bpf_user_pt_regs_t *ctx, struct sw_cpu *cpu, const struct sw_probe_site *site,
-					    bool *walks)
+/* Ends the sample of a hit. */
+static __always_inline void end_hit(struct sw_slot *slot, struct sw_cpu *cpu)
+{
+	__u32 probe = slot->kind - SW_SAMPLE_USER_PROBE;
+	__u64 began_ns = slot->time_ns, weight = slot->weight;
+	__u32 outcome = end_interrupt(slot, cpu);
+
+	probe &= SW_USER_PROBES_MAX - 1;
+	barrier_var(probe);
+	if (outcome == SW_OUTCOME_RING_FULL)
+		sw_count(cpu->probes[probe].lost, weight);
+	account_hit(&cpu->probes[probe], began_ns);
+}
+
+/* Begins the sample of a hit of a site, as begin_interrupt. */
+static __noinline struct sw_slot *begin_hit_of(const struct sw_probe_site *site, bpf_user_pt_regs_t *ctx,
+					       struct sw_cpu *cpu, bool *walks)
 {
 	__u32 task_flags;
 	struct sw_slot *slot = claim_hit(cpu, site, false, &task_flags, SW_OUTCOME_COUNT);
@@ -184,72 +208,16 @@ static __noinline struct sw_slot *begin_hit(bpf_user_pt_regs_t *ctx, struct sw_c
 	return slot;
 }
 
-/* Ends the sample of a hit. */
-static __always_inline int end_hit(struct sw_slot *slot, struct sw_cpu *cpu, __u32 probe)
+static __always_inline struct sw_slot *begin_hit(bpf_user_pt_regs_t *ctx, struct sw_cpu *cpu, bool *walks)
 {
-	__u64 began_ns = slot->time_ns, weight = slot->weight;
-	__u32 outcome = end_interrupt(slot, cpu, SW_SAMPLE_USER_PROBE + probe);
+	const struct sw_probe_site *site = hit_site(ctx);
 
-	probe &= SW_USER_PROBES_MAX - 1;
-	barrier_var(probe);
-	if (outcome == SW_OUTCOME_RING_FULL)
-		sw_count(cpu->probes[probe].lost, weight);
-	account_hit(&cpu->probes[probe], began_ns);
-	return 0;
-}
-
-/* Goes on with the walk of a hit, in the program at `index` of `walks`. */
-static __always_inline int walk_hit_by_calls(void *ctx, const struct sw_probe_site *site, void *walks, __u32 index)
-{
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	__u32 number;
-
-	if (!cpu || !site)
+	if (!site || READ_ONCE(cpu->hooks_paused))
 		return 0;
-	slot = claimed_slot(SW_SAMPLE_USER_PROBE + probe_of(site), &number);
-	if (!slot)
-		return 0;
-	if (walk_by_calls(number))
-		bpf_tail_call(ctx, walks, index);
-	return end_hit(slot, cpu, probe_of(site));
+	return begin_hit_of(site, ctx, cpu, walks);
 }
 
-static __always_inline int sample_at_site(bpf_user_pt_regs_t *ctx, bool by_calls)
-{
-	struct sw_probe_site *site = hit_site(ctx);
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu || !site || READ_ONCE(cpu->hooks_paused))
-		return 0;
-	slot = begin_hit(ctx, cpu, site, &walks);
-	if (!slot)
-		return 0;
-	if (walks && by_calls)
-		bpf_tail_call(ctx, &user_probe_walks, 0);
-	else if (walks)
-		walk_by_loop(slot);
-	return end_hit(slot, cpu, probe_of(site));
-}
-
-SEC("uprobe")
-int sample_user_probe(bpf_user_pt_regs_t *ctx)
-{
-	return sample_at_site(ctx, false);
-}
-
-SEC("uprobe")
-int sample_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
-{
-	return sample_at_site(ctx, true);
-}
-
-SEC("uprobe")
-int walk_user_probe_by_calls(bpf_user_pt_regs_t *ctx)
-{
-	return walk_hit_by_calls(ctx, hit_site(ctx), &user_probe_walks, 0);
-}
+SW_SAMPLER("uprobe", user_probe, bpf_user_pt_regs_t, kind_of_site(hit_site(ctx)), begin_hit(ctx, cpu, &walks),
+	   end_hit(slot, cpu), user_probe_walks, 0)
 
 #endif

@@ -11,11 +11,14 @@
 #define SIDEWINDER_V8_BPF_H
 
 #include "arch.bpf.h"
+#include "arch/v8.bpf.h"
 #include "call.bpf.h"
 #include "cookie.bpf.h"
 #include "current_frame.bpf.h"
 #include "stack.bpf.h"
 #include "vm_memory.bpf.h"
+
+#if SW_HAS_V8
 
 #define SW_V8_IS_OBJECT 1ull
 #define SW_V8_POSITIONS_MASK ((1ull << 48) - 1)
@@ -303,11 +306,10 @@ __noinline int push_v8_frames(__u32 number)
 }
 
 /*
- * One step in V8's code, whose native frame is the current one: a function of JavaScript, and for an interpreted one the native
- * frame of the interpreter. Returns an sw_vm_step; SW_VM_GROUP_ENDED: it isn't a function's. Not static: the verifier checks it
- * once.
+ * One step in a function of JavaScript, whose native frame is the current one, and for an interpreted one in the native frame of
+ * the interpreter. Returns an sw_vm_step; SW_VM_GROUP_ENDED: it isn't a function's. Not static: the verifier checks it once.
  */
-__noinline int step_in_v8(__u32 number)
+__noinline int step_in_v8_function(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
@@ -392,5 +394,22 @@ static __always_inline int step_in_deoptimized(struct sw_slot *slot)
 	slot->head.frames_frame_pointer++;
 	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
 }
+
+/* One step in V8's code, whose native frame is the current one. Returns an sw_vm_step. */
+static __always_inline int step_in_v8(struct sw_slot *slot)
+{
+	int result = step_in_v8_function(slot->number);
+
+	return result == SW_VM_GROUP_ENDED ? step_in_deoptimized(slot) : result;
+}
+
+#else
+
+static __always_inline int step_in_v8(struct sw_slot *slot)
+{
+	return SW_VM_GROUP_ENDED;
+}
+
+#endif
 
 #endif

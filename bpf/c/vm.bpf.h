@@ -13,9 +13,7 @@
 #include "current_frame.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
-#if SW_HAS_V8
 #include "v8.bpf.h"
-#endif
 #include "vm_memory.bpf.h"
 
 static __always_inline void start_vm_frames(struct sw_slot *slot)
@@ -203,12 +201,8 @@ __noinline int step_in_vm(__u32 number)
 
 	if (!runtime)
 		return SW_VM_GROUP_ENDED;
-#if SW_HAS_V8
-	if (runtime->kind == SW_FRAME_V8) {
-		result = step_in_v8(number);
-		return result == SW_VM_GROUP_ENDED ? step_in_deoptimized(slot) : result;
-	}
-#endif
+	if (runtime->kind == SW_FRAME_V8)
+		return step_in_v8(slot);
 	if (runtime->kind != SW_FRAME_CPYTHON)
 		return SW_VM_GROUP_ENDED;
 	if (!scratch)

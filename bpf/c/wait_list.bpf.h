@@ -13,6 +13,15 @@
 #ifndef SIDEWINDER_WAIT_LIST_BPF_H
 #define SIDEWINDER_WAIT_LIST_BPF_H
 
+#include "arch.bpf.h"
+#include "fields.bpf.h"
+#include "lock.bpf.h"
+#include "maps.bpf.h"
+#include "off_cpu.bpf.h"
+#include "scope.bpf.h"
+#include "task.bpf.h"
+#include <bpf/bpf_core_read.h>
+
 /* Whether a thread in this state waits, rather than that it runs, begins, ends or is woken up. */
 static __always_inline bool is_waiting(struct task_struct *task, __u32 state)
 {

@@ -12,7 +12,15 @@
 #ifndef SIDEWINDER_WAKER_BPF_H
 #define SIDEWINDER_WAKER_BPF_H
 
-#include "off_cpu.bpf.h"
+#include "arch.bpf.h"
+#include "entry.bpf.h"
+#include "lock.bpf.h"
+#include "maps.bpf.h"
+#include "sample.bpf.h"
+#include "task.bpf.h"
+#include "unwind.bpf.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
 
 /* The sampled wait in a futex of a thread that is being woken up; null: it is in none. */
 static __always_inline struct sw_wait *wait_in_futex(struct sw_cpu *cpu, struct task_struct *woken)
@@ -70,7 +78,7 @@ static __always_inline struct sw_slot *begin_waker(void *ctx, struct sw_cpu *cpu
 	*walks = enter_user(slot, task, registers_of_task(slot));
 	return slot;
 none:
-	sw_count(cpu->outcomes[SW_SAMPLE_WAKER][otherwise], 1);
+	count_unsampled(cpu, SW_SAMPLE_WAKER, otherwise);
 	return 0;
 }
 
@@ -92,7 +100,7 @@ int BPF_PROG(sample_waker, struct task_struct *woken)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	if (end_interrupt(slot, cpu, SW_SAMPLE_WAKER) == SW_OUTCOME_RING_FULL)
+	if (end_interrupt(slot, cpu) == SW_OUTCOME_RING_FULL)
 		WRITE_ONCE(wait->waker_ns, 0);
 	return 0;
 }

@@ -228,10 +228,12 @@ fn connect(calls: &dyn MapCore, index: u32, program: &ProgramMut<'_>) -> libbpf_
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
+
     use libbpf_rs::skel::{OpenSkel, SkelBuilder};
     use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
 
+    use super::*;
     use crate::events::PerfCounter;
     use crate::load::Storage;
     use crate::skeleton::sample::SampleSkelBuilder;
@@ -244,13 +246,13 @@ mod tests {
         Kind::Counter(SampledCounter { counter: Counter::PageFaults, rate: CounterRate::Period(1) }),
     ];
 
-    /// The programs that are loaded for these kinds, of which so many probes are at tracepoints.
-    fn selected(kinds: &KindSet, tracepoints: usize) -> Vec<String> {
+    /// The programs that are loaded for these kinds, of which so many probes are at tracepoints, by name.
+    fn selected(kinds: &KindSet, tracepoints: usize) -> BTreeSet<String> {
         selected_with(kinds, tracepoints, false)
     }
 
     /// The same, with context switches of a tracepoint or of events.
-    fn selected_with(kinds: &KindSet, tracepoints: usize, traces_switches: bool) -> Vec<String> {
+    fn selected_with(kinds: &KindSet, tracepoints: usize, traces_switches: bool) -> BTreeSet<String> {
         let mut storage = Storage::uninit();
         let mut open = SampleSkelBuilder::default().open(&mut storage).unwrap();
         let selection = ProgramSelection {
@@ -269,19 +271,23 @@ mod tests {
         loaded.map(|program| program.name().to_string_lossy().into_owned()).collect()
     }
 
+    fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+        names.map(str::to_owned).into()
+    }
+
     #[test]
     fn what_is_not_sampled_has_no_program() {
         let cpu = KindSet::new(Kind::Cpu { samples_per_second: 19 });
-        assert_eq!(selected(&cpu, 0), ["process_exec", "sample_cpu"]);
+        assert_eq!(selected(&cpu, 0), names(["process_exec", "sample_cpu"]));
         let probes = ["first", "second"].map(|name| Kind::Probe(SampledProbe::new(name, None)));
         let probes = probes.into_iter().fold(cpu, KindSet::with);
         assert_eq!(
             selected(&probes, 1),
-            ["process_exec", "sample_cpu", "sample_user_probe", "sample_tracepoint_0"]
+            names(["process_exec", "sample_cpu", "sample_user_probe", "sample_tracepoint_0"])
         );
         assert_eq!(
             selected(&probes, 2),
-            ["process_exec", "sample_cpu", "sample_tracepoint_0", "sample_tracepoint_1"]
+            names(["process_exec", "sample_cpu", "sample_tracepoint_0", "sample_tracepoint_1"])
         );
     }
 
@@ -289,8 +295,8 @@ mod tests {
     fn context_switches_have_one_program_that_of_their_hook() {
         let off_cpu = KindSet::new(Kind::OffCpu);
         let programs = |traces_switches| selected_with(&off_cpu, 0, traces_switches);
-        assert_eq!(programs(false), ["process_exec", "sample_off_cpu", "list_waits"]);
-        assert_eq!(programs(true), ["process_exec", "sample_switch", "list_waits"]);
+        assert_eq!(programs(false), names(["process_exec", "sample_off_cpu", "list_waits"]));
+        assert_eq!(programs(true), names(["process_exec", "sample_switch", "list_waits"]));
     }
 
     #[test]

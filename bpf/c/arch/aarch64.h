@@ -23,9 +23,7 @@
 #define SW_STACK_ALIGNMENT_BYTES 16 /* of the stack pointer (AAPCS64, section 6.4.5.1) */
 #define SW_LINKAGE_ENTRY_BYTES 16 /* no rule depends on it: linkage entries don't touch the stack */
 
-/* Code that HotSpot generates is understood, and that of V8 is not. */
-#define SW_HAS_HOTSPOT 1
-#define SW_HAS_V8 0
+#define SW_HAS_V8 0 /* whether code that V8 generates is understood */
 
 /* HotSpot's interpreter: where the bytecode is in the interrupted method, and the return address at its entry. */
 #define SW_REG_BYTECODE 22 /* x22 */

@@ -3,6 +3,10 @@
 #ifndef SIDEWINDER_ARCH_AARCH64_KERNEL_BPF_H
 #define SIDEWINDER_ARCH_AARCH64_KERNEL_BPF_H
 
+#include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct thread_struct {

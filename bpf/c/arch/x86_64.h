@@ -16,9 +16,7 @@
 #define SW_STACK_ALIGNMENT_BYTES 16 /* of the stack pointer before a call, section 3.2.2 */
 #define SW_LINKAGE_ENTRY_BYTES 16 /* an entry of a lazily bound procedure linkage table, section 5.2 */
 
-/* Code that these virtual machines generate is understood. */
-#define SW_HAS_HOTSPOT 1
-#define SW_HAS_V8 1
+#define SW_HAS_V8 1 /* whether code that V8 generates is understood */
 
 /* HotSpot's interpreter: where the bytecode is in the interrupted method. */
 #define SW_REG_BYTECODE 13 /* r13 */
