@@ -1,219 +1,293 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Frames of CPython 3.8 to 3.14, with and without the global interpreter lock. A thread's state leads to its frames, innermost
- * first, and each frame to its code object, which is a function. A code object may be freed and its memory used for another
- * one, so a frame has a cookie too, by which the receiver recognizes the code object when it reads its name.
+ * The walk of CPython's frames. Each activation of its loop has a native frame, whose code the receiver has marked, and executes a
+ * group of CPython's own frames, which are on another stack. The walk pushes a group before the native frame that executes it, a
+ * few frames in each step: so a stack has all frames in the order in which they called each other.
  *
- * Frames of an interrupted thread don't change while they are read: the thread doesn't run, and others don't touch them.
+ * A group that can't be read is one frame that says why, and the walk goes on.
  */
 #ifndef SIDEWINDER_CPYTHON_BPF_H
 #define SIDEWINDER_CPYTHON_BPF_H
 
-#include "code_object.bpf.h"
-#include "stack_window.bpf.h"
+#include "cpython/frame.bpf.h"
+#include "current_frame.bpf.h"
+#include "maps.bpf.h"
+#include "stack.bpf.h"
 #include "table.bpf.h"
-#include "tls.bpf.h"
 #include "vm_memory.bpf.h"
 
-_Static_assert(SW_CPYTHON_STATE_BYTES <= SW_VM_WINDOW_BYTES, "a state fits the window");
-_Static_assert(SW_CPYTHON_FRAME_BYTES <= SW_VM_WINDOW_BYTES, "a frame fits the window");
+#define SW_CPYTHON_FRAMES_PER_STEP 8
+#define SW_CPYTHON_STEPS_ALONE 128 /* the most by which frames are taken without those of their activations */
 
-/* The lowest bits of a reference to an object are tags (since 3.14). */
-#define SW_CPYTHON_TAGS 7ull
+static __always_inline void start_cpython(struct sw_slot *slot)
+{
+	slot->cpython.state = SW_CPYTHON_UNREAD;
+	slot->cpython.group = SW_CPYTHON_GROUP_OPEN;
+	slot->cpython.group_frames = 0;
+	slot->cpython.objects = 0;
+	slot->cpython.is_innermost = 1;
+	slot->cpython.has_no_group = 0;
+	slot->cpython.is_lost = 0;
+	slot->cpython.is_alone = 0;
+	slot->cpython.frames_met = 0;
+	slot->cpython.frame_before = 0;
+	slot->cpython.anchor = 0;
+	slot->cpython.cframe = 0;
+}
+
+/* Pushes the frame that stands for one of a group, or for the rest of it. Not static: the verifier checks it once. */
+__noinline int push_missing(__u32 number, __u32 reason)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+
+	barrier_var(reason);
+	if (!slot)
+		return SW_VM_NO_ROOM;
+	slot->head.vm_frames_missing[reason & (SW_VM_MISSING_PLACES - 1)]++;
+	return push_frame(slot, frame_head(SW_FRAME_CPYTHON, SW_FRAME_MISSING, 0), reason) ? SW_VM_UNFINISHED : SW_VM_NO_ROOM;
+}
+
+/* Pushes a frame that stands for the rest of the current activation's group. */
+static __always_inline int end_with_missing(struct sw_slot *slot, __u32 reason)
+{
+	end_group(slot);
+	return push_missing(slot->number, reason);
+}
+
+static __always_inline void mark_place(struct sw_slot *slot)
+{
+	slot->cpython.mark = (struct sw_cpython_mark){
+		.frame = slot->cpython.frame,
+		.hash = slot->hash,
+		.count = slot->count,
+		.chunks = slot->chunks,
+		.depth = slot->depth,
+		.frames = slot->head.vm_frames_frames,
+		.unreadable = slot->head.vm_frames_missing[SW_VM_UNREADABLE],
+	};
+}
 
 /*
- * The address of the current thread's state, from the first of two places that isn't null: while a thread doesn't hold the
- * interpreter's lock, it has no current state, but still that with which it began.
+ * The group that was taken for that of the innermost activation is that of the next one: the innermost has no frame yet, or no
+ * more. Removes the group from the stack, to be pushed where it belongs, unless the chunk in which it begins was sent.
  */
-static __always_inline __u64 thread_state(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					  const struct sw_tls_variable *places)
+static __always_inline int remove_group(struct sw_slot *slot)
 {
-	struct sw_vm_state_places *known = &scratch->threads[slot->tid & (SW_VM_THREADS - 1)];
+	const struct sw_cpython_mark *mark = &slot->cpython.mark;
 
-	if (known->ranges != slot->ranges || known->tid != slot->tid || known->clock != slot->clock)
-		*known = (struct sw_vm_state_places){ .ranges = slot->ranges, .tid = slot->tid, .clock = slot->clock };
-	for (__u32 i = 0; i < 2; i++) {
-		bool failed = false;
-		__u64 state = 0;
-
-		if (!known->addresses[i] && places[i].model)
-			known->addresses[i] = variable_address(slot, &places[i], &failed);
-		if (known->addresses[i] && !bpf_probe_read_user(&state, sizeof(state), (void *)known->addresses[i]) &&
-		    state)
-			return state;
+	if (slot->chunks != mark->chunks) {
+		slot->cpython.has_no_group = 1;
+		return SW_VM_NATIVE_IS_NEXT;
 	}
+	slot->cpython.frame = mark->frame;
+	slot->hash = mark->hash;
+	slot->count = mark->count;
+	slot->depth = mark->depth;
+	slot->head.vm_frames_frames = mark->frames;
+	slot->head.vm_frames_missing[SW_VM_UNREADABLE] = mark->unreadable;
+	slot->cpython.frames_met = 0;
+	slot->cpython.frame_before = 0;
+	slot->cpython.group_frames = 0;
+	return end_with_missing(slot, SW_VM_NO_FRAMES);
+}
+
+/*
+ * Finds the next group when the previous frames don't lead to it: in the activation that lost its own behind its shim, or, with
+ * a `cframe`, in the next activation. `end` is that of the current one's native frame.
+ */
+static __always_inline int find_frames(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end)
+{
+	bool has_cframe = slot->cpython.cframe != 0;
+
+	if (has_cframe && slot->cpython.group != SW_CPYTHON_GROUP_OPEN)
+		return SW_VM_NATIVE_IS_NEXT;
+	slot->cpython.is_lost = 0;
+	if (end && slot->cpython.distances.ranges == slot->ranges)
+		find_cpython_frames(slot, cpython, end, has_cframe);
+	return has_cframe ? SW_VM_UNFINISHED : SW_VM_NATIVE_IS_NEXT;
+}
+
+/*
+ * Decides what to do at the end of a group, whose activation has a native frame up to `end` (0: not known). Returns as
+ * step_in_group. Each activation keeps something in its native frame, the anchor: it tells whose the group is.
+ */
+static __always_inline int settle_group(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end)
+{
+	__u64 anchor = slot->cpython.anchor;
+	bool is_innermost = slot->cpython.is_innermost;
+
+	slot->cpython.anchor = 0;
+	slot->cpython.is_innermost = 0;
+	if (slot->cpython.is_lost)
+		return find_frames(slot, cpython, end);
+	if (end && anchor - slot->sp < end - slot->sp) {
+		if (is_innermost)
+			slot->cpython.distances.cframe = slot->cpython.cframe ? end - slot->cpython.cframe : 0;
+		slot->cpython.distances.anchor = end - anchor;
+		slot->cpython.distances.ranges = slot->ranges;
+	} else if (end && is_innermost && anchor >= end) {
+		return remove_group(slot);
+	} else if (end && cpython->groups == SW_CPYTHON_ENDS_AT_SHIM) {
+		/* The frame that seemed to end the group is torn. */
+		slot->cpython.is_lost = 1;
+		return end_with_missing(slot, SW_VM_UNREADABLE);
+	}
+	return slot->cpython.group_frames ? SW_VM_NATIVE_IS_NEXT : end_with_missing(slot, SW_VM_NO_FRAMES);
+}
+
+/*
+ * Opens the innermost activation's group, the first of a walk, whose `state` then says whether it could be read. Not static: the
+ * verifier checks it once, and not for each way into the loop that follows.
+ */
+__noinline int open_groups(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_CPYTHON) : 0;
+	struct sw_vm_scratch *scratch = vm_scratch(number);
+	__u64 file_offset;
+
+	if (!runtime || !scratch)
+		return 0;
+	slot->cpython.state = open_cpython(slot, scratch, &runtime->cpython, runtime->state);
+	if (slot->cpython.is_alone)
+		return 0;
+	mark_place(slot);
+	file_offset = place_of_frame(slot)->address - slot->is_return_address;
+	/* Into memory, which the verifier doesn't track: it would check what follows for each range. */
+#pragma unroll
+	for (__u32 i = 0; i < SW_VM_UNLINKED_RANGES; i++)
+		if (file_offset - runtime->unlinked[i].start < runtime->unlinked[i].bytes)
+			slot->cpython.has_no_group = 1;
 	return 0;
 }
 
-/* Reads the address of the innermost frame into the slot. Returns the slot's new sw_vm_state. */
-static __always_inline __u32 open_cpython(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					  const struct sw_cpython *cpython,
-					  const struct sw_tls_variable *places)
+/* Pushes the next frame of the current activation's group. Returns an sw_vm_step. */
+static __always_inline int push_next_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+					   const struct sw_runtime *runtime)
 {
-	__u64 state = thread_state(slot, scratch, places), thread = thread_pointer(), frame, cframe = 0;
+	struct sw_frame frame = {};
+	int result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
 
-	if (!state || !thread || !read_vm(slot, scratch, state, SW_CPYTHON_STATE_BYTES))
-		return SW_VM_LOST + SW_VM_NO_STATE;
-	if (!is_pthread_of(thread, vm_word(slot, scratch, state + cpython->thread_id)))
-		return SW_VM_LOST + SW_VM_OTHER_THREAD;
-	frame = vm_word(slot, scratch, state + (cpython->cframe ? cpython->cframe : cpython->current_frame));
-	/* The innermost activation has it on its stack. */
-	if (cpython->cframe) {
-		cframe = frame;
-		if (!try_read_word(slot, frame + cpython->current_frame, &frame))
-			return SW_VM_LOST + SW_VM_NO_STATE;
+	if (result == SW_CPYTHON_UNREADABLE_FRAME) {
+		slot->cpython.is_lost = 1;
+		return end_with_missing(slot, slot->cpython.frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
 	}
-	slot->vm_cframe = cframe;
-	if (cpython->groups == SW_CPYTHON_LAST_IS_ENTRY)
-		slot->vm_anchor = cframe;
-	slot->vm_frame = frame;
-	return SW_VM_READ;
+	if (result == SW_CPYTHON_NO_FRAME)
+		return SW_VM_NATIVE_IS_NEXT;
+	slot->cpython.group_frames++;
+	if (result == SW_CPYTHON_UNREADABLE_CODE)
+		return push_missing(slot->number, SW_VM_UNREADABLE);
+	slot->head.vm_frames_frames++;
+	return push_frame(slot, frame.head, frame.address) ? SW_VM_UNFINISHED : SW_VM_NO_ROOM;
 }
 
 /*
- * The cookie of a code object, read or remembered from an earlier frame of this sample: until the next one, the object may be
- * freed, and another one may be at its address. Each can be remembered in two places, so that nearly all functions of a deep
- * stack are. Those of a young process are sent.
+ * Pushes frames of the current activation's group: several, because what it takes to begin a step costs as much as a frame.
+ * Returns an sw_vm_step.
  */
-static __always_inline __u32 code_cookie(struct sw_slot *slot, struct sw_vm_scratch *scratch, __u64 code)
+static __always_inline int push_frames(struct sw_slot *slot, struct sw_vm_scratch *scratch,
+				       const struct sw_runtime *runtime)
 {
-	__u32 hash = (__u32)(code >> 4) * SW_HASH_MULTIPLIER, now = (__u32)slot->time_ns, cookie;
-	struct sw_vm_code *first = &scratch->codes[hash >> (32 - SW_VM_CODES_BITS)];
-	struct sw_vm_code *second = &scratch->codes[(hash >> (32 - 2 * SW_VM_CODES_BITS)) & (SW_VM_CODES - 1)];
-	struct sw_vm_code *known = first->address == code ? first : second;
+	int result = SW_VM_NATIVE_IS_NEXT;
 
-	if (known->address == code && known->sample == now)
-		return known->cookie;
-	cookie = read_cookie(slot->number, code);
-	if (!cookie)
-		return 0;
-	if (is_young(slot))
-		send_code(slot->number, code, cookie);
-	if (first->sample != now)
-		known = first;
-	known->address = code;
-	known->sample = now;
-	known->cookie = cookie;
-	return cookie;
+	if (slot->cpython.state == SW_CPYTHON_UNREAD)
+		open_groups(slot->number);
+	if (slot->cpython.state != SW_CPYTHON_READ)
+		return end_with_missing(slot, slot->cpython.state - SW_CPYTHON_LOST);
+	if (slot->cpython.has_no_group) {
+		slot->cpython.has_no_group = 0;
+		slot->cpython.is_innermost = 0;
+		slot->cpython.anchor = 0;
+		/* The innermost activation's `cframe` may not be written yet. */
+		slot->cpython.is_lost = slot->cpython.cframe != 0;
+		return end_with_missing(slot, SW_VM_NO_FRAMES);
+	}
+	for (__u32 i = 0; i < SW_CPYTHON_FRAMES_PER_STEP; i++) {
+		result = push_next_frame(slot, scratch, runtime);
+		if (result != SW_VM_UNFINISHED || slot->cpython.group != SW_CPYTHON_GROUP_OPEN || slot->depth >= frame_limit)
+			break;
+	}
+	return result;
 }
 
 /*
- * The offset of an instruction in a copy of a code object's bytecode, of which each thread but the first has its own (3.14
- * without the lock). When a thread makes its copy, the copy's number is in the frame before the instruction in the copy is:
- * then the instruction is in the code object's own bytecode. Not static: the verifier checks it once.
+ * One step in the current activation's group, and what there is to decide at its end. Not static: the verifier checks it
+ * once (see `step_in_slot`). Returns an sw_vm_step.
  */
-__noinline int offset_in_copy(__u32 number, __u64 code, __u64 instruction, __u32 copy)
+__noinline int step_in_group(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_CPYTHON) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
-	__u64 array, bytecode = 0, offset;
-	struct sw_vm_link *known;
+	int result = SW_VM_NATIVE_IS_NEXT;
 
-	if (!runtime || !scratch)
-		return SW_CPYTHON_NO_PLACE;
-	known = remembered_link(scratch, code);
-	if (known->from != code || known->number != copy || known->sample != (__u32)slot->time_ns) {
-		if (bpf_probe_read_user(&array, sizeof(array), (void *)(code + runtime->cpython.copies)) ||
-		    bpf_probe_read_user(&bytecode, sizeof(bytecode), (void *)(array + (copy + 1ull) * sizeof(__u64))))
-			bytecode = 0;
-		*known = (struct sw_vm_link){
-			.from = code, .to = bytecode, .sample = slot->time_ns, .number = copy
-		};
-	}
-	offset = instruction - known->to;
-	if (offset >= SW_CPYTHON_NO_PLACE)
-		offset = instruction - code - runtime->cpython.bytecode;
-	return offset < SW_CPYTHON_NO_PLACE ? offset : SW_CPYTHON_NO_PLACE;
-}
-
-/* The offset in the bytecode of the instruction of a frame, which is in the window. Before the first one it is negative. */
-static __always_inline __u32 instruction_offset(const struct sw_slot *slot, const struct sw_vm_scratch *scratch,
-						const struct sw_cpython *cpython, __u64 frame, __u64 code)
-{
-	__u64 instruction = vm_word(slot, scratch, frame + cpython->instruction);
-	__u32 copy;
-
-	if (cpython->instruction_form != SW_CPYTHON_POINTER)
-		return (__u32)instruction << (cpython->instruction_form == SW_CPYTHON_INDEX_BY_2);
-	copy = cpython->copies ? vm_word(slot, scratch, frame + cpython->copy) : 0;
-	if (copy)
-		return offset_in_copy(slot->number, code, instruction, copy);
-	return instruction - code - cpython->bytecode;
-}
-
-/* Whether an address is in the native frame of the current activation, or a little above it. */
-static __always_inline bool is_on_stack(const struct sw_slot *slot, __u64 address)
-{
-	return address - slot->sp < SW_STACK_WINDOW_BYTES;
+	if (!runtime)
+		return SW_VM_NATIVE_IS_NEXT;
+	if (!scratch)
+		return end_with_missing(slot, SW_VM_BUSY);
+	if (slot->cpython.group == SW_CPYTHON_GROUP_OPEN && !slot->cpython.is_lost)
+		result = push_frames(slot, scratch, runtime);
+	if (result == SW_VM_NATIVE_IS_NEXT && !slot->cpython.is_alone)
+		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
+	return result;
 }
 
 /*
- * Whether a frame is the one that the loop keeps on the C stack, below the group of the current activation; then its caller
- * is the next frame. It is read with the stack: the window on the other frames stays where it is.
+ * One step in CPython's frames without the native frames of the activations that execute them: what would end a group there
+ * is pushed, too. Not static: the verifier checks it once. Returns whether there may be more.
  */
-static __always_inline bool is_shim(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 frame)
+__noinline int step_in_group_alone(__u32 number)
 {
-	__u64 owner = frame + cpython->owner, word, previous;
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	int result;
 
-	if (!is_on_stack(slot, frame) || !try_read_word(slot, owner & ~7ull, &word) ||
-	    !try_read_word(slot, frame + cpython->previous, &previous))
-		return false;
-	if ((__u8)(word >> (owner & 7) * 8) < SW_CPYTHON_OWNED_BY_C_STACK)
-		return false;
-	slot->vm_frame = previous;
-	slot->vm_anchor = frame;
-	return true;
+	if (!slot || (slot->cpython.state != SW_CPYTHON_UNREAD && !slot->cpython.frame) || slot->depth >= frame_limit)
+		return 0;
+	slot->cpython.is_alone = 1;
+	result = step_in_group(number);
+	slot->cpython.is_alone = 0;
+	if (slot->cpython.state != SW_CPYTHON_READ || slot->cpython.is_lost || result == SW_VM_NO_ROOM)
+		return 0;
+	if (result != SW_VM_NATIVE_IS_NEXT && slot->cpython.group == SW_CPYTHON_GROUP_OPEN)
+		return 1;
+	if (!push_frame(slot, frame_head(SW_FRAME_CPYTHON, SW_FRAME_GROUP_END, 0), slot->cpython.anchor))
+		return 0;
+	slot->cpython.anchor = 0;
+	slot->cpython.group = SW_CPYTHON_GROUP_OPEN;
+	slot->cpython.group_frames = 0;
+	return 1;
 }
 
 /*
- * Finds frames to which the previous ones don't lead in an activation's native frame, which ends at `end`, where other
- * activations have the same: in its `cframe`, its own group; in the shim that ends its group, the next one.
+ * Pushes the groups of CPython that a walk has not reached, if it ended for lack of a table or a mapping. They are gone when
+ * the receiver can find the native frames, and puts the groups before those. Not static, either.
  */
-static __always_inline void find_cpython_frames(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end,
-						bool has_cframe)
+__noinline int push_groups_alone(__u32 number)
 {
-	__u64 frame;
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_CPYTHON) : 0;
 
-	if (has_cframe) {
-		if (slot->vm_cframe_distance &&
-		    try_read_word(slot, end - slot->vm_cframe_distance + cpython->current_frame, &frame))
-			slot->vm_frame = frame;
-	} else if (cpython->groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, end - slot->vm_anchor_distance)) {
-		slot->vm_anchor = 0;
-	}
+	if (!runtime || !came_too_early(slot->outcome) || !vm_scratch(number))
+		return 0;
+	for (__u32 i = 0; i < SW_CPYTHON_STEPS_ALONE; i++)
+		if (!step_in_group_alone(number))
+			break;
+	return 0;
 }
 
-/*
- * Reads the next frame, and makes its caller the next one. Returns an sw_vm_step: SW_VM_GROUP_ENDED if it isn't in this
- * activation's group; `vm_group` says whether it is the last in it.
- */
-static __always_inline int next_cpython_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					      const struct sw_cpython *cpython, struct sw_vm_frame *out)
+/* One step in the group of the activation whose native frame is the current one. Returns an sw_vm_step. */
+static __always_inline int step_in_cpython(struct sw_slot *slot)
 {
-	__u64 frame = slot->vm_frame, code;
-	__u32 cookie, groups = cpython->groups;
-	__u8 owner;
+	int result = SW_VM_NATIVE_IS_NEXT;
 
-	if (groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, cpython, frame))
-		return SW_VM_GROUP_ENDED;
-	if (!frame || was_met(slot, frame) || !read_vm(slot, scratch, frame, cpython->frame_bytes))
-		return SW_VM_UNREADABLE_FRAME;
-	owner = vm_byte(slot, scratch, frame + cpython->owner);
-	slot->vm_frame = vm_word(slot, scratch, frame + cpython->previous);
-	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK) {
-		slot->vm_anchor = frame;
-		return SW_VM_GROUP_ENDED;
+	if (slot->cpython.group != SW_CPYTHON_GROUP_SETTLED)
+		result = step_in_group(slot->number);
+	if (result == SW_VM_NATIVE_IS_NEXT) {
+		slot->head.vm_frames_groups += slot->cpython.group_frames > 0;
+		slot->cpython.group = SW_CPYTHON_GROUP_OPEN;
+		slot->cpython.group_frames = 0;
 	}
-	if (groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner))
-		end_group(slot);
-	code = vm_word(slot, scratch, frame + cpython->code) & ~SW_CPYTHON_TAGS;
-	cookie = code_cookie(slot, scratch, code);
-	if (!cookie)
-		return SW_VM_UNREADABLE_CODE;
-	out->head = frame_head(SW_FRAME_CPYTHON, 0, code & ((1ull << 48) - 1));
-	out->address = (__u64)instruction_offset(slot, scratch, cpython, frame, code) << SW_VM_PLACE_SHIFT | cookie;
-	return SW_VM_PUSHED;
+	return result;
 }
 
 #endif

@@ -17,15 +17,28 @@
 
 #include "arch.bpf.h"
 #include "arch/hotspot.bpf.h"
-#include "hotspot_caller.bpf.h"
-#include "hotspot_code.bpf.h"
-#include "hotspot_interpreted.bpf.h"
-#include "hotspot_method.bpf.h"
+#include "hotspot/caller.bpf.h"
+#include "hotspot/code.bpf.h"
+#include "hotspot/interpreted.bpf.h"
+#include "hotspot/method.bpf.h"
 #include "stack_window.bpf.h"
 
 /* Words that code may have pushed below its frame, and candidates for frames without a known size. */
 #define SW_PUSHED_WORDS_MAX 10
 #define SW_FRAME_WORDS_MAX (1 << 17)
+
+static __always_inline void start_hotspot(struct sw_slot *slot)
+{
+	slot->hotspot.has_blob = 0;
+}
+
+/* Whether an address is in code that HotSpot has generated. */
+static __always_inline bool is_hotspot_code(const struct sw_slot *slot, __u64 address)
+{
+	const struct sw_runtime *runtime = process_runtime(slot, SW_FRAME_HOTSPOT);
+
+	return runtime && is_in_code_cache(&runtime->hotspot, address);
+}
 
 static __always_inline void set_blob(struct sw_found *found, const struct sw_blob *blob, __u64 pc)
 {
@@ -68,7 +81,7 @@ __noinline int find_current_blob(__u32 number, __u32 distance)
 	if (!distance || !read_blob(number, slot->pc - distance, slot->pc - slot->is_return_address))
 		if (!find_blob(number, slot->pc - slot->is_return_address))
 			return 0;
-	set_blob(place_of_frame(slot), &scratch->blob, original_pc(slot, &scratch->blob));
+	set_blob(place_of_frame(slot), &scratch->hotspot.blob, original_pc(slot, &scratch->hotspot.blob));
 	return 1;
 }
 
@@ -79,7 +92,7 @@ __noinline int find_current_blob(__u32 number, __u32 distance)
 __noinline int find_hotspot_frame(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	struct sw_found *found;
@@ -96,7 +109,7 @@ __noinline int find_hotspot_frame(__u32 number)
 	found->number = SW_RULE_NONE;
 	found->head = frame_head(SW_FRAME_ANONYMOUS, slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0, 0);
 	found->address = slot->pc;
-	slot->vm_has_blob = 0;
+	slot->hotspot.has_blob = 0;
 	if (!runtime || !scratch) {
 		slot->head.vm_frames_missing[SW_VM_BUSY]++;
 		return 1;
@@ -113,7 +126,7 @@ __noinline int find_hotspot_frame(__u32 number)
 	found->number = SW_RULE_HOTSPOT_DEPENDS;
 	found->clock = slot->clock;
 	if (!slot->is_return_address || is_in_interpreter(hotspot, slot->pc)) {
-		slot->vm_has_blob = !is_in_interpreter(hotspot, slot->pc);
+		slot->hotspot.has_blob = !is_in_interpreter(hotspot, slot->pc);
 		return 1;
 	}
 	if (slot->pc == hotspot->call_stub_return) {
@@ -123,12 +136,12 @@ __noinline int find_hotspot_frame(__u32 number)
 	}
 	during_call = words_during_call(code);
 	/* A call of native code may have been made with more on the stack, and so may one of a stub. */
-	if (scratch->blob.frame_words > 1 && during_call >= 0 && is_call(code[0], slot->pc, &target) &&
+	if (scratch->hotspot.blob.frame_words > 1 && during_call >= 0 && is_call(code[0], slot->pc, &target) &&
 	    (during_call || is_in_code_cache(hotspot, target))) {
 		found->number = SW_RULE_HOTSPOT;
-		set_rule_of_words(found, scratch->blob.frame_words + during_call, true);
+		set_rule_of_words(found, scratch->hotspot.blob.frame_words + during_call, true);
 	} else {
-		slot->vm_has_blob = 1;
+		slot->hotspot.has_blob = 1;
 	}
 	return 1;
 }
@@ -140,13 +153,13 @@ __noinline int find_hotspot_frame(__u32 number)
 static __always_inline __u32 words_of_interrupted(__u32 number, struct sw_slot *slot, struct sw_vm_scratch *scratch,
 						  __u32 frame_words)
 {
-	__u64 offset = slot->pc - scratch->blob.code;
+	__u64 offset = slot->pc - scratch->hotspot.blob.code;
 	__u32 words;
 
-	if (bpf_probe_read_user(scratch->code, sizeof(scratch->code), (void *)(slot->pc - SW_HOTSPOT_CODE_BEFORE)))
+	if (bpf_probe_read_user(scratch->hotspot.code, sizeof(scratch->hotspot.code), (void *)(slot->pc - SW_HOTSPOT_CODE_BEFORE)))
 		return frame_words;
 	/* Stubs don't say where their frame is complete: most begin by saving the frame pointer. */
-	if (offset < (scratch->blob.frame_complete > 0 ? (__u32)scratch->blob.frame_complete : SW_STUB_PUSH_BYTES + 1))
+	if (offset < (scratch->hotspot.blob.frame_complete > 0 ? (__u32)scratch->hotspot.blob.frame_complete : SW_STUB_PUSH_BYTES + 1))
 		words = words_in_prologue(number, scratch, offset);
 	else
 		words = words_in_epilogue(number, scratch);
@@ -162,7 +175,7 @@ static __always_inline int settle_sized(__u32 number, struct sw_slot *slot, stru
 	if (!slot->is_return_address) {
 		words = words_of_interrupted(number, slot, scratch, frame_words);
 		/* While a stub saves or restores registers, its frame is smaller: then its frame pointer is inside of it. */
-		if (scratch->blob.frame_complete <= 0 && words == frame_words &&
+		if (scratch->hotspot.blob.frame_complete <= 0 && words == frame_words &&
 		    slot->fp - slot->sp <= (frame_words - 2ull) * sizeof(__u64) && may_return_from_frame_pointer(number)) {
 			set_rule_of_frame_pointer(found);
 			return 1;
@@ -270,7 +283,7 @@ static __always_inline int settle_unsized(__u32 number, struct sw_slot *slot, co
 __noinline int settle_hotspot_frame(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	struct sw_found *found;
 	__s32 frame_words;
@@ -284,7 +297,7 @@ __noinline int settle_hotspot_frame(__u32 number)
 	if (is_in_interpreter(&runtime->hotspot, slot->pc)) {
 		/* The cookie is added here, for the sake of the stack, which calls have in common. */
 		if (settle_interpreted(number)) {
-			found->address |= method_cookie(slot, scratch, scratch->identity[0], scratch->identity[1]);
+			found->address |= method_cookie(slot, scratch, scratch->hotspot.const_method, scratch->hotspot.class);
 			return 1;
 		}
 		/* The code of the interpreter itself. */
@@ -295,12 +308,12 @@ __noinline int settle_hotspot_frame(__u32 number)
 		return settle_unsized(number, slot, &runtime->hotspot, found);
 	}
 	/* A frame that is remembered may be that of code which was freed since. */
-	if (!slot->vm_has_blob) {
+	if (!slot->hotspot.has_blob) {
 		if (!find_current_blob(number, 0))
 			return 0;
 	}
-	slot->vm_has_blob = 0;
-	frame_words = scratch->blob.frame_words;
+	slot->hotspot.has_blob = 0;
+	frame_words = scratch->hotspot.blob.frame_words;
 	if (frame_words > 1 && frame_words < SW_FRAME_WORDS_MAX)
 		return settle_sized(number, slot, scratch, found, frame_words);
 	return settle_unsized(number, slot, &runtime->hotspot, found);

@@ -4,8 +4,11 @@
 #define SIDEWINDER_MAPS_BPF_H
 
 #include "atomic.bpf.h"
+#include "cpython/state.bpf.h"
+#include "hotspot/state.bpf.h"
 #include "intf.h"
 #include "kernel.bpf.h"
+#include "v8/state.bpf.h"
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
@@ -20,7 +23,7 @@ const volatile __u64 hash_key[4]; /* secret and odd, so that collisions can't be
 const volatile bool kernel_frames = true;
 const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile __u64 min_process_age_ns; /* younger processes are not sampled */
-const volatile bool vm_frames = true; /* whether frames of virtual machines are walked */
+const volatile bool vm_frames = true; /* whether frames of runtimes are walked */
 const volatile __u64 off_cpu_probability; /* the least probability with which a wait is sampled, of SW_CERTAIN */
 const volatile __u64 lock_probability; /* the same of a wait in a futex */
 const volatile bool only_locks; /* whether other waits aren't sampled */
@@ -47,40 +50,28 @@ struct sw_found {
 #define SW_FOUND_BITS 6
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
-/* The cookie of a code object, or the hash of a text, and the sample for which it was read. */
+/* What was read of an object, a cookie or a number, and the sample for which it was read. */
 struct sw_vm_code {
 	__u64 address; /* 0: none */
 	__u32 sample; /* the low half of its time */
 	__u32 cookie;
 };
 
-/*
- * Where an object leads, and the sample for which that was read: a code object of CPython's to the copy of its bytecode that threads
- * of one number execute, a JSFunction of V8's to its SharedFunctionInfo.
- */
+/* Where an object leads, for threads of one number, and the sample for which that was read. */
 struct sw_vm_link {
 	__u64 from; /* 0: none */
 	__u64 to; /* 0: it could not be read */
 	__u32 sample; /* the low half of its time */
-	__u32 number; /* of threads; 0 of a function */
+	__u32 number; /* 0: for all threads */
 };
 
 #define SW_VM_LINKS_BITS 5
 #define SW_VM_LINKS (1u << SW_VM_LINKS_BITS)
 
-#define SW_VM_IDENTITY_WORDS 16 /* a power of two */
-#define SW_VM_TEXT_WORDS 32 /* likewise */
-_Static_assert(SW_CPYTHON_IDENTITY_BYTES <= SW_VM_IDENTITY_WORDS * 8, "an identity fits");
-
-/* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
-struct sw_vm_mark {
-	__u64 frame; /* address of the innermost frame */
-	struct sw_hash hash;
-	__u32 count;
-	__u32 chunks;
-	__u32 depth;
-	__u64 frames; /* counters of the slot */
-	__u64 unreadable;
+/* The part of a runtime's memory that the window on it holds. */
+struct sw_vm_window {
+	__u64 start;
+	__u32 bytes;
 };
 
 /*
@@ -127,7 +118,8 @@ struct sw_slot {
 	__u32 clock; /* this CPU's clock, read after `ranges` were looked up */
 	__u32 variables_offset; /* in the same chunk */
 	__u32 variable_count;
-	__u32 runtime_offset; /* in the same chunk, of CPython or V8; 0: it runs none of them */
+	__u32 runtime_kind; /* sw_frame_kind of its runtime with a loop, CPython or V8; 0: it runs none of them */
+	__u32 runtime_offset; /* of that, in the same chunk; 0: likewise */
 	__u32 hotspot_offset; /* likewise, of HotSpot */
 	__u64 range_start;
 	__u64 range_bytes;
@@ -148,29 +140,10 @@ struct sw_slot {
 	__u64 bytes_before; /* from the first to the last frame's stack pointer, in the previous walk */
 	__u64 unreadable;
 
-	/* The frames of the process's virtual machine, and the part of its memory that the window on it holds. */
-	__u32 vm_state; /* sw_vm_state */
-	__u32 vm_group; /* sw_vm_group: of the current activation */
-	__u32 vm_group_frames; /* the number of them so far */
-	__u32 vm_window_bytes;
-	__u32 vm_objects; /* sent with this sample */
-	__u32 vm_is_innermost; /* the current activation is the innermost one */
-	__u32 vm_has_no_group; /* the next activation has no frames, or they are in the stack already */
-	__u32 vm_is_lost; /* the frame after those of the current activation can't be found through them */
-	__u32 vm_frames_met; /* so far, of all activations */
-	__u32 vm_has_blob; /* the blob in the scratch memory is that of the current frame */
-	__u32 vm_is_alone; /* frames are taken without the native frames of their activations */
-	__u64 vm_frame; /* address of the next frame; 0: there is none */
-	__u64 vm_frame_before; /* address of one of the frames so far, by which cycles are found */
-	__u64 vm_window_start;
-	/* Address of what the activation to which the last group belongs keeps in its native frame; 0: not known. */
-	__u64 vm_anchor;
-	struct sw_vm_mark vm_mark;
-	__u64 vm_cframe; /* address of the innermost activation's `cframe`; 0: there is none */
-	/* Kept from sample to sample: how far below the end of an activation's native frame these are, in a process. */
-	sw_location vm_distances_ranges; /* of the process */
-	__u64 vm_anchor_distance;
-	__u64 vm_cframe_distance; /* 0: not known */
+	/* The frames of the process's runtimes. */
+	struct sw_vm_window vm_window;
+	struct sw_cpython_walk cpython;
+	struct sw_hotspot_walk hotspot;
 
 	/* The current chunk, and the full ones. */
 	__u32 count;
@@ -202,63 +175,16 @@ struct {
 } slots SEC(".maps");
 
 /*
- * Where a thread has the address of its state. To find it takes reads of the thread's vector and, afterwards, of the stack
- * once more, for which the window was used. It doesn't move while the thread lives.
- */
-struct sw_vm_state_places {
-	__u64 addresses[2]; /* of the variables in sw_runtime; 0: not known */
-	sw_location ranges; /* of the process */
-	__u32 tid;
-	__u32 clock; /* when this was found, as in sw_found */
-};
-
-#define SW_VM_THREADS 4 /* a power of two */
-
-/* A blob of HotSpot's machine code. */
-struct sw_blob {
-	__u64 address;
-	__u64 code; /* address of its first instruction */
-	__u64 handlers[2]; /* to which deoptimized functions are returned to; 0: none */
-	__s32 frame_words; /* from the stack pointer to the end of its frame, at calls; not above 0: it has no frame of one size */
-	__s32 frame_complete; /* offset in the code from which on it has its frame; negative: 0 */
-	__u32 cookie;
-	__u32 original_pc; /* offset from the stack pointer */
-};
-
-/* A function of JavaScript. */
-struct sw_v8_function {
-	__u64 shared; /* address of its SharedFunctionInfo */
-	__u32 cookie;
-	__u32 has_script; /* it is the program's, not V8's own */
-};
-
-/* Around the interrupted pc, of V8's code. */
-#define SW_V8_CODE_BEFORE 16
-#define SW_V8_CODE_AFTER 24
-
-#define SW_HOTSPOT_CODE_BEFORE 64
-#define SW_HOTSPOT_CODE_AFTER 8
-
-/*
- * Scratch memory for frames of virtual machines, of one CPU. It belongs to the CPU's first slot. The others are for samples
+ * Scratch memory for frames of runtimes, of one CPU. It belongs to the CPU's first slot. The others are for samples
  * taken while a program takes one: too few to have memory for this in each.
  */
 struct sw_vm_scratch {
-	/* By address; kept from sample to sample: code objects, objects of V8's, and classes of HotSpot's. */
+	/* By address; kept from sample to sample. */
 	struct sw_vm_code codes[SW_VM_CODES];
-	struct sw_vm_code paths[SW_VM_PATHS]; /* likewise, with the hashes of texts */
-	struct sw_vm_link links[SW_VM_LINKS]; /* by the address from which they lead; kept likewise */
-	struct sw_vm_state_places threads[SW_VM_THREADS]; /* by thread id; kept likewise */
-	__u64 identity[SW_VM_IDENTITY_WORDS]; /* of the code object that was read last */
-	struct sw_blob blob; /* that was read last */
-	__u8 code[SW_HOTSPOT_CODE_BEFORE + SW_HOTSPOT_CODE_AFTER]; /* around the interrupted pc */
-	struct sw_v8_function v8_function; /* that was read last */
-	__u64 v8_instance; /* of the interrupted function of WebAssembly, where it has no frame yet; otherwise 0 */
-	__u64 v8_object[SW_V8_OBJECT_BYTES / sizeof(__u64)]; /* the start of the object that was read last */
-	struct sw_frame v8_frames[2]; /* to push, the leaf's first */
-	__u64 v8_frame_count;
-	__u8 v8_code[SW_V8_CODE_BEFORE + SW_V8_CODE_AFTER];
-	__u64 text[SW_VM_TEXT_WORDS]; /* the string that was read last */
+	struct sw_vm_link links[SW_VM_LINKS];
+	struct sw_cpython_scratch cpython;
+	struct sw_hotspot_scratch hotspot;
+	struct sw_v8_scratch v8;
 	__u8 window[SW_VM_WINDOW_BYTES];
 };
 
@@ -460,7 +386,7 @@ static __always_inline void *this_ring(void)
 	return bpf_map_lookup_elem(&rings, &cpu);
 }
 
-/* The scratch memory for virtual machines that belongs to a slot; null if none does. */
+/* The scratch memory for runtimes that belongs to a slot; null if none does. */
 static __always_inline struct sw_vm_scratch *vm_scratch(__u32 slot)
 {
 	__u32 cpu = slot / SW_SLOTS_PER_CPU;

@@ -29,9 +29,12 @@
  *   call.bpf.h         whether an address is behind a call
  *   stack_window.bpf.h a window on the stack           table.bpf.h       from an address to its rule
  *   stack.bpf.h        frames, their hash, sending them
- *   vm.bpf.h           frames of virtual machines      vm_memory.bpf.h   a window on a virtual machine's memory
- *   cpython.bpf.h      those of CPython                code_object.bpf.h functions of young processes
- *   hotspot*.bpf.h     those of HotSpot                v8.bpf.h          those of V8
+ *
+ * Frames of language runtimes. Each has one header for others, with its parts in the folder of the same name:
+ *
+ *   vm.bpf.h           which runtime walks a frame     vm_memory.bpf.h   what their walks share
+ *   cpython.bpf.h      groups of CPython's frames      cookie.bpf.h      hashes that identify objects
+ *   hotspot.bpf.h      HotSpot's, on the native stack  v8.bpf.h          V8's, likewise
  *
  * The ground floor:
  *

@@ -36,9 +36,12 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 	slot->variable_count = ranges->variables;
 	slot->variables_offset = location_offset(location) + sizeof(*ranges);
 	offset = slot->variables_offset + slot->variable_count * sizeof(struct sw_tls_variable);
-	slot->runtime_offset = ranges->interpreters ? offset : 0;
-	if (ranges->interpreters)
+	slot->runtime_kind = slot->runtime_offset = 0;
+	if (ranges->interpreters) {
+		slot->runtime_kind = *sw_at(__u32, chunk, offset + __builtin_offsetof(struct sw_runtime, kind), 4);
+		slot->runtime_offset = offset;
 		offset += sizeof(struct sw_runtime);
+	}
 	slot->hotspot_offset = ranges->hotspots ? offset : 0;
 	if (ranges->hotspots)
 		offset += sizeof(struct sw_runtime);
@@ -234,63 +237,6 @@ static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
 	return kind | flags << SW_FRAME_FLAGS_SHIFT | id << SW_FRAME_ID_SHIFT;
 }
 
-/* A virtual machine of the slot's process, in the chunk of its ranges; null if the offset is 0. */
-static __always_inline const struct sw_runtime *runtime_at(const struct sw_slot *slot, __u32 at)
-{
-	__u32 offset = at & (SW_CHUNK_BYTES - 8);
-	__u8 *chunk;
-
-	if (!at)
-		return 0;
-	chunk = arena_chunk(location_chunk(slot->ranges));
-	if (!chunk || offset > SW_CHUNK_BYTES - sizeof(struct sw_runtime))
-		return 0;
-	return (const struct sw_runtime *)(chunk + offset);
-}
-
-/* The virtual machine with a loop, CPython or V8, of the slot's process; null if it runs none. */
-static __always_inline const struct sw_runtime *process_runtime(const struct sw_slot *slot)
-{
-	return runtime_at(slot, slot->runtime_offset);
-}
-
-/* HotSpot in the slot's process, maybe beside another virtual machine; null: it doesn't run there. */
-static __always_inline const struct sw_runtime *process_hotspot(const struct sw_slot *slot)
-{
-	return runtime_at(slot, slot->hotspot_offset);
-}
-
-/* Whether an offset of the slot's file is in the loop of the process's virtual machine. */
-static __always_inline bool is_vm_loop(const struct sw_slot *slot, __u64 file_offset)
-{
-	const struct sw_runtime *runtime = process_runtime(slot);
-	bool is_inside = false;
-
-	if (!runtime || runtime->file != slot->file)
-		return false;
-#pragma unroll
-	for (__u32 i = 0; i < SW_VM_LOOP_RANGES; i++)
-		is_inside |= file_offset - runtime->loop[i].start < runtime->loop[i].bytes;
-	return is_inside;
-}
-
-/* V8 in the slot's process; null: it doesn't run there. */
-static __always_inline const struct sw_runtime *process_v8(const struct sw_slot *slot)
-{
-	const struct sw_runtime *runtime = process_runtime(slot);
-
-	return runtime && runtime->kind == SW_FRAME_V8 ? runtime : 0;
-}
-
-/* Whether an offset of the slot's file is in V8's builtins. */
-static __always_inline bool is_v8_builtin(const struct sw_slot *slot, __u64 file_offset)
-{
-	const struct sw_runtime *runtime = process_v8(slot);
-
-	return runtime && runtime->file == slot->file &&
-	       file_offset - runtime->v8.builtins.start < runtime->v8.builtins.bytes;
-}
-
 /* The cache entry for the current frame. */
 static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
 {
@@ -309,14 +255,6 @@ static __always_inline bool is_remembered(const struct sw_slot *slot, const stru
 	       found->is_return_address == slot->is_return_address;
 }
 
-/* Whether an address is in code that HotSpot has generated. */
-static __always_inline bool is_hotspot_code(const struct sw_slot *slot, __u64 address)
-{
-	const struct sw_runtime *runtime = process_hotspot(slot);
-
-	return runtime && address - runtime->hotspot.code_start < runtime->hotspot.code_bytes;
-}
-
 /* Looks up the current frame and its rule, and caches both. False: it is in no executable mapping. */
 static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 {
@@ -333,20 +271,12 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	found->is_return_address = slot->is_return_address;
 	if (!slot->file) {
 		found->number = SW_RULE_NONE;
-		if (vm_frames && process_v8(slot))
-			flags |= SW_FRAME_V8_CODE;
 		found->head = frame_head(SW_FRAME_ANONYMOUS, flags, 0);
 		found->address = slot->pc;
-		/* HotSpot's frames have rules, and are looked up elsewhere (find_hotspot_frame). */
-		if (!vm_frames || !is_hotspot_code(slot, address))
-			found->clock = slot->clock;
+		found->clock = slot->clock;
 		return 1;
 	}
 	file_offset = address - slot->range_start + slot->range_file_offset;
-	if (slot->runtime_offset && is_vm_loop(slot, file_offset))
-		flags |= SW_FRAME_VM_LOOP;
-	else if (slot->runtime_offset && is_v8_builtin(slot, file_offset))
-		flags |= SW_FRAME_V8_CODE;
 	found->head = frame_head(SW_FRAME_NATIVE, flags, slot->file);
 	found->address = file_offset + slot->is_return_address;
 	chunk = arena_chunk(slot->segment_chunk);

@@ -9,7 +9,7 @@
 #include "arch.bpf.h"
 #include "call.bpf.h"
 #include "current_frame.bpf.h"
-#include "hotspot.bpf.h"
+#include "maps.bpf.h"
 #include "stack.bpf.h"
 #include "stack_window.bpf.h"
 #include "table.bpf.h"
@@ -101,7 +101,7 @@ static __noinline int may_be_frame(struct sw_slot *slot, __u64 pc, __u64 sp)
 	slot->pc = pc;
 	slot->is_return_address = 1;
 	found = place_of_frame(slot);
-	has_rule = (is_remembered(slot, found) || find_frame(slot, found)) && found->number >= SW_RULE_FIRST_FREE &&
+	has_rule = (is_remembered(slot, found) || find_marked_frame(slot)) && found->number >= SW_RULE_FIRST_FREE &&
 		   found->rule.cfa_base == SW_CFA_REGISTER && found->rule.cfa_register == SW_REG_SP &&
 		   found->rule.ra == SW_PLACE_CFA;
 	slot->pc = own_pc;
@@ -269,27 +269,12 @@ static __always_inline bool is_base(const struct sw_slot *slot)
 	return !slot->pc && slot->is_return_address && !slot->guesses && slot->sp % SW_STACK_ALIGNMENT_BYTES == 0;
 }
 
-/*
- * Looks up the current frame, which is not cached, and its rule. Returns 0 if it is in no executable mapping. Not static, like
- * step_in_slot: the verifier checks it once, and not for each step of a round.
- */
-__noinline int find_current_frame(__u32 number)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-
-	if (!slot)
-		return 0;
-	if (vm_frames && is_hotspot_code(slot, slot->pc - slot->is_return_address))
-		return find_hotspot_frame(number);
-	return find_frame(slot, place_of_frame(slot));
-}
-
 /* Appends the current frame and steps to its caller. False: the walk is over; slot->outcome says how it ended. */
 static __always_inline bool step(struct sw_slot *slot)
 {
 	struct sw_found *found = place_of_frame(slot);
 	__u32 is_generated;
-	int in_group;
+	int in_vm;
 
 	if (!is_remembered(slot, found) && !find_current_frame(slot->number)) {
 		if (is_base(slot))
@@ -301,18 +286,12 @@ static __always_inline bool step(struct sw_slot *slot)
 	}
 	if (slot->depth >= frame_limit)
 		return stop(slot, SW_OUTCOME_FRAME_LIMIT);
-	if (vm_frames && (found->head & (SW_FRAME_VM_LOOP | SW_FRAME_V8_CODE) << SW_FRAME_FLAGS_SHIFT)) {
-		in_group = step_in_group(slot);
-		if (in_group == SW_VM_WALK_ENDED)
-			return false;
-		if (in_group != SW_VM_GROUP_ENDED)
-			return in_group != SW_VM_NO_ROOM || stop(slot, SW_OUTCOME_RING_FULL);
-	}
-	if (vm_frames && found->number >= SW_RULE_HOTSPOT) {
-		if (found->number == SW_RULE_HOTSPOT_DEPENDS && !settle_hotspot_frame(slot->number))
-			slot->head.vm_frames_missing[SW_VM_NO_CALLER]++;
-		slot->head.vm_frames_frames++;
-	}
+	in_vm = step_in_vm(slot, found);
+	if (in_vm == SW_VM_NO_ROOM)
+		return stop(slot, SW_OUTCOME_RING_FULL);
+	if (in_vm != SW_VM_NATIVE_IS_NEXT)
+		return in_vm != SW_VM_WALK_ENDED;
+	settle_rule(slot, found);
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
 	if (found->number == SW_RULE_FRAME_POINTER) {
@@ -382,8 +361,8 @@ static __always_inline void walk_by_loop(struct sw_slot *slot)
 	__u32 found = 0;
 
 	bpf_loop(frame_limit / SW_FRAMES_PER_ROUND + 1, walk_round, &context, 0);
-	if (vm_frames && came_too_early(slot->outcome))
-		push_groups_alone(slot->number);
+	if (came_too_early(slot->outcome))
+		end_vm_frames(slot->number);
 	if (slot->outcome != SW_OUTCOME_BAD_ADDRESS)
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), slot->unreadable, found_vma, &found, 0);
@@ -410,8 +389,7 @@ static __always_inline bool walk_by_calls(__u32 slot)
 {
 	for (__u32 i = 0; i < SW_FRAMES_PER_CALL; i++)
 		if (!step_in_slot(slot)) {
-			if (vm_frames)
-				push_groups_alone(slot);
+			end_vm_frames(slot);
 			return false;
 		}
 	return true;

@@ -16,127 +16,24 @@
 #include "cookie.bpf.h"
 #include "current_frame.bpf.h"
 #include "stack.bpf.h"
+#include "table.bpf.h"
+#include "v8/function.bpf.h"
 #include "vm_memory.bpf.h"
+
+/* Whether code, at an offset of the slot's file or generated, is V8's. */
+static __always_inline bool is_v8_code(const struct sw_slot *slot, bool is_generated, __u64 file_offset)
+{
+	const struct sw_runtime *runtime = process_runtime(slot, SW_FRAME_V8);
+
+	if (!runtime)
+		return false;
+	return is_generated || (runtime->file == slot->file &&
+				file_offset - runtime->v8.builtins.start < runtime->v8.builtins.bytes);
+}
 
 #if SW_HAS_V8
 
-#define SW_V8_IS_OBJECT 1ull
-#define SW_V8_POSITIONS_MASK ((1ull << 48) - 1)
-#define SW_V8_SMI_SHIFT 32
 #define SW_V8_BUILTIN_ALIGNMENT_BYTES 32 /* or more: where builtins start */
-
-static __always_inline bool is_v8_object(__u64 word)
-{
-	return word & SW_V8_IS_OBJECT;
-}
-
-/* A word of the object that was read last. */
-static __always_inline __u64 v8_field(const struct sw_vm_scratch *scratch, __u32 offset)
-{
-	return scratch->v8_object[(offset / sizeof(__u64)) & (SW_V8_OBJECT_BYTES / sizeof(__u64) - 1)];
-}
-
-/* Reads up to the end of a field. Returns the object's address, where it is now; 0: it can't be read. */
-static __always_inline __u64 read_v8_object(struct sw_vm_scratch *scratch, __u64 object, __u32 field)
-{
-	__u32 bytes = field + sizeof(__u64);
-
-#pragma unroll
-	for (int i = 0; i < 2; i++) {
-		/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
-		barrier_var(bytes);
-		if (!is_v8_object(object) || bytes > SW_V8_OBJECT_BYTES ||
-		    bpf_probe_read_user(scratch->v8_object, bytes, (void *)(object - SW_V8_IS_OBJECT)))
-			return 0;
-		if (is_v8_object(scratch->v8_object[0]))
-			return object;
-		object = scratch->v8_object[0] | SW_V8_IS_OBJECT;
-	}
-	return 0;
-}
-
-/* The type of the objects of a map, read or remembered in this sample; 0 if it can't be read. */
-static __always_inline __u32 v8_type(struct sw_slot *slot, struct sw_vm_scratch *scratch, const struct sw_v8 *v8,
-				     __u64 map)
-{
-	struct sw_vm_code *known = remembered_code(scratch, map);
-	__u16 type;
-
-	if (known->address == map && known->sample == (__u32)slot->time_ns)
-		return known->cookie;
-	if (bpf_probe_read_user(&type, sizeof(type), (void *)(map - SW_V8_IS_OBJECT + v8->map_type)))
-		return 0;
-	*known = (struct sw_vm_code){ .address = map, .sample = (__u32)slot->time_ns, .cookie = type };
-	return type;
-}
-
-/*
- * Reads the SharedFunctionInfo at an address into the scratch memory, with its cookie. Scripts have numbers, and so have the
- * functions of a script: these and the position in the source tell a function from any other. False: it can't be read.
- */
-static __always_inline bool read_v8_shared(struct sw_slot *slot, struct sw_vm_scratch *scratch, const struct sw_v8 *v8,
-					   __u64 address)
-{
-	struct sw_v8_function *function = &scratch->v8_function;
-	struct sw_vm_code *known = remembered_code(scratch, address);
-	__u64 hash, positions, script, id = 0;
-	__u32 literal;
-
-	if ((known->address | SW_V8_IS_OBJECT) == address && known->sample == (__u32)slot->time_ns) {
-		function->shared = address;
-		function->cookie = known->cookie;
-		function->has_script = is_v8_object(known->address);
-		return true;
-	}
-	function->shared = read_v8_object(scratch, address, v8->literal);
-	if (!function->shared)
-		return false;
-	script = v8_field(scratch, v8->script);
-	positions = v8_field(scratch, v8->positions) & SW_V8_POSITIONS_MASK;
-	literal = v8_field(scratch, v8->literal) >> (v8->literal % sizeof(__u64) * 8 & 63);
-	if (!read_v8_object(scratch, script, v8->script_id))
-		return false;
-	function->has_script = v8_type(slot, scratch, v8, scratch->v8_object[0]) == v8->script_type;
-	if (function->has_script)
-		id = v8_field(scratch, v8->script_id);
-	hash = add_to_cookie(0, id);
-	hash = add_to_cookie(hash, positions);
-	function->cookie = finished_cookie(add_to_cookie(hash, literal));
-	if (function->shared == address)
-		*known = (struct sw_vm_code){
-			.address = address - !function->has_script,
-			.sample = (__u32)slot->time_ns,
-			.cookie = function->cookie,
-		};
-	return true;
-}
-
-/* Reads the function of a JSFunction into the scratch memory. Returns 0 if it is none. Not static: the verifier checks it once. */
-__noinline int read_v8_function(__u32 number, __u64 object)
-{
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
-	struct sw_vm_scratch *scratch = vm_scratch(number);
-	struct sw_vm_link *known;
-	__u32 type;
-
-	if (!runtime || !scratch)
-		return 0;
-	known = remembered_link(scratch, object);
-	if (known->from != object || known->sample != (__u32)slot->time_ns || known->number) {
-		if (!read_v8_object(scratch, object, runtime->v8.shared))
-			return 0;
-		known->from = 0;
-		known->to = v8_field(scratch, runtime->v8.shared);
-		type = v8_type(slot, scratch, &runtime->v8, scratch->v8_object[0]);
-		if (type < runtime->v8.first_function_type || type > runtime->v8.last_function_type)
-			return 0;
-		known->from = object;
-		known->sample = slot->time_ns;
-		known->number = 0;
-	}
-	return read_v8_shared(slot, scratch, &runtime->v8, known->to);
-}
 
 /* Reads what identifies the frame with this frame pointer: of a function, its context and its JSFunction. Zeros: unreadable. */
 static __always_inline void read_v8_frame(struct sw_slot *slot, __u64 fp, __u64 *context, __u64 *function)
@@ -188,13 +85,13 @@ static __always_inline int classify_v8_generated(struct sw_slot *slot, struct sw
 {
 	int state = SW_V8_FRAME_MADE;
 
-	scratch->v8_instance = 0;
+	scratch->v8.instance = 0;
 	if (!slot->is_interrupted)
 		return SW_V8_FUNCTION_CODE;
-	if (!bpf_probe_read_user(scratch->v8_code, sizeof(scratch->v8_code), (void *)(slot->pc - SW_V8_CODE_BEFORE)))
+	if (!bpf_probe_read_user(scratch->v8.code, sizeof(scratch->v8.code), (void *)(slot->pc - SW_V8_CODE_BEFORE)))
 		state = v8_frame_state(slot->number, wasm_marker);
 	if (state & SW_V8_FRAME_OF_WASM)
-		scratch->v8_instance = slot->registers[SW_REG_V8_INSTANCE];
+		scratch->v8.instance = slot->registers[SW_REG_V8_INSTANCE];
 	switch (state & SW_V8_FRAME_STATE_MASK) {
 	case SW_V8_FRAME_NOT_YET:
 		return SW_V8_NOT_YET;
@@ -215,7 +112,7 @@ static __always_inline int classify_v8_generated(struct sw_slot *slot, struct sw
 __noinline int classify_v8_code(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_V8) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	struct sw_found *found;
 	__u64 word;
@@ -278,17 +175,17 @@ static __always_inline struct sw_frame wasm_frame(struct sw_slot *slot, __u64 in
 static __always_inline struct sw_frame v8_frame(struct sw_slot *slot, const struct sw_vm_scratch *scratch, int code,
 						__u64 called_from)
 {
-	__u64 shared = (scratch->v8_function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
+	__u64 shared = (scratch->v8.function.shared - SW_V8_IS_OBJECT) & ((1ull << 48) - 1);
 	__u32 flags = code == SW_V8_BUILTIN || slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
 
 	slot->head.vm_frames_frames++;
 	if (code == SW_V8_INTERPRETER)
 		return (struct sw_frame){
 			.head = frame_head(SW_FRAME_V8, 0, shared),
-			.address = (__u64)v8_bytecode_offset(slot) << SW_VM_PLACE_SHIFT | scratch->v8_function.cookie,
+			.address = (__u64)v8_bytecode_offset(slot) << SW_VM_PLACE_SHIFT | scratch->v8.function.cookie,
 		};
-	return compiled_v8_frame(SW_FRAME_V8, flags, scratch->v8_function.shared,
-				 code == SW_V8_BUILTIN ? called_from : slot->pc, scratch->v8_function.cookie);
+	return compiled_v8_frame(SW_FRAME_V8, flags, scratch->v8.function.shared,
+				 code == SW_V8_BUILTIN ? called_from : slot->pc, scratch->v8.function.cookie);
 }
 
 /*
@@ -300,19 +197,19 @@ __noinline int push_v8_frames(__u32 number)
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 
-	if (!slot || !scratch || !push_frame(slot, scratch->v8_frames[0].head, scratch->v8_frames[0].address))
+	if (!slot || !scratch || !push_frame(slot, scratch->v8.frames[0].head, scratch->v8.frames[0].address))
 		return 0;
-	return scratch->v8_frame_count < 2 || push_frame(slot, scratch->v8_frames[1].head, scratch->v8_frames[1].address);
+	return scratch->v8.frame_count < 2 || push_frame(slot, scratch->v8.frames[1].head, scratch->v8.frames[1].address);
 }
 
 /*
  * One step in a function of JavaScript, whose native frame is the current one, and for an interpreted one in the native frame of
- * the interpreter. Returns an sw_vm_step; SW_VM_GROUP_ENDED: it isn't a function's. Not static: the verifier checks it once.
+ * the interpreter. Returns an sw_vm_step; SW_VM_NATIVE_IS_NEXT: it isn't a function's. Not static: the verifier checks it once.
  */
 __noinline int step_in_v8_function(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_V8) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	int code = classify_v8_code(number);
 	__u64 context, function, instance = 0, pc = 0, sp = 0;
@@ -320,12 +217,12 @@ __noinline int step_in_v8_function(__u32 number)
 	struct sw_found *found;
 
 	if (!runtime || !scratch || code == SW_V8_OTHER)
-		return SW_VM_GROUP_ENDED;
+		return SW_VM_NATIVE_IS_NEXT;
 	/* A builtin without a frame of its own has its return address on top of the stack, unless it pushes something. */
 	if (code >= SW_V8_NOT_YET || (code == SW_V8_BUILTIN && slot->is_interrupted)) {
 		if (!find_v8_caller(slot, code, &pc, &sp)) {
 			if (code >= SW_V8_NOT_YET)
-				return SW_VM_GROUP_ENDED;
+				return SW_VM_NATIVE_IS_NEXT;
 			pc = 0;
 		}
 	}
@@ -333,7 +230,7 @@ __noinline int step_in_v8_function(__u32 number)
 	if (code == SW_V8_FUNCTION_CODE || code == SW_V8_LEFT)
 		instance = is_wasm_frame(&runtime->v8, context) ? function : 0;
 	else if (code == SW_V8_BEGINNING || code == SW_V8_NOT_YET || code == SW_V8_PUSHED)
-		instance = scratch->v8_instance;
+		instance = scratch->v8.instance;
 	if (code == SW_V8_BEGINNING || code == SW_V8_NOT_YET || code == SW_V8_PUSHED)
 		function = slot->registers[SW_REG_V8_FUNCTION];
 	else if (!is_v8_object(context))
@@ -347,8 +244,8 @@ __noinline int step_in_v8_function(__u32 number)
 		slot->head.vm_frames_frames++;
 	} else if (read_v8_function(number, function)) {
 		/* The frame of a builtin may have a function of V8's own, which is the builtin. */
-		if (code == SW_V8_BUILTIN && !scratch->v8_function.has_script)
-			return SW_VM_GROUP_ENDED;
+		if (code == SW_V8_BUILTIN && !scratch->v8.function.has_script)
+			return SW_VM_NATIVE_IS_NEXT;
 		first = v8_frame(slot, scratch, code, pc);
 	} else if (code == SW_V8_INTERPRETER) {
 		slot->head.vm_frames_missing[SW_VM_UNREADABLE]++;
@@ -356,16 +253,16 @@ __noinline int step_in_v8_function(__u32 number)
 	} else if (code >= SW_V8_NOT_YET) {
 		first = native;
 	} else {
-		return SW_VM_GROUP_ENDED;
+		return SW_VM_NATIVE_IS_NEXT;
 	}
 	/* A builtin was called by the function, and the interpreter runs it. */
-	scratch->v8_frame_count = code == SW_V8_BUILTIN || code == SW_V8_INTERPRETER ? 2 : 1;
+	scratch->v8.frame_count = code == SW_V8_BUILTIN || code == SW_V8_INTERPRETER ? 2 : 1;
 	if (code == SW_V8_BUILTIN) {
-		scratch->v8_frames[0] = native;
-		scratch->v8_frames[1] = first;
+		scratch->v8.frames[0] = native;
+		scratch->v8.frames[1] = first;
 	} else {
-		scratch->v8_frames[0] = first;
-		scratch->v8_frames[1] = native;
+		scratch->v8.frames[0] = first;
+		scratch->v8.frames[1] = native;
 	}
 	if (!push_v8_frames(number))
 		return SW_VM_NO_ROOM;
@@ -379,7 +276,7 @@ __noinline int step_in_v8_function(__u32 number)
 
 /*
  * One step in a frame of the deoptimizer's, which returns to the start of a builtin: no call is in front of that, but the end of
- * another builtin, whose rule would be taken. SW_VM_GROUP_ENDED: it is another frame.
+ * another builtin, whose rule would be taken. SW_VM_NATIVE_IS_NEXT: it is another frame.
  */
 static __always_inline int step_in_deoptimized(struct sw_slot *slot)
 {
@@ -388,26 +285,29 @@ static __always_inline int step_in_deoptimized(struct sw_slot *slot)
 
 	if (!slot->is_return_address || slot->pc % SW_V8_BUILTIN_ALIGNMENT_BYTES || (__u8)found->head != SW_FRAME_NATIVE ||
 	    is_after_call_of(slot->pc, 0))
-		return SW_VM_GROUP_ENDED;
+		return SW_VM_NATIVE_IS_NEXT;
 	if (!push_frame(slot, found->head & ~flags, found->address))
 		return SW_VM_NO_ROOM;
 	slot->head.frames_frame_pointer++;
 	return step_by_frame_pointer(slot) ? SW_VM_STEPPED : SW_VM_WALK_ENDED;
 }
 
-/* One step in V8's code, whose native frame is the current one. Returns an sw_vm_step. */
-static __always_inline int step_in_v8(struct sw_slot *slot)
+/*
+ * One step in V8's code, whose native frame is the current one. Returns an sw_vm_step. Not static: the verifier checks it once.
+ */
+__noinline int step_in_v8(__u32 number)
 {
-	int result = step_in_v8_function(slot->number);
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	int result = step_in_v8_function(number);
 
-	return result == SW_VM_GROUP_ENDED ? step_in_deoptimized(slot) : result;
+	return slot && result == SW_VM_NATIVE_IS_NEXT ? step_in_deoptimized(slot) : result;
 }
 
 #else
 
-static __always_inline int step_in_v8(struct sw_slot *slot)
+static __always_inline int step_in_v8(__u32 number)
 {
-	return SW_VM_GROUP_ENDED;
+	return SW_VM_NATIVE_IS_NEXT;
 }
 
 #endif

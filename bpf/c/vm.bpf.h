@@ -1,278 +1,115 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Frames of virtual machines. Each activation of a machine's loop has a native frame, whose code the receiver has marked,
- * and executes a group of the machine's own frames, which are on another stack. The walk pushes a group before the native
- * frame that executes it, a few frames in each step: so a stack has all frames in the order in which they called each other.
- *
- * A group that can't be read is one frame that says why, and the walk goes on.
+ * The registry of language runtimes: which of them the code of a frame belongs to, and what walks its own frames. Only this
+ * header includes those of runtimes, and the states of these are in maps.bpf.h.
  */
 #ifndef SIDEWINDER_VM_BPF_H
 #define SIDEWINDER_VM_BPF_H
 
 #include "cpython.bpf.h"
-#include "current_frame.bpf.h"
-#include "stack.bpf.h"
+#include "hotspot.bpf.h"
+#include "maps.bpf.h"
 #include "table.bpf.h"
 #include "v8.bpf.h"
 #include "vm_memory.bpf.h"
 
+/* Prepares the slot for the frames of a sample. */
 static __always_inline void start_vm_frames(struct sw_slot *slot)
 {
-	slot->vm_state = SW_VM_UNREAD;
-	slot->vm_group = SW_VM_OPEN;
-	slot->vm_group_frames = 0;
-	slot->vm_window_bytes = 0;
-	slot->vm_objects = 0;
-	slot->vm_is_innermost = 1;
-	slot->vm_has_no_group = 0;
-	slot->vm_is_lost = 0;
-	slot->vm_is_alone = 0;
-	slot->vm_frames_met = 0;
-	slot->vm_has_blob = 0;
-	slot->vm_frame_before = 0;
-	slot->vm_anchor = 0;
-	slot->vm_cframe = 0;
+	slot->vm_window.bytes = 0;
+	start_cpython(slot);
+	start_hotspot(slot);
 }
 
-/* Pushes a frame that stands for the rest of the current activation's group. */
-static __always_inline int end_with_missing(struct sw_slot *slot, __u32 reason)
+/* Whether an offset of the slot's file is in the loop of the process's runtime. */
+static __always_inline bool is_vm_loop(const struct sw_slot *slot, __u64 file_offset)
 {
-	end_group(slot);
-	return push_missing(slot, SW_FRAME_CPYTHON, reason);
-}
+	const struct sw_runtime *runtime = runtime_at(slot, slot->runtime_offset);
+	bool is_inside = false;
 
-static __always_inline void mark_place(struct sw_slot *slot)
-{
-	slot->vm_mark = (struct sw_vm_mark){
-		.frame = slot->vm_frame,
-		.hash = slot->hash,
-		.count = slot->count,
-		.chunks = slot->chunks,
-		.depth = slot->depth,
-		.frames = slot->head.vm_frames_frames,
-		.unreadable = slot->head.vm_frames_missing[SW_VM_UNREADABLE],
-	};
-}
-
-/*
- * The group that was taken for that of the innermost activation is that of the next one: the innermost has no frame yet, or no
- * more. Removes the group from the stack, to be pushed where it belongs, unless the chunk in which it begins was sent.
- */
-static __always_inline int remove_group(struct sw_slot *slot)
-{
-	const struct sw_vm_mark *mark = &slot->vm_mark;
-
-	if (slot->chunks != mark->chunks) {
-		slot->vm_has_no_group = 1;
-		return SW_VM_GROUP_ENDED;
-	}
-	slot->vm_frame = mark->frame;
-	slot->hash = mark->hash;
-	slot->count = mark->count;
-	slot->depth = mark->depth;
-	slot->head.vm_frames_frames = mark->frames;
-	slot->head.vm_frames_missing[SW_VM_UNREADABLE] = mark->unreadable;
-	slot->vm_frames_met = 0;
-	slot->vm_frame_before = 0;
-	slot->vm_group_frames = 0;
-	return end_with_missing(slot, SW_VM_NO_FRAMES);
-}
-
-/*
- * Finds the next group when the previous frames don't lead to it: in the activation that lost its own behind its shim, or, with
- * a `cframe`, in the next activation. `end` is that of the current one's native frame.
- */
-static __always_inline int find_frames(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end)
-{
-	bool has_cframe = slot->vm_cframe != 0;
-
-	if (has_cframe && slot->vm_group != SW_VM_OPEN)
-		return SW_VM_GROUP_ENDED;
-	slot->vm_is_lost = 0;
-	if (end && slot->vm_distances_ranges == slot->ranges)
-		find_cpython_frames(slot, cpython, end, has_cframe);
-	return has_cframe ? SW_VM_GROUP_FOUND : SW_VM_GROUP_ENDED;
-}
-
-/*
- * Decides what to do at the end of a group, whose activation has a native frame up to `end` (0: not known). Returns as
- * step_in_vm. Each activation keeps something in its native frame, the anchor: it tells whose the group is.
- */
-static __always_inline int settle_group(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end)
-{
-	__u64 anchor = slot->vm_anchor;
-	bool is_innermost = slot->vm_is_innermost;
-
-	slot->vm_anchor = 0;
-	slot->vm_is_innermost = 0;
-	if (slot->vm_is_lost)
-		return find_frames(slot, cpython, end);
-	if (end && anchor - slot->sp < end - slot->sp) {
-		if (is_innermost)
-			slot->vm_cframe_distance = slot->vm_cframe ? end - slot->vm_cframe : 0;
-		slot->vm_anchor_distance = end - anchor;
-		slot->vm_distances_ranges = slot->ranges;
-	} else if (end && is_innermost && anchor >= end) {
-		return remove_group(slot);
-	} else if (end && cpython->groups == SW_CPYTHON_ENDS_AT_SHIM) {
-		/* The frame that seemed to end the group is torn. */
-		slot->vm_is_lost = 1;
-		return end_with_missing(slot, SW_VM_UNREADABLE);
-	}
-	return slot->vm_group_frames ? SW_VM_GROUP_ENDED : end_with_missing(slot, SW_VM_NO_FRAMES);
-}
-
-/* Opens the innermost activation's group, the first of a walk. */
-static __always_inline void open_vm(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-				    const struct sw_runtime *runtime)
-{
-	__u64 file_offset = place_of_frame(slot)->address - slot->is_return_address;
-
-	slot->vm_state = open_cpython(slot, scratch, &runtime->cpython, runtime->state);
-	if (slot->vm_is_alone)
-		return;
-	mark_place(slot);
-	/* Into memory, which the verifier doesn't track: it would check what follows for each range. */
+	if (!runtime || runtime->file != slot->file)
+		return false;
 #pragma unroll
-	for (__u32 i = 0; i < SW_VM_UNLINKED_RANGES; i++)
-		if (file_offset - runtime->unlinked[i].start < runtime->unlinked[i].bytes)
-			slot->vm_has_no_group = 1;
-}
-
-/* Pushes the next frame of the current activation's group. Returns an sw_vm_step. */
-static __always_inline int push_vm_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					 const struct sw_runtime *runtime)
-{
-	struct sw_vm_frame frame = {};
-	int result = next_cpython_frame(slot, scratch, &runtime->cpython, &frame);
-
-	if (result == SW_VM_UNREADABLE_FRAME) {
-		slot->vm_is_lost = 1;
-		return end_with_missing(slot, slot->vm_frame ? SW_VM_UNREADABLE : SW_VM_NO_FRAMES);
-	}
-	if (result == SW_VM_GROUP_ENDED)
-		return result;
-	slot->vm_group_frames++;
-	if (result == SW_VM_UNREADABLE_CODE)
-		return push_missing(slot, SW_FRAME_CPYTHON, SW_VM_UNREADABLE);
-	slot->head.vm_frames_frames++;
-	return push_frame(slot, frame.head, frame.address) ? SW_VM_PUSHED : SW_VM_NO_ROOM;
+	for (__u32 i = 0; i < SW_VM_LOOP_RANGES; i++)
+		is_inside |= file_offset - runtime->loop[i].start < runtime->loop[i].bytes;
+	return is_inside;
 }
 
 /*
- * Pushes frames of the current activation's group: several, because what it takes to begin a step costs as much as a frame.
- * Returns an sw_vm_step.
+ * Marks the current frame, which was just looked up by find_frame, if its code is that of a runtime. Not static: the verifier
+ * checks it once.
  */
-static __always_inline int push_vm_frames(struct sw_slot *slot, struct sw_vm_scratch *scratch,
-					  const struct sw_runtime *runtime)
-{
-	int result = SW_VM_GROUP_ENDED;
-
-	if (slot->vm_state == SW_VM_UNREAD)
-		open_vm(slot, scratch, runtime);
-	if (slot->vm_state != SW_VM_READ)
-		return end_with_missing(slot, slot->vm_state - SW_VM_LOST);
-	if (slot->vm_has_no_group) {
-		slot->vm_has_no_group = 0;
-		slot->vm_is_innermost = 0;
-		slot->vm_anchor = 0;
-		/* The innermost activation's `cframe` may not be written yet. */
-		slot->vm_is_lost = slot->vm_cframe != 0;
-		return end_with_missing(slot, SW_VM_NO_FRAMES);
-	}
-	for (__u32 i = 0; i < SW_VM_FRAMES_PER_STEP; i++) {
-		result = push_vm_frame(slot, scratch, runtime);
-		if (result != SW_VM_PUSHED || slot->vm_group != SW_VM_OPEN || slot->depth >= frame_limit)
-			break;
-	}
-	return result;
-}
-
-/*
- * One step in the current activation's group, and what there is to decide at its end. Not static: the verifier checks it
- * once (see `step_in_slot`). Returns an sw_vm_step.
- */
-__noinline int step_in_vm(__u32 number)
+__noinline int mark_vm_code(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
-	struct sw_vm_scratch *scratch = vm_scratch(number);
-	int result = SW_VM_GROUP_ENDED;
+	struct sw_found *found;
+	__u64 file_offset, flag = 0;
+	bool is_generated;
 
-	if (!runtime)
-		return SW_VM_GROUP_ENDED;
-	if (runtime->kind == SW_FRAME_V8)
-		return step_in_v8(slot);
-	if (runtime->kind != SW_FRAME_CPYTHON)
-		return SW_VM_GROUP_ENDED;
-	if (!scratch)
-		return end_with_missing(slot, SW_VM_BUSY);
-	if (slot->vm_group == SW_VM_OPEN && !slot->vm_is_lost)
-		result = push_vm_frames(slot, scratch, runtime);
-	if (result == SW_VM_GROUP_ENDED && !slot->vm_is_alone)
-		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
-	return result;
+	if (!slot)
+		return 0;
+	found = place_of_frame(slot);
+	is_generated = (__u8)found->head == SW_FRAME_ANONYMOUS;
+	file_offset = found->address - slot->is_return_address;
+	/* HotSpot's frames have rules, and are looked up elsewhere: what was found here is not remembered. */
+	if (is_generated && is_hotspot_code(slot, slot->pc - slot->is_return_address))
+		found->clock = 0;
+	if (!is_generated && is_vm_loop(slot, file_offset))
+		flag = SW_FRAME_VM_LOOP;
+	else if (is_v8_code(slot, is_generated, file_offset))
+		flag = SW_FRAME_V8_CODE;
+	found->head |= flag << SW_FRAME_FLAGS_SHIFT;
+	return 0;
 }
 
-/*
- * One step in CPython's frames without the native frames of the activations that execute them: what would end a group there
- * is pushed, too. Not static: the verifier checks it once. Returns whether there may be more.
- */
-__noinline int step_in_vm_alone(__u32 number)
+/* As find_frame, with a mark on code of a runtime. */
+static __always_inline int find_marked_frame(struct sw_slot *slot)
 {
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	int result;
-
-	if (!slot || (slot->vm_state != SW_VM_UNREAD && !slot->vm_frame) || slot->depth >= frame_limit)
+	if (!find_frame(slot, place_of_frame(slot)))
 		return 0;
-	slot->vm_is_alone = 1;
-	result = step_in_vm(number);
-	slot->vm_is_alone = 0;
-	if (slot->vm_state != SW_VM_READ || slot->vm_is_lost || result == SW_VM_NO_ROOM)
-		return 0;
-	if (result != SW_VM_GROUP_ENDED && slot->vm_group == SW_VM_OPEN)
-		return 1;
-	if (!push_frame(slot, frame_head(SW_FRAME_CPYTHON, SW_FRAME_GROUP_END, 0), slot->vm_anchor))
-		return 0;
-	slot->vm_anchor = 0;
-	slot->vm_group = SW_VM_OPEN;
-	slot->vm_group_frames = 0;
+	if (vm_frames && (slot->runtime_kind || slot->hotspot_offset))
+		mark_vm_code(slot->number);
 	return 1;
 }
 
 /*
- * Pushes the groups of CPython that a walk has not reached, if it ended for lack of a table or a mapping. They are gone when
- * the receiver can find the native frames, and puts the groups before those. Not static, either.
+ * Looks up the current frame, which is not cached, and its rule. Returns 0 if it is in no executable mapping. Not static, like
+ * step_in_slot: the verifier checks it once, and not for each step of a round.
  */
-__noinline int push_groups_alone(__u32 number)
+__noinline int find_current_frame(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
 
-	if (!runtime || !came_too_early(slot->outcome) || runtime->kind != SW_FRAME_CPYTHON || !vm_scratch(number))
+	if (!slot)
 		return 0;
-	for (__u32 i = 0; i < SW_VM_STEPS_ALONE; i++)
-		if (!step_in_vm_alone(number))
-			break;
-	return 0;
+	if (vm_frames && is_hotspot_code(slot, slot->pc - slot->is_return_address))
+		return find_hotspot_frame(number);
+	return find_marked_frame(slot);
 }
 
-/*
- * One step in the group of an activation whose native frame is the current one. SW_VM_GROUP_ENDED: all of the group is in
- * the stack, and the native frame follows.
- */
-static __always_inline int step_in_group(struct sw_slot *slot)
+/* One step in code that is marked. Returns an sw_vm_step. */
+static __always_inline int step_in_vm(struct sw_slot *slot, const struct sw_found *found)
 {
-	int result = SW_VM_GROUP_ENDED;
+	if (!vm_frames || !(found->head & (SW_FRAME_VM_LOOP | SW_FRAME_V8_CODE) << SW_FRAME_FLAGS_SHIFT))
+		return SW_VM_NATIVE_IS_NEXT;
+	return slot->runtime_kind == SW_FRAME_V8 ? step_in_v8(slot->number) : step_in_cpython(slot);
+}
 
-	if (slot->vm_group != SW_VM_SETTLED)
-		result = step_in_vm(slot->number);
-	if (result == SW_VM_GROUP_ENDED) {
-		slot->head.vm_frames_groups += slot->vm_group_frames > 0;
-		slot->vm_group = SW_VM_OPEN;
-		slot->vm_group_frames = 0;
-	}
-	return result;
+/* Finds the rule of the current frame if it depends on the stack, which it does in no code but HotSpot's. */
+static __always_inline void settle_rule(struct sw_slot *slot, const struct sw_found *found)
+{
+	if (!vm_frames || found->number < SW_RULE_HOTSPOT)
+		return;
+	if (found->number == SW_RULE_HOTSPOT_DEPENDS && !settle_hotspot_frame(slot->number))
+		slot->head.vm_frames_missing[SW_VM_NO_CALLER]++;
+	slot->head.vm_frames_frames++;
+}
+
+/* Pushes what a walk that has ended has not reached. */
+static __always_inline void end_vm_frames(__u32 number)
+{
+	if (vm_frames)
+		push_groups_alone(number);
 }
 
 #endif

@@ -119,3 +119,26 @@ fn each_header_compiles_by_itself() {
         );
     }
 }
+
+/// What runtimes share is in headers outside of their folders, and one header knows all of them.
+#[test]
+fn a_runtime_uses_no_header_of_another() {
+    const RUNTIMES: [&str; 3] = ["cpython", "hotspot", "v8"];
+    let directory = tempfile::tempdir().unwrap();
+    let is_of = |header: &Path, runtime: &str| {
+        header.parent().unwrap().ends_with(runtime) || header.ends_with(format!("{runtime}.bpf.h"))
+    };
+    for runtime in RUNTIMES {
+        let listed =
+            clang(ARCH, directory.path()).arg("-MM").arg(format!("c/{runtime}.bpf.h")).output().unwrap();
+        assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let paths = listed.split_whitespace().filter(|word| word.ends_with(".h"));
+        let headers: BTreeSet<_> = paths.map(|path| fs::canonicalize(path).unwrap()).collect();
+        assert!(headers.iter().filter(|header| is_of(header, runtime)).count() > 1, "{headers:?}");
+        // Slots and scratch memory have the state of each.
+        let foreign = headers.iter().filter(|header| !header.ends_with("state.bpf.h"));
+        let foreign = foreign.filter(|header| RUNTIMES.iter().any(|it| *it != runtime && is_of(header, it)));
+        assert_eq!(foreign.collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "in c/{runtime}.bpf.h");
+    }
+}

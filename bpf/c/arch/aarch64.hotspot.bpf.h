@@ -60,7 +60,7 @@ static __always_inline bool is_keeping_sp(__u32 code)
 /* The instruction at an offset from the interrupted pc. */
 static __always_inline __u32 instruction_at(const struct sw_vm_scratch *scratch, int offset)
 {
-	return *(const __u32 *)(scratch->code + SW_HOTSPOT_CODE_BEFORE + offset);
+	return *(const __u32 *)(scratch->hotspot.code + SW_HOTSPOT_CODE_BEFORE + offset);
 }
 
 /* What the code before the interrupted pc has done to the frame last. */
@@ -123,7 +123,7 @@ static __always_inline __u32 words_in_prologue(__u32 number, const struct sw_vm_
 {
 	switch (code_before(number, bytes < SW_HOTSPOT_CODE_BEFORE ? bytes : SW_HOTSPOT_CODE_BEFORE)) {
 	case SW_CODE_RESERVED:
-		return SW_RETURN_IN_LINK | scratch->blob.frame_words;
+		return SW_RETURN_IN_LINK | scratch->hotspot.blob.frame_words;
 	case SW_CODE_PUSHED:
 		return 2;
 	case SW_CODE_MADE:
@@ -177,7 +177,7 @@ __noinline int stub_state(__u32 number, __u32 is_called_by_interpreter)
 	__u64 link, saved;
 
 	if (!slot || !scratch ||
-	    bpf_probe_read_user(scratch->code, sizeof(scratch->code), (void *)(slot->pc - SW_HOTSPOT_CODE_BEFORE)))
+	    bpf_probe_read_user(scratch->hotspot.code, sizeof(scratch->hotspot.code), (void *)(slot->pc - SW_HOTSPOT_CODE_BEFORE)))
 		return SW_STUB_HAS_NONE;
 	if (instruction_at(scratch, 0) == SW_CODE_POP_PAIR)
 		return SW_STUB_HAS_SAVED;

@@ -21,7 +21,7 @@
 /* The byte at an offset from the interrupted pc. */
 static __always_inline __u8 code_byte(const struct sw_vm_scratch *scratch, int offset)
 {
-	return scratch->code[SW_HOTSPOT_CODE_BEFORE + offset];
+	return scratch->hotspot.code[SW_HOTSPOT_CODE_BEFORE + offset];
 }
 
 /*
@@ -36,7 +36,7 @@ __noinline int has_made_frame(__u32 number, __u32 bytes)
 	if (!scratch)
 		return 0;
 	for (__u32 at = 0; at + 4 <= SW_HOTSPOT_CODE_BEFORE; at++) {
-		const __u8 *code = scratch->code + at;
+		const __u8 *code = scratch->hotspot.code + at;
 
 		if (at + bytes < SW_HOTSPOT_CODE_BEFORE || code[0] != 0x48 || code[2] != 0xec)
 			continue;
@@ -126,7 +126,7 @@ __noinline int has_left_native(__u32 number)
 		if (at >= SW_HOTSPOT_CODE_BEFORE)
 			break;
 		/* Four bytes at once: compared one by one, they are many branches to the verifier. */
-		code = *(const __u32 *)(scratch->code + at);
+		code = *(const __u32 *)(scratch->hotspot.code + at);
 		if ((__u16)code == 0xe9c3 && back > 1)
 			return 0;
 		if (code == 0x47f641c9 || code == 0x87f641c9)

@@ -29,13 +29,13 @@ enum sw_v8_frame_state {
 /* The byte at an offset from the interrupted pc. */
 static __always_inline __u8 v8_byte(const struct sw_vm_scratch *scratch, int offset)
 {
-	return scratch->v8_code[SW_V8_CODE_BEFORE + offset];
+	return scratch->v8.code[SW_V8_CODE_BEFORE + offset];
 }
 
 /* The first `count` bytes at an offset from the interrupted pc: compared at once, they are one branch to the verifier. */
 static __always_inline __u64 v8_bytes(const struct sw_vm_scratch *scratch, int offset, __u32 count)
 {
-	__u64 word = *(const __u64 *)(scratch->v8_code + SW_V8_CODE_BEFORE + offset);
+	__u64 word = *(const __u64 *)(scratch->v8.code + SW_V8_CODE_BEFORE + offset);
 
 	return word & (~0ull >> (64 - 8 * count));
 }

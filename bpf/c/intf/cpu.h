@@ -25,12 +25,8 @@ enum sw_kernel_field {
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048
 #define SW_VM_WINDOW_BYTES 2048
-#define SW_VM_FRAMES_PER_STEP 8
-#define SW_VM_STEPS_ALONE 128 /* the most by which frames are taken without those of their activations */
 #define SW_VM_CODES_BITS 7
 #define SW_VM_CODES (1u << SW_VM_CODES_BITS)
-#define SW_VM_PATHS_BITS 3
-#define SW_VM_PATHS (1u << SW_VM_PATHS_BITS)
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */
 #define SW_CALLS_MAX 33 /* consecutive tail calls: MAX_TAIL_CALL_CNT, which before Linux 5.16 was 32 but also allowed 33 */

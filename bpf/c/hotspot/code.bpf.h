@@ -7,10 +7,10 @@
 #ifndef SIDEWINDER_HOTSPOT_CODE_BPF_H
 #define SIDEWINDER_HOTSPOT_CODE_BPF_H
 
-#include "call.bpf.h"
-#include "cookie.bpf.h"
-#include "table.bpf.h"
-#include "vm_memory.bpf.h"
+#include "../call.bpf.h"
+#include "../cookie.bpf.h"
+#include "../table.bpf.h"
+#include "../vm_memory.bpf.h"
 
 _Static_assert(SW_BLOB_BYTES <= SW_VM_WINDOW_BYTES, "a blob's header fits the window");
 
@@ -40,7 +40,7 @@ __noinline int segment_byte(__u32 number, __u64 segments, __u64 segment)
 
 	if (!slot || !scratch)
 		return -1;
-	if (address - slot->vm_window_start >= slot->vm_window_bytes &&
+	if (address - slot->vm_window.start >= slot->vm_window.bytes &&
 	    !read_vm_window(slot, scratch, address + 1 - bytes, bytes))
 		return -1;
 	return vm_byte(slot, scratch, address);
@@ -89,7 +89,7 @@ static __always_inline __u64 blob_address(const struct sw_slot *slot, const stru
 __noinline int read_blob(__u32 number, __u64 start, __u64 address)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	__u64 word, cookie;
@@ -99,7 +99,7 @@ __noinline int read_blob(__u32 number, __u64 start, __u64 address)
 	if (!runtime || !scratch)
 		return 0;
 	hotspot = &runtime->hotspot;
-	blob = &scratch->blob;
+	blob = &scratch->hotspot.blob;
 	if (!read_vm_window(slot, scratch, start, SW_BLOB_BYTES))
 		return 0;
 	size = vm_word(slot, scratch, start + hotspot->size);
@@ -134,7 +134,7 @@ __noinline int read_blob(__u32 number, __u64 start, __u64 address)
 __noinline int find_blob(__u32 number, __u64 address)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	__u64 block;
 
 	if (!runtime)
@@ -157,7 +157,7 @@ enum sw_hotspot_caller {
 __noinline int may_return_to(__u32 number, __u64 address)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	bool is_generated;
 
@@ -173,7 +173,7 @@ __noinline int may_return_to(__u32 number, __u64 address)
 	}
 	if (!is_generated || !find_blob(number, address))
 		return SW_CALLER_NONE;
-	if (address == scratch->blob.handlers[0] || address == scratch->blob.handlers[1])
+	if (address == scratch->hotspot.blob.handlers[0] || address == scratch->hotspot.blob.handlers[1])
 		return SW_CALLER_GENERATED;
 	return SW_CALLER_NONE;
 }

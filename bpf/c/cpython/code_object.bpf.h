@@ -2,12 +2,13 @@
 /*
  * Sends code objects of young processes to the receiver: such a process may be gone when its memory is read for names.
  */
-#ifndef SIDEWINDER_CODE_OBJECT_BPF_H
-#define SIDEWINDER_CODE_OBJECT_BPF_H
+#ifndef SIDEWINDER_CPYTHON_CODE_OBJECT_BPF_H
+#define SIDEWINDER_CPYTHON_CODE_OBJECT_BPF_H
 
+#include "../maps.bpf.h"
+#include "../stack.bpf.h"
+#include "../vm_memory.bpf.h"
 #include "cookie.bpf.h"
-#include "stack.bpf.h"
-#include "table.bpf.h"
 
 static __always_inline bool is_young(const struct sw_slot *slot)
 {
@@ -31,7 +32,7 @@ static __always_inline struct sw_hash hash_of_code(const struct sw_slot *slot, _
 __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_runtime(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_CPYTHON) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	struct sw_cpu *cpu = this_cpu();
 	const struct sw_cpython *cpython;
@@ -52,9 +53,9 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 	epoch = READ_ONCE(cpu->epoch);
 	if (is_known(set, &hash, epoch))
 		return 1;
-	if (slot->vm_objects >= SW_OBJECTS_PER_SAMPLE)
+	if (slot->cpython.objects >= SW_OBJECTS_PER_SAMPLE)
 		return 0;
-	slot->vm_objects++;
+	slot->cpython.objects++;
 	object = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > ring_bytes / 2 ?
 			 0 :
 			 bpf_ringbuf_reserve(ring, sizeof(*object), 0);
@@ -70,7 +71,7 @@ __noinline int send_code(__u32 number, __u64 code, __u32 cookie)
 	object->address = code;
 	if (bpf_probe_read_user(object->head, sizeof(object->head), (void *)code))
 		__builtin_memset(object->head, 0, sizeof(object->head));
-	__builtin_memcpy(object->identity, scratch->identity, sizeof(object->identity));
+	__builtin_memcpy(object->identity, scratch->cpython.identity, sizeof(object->identity));
 	object->name_bytes = read_object(object->name, sizeof(object->name), identity_word(scratch, cpython, cpython->name));
 	object->path_bytes = read_object(object->path, sizeof(object->path), identity_word(scratch, cpython, cpython->path));
 	object->lines_bytes =

@@ -3,10 +3,10 @@
 #ifndef SIDEWINDER_HOTSPOT_CALLER_BPF_H
 #define SIDEWINDER_HOTSPOT_CALLER_BPF_H
 
-#include "arch.bpf.h"
-#include "arch/hotspot.bpf.h"
-#include "hotspot_code.bpf.h"
-#include "stack_window.bpf.h"
+#include "../arch.bpf.h"
+#include "../arch/hotspot.bpf.h"
+#include "../stack_window.bpf.h"
+#include "code.bpf.h"
 
 /* A rule by which the frame ends `words` words above the stack pointer, with the return address as its last. */
 static __always_inline void set_rule_of_words(struct sw_found *found, __u32 words, bool has_fp)
@@ -78,7 +78,7 @@ __noinline int may_return_from(__u32 number, __u32 words)
 __noinline int is_generated_at(__u32 number, __u32 words)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	__u64 address;
 
 	if (!runtime || !return_address_of(slot, words, &address))

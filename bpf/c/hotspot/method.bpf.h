@@ -6,23 +6,14 @@
 #ifndef SIDEWINDER_HOTSPOT_METHOD_BPF_H
 #define SIDEWINDER_HOTSPOT_METHOD_BPF_H
 
-#include "cookie.bpf.h"
-#include "table.bpf.h"
-#include "vm_memory.bpf.h"
-
-/* Bytes of a class's name that belong to the identity: the last ones, in which names that are made up differ. */
-#define SW_CLASS_NAME_BYTES 64
-
-/* What is read of a symbol at once. */
-#define SW_SYMBOL_BYTES 128
-
-_Static_assert(!(SW_SYMBOL_BYTES & (SW_SYMBOL_BYTES - 1)), "an offset is masked");
-_Static_assert(SW_SYMBOL_BYTES + SW_CLASS_NAME_BYTES <= SW_VM_TEXT_BYTES, "the end of a class's name fits the scratch memory");
+#include "../cookie.bpf.h"
+#include "../maps.bpf.h"
+#include "../vm_memory.bpf.h"
 
 /* The length of the symbol that was read last. */
 static __always_inline __u32 symbol_length(const struct sw_vm_scratch *scratch, __u32 at)
 {
-	return *(const __u16 *)((const __u8 *)scratch->text + (at & (SW_SYMBOL_BYTES - 1)));
+	return *(const __u16 *)(scratch->hotspot.symbol + (at & (SW_SYMBOL_BYTES - 1)));
 }
 
 /*
@@ -32,7 +23,7 @@ static __always_inline __u32 symbol_length(const struct sw_vm_scratch *scratch, 
 __noinline int class_name_hash(__u32 number, __u64 const_method)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	const struct sw_hotspot *hotspot;
 	__u64 pool, class, name, hash, word;
@@ -46,7 +37,7 @@ __noinline int class_name_hash(__u32 number, __u64 const_method)
 	    bpf_probe_read_user(&name, sizeof(name), (void *)(class + hotspot->class_name)))
 		return 0;
 	/* Most names are short: one read has the length and all of the text. */
-	read = read_object(scratch->text, SW_SYMBOL_BYTES, name);
+	read = read_object(scratch->hotspot.symbol, SW_SYMBOL_BYTES, name);
 	length = symbol_length(scratch, hotspot->symbol_length);
 	if (read < hotspot->symbol_length + sizeof(__u16))
 		return 0;
@@ -57,7 +48,7 @@ __noinline int class_name_hash(__u32 number, __u64 const_method)
 		body = 0;
 		/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
 		barrier_var(bytes);
-		if (bytes > SW_CLASS_NAME_BYTES || bpf_probe_read_user(scratch->text, bytes, (void *)name))
+		if (bytes > SW_CLASS_NAME_BYTES || bpf_probe_read_user(scratch->hotspot.symbol, bytes, (void *)name))
 			return 0;
 	}
 	hash = add_to_cookie(0, length);
@@ -65,7 +56,7 @@ __noinline int class_name_hash(__u32 number, __u64 const_method)
 	barrier_var(body);
 	barrier_var(bytes);
 	for (__u32 i = 0; i < SW_CLASS_NAME_BYTES / sizeof(__u64); i++) {
-		word = *(const __u64 *)((const __u8 *)scratch->text + (body & (SW_SYMBOL_BYTES - 1)) + i * sizeof(word));
+		word = *(const __u64 *)(scratch->hotspot.symbol + (body & (SW_SYMBOL_BYTES - 1)) + i * sizeof(word));
 		hash = add_to_cookie(hash, first_bytes(word, bytes));
 		bytes -= bytes < sizeof(word) ? bytes : sizeof(word);
 	}

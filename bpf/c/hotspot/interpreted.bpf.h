@@ -3,11 +3,11 @@
 #ifndef SIDEWINDER_HOTSPOT_INTERPRETED_BPF_H
 #define SIDEWINDER_HOTSPOT_INTERPRETED_BPF_H
 
-#include "arch.bpf.h"
-#include "arch/hotspot.bpf.h"
-#include "hotspot_caller.bpf.h"
-#include "hotspot_code.bpf.h"
-#include "stack_window.bpf.h"
+#include "../arch.bpf.h"
+#include "../arch/hotspot.bpf.h"
+#include "../stack_window.bpf.h"
+#include "caller.bpf.h"
+#include "code.bpf.h"
 
 /* From the stack pointer at the entry of an interpreted method to that of its caller: arguments and variables. */
 #define SW_SENDER_BYTES_MAX 8192
@@ -54,7 +54,7 @@ static __always_inline bool is_sender_sp(const struct sw_slot *slot, __u64 value
 __noinline int settle_incomplete(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	struct sw_found *found;
 	struct sw_rule rule = { .cfa_base = SW_CFA_REGISTER, .ra = SW_PLACE_MEMORY, .ra_register = SW_REG_SP };
 	__u64 sender_sp;
@@ -101,15 +101,15 @@ __noinline int settle_incomplete(__u32 number)
 }
 
 /*
- * Makes the frame at the frame pointer that of the interpreter, but for its cookie: what that takes is in the scratch memory's
- * identity, the address of the ConstMethod, and that of the cache of constants, which all methods of a class have in common, or 0
+ * Makes the frame at the frame pointer that of the interpreter, but for its cookie: what that takes is in the scratch memory,
+ * the address of the ConstMethod, and for its class that of the cache of constants, which all its methods have in common, or 0
  * where the frame may not have it yet. Returns 0 if the frame is none of the interpreter's: at the start of a method, while its frame
  * is being made, the frame pointer is still the caller's.
  */
 __noinline int settle_interpreted(__u32 number)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-	const struct sw_runtime *runtime = slot ? process_hotspot(slot) : 0;
+	const struct sw_runtime *runtime = slot ? process_runtime(slot, SW_FRAME_HOTSPOT) : 0;
 	struct sw_vm_scratch *scratch = vm_scratch(number);
 	__u64 fp, method, sender_sp, address, bytecode_at, bytecode, constants, first, const_method = 0;
 	bool overlaps;
@@ -140,8 +140,8 @@ __noinline int settle_interpreted(__u32 number)
 	if (bpf_probe_read_user(&const_method, sizeof(const_method), (void *)(method + runtime->hotspot.const_method)) ||
 	    !const_method || const_method & 7)
 		return 0;
-	scratch->identity[0] = const_method;
-	scratch->identity[1] = slot->is_return_address ? constants : 0;
+	scratch->hotspot.const_method = const_method;
+	scratch->hotspot.class = slot->is_return_address ? constants : 0;
 	first = const_method + runtime->hotspot.bytecodes;
 	if (slot->is_interrupted && slot->registers[SW_REG_BYTECODE] - first < SW_BYTECODE_BYTES_MAX)
 		bytecode = slot->registers[SW_REG_BYTECODE];
