@@ -55,9 +55,8 @@ impl Workload {
                     mapping: Some(mapping),
                     address: 0x40_0000 + frame * 16,
                     frame_type: FrameType::Rust,
-                    is_guessed: false,
-                    is_marker: None,
                     lines: &[Line::new(function)],
+                    ..StackFrame::default()
                 })
             })
             .collect();

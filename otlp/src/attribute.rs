@@ -6,13 +6,15 @@ use crate::wire::{AnyValue, AnyValueKind, ArrayValue, KeyValue, string_value};
 
 /// The attribute keys that this crate interprets.
 pub mod key {
-    /// On a location: the language or runtime of the frame, a [`FrameType`](super::FrameType).
+    /// On a location: the language or runtime of the frame, a [`FrameType`](crate::FrameType).
     pub const FRAME_TYPE: &str = "profile.frame.type";
     /// On a location: `true` if nothing proves that it is the caller of the previous one; absent otherwise.
     pub const FRAME_GUESSED: &str = "sidewinder.frame.guessed";
     /// On a location: whether its name is words of the profiler in brackets, as `[truncated: no_rule]`. `false` if it is a
     /// function's and only looks so; absent otherwise.
     pub const FRAME_MARKER: &str = "sidewinder.frame.marker";
+    /// On a location of the frame type `native`: `true` if a process generated its code at run time; absent otherwise.
+    pub const FRAME_GENERATED: &str = "sidewinder.frame.generated";
     /// On a mapping: the hash of the file's head, tail and length.
     pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
     /// On a mapping: the GNU build ID in hexadecimal digits.
@@ -140,62 +142,4 @@ pub(crate) fn inline_attributes(attributes: &[(&str, Value<'_>)]) -> Vec<KeyValu
             ..KeyValue::default()
         })
         .collect()
-}
-
-macro_rules! frame_types {
-    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
-        /// The language or runtime of a frame (`profile.frame.type`).
-        ///
-        /// Use the most precise known type: Rust code is `Rust`, not `Native`.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum FrameType { $($(#[$meta])* $name,)* }
-
-        impl FrameType {
-            /// All types.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// The name in the message.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-        }
-    };
-}
-
-frame_types! {
-    /// Machine code of an unknown language.
-    Native = "native",
-    /// The kernel.
-    Kernel = "kernel",
-    /// Rust.
-    Rust = "rust",
-    /// Go.
-    Go = "go",
-    /// CPython.
-    CPython = "cpython",
-    /// A Java virtual machine.
-    Jvm = "jvm",
-    /// V8, as in Node.js.
-    V8js = "v8js",
-    /// Ruby.
-    Ruby = "ruby",
-    /// PHP.
-    Php = "php",
-    /// Perl.
-    Perl = "perl",
-    /// .NET.
-    Dotnet = "dotnet",
-    /// The virtual machine of Erlang.
-    Beam = "beam",
-    /// LuaJIT.
-    LuaJit = "luajit",
-}
-
-impl FrameType {
-    /// The type with this name.
-    #[must_use]
-    pub fn from_wire(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|frame_type| frame_type.as_str() == name)
-    }
 }

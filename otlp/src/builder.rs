@@ -9,12 +9,10 @@
 //! let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str("shop"))]);
 //! let main = builder.function(&Function { name: "main", ..Function::default() });
 //! let frame = builder.location(&StackFrame {
-//!     mapping: None,
 //!     address: 0x1234,
 //!     frame_type: FrameType::Native,
-//!     is_guessed: false,
-//!     is_marker: None,
 //!     lines: &[Line::new(main)],
+//!     ..StackFrame::default()
 //! });
 //! let identity = SampleIdentity {
 //!     resource,

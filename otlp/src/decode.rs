@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use prost::Message;
+use sidewinder_profile::FrameType;
 
-use crate::attribute::{FrameType, key};
+use crate::attribute::key;
 use crate::builder::Link;
 use crate::wire::{
     self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles,
@@ -142,6 +143,12 @@ impl DecodedMapping {
     pub fn gnu_build_id(&self) -> Option<&str> {
         self.attributes.get(key::BUILD_ID_GNU)?.as_str()
     }
+
+    /// `process.executable.build_id.go`.
+    #[must_use]
+    pub fn go_build_id(&self) -> Option<&str> {
+        self.attributes.get(key::BUILD_ID_GO)?.as_str()
+    }
 }
 
 /// A function, and a position in it.
@@ -183,6 +190,12 @@ impl DecodedFrame {
     #[must_use]
     pub fn is_guessed(&self) -> bool {
         self.attributes.get(key::FRAME_GUESSED) == Some(&DecodedValue::Bool(true))
+    }
+
+    /// Whether a process generated its code, if the type doesn't say by which runtime.
+    #[must_use]
+    pub fn is_generated(&self) -> bool {
+        self.attributes.get(key::FRAME_GENERATED) == Some(&DecodedValue::Bool(true))
     }
 
     /// Whether its name is words of the profiler, and not a function's; `None` if it does not say so.

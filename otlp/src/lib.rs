@@ -23,6 +23,7 @@ pub mod send;
 mod table;
 mod wire;
 
-pub use attribute::{FrameType, Value, key};
+pub use attribute::{Value, key};
 pub use builder::{ReportBuilder, ReportOptions};
 pub use report::{Report, Tally};
+pub use sidewinder_profile::FrameType;

@@ -155,12 +155,10 @@ mod tests {
                 let frame_type = FrameType::Native;
                 let address = stack as u64;
                 let leaf = builder.location(&StackFrame {
-                    mapping: None,
                     address,
                     frame_type,
-                    is_guessed: false,
-                    is_marker: None,
                     lines: &lines,
+                    ..StackFrame::default()
                 });
                 let identity = SampleIdentity {
                     resource,

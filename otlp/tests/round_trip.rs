@@ -96,8 +96,8 @@ fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex
                 address: 0x1000 + u64::from(address),
                 frame_type: FrameType::Rust,
                 is_guessed: is_guessed(address),
-                is_marker: None,
                 lines: &[Line::new(function)],
+                ..StackFrame::default()
             })
         })
         .collect();
@@ -162,14 +162,8 @@ fn the_same_place_known_and_guessed_is_two_locations() {
     let mut builder = ReportBuilder::new(ReportOptions::new("1.2.3"));
     let function = builder.function(&Function { name: "work", ..Function::default() });
     let lines = [Line::new(function)];
-    let known = StackFrame {
-        mapping: None,
-        address: 1,
-        frame_type: FrameType::Native,
-        is_guessed: false,
-        is_marker: None,
-        lines: &lines,
-    };
+    let known =
+        StackFrame { address: 1, frame_type: FrameType::Native, lines: &lines, ..StackFrame::default() };
     let guessed = StackFrame { is_guessed: true, ..known };
     let locations = [builder.location(&known), builder.location(&guessed)];
     assert_ne!(locations[0], locations[1]);
@@ -188,12 +182,10 @@ proptest! {
         // Interned, but not in a report unless an event reaches it.
         let idle = builder.function(&Function { name: "idle", ..Function::default() });
         builder.location(&StackFrame {
-            mapping: None,
             address: 1,
             frame_type: FrameType::Go,
-            is_guessed: false,
-            is_marker: None,
             lines: &[Line::new(idle)],
+            ..StackFrame::default()
         });
         for events in [first, second] {
             for event in &events {

@@ -20,7 +20,6 @@ use sidewinder_render::{
     ThreadIndex, ThreadState, TimeSlicedCounts,
 };
 
-pub(crate) use self::profile_builder::{LOCK_MARKER, lock_marker};
 use self::profile_builder::{ProfileBuilder, ThreadKey};
 pub(crate) use self::window::{SLICE, SlidingWindow, WindowLimits};
 use crate::naming::{Namer, NamingStage, STACK_MISSING_SUMMARY};

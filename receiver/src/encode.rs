@@ -1,7 +1,6 @@
 //! Encodes a profile as an OTLP report: the inverse of `import`.
 
 use std::collections::HashMap;
-use std::iter;
 use std::time::UNIX_EPOCH;
 
 use sidewinder_kind::{
@@ -10,12 +9,15 @@ use sidewinder_kind::{
 };
 use sidewinder_otlp::builder::{
     AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
-    ResourceIndex, SampleAttributes, SampleIdentity, StackFrame,
+    ResourceIndex, SampleAttributes, SampleIdentity, StackFrame, StackIndex,
 };
-use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
-use sidewinder_render::{FrameCategory, FrameIndex, Profile, ProfileThread, ThreadState};
+use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value};
+use sidewinder_render::{
+    FrameIndex, Marker, Profile, ProfileBinary, ProfileFrame, ProfileThread, ThreadState,
+};
 
-use crate::naming::{marker_attribute, marker_of_summary};
+use crate::naming::marker_attribute;
+use crate::report::LOCK_ID;
 use crate::resource::key;
 
 /// With more events than this, their counts are written instead of a timestamp for each.
@@ -40,27 +42,9 @@ pub(crate) enum EncodeError {
 pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let kind = kind(profile)?;
     let mut builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
-    let mappings: Vec<_> = profile
-        .binaries
-        .iter()
-        .map(|binary| {
-            // A mapping needs the hash that identifies its file. Without it, the names of functions are still written.
-            let htlhash = binary.htlhash.as_deref()?;
-            let build_ids = MappingBuildIds { htlhash, gnu: binary.build_id.as_deref(), go: None };
-            // Addresses are those stated in the file, wherever it was mapped.
-            Some(builder.mapping(&Mapping { filename: &binary.path, build_ids, ..Mapping::default() }))
-        })
-        .collect();
+    let mappings: Vec<_> = profile.binaries.iter().map(|binary| mapping(&mut builder, binary)).collect();
     let mut locations = LocationTable { profile, mappings, indices: HashMap::new() };
-    let stacks: Vec<_> = profile
-        .stacks
-        .iter()
-        .map(|stack| {
-            let stack: Vec<_> =
-                group_inlined(profile, stack).map(|frames| locations.intern(&mut builder, frames)).collect();
-            builder.stack(&stack)
-        })
-        .collect();
+    let stacks: Vec<_> = profile.stacks.iter().map(|stack| locations.stack(&mut builder, stack)).collect();
     let mut threads = HashMap::new();
     let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
@@ -73,11 +57,11 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
         };
         let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
         let (resource, attributes) = *threads
-            .entry((sample.thread, sample.state))
-            .or_insert_with(|| thread_attributes(&mut builder, thread, state));
+            .entry((sample.thread, sample.state, stack.markers))
+            .or_insert_with(|| thread_attributes(&mut builder, thread, state, stack.markers));
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
-        let identity = SampleIdentity { resource, kind, stack, attributes, link };
+        let identity = SampleIdentity { resource, kind, stack: stack.index, attributes, link };
         match kind.descriptor().shape {
             SampleShape::Values => {
                 let count = counts.entry(identity).or_default();
@@ -131,29 +115,33 @@ fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     }
 }
 
-/// Groups the frames of a stack by location: inlined calls are at the same location as their caller.
-fn group_inlined<'a>(
-    profile: &'a Profile,
-    stack: &'a [FrameIndex],
-) -> impl Iterator<Item = &'a [FrameIndex]> {
-    let location = |index: &FrameIndex| {
-        profile
-            .frames
-            .get(index.0 as usize)
-            .map(|frame| (frame.binary, frame.address, frame.kind, frame.is_guessed))
-    };
-    let mut rest = stack;
-    iter::from_fn(move || {
-        let first = rest.first()?;
-        let is_marker = location(first).is_none_or(|(_, address, ..)| address == 0);
-        // The same frame again is a function that calls itself.
-        let count = (1..rest.len())
-            .find(|&at| is_marker || location(&rest[at]) != location(first) || rest[..at].contains(&rest[at]))
-            .unwrap_or(rest.len());
-        let (group, after) = rest.split_at(count);
-        rest = after;
-        Some(group)
-    })
+fn mapping(builder: &mut ReportBuilder, binary: &ProfileBinary) -> Option<MappingIndex> {
+    // A mapping needs the hash that identifies its file. Without it, the names of functions are still written.
+    let htlhash = binary.htlhash.as_deref()?;
+    let build_ids =
+        MappingBuildIds { htlhash, gnu: binary.build_id.as_deref(), go: binary.go_build_id.as_deref() };
+    Some(builder.mapping(&Mapping {
+        memory_start: binary.addresses.start,
+        memory_limit: binary.addresses.end,
+        file_offset: binary.file_offset,
+        filename: &binary.path,
+        build_ids,
+    }))
+}
+
+/// The stack of a sample, and the markers in it that are attributes of the sample.
+#[derive(Clone, Copy)]
+struct EncodedStack<'a> {
+    index: StackIndex,
+    markers: StackMarkers<'a>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct StackMarkers<'a> {
+    /// The ID of the lock that the thread waits for.
+    lock: Option<&'a str>,
+    /// Why frames are missing.
+    outcome: Option<&'a str>,
 }
 
 /// The locations of a report, by the frames at each of them.
@@ -164,41 +152,48 @@ struct LocationTable<'a> {
 }
 
 impl<'a> LocationTable<'a> {
+    fn frame(&self, index: FrameIndex) -> Option<&'a ProfileFrame> {
+        self.profile.frames.get(index.0 as usize)
+    }
+
+    /// Calls that are inlined are at the location of their caller. A lock is no location.
+    fn stack(&mut self, builder: &mut ReportBuilder, stack: &'a [FrameIndex]) -> EncodedStack<'a> {
+        let mut markers = StackMarkers::default();
+        let mut locations = Vec::with_capacity(stack.len());
+        let is_outermost_call = |index: &FrameIndex| self.frame(*index).is_none_or(|frame| !frame.is_inlined);
+        let calls: Vec<_> = stack.split_inclusive(is_outermost_call).collect();
+        for frames in calls {
+            match frames.last().and_then(|index| self.frame(*index)).and_then(|frame| frame.marker.as_ref()) {
+                Some(Marker::Lock(id)) => {
+                    markers.lock = Some(id);
+                    continue;
+                }
+                Some(Marker::Truncated(truncation)) => markers.outcome = Some(&truncation.reason),
+                Some(Marker::Words) | None => {}
+            }
+            locations.push(self.intern(builder, frames));
+        }
+        EncodedStack { index: builder.stack(&locations), markers }
+    }
+
     fn intern(&mut self, builder: &mut ReportBuilder, group: &'a [FrameIndex]) -> LocationIndex {
         if let Some(index) = self.indices.get(group) {
             return *index;
         }
-        let frames = || group.iter().filter_map(|index| self.profile.frames.get(index.0 as usize));
-        let outermost = frames().next_back();
-        let (kind, address) =
-            outermost.map_or((FrameCategory::Marker, 0), |frame| (frame.kind, frame.address));
-        let binary = outermost.and_then(|frame| frame.binary).filter(|_| kind != FrameCategory::Kernel);
-        let mapping = binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied().flatten());
+        let frames = || group.iter().filter_map(|index| self.frame(*index));
+        let Some(outermost) = frames().next_back() else { return builder.location(&StackFrame::default()) };
+        let mapping =
+            outermost.binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied().flatten());
         // A location without a name is left to backends that have symbols: it has the file and the address.
-        let lines: Vec<_> = frames()
-            .filter(|frame| frame.is_named || mapping.is_none())
-            .map(|frame| {
-                let marker =
-                    (frame.kind == FrameCategory::Marker).then(|| marker_of_summary(&frame.name)).flatten();
-                Line {
-                    function: builder.function(&Function {
-                        name: marker.as_deref().unwrap_or(&frame.name),
-                        system_name: &frame.system_name,
-                        filename: &frame.path,
-                        ..Function::default()
-                    }),
-                    line: frame.line,
-                    column: 0,
-                }
-            })
-            .collect();
-        let names = frames().filter(|frame| frame.is_named || mapping.is_none()).map(|frame| &*frame.name);
+        let named = || frames().filter(|frame| frame.is_named || mapping.is_none());
+        let lines: Vec<_> = named().map(|frame| line(builder, frame)).collect();
         let location = builder.location(&StackFrame {
             mapping,
-            address,
-            frame_type: frame_type(kind),
-            is_guessed: outermost.is_some_and(|frame| frame.is_guessed),
-            is_marker: marker_attribute(outermost.is_some_and(|frame| frame.is_marker), names),
+            address: outermost.address,
+            frame_type: outermost.frame_type,
+            is_generated: outermost.is_generated,
+            is_guessed: outermost.is_guessed,
+            is_marker: marker_attribute(outermost.marker.is_some(), named().map(|frame| &*frame.name)),
             lines: &lines,
         });
         self.indices.insert(group, location);
@@ -206,23 +201,25 @@ impl<'a> LocationTable<'a> {
     }
 }
 
-fn frame_type(kind: FrameCategory) -> FrameType {
-    match kind {
-        FrameCategory::Rust => FrameType::Rust,
-        FrameCategory::Go => FrameType::Go,
-        FrameCategory::Python => FrameType::CPython,
-        FrameCategory::Kernel => FrameType::Kernel,
-        // A profile does not say which runtime generated the code.
-        FrameCategory::Native | FrameCategory::Jit | FrameCategory::Lock | FrameCategory::Marker => {
-            FrameType::Native
-        }
-    }
+fn line(builder: &mut ReportBuilder, frame: &ProfileFrame) -> Line {
+    let marker = match &frame.marker {
+        Some(Marker::Truncated(truncation)) => Some(truncation.wire_name()),
+        _ => None,
+    };
+    let function = Function {
+        name: marker.as_deref().unwrap_or(&frame.name),
+        system_name: &frame.system_name,
+        filename: &frame.path,
+        ..Function::default()
+    };
+    Line { function: builder.function(&function), line: frame.line, column: frame.column }
 }
 
 fn thread_attributes(
     builder: &mut ReportBuilder,
     thread: &ProfileThread,
     state: Option<&ThreadState>,
+    markers: StackMarkers<'_>,
 ) -> (ResourceIndex, AttributeSetIndex) {
     let mut resource = Vec::new();
     let process = [(key::PROCESS_EXECUTABLE_NAME, &*thread.process)];
@@ -237,10 +234,12 @@ fn thread_attributes(
     let state =
         state.map(|state| [(ThreadState::STATE_KEY, &*state.state), (ThreadState::CAUSE_KEY, &*state.cause)]);
     let state = state.into_iter().flatten().filter(|(_, text)| !text.is_empty());
-    let extra: Vec<_> = state.map(|(key, text)| (key, Value::Str(text))).collect();
+    let lock = markers.lock.map(|id| (LOCK_ID, id));
+    let extra: Vec<_> = state.chain(lock).map(|(key, text)| (key, Value::Str(text))).collect();
     let attributes = SampleAttributes {
         thread_id: (thread.tid > 0).then_some(thread.tid.into()),
         thread_name: Some(&*thread.name).filter(|name| !name.is_empty()),
+        outcome: markers.outcome,
         extra: &extra,
         ..SampleAttributes::default()
     };
@@ -255,25 +254,24 @@ mod tests {
     use sidewinder_kind::unit;
     use sidewinder_otlp::{conformance, decode};
     use sidewinder_render::{
-        BinaryIndex, NameStyle, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, SampleType,
-        SpanIndex, StackIndex, StateIndex, ThreadIndex,
+        BinaryIndex, FrameType, NameStyle, ProfileSample, ProfileSpan, SampleType, SpanIndex, StateIndex,
+        ThreadIndex,
     };
 
     use super::*;
     use crate::import;
+    use crate::naming::truncation_with_reason;
 
-    fn frame(name: &str, kind: FrameCategory, binary: u32, address: u64) -> ProfileFrame {
+    fn frame(name: &str, frame_type: FrameType, binary: u32, address: u64) -> ProfileFrame {
         ProfileFrame {
             name: name.into(),
             is_named: true,
-            system_name: Arc::default(),
-            binary: Some(BinaryIndex(binary)).filter(|_| kind != FrameCategory::Marker),
-            kind,
+            binary: Some(BinaryIndex(binary)),
+            frame_type,
             address,
             path: "src/a.rs".into(),
             line: 3,
-            is_guessed: false,
-            is_marker: matches!(kind, FrameCategory::Lock | FrameCategory::Marker),
+            ..ProfileFrame::default()
         }
     }
 
@@ -286,7 +284,7 @@ mod tests {
             thread: ThreadIndex(0),
             span: Some(SpanIndex(0)),
             state: Some(StateIndex(0)),
-            stack: StackIndex(stack),
+            stack: sidewinder_render::StackIndex(stack),
             count,
         };
         Profile {
@@ -298,14 +296,15 @@ mod tests {
                     path: path.to_owned(),
                     build_id: Some("0123abcd".to_owned()),
                     htlhash: Some("01".repeat(16)),
+                    ..ProfileBinary::default()
                 })
                 .to_vec(),
             frames: vec![
-                frame("inner", FrameCategory::Rust, 0, 0x1000),
-                frame("outer", FrameCategory::Rust, 0, 0x1000),
-                frame("vfs_write", FrameCategory::Kernel, 1, 0xffff_ffff_8100_0000),
-                frame("[truncated: no unwind information]", FrameCategory::Marker, 0, 0),
-                ProfileFrame { is_guessed: true, ..frame("outer", FrameCategory::Rust, 0, 0x1000) },
+                ProfileFrame { is_inlined: true, ..frame("inner", FrameType::Rust, 0, 0x1000) },
+                frame("outer", FrameType::Rust, 0, 0x1000),
+                frame("vfs_write", FrameType::Kernel, 1, 0xffff_ffff_8100_0000),
+                ProfileFrame::from_marker(Marker::Truncated(truncation_with_reason("no_rule").into())),
+                ProfileFrame { is_guessed: true, ..frame("outer", FrameType::Rust, 0, 0x1000) },
             ],
             stacks: vec![stack(&[0, 1, 0, 1]), stack(&[2, 1, 4, 3])],
             threads: vec![ProfileThread {
@@ -365,19 +364,19 @@ mod tests {
         let names = ["[truncated: no unwind information]", "[lock 7]", "[guessed] main"];
         let mut posing = profile();
         let first = posing.frames.len() as u32;
-        posing.frames.extend(
-            names.map(|name| ProfileFrame { binary: None, ..frame(name, FrameCategory::Python, 0, 0) }),
-        );
+        posing
+            .frames
+            .extend(names.map(|name| ProfileFrame { binary: None, ..frame(name, FrameType::CPython, 0, 0) }));
         posing.stacks[1] = [first, first + 1, first + 2, 1, 3].map(FrameIndex).to_vec();
         let report = report(&posing).unwrap();
         assert_eq!(conformance::check(report.as_bytes()), [], "a truncation is at the root alone");
         let read = import::from_report_bytes("", report.as_bytes(), None).unwrap();
         let kinds = |name: &str| -> Vec<_> {
             let named = read.frames.iter().filter(|frame| &*frame.name == name);
-            named.map(|frame| (frame.kind, frame.is_marker, frame.is_guessed)).collect()
+            named.map(|frame| (frame.frame_type, frame.marker.is_some(), frame.is_guessed)).collect()
         };
-        let function = (FrameCategory::Python, false, false);
-        assert_eq!(kinds(names[0]), [function, (FrameCategory::Marker, true, false)]);
+        let function = (FrameType::CPython, false, false);
+        assert_eq!(kinds(names[0]), [(FrameType::Native, true, false), function]);
         assert_eq!((kinds(names[1]), kinds(names[2])), (vec![function], vec![function]));
         let labels: Vec<_> = read.frames.iter().map(|frame| frame.label().into_owned()).collect();
         assert!(names.iter().all(|name| labels.contains(&format!("\\{name}"))), "{labels:?}");

@@ -14,13 +14,14 @@ use sidewinder_config::open_input;
 use sidewinder_kind::{Kind, SAMPLES};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedProfile, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    EventPeriod, ExpansionBudget, ExpansionError, Profile, ProfileSample, ReadError, SampleType,
+    EventPeriod, ExpansionBudget, ExpansionError, Marker, Profile, ProfileSample, ReadError, SampleType,
     TimeSlicedCounts,
 };
 use tracing::warn;
 
 use self::local_names::LocalNames;
 use self::tables::ImportBuilder;
+use crate::naming::truncation_with_summary;
 use crate::sampling::debug_files::DebugRoots;
 
 /// The most files that a warning lists.
@@ -72,6 +73,7 @@ pub(crate) fn read_profiles(
             // Folded stacks have no time, and perf's none of the day: use the time when the file was written.
             profile.start = written;
         }
+        add_truncation_reasons(&mut profile);
         return Ok(vec![profile]);
     }
     let mut report = Vec::new();
@@ -100,6 +102,17 @@ fn decode_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
         }
     }
     Ok(profiles)
+}
+
+/// Adds the reasons of truncations of which the format has nothing but the words.
+fn add_truncation_reasons(profile: &mut Profile) {
+    for frame in &mut profile.frames {
+        if let Some(Marker::Truncated(truncation)) = &mut frame.marker
+            && let Some(known) = truncation_with_summary(&truncation.summary)
+        {
+            *truncation = known.into();
+        }
+    }
 }
 
 /// Reads the profiles of this sample type in OpenTelemetry's `ProfilesData`; by default those of CPU samples, or of the first

@@ -27,8 +27,8 @@ use sidewinder_vm::{Code, InterpreterSet, Runtime};
 use self::downloads::Downloads;
 pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
 pub(crate) use self::marker::{
-    STACK_MISSING, STACK_MISSING_SUMMARY, marker_attribute, marker_of_summary, marker_summary,
-    truncation_marker,
+    STACK_MISSING, STACK_MISSING_SUMMARY, marker_attribute, missing_stack, truncation,
+    truncation_with_reason, truncation_with_summary,
 };
 use self::sources::SymbolSources;
 pub(crate) use self::stage::{NamingStage, RenamedFrames, Update};

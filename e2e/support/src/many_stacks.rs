@@ -102,12 +102,10 @@ fn locations(builder: &mut ReportBuilder) -> Vec<LocationIndex> {
         for site in 0..SITES {
             let line = u32::try_from(number % 20 * 50 + site + 1).unwrap_or(0);
             locations.push(builder.location(&StackFrame {
-                mapping: None,
                 address: 0,
                 frame_type: *frame_type,
-                is_guessed: false,
-                is_marker: None,
                 lines: &[Line { function, line, column: 0 }],
+                ..StackFrame::default()
             }));
         }
     }

@@ -1,7 +1,9 @@
 //! The seven tables of a dictionary, without duplicate values.
 
+use sidewinder_profile::FrameType;
+
 use super::input::{Function, Link, Mapping, MappingBuildIds, SampleAttributes, StackFrame};
-use crate::attribute::{FrameType, Value, key, truncated};
+use crate::attribute::{Value, key, truncated};
 use crate::encode::DictionaryTables;
 use crate::table::DedupTable;
 use crate::wire;
@@ -177,11 +179,12 @@ impl Dictionary {
             return self.location(&StackFrame { lines: &lines, ..*frame });
         }
         let guessed = frame.is_guessed.then(|| self.guessed());
+        let generated = frame.is_generated.then(|| self.attribute(key::FRAME_GENERATED, Value::Bool(true)));
         let marker =
             frame.is_marker.map(|is_marker| self.attribute(key::FRAME_MARKER, Value::Bool(is_marker)));
-        let mut attributes = [self.frame_type(frame.frame_type), 0, 0];
+        let mut attributes = [self.frame_type(frame.frame_type), 0, 0, 0];
         let mut count = 1;
-        for attribute in guessed.into_iter().chain(marker) {
+        for attribute in guessed.into_iter().chain(generated).chain(marker) {
             attributes[count] = attribute;
             count += 1;
         }

@@ -1,8 +1,9 @@
 //! The input of a builder: frames, functions, mappings and samples, and the indices that it returns for them.
 
 use sidewinder_kind::Kind;
+use sidewinder_profile::FrameType;
 
-use crate::attribute::{FrameType, Value};
+use crate::attribute::Value;
 
 macro_rules! indices {
     ($($(#[$meta:meta])* $name:ident,)*) => { $(
@@ -94,7 +95,7 @@ impl Line {
 }
 
 /// One frame of a stack: a `Location` on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct StackFrame<'a> {
     /// The mapping that contains `address`, if a file backs it.
     pub mapping: Option<MappingIndex>,
@@ -102,9 +103,11 @@ pub struct StackFrame<'a> {
     pub address: u64,
     /// The language or runtime.
     pub frame_type: FrameType,
+    /// Whether a process generated the code at run time, if the type doesn't say by which runtime.
+    pub is_generated: bool,
     /// Whether nothing proves that this is the caller of the previous frame.
     pub is_guessed: bool,
-    /// Whether the name is words of the profiler in brackets; `None` if it does not look so.
+    /// Whether the name is words of the profiler, in brackets, and not a function's; `None` if it does not look so.
     pub is_marker: Option<bool>,
     /// The function at `address` comes last, preceded by the functions inlined into it, innermost first.
     pub lines: &'a [Line],

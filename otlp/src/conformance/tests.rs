@@ -4,7 +4,8 @@ use prost::Message;
 use sidewinder_kind::Kind;
 
 use super::{check, check_data};
-use crate::attribute::{FrameType, Value, key};
+use crate::FrameType;
+use crate::attribute::{Value, key};
 use crate::builder::{
     Function, Line, Link, Mapping, MappingBuildIds, ReportBuilder, ReportOptions, SampleAttributes,
     SampleIdentity, StackFrame,
@@ -36,6 +37,7 @@ fn conforming() -> ProfilesData {
             is_guessed: frame_type == FrameType::Native,
             is_marker: name.starts_with('[').then_some(true),
             lines: &[Line { function, line: 3, column: 9 }],
+            ..StackFrame::default()
         })
     };
     let read = frame("ksys_read", FrameType::Kernel, None, 0xffff_ffff_8100_0000);

@@ -36,12 +36,10 @@ fn report(resources: u64, events: u64) -> Report {
             let name = ["even", "odd"][event as usize % 2];
             let function = builder.function(&Function { name, ..Function::default() });
             let leaf = builder.location(&StackFrame {
-                mapping: None,
                 address: 16 + event % 2,
                 frame_type: FrameType::Native,
-                is_guessed: false,
-                is_marker: None,
                 lines: &[Line::new(function)],
+                ..StackFrame::default()
             });
             let identity = SampleIdentity {
                 resource,

@@ -487,7 +487,7 @@ mod tests {
         // Each has the short form of the one before at first.
         for (frame, scope) in profile.frames.iter_mut().zip(["a", "b", "b", "c", "d"]) {
             frame.name = format!("{scope}::shape::Shape::draw(int)").into();
-            frame.kind = FrameCategory::Native;
+            frame.frame_type = sidewinder_profile::FrameType::Native;
         }
         let (mut growth, mut together) = (DocumentBuilder::default(), None);
         for stacks in 1..=profile.stacks.len() {

@@ -83,7 +83,7 @@ fn frame_info(
 ) -> FrameInfo {
     let label = firefox.intern_string(&escaped(&frame.label()));
     let [other, ..] = *categories;
-    let of_kind = FrameCategory::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.kind);
+    let of_kind = FrameCategory::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.category());
     let category_pair = of_kind.map_or(other, |(_, category)| *category);
     FrameInfo { frame: FirefoxFrame::Label(label), category_pair, flags: FrameFlags::empty() }
 }

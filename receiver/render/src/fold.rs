@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use sidewinder_kind::WAKER_DELAY;
+use sidewinder_profile::FrameType;
 
 use crate::profile::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, StackIndex, ThreadState,
+    BinaryIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, StackIndex, ThreadState,
 };
 use crate::standard::standard_frames;
 
@@ -73,13 +74,11 @@ impl Profile {
     /// A stack without those frames that are to be folded where they are inlined.
     fn without_inlined(&self, stack: StackIndex, is_folded: &[bool]) -> Vec<FrameIndex> {
         let stack = self.stacks.get(stack.0 as usize).map_or(&[][..], Vec::as_slice);
-        let is_folded =
-            |frame: FrameIndex| is_folded.get(frame.0 as usize).is_some_and(|is_folded| *is_folded);
-        let frames = self.frames_with_inlining(stack).into_iter();
-        frames
-            .filter(|(frame, is_inlined)| !(*is_inlined && is_folded(*frame)))
-            .map(|(frame, _)| frame)
-            .collect()
+        let is_folded = |index: &FrameIndex| {
+            let frame = self.frames.get(index.0 as usize);
+            frame.is_some_and(|frame| frame.is_inlined) && is_folded.get(index.0 as usize) == Some(&true)
+        };
+        stack.iter().copied().filter(|index| !is_folded(index)).collect()
     }
 }
 
@@ -109,9 +108,8 @@ impl Folder {
         cause: String,
     ) -> Vec<FrameIndex> {
         let frame = |index: &FrameIndex| profile.frames.get(index.0 as usize);
-        let is_kernel = |index: &FrameIndex| frame(index).is_some_and(|of| of.kind == FrameCategory::Kernel);
-        let locks =
-            stack.iter().take_while(|index| frame(index).is_some_and(|of| of.kind == FrameCategory::Lock));
+        let is_kernel = |index: &FrameIndex| frame(index).is_some_and(ProfileFrame::is_kernel);
+        let locks = stack.iter().take_while(|index| frame(index).is_some_and(ProfileFrame::is_lock));
         let locks = locks.count();
         let rest = stack.get(locks..).unwrap_or_default();
         let in_kernel = rest.iter().take_while(|index| is_kernel(index)).count();
@@ -137,16 +135,9 @@ impl Folder {
     ) -> FrameIndex {
         *self.causes.entry(cause).or_insert_with_key(|cause| {
             profile.frames.push(ProfileFrame {
-                name: cause.as_str().into(),
-                is_named: true,
-                system_name: "".into(),
                 binary: kernel,
-                kind: FrameCategory::Kernel,
-                address: 0,
-                path: "".into(),
-                line: 0,
-                is_guessed: false,
-                is_marker: true,
+                frame_type: FrameType::Kernel,
+                ..ProfileFrame::from_words(cause.as_str())
             });
             FrameIndex(profile.frames.len() as u32 - 1)
         })
@@ -164,8 +155,8 @@ mod tests {
 
     use super::*;
     use crate::functions::functions;
-    use crate::profile::StateIndex;
     use crate::profile::tests::{frame, lines, sample};
+    use crate::profile::{FrameCategory, StateIndex};
     use crate::sample_type::SampleType;
 
     /// What is left in each row, with its self and total counts.

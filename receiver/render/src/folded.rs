@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use crate::escape::escaped;
 use crate::label::escape_name;
 use crate::names::DisplayNames;
-use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample, ProfileThread};
+use crate::profile::{Profile, ProfileFrame, ProfileSample, ProfileThread};
 
 /// Writes the stacks in alphabetical order, with equal ones merged.
 pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Write) -> io::Result<()> {
@@ -55,7 +55,7 @@ pub(crate) fn escape_process(name: &str) -> String {
 pub(crate) fn frame_name(frame: &ProfileFrame, names: &DisplayNames) -> String {
     let label = names.of_frame(frame);
     let name = escape_field(&label);
-    let suffix = if frame.kind == FrameCategory::Kernel { "_[k]" } else { "" };
+    let suffix = if frame.is_kernel() { "_[k]" } else { "" };
     format!("{name}{suffix}")
 }
 

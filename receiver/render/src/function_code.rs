@@ -95,14 +95,14 @@ impl<'a> FunctionCode<'a> {
         let mut lines = BTreeMap::<&str, BTreeSet<u32>>::new();
         for stack in &self.profile.stacks {
             let mut inlined = Vec::new();
-            for (index, is_inlined) in self.profile.frames_with_inlining(stack) {
+            for index in stack {
                 let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
                 inlined.push(frame);
-                if self.is_of(index) {
+                if self.is_of(*index) {
                     let known = inlined.iter().filter(|frame| frame.line > 0 && !frame.path.is_empty());
                     known.for_each(|frame| _ = lines.entry(&frame.path).or_default().insert(frame.line));
                 }
-                if !is_inlined {
+                if !frame.is_inlined {
                     inlined.clear();
                 }
             }
@@ -121,11 +121,9 @@ impl<'a> FunctionCode<'a> {
             let mut counted = BTreeSet::new();
             // The function that is inlined at the frame that follows.
             let mut inlined = None;
-            for (depth, (index, is_inlined)) in
-                self.profile.frames_with_inlining(stack).into_iter().enumerate()
-            {
+            for (depth, index) in stack.iter().enumerate() {
                 let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
-                if self.is_of(index) {
+                if self.is_of(*index) {
                     let line = (if frame.path.is_empty() { first_path } else { &*frame.path }, frame.line);
                     let cost = costs.entry(line).or_default();
                     if depth == 0 {
@@ -139,7 +137,7 @@ impl<'a> FunctionCode<'a> {
                         }
                     }
                 }
-                inlined = is_inlined.then(|| frame.label());
+                inlined = frame.is_inlined.then(|| frame.label());
             }
         }
         costs
@@ -208,15 +206,16 @@ impl<'a> FunctionCode<'a> {
         let stack = self.profile.stacks.get(stack as usize).map_or(&[][..], Vec::as_slice);
         let mut found = BTreeMap::new();
         let mut is_leaf = true;
-        for (index, is_inlined) in self.profile.frames_with_inlining(stack) {
-            let frame =
-                self.profile.frames.get(index.0 as usize).filter(|frame| frame.binary == Some(binary));
-            let frame = frame.filter(|_| self.is_of(index));
-            if let Some(instruction) = frame.and_then(|frame| instruction_at(frame.address)) {
+        for index in stack {
+            let Some(frame) = self.profile.frames.get(index.0 as usize) else { continue };
+            if frame.binary == Some(binary)
+                && self.is_of(*index)
+                && let Some(instruction) = instruction_at(frame.address)
+            {
                 *found.entry(instruction).or_default() |= is_leaf;
             }
             // Calls that are inlined share the instruction of what they are inlined into.
-            is_leaf &= is_inlined;
+            is_leaf &= frame.is_inlined;
         }
         found.into_iter().collect()
     }

@@ -179,7 +179,7 @@ pub(crate) fn function_key<'a>(
     profile: &'a Profile,
     frame: &'a ProfileFrame,
 ) -> (Cow<'a, str>, &'a str, FrameCategory) {
-    (frame.label(), profile.binary_name(frame), frame.kind)
+    (frame.label(), profile.binary_name(frame), frame.category())
 }
 
 #[cfg(test)]

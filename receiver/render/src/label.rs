@@ -25,7 +25,11 @@ impl ProfileFrame {
     /// `\[guessed] main` is a function with the name `[guessed] main`.
     #[must_use]
     pub fn label(&self) -> Cow<'_, str> {
-        self.mark_guess(if self.is_marker { Cow::Borrowed(&self.name) } else { escape_name(&self.name) })
+        self.mark_guess(if self.marker.is_some() {
+            Cow::Borrowed(&self.name)
+        } else {
+            escape_name(&self.name)
+        })
     }
 
     /// The same with words of the profiler instead of this frame's name.

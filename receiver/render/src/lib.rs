@@ -76,5 +76,6 @@ pub use read::{
 };
 pub use renames::{RenamedBinary, match_renamed_binaries};
 pub use sample_type::{EventPeriod, SampleType};
+pub use sidewinder_profile::{FrameType, Marker, Truncation};
 pub use summary::{RecordingSummary, group_thousands, summary};
 pub use table::{DEFAULT_ROWS, TableOptions, fitted, table, thread_tables};

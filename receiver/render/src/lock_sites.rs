@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::profile::{FrameCategory, FrameIndex, Profile};
+use crate::profile::{FrameCategory, FrameIndex, Profile, ProfileFrame};
 use crate::standard::standard_frames;
 
 /// The label of each lock, and the label of the function that waits for it the most.
 pub(crate) fn lock_sites(profile: &Profile) -> HashMap<String, String> {
-    if !profile.frames.iter().any(|frame| frame.kind == FrameCategory::Lock) {
+    if !profile.frames.iter().any(ProfileFrame::is_lock) {
         return HashMap::new();
     }
     let is_standard = standard_frames(profile);
     let frame = |index: &FrameIndex| profile.frames.get(index.0 as usize);
     // What can want a lock, and is not what locks.
     let is_site = |index: &FrameIndex| {
-        let kind = frame(index).map_or(FrameCategory::Marker, |frame| frame.kind);
+        let kind = frame(index).map_or(FrameCategory::Marker, ProfileFrame::category);
         !matches!(kind, FrameCategory::Kernel | FrameCategory::Lock | FrameCategory::Marker)
             && is_standard.get(index.0 as usize) == Some(&false)
     };
@@ -22,7 +22,7 @@ pub(crate) fn lock_sites(profile: &Profile) -> HashMap<String, String> {
     for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
         let Some(lock) = stack.first().and_then(frame) else { continue };
         let site = stack.iter().find(|index| is_site(index)).and_then(frame);
-        if let Some(site) = site.filter(|_| lock.kind == FrameCategory::Lock) {
+        if let Some(site) = site.filter(|_| lock.is_lock()) {
             let of_site = waits.entry(lock.label().into_owned()).or_default();
             let of_site = of_site.entry(site.label().into_owned()).or_default();
             *of_site = of_site.saturating_add(count);

@@ -99,7 +99,7 @@ impl DisplayNames {
             let label = frame.label();
             let label = escaped(&label);
             if !names.contains_key(&*label) {
-                names.insert(label.into_owned(), frame.kind);
+                names.insert(label.into_owned(), frame.category());
             }
         }
         let mut short = ShortNames::default();

@@ -409,7 +409,7 @@ mod tests {
         let model = profile.frames[0].clone();
         profile.binaries = binaries
             .iter()
-            .map(|path| ProfileBinary { path: (*path).to_owned(), build_id: None, htlhash: None })
+            .map(|path| ProfileBinary { path: (*path).to_owned(), ..ProfileBinary::default() })
             .collect();
         profile.frames = (0..binaries.len() as u32)
             .map(|at| crate::profile::ProfileFrame { binary: Some(BinaryIndex(at)), ..model.clone() })

@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use sidewinder_profile::{FrameType, Marker};
+
 use crate::annotation::Annotations;
 use crate::container::ProfileContainer;
 use crate::escape::escaped;
@@ -54,13 +56,19 @@ pub struct BinaryIndex(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FrameIndex(pub u32);
 
-/// A file that contains code.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// A file that contains code, or a part of one that is mapped into memory.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct ProfileBinary {
     /// Its path as the profiled process sees it; `[kernel]`, `[vdso]` or `[module]` if it has none.
     pub path: String,
     /// The GNU build ID in hexadecimal, if it has one.
     pub build_id: Option<String>,
+    /// Go's build ID, if it has one.
+    pub go_build_id: Option<String>,
+    /// The addresses of the part, in the address space of the frames' addresses; empty if they are unknown.
+    pub addresses: Range<u64>,
+    /// The offset of the part in the file.
+    pub file_offset: u64,
     /// OpenTelemetry's hash of its beginning, end and length (`process.executable.build_id.htlhash`), if known.
     pub htlhash: Option<String>,
 }
@@ -72,8 +80,8 @@ impl ProfileBinary {
     }
 }
 
-/// A location in code.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// A location in code: one for each call that is inlined there, and one for the function that contains them.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct ProfileFrame {
     /// The function's name in its source; if it has no name, a description of the location. Frames of one function share it.
     pub name: Arc<str>,
@@ -83,8 +91,12 @@ pub struct ProfileFrame {
     pub system_name: Arc<str>,
     /// The file that contains its code, if there is one.
     pub binary: Option<BinaryIndex>,
-    /// The category of its code.
-    pub kind: FrameCategory,
+    /// The language or runtime of its code.
+    pub frame_type: FrameType,
+    /// Whether a process generated its code at run time, if `frame_type` does not say by which runtime.
+    pub is_generated: bool,
+    /// What the frame stands for if `name` is words of the profiler in brackets, and not from the target.
+    pub marker: Option<Marker>,
     /// The address of the instruction, in the binary's address space; 0 if unknown. Calls inlined there have the same
     /// address.
     pub address: u64,
@@ -92,13 +104,58 @@ pub struct ProfileFrame {
     pub path: Arc<str>,
     /// The line number in it, from 1; 0 if unknown.
     pub line: u32,
+    /// The column, from 1; 0 if unknown.
+    pub column: u32,
+    /// Whether the call is inlined into the next frame of each of its stacks, at the same location.
+    pub is_inlined: bool,
     /// Whether this caller was found only by an unproven frame pointer.
     pub is_guessed: bool,
-    /// Whether `name` is words of the profiler in brackets, as `[truncated: REASON]`, and not from the target.
-    pub is_marker: bool,
 }
 
-/// The category of a frame's code.
+impl ProfileFrame {
+    /// The frame of a marker that is not code.
+    #[must_use]
+    pub fn from_marker(marker: Marker) -> Self {
+        let name = marker.label().unwrap_or_default().into();
+        Self { name, is_named: true, marker: Some(marker), ..Self::default() }
+    }
+
+    /// A frame that is nothing but words of the profiler.
+    #[must_use]
+    pub fn from_words(words: impl Into<Arc<str>>) -> Self {
+        Self { name: words.into(), is_named: true, marker: Some(Marker::Words), ..Self::default() }
+    }
+
+    /// Whether it stands for a lock.
+    pub(crate) fn is_lock(&self) -> bool {
+        matches!(self.marker, Some(Marker::Lock(_)))
+    }
+
+    /// Whether it is code of the kernel, or stands for some.
+    pub(crate) fn is_kernel(&self) -> bool {
+        self.frame_type == FrameType::Kernel
+    }
+
+    /// The category by which it is drawn and its name is shortened.
+    #[must_use]
+    pub fn category(&self) -> FrameCategory {
+        match (&self.marker, self.frame_type) {
+            (Some(Marker::Truncated(_)), _) => FrameCategory::Marker,
+            (Some(Marker::Lock(_)), _) => FrameCategory::Lock,
+            (Some(Marker::Words), FrameType::Native) if self.binary.is_none() && self.address == 0 => {
+                FrameCategory::Marker
+            }
+            (_, FrameType::Kernel) => FrameCategory::Kernel,
+            (_, FrameType::Rust) => FrameCategory::Rust,
+            (_, FrameType::Go) => FrameCategory::Go,
+            (_, FrameType::CPython) => FrameCategory::Python,
+            (_, FrameType::Native) if !self.is_generated => FrameCategory::Native,
+            _ => FrameCategory::Jit,
+        }
+    }
+}
+
+/// The category of a frame's code, which output for people tells apart. It follows from the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FrameCategory {
     /// Compiled code of an unknown language: C, C++, assembly.
@@ -293,30 +350,6 @@ impl Profile {
         stack.iter().filter_map(|index| self.frames.get(index.0 as usize))
     }
 
-    /// The frames of a stack, leaf first, each with whether it is inlined into the next one. Calls that are inlined have the
-    /// instruction of their caller; where the innermost of them comes again, the function has called itself.
-    pub(crate) fn frames_with_inlining(&self, stack: &[FrameIndex]) -> Vec<(FrameIndex, bool)> {
-        let instruction = |index: FrameIndex| {
-            let frame = self.frames.get(index.0 as usize)?;
-            (frame.address != 0).then_some((frame.binary, frame.address))
-        };
-        let mut innermost = stack.first().copied();
-        let mut frames = Vec::with_capacity(stack.len());
-        for (position, &index) in stack.iter().enumerate() {
-            let caller = stack.get(position + 1).copied();
-            let is_inlined = caller.is_some_and(|caller| {
-                Some(caller) != innermost
-                    && instruction(index).is_some()
-                    && instruction(caller) == instruction(index)
-            });
-            if !is_inlined {
-                innermost = caller;
-            }
-            frames.push((index, is_inlined));
-        }
-        frames
-    }
-
     /// The thread of a sample, if known.
     pub(crate) fn thread_of(&self, sample: &ProfileSample) -> Option<&ProfileThread> {
         self.threads.get(sample.thread.0 as usize)
@@ -398,19 +431,26 @@ pub(crate) mod tests {
 
     use super::*;
 
+    /// A frame of this category. That of a marker has its words as its reason, and that of a lock as its ID.
     pub(crate) fn frame(name: &str, kind: FrameCategory, address: u64) -> ProfileFrame {
-        let binary = Some(BinaryIndex(u32::from(kind == FrameCategory::Kernel)));
+        let (frame_type, marker) = match kind {
+            FrameCategory::Native => (FrameType::Native, None),
+            FrameCategory::Rust => (FrameType::Rust, None),
+            FrameCategory::Go => (FrameType::Go, None),
+            FrameCategory::Python => (FrameType::CPython, None),
+            FrameCategory::Jit => (FrameType::Jvm, None),
+            FrameCategory::Kernel => (FrameType::Kernel, None),
+            FrameCategory::Lock => (FrameType::Native, Some(Marker::Lock(name.into()))),
+            FrameCategory::Marker => (FrameType::Native, Some(Marker::truncated(name))),
+        };
         ProfileFrame {
             name: name.into(),
             is_named: true,
-            system_name: Arc::default(),
-            binary,
-            kind,
+            binary: Some(BinaryIndex(u32::from(kind == FrameCategory::Kernel))),
+            frame_type,
+            marker,
             address,
-            path: Arc::default(),
-            line: 0,
-            is_guessed: false,
-            is_marker: matches!(kind, FrameCategory::Lock | FrameCategory::Marker),
+            ..ProfileFrame::default()
         }
     }
 
@@ -448,9 +488,9 @@ pub(crate) mod tests {
                 ProfileBinary {
                     path: String::from("/usr/bin/app"),
                     build_id: Some(String::from("0123abcd")),
-                    htlhash: None,
+                    ..ProfileBinary::default()
                 },
-                ProfileBinary { path: String::from("[kernel]"), build_id: None, htlhash: None },
+                ProfileBinary { path: String::from("[kernel]"), ..ProfileBinary::default() },
             ],
             frames,
             stacks: stacks.iter().map(|(stack, _)| stack.iter().copied().map(FrameIndex).collect()).collect(),
@@ -499,25 +539,12 @@ pub(crate) mod tests {
         let frames = vec![
             line("main", 0x1000, "src/main.c", 7),
             line("hot", 0x2000, "src/hot.c", 20),
-            line("hash", 0x2010, "src/hash.h", 4),
+            ProfileFrame { is_inlined: true, ..line("hash", 0x2010, "src/hash.h", 4) },
             line("hot", 0x2010, "src/hot.c", 21),
             line("hot", 0x2020, "src/hot.c", 25),
             line("hot", 0x2030, "src/table.inc", 30),
         ];
         profile(frames, &[(&[1, 0], 3), (&[2, 3, 0], 4), (&[2, 3, 4, 0], 2), (&[5, 0], 1)])
-    }
-
-    #[test]
-    fn inlined_calls_have_the_instruction_of_their_caller() {
-        let profile = lines();
-        let inlined = |stack: &[u32]| -> Vec<bool> {
-            let stack: Vec<_> = stack.iter().copied().map(FrameIndex).collect();
-            profile.frames_with_inlining(&stack).into_iter().map(|(_, is_inlined)| is_inlined).collect()
-        };
-        assert_eq!(inlined(&[2, 3, 0]), [true, false, false]);
-        assert_eq!(inlined(&[2, 3, 2, 3, 0]), [true, false, true, false, false], "`hot` calls itself there");
-        assert_eq!(inlined(&[1, 1, 0]), [false; 3], "recursion at one call");
-        assert_eq!(inlined(&[]), [false; 0]);
     }
 
     /// One event with a stack of these names, leaf first, in process `p`.

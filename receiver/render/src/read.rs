@@ -3,6 +3,7 @@
 mod error;
 mod folded;
 mod guess;
+mod inlining;
 mod perf;
 mod perf_data;
 mod perf_script;
@@ -106,9 +107,10 @@ fn read_to_end(from: impl Read) -> Result<Vec<u8>, ReadError> {
 mod tests {
     use super::*;
     use crate::profile::tests::{guessed_sample, sample};
-    use crate::profile::{FrameCategory, FrameIndex, ProfileFrame};
+    use crate::profile::{FrameIndex, ProfileFrame};
     use crate::{NameStyle, ProfileFormat};
     use proptest::prelude::*;
+    use sidewinder_profile::FrameType;
 
     fn read_back(form: ProfileFormat) -> Profile {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -177,7 +179,8 @@ mod tests {
             };
             let back = again(&profile);
             for frame in &back.frames {
-                let is_code = frame.kind == FrameCategory::Native && !frame.is_guessed && !frame.is_marker;
+                let is_code =
+                    frame.frame_type == FrameType::Native && !frame.is_guessed && frame.marker.is_none();
                 assert!(is_code, "{form:?}: {frame:?}");
             }
             let names: Vec<_> = back.frames.iter().map(|frame| frame.name.trim()).collect();
@@ -242,7 +245,7 @@ mod tests {
             name: name.into(),
             path: path.into(),
             line: 1,
-            kind: FrameCategory::Python,
+            frame_type: FrameType::CPython,
             binary: None,
             address: 0,
             ..sample().frames[0].clone()
@@ -260,9 +263,10 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&profile, ProfileFormat::Pprof, NameStyle::Full, &mut file.as_file()).unwrap();
         let back = read("", std::fs::File::open(file.path()).unwrap(), None, &mut NoNames).unwrap();
-        let kinds = |profile: &Profile| profile.frames.iter().map(|frame| frame.kind).collect::<Vec<_>>();
-        assert_eq!(kinds(&back)[sample().frames.len()..], [FrameCategory::Python; 5]);
-        assert!(!kinds(&back)[..sample().frames.len()].contains(&FrameCategory::Python));
+        let types =
+            |profile: &Profile| profile.frames.iter().map(|frame| frame.frame_type).collect::<Vec<_>>();
+        assert_eq!(types(&back)[sample().frames.len()..], [FrameType::CPython; 5]);
+        assert!(!types(&back)[..sample().frames.len()].contains(&FrameType::CPython));
     }
 
     #[test]

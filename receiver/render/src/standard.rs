@@ -41,7 +41,8 @@ const GO_PACKAGES: [&str; 13] = [
 /// Whether each frame of a profile is code of a standard library, of a runtime, or of a library of locks: code that says little about
 /// the program that calls it.
 pub(crate) fn standard_frames(profile: &Profile) -> Vec<bool> {
-    let is_standard = |frame: &ProfileFrame| is_standard(&frame.name, profile.binary_name(frame), frame.kind);
+    let is_standard =
+        |frame: &ProfileFrame| is_standard(&frame.name, profile.binary_name(frame), frame.category());
     profile.frames.iter().map(is_standard).collect()
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Writ
     }
     paint("", NEUTRAL);
     for frame in &profile.frames {
-        paint(&folded::frame_name(frame, names), function_colour(frame.kind, &frame.name));
+        paint(&folded::frame_name(frame, names), function_colour(frame.category(), &frame.name));
     }
     let mut options = Options::default();
     options.title = escaped(&profile.title).into_owned();

@@ -72,8 +72,8 @@ pub(crate) struct CallTree {
 #[derive(Clone, Copy, Debug)]
 struct FrameLine {
     line: FunctionLine,
-    /// Its indices in [`CallTree::function_lines`], once it has them: of a call that is not inlined, and of one that is.
-    indices: [Option<u32>; 2],
+    /// Its index in [`CallTree::function_lines`], once it has one.
+    index: Option<u32>,
 }
 
 impl Default for CallTree {
@@ -106,8 +106,8 @@ impl CallTree {
             let own_path = self.functions.get(function as usize).map_or(0, |function| function.path);
             let path = self.strings.intern(&escaped_or_empty(&frame.path));
             let path = if path == own_path { 0 } else { path };
-            let line = FunctionLine { function, line: frame.line, path, is_inlined: false };
-            self.line_of_frame.push(FrameLine { line, indices: [None; 2] });
+            let line = FunctionLine { function, line: frame.line, path, is_inlined: frame.is_inlined };
+            self.line_of_frame.push(FrameLine { line, index: None });
         }
         self.add_stacks(profile);
         self.renew_short_names();
@@ -119,8 +119,8 @@ impl CallTree {
         let new = profile.stacks.get(first..).unwrap_or_default();
         let mut paths = Paths::with_capacity(new.iter().map(Vec::len).sum(), new.len());
         for stack in new {
-            for (frame, is_inlined) in profile.frames_with_inlining(stack).into_iter().rev() {
-                paths.extend(self.function_line(frame, is_inlined));
+            for frame in stack.iter().rev() {
+                paths.extend(self.function_line(*frame));
             }
             if paths.is_open_empty() {
                 paths.extend([self.line_of_empty_stack()]);
@@ -152,12 +152,9 @@ impl CallTree {
     }
 
     /// The line of a frame, which is added if it is new; `None` if the profile has no such frame.
-    fn function_line(&mut self, frame: FrameIndex, is_inlined: bool) -> Option<u32> {
-        let FrameLine { line, indices } = self.line_of_frame.get_mut(frame.0 as usize)?;
-        let [plain, inlined] = indices;
-        let known = if is_inlined { inlined } else { plain };
-        let line = FunctionLine { is_inlined, ..*line };
-        Some(*known.get_or_insert_with(|| self.function_lines.intern(line)))
+    fn function_line(&mut self, frame: FrameIndex) -> Option<u32> {
+        let FrameLine { line, index } = self.line_of_frame.get_mut(frame.0 as usize)?;
+        Some(*index.get_or_insert_with(|| self.function_lines.intern(*line)))
     }
 
     /// The approximate memory in bytes.

@@ -6,22 +6,20 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, NameStyle, Profile, ProfileBinary, ProfileFormat, ProfileFrame,
+    BinaryIndex, FrameIndex, FrameType, NameStyle, Profile, ProfileBinary, ProfileFormat, ProfileFrame,
     ProfileSample, ProfileSpan, ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex, write,
 };
 
 fn profile() -> Profile {
-    let frame = |name: &str, binary, kind, address| ProfileFrame {
+    let frame = |name: &str, binary, frame_type, address| ProfileFrame {
         is_named: true,
         name: name.into(),
-        system_name: "".into(),
         binary: Some(BinaryIndex(binary)),
-        kind,
+        frame_type,
         address,
-        path: if kind == FrameCategory::Native { "/src/app.c" } else { "" }.into(),
-        line: if kind == FrameCategory::Native { 7 } else { 0 },
-        is_guessed: false,
-        is_marker: false,
+        path: if frame_type == FrameType::Native { "/src/app.c" } else { "" }.into(),
+        line: if frame_type == FrameType::Native { 7 } else { 0 },
+        ..ProfileFrame::default()
     };
     let sample = |stack, count| ProfileSample {
         slice: 0,
@@ -37,19 +35,19 @@ fn profile() -> Profile {
         start: SystemTime::now(),
         duration: Duration::from_secs(1),
         binaries: vec![
-            ProfileBinary { path: String::from("/lib/libc.so.6"), build_id: None, htlhash: None },
+            ProfileBinary { path: String::from("/lib/libc.so.6"), ..ProfileBinary::default() },
             ProfileBinary {
                 path: String::from("/usr/bin/app"),
                 build_id: Some(String::from("00aa")),
-                htlhash: None,
+                ..ProfileBinary::default()
             },
-            ProfileBinary { path: String::from("[kernel]"), build_id: None, htlhash: None },
+            ProfileBinary { path: String::from("[kernel]"), ..ProfileBinary::default() },
         ],
         frames: vec![
-            frame("main", 1, FrameCategory::Native, 0x1000),
-            frame("app::work<\"\u{1b}[31m\">", 1, FrameCategory::Rust, 0x2000),
-            frame("vfs_write", 2, FrameCategory::Kernel, 0xffff_ffff_8100_0000),
-            frame("__libc_start_main", 0, FrameCategory::Native, 0x3000),
+            frame("main", 1, FrameType::Native, 0x1000),
+            frame("app::work<\"\u{1b}[31m\">", 1, FrameType::Rust, 0x2000),
+            frame("vfs_write", 2, FrameType::Kernel, 0xffff_ffff_8100_0000),
+            frame("__libc_start_main", 0, FrameType::Native, 0x3000),
         ],
         stacks: vec![stack(&[1, 0, 3]), stack(&[2, 1, 0, 3]), stack(&[0, 3])],
         threads: vec![ProfileThread {

@@ -1,36 +1,25 @@
 //! Short forms of names that real programs have: `names/corpus.tsv` has the category of each name, the name, and its short form.
 
 use sidewinder_render::{
-    DisplayNames, FrameCategory, FrameIndex, NameStyle, Profile, ProfileFrame, SampleType,
+    DisplayNames, FrameIndex, FrameType, Marker, NameStyle, Profile, ProfileFrame, SampleType,
 };
 
 const CORPUS: &str = include_str!("names/corpus.tsv");
 
-fn frame(name: &str, kind: FrameCategory) -> ProfileFrame {
-    ProfileFrame {
-        name: name.into(),
-        is_named: true,
-        system_name: "".into(),
-        binary: None,
-        kind,
-        address: 0,
-        path: "".into(),
-        line: 0,
-        is_guessed: false,
-        is_marker: false,
-    }
+/// A frame of the category with this label.
+fn frame(name: &str, category: &str) -> ProfileFrame {
+    let code = ProfileFrame { name: name.into(), is_named: true, ..ProfileFrame::default() };
+    let types =
+        FrameType::ALL.iter().map(|frame_type| ProfileFrame { frame_type: *frame_type, ..code.clone() });
+    let markers = [Marker::Lock(name.into()), Marker::truncated(name)];
+    let markers = markers.map(|marker| ProfileFrame { marker: Some(marker), ..code.clone() });
+    types.chain(markers).find(|frame| frame.category().label() == category).expect(category)
 }
 
-fn rows() -> Vec<(FrameCategory, &'static str, &'static str)> {
+/// The category, the name and the short form in each row.
+fn rows() -> Vec<[&'static str; 3]> {
     let lines = CORPUS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .map(|line| {
-            let columns = <[&str; 3]>::try_from(line.split('\t').collect::<Vec<_>>());
-            let [kind, name, short] = columns.expect("three columns");
-            let kind = FrameCategory::ALL.into_iter().find(|one| one.label() == kind).expect(line);
-            (kind, name, short)
-        })
-        .collect()
+    lines.map(|line| line.split('\t').collect::<Vec<_>>().try_into().expect("three columns")).collect()
 }
 
 /// A profile without stacks.
@@ -42,9 +31,9 @@ fn profile() -> Profile {
 #[test]
 fn real_names_are_short() {
     let mut wrong = Vec::new();
-    for (kind, name, short) in rows() {
+    for [category, name, short] in rows() {
         let mut profile = profile();
-        profile.frames.push(frame(name, kind));
+        profile.frames.push(frame(name, category));
         profile.stacks.push(vec![FrameIndex(0)]);
         let shown = DisplayNames::new([&profile], NameStyle::Short).shown(name).into_owned();
         if shown != short {
@@ -58,7 +47,7 @@ fn real_names_are_short() {
 #[test]
 fn real_names_are_told_apart() {
     let mut profile = profile();
-    profile.frames.extend(rows().into_iter().map(|(kind, name, _)| frame(name, kind)));
+    profile.frames.extend(rows().into_iter().map(|[category, name, _]| frame(name, category)));
     let names = DisplayNames::new([&profile], NameStyle::Short);
     let mut shown: Vec<_> = profile.frames.iter().map(|frame| names.shown(&frame.name)).collect();
     let (count, letters) = (shown.len(), shown.iter().map(|name| name.chars().count()).sum::<usize>());

@@ -298,8 +298,8 @@ mod tests {
     use sidewinder_kind::Kind;
     use sidewinder_process::read_htlhash;
     use sidewinder_render::{
-        BinaryIndex, FrameCategory, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType,
-        StackIndex, ThreadIndex,
+        BinaryIndex, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
+        ThreadIndex,
     };
 
     use super::*;
@@ -325,14 +325,9 @@ mod tests {
         let frame = ProfileFrame {
             name: "malloc".into(),
             is_named: true,
-            system_name: Arc::default(),
             binary: Some(BinaryIndex(0)),
-            kind: FrameCategory::Native,
             address: malloc.address(),
-            path: Arc::default(),
-            line: 0,
-            is_guessed: false,
-            is_marker: false,
+            ..ProfileFrame::default()
         };
         let sample = ProfileSample {
             slice: 7,
@@ -343,7 +338,7 @@ mod tests {
             count: 3,
         };
         let profile = Profile {
-            binaries: vec![ProfileBinary { path, build_id, htlhash: None }],
+            binaries: vec![ProfileBinary { path, build_id, ..ProfileBinary::default() }],
             frames: vec![frame],
             stacks: vec![vec![FrameIndex(0)]],
             threads: vec![thread],

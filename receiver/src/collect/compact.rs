@@ -8,7 +8,7 @@ use sidewinder_render::{
     BinaryIndex, FrameIndex, Profile, ProfileSample, SpanIndex, StackIndex, ThreadIndex,
 };
 
-use super::profile_builder::ProfileBuilder;
+use super::profile_builder::{BorrowedFrame, ProfileBuilder};
 
 /// The new indices of a table's entries, by their old indices.
 pub(super) struct IndexRemap<T>(Vec<Option<T>>);
@@ -76,7 +76,7 @@ impl ProfileBuilder {
                                 BinaryIndex(self.profile.binaries.len() as u32 - 1)
                             })
                         });
-                        self.intern_frame(binary, frame.address, frame.kind, &frame.into())
+                        self.intern_frame(&BorrowedFrame { binary, ..frame.into() })
                     })
                 });
                 let moved = moved.collect();

@@ -7,14 +7,11 @@ use std::sync::Arc;
 use sidewinder_bpf::Outcome;
 use sidewinder_process::{ContainerNames, ProcessDescription, ProcessKey};
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileContainer, ProfileFrame,
-    ProfileSpan, ProfileThread, StackIndex,
+    BinaryIndex, FrameIndex, FrameType, Marker, Profile, ProfileBinary, ProfileContainer, ProfileFrame,
+    ProfileSpan, ProfileThread, StackIndex, Truncation,
 };
-use sidewinder_vm::Runtime;
 
-use crate::naming::{
-    CodeOrigin, FrameLocation, NamedFrame, Namer, STACK_MISSING, marker_summary, truncation_marker,
-};
+use crate::naming::{CodeOrigin, FrameLocation, NamedFrame, Namer, missing_stack, truncation};
 use crate::sampling::message::{LockId, Stack, is_process_specific};
 
 /// Identifies a thread by its name too: a thread that changes its name is a new entry.
@@ -85,9 +82,19 @@ pub(super) struct ProfileBuilder {
     stack_frames: usize,
 }
 
-/// A frame's binary, address (or, without one, a hash of its path), function, line, and whether the frame was guessed, and is a
-/// marker.
-type FrameKey = (Option<BinaryIndex>, u64, Arc<str>, u32, [bool; 2]);
+/// What tells frames apart.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct FrameKey {
+    binary: Option<BinaryIndex>,
+    /// The address, or, without one, a hash of the path.
+    position: u64,
+    name: Arc<str>,
+    line: u32,
+    frame_type: FrameType,
+    marker: Option<Marker>,
+    is_guessed: bool,
+    is_inlined: bool,
+}
 
 impl ProfileBuilder {
     pub(super) fn new(profile: Profile) -> Self {
@@ -120,7 +127,8 @@ impl ProfileBuilder {
         if let Some(index) = self.stack_indices.get(&key) {
             return *index;
         }
-        let mut frames: Vec<_> = lock.map(|lock| self.lock_frame(lock)).into_iter().collect();
+        let lock = lock.map(|lock| Marker::Lock(lock.to_string().into()));
+        let mut frames: Vec<_> = lock.map(|lock| self.marker_frame(lock)).into_iter().collect();
         let mut has_provisional = false;
         match walked {
             Some(stack) => {
@@ -128,9 +136,9 @@ impl ProfileBuilder {
                 for frame in &stack.frames {
                     has_provisional |= self.add_named_frame(namer, process, *frame, at_ns, &mut frames);
                 }
-                frames.extend(truncation_marker(outcome).map(|marker| self.marker_frame(&marker)));
+                frames.extend(truncation(outcome).map(|truncation| self.truncation_frame(truncation)));
             }
-            None => frames.push(self.marker_frame(&format!("[truncated: {STACK_MISSING}]"))),
+            None => frames.push(self.truncation_frame(missing_stack())),
         }
         let index = self.intern_stack(frames);
         if !has_provisional {
@@ -216,7 +224,12 @@ impl ProfileBuilder {
                 let binary = *self.binary_indices.entry(id.0).or_insert_with(|| {
                     let build_id = facts.build_ids.gnu.as_ref().map(ToString::to_string);
                     let htlhash = facts.hash.map(|hash| hash.to_string());
-                    binaries.push(ProfileBinary { path: facts.path.clone(), build_id, htlhash });
+                    binaries.push(ProfileBinary {
+                        path: facts.path.clone(),
+                        build_id,
+                        htlhash,
+                        ..ProfileBinary::default()
+                    });
                     BinaryIndex(binaries.len() as u32 - 1)
                 });
                 (Some(binary), svma.0)
@@ -224,11 +237,7 @@ impl ProfileBuilder {
             FrameLocation::Kernel { address } => {
                 let binaries = &mut self.profile.binaries;
                 let kernel = *self.kernel.get_or_insert_with(|| {
-                    binaries.push(ProfileBinary {
-                        path: "[kernel]".to_owned(),
-                        build_id: None,
-                        htlhash: None,
-                    });
+                    binaries.push(ProfileBinary { path: "[kernel]".to_owned(), ..ProfileBinary::default() });
                     BinaryIndex(binaries.len() as u32 - 1)
                 });
                 (Some(kernel), *address)
@@ -236,87 +245,77 @@ impl ProfileBuilder {
             FrameLocation::Anonymous { address } => (None, *address),
             FrameLocation::Vm => (None, 0),
         };
-        let kind = match named.origin {
-            CodeOrigin::Native => FrameCategory::Native,
-            CodeOrigin::Rust => FrameCategory::Rust,
-            CodeOrigin::Go => FrameCategory::Go,
-            CodeOrigin::Kernel => FrameCategory::Kernel,
-            CodeOrigin::Jit(Some(Runtime::CPython)) | CodeOrigin::Interpreted(Runtime::CPython) => {
-                FrameCategory::Python
-            }
-            CodeOrigin::Jit(_) | CodeOrigin::Interpreted(_) => FrameCategory::Jit,
+        let location = BorrowedFrame {
+            is_named: true,
+            binary,
+            frame_type: named.origin.frame_type(),
+            is_generated: named.origin.is_generated(),
+            marker: named.is_marker.then_some(Marker::Words),
+            address,
+            is_guessed: named.is_guessed,
+            ..BorrowedFrame::default()
         };
         if named.functions.is_empty() {
             let is_named =
                 matches!(named.origin, CodeOrigin::Kernel | CodeOrigin::Jit(_) | CodeOrigin::Interpreted(_));
-            let NamedFrame { is_guessed, is_marker, .. } = *named;
-            let function = ResolvedFunction {
-                name: &named.name,
-                is_named,
-                is_guessed,
-                is_marker,
-                ..ResolvedFunction::default()
-            };
-            return vec![self.intern_frame(binary, address, kind, &function)];
+            return vec![self.intern_frame(&BorrowedFrame { name: &named.name, is_named, ..location })];
         }
-        let functions = named.functions.iter().map(|function| ResolvedFunction {
+        let outermost = named.functions.len() - 1;
+        let functions = named.functions.iter().enumerate().map(|(number, function)| BorrowedFrame {
             name: &function.name.demangled,
-            is_named: true,
             system_name: &function.name.system_name,
             path: function.path.as_deref().unwrap_or_default(),
             line: function.line,
-            is_guessed: named.is_guessed,
-            is_marker: named.is_marker,
+            column: function.column,
+            is_inlined: number < outermost,
+            ..location.clone()
         });
-        functions.map(|function| self.intern_frame(binary, address, kind, &function)).collect()
+        functions.map(|function| self.intern_frame(&function)).collect()
     }
 
-    fn lock_frame(&mut self, lock: LockId) -> FrameIndex {
-        let name = lock_marker(lock);
-        let function =
-            ResolvedFunction { name: &name, is_named: true, is_marker: true, ..ResolvedFunction::default() };
-        self.intern_frame(None, 0, FrameCategory::Lock, &function)
+    fn truncation_frame(&mut self, truncation: Truncation) -> FrameIndex {
+        self.marker_frame(Marker::Truncated(truncation.into()))
     }
 
-    /// A frame that is a marker rather than code, with a name in words.
-    fn marker_frame(&mut self, text: &str) -> FrameIndex {
-        let summary = marker_summary(text);
-        let name = summary.as_deref().unwrap_or(text);
-        let function =
-            ResolvedFunction { name, is_named: true, is_marker: true, ..ResolvedFunction::default() };
-        self.intern_frame(None, 0, FrameCategory::Marker, &function)
+    /// The frame of a marker that is not code.
+    fn marker_frame(&mut self, marker: Marker) -> FrameIndex {
+        self.intern_frame(&BorrowedFrame::from(&ProfileFrame::from_marker(marker)))
     }
 
     /// The index of a frame, which is added if it is new.
-    pub(super) fn intern_frame(
-        &mut self,
-        binary: Option<BinaryIndex>,
-        address: u64,
-        kind: FrameCategory,
-        function: &ResolvedFunction<'_>,
-    ) -> FrameIndex {
-        let ResolvedFunction { name, is_named, system_name, path, line, is_guessed, is_marker } = *function;
-        let position = if address == 0 { path_hasher().hash_one(path) } else { address };
-        let name = self.text(name);
-        let key = (binary, position, name, line, [is_guessed, is_marker]);
+    pub(super) fn intern_frame(&mut self, frame: &BorrowedFrame<'_>) -> FrameIndex {
+        let BorrowedFrame { binary, address, line, frame_type, is_guessed, is_inlined, .. } = *frame;
+        let key = FrameKey {
+            binary,
+            position: if address == 0 { path_hasher().hash_one(frame.path) } else { address },
+            name: self.text(frame.name),
+            line,
+            frame_type,
+            marker: frame.marker.clone(),
+            is_guessed,
+            is_inlined,
+        };
         if let Some(index) = self.frame_indices.get(&key) {
             return *index;
         }
-        let name = Arc::clone(&key.2);
-        let system_name = if *system_name == *name { Arc::default() } else { self.text(system_name) };
-        let path = self.text(path);
+        let is_symbol_same = *frame.system_name == *key.name;
+        let system_name = if is_symbol_same { Arc::default() } else { self.text(frame.system_name) };
+        let path = self.text(frame.path);
         let frames = &mut self.profile.frames;
         frames.push(ProfileFrame {
-            name,
-            is_named,
+            name: Arc::clone(&key.name),
+            is_named: frame.is_named,
             system_name,
             binary,
-            kind,
+            frame_type,
+            is_generated: frame.is_generated,
+            marker: frame.marker.clone(),
             address,
             path,
             line,
+            column: frame.column,
+            is_inlined,
             is_guessed,
-            is_marker,
         });
         let index = FrameIndex(frames.len() as u32 - 1);
         self.frame_indices.insert(key, index);
@@ -341,42 +340,45 @@ fn text_bytes(binary: &ProfileBinary) -> usize {
     binary.path.len() + optional(&binary.build_id) + optional(&binary.htlhash)
 }
 
-/// How the name of a frame that stands for a lock begins.
-pub(crate) const LOCK_MARKER: &str = "[lock ";
-
-/// The name of the frame that stands for a lock.
-pub(crate) fn lock_marker(lock: impl std::fmt::Display) -> String {
-    format!("{LOCK_MARKER}{lock}]")
-}
-
 /// Tells apart functions of the same name in different files, if they have no address.
 fn path_hasher() -> BuildHasherDefault<DefaultHasher> {
     BuildHasherDefault::default()
 }
 
-/// The function that a frame is in. An empty text is unknown, and so is line 0.
-#[derive(Default)]
-pub(super) struct ResolvedFunction<'a> {
+/// A frame whose texts are borrowed. An empty text is unknown, and so is line 0.
+#[derive(Clone, Default)]
+pub(super) struct BorrowedFrame<'a> {
     pub(super) name: &'a str,
     pub(super) is_named: bool,
     pub(super) system_name: &'a str,
+    pub(super) binary: Option<BinaryIndex>,
+    pub(super) frame_type: FrameType,
+    pub(super) is_generated: bool,
+    pub(super) marker: Option<Marker>,
+    pub(super) address: u64,
     pub(super) path: &'a str,
     pub(super) line: u32,
+    pub(super) column: u32,
+    pub(super) is_inlined: bool,
     pub(super) is_guessed: bool,
-    /// Whether the name is words of ours.
-    pub(super) is_marker: bool,
 }
 
-impl<'a> From<&'a ProfileFrame> for ResolvedFunction<'a> {
+impl<'a> From<&'a ProfileFrame> for BorrowedFrame<'a> {
     fn from(frame: &'a ProfileFrame) -> Self {
         Self {
             name: &frame.name,
             is_named: frame.is_named,
             system_name: &frame.system_name,
+            binary: frame.binary,
+            frame_type: frame.frame_type,
+            is_generated: frame.is_generated,
+            marker: frame.marker.clone(),
+            address: frame.address,
             path: &frame.path,
             line: frame.line,
+            column: frame.column,
+            is_inlined: frame.is_inlined,
             is_guessed: frame.is_guessed,
-            is_marker: frame.is_marker,
         }
     }
 }

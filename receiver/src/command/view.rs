@@ -1,6 +1,8 @@
 //! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier, or that arrive now.
 
 mod listen;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};

@@ -14,9 +14,7 @@ use object::{Object as _, ReadCache};
 use rustix::fs::{Mode, OFlags};
 use sidewinder_address::{Avma, FileOffset, LoadSegment};
 use sidewinder_process::{BuildIds, vdso_image};
-use sidewinder_render::{
-    FrameCategory, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames,
-};
+use sidewinder_render::{FrameType, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames};
 use sidewinder_symbolize::{
     BinaryFiles, BinaryId, CodeFrame, Image, KernelName, KernelSymbols, Language, Lookup, Symbolizer,
     SymbolizerOptions,
@@ -100,12 +98,16 @@ impl PerfNames for LocalNames {
             return None;
         };
         let language = functions.last().map_or(Language::Unknown, |function| function.name.language);
-        let kind = match language {
-            Language::Rust => FrameCategory::Rust,
-            Language::Go => FrameCategory::Go,
-            Language::Cpp | Language::Unknown => FrameCategory::Native,
+        let frame_type = match language {
+            Language::Rust => FrameType::Rust,
+            Language::Go => FrameType::Go,
+            Language::Cpp | Language::Unknown => FrameType::Native,
         };
-        Some(PerfCode { address: svma.0, kind, functions: functions.iter().map(perf_function).collect() })
+        Some(PerfCode {
+            address: svma.0,
+            frame_type,
+            functions: functions.iter().map(perf_function).collect(),
+        })
     }
 
     fn kernel(&mut self, kernel: &PerfKernel, address: u64) -> Option<String> {
@@ -279,7 +281,13 @@ mod tests {
         };
         let build_id = Some(hex::encode(file.build_id().unwrap().unwrap()));
         let path = path.to_str().unwrap().to_owned();
-        (PerfBinary { file: ProfileBinary { path, build_id, htlhash: None }, inode: Some(inode) }, offset)
+        (
+            PerfBinary {
+                file: ProfileBinary { path, build_id, ..ProfileBinary::default() },
+                inode: Some(inode),
+            },
+            offset,
+        )
     }
 
     fn name(binary: &PerfBinary, offset: u64, recorded: SystemTime) -> Option<String> {
@@ -317,7 +325,7 @@ mod tests {
         for path in
             [pipe.to_str().unwrap().to_owned(), "/dev/zero".to_owned(), "[heap]".to_owned(), String::new()]
         {
-            let file = ProfileBinary { path, build_id: Some("00".to_owned()), htlhash: None };
+            let file = ProfileBinary { path, build_id: Some("00".to_owned()), ..ProfileBinary::default() };
             assert_eq!(name(&PerfBinary { file, inode: None }, 0, SystemTime::now()), None);
         }
     }

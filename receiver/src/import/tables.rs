@@ -4,19 +4,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{
-    Attributes, DecodedFrame, DecodedLine, DecodedProfile, DecodedSample, DecodedValue,
+    Attributes, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample, DecodedValue,
 };
 use sidewinder_render::{
-    BinaryIndex, ExpansionBudget, ExpansionError, FrameCategory, FrameIndex, Profile, ProfileBinary,
+    BinaryIndex, ExpansionBudget, ExpansionError, FrameIndex, FrameType, Marker, Profile, ProfileBinary,
     ProfileContainer, ProfileFrame, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex,
-    ThreadState,
+    ThreadState, Truncation,
 };
 
-use crate::collect::{IndexedSet, LOCK_MARKER, lock_marker};
-use crate::naming::marker_summary;
+use crate::collect::IndexedSet;
+use crate::naming::truncation_with_reason;
 use crate::report::LOCK_ID;
 
 /// The properties shared by the events that are counted together.
@@ -35,7 +34,13 @@ struct SampleContext {
     state: Option<StateIndex>,
     /// The lock that the thread waited for.
     lock: Option<FrameIndex>,
+    /// What stands for the missing frames at the root of its stack.
+    truncation: Option<FrameIndex>,
 }
+
+/// A decoded stack, with the lock that the thread waited for, and the truncation. `None` is the empty stack, which has no address of
+/// its own.
+type StackKey = (Option<*const Arc<DecodedFrame>>, [Option<FrameIndex>; 2]);
 
 /// The tables of a profile under construction. Decoded profiles contain each frame, stack and set of attributes once, so that its
 /// address identifies it.
@@ -46,12 +51,12 @@ pub(super) struct ImportBuilder<'a> {
     stacks: Vec<Vec<FrameIndex>>,
     threads: Vec<ProfileThread>,
     spans: IndexedSet<Link>,
-    binary_indices: HashMap<Arc<str>, BinaryIndex>,
+    binary_indices: HashMap<*const DecodedMapping, BinaryIndex>,
+    kernel: Option<BinaryIndex>,
     /// The range of `frames` that each is: more than one where calls are inlined.
     frame_indices: HashMap<*const DecodedFrame, Range<u32>>,
-    /// With the lock that the thread waited for. `None` is the empty stack, which has no address of its own.
-    stack_indices: HashMap<(Option<*const Arc<DecodedFrame>>, Option<FrameIndex>), StackIndex>,
-    lock_frames: HashMap<Arc<str>, FrameIndex>,
+    stack_indices: HashMap<StackKey, StackIndex>,
+    marker_frames: HashMap<Marker, FrameIndex>,
     thread_indices: HashMap<ProfileThread, ThreadIndex>,
     states: Vec<ThreadState>,
     state_indices: HashMap<ThreadState, StateIndex>,
@@ -69,9 +74,10 @@ impl<'a> ImportBuilder<'a> {
             threads: Vec::new(),
             spans: IndexedSet::default(),
             binary_indices: HashMap::new(),
+            kernel: None,
             frame_indices: HashMap::new(),
             stack_indices: HashMap::new(),
-            lock_frames: HashMap::new(),
+            marker_frames: HashMap::new(),
             thread_indices: HashMap::new(),
             states: Vec::new(),
             state_indices: HashMap::new(),
@@ -114,7 +120,7 @@ impl<'a> ImportBuilder<'a> {
             thread: context.thread,
             span: sample.link.map(|link| SpanIndex(self.spans.intern(link))),
             state: context.state,
-            stack: self.stack(&sample.stack, context.lock)?,
+            stack: self.stack(&sample.stack, context)?,
         })
     }
 
@@ -123,11 +129,14 @@ impl<'a> ImportBuilder<'a> {
         profile: &DecodedProfile,
         sample: &DecodedSample,
     ) -> Result<SampleContext, ExpansionError> {
-        let lock = text(&sample.attributes, LOCK_ID);
+        let lock = text(&sample.attributes, LOCK_ID).map(Marker::Lock);
+        let truncation = sample.outcome().map(truncation_with_reason);
+        let truncation = truncation.map(|truncation| Marker::Truncated(truncation.into()));
         Ok(SampleContext {
             thread: self.thread(profile, sample)?,
             state: self.state(sample)?,
-            lock: lock.map(|lock| self.lock_frame(&lock)).transpose()?,
+            lock: lock.map(|lock| self.marker_frame(lock)).transpose()?,
+            truncation: truncation.map(|truncation| self.marker_frame(truncation)).transpose()?,
         })
     }
 
@@ -173,42 +182,42 @@ impl<'a> ImportBuilder<'a> {
     fn stack(
         &mut self,
         stack: &Arc<[Arc<DecodedFrame>]>,
-        lock: Option<FrameIndex>,
+        SampleContext { lock, truncation, .. }: SampleContext,
     ) -> Result<StackIndex, ExpansionError> {
-        let key = ((!stack.is_empty()).then_some(stack.as_ptr()), lock);
+        let key = ((!stack.is_empty()).then_some(stack.as_ptr()), [lock, truncation]);
         if let Some(index) = self.stack_indices.get(&key) {
             return Ok(*index);
         }
+        let outermost = stack.last();
+        let truncation = truncation.filter(|index| {
+            let marker = self.frames.get(index.0 as usize).and_then(|frame| frame.marker.as_ref());
+            let Some(Marker::Truncated(truncation)) = marker else { return false };
+            outermost.is_some_and(|outermost| is_truncation(outermost, truncation))
+        });
+        let walked = &stack[..stack.len() - usize::from(truncation.is_some())];
         let mut frames: Vec<_> = lock.into_iter().collect();
-        for frame in stack.iter() {
+        for frame in walked {
             let named = self.frames_of(frame)?;
             self.expansion.take_frames(named.len())?;
             frames.extend(named.map(FrameIndex));
         }
+        frames.extend(truncation);
         let index = StackIndex(self.stacks.len() as u32);
         self.stacks.push(frames);
         self.stack_indices.insert(key, index);
         Ok(index)
     }
 
-    fn lock_frame(&mut self, lock: &Arc<str>) -> Result<FrameIndex, ExpansionError> {
-        self.expansion.take_entry(lock.len())?;
-        let frames = &mut self.frames;
-        Ok(*self.lock_frames.entry(Arc::clone(lock)).or_insert_with(|| {
-            frames.push(ProfileFrame {
-                name: lock_marker(lock).into(),
-                is_named: true,
-                system_name: Arc::default(),
-                binary: None,
-                kind: FrameCategory::Lock,
-                address: 0,
-                path: Arc::default(),
-                line: 0,
-                is_guessed: false,
-                is_marker: true,
-            });
-            FrameIndex(frames.len() as u32 - 1)
-        }))
+    fn marker_frame(&mut self, marker: Marker) -> Result<FrameIndex, ExpansionError> {
+        if let Some(known) = self.marker_frames.get(&marker) {
+            return Ok(*known);
+        }
+        let frame = ProfileFrame::from_marker(marker.clone());
+        self.expansion.take_entry(frame.name.len())?;
+        let index = FrameIndex(self.frames.len() as u32);
+        self.frames.push(frame);
+        self.marker_frames.insert(marker, index);
+        Ok(index)
     }
 
     /// One frame for each inlined call, leaf first.
@@ -218,38 +227,35 @@ impl<'a> ImportBuilder<'a> {
         }
         let mapped = frame.mapping.as_ref().map_or("", |mapping| &mapping.filename);
         self.expansion.take_entry(mapped.len())?;
-        let binary = self.binary(frame);
-        let is_marker = is_marker(frame);
-        let is_placeholder = is_placeholder(frame);
-        let kind = category(frame);
-        let first = self.frames.len() as u32;
-        let new = |name: Arc<str>| ProfileFrame {
-            name,
+        let location = ProfileFrame {
             is_named: true,
-            system_name: Arc::default(),
-            binary,
-            kind,
+            binary: self.binary(frame),
+            frame_type: frame.frame_type().unwrap_or_default(),
+            is_generated: frame.is_generated(),
+            marker: is_marker(frame).then_some(Marker::Words),
             address: frame.address,
-            path: Arc::default(),
-            line: 0,
             is_guessed: frame.is_guessed(),
-            is_marker,
+            ..ProfileFrame::default()
         };
-        for line in &frame.lines {
-            let DecodedLine { function, system_name, filename, line, .. } = line;
+        let first = self.frames.len() as u32;
+        let outermost = frame.lines.len().saturating_sub(1);
+        for (number, line) in frame.lines.iter().enumerate() {
+            let DecodedLine { function, system_name, filename, line, column } = line;
             self.expansion.take_entry(function.len() + system_name.len() + filename.len())?;
-            let summary = marker_summary(function).filter(|_| is_placeholder);
             self.frames.push(ProfileFrame {
+                name: Arc::clone(function),
                 system_name: Arc::clone(system_name),
                 path: Arc::clone(filename),
                 line: u32::try_from(*line).unwrap_or(0),
-                ..new(summary.map_or_else(|| Arc::clone(function), Into::into))
+                column: u32::try_from(*column).unwrap_or(0),
+                is_inlined: number < outermost,
+                ..location.clone()
             });
         }
         if frame.lines.is_empty() {
             let file = mapped.rsplit('/').next().unwrap_or_default();
-            let name = format!("{file}+{:#x}", frame.address);
-            self.frames.push(ProfileFrame { is_named: false, ..new(name.into()) });
+            let name = format!("{file}+{:#x}", frame.address).into();
+            self.frames.push(ProfileFrame { name, is_named: false, ..location });
         }
         let frames = first..self.frames.len() as u32;
         self.frame_indices.insert(Arc::as_ptr(frame), frames.clone());
@@ -257,21 +263,34 @@ impl<'a> ImportBuilder<'a> {
     }
 
     fn binary(&mut self, frame: &DecodedFrame) -> Option<BinaryIndex> {
-        let mapping = frame.mapping.as_ref();
-        let path = match (mapping, frame.frame_type()) {
-            (Some(mapping), _) => Arc::clone(&mapping.filename),
-            (None, Some(FrameType::Kernel)) => "[kernel]".into(),
-            (None, _) => return None,
-        };
         let binaries = &mut self.binaries;
-        Some(*self.binary_indices.entry(path).or_insert_with_key(|path| {
-            binaries.push(ProfileBinary {
-                path: path.to_string(),
-                build_id: mapping.and_then(|mapping| mapping.gnu_build_id()).map(str::to_owned),
-                htlhash: mapping.and_then(|mapping| mapping.htlhash()).map(str::to_owned),
-            });
+        let mut add = |binary: ProfileBinary| {
+            binaries.push(binary);
             BinaryIndex(binaries.len() as u32 - 1)
-        }))
+        };
+        match (&frame.mapping, frame.frame_type()) {
+            (Some(mapping), _) => Some(
+                *self
+                    .binary_indices
+                    .entry(Arc::as_ptr(mapping))
+                    .or_insert_with(|| add(mapped_binary(mapping))),
+            ),
+            (None, Some(FrameType::Kernel)) => Some(*self.kernel.get_or_insert_with(|| {
+                add(ProfileBinary { path: "[kernel]".to_owned(), ..ProfileBinary::default() })
+            })),
+            (None, _) => None,
+        }
+    }
+}
+
+fn mapped_binary(mapping: &DecodedMapping) -> ProfileBinary {
+    ProfileBinary {
+        path: mapping.filename.to_string(),
+        build_id: mapping.gnu_build_id().map(str::to_owned),
+        go_build_id: mapping.go_build_id().map(str::to_owned),
+        addresses: mapping.memory_start..mapping.memory_limit,
+        file_offset: mapping.file_offset,
+        htlhash: mapping.htlhash().map(str::to_owned),
     }
 }
 
@@ -294,22 +313,11 @@ fn is_marker(frame: &DecodedFrame) -> bool {
     })
 }
 
-/// Whether a frame is words that stand for no code.
-fn is_placeholder(frame: &DecodedFrame) -> bool {
-    is_marker(frame) && frame.mapping.is_none() && frame.address == 0
-}
-
-fn category(frame: &DecodedFrame) -> FrameCategory {
-    if is_placeholder(frame) {
-        let is_lock = frame.function().is_some_and(|name| name.starts_with(LOCK_MARKER));
-        return if is_lock { FrameCategory::Lock } else { FrameCategory::Marker };
-    }
-    match frame.frame_type() {
-        Some(FrameType::Kernel) => FrameCategory::Kernel,
-        Some(FrameType::Rust) => FrameCategory::Rust,
-        Some(FrameType::Go) => FrameCategory::Go,
-        Some(FrameType::CPython) => FrameCategory::Python,
-        Some(FrameType::Native) | None => FrameCategory::Native,
-        Some(_) => FrameCategory::Jit,
-    }
+/// Whether a location stands for the frames that are missing for this reason.
+fn is_truncation(location: &DecodedFrame, truncation: &Truncation) -> bool {
+    location.is_marker() != Some(false)
+        && location.mapping.is_none()
+        && location.address == 0
+        && location.lines.len() == 1
+        && location.function() == Some(&*truncation.wire_name())
 }

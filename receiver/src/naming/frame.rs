@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sidewinder_address::{LoadSegment, Svma};
 use sidewinder_process::FileId;
+use sidewinder_profile::FrameType;
 use sidewinder_symbolize::CodeFrame;
 use sidewinder_vm::Runtime;
 
@@ -51,6 +52,37 @@ pub(crate) enum CodeOrigin {
     Jit(Option<Runtime>),
     /// Code of a virtual machine.
     Interpreted(Runtime),
+}
+
+impl CodeOrigin {
+    /// The type of a frame of this code.
+    pub(crate) const fn frame_type(self) -> FrameType {
+        match self {
+            Self::Native | Self::Jit(None) => FrameType::Native,
+            Self::Rust => FrameType::Rust,
+            Self::Go => FrameType::Go,
+            Self::Kernel => FrameType::Kernel,
+            Self::Jit(Some(runtime)) | Self::Interpreted(runtime) => match runtime {
+                Runtime::CPython => FrameType::CPython,
+                Runtime::V8 => FrameType::V8js,
+                Runtime::Jvm => FrameType::Jvm,
+                Runtime::Dotnet => FrameType::Dotnet,
+                Runtime::Ruby => FrameType::Ruby,
+                Runtime::Php => FrameType::Php,
+                Runtime::Perl => FrameType::Perl,
+                Runtime::LuaJit => FrameType::LuaJit,
+                Runtime::Beam => FrameType::Beam,
+                Runtime::Go => FrameType::Go,
+                // The conventions have no type for it.
+                Runtime::PyPy => FrameType::Native,
+            },
+        }
+    }
+
+    /// Whether a process generated the code at run time, if the type of the frame does not say by which runtime.
+    pub(crate) fn is_generated(self) -> bool {
+        matches!(self, Self::Jit(_) | Self::Interpreted(_)) && self.frame_type() == FrameType::Native
+    }
 }
 
 /// Why frames have no name.

@@ -1,15 +1,40 @@
-//! Names of frames that stand for the missing rest of a stack: as in OTLP, and in words.
+//! Why stacks lack their outermost frames: the outcomes of walks as truncations.
 
 use sidewinder_bpf::Outcome;
+use sidewinder_profile::Truncation;
 
-/// The name of the outermost frame of an incomplete stack, as in OTLP: `[truncated: no_rule]`. `None` if the stack is
-/// complete.
-pub(crate) fn truncation_marker(outcome: Outcome) -> Option<String> {
-    match outcome {
-        Outcome::Complete => None,
-        loss if loss.is_loss() => Some(format!("[truncated: {}]", loss.label())),
-        other => Some(format!("[{}]", other.label())),
-    }
+/// The reason of a sample whose stack never arrived.
+pub(crate) const STACK_MISSING: &str = "stack_body_missing";
+/// The readable form of [`STACK_MISSING`].
+pub(crate) const STACK_MISSING_SUMMARY: &str = "stack not received";
+
+/// Why the outermost frames of a stack are missing; `None` if it is complete.
+pub(crate) fn truncation(outcome: Outcome) -> Option<Truncation> {
+    (outcome != Outcome::Complete).then(|| Truncation {
+        reason: outcome.label().into(),
+        summary: outcome.summary().into(),
+        is_loss: outcome.is_loss(),
+    })
+}
+
+/// Why all frames of a stack are missing that never arrived.
+pub(crate) fn missing_stack() -> Truncation {
+    Truncation { reason: STACK_MISSING.into(), summary: STACK_MISSING_SUMMARY.into(), is_loss: true }
+}
+
+/// The truncation with this reason, as OTLP states it. A reason of another version has no other words.
+pub(crate) fn truncation_with_reason(reason: &str) -> Truncation {
+    let known = truncations().find(|known| *known.reason == *reason);
+    known.unwrap_or_else(|| Truncation { reason: reason.into(), summary: reason.into(), is_loss: true })
+}
+
+/// The truncation with this summary, from a format that has nothing but words; `None` if it is not one of this version.
+pub(crate) fn truncation_with_summary(summary: &str) -> Option<Truncation> {
+    truncations().find(|known| *known.summary == *summary)
+}
+
+fn truncations() -> impl Iterator<Item = Truncation> {
+    Outcome::ALL.iter().copied().filter_map(truncation).chain([missing_stack()])
 }
 
 /// What a location in OTLP says of its names: whether they are words of ours, if any of them looks so.
@@ -20,55 +45,24 @@ pub(crate) fn marker_attribute<'a>(
     names.into_iter().any(|name| name.starts_with('[')).then_some(is_marker)
 }
 
-/// The reason in the marker of a sample whose stack never arrived.
-pub(crate) const STACK_MISSING: &str = "stack_body_missing";
-/// The readable form of [`STACK_MISSING`].
-pub(crate) const STACK_MISSING_SUMMARY: &str = "stack not received";
-
-/// The readable form of a [`truncation_marker`]: `[truncated: no unwind information]`. `None` if it is not a marker of this
-/// version.
-pub(crate) fn marker_summary(marker: &str) -> Option<String> {
-    map_marker_reason(marker, |text| {
-        marker_reasons().find(|(label, _)| *label == text).map(|(_, summary)| summary)
-    })
-}
-
-/// The [`truncation_marker`] with this readable form.
-pub(crate) fn marker_of_summary(summary: &str) -> Option<String> {
-    map_marker_reason(summary, |text| {
-        marker_reasons().find(|(_, summary)| *summary == text).map(|(label, _)| label)
-    })
-}
-
-/// The reasons in markers: their labels in OTLP, and their readable forms.
-fn marker_reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let outcomes = Outcome::ALL.iter().map(|outcome| (outcome.label(), outcome.summary()));
-    outcomes.chain([(STACK_MISSING, STACK_MISSING_SUMMARY)])
-}
-
-fn map_marker_reason(marker: &str, rename: impl Fn(&str) -> Option<&'static str>) -> Option<String> {
-    let text = marker.strip_prefix('[')?.strip_suffix(']')?;
-    Some(match text.strip_prefix("truncated: ") {
-        Some(reason) => format!("[truncated: {}]", rename(reason)?),
-        None => format!("[{}]", rename(text)?),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_marker_has_a_readable_form_that_converts_back() {
-        for outcome in Outcome::ALL.iter().filter(|outcome| **outcome != Outcome::Complete) {
-            let marker = truncation_marker(*outcome).unwrap();
-            let summary = marker_summary(&marker).unwrap();
-            assert!(!summary.contains('_'), "{summary}");
-            assert_eq!(marker_of_summary(&summary), Some(marker));
+    fn every_truncation_is_found_by_its_reason_and_by_its_words() {
+        for known in truncations() {
+            assert!(!known.to_string().contains('_'), "{known}");
+            assert_eq!(truncation_with_reason(&known.reason), known);
+            assert_eq!(truncation_with_summary(&known.summary), Some(known));
         }
-        let summary = marker_summary("[truncated: no_rule]");
-        assert_eq!(summary.as_deref(), Some("[truncated: no unwind information]"));
-        assert_eq!(marker_summary("[truncated: of_another_version]"), None);
-        assert_eq!(marker_summary("main"), None);
+        let no_rule = truncation_with_reason("no_rule");
+        assert_eq!(no_rule.to_string(), "[truncated: no unwind information]");
+        assert_eq!(no_rule.wire_name(), "[truncated: no_rule]");
+        assert_eq!(
+            truncation_with_reason("of_another_version").wire_name(),
+            "[truncated: of_another_version]"
+        );
+        assert_eq!(truncation_with_summary("main"), None);
     }
 }

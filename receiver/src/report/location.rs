@@ -3,11 +3,11 @@
 //! Input: frames with their names, or markers. Output: indices of locations, whose mappings, functions and lines are in the
 //! dictionary.
 
+use sidewinder_otlp::ReportBuilder;
 use sidewinder_otlp::builder::{Function, Line, LocationIndex, Mapping, MappingBuildIds, StackFrame};
-use sidewinder_otlp::{FrameType, ReportBuilder};
-use sidewinder_vm::Runtime;
+use sidewinder_profile::Truncation;
 
-use crate::naming::{CodeOrigin, FrameLocation, NamedFrame, marker_attribute};
+use crate::naming::{FrameLocation, NamedFrame, marker_attribute};
 
 /// The location of a named frame.
 pub(super) fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
@@ -33,27 +33,6 @@ pub(super) fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> Locat
         FrameLocation::Kernel { address } | FrameLocation::Anonymous { address } => (None, *address),
         FrameLocation::Vm => (None, 0),
     };
-    let frame_type = match named.origin {
-        CodeOrigin::Native => FrameType::Native,
-        CodeOrigin::Rust => FrameType::Rust,
-        CodeOrigin::Go => FrameType::Go,
-        CodeOrigin::Kernel => FrameType::Kernel,
-        CodeOrigin::Jit(None) => FrameType::Native,
-        CodeOrigin::Jit(Some(runtime)) | CodeOrigin::Interpreted(runtime) => match runtime {
-            Runtime::CPython => FrameType::CPython,
-            Runtime::V8 => FrameType::V8js,
-            Runtime::Jvm => FrameType::Jvm,
-            Runtime::Dotnet => FrameType::Dotnet,
-            Runtime::Ruby => FrameType::Ruby,
-            Runtime::Php => FrameType::Php,
-            Runtime::Perl => FrameType::Perl,
-            Runtime::LuaJit => FrameType::LuaJit,
-            Runtime::Beam => FrameType::Beam,
-            Runtime::Go => FrameType::Go,
-            // The conventions have no type for it.
-            Runtime::PyPy => FrameType::Native,
-        },
-    };
     // A location without a name is left to backends that have symbols: it has the file and the address.
     let lines: Vec<Line> = match &*named.functions {
         [] if mapping.is_some() => Vec::new(),
@@ -78,22 +57,20 @@ pub(super) fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> Locat
     builder.location(&StackFrame {
         mapping,
         address,
-        frame_type,
+        frame_type: named.origin.frame_type(),
+        is_generated: named.origin.is_generated(),
         is_guessed: named.is_guessed,
         is_marker,
         lines: &lines,
     })
 }
 
-/// The location of a marker, which stands for frames that are missing.
-pub(super) fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
-    let function = builder.function(&Function { name: marker, ..Function::default() });
+/// The location that stands for missing frames.
+pub(super) fn truncation_location(builder: &mut ReportBuilder, truncation: &Truncation) -> LocationIndex {
+    let function = builder.function(&Function { name: &truncation.wire_name(), ..Function::default() });
     builder.location(&StackFrame {
-        mapping: None,
-        address: 0,
-        frame_type: FrameType::Native,
-        is_guessed: false,
         is_marker: Some(true),
         lines: &[Line::new(function)],
+        ..StackFrame::default()
     })
 }

@@ -17,8 +17,8 @@ use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::ThreadState;
 
-use super::location::{location, marker_location};
-use crate::naming::{Namer, STACK_MISSING, truncation_marker};
+use super::location::{location, truncation_location};
+use crate::naming::{Namer, STACK_MISSING, missing_stack, truncation};
 use crate::processor;
 use crate::resource::resource_attributes;
 use crate::sampling::message::{Labels, LockId, SampleEvent, is_process_specific};
@@ -257,11 +257,8 @@ impl PendingReport {
                 index
             })
             .collect();
-        let marker = match stack {
-            Some(_) => truncation_marker(outcome),
-            None => Some(format!("[truncated: {STACK_MISSING}]")),
-        };
-        locations.extend(marker.map(|marker| marker_location(&mut self.builder, &marker)));
+        let truncation = if stack.is_some() { truncation(outcome) } else { Some(missing_stack()) };
+        locations.extend(truncation.map(|truncation| truncation_location(&mut self.builder, &truncation)));
         let index = self.builder.stack(&locations);
         if !has_provisional {
             self.interned.stacks.insert(key, index);

@@ -18,7 +18,7 @@ use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
 use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_render::{FrameCategory, Profile};
+use sidewinder_render::{Marker, Profile};
 
 use super::message::Message;
 use super::scope::SamplingScope;
@@ -187,7 +187,7 @@ fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
         .map(|(stack, count)| {
             let names = stack.iter().rev().map(|index| &*frame(index).name);
             let chain = names.filter(|name| CHAIN.contains(name)).collect();
-            let is_cut = stack.iter().any(|index| frame(index).kind == FrameCategory::Marker);
+            let is_cut = stack.iter().any(|index| matches!(frame(index).marker, Some(Marker::Truncated(_))));
             (chain, count, is_cut)
         })
         .collect()

@@ -6,7 +6,7 @@ use anyhow::Result;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_otlp::decode::{DecodedFrame, DecodedProfile, DecodedSample, DecodedValue};
 use sidewinder_otlp::{FrameType, key};
-use sidewinder_render::{FrameCategory, Profile, ProfileFrame};
+use sidewinder_render::{Profile, ProfileFrame};
 
 /// Whose a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,9 +105,9 @@ fn of_pprof(profile: &Profile, frame: &ProfileFrame, caller: Option<&ProfileFram
     // As `[truncated: REASON]` and `[Python frames missing: REASON]`.
     let is_marker = binary.is_empty() && frame.name.starts_with('[');
     let is_python = binary.is_empty() && !frame.path.is_empty() && !is_marker;
-    let kind = match frame.kind {
+    let kind = match frame.frame_type {
         _ if is_python => FrameKind::Python,
-        FrameCategory::Kernel => FrameKind::Kernel,
+        FrameType::Kernel => FrameKind::Kernel,
         _ if is_marker => FrameKind::Marker,
         _ => FrameKind::Native,
     };

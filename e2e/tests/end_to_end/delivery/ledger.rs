@@ -60,12 +60,10 @@ impl Source {
                     let function = builder
                         .function(&Function { name: &format!("function {depth}"), ..Function::default() });
                     builder.location(&StackFrame {
-                        mapping: None,
                         address: 16 * depth,
                         frame_type: FrameType::Native,
-                        is_guessed: false,
-                        is_marker: None,
                         lines: &[Line::new(function)],
+                        ..StackFrame::default()
                     })
                 })
                 .collect();

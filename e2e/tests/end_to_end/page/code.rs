@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, SampleType, SourceExcerpt, SourcePart, StackIndex, ThreadIndex,
+    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileThread, SampleType,
+    SourceExcerpt, SourcePart, StackIndex, ThreadIndex,
 };
 
 use sidewinder_e2e_support::sidewinder::{self, Running};
@@ -22,14 +22,11 @@ pub(super) fn search() -> Profile {
     let frame = |name: &str, address, path: &str, line| ProfileFrame {
         name: name.into(),
         is_named: true,
-        system_name: "".into(),
         binary: Some(BinaryIndex(0)),
-        kind: FrameCategory::Native,
         address,
         path: path.into(),
         line,
-        is_guessed: false,
-        is_marker: false,
+        ..ProfileFrame::default()
     };
     let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
     let sample = |slice, stack, count| ProfileSample {
@@ -45,10 +42,10 @@ pub(super) fn search() -> Profile {
         start: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
         duration: Duration::from_secs(2),
         slice: Duration::from_secs(1),
-        binaries: vec![ProfileBinary { path: "/srv/search".to_owned(), build_id: None, htlhash: None }],
+        binaries: vec![ProfileBinary { path: "/srv/search".to_owned(), ..ProfileBinary::default() }],
         frames: vec![
             frame("main", 0x1000, "src/main.c", 5),
-            frame("hash", 0x2010, "src/hash.h", 3),
+            ProfileFrame { is_inlined: true, ..frame("hash", 0x2010, "src/hash.h", 3) },
             frame("search", 0x2010, "src/search.c", 12),
             frame("search", 0x2020, "src/search.c", 14),
             frame("compare", 0x3000, "", 0),

@@ -4,24 +4,21 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
 use sidewinder_render::{
-    BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
+    BinaryIndex, FrameIndex, FrameType, Marker, MergedRecording, OutcomeCount, Profile, ProfileBinary,
     ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
     StateIndex, ThreadIndex, ThreadState,
 };
 
-fn frame(name: &str, kind: FrameCategory, path: &str, line: u32) -> ProfileFrame {
-    let binary = if kind == FrameCategory::Kernel { 1 } else { 0 };
+fn frame(name: &str, frame_type: FrameType, path: &str, line: u32) -> ProfileFrame {
+    let binary = if frame_type == FrameType::Kernel { 1 } else { 0 };
     ProfileFrame {
         name: name.into(),
         is_named: true,
-        system_name: "".into(),
         binary: Some(BinaryIndex(binary)),
-        kind,
-        address: 0,
+        frame_type,
         path: path.into(),
         line,
-        is_guessed: false,
-        is_marker: matches!(kind, FrameCategory::Lock | FrameCategory::Marker),
+        ..ProfileFrame::default()
     }
 }
 
@@ -65,16 +62,16 @@ pub(crate) fn server() -> Profile {
         duration: Duration::from_secs(10),
         slice: Duration::from_millis(100),
         binaries: ["/srv/server", "[kernel]"]
-            .map(|path| ProfileBinary { path: path.to_owned(), build_id: None, htlhash: None })
+            .map(|path| ProfileBinary { path: path.to_owned(), ..ProfileBinary::default() })
             .to_vec(),
         frames: vec![
-            frame("main", FrameCategory::Rust, "src/main.rs", 7),
-            frame("serve", FrameCategory::Rust, "src/serve.rs", 20),
-            frame("parse_value", FrameCategory::Rust, "src/parse.rs", 12),
-            frame("parse_value", FrameCategory::Rust, "src/parse.rs", 15),
-            frame("write_all", FrameCategory::Native, "", 0),
-            frame("vfs_write", FrameCategory::Kernel, "", 0),
-            frame("tick", FrameCategory::Native, "", 0),
+            frame("main", FrameType::Rust, "src/main.rs", 7),
+            frame("serve", FrameType::Rust, "src/serve.rs", 20),
+            frame("parse_value", FrameType::Rust, "src/parse.rs", 12),
+            frame("parse_value", FrameType::Rust, "src/parse.rs", 15),
+            frame("write_all", FrameType::Native, "", 0),
+            frame("vfs_write", FrameType::Kernel, "", 0),
+            frame("tick", FrameType::Native, "", 0),
         ],
         stacks: vec![stack(&[2, 1, 0]), stack(&[3, 1, 0]), stack(&[5, 4, 1, 0]), stack(&[6, 0])],
         threads: vec![thread("main", 100), thread("worker", 101), thread("writer", 102)],
@@ -115,11 +112,11 @@ fn of_kind(kind: Kind, value: u64, locks: &[&str]) -> Profile {
         sample.count = value;
     }
     for (stack, lock) in profile.stacks.iter_mut().zip(locks) {
-        let name = format!("[lock {lock}]");
-        let known = profile.frames.iter().position(|frame| *frame.name == *name);
+        let lock = ProfileFrame::from_marker(Marker::Lock((*lock).into()));
+        let known = profile.frames.iter().position(|frame| *frame == lock);
         let at = known.unwrap_or(profile.frames.len());
         if known.is_none() {
-            profile.frames.push(ProfileFrame { binary: None, ..frame(&name, FrameCategory::Lock, "", 0) });
+            profile.frames.push(lock);
         }
         stack.insert(0, FrameIndex(at as u32));
     }
@@ -207,14 +204,15 @@ pub(crate) fn wall() -> Profile {
 /// The server in Rust: 600 samples in `core::ptr::write`, inlined into `parse_value`, and 300 in `hash`, inlined into `core::iter::fold`,
 /// which is inlined into `serve`; and 100 of `tick`.
 pub(crate) fn inlined() -> Profile {
-    let inlined = |name: &str, address| ProfileFrame { address, ..frame(name, FrameCategory::Rust, "", 0) };
+    let at = |name: &str, address| ProfileFrame { address, ..frame(name, FrameType::Rust, "", 0) };
+    let inlined = |name: &str, address| ProfileFrame { is_inlined: true, ..at(name, address) };
     let mut profile = server();
     profile.frames.extend([
         inlined("core::ptr::write", 0x1000),
-        inlined("parse_value", 0x1000),
+        at("parse_value", 0x1000),
         inlined("hash", 0x2000),
         inlined("core::iter::fold", 0x2000),
-        inlined("serve", 0x2000),
+        at("serve", 0x2000),
     ]);
     profile.stacks = vec![stack(&[7, 8, 1, 0]), stack(&[7, 8, 0]), stack(&[9, 10, 11, 0]), stack(&[6, 0])];
     profile
@@ -225,7 +223,7 @@ pub(crate) fn deep() -> Profile {
     const DEPTH: u32 = 120;
     let mut profile = server();
     profile.frames =
-        (0..DEPTH).map(|level| frame(&format!("level_{level}"), FrameCategory::Native, "", 0)).collect();
+        (0..DEPTH).map(|level| frame(&format!("level_{level}"), FrameType::Native, "", 0)).collect();
     profile.stacks = vec![stack(&(0..DEPTH).rev().collect::<Vec<_>>())];
     for sample in &mut profile.samples {
         sample.stack = StackIndex(0);
@@ -235,30 +233,30 @@ pub(crate) fn deep() -> Profile {
 
 /// The server in C++, Rust and Go: `regex_match` is a template that is instantiated twice, and `visit` calls itself.
 pub(crate) fn languages() -> Profile {
-    const NAMES: [(&str, FrameCategory, u32); 9] = [
-        ("main", FrameCategory::Native, 0),
-        ("app::Server::serve(app::Request const&)", FrameCategory::Native, 0),
+    const NAMES: [(&str, FrameType, u32); 9] = [
+        ("main", FrameType::Native, 0),
+        ("app::Server::serve(app::Request const&)", FrameType::Native, 0),
         (
             "bool std::regex_match<char, true>(char const*, std::basic_regex<char> const&)",
-            FrameCategory::Native,
+            FrameType::Native,
             2,
         ),
         (
             "bool std::regex_match<wchar_t, true>(wchar_t const*, std::basic_regex<wchar_t> const&)",
-            FrameCategory::Native,
+            FrameType::Native,
             2,
         ),
-        ("<alloc::vec::Vec<json::Value> as json::Visit>::visit", FrameCategory::Rust, 3),
-        ("<json::Value as json::Visit>::visit", FrameCategory::Rust, 3),
-        ("github.com/example/shop/cart.(*Cart[go.shape.int]).Add", FrameCategory::Go, 4),
-        ("runtime.mallocgc", FrameCategory::Go, 4),
-        ("vfs_write", FrameCategory::Kernel, 1),
+        ("<alloc::vec::Vec<json::Value> as json::Visit>::visit", FrameType::Rust, 3),
+        ("<json::Value as json::Visit>::visit", FrameType::Rust, 3),
+        ("github.com/example/shop/cart.(*Cart[go.shape.int]).Add", FrameType::Go, 4),
+        ("runtime.mallocgc", FrameType::Go, 4),
+        ("vfs_write", FrameType::Kernel, 1),
     ];
     const PATHS: [&str; 5] =
         ["/srv/server", "[kernel]", "/usr/lib/libregex.so.1", "/usr/lib/libjson.so", "/srv/cart"];
     let mut profile = server();
     profile.binaries =
-        PATHS.map(|path| ProfileBinary { path: path.to_owned(), build_id: None, htlhash: None }).to_vec();
+        PATHS.map(|path| ProfileBinary { path: path.to_owned(), ..ProfileBinary::default() }).to_vec();
     profile.frames = NAMES
         .map(|(name, kind, binary)| ProfileFrame {
             binary: Some(BinaryIndex(binary)),

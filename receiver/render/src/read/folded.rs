@@ -1,23 +1,25 @@
 //! Folded stacks, as written by Sidewinder and by FlameGraph's `stackcollapse-*`.
 
-use std::sync::Arc;
-
 use sidewinder_kind::Kind;
+use sidewinder_profile::{FrameType, Marker};
 
 use super::error::ReadError;
-use super::guess::{FrameHints, guess_category};
+use super::guess::{FrameHints, guess_frame_type, guess_marker};
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
 use crate::interner::ValueInterner;
 use crate::label::{ParsedLabel, unescape_name};
 use crate::profile::{
-    FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex, ThreadIndex,
+    FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex, ThreadIndex,
 };
 use crate::sample_type::SampleType;
 
-/// The suffixes that FlameGraph's tools append to names, by category of code.
-const SUFFIXES: [(&str, FrameCategory); 3] =
-    [("_[k]", FrameCategory::Kernel), ("_[j]", FrameCategory::Jit), ("_[i]", FrameCategory::Native)];
+/// The suffixes that FlameGraph's tools append to names, with the type of the code, and whether it was generated at run time.
+const SUFFIXES: [(&str, FrameType, bool); 3] = [
+    ("_[k]", FrameType::Kernel, false),
+    ("_[j]", FrameType::Native, true),
+    ("_[i]", FrameType::Native, false),
+];
 
 /// Whether a line ends in a count.
 pub(super) fn is_stack_line(line: &str) -> bool {
@@ -73,8 +75,8 @@ fn split_process(stack: &str) -> (&str, &str) {
     match stack.split_once(';') {
         Some((process, frames)) => {
             let outermost = ProfileFrame::parse_label(frames.split(';').next().unwrap_or_default());
-            match guess_category(FrameHints::from_label(outermost)) {
-                FrameCategory::Marker => (unescape_name(process), frames),
+            match outermost.is_marker.then(|| guess_marker(outermost.name)) {
+                Some(Marker::Truncated(_)) => (unescape_name(process), frames),
                 _ => ("", stack),
             }
         }
@@ -83,20 +85,20 @@ fn split_process(stack: &str) -> (&str, &str) {
 }
 
 fn parse_frame(label: &str) -> ProfileFrame {
-    let parsed = ProfileFrame::parse_label(label);
-    let ParsedLabel { name, is_guessed, is_marker } = parsed;
-    let found = SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)));
-    let (name, kind) = found.unwrap_or_else(|| (name, guess_category(FrameHints::from_label(parsed))));
+    let ParsedLabel { name, is_guessed, is_marker } = ProfileFrame::parse_label(label);
+    let suffixed = SUFFIXES.iter().find_map(|(suffix, frame_type, is_generated)| {
+        Some((name.strip_suffix(suffix)?, *frame_type, *is_generated))
+    });
+    let function = if is_marker { "" } else { name };
+    let guessed = || (name, guess_frame_type(FrameHints { name: function, ..FrameHints::default() }), false);
+    let (name, frame_type, is_generated) = suffixed.unwrap_or_else(guessed);
     ProfileFrame {
         name: name.into(),
         is_named: true,
-        system_name: Arc::default(),
-        binary: None,
-        kind,
-        address: 0,
-        path: Arc::default(),
-        line: 0,
+        frame_type,
+        is_generated,
+        marker: is_marker.then(|| guess_marker(name)),
         is_guessed,
-        is_marker,
+        ..ProfileFrame::default()
     }
 }

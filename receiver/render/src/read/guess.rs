@@ -1,15 +1,12 @@
-//! Guesses the category of code from names.
+//! Guesses the type of a frame, and what a marker stands for, from names.
 
-use crate::label::ParsedLabel;
-use crate::profile::FrameCategory;
+use sidewinder_profile::{FrameType, Marker};
 
 /// What a format says of a frame.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct FrameHints<'a> {
     /// The name of its function; empty for a marker.
     pub(super) name: &'a str,
-    /// The words of the profiler that stand for it.
-    pub(super) marker: Option<&'a str>,
     /// The path of its source.
     pub(super) source: &'a str,
     /// The path of its binary.
@@ -18,27 +15,23 @@ pub(super) struct FrameHints<'a> {
     pub(super) has_address: bool,
 }
 
-impl<'a> FrameHints<'a> {
-    /// What a name alone says.
-    pub(super) fn from_label(label: ParsedLabel<'a>) -> Self {
-        let ParsedLabel { name, is_marker, .. } = label;
-        let (name, marker) = if is_marker { ("", Some(name)) } else { (name, None) };
-        Self { name, marker, ..Self::default() }
-    }
+/// What words of the profiler stand for: these formats have nothing but the words.
+pub(super) fn guess_marker(words: &str) -> Marker {
+    let inner = |start| words.strip_prefix(start)?.strip_suffix(']');
+    let truncated = inner("[truncated: ").map(Marker::truncated);
+    truncated.or_else(|| Some(Marker::Lock(inner("[lock ")?.into()))).unwrap_or(Marker::Words)
 }
 
-/// The category of a frame, as far as these hints allow a guess: these formats do not state it.
-pub(super) fn guess_category(hints: FrameHints<'_>) -> FrameCategory {
+/// The type of a frame, as far as these hints allow a guess: these formats do not state it.
+pub(super) fn guess_frame_type(hints: FrameHints<'_>) -> FrameType {
     let is = |suffix: &str| hints.source.ends_with(suffix);
-    match hints.marker {
-        Some(marker) if marker.starts_with("[truncated: ") => FrameCategory::Marker,
-        Some(marker) if marker.starts_with("[lock ") => FrameCategory::Lock,
-        _ if hints.binary.starts_with("[kernel") || hints.binary == "vmlinux" => FrameCategory::Kernel,
-        _ if is(".rs") => FrameCategory::Rust,
-        _ if is(".go") => FrameCategory::Go,
-        _ if is(".py") => FrameCategory::Python,
-        _ if hints.binary.is_empty() && !hints.has_address && is_python(hints) => FrameCategory::Python,
-        _ => FrameCategory::Native,
+    match hints {
+        _ if hints.binary.starts_with("[kernel") || hints.binary == "vmlinux" => FrameType::Kernel,
+        _ if is(".rs") => FrameType::Rust,
+        _ if is(".go") => FrameType::Go,
+        _ if is(".py") => FrameType::CPython,
+        _ if hints.binary.is_empty() && !hints.has_address && is_python(hints) => FrameType::CPython,
+        _ => FrameType::Native,
     }
 }
 
@@ -66,9 +59,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn words_that_stand_for_no_code_are_told_from_others() {
+        let markers =
+            ["[truncated: no unwind information]", "[lock 7f]", "[unknown]", "[lock", "[truncated: "];
+        assert!(matches!(
+            markers.map(guess_marker),
+            [Marker::Truncated(_), Marker::Lock(_), Marker::Words, Marker::Words, Marker::Words]
+        ));
+        for words in &markers[..2] {
+            assert_eq!(guess_marker(words).label().as_deref(), Some(*words));
+        }
+    }
+
+    #[test]
     fn functions_without_an_address_are_told_by_what_cpython_writes() {
-        let category = |name, source, binary, has_address| {
-            guess_category(FrameHints { name, marker: None, source, binary, has_address })
+        let frame_type = |name, source, binary, has_address| {
+            guess_frame_type(FrameHints { name, source, binary, has_address })
         };
         for (name, source) in [
             ("work", "/srv/app.py"),
@@ -79,7 +85,7 @@ mod tests {
             ("outer.<locals>.inner", "app"),
             ("main", "/usr/bin/pip"),
         ] {
-            assert_eq!(category(name, source, "", false), FrameCategory::Python, "{name} {source}");
+            assert_eq!(frame_type(name, source, "", false), FrameType::CPython, "{name} {source}");
         }
         for (name, source, binary, has_address) in [
             ("work", "<string>", "/usr/bin/python3.11", false),
@@ -90,7 +96,7 @@ mod tests {
             ("work", "", "", false),
             ("main", "/src/main.c", "/usr/bin/app", true),
         ] {
-            assert_eq!(category(name, source, binary, has_address), FrameCategory::Native, "{name} {source}");
+            assert_eq!(frame_type(name, source, binary, has_address), FrameType::Native, "{name} {source}");
         }
     }
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sidewinder_kind::{CPU_TIME, Counter, Kind, ValueType, unit};
+use sidewinder_profile::{FrameType, Marker};
 
 use super::error::ReadError;
-use super::guess::{FrameHints, guess_category};
+use super::guess::{FrameHints, guess_frame_type};
 use crate::counts::TimeSlicedCounts;
 use crate::expansion::{ExpansionBudget, ExpansionError};
 use crate::interner::ValueInterner;
 use crate::profile::{
-    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileThread, StackIndex, ThreadIndex,
+    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileThread, StackIndex,
+    ThreadIndex,
 };
 use crate::sample_type::{EventPeriod, SampleType};
 
@@ -32,7 +33,7 @@ pub(super) struct PerfThread<'a> {
 }
 
 /// A frame of a sample.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(super) struct PerfFrame<'a> {
     /// 0 if unknown.
     pub(super) address: u64,
@@ -42,6 +43,8 @@ pub(super) struct PerfFrame<'a> {
     pub(super) file: &'a str,
     /// The path and line of its source; empty and 0 if unknown.
     pub(super) source: (&'a str, u32),
+    /// Whether the call is inlined into the next frame.
+    pub(super) is_inlined: bool,
 }
 
 /// A profile under construction, of the samples of one event.
@@ -149,44 +152,30 @@ impl PerfProfile {
     }
 
     pub(super) fn binary(&mut self, path: &str) -> BinaryIndex {
-        let binary = ProfileBinary { path: path.to_owned(), build_id: None, htlhash: None };
+        let binary = ProfileBinary { path: path.to_owned(), ..ProfileBinary::default() };
         BinaryIndex(self.binaries.intern(binary))
     }
 
     /// Adds a frame that perf itself, or nobody, has named.
     pub(super) fn frame(&mut self, frame: PerfFrame<'_>, binary: Option<BinaryIndex>) -> FrameIndex {
-        let PerfFrame { address, name, file, source: (path, line) } = frame;
+        let PerfFrame { address, name, file, source: (path, line), is_inlined } = frame;
         let label = unnamed_label(file, address);
         let (name, path) = python_function(name).unwrap_or((name, path));
-        let kind = category(name, path, file, address);
+        let (frame_type, is_generated) = code_type(name, path, file, address);
+        // A file has its whole path; `[vdso]` is perf's word.
+        let is_marker = name.is_empty() && (file.is_empty() || file.starts_with('['));
         self.intern(ProfileFrame {
             name: if name.is_empty() { label.into() } else { name.into() },
             is_named: !name.is_empty(),
-            system_name: Arc::default(),
             binary,
-            kind,
+            frame_type,
+            is_generated,
+            marker: is_marker.then_some(Marker::Words),
             address,
             path: path.into(),
             line,
-            is_guessed: false,
-            // A file has its whole path; `[vdso]` is perf's word.
-            is_marker: name.is_empty() && (file.is_empty() || file.starts_with('[')),
-        })
-    }
-
-    /// Adds words of ours, which stand for missing frames.
-    pub(super) fn marker(&mut self, words: &str) -> FrameIndex {
-        self.intern(ProfileFrame {
-            name: words.into(),
-            is_named: true,
-            system_name: Arc::default(),
-            binary: None,
-            kind: FrameCategory::Marker,
-            address: 0,
-            path: Arc::default(),
-            line: 0,
-            is_guessed: false,
-            is_marker: true,
+            is_inlined,
+            ..ProfileFrame::default()
         })
     }
 
@@ -280,17 +269,16 @@ fn python_function(symbol: &str) -> Option<(&str, &str)> {
     symbol.strip_prefix("py::")?.split_once(':').filter(|(name, _)| !name.is_empty())
 }
 
-fn category(name: &str, source: &str, file: &str, address: u64) -> FrameCategory {
+/// The type of code, and whether it was generated at run time.
+fn code_type(name: &str, source: &str, file: &str, address: u64) -> (FrameType, bool) {
     let file_name = file.rsplit('/').next().unwrap_or_default();
-    let is_jit = (file_name.starts_with("perf-") && file_name.ends_with(".map"))
+    let is_generated = (file_name.starts_with("perf-") && file_name.ends_with(".map"))
         || (file_name.starts_with("jitted-") && file_name.ends_with(".so"));
-    let hints = FrameHints { name, marker: None, source, binary: file, has_address: true };
-    match guess_category(hints) {
-        FrameCategory::Native if is_kernel_address(address) || file == "[guest.kernel.kallsyms]" => {
-            FrameCategory::Kernel
+    match guess_frame_type(FrameHints { name, source, binary: file, has_address: true }) {
+        FrameType::Native if is_kernel_address(address) || file == "[guest.kernel.kallsyms]" => {
+            (FrameType::Kernel, false)
         }
-        FrameCategory::Native if is_jit => FrameCategory::Jit,
-        category => category,
+        frame_type => (frame_type, is_generated && frame_type == FrameType::Native),
     }
 }
 

@@ -11,22 +11,22 @@ mod space;
 
 use std::collections::HashMap;
 
+use sidewinder_profile::{FrameType, Marker};
+
 use self::file::{PerfEvent, PerfFile, PerfRecord};
 use self::record::{Content, PerfSample};
 use self::space::{PerfMapping, Space};
 use super::error::ReadError;
 use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread, is_kernel_address};
 use crate::interner::ValueInterner;
-use crate::profile::{
-    BinaryIndex, FrameCategory, FrameIndex, OutcomeCount, Profile, ProfileBinary, ProfileFrame, Severity,
-};
+use crate::profile::{BinaryIndex, FrameIndex, OutcomeCount, Profile, ProfileBinary, ProfileFrame, Severity};
 
 pub(super) use self::file::is_perf_data;
 
 /// What perf calls the kernel's own code; the name of a symbol at its start follows.
 const PERF_KERNEL: &str = "[kernel.kallsyms]";
 /// The frame outside of which frames are missing.
-const NOT_UNWOUND: &str = "[truncated: perf only copied the stack]";
+const NOT_UNWOUND: &str = "perf only copied the stack";
 
 /// Names code of a recording.
 pub trait PerfNames {
@@ -64,7 +64,7 @@ pub struct PerfCode {
     /// The address in the file's address space.
     pub address: u64,
     /// The language of the code.
-    pub kind: FrameCategory,
+    pub frame_type: FrameType,
     /// The calls that were inlined at this address, innermost first, and the function that contains it.
     pub functions: Vec<PerfFunction>,
 }
@@ -235,7 +235,7 @@ impl DataReader<'_> {
     }
 
     fn binary(&mut self, path: String, build_id: Option<String>, inode: Option<PerfInode>) -> BinaryIndex {
-        let file = ProfileBinary { path, build_id, htlhash: None };
+        let file = ProfileBinary { path, build_id, ..ProfileBinary::default() };
         BinaryIndex(self.binaries.intern(PerfBinary { file, inode }))
     }
 
@@ -282,8 +282,10 @@ impl DataReader<'_> {
         let frame = match place {
             AddressKey::File { binary, offset } => return self.file_frames(binary, offset),
             AddressKey::Kernel { address } => return vec![self.kernel_frame(address)],
-            AddressKey::Unknown { address } => PerfFrame { address, name: "", file: "", source: ("", 0) },
-            AddressKey::NotUnwound => return vec![self.profile.marker(NOT_UNWOUND)],
+            AddressKey::Unknown { address } => PerfFrame { address, ..PerfFrame::default() },
+            AddressKey::NotUnwound => {
+                return vec![self.profile.intern(ProfileFrame::from_marker(Marker::truncated(NOT_UNWOUND)))];
+            }
         };
         vec![self.profile.frame(frame, None)]
     }
@@ -292,23 +294,24 @@ impl DataReader<'_> {
         let Some(known) = self.binaries.values.get(binary.0 as usize) else { return Vec::new() };
         let Some(code) = self.names.code(known, offset) else {
             // Without the file, the offset stands for the address.
-            let frame = PerfFrame { address: offset, name: "", file: &known.file.path, source: ("", 0) };
+            let frame = PerfFrame { address: offset, file: &known.file.path, ..PerfFrame::default() };
             return vec![self.profile.frame(frame, Some(binary))];
         };
-        let functions =
-            code.functions.into_iter().map(|PerfFunction { name, system_name, path, line }| ProfileFrame {
-                name: name.into(),
-                is_named: true,
-                system_name: system_name.into(),
-                binary: Some(binary),
-                kind: code.kind,
-                address: code.address,
-                path: path.into(),
-                line,
-                is_guessed: false,
-                is_marker: false,
-            });
-        functions.map(|frame| self.profile.intern(frame)).collect()
+        let outermost = code.functions.len().saturating_sub(1);
+        let functions = code.functions.into_iter().enumerate();
+        let frames = functions.map(|(number, PerfFunction { name, system_name, path, line })| ProfileFrame {
+            name: name.into(),
+            is_named: true,
+            system_name: system_name.into(),
+            binary: Some(binary),
+            frame_type: code.frame_type,
+            address: code.address,
+            path: path.into(),
+            line,
+            is_inlined: number < outermost,
+            ..ProfileFrame::default()
+        });
+        frames.map(|frame| self.profile.intern(frame)).collect()
     }
 
     fn kernel_frame(&mut self, address: u64) -> FrameIndex {
@@ -324,8 +327,8 @@ impl DataReader<'_> {
             None => None,
         };
         let binary = binary.unwrap_or_else(|| self.binary(path.clone(), None, None));
-        let frame =
-            PerfFrame { address, name: name.as_deref().unwrap_or_default(), file: &path, source: ("", 0) };
+        let name = name.as_deref().unwrap_or_default();
+        let frame = PerfFrame { address, name, file: &path, ..PerfFrame::default() };
         self.profile.frame(frame, Some(binary))
     }
 }

@@ -11,9 +11,11 @@
 
 use std::collections::HashMap;
 
+use sidewinder_profile::Marker;
+
 use super::error::ReadError;
 use super::perf::{KERNEL, PerfFrame, PerfProfile, PerfThread};
-use crate::profile::{BinaryIndex, FrameIndex, Profile};
+use crate::profile::{BinaryIndex, FrameIndex, Profile, ProfileFrame};
 
 /// The end of the lines of calls that were inlined into the next frame.
 const INLINED: &str = " (inlined)";
@@ -23,7 +25,7 @@ const UNKNOWN: &str = "[unknown]";
 const ADDRESS_WIDTH: usize = 16;
 /// The most frames of a sample that are shown, and what stands for the others. The kernel's own limit is lower by default.
 const FRAMES_MAX: usize = 1 << 16;
-const TOO_DEEP: &str = "[truncated: more than 65536 frames]";
+const TOO_DEEP: &str = "more than 65536 frames";
 /// The longest line that can start a sample: it has the name of a thread and of an event, or the arguments of a tracepoint.
 const SAMPLE_BYTES_MAX: usize = 1 << 16;
 /// The most lines in which the first sample is looked for.
@@ -121,12 +123,12 @@ impl<'a> ScriptReader<'a> {
             .map(|line| {
                 file = line.file.unwrap_or(file);
                 let ScriptFrame { address, name, source, .. } = *line;
-                self.frame(PerfFrame { address, name, file, source })
+                self.frame(PerfFrame { address, name, file, source, is_inlined: line.file.is_none() })
             })
             .collect();
         frames.reverse();
         if is_cut {
-            frames.push(self.profile.marker(TOO_DEEP));
+            frames.push(self.profile.intern(ProfileFrame::from_marker(Marker::truncated(TOO_DEEP))));
         }
         self.profile.add(sample.thread, sample.time_ns, sample.period, frames);
     }

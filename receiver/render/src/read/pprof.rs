@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use prost::Message as _;
 use sidewinder_kind::unit;
+use sidewinder_profile::Marker;
 
 use super::error::ReadError;
-use super::guess::{FrameHints, guess_category};
+use super::guess::{FrameHints, guess_frame_type, guess_marker};
+use super::inlining::InlinedCalls;
 use super::protobuf::{FieldValue, fields};
 use crate::container::ProfileContainer;
 use crate::expansion::ExpansionBudget;
@@ -36,7 +38,7 @@ pub(super) fn read(title: &str, bytes: &[u8], mut expansion: ExpansionBudget) ->
     let mut samples = SampleReader::new(&tables, &locations, column, expansion);
     for field in fields(bytes) {
         if let (2, sample) = field? {
-            profile.samples.extend(samples.read(sample.bytes())?);
+            profile.samples.extend(samples.read(sample.bytes(), &mut profile.frames)?);
         }
     }
     profile.stacks = samples.stacks.values;
@@ -116,7 +118,7 @@ impl<'a> PprofTables<'a> {
         ProfileBinary {
             path: self.string(mapping.filename).to_owned(),
             build_id: Some(self.string(mapping.build_id).to_owned()).filter(|id| !id.is_empty()),
-            htlhash: None,
+            ..ProfileBinary::default()
         }
     }
 
@@ -182,12 +184,14 @@ impl PprofLocations {
                 let Some(function) = tables.functions.get(&line.function_id) else { continue };
                 let frame = place.frame_of_function(tables, profile, function, line.line);
                 expansion.take_entry(frame.name.len() + frame.system_name.len() + frame.path.len())?;
-                profile.frames.push(frame);
+                profile.frames.push(ProfileFrame { is_inlined: true, ..frame });
             }
             if profile.frames.len() == first {
                 expansion.take_entry(0)?;
                 profile.frames.push(place.unnamed_frame(profile));
             }
+            // The last one contains the others.
+            profile.frames.last_mut().into_iter().for_each(|frame| frame.is_inlined = false);
             locations.insert(id, (first as u32, (profile.frames.len() - first) as u32));
         }
         Ok(Self(locations))
@@ -231,7 +235,7 @@ impl FramePlace {
             name: format!("{file}+{:#x}", self.address).into(),
             is_named: false,
             // A file has its whole path; `[vdso]` is ours.
-            is_marker: binary.is_some_and(|binary| binary.path.starts_with('[')),
+            marker: binary.filter(|binary| binary.path.starts_with('[')).map(|_| Marker::Words),
             ..self.frame(profile, ProfileFrame::parse_label(""), Arc::default())
         }
     }
@@ -240,23 +244,21 @@ impl FramePlace {
     fn frame(&self, profile: &Profile, label: ParsedLabel<'_>, path: Arc<str>) -> ProfileFrame {
         let binary = self.binary(profile);
         let hints = FrameHints {
+            name: if label.is_marker { "" } else { label.name },
             source: &path,
             binary: binary.map_or("", |binary| &binary.path),
             has_address: self.address != 0,
-            ..FrameHints::from_label(label)
         };
         ProfileFrame {
-            kind: guess_category(hints),
+            frame_type: guess_frame_type(hints),
             // Without a symbol, the place in the file stands for the name, as our own files have it.
             is_named: !is_offset_in(label.name, binary.map_or("", ProfileBinary::file_name)),
-            name: Arc::default(),
-            system_name: Arc::default(),
             binary: self.binary,
             address: self.address,
             path,
-            line: 0,
             is_guessed: label.is_guessed,
-            is_marker: label.is_marker,
+            marker: label.is_marker.then(|| guess_marker(label.name)),
+            ..ProfileFrame::default()
         }
     }
 
@@ -276,6 +278,7 @@ struct SampleReader<'a> {
     threads: ValueInterner<ProfileThread>,
     spans: ValueInterner<ProfileSpan>,
     states: ValueInterner<ThreadState>,
+    inlined: InlinedCalls,
 }
 
 impl<'a> SampleReader<'a> {
@@ -294,11 +297,16 @@ impl<'a> SampleReader<'a> {
             threads: ValueInterner::default(),
             spans: ValueInterner::default(),
             states: ValueInterner::default(),
+            inlined: InlinedCalls::default(),
         }
     }
 
-    /// Reads a sample; `None` if it counts nothing.
-    fn read(&mut self, sample: &[u8]) -> Result<Option<ProfileSample>, ReadError> {
+    /// Reads a sample of stacks of these frames; `None` if it counts nothing.
+    fn read(
+        &mut self,
+        sample: &[u8],
+        table: &mut Vec<ProfileFrame>,
+    ) -> Result<Option<ProfileSample>, ReadError> {
         let (mut frames, mut labels, mut count, mut values) = (Vec::new(), Vec::new(), 0, 0);
         for field in fields(sample) {
             let (number, value) = field?;
@@ -332,6 +340,7 @@ impl<'a> SampleReader<'a> {
         let labels = PprofLabels { labels: &labels, tables: self.tables };
         let span = Option::zip(labels.bytes::<16>("trace_id"), labels.bytes::<8>("span_id"));
         let thread = labels.thread();
+        self.inlined.mark(table, &mut frames);
         frames.shrink_to_fit();
         self.expansion
             .take_entry(thread.process.len() + thread.name.len() + thread.container.text_bytes())?;

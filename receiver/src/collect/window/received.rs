@@ -9,6 +9,7 @@ use sidewinder_render::{
     ThreadIndex,
 };
 
+use super::super::profile_builder::BorrowedFrame;
 use super::{SLICE_NS, SlidingWindow, monotonic_ns};
 
 /// The most states of threads that are told apart, and the longest in bytes, since they are never dropped. There are six.
@@ -56,7 +57,7 @@ impl SlidingWindow {
 
     fn received_frame(&mut self, frame: &ProfileFrame, binaries: &[Option<u32>]) -> FrameIndex {
         let binary = frame.binary.and_then(|binary| binaries.get(binary.0 as usize).copied().flatten());
-        self.builder.intern_frame(binary.map(BinaryIndex), frame.address, frame.kind, &frame.into())
+        self.builder.intern_frame(&BorrowedFrame { binary: binary.map(BinaryIndex), ..frame.into() })
     }
 
     /// The slice of a time; at the latest the current one, since clocks of machines differ.
@@ -92,7 +93,7 @@ mod tests {
 
     use sidewinder_kind::Kind;
     use sidewinder_render::{
-        FrameCategory, PageViews, ProfileBinary, ProfileThread, SampleType, ThreadState, decode_document,
+        PageViews, ProfileBinary, ProfileThread, SampleType, ThreadState, decode_document,
     };
 
     use super::*;
@@ -110,7 +111,7 @@ mod tests {
     fn profile(functions: impl Iterator<Item = String>) -> Profile {
         let mut profile = Profile::new("received".to_owned(), measure());
         (profile.start, profile.slice) = (SystemTime::now(), Duration::from_millis(1));
-        profile.binaries = vec![ProfileBinary { path: "/bin/app".to_owned(), build_id: None, htlhash: None }];
+        profile.binaries = vec![ProfileBinary { path: "/bin/app".to_owned(), ..ProfileBinary::default() }];
         profile.threads = vec![ProfileThread {
             process: "app".into(),
             pid: 7,
@@ -123,14 +124,9 @@ mod tests {
             profile.frames.push(ProfileFrame {
                 name: name.into(),
                 is_named: true,
-                system_name: "".into(),
                 binary: Some(BinaryIndex(0)),
-                kind: FrameCategory::Native,
                 address: 0x1000 + u64::from(number),
-                path: "".into(),
-                line: 0,
-                is_guessed: false,
-                is_marker: false,
+                ..ProfileFrame::default()
             });
             profile.stacks.push(vec![FrameIndex(number)]);
             profile.samples.push(ProfileSample {

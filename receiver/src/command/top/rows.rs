@@ -197,8 +197,7 @@ pub(super) mod tests {
 
     use sidewinder_kind::Kind;
     use sidewinder_render::{
-        FrameCategory, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
-        ThreadIndex,
+        FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex, ThreadIndex,
     };
 
     use super::*;
@@ -208,14 +207,8 @@ pub(super) mod tests {
         let frame = |name: &str| ProfileFrame {
             name: name.into(),
             is_named: true,
-            system_name: "".into(),
-            binary: None,
-            kind: FrameCategory::Native,
             address: 0,
-            path: "".into(),
-            line: 0,
-            is_guessed: false,
-            is_marker: false,
+            ..ProfileFrame::default()
         };
         let thread = |process: &str, pid| ProfileThread {
             process: process.into(),

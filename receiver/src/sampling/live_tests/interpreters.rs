@@ -61,7 +61,9 @@ fn samples_in_other_samples_say_that_frames_are_missing() {
         for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
             let frames = || stack.iter().map(|index| &profile.frames[index.0 as usize]);
             let markers = frames().filter(|frame| &*frame.name == BUSY).count();
-            let of_python = frames().filter(|frame| frame.kind == FrameCategory::Python).count() - markers;
+            let of_python =
+                frames().filter(|frame| frame.frame_type == sidewinder_profile::FrameType::CPython).count()
+                    - markers;
             let is_cut = frames().any(|frame| frame.name.starts_with("[truncated: "));
             if markers > 0 {
                 assert!(!is_probe && of_python == 0, "{markers} markers beside {of_python} frames");

@@ -134,7 +134,7 @@ impl PerfNames for AnyNames {
             |name: String| PerfFunction { name, system_name: String::new(), path: "a.c".to_owned(), line: 3 };
         let functions =
             vec![function("inlined".to_owned()), function(format!("{}@{file_offset:x}", &build_id[..2]))];
-        Some(PerfCode { address: file_offset + 1, kind: FrameCategory::Rust, functions })
+        Some(PerfCode { address: file_offset + 1, frame_type: FrameType::Rust, functions })
     }
 
     fn kernel(&mut self, kernel: &PerfKernel, address: u64) -> Option<String> {
@@ -200,9 +200,9 @@ fn samples_are_named_by_what_was_mapped_at_their_time() {
     let outcomes: Vec<_> = profile.outcomes.iter().map(|outcome| (&*outcome.name, outcome.count)).collect();
     assert_eq!(outcomes, [("complete", 3), ("lost by perf", 5)]);
     let kernel = profile.frames.iter().find(|frame| &*frame.name == "kernel@10").unwrap();
-    assert_eq!((kernel.kind, profile.binary_path(kernel)), (FrameCategory::Kernel, "[kernel]"));
+    assert_eq!((kernel.frame_type, profile.binary_path(kernel)), (FrameType::Kernel, "[kernel]"));
     let code = profile.frames.iter().find(|frame| &*frame.name == "07@504").unwrap();
-    assert_eq!((code.kind, code.address, &*code.path, code.line), (FrameCategory::Rust, 0x505, "a.c", 3));
+    assert_eq!((code.frame_type, code.address, &*code.path, code.line), (FrameType::Rust, 0x505, "a.c", 3));
 }
 
 #[test]
@@ -245,8 +245,7 @@ fn a_stack_that_was_only_copied_is_marked() {
     let profile = read_data(&recording().file(SAMPLE_TYPE | STACK_USER), None);
     assert_eq!(profile.outcomes[0].name, "stack only copied");
     assert!(folded(&profile).iter().all(|stack| stack.contains(";[truncated: perf only copied the stack];")));
-    let marker = profile.frames.iter().find(|frame| &*frame.name == NOT_UNWOUND).unwrap();
-    assert_eq!(marker.kind, FrameCategory::Marker);
+    assert!(profile.frames.iter().any(|frame| frame.marker == Some(Marker::truncated(NOT_UNWOUND))));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 use sidewinder_kind::Counter;
+use sidewinder_profile::FrameType;
 
 use super::*;
 use crate::DisplayNames;
 use crate::expansion::ExpansionBudget;
-use crate::profile::FrameCategory;
 
 fn read(title: &str, text: &str, sample_type: Option<&str>) -> Result<Profile, ReadError> {
     super::read(PerfProfile::new(title, sample_type, ExpansionBudget::for_document(0, 0)), text)
@@ -76,8 +76,8 @@ fn each_event_is_a_profile_with_its_stacks_threads_and_times() {
         ("push.h", 7, "/srv/the server (v2)")
     );
     assert_eq!((&*frame("work").path, frame("work").line, frame("work").address), ("server.cc", 12, 0x113f));
-    assert_eq!((frame("main").kind, &*frame("main").path), (FrameCategory::Python, "/srv/app.py"));
-    assert_eq!(frame("Lua").kind, FrameCategory::Jit);
+    assert_eq!((frame("main").frame_type, &*frame("main").path), (FrameType::CPython, "/srv/app.py"));
+    assert!(frame("Lua").is_generated);
     assert!(!frame("the server").is_named);
 }
 
@@ -85,7 +85,7 @@ fn each_event_is_a_profile_with_its_stacks_threads_and_times() {
 fn the_first_event_is_the_default_and_another_one_is_refused_with_those_that_there_are() {
     let faults = read_script(SCRIPT, None);
     assert_eq!(faults.measure.name, Counter::PageFaults.descriptor().value_type.name);
-    assert_eq!((faults.total_count(), faults.frames[1].kind), (1, FrameCategory::Kernel));
+    assert_eq!((faults.total_count(), faults.frames[1].frame_type), (1, FrameType::Kernel));
     assert_eq!(faults.binary_path(&faults.frames[1]), "[kernel]", "as in our own profiles");
     assert_eq!((&*faults.frames[0].name, faults.frames[0].is_named), ("[unknown]", false));
     let error = read("it", SCRIPT, Some("cycles")).unwrap_err().to_string();
@@ -136,7 +136,7 @@ fn a_stack_or_a_line_without_end_is_cut_or_refused() {
     let deep = read_script(&format!("a 1 1.5: 1 e:\n{frames}"), None);
     assert_eq!(deep.stacks[0].len(), FRAMES_MAX + 1);
     let outermost = &deep.frames[deep.stacks[0][FRAMES_MAX].0 as usize];
-    assert_eq!((&*outermost.name, outermost.kind), (TOO_DEEP, FrameCategory::Marker));
+    assert_eq!(&outermost.marker, &Some(Marker::truncated(TOO_DEEP)));
     let long = format!("a 1 1.5: 1 e:\n\n{} 1 1.5: 1 e:\n", "x ".repeat(SAMPLE_BYTES_MAX));
     assert!(matches!(read("it", &long, None), Err(ReadError::NoSample { line: 3 })));
 }

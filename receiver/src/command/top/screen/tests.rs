@@ -17,7 +17,7 @@ fn screen(kind: Kind, options: &[&str]) -> Screen {
     };
     let mut screen = Screen::new("all processes".to_owned(), kind, &args, false);
     let mut profile = profile();
-    profile.binaries.push(ProfileBinary { path: "/usr/bin/app".to_owned(), build_id: None, htlhash: None });
+    profile.binaries.push(ProfileBinary { path: "/usr/bin/app".to_owned(), ..ProfileBinary::default() });
     profile.frames.iter_mut().for_each(|frame| frame.binary = Some(BinaryIndex(0)));
     screen.profile = Some(profile);
     screen.sort();

@@ -1,0 +1,9 @@
+//! What a profile consists of, as OTLP has it, for whoever writes or reads one: the types of frames, and the markers that stand for
+//! missing frames and for locks.
+#![forbid(unsafe_code)]
+
+mod frame_type;
+mod marker;
+
+pub use frame_type::FrameType;
+pub use marker::{Marker, Truncation};
