@@ -130,7 +130,7 @@ fn measure(events_per_stack: usize) {
                 let stack = event % STACKS;
                 let identity = SampleIdentity {
                     resource,
-                    kind: Kind::Cpu { samples_per_second: 997 },
+                    profile_type: builder.kind(Kind::Cpu { samples_per_second: 997 }),
                     stack: stacks[stack],
                     attributes: threads[stack % threads.len()],
                     link: None,

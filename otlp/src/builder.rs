@@ -16,7 +16,7 @@
 //! });
 //! let identity = SampleIdentity {
 //!     resource,
-//!     kind: Kind::Cpu { samples_per_second: 19 },
+//!     profile_type: builder.kind(Kind::Cpu { samples_per_second: 19 }),
 //!     stack: builder.stack(&[frame]),
 //!     attributes: builder.attributes(&SampleAttributes { thread_id: Some(7), ..SampleAttributes::default() }),
 //!     link: None,
@@ -35,6 +35,8 @@ mod profile;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use sidewinder_kind::Kind;
+
 use crate::attribute::{Value, inline_attributes, key};
 use crate::report::{Report, ReportDraft};
 use crate::table::DedupTable;
@@ -44,7 +46,8 @@ use crate::wire::{
 use dictionary::Dictionary;
 pub use input::{
     AttributeSetIndex, Function, FunctionIndex, Line, Link, LocationIndex, Mapping, MappingBuildIds,
-    MappingIndex, ResourceIndex, SampleAttributes, SampleIdentity, StackFrame, StackIndex,
+    MappingIndex, ProfileType, ProfileTypeIndex, ResourceIndex, SampleAttributes, SampleIdentity, StackFrame,
+    StackIndex,
 };
 use profile::{ProfileAccumulator, SampleKey};
 
@@ -79,6 +82,9 @@ pub struct ReportBuilder {
     resources: DedupTable<Vec<KeyValue>>,
     resources_bytes: usize,
     dictionary: Dictionary,
+    /// A few, so that they are searched from the first one.
+    profile_types: Vec<ProfileType>,
+    kinds: Vec<(Kind, ProfileTypeIndex)>,
     profiles: DedupTable<ProfileAccumulator>,
     /// The profile of the last event.
     last_profile: i32,
@@ -95,6 +101,8 @@ impl ReportBuilder {
             resources: DedupTable::new(),
             resources_bytes: 0,
             dictionary: Dictionary::new(),
+            profile_types: Vec::new(),
+            kinds: Vec::new(),
             profiles: DedupTable::new(),
             last_profile: 0,
             last_samples: Vec::new(),
@@ -119,6 +127,25 @@ impl ReportBuilder {
                 inline.clone()
             },
         ))
+    }
+
+    /// Interns a type of profile.
+    pub fn profile_type(&mut self, profile_type: ProfileType) -> ProfileTypeIndex {
+        let known = self.profile_types.iter().position(|known| *known == profile_type);
+        ProfileTypeIndex(known.unwrap_or_else(|| {
+            self.profile_types.push(profile_type);
+            self.profile_types.len() - 1
+        }) as i32)
+    }
+
+    /// Interns the type of profile of a kind.
+    pub fn kind(&mut self, kind: Kind) -> ProfileTypeIndex {
+        if let Some((_, known)) = self.kinds.iter().find(|(known, _)| *known == kind) {
+            return *known;
+        }
+        let profile_type = self.profile_type(kind.into());
+        self.kinds.push((kind, profile_type));
+        profile_type
     }
 
     /// Interns a mapping.
@@ -153,14 +180,16 @@ impl ReportBuilder {
 
     /// Adds one event at `time_unix_ns`.
     ///
-    /// `value` is in the unit of the identity's kind. It is ignored if events of this kind are only counted.
+    /// `value` is in the unit of the identity's profile type. It is ignored if events of this type are only counted.
     pub fn event(&mut self, identity: &SampleIdentity, time_unix_ns: u64, value: i64) {
-        let SampleIdentity { resource, kind, stack, attributes, link } = *identity;
-        let same = |draft: &ProfileAccumulator| draft.resource == resource && draft.kind == kind;
+        let SampleIdentity { resource, profile_type, stack, attributes, link } = *identity;
+        let Some(shape) = self.profile_types.get(profile_type.0 as usize).map(|of| of.shape) else { return };
+        let same =
+            |draft: &ProfileAccumulator| draft.resource == resource && draft.profile_type == profile_type;
         // Most events have the same profile as the previous one.
         if !self.profiles.get_mut(self.last_profile).is_some_and(|draft| same(draft)) {
-            let make = || ProfileAccumulator::new(resource, kind);
-            self.last_profile = self.profiles.intern(&(resource, kind), same, make);
+            let make = || ProfileAccumulator::new(resource, profile_type, shape);
+            self.last_profile = self.profiles.intern(&(resource, profile_type), same, make);
         }
         let link = link.map_or(0, |link| self.dictionary.link(&link));
         let Some(draft) = self.profiles.get_mut(self.last_profile) else { return };
@@ -203,10 +232,12 @@ impl ReportBuilder {
             return Vec::new();
         }
         // Tools show the first profile of the first resource by default.
-        let rank = |draft: &ProfileAccumulator| draft.kind.descriptor().display_rank;
-        let mut resource_ranks: HashMap<ResourceIndex, u8> = HashMap::new();
+        let rank = |draft: &ProfileAccumulator| {
+            self.profile_types.get(draft.profile_type.0 as usize).map(|of| of.display_rank)
+        };
+        let mut resource_ranks: HashMap<ResourceIndex, Option<u8>> = HashMap::new();
         for draft in &drafts {
-            let least = resource_ranks.entry(draft.resource).or_insert(u8::MAX);
+            let least = resource_ranks.entry(draft.resource).or_insert(Some(u8::MAX));
             *least = rank(draft).min(*least);
         }
         drafts.sort_by_key(|draft| (resource_ranks.get(&draft.resource), draft.resource, rank(draft)));
@@ -215,7 +246,8 @@ impl ReportBuilder {
         let mut last = None;
         for draft in drafts {
             let resource = draft.resource;
-            let profile = draft.profile(&mut self.dictionary, &interval_unix_ns);
+            let Some(of) = self.profile_types.get(draft.profile_type.0 as usize) else { continue };
+            let profile = draft.profile(&of.sample_type, &mut self.dictionary, &interval_unix_ns);
             match resource_profiles.last_mut().and_then(|last| last.scope_profiles.first_mut()) {
                 Some(scope) if last == Some(resource) => scope.profiles.push(profile),
                 _ => resource_profiles.push(self.resource_profiles(resource, profile)),

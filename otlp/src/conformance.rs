@@ -52,6 +52,7 @@ use crate::wire::ProfilesData;
 use dictionary::CanonicalIndices;
 pub use findings::Violation;
 use findings::Violations;
+pub use units::is_value_unit;
 
 /// Returns the rules that an encoded `ProfilesData` or `ExportProfilesServiceRequest` breaks; empty for a conforming
 /// message.

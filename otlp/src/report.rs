@@ -162,7 +162,7 @@ mod tests {
                 });
                 let identity = SampleIdentity {
                     resource,
-                    kind: Kind::OffCpu,
+                    profile_type: builder.kind(Kind::OffCpu),
                     stack: builder.stack(&[leaf]),
                     attributes: builder.attributes(&SampleAttributes::default()),
                     link: None,

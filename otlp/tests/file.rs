@@ -18,7 +18,7 @@ fn report(events: u64) -> Report {
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let identity = SampleIdentity {
         resource: builder.resource(&[]),
-        kind: Kind::Cpu { samples_per_second: 19 },
+        profile_type: builder.kind(Kind::Cpu { samples_per_second: 19 }),
         stack: builder.stack(&[]),
         attributes: builder.attributes(&SampleAttributes::default()),
         link: None,

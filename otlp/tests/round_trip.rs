@@ -107,7 +107,7 @@ fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex
 fn add(builder: &mut ReportBuilder, event: &Event) {
     let identity = SampleIdentity {
         resource: resource(builder, event),
-        kind: if event.off_cpu { Kind::OffCpu } else { CPU },
+        profile_type: builder.kind(if event.off_cpu { Kind::OffCpu } else { CPU }),
         stack: stack(builder, &event.stack),
         attributes: builder.attributes(&SampleAttributes {
             thread_id: event.thread_id,
@@ -274,7 +274,12 @@ fn a_resource_is_its_attributes_in_any_order_and_never_without_a_name() {
     let nobody = builder.resource(&[]);
     let stack = builder.stack(&[]);
     let attributes = builder.attributes(&SampleAttributes::default());
-    builder.event(&SampleIdentity { resource: nobody, kind: CPU, stack, attributes, link: None }, START, 1);
+    let profile_type = builder.kind(CPU);
+    builder.event(
+        &SampleIdentity { resource: nobody, profile_type, stack, attributes, link: None },
+        START,
+        1,
+    );
     let report = builder.finish(INTERVAL).unwrap();
     let profiles = decode::decode_profiles_data(report.as_bytes()).unwrap();
     assert_eq!(profiles[0].resource[key::SERVICE_NAME].as_str(), Some("unknown_service"));

@@ -16,8 +16,8 @@ use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_render::{
-    OutcomeCount, Profile, ProfileSample, ProfileSpan, SampleType, Severity, SpanIndex, StateIndex,
-    ThreadIndex, ThreadState, TimeSlicedCounts,
+    OutcomeCount, Profile, ProfileSample, ProfileSpan, Severity, SpanIndex, StateIndex, ThreadIndex,
+    ThreadState, TimeSlicedCounts,
 };
 
 use self::profile_builder::{ProfileBuilder, ThreadKey};
@@ -116,8 +116,7 @@ impl ProfileCollector {
         rows.sort_unstable_by_key(|(slice, key, _)| {
             (*slice, key.thread, key.stack, key.outcome.label(), key.span, key.state, key.lock)
         });
-        let mut builder =
-            ProfileBuilder::new(Profile::new(recording.title.clone(), SampleType::from_kind(kind)));
+        let mut builder = ProfileBuilder::new(Profile::of_kind(recording.title.clone(), kind));
         let end_ns = recording
             .start_ns
             .saturating_add(u64::try_from(recording.duration.as_nanos()).unwrap_or(u64::MAX));

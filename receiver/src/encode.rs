@@ -3,17 +3,14 @@
 use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
 
-use sidewinder_kind::{
-    CPU_TIME, Counter, CounterRate, Kind, LOCK_CONTENTIONS, LOCK_DELAY, OFF_CPU_TIME, SAMPLES, SampleShape,
-    SampledCounter, WAKER_DELAY, WALL_TIME,
-};
+use sidewinder_kind::SampleShape;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
-    ResourceIndex, SampleAttributes, SampleIdentity, StackFrame, StackIndex,
+    ProfileType, ResourceIndex, SampleAttributes, SampleIdentity, StackFrame, StackIndex,
 };
-use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value};
+use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value, conformance};
 use sidewinder_render::{
-    FrameIndex, Marker, Profile, ProfileBinary, ProfileFrame, ProfileThread, ThreadState,
+    FrameIndex, Marker, Profile, ProfileBinary, ProfileFrame, ProfileThread, SampleType, ThreadState,
 };
 
 use crate::naming::marker_attribute;
@@ -29,19 +26,17 @@ pub(crate) enum EncodeError {
     /// It has no samples.
     #[error("the profile has no samples")]
     Empty,
-    /// Its values are bytes, or times without a known sampling rate.
-    #[error(
-        "its values are {0:?}, but only counts of {measured} {counted} can be written as OTLP",
-        counted = SAMPLES.display,
-        measured = CPU_TIME.display
-    )]
-    UnsupportedSampleType(String),
+    /// Its values are in a unit that OTLP has no name for.
+    #[error("the unit of its values, {0:?}, is none of OTLP: count, nanoseconds, bytes, or a code of UCUM")]
+    UnsupportedUnit(String),
 }
 
-/// A report with all events, each at the beginning of its slice of time. If no times are known, it has counts instead.
+/// A report with all events, each at the beginning of its slice of time if events have times.
 pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
-    let kind = kind(profile)?;
+    let profile_type = profile_type(profile)?;
+    let shape = profile_type.shape;
     let mut builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
+    let profile_type = builder.profile_type(profile_type);
     let mappings: Vec<_> = profile.binaries.iter().map(|binary| mapping(&mut builder, binary)).collect();
     let mut locations = LocationTable { profile, mappings, indices: HashMap::new() };
     let stacks: Vec<_> = profile.stacks.iter().map(|stack| locations.stack(&mut builder, stack)).collect();
@@ -61,8 +56,8 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
             .or_insert_with(|| thread_attributes(&mut builder, thread, state, stack.markers));
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
-        let identity = SampleIdentity { resource, kind, stack: stack.index, attributes, link };
-        match kind.descriptor().shape {
+        let identity = SampleIdentity { resource, profile_type, stack: stack.index, attributes, link };
+        match shape {
             SampleShape::Values => {
                 let count = counts.entry(identity).or_default();
                 *count = count.saturating_add(sample.count);
@@ -91,28 +86,19 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     builder.finish(start..start.saturating_add(duration_ns)).ok_or(EncodeError::Empty)
 }
 
-/// The kind of a profile's events in OTLP.
-fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
-    let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
-    let has_times = !profile.slice.is_zero() && profile.total_count() <= TIMESTAMPS_MAX;
-    let is_of = |counter: &&Counter| counter.descriptor().value_type.name == profile.measure.name;
-    let counter = Counter::ALL.iter().find(is_of).filter(|_| samples_per_second == 0);
-    if let Some(&counter) = counter {
-        let period = profile.measure.period.as_ref().map_or(1, |period| period.amount);
-        return Ok(Kind::Counter(SampledCounter { counter, rate: CounterRate::Period(period) }));
+/// What is written of a profile's events.
+fn profile_type(profile: &Profile) -> Result<ProfileType, EncodeError> {
+    let SampleType { value_type, period } = &profile.measure;
+    let value_types = [Some(value_type), period.as_ref().map(|period| &period.value_type)];
+    let mut units = value_types.into_iter().flatten().map(|value_type| &*value_type.unit);
+    if let Some(unit) = units.find(|unit| !conformance::is_value_unit(unit)) {
+        return Err(EncodeError::UnsupportedUnit(unit.to_owned()));
     }
-    match samples_per_second {
-        0 if profile.measure.name == OFF_CPU_TIME.name => Ok(Kind::OffCpu),
-        0 if profile.measure.name == LOCK_CONTENTIONS.name => Ok(Kind::LockContentions),
-        0 if profile.measure.name == LOCK_DELAY.name => Ok(Kind::LockDelay),
-        0 if profile.measure.name == WAKER_DELAY.name => Ok(Kind::LockWakers),
-        0 if profile.measure.name == WALL_TIME.name => Ok(Kind::Wall { samples_per_second }),
-        0 if profile.measure.name != SAMPLES.name => {
-            Err(EncodeError::UnsupportedSampleType(profile.measure.name.clone()))
-        }
-        1.. if has_times => Ok(Kind::Cpu { samples_per_second }),
-        _ => Ok(Kind::Aggregated { samples_per_second }),
-    }
+    let shape = match profile.shape {
+        SampleShape::Timestamps if profile.total_count() > TIMESTAMPS_MAX => SampleShape::Values,
+        shape => shape,
+    };
+    Ok(ProfileType { sample_type: profile.measure.clone(), shape, display_rank: 0 })
 }
 
 fn mapping(builder: &mut ReportBuilder, binary: &ProfileBinary) -> Option<MappingIndex> {
@@ -251,11 +237,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
-    use sidewinder_kind::unit;
-    use sidewinder_otlp::{conformance, decode};
+    use sidewinder_kind::Kind;
+    use sidewinder_otlp::decode;
     use sidewinder_render::{
-        BinaryIndex, FrameType, NameStyle, ProfileSample, ProfileSpan, SampleType, SpanIndex, StateIndex,
-        ThreadIndex,
+        BinaryIndex, FrameType, NameStyle, ProfileSample, ProfileSpan, SpanIndex, StateIndex, ThreadIndex,
+        ValueType,
     };
 
     use super::*;
@@ -277,7 +263,6 @@ mod tests {
 
     /// `inner` is inlined into `outer`, which calls itself once.
     fn profile() -> Profile {
-        let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: 100 });
         let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
         let sample = |slice, stack, count| ProfileSample {
             slice,
@@ -317,7 +302,7 @@ mod tests {
             spans: vec![ProfileSpan { trace_id: [1; 16], span_id: [2; 8] }],
             states: vec![ThreadState { state: "sleeping".into(), cause: "futex".into() }],
             samples: vec![sample(0, 0, 2), sample(1, 1, 1)],
-            ..Profile::new("app".to_owned(), measure)
+            ..Profile::of_kind("app".to_owned(), Kind::Cpu { samples_per_second: 100 })
         }
     }
 
@@ -355,7 +340,7 @@ mod tests {
         assert!(text.contains(";[guessed] outer;outer;"), "{text}");
         assert_eq!((&read.threads, &read.spans), (&profile().threads, &profile().spans));
         assert_eq!(read.states, profile().states);
-        assert_eq!(read.measure.period_ns, 10_000_000);
+        assert_eq!(read.measure.period_ns(), 10_000_000);
     }
 
     /// Functions without a file, as an interpreter's, that have the names of markers.
@@ -386,11 +371,12 @@ mod tests {
     fn a_profile_that_cant_be_encoded_is_an_error() {
         let empty = report(&Profile { samples: Vec::new(), ..profile() });
         assert!(matches!(empty, Err(EncodeError::Empty)));
-        let measure = SampleType::of_values("inuse_space".to_owned(), unit::BYTES.to_owned(), None);
-        let bytes_report = report(&Profile { measure, ..profile() });
-        assert!(
-            matches!(bytes_report, Err(EncodeError::UnsupportedSampleType(name)) if name == "inuse_space")
-        );
+        let of_unit = |unit: &str| {
+            let value_type = ValueType::new("inuse_space", unit);
+            report(&Profile { measure: SampleType { value_type, period: None }, ..profile() })
+        };
+        assert_eq!(conformance::check(of_unit("bytes").unwrap().as_bytes()), []);
+        assert!(matches!(of_unit("pages"), Err(EncodeError::UnsupportedUnit(unit)) if unit == "pages"));
     }
 
     /// Converts a profile to a format without times, and that to OTLP. The result can be read and encoded again.
@@ -421,8 +407,8 @@ mod tests {
             // Folded stacks have the process as their outermost frame.
             assert_eq!(folded(&again), folded(&read), "{format:?}");
             assert_eq!(
-                (again.measure.rate_hz, again.measure.period_ns),
-                (read.measure.rate_hz, read.measure.period_ns)
+                (again.measure.rate_hz(), again.measure.period_ns()),
+                (read.measure.rate_hz(), read.measure.period_ns())
             );
             let third = super::report(&again).unwrap();
             assert_eq!(conformance::check(third.as_bytes()), [], "{format:?}");

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_config::open_input;
-use sidewinder_kind::{Kind, SAMPLES};
-use sidewinder_otlp::decode::{self, DecodeError, DecodedProfile, MAX_MESSAGE_BYTES};
+use sidewinder_kind::{CPU_TIME, SAMPLES, SampleShape};
+use sidewinder_otlp::decode::{self, DecodeError, DecodedProfile, DecodedSample, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    EventPeriod, ExpansionBudget, ExpansionError, Marker, Profile, ProfileSample, ReadError, SampleType,
-    TimeSlicedCounts,
+    ExpansionBudget, ExpansionError, Marker, Period, Profile, ProfileSample, ReadError, SampleType,
+    TimeSlicedCounts, ValueType,
 };
 use tracing::warn;
 
@@ -169,26 +169,27 @@ fn sample_types(profiles: &[DecodedProfile]) -> Result<Vec<String>, DecodeError>
     Ok(found)
 }
 
-/// The meaning of the samples of a profile.
+/// The meaning of the samples of a profile. If samples have a period without a type, it is CPU time.
 fn measure(profile: &DecodedProfile) -> SampleType {
-    if &*profile.sample_type != SAMPLES.name {
-        let period = u64::try_from(profile.period).ok().filter(|amount| *amount > 0);
-        let period = period.map(|amount| EventPeriod {
-            name: profile.period_type.to_string(),
-            unit: profile.period_unit.to_string(),
-            amount,
-        });
-        let [name, unit] = [&profile.sample_type, &profile.sample_unit].map(ToString::to_string);
-        return SampleType::of_values(name, unit, period);
-    }
-    let period_ns = u64::try_from(profile.period).unwrap_or(0);
-    let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
-    let kind = match period_ns {
-        0 => Kind::Aggregated { samples_per_second: 0 },
-        _ => Kind::Cpu { samples_per_second: u32::try_from(rate_hz).unwrap_or(u32::MAX) },
+    let value_type = ValueType::new(Arc::clone(&profile.sample_type), Arc::clone(&profile.sample_unit));
+    let is_untyped = profile.period_type.is_empty() && *profile.sample_type == *SAMPLES.name;
+    let period_type = || ValueType::new(Arc::clone(&profile.period_type), Arc::clone(&profile.period_unit));
+    let period = u64::try_from(profile.period).ok().filter(|amount| *amount > 0).map(|amount| Period {
+        value_type: if is_untyped { CPU_TIME.into() } else { period_type() },
+        amount,
+    });
+    SampleType { value_type, period }
+}
+
+/// What the samples of profiles say of each event. Where some have times or values and others don't, events are only summed up.
+fn shape<'a>(mut samples: impl Iterator<Item = &'a DecodedSample>) -> SampleShape {
+    let of = |sample: &DecodedSample| match (&*sample.timestamps_unix_ns, &*sample.values) {
+        ([], _) => SampleShape::Values,
+        (_, []) => SampleShape::Timestamps,
+        _ => SampleShape::TimestampsAndValues,
     };
-    // The period may not be a whole fraction of a second.
-    SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) }
+    let Some(first) = samples.next().map(of) else { return SampleShape::Values };
+    if samples.all(|sample| of(sample) == first) { first } else { SampleShape::Values }
 }
 
 /// Reads all profiles of a message, as one for each measure, each with the number of those in it.
@@ -261,6 +262,7 @@ fn from_otlp_profiles(
     });
     let samples = samples.collect();
     Ok(Profile {
+        shape: shape(of_type().flat_map(|profile| &profile.samples)),
         start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
         duration: Duration::from_nanos(end_ns - start_ns),
         slice: if has_times && end_ns > start_ns { counts.slice() } else { Duration::ZERO },

@@ -78,14 +78,14 @@ pub fn report() -> Result<Report> {
         }
     }
     let threads: Vec<_> = (0..THREADS).map(|number| thread(&mut builder, number)).collect();
-    let kind = Kind::Cpu { samples_per_second: SAMPLES_PER_SECOND };
+    let profile_type = builder.kind(Kind::Cpu { samples_per_second: SAMPLES_PER_SECOND });
     for event in 0..EVENTS {
         // Each stack has an event, and some have many.
         let stack = if event < STACKS as u64 { event } else { numbers.below(STACKS as u64 / 8) };
         let (resource, attributes) = threads[numbers.below(THREADS) as usize];
         let stack = stacks[stack as usize];
         let time = START_UNIX_NS + numbers.below(SECONDS * 1_000_000_000);
-        builder.event(&SampleIdentity { resource, kind, stack, attributes, link: None }, time, 1);
+        builder.event(&SampleIdentity { resource, profile_type, stack, attributes, link: None }, time, 1);
     }
     let times = START_UNIX_NS..START_UNIX_NS + SECONDS * 1_000_000_000;
     builder.finish(times).context("the profile has no samples")

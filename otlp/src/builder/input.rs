@@ -1,7 +1,7 @@
 //! The input of a builder: frames, functions, mappings and samples, and the indices that it returns for them.
 
-use sidewinder_kind::Kind;
-use sidewinder_profile::FrameType;
+use sidewinder_kind::{Kind, KindDescriptor, SampleShape};
+use sidewinder_profile::{FrameType, SampleType};
 
 use crate::attribute::Value;
 
@@ -28,6 +28,8 @@ indices! {
     StackIndex,
     /// The index of a set of sample attributes in a builder.
     AttributeSetIndex,
+    /// The index of a type of profile in a builder.
+    ProfileTypeIndex,
 }
 
 impl AttributeSetIndex {
@@ -137,13 +139,31 @@ pub struct Link {
     pub span_id: [u8; 8],
 }
 
+/// What the samples of a profile count, and what is sent of each event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProfileType {
+    /// The sample type and the period.
+    pub sample_type: SampleType,
+    /// The data of each event.
+    pub shape: SampleShape,
+    /// Tools show the first profile by default: profiles are sent in ascending rank.
+    pub display_rank: u8,
+}
+
+impl From<Kind> for ProfileType {
+    fn from(kind: Kind) -> Self {
+        let KindDescriptor { shape, display_rank, .. } = kind.descriptor();
+        Self { sample_type: SampleType::from_kind(kind), shape, display_rank }
+    }
+}
+
 /// What the events of one sample have in common: everything except time and value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SampleIdentity {
     /// The resource that the events belong to.
     pub resource: ResourceIndex,
-    /// The kind of event.
-    pub kind: Kind,
+    /// What the value of an event counts, and what is sent of it.
+    pub profile_type: ProfileTypeIndex,
     /// The stack.
     pub stack: StackIndex,
     /// Further attributes.

@@ -2,28 +2,29 @@
 
 use std::ops::Range;
 
-use sidewinder_kind::{Kind, SampleShape};
+use sidewinder_kind::SampleShape;
+use sidewinder_profile::SampleType;
 
 use super::dictionary::Dictionary;
-use super::input::ResourceIndex;
+use super::input::{ProfileTypeIndex, ResourceIndex};
 use crate::encode::SampleRef;
 use crate::report::new_profile_id;
 use crate::table::DedupTable;
 use crate::wire::{Profile, ValueType};
 
-/// Events of one kind and one resource, in order of arrival.
+/// Events of one type and one resource, in order of arrival.
 ///
 /// Each event is an element in each of three lists, which are grouped by sample only at the end.
 #[derive(Debug)]
 pub(super) struct ProfileAccumulator {
     pub(super) resource: ResourceIndex,
-    pub(super) kind: Kind,
+    pub(super) profile_type: ProfileTypeIndex,
     shape: SampleShape,
     identities: DedupTable<SampleKey>,
     /// For each event, the index of its identity.
     samples: Vec<i32>,
     times_unix_ns: Vec<u64>,
-    /// Empty unless the kind's shape has values.
+    /// Empty unless the shape has values.
     values: Vec<i64>,
     /// From the first event to just after the last; empty if there are none.
     covered_unix_ns: Range<u64>,
@@ -40,11 +41,11 @@ pub(super) struct SampleKey {
 }
 
 impl ProfileAccumulator {
-    pub(super) fn new(resource: ResourceIndex, kind: Kind) -> Self {
+    pub(super) fn new(resource: ResourceIndex, profile_type: ProfileTypeIndex, shape: SampleShape) -> Self {
         Self {
             resource,
-            kind,
-            shape: kind.descriptor().shape,
+            profile_type,
+            shape,
             identities: DedupTable::new(),
             samples: Vec::new(),
             times_unix_ns: Vec::new(),
@@ -77,16 +78,22 @@ impl ProfileAccumulator {
     }
 
     /// The message without its samples, with the indices of `dictionary`.
-    pub(super) fn profile(&self, dictionary: &mut Dictionary, interval_unix_ns: &Range<u64>) -> Profile {
-        let row = self.kind.descriptor();
-        let mut value_type = |of: sidewinder_kind::ValueType| ValueType {
-            type_strindex: dictionary.string(of.name),
-            unit_strindex: dictionary.string(of.unit),
+    pub(super) fn profile(
+        &self,
+        sample_type: &SampleType,
+        dictionary: &mut Dictionary,
+        interval_unix_ns: &Range<u64>,
+    ) -> Profile {
+        let mut value_type = |of: &sidewinder_profile::ValueType| ValueType {
+            type_strindex: dictionary.string(&of.name),
+            unit_strindex: dictionary.string(&of.unit),
         };
-        let sample_type = value_type(row.value_type);
         // Both strings are empty if events have no period.
-        let period_type = row.period.map(|period| value_type(period.value_type)).unwrap_or_default();
-        let period = row.period.map_or(0, |period| i64::try_from(period.amount).unwrap_or(i64::MAX));
+        let period_type = sample_type.period.as_ref().map(|period| value_type(&period.value_type));
+        let period_type = period_type.unwrap_or_default();
+        let period =
+            sample_type.period.as_ref().map_or(0, |period| i64::try_from(period.amount).unwrap_or(i64::MAX));
+        let sample_type = value_type(&sample_type.value_type);
         let start_unix_ns = interval_unix_ns.start.min(self.covered_unix_ns.start);
         let end_unix_ns = interval_unix_ns.end.max(self.covered_unix_ns.end);
         Profile {
@@ -151,7 +158,7 @@ pub(super) struct ColumnarSamples {
     ends: Vec<usize>,
     /// Empty unless the kind's shape has timestamps.
     times_unix_ns: Vec<u64>,
-    /// Empty unless the kind's shape has values.
+    /// Empty unless the shape has values.
     values: Vec<i64>,
 }
 

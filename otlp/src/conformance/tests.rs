@@ -50,7 +50,9 @@ fn conforming() -> ProfilesData {
     ];
     let link = Some(Link { trace_id: [1; 16], span_id: [2; 8] });
     for (at, resource, kind) in [(0, shop, Kind::OffCpu), (1, shop, CPU), (2, till, CPU)] {
-        let first = SampleIdentity { resource, kind, stack: stacks[0], attributes: attributes[0], link };
+        let profile_type = builder.kind(kind);
+        let first =
+            SampleIdentity { resource, profile_type, stack: stacks[0], attributes: attributes[0], link };
         builder.event(&first, START + at, 5);
         builder.event(&first, START + at + 100, 6);
         let second = SampleIdentity { stack: stacks[1], attributes: attributes[1], link: None, ..first };

@@ -9,7 +9,8 @@ const ATOMS: [&str; 16] =
 const PREFIXES: [&str; 12] = ["n", "u", "m", "k", "M", "G", "T", "P", "Ki", "Mi", "Gi", "Ti"];
 
 /// Whether `unit` may be the unit of a value type.
-pub(super) fn is_value_unit(unit: &str) -> bool {
+#[must_use]
+pub fn is_value_unit(unit: &str) -> bool {
     VALUE_UNITS.contains(&unit) || is_ucum(unit)
 }
 

@@ -43,7 +43,7 @@ fn report(resources: u64, events: u64) -> Report {
             });
             let identity = SampleIdentity {
                 resource,
-                kind: Kind::Cpu { samples_per_second: 19 },
+                profile_type: builder.kind(Kind::Cpu { samples_per_second: 19 }),
                 stack: builder.stack(&[leaf]),
                 attributes: builder.attributes(&SampleAttributes::default()),
                 link: None,

@@ -210,7 +210,7 @@ fn recording_line(profile: &Profile, basis: DifferenceBasis, is_before: bool) ->
         _ => format!(
             "{} samples, {:.2} s of CPU time",
             group_thousands(total),
-            total as f64 * measure.period_ns as f64 / 1e9
+            total as f64 * measure.period_ns() as f64 / 1e9
         ),
     };
     if seconds > 0.0 {

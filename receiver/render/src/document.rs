@@ -281,10 +281,10 @@ impl DocumentBuilder {
         let TableLengths([texts, .., spans, _]) = since;
         DocumentHead {
             title: escaped(&profile.title).into_owned(),
-            measure: sidewinder_kind::display_of(&profile.measure.name),
-            unit: &profile.measure.unit,
-            rate_hz: profile.measure.rate_hz,
-            period_ns: profile.measure.period_ns,
+            measure: sidewinder_kind::display_of(profile.measure.name()),
+            unit: profile.measure.unit(),
+            rate_hz: profile.measure.rate_hz(),
+            period_ns: profile.measure.period_ns(),
             start_unix_ms: profile
                 .start
                 .duration_since(UNIX_EPOCH)

@@ -18,7 +18,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn convert(profile: &Profile) -> FirefoxProfile {
-    let period_ns = profile.measure.period_ns.max(1);
+    let period_ns = profile.measure.period_ns().max(1);
     let mut firefox = FirefoxProfile::new(
         &escaped(&profile.title),
         ReferenceTimestamp::from_system_time(profile.start),
@@ -70,7 +70,7 @@ fn add_samples(
         }
         let at = u64::try_from(Duration::as_nanos(&profile.slice)).unwrap_or(u64::MAX);
         let time = Timestamp::from_nanos_since_reference(at.saturating_mul(u64::from(sample.slice)));
-        let cpu = CpuDelta::from_nanos(sample.count.saturating_mul(profile.measure.period_ns));
+        let cpu = CpuDelta::from_nanos(sample.count.saturating_mul(profile.measure.period_ns()));
         firefox.add_sample(thread, time, stack, cpu, i32::try_from(sample.count).unwrap_or(i32::MAX));
     }
 }

@@ -55,7 +55,7 @@ impl Profile {
     fn wait_of(&self, sample: &ProfileSample) -> Option<String> {
         let Some(state) = sample.state else {
             return Some(
-                if self.measure.name == WAKER_DELAY.name { "[wake-up]" } else { "[wait]" }.to_owned(),
+                if self.measure.name() == WAKER_DELAY.name { "[wake-up]" } else { "[wait]" }.to_owned(),
             );
         };
         let ThreadState { state, cause } = self.states.get(state.0 as usize)?;
@@ -157,7 +157,7 @@ mod tests {
     use crate::functions::functions;
     use crate::profile::tests::{frame, lines, sample};
     use crate::profile::{FrameCategory, StateIndex};
-    use crate::sample_type::SampleType;
+    use sidewinder_profile::SampleType;
 
     /// What is left in each row, with its self and total counts.
     fn rows(profile: &Profile) -> Vec<(String, u64, u64)> {

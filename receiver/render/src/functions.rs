@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::profile::{FrameCategory, FrameIndex, Profile, ProfileFrame};
-use crate::sample_type::SampleType;
+use sidewinder_profile::SampleType;
 
 /// One function's share of the events.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -33,7 +33,6 @@ mod pprof;
 mod profile;
 mod read;
 mod renames;
-mod sample_type;
 mod significance;
 mod speedscope;
 mod standard;
@@ -75,7 +74,6 @@ pub use read::{
     read_bytes,
 };
 pub use renames::{RenamedBinary, match_renamed_binaries};
-pub use sample_type::{EventPeriod, SampleType};
-pub use sidewinder_profile::{FrameType, Marker, Truncation};
+pub use sidewinder_profile::{FrameType, Marker, Period, SampleType, Truncation, ValueType};
 pub use summary::{RecordingSummary, group_thousands, summary};
 pub use table::{DEFAULT_ROWS, TableOptions, fitted, table, thread_tables};

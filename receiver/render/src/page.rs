@@ -59,11 +59,11 @@ pub(crate) mod tests {
     use crate::document::decode_document;
     use crate::label::escape_name;
     use crate::profile::tests::{one_stack, sample};
-    use crate::sample_type::SampleType;
     use base64::Engine as _;
     use flate2::read::GzDecoder;
     use proptest::prelude::*;
     use sidewinder_kind::Kind;
+    use sidewinder_profile::SampleType;
 
     fn page(profile: &Profile) -> String {
         let mut out = Vec::new();

@@ -20,11 +20,10 @@ use crate::container::ProfileContainer;
 use crate::escape::{escaped, escaped_or_empty, hex};
 use crate::interner::StringTable;
 use crate::profile::{OutcomeCount, Profile, ProfileBinary, ProfileSample, ThreadState};
-use crate::sample_type::SampleType;
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let period_ns = profile.measure.period_ns;
+    let period_ns = profile.measure.period_ns();
     let has_time = period_ns > 0 && !profile.measure.is_duration();
     let samples = profile.samples_without_time().into_iter().map(|sample| {
         let time = has_time.then(|| saturating_i64(sample.count.saturating_mul(period_ns)));
@@ -35,13 +34,13 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 
 /// The type and the unit of each value that a sample of this profile has.
 fn value_types(profile: &Profile) -> Vec<(&str, &str)> {
-    let SampleType { name, unit, period_ns, .. } = &profile.measure;
+    let measure = &profile.measure;
     // Samples that are only counts, as in folded stacks, have no time.
     let is_duration = profile.measure.is_duration();
-    let has_times = *period_ns > 0;
-    let counted = if has_times { SAMPLES.name } else { name };
-    let counted = (!is_duration).then_some((counted, &**unit));
-    counted.into_iter().chain(has_times.then_some((&**name, unit::NANOSECONDS))).collect()
+    let has_times = measure.period_ns() > 0;
+    let counted = if has_times { SAMPLES.name } else { measure.name() };
+    let counted = (!is_duration).then_some((counted, measure.unit()));
+    counted.into_iter().chain(has_times.then_some((measure.name(), unit::NANOSECONDS))).collect()
 }
 
 /// Writes these samples, with values of these types, instead of the profile's own. They are written one by one, after what they
@@ -77,17 +76,18 @@ fn write_samples<V: IntoIterator<Item = i64>>(
 fn head(profile: &Profile, value_types: &[(&str, &str)], strings: &mut ProfileStrings) -> proto::Profile {
     let is_duration = profile.measure.is_duration();
     let sample_type: Vec<_> = value_types.iter().map(|(name, unit)| strings.value_type(name, unit)).collect();
-    let has_time = profile.measure.period_ns > 0 && !is_duration;
-    let time = has_time.then(|| strings.value_type(&profile.measure.name, unit::NANOSECONDS));
-    let period = profile.measure.period.as_ref();
-    let between_events = period.map(|period| strings.value_type(&period.name, &period.unit));
+    let has_time = profile.measure.period_ns() > 0 && !is_duration;
+    let time = has_time.then(|| strings.value_type(profile.measure.name(), unit::NANOSECONDS));
+    let period = profile.measure.event_period();
+    let between_events =
+        period.map(|period| strings.value_type(&period.value_type.name, &period.value_type.unit));
     proto::Profile {
         sample_type,
         period_type: between_events.or(time),
         period: match period {
             Some(period) => saturating_i64(period.amount),
             None if is_duration => 0,
-            None => saturating_i64(profile.measure.period_ns),
+            None => saturating_i64(profile.measure.period_ns()),
         },
         time_nanos: profile
             .start
@@ -394,7 +394,7 @@ mod tests {
 
     use super::*;
     use crate::profile::{BinaryIndex, FrameIndex, ProfileBinary, ProfileThread, StackIndex, ThreadIndex};
-    use crate::sample_type::SampleType;
+    use sidewinder_profile::SampleType;
 
     fn written(profile: &Profile) -> proto::Profile {
         let (mut out, mut message) = (Vec::new(), Vec::new());

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_profile::{FrameType, Marker};
+use sidewinder_kind::{Kind, SampleShape};
+use sidewinder_profile::{FrameType, Marker, SampleType};
 
 use crate::annotation::Annotations;
 use crate::container::ProfileContainer;
 use crate::escape::escaped;
-use crate::sample_type::SampleType;
 
 /// One recording.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,6 +18,8 @@ pub struct Profile {
     pub title: String,
     /// The meaning of each event.
     pub measure: SampleType,
+    /// What a file can say of each event: its time, its value, or only the sum of values.
+    pub shape: SampleShape,
     /// The start of the recording.
     pub start: SystemTime,
     /// The duration of the recording.
@@ -321,12 +323,19 @@ pub struct OutcomeCount {
 }
 
 impl Profile {
-    /// An empty profile.
+    /// An empty profile of a kind.
+    #[must_use]
+    pub fn of_kind(title: String, kind: Kind) -> Self {
+        Self { shape: kind.descriptor().shape, ..Self::new(title, SampleType::from_kind(kind)) }
+    }
+
+    /// An empty profile of events whose values are only summed up.
     #[must_use]
     pub fn new(title: String, measure: SampleType) -> Self {
         Self {
             title,
             measure,
+            shape: SampleShape::Values,
             start: SystemTime::UNIX_EPOCH,
             duration: Duration::ZERO,
             slice: Duration::ZERO,
@@ -427,8 +436,6 @@ impl Profile {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use sidewinder_kind::Kind;
-
     use super::*;
 
     /// A frame of this category. That of a marker has its words as its reason, and that of a lock as its ID.
@@ -481,6 +488,7 @@ pub(crate) mod tests {
         Profile {
             title: String::from("app --fast"),
             measure: SampleType::from_kind(Kind::Cpu { samples_per_second: 100 }),
+            shape: SampleShape::Timestamps,
             start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             duration: Duration::from_secs(5),
             slice: Duration::from_secs(1),

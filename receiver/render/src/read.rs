@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(folded(&read_back(ProfileFormat::Folded)), folded(&sample()));
         let pprof = read_back(ProfileFormat::Pprof);
         assert_eq!(folded(&pprof), folded(&sample()));
-        assert_eq!(pprof.measure.period_ns, 10_000_000);
+        assert_eq!(pprof.measure.period_ns(), 10_000_000);
         assert_eq!(pprof.duration, sample().duration);
         assert_eq!(pprof.binaries, sample().binaries);
     }

@@ -10,7 +10,7 @@ use sidewinder_kind::unit;
 
 use crate::escape::escaped;
 use crate::profile::{Profile, ProfileSample, ThreadIndex};
-use crate::sample_type::SampleType;
+use sidewinder_profile::SampleType;
 
 /// Writes the profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -86,8 +86,8 @@ fn to_file(profile: &Profile) -> SpeedscopeFile {
 /// The stacks of a thread in order of time.
 /// The unit of the weights, among those that the format has.
 fn unit_of(measure: &SampleType) -> &'static str {
-    match &*measure.unit {
-        _ if measure.period_ns > 0 => unit::NANOSECONDS,
+    match measure.unit() {
+        _ if measure.period_ns() > 0 => unit::NANOSECONDS,
         unit::BYTES => unit::BYTES,
         _ => "none",
     }
@@ -100,7 +100,7 @@ fn thread_profile(profile: &Profile, thread: ThreadIndex, mut samples: Vec<Profi
         let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
         stack.iter().rev().map(|frame| frame.0).filter(known).collect()
     };
-    let period_ns = profile.measure.period_ns.max(1);
+    let period_ns = profile.measure.period_ns().max(1);
     let weights: Vec<_> = samples.iter().map(|sample| sample.count.saturating_mul(period_ns)).collect();
     SampledProfile {
         r#type: "sampled",

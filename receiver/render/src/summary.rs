@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::escape::escaped;
 use crate::guessed_callers::{GuessedCallers, guessed_callers};
 use crate::profile::{OutcomeCount, Profile, Severity};
-use crate::sample_type::SampleType;
+use sidewinder_profile::SampleType;
 
 /// What a summary says of a recording besides its profile.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ impl RecordingSummary<'_> {
         let Self { measure, total, .. } = self;
         let seconds = self.duration.as_secs_f64();
         let interrupts = group_thousands(interrupts);
-        let name = sidewinder_kind::display_of(&measure.name);
+        let name = sidewinder_kind::display_of(measure.name());
         if measure.is_duration() {
             let total_seconds = total as f64 / 1e9;
             return format!(
@@ -79,7 +79,7 @@ impl RecordingSummary<'_> {
             );
         }
         let total = group_thousands(total);
-        match measure.rate_hz {
+        match measure.rate_hz() {
             0 => {
                 let of_unit =
                     measure.shown_unit().map_or_else(String::new, |unit| format!("{} of ", escaped(unit)));

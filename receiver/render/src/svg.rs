@@ -33,9 +33,9 @@ pub(crate) fn write(profile: &Profile, names: &DisplayNames, out: &mut impl Writ
     options.deterministic = true;
     if profile.measure.is_duration() {
         (options.count_name, options.factor) = ("ms".to_owned(), 1e-6);
-    } else if profile.measure.rate_hz == 0 {
+    } else if profile.measure.rate_hz() == 0 {
         let measure = &profile.measure;
-        let counted = measure.shown_unit().unwrap_or_else(|| sidewinder_kind::display_of(&measure.name));
+        let counted = measure.shown_unit().unwrap_or_else(|| sidewinder_kind::display_of(measure.name()));
         options.count_name = escaped(counted).into_owned();
     }
     let lines: Vec<_> = folded::lines(profile, names).collect();

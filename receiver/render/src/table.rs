@@ -156,9 +156,9 @@ pub(crate) fn pad(text: &str, columns: usize) -> String {
 mod tests {
     use super::*;
     use crate::profile::tests::{one_stack, sample};
-    use crate::sample_type::SampleType;
     use proptest::prelude::*;
     use sidewinder_kind::Kind;
+    use sidewinder_profile::SampleType;
 
     #[test]
     fn each_thread_has_a_table_of_its_own_events() {

@@ -1,5 +1,6 @@
 //! Short forms of names that real programs have: `names/corpus.tsv` has the category of each name, the name, and its short form.
 
+use sidewinder_kind::Kind;
 use sidewinder_render::{
     DisplayNames, FrameIndex, FrameType, Marker, NameStyle, Profile, ProfileFrame, SampleType,
 };
@@ -24,7 +25,7 @@ fn rows() -> Vec<[&'static str; 3]> {
 
 /// A profile without stacks.
 fn profile() -> Profile {
-    Profile::new(String::new(), SampleType::of_values(String::from("samples"), String::from("count"), None))
+    Profile::new(String::new(), SampleType::from_kind(Kind::Aggregated { samples_per_second: 0 }))
 }
 
 /// In a profile of its own, each name has its shortest form.

@@ -44,9 +44,9 @@ impl ProfileBuilder {
         &mut self,
         samples: impl Iterator<Item = &'a mut ProfileSample>,
     ) -> (IndexRemap<ThreadIndex>, IndexRemap<SpanIndex>) {
-        let Profile { title, measure, start, slice, states, .. } = &self.profile;
+        let Profile { title, measure, shape, start, slice, states, .. } = &self.profile;
         let empty = Profile::new(title.clone(), measure.clone());
-        let kept = Profile { start: *start, slice: *slice, states: states.clone(), ..empty };
+        let kept = Profile { shape: *shape, start: *start, slice: *slice, states: states.clone(), ..empty };
         let old = mem::replace(self, Self::new(kept));
         let from = &old.profile;
         let mut binaries = IndexRemap::<BinaryIndex>::new(from.binaries.len());

@@ -84,7 +84,7 @@ pub(crate) struct SlidingWindow {
 impl SlidingWindow {
     /// An empty window that starts now, for the events of one kind.
     pub(crate) fn new(title: String, kind: Kind, limits: WindowLimits) -> Self {
-        let profile = Profile::new(title, SampleType::from_kind(kind));
+        let profile = Profile::of_kind(title, kind);
         Self::since(Duration::ZERO, profile, Some(kind), limits)
     }
 

@@ -23,7 +23,7 @@ use sidewinder_bpf::Opener;
 use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
-use sidewinder_render::{NameStyle, Profile, ProfileFormat, ReadError, SampleType};
+use sidewinder_render::{NameStyle, Profile, ProfileFormat, ReadError};
 use sidewinder_vm::InterpreterSet;
 
 use self::gaps::{GapSamples, NameGaps};
@@ -276,9 +276,7 @@ fn profile_from_report(
 ) -> Result<Profile, Failure> {
     let sample_type = kind.descriptor().value_type.name;
     let profile = match import::from_report_bytes(title, report.as_bytes(), Some(sample_type)) {
-        Err(ImportError::Other(ReadError::NoSuchType { .. })) => {
-            Profile::new(title.to_owned(), SampleType::from_kind(kind))
-        }
+        Err(ImportError::Other(ReadError::NoSuchType { .. })) => Profile::of_kind(title.to_owned(), kind),
         read => read.map_err(|error| Failure::runtime("can't make a table of the profile", error))?,
     };
     let outcomes = outcome_counts(&recorded.tally, kind);

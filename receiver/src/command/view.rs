@@ -56,7 +56,7 @@ pub(crate) fn view(args: &ViewArgs) -> CommandResult {
         print_notice(format_args!("{}", code::annotate(&annotator, &args.code, shown)));
         write_file(shown, *format, style, output)?;
         if !others.is_empty() {
-            let names: Vec<_> = others.iter().map(|profile| &*profile.measure.name).collect();
+            let names: Vec<_> = others.iter().map(|profile| profile.measure.name()).collect();
             let names = escaped(&names.join(", ")).into_owned();
             print_notice(format_args!(
                 "the file also holds {names}: --sample-type selects one, .html shows all\n"

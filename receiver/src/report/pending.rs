@@ -125,7 +125,7 @@ impl PendingReport {
         };
         let identity = SampleIdentity {
             resource,
-            kind: event.kind,
+            profile_type: self.builder.kind(event.kind),
             stack: self.stack(event, namer),
             attributes: self.attributes(event, outcome),
             link: event.span,

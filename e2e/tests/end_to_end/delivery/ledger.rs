@@ -70,7 +70,7 @@ impl Source {
             let thread_id = Some((number % THREADS) as i64);
             let identity = SampleIdentity {
                 resource,
-                kind: Kind::Cpu { samples_per_second: 997 },
+                profile_type: builder.kind(Kind::Cpu { samples_per_second: 997 }),
                 stack: builder.stack(&frames),
                 attributes: builder
                     .attributes(&SampleAttributes { thread_id, ..SampleAttributes::default() }),

@@ -61,8 +61,8 @@ impl Comparison {
             return Err(DifferenceError::DifferentTypes(units[0], units[1]));
         }
         // Samples at different rates stand for different times.
-        let value_ns = profiles.map(|profile| profile.measure.period_ns.max(1) as f64);
-        let is_cpu_time = measure.period_ns > 0;
+        let value_ns = profiles.map(|profile| profile.measure.period_ns().max(1) as f64);
+        let is_cpu_time = measure.period_ns() > 0;
         let totals = profiles.map(Profile::total_count);
         let (divisors, scales) = match basis {
             DifferenceBasis::Total => (totals.map(|total| total as f64), &SHARES[..]),
@@ -85,9 +85,9 @@ impl Comparison {
         };
         let greatest = (totals[0] as f64 / divisors[0]).max(totals[1] as f64 / divisors[1]);
         let scale = scales.iter().find(|scale| greatest * scale.factor >= TOTAL_MIN).or(scales.last());
-        let sample_value = match &measure.period {
+        let sample_value = match measure.event_period() {
             _ if measure.is_duration() => None,
-            Some(period) if measure.rate_hz == 0 => Some(period.amount.max(1)),
+            Some(period) => Some(period.amount.max(1)),
             _ => Some(1),
         };
         Ok(Self {
@@ -164,7 +164,7 @@ impl Comparison {
 pub(super) const COUNTS: &str = "counts";
 
 pub(super) fn unit_of(profile: &Profile) -> &'static str {
-    match (profile.measure.is_duration(), profile.measure.period_ns > 0) {
+    match (profile.measure.is_duration(), profile.measure.period_ns() > 0) {
         (true, _) => "times",
         (false, true) => "samples of CPU time",
         (false, false) => COUNTS,

@@ -4,7 +4,7 @@ use sidewinder_kind::Kind;
 
 use super::*;
 use crate::profile::tests::sample;
-use crate::sample_type::SampleType;
+use sidewinder_profile::SampleType;
 
 const OPTIONS: TableOptions = TableOptions { rows: 20, order: None, columns: 76, is_coloured: false };
 
@@ -67,7 +67,7 @@ fn values_are_of_a_second_or_of_a_request_if_requested() {
     let [before, mut after] = changed();
     // Twice as long, at half the rate: the same CPU time in twice the time.
     after.duration *= 2;
-    after.measure.period_ns *= 2;
+    after.measure.period.as_mut().unwrap().amount *= 2;
     after.samples.iter_mut().for_each(|sample| sample.count /= 2);
     let row = |basis| {
         shown([&before, &after], basis).lines().find(|line| line.contains(" work ")).map(str::to_owned)
@@ -142,7 +142,7 @@ fn values_of_many_requests_are_not_rounded_away() {
         assert!(text.contains(&format!("SELF, {unit}")) && row.contains(change), "{text}");
     }
     let counts = [before, after].map(|profile| Profile {
-        measure: SampleType::of_values("events".into(), "count".into(), None),
+        measure: SampleType { value_type: ValueType::new("events", "count"), period: None },
         ..profile
     });
     let text = shown([&counts[0], &counts[1]], DifferenceBasis::Requests([1_000_000; 2]));

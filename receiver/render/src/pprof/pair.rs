@@ -36,7 +36,7 @@ mod tests {
     use super::*;
     use crate::pprof::proto;
     use crate::profile::{StackIndex, ThreadIndex};
-    use crate::sample_type::SampleType;
+    use sidewinder_profile::SampleType;
 
     #[test]
     fn two_profiles_of_the_same_events_are_one_with_two_values() {

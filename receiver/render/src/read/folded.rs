@@ -1,7 +1,7 @@
 //! Folded stacks, as written by Sidewinder and by FlameGraph's `stackcollapse-*`.
 
 use sidewinder_kind::Kind;
-use sidewinder_profile::{FrameType, Marker};
+use sidewinder_profile::{FrameType, Marker, SampleType};
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_frame_type, guess_marker};
@@ -12,7 +12,6 @@ use crate::label::{ParsedLabel, unescape_name};
 use crate::profile::{
     FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex, ThreadIndex,
 };
-use crate::sample_type::SampleType;
 
 /// The suffixes that FlameGraph's tools append to names, with the type of the code, and whether it was generated at run time.
 const SUFFIXES: [(&str, FrameType, bool); 3] = [

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidewinder_kind::{CPU_TIME, Counter, Kind, ValueType, unit};
-use sidewinder_profile::{FrameType, Marker};
+use sidewinder_kind::{CPU_TIME, Counter, Kind, SampleShape, unit};
+use sidewinder_profile::{FrameType, Marker, Period, SampleType, ValueType};
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_frame_type};
@@ -16,7 +16,6 @@ use crate::profile::{
     BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileThread, StackIndex,
     ThreadIndex,
 };
-use crate::sample_type::{EventPeriod, SampleType};
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
 pub(super) const KERNEL: &str = "[kernel]";
@@ -213,7 +212,9 @@ impl PerfProfile {
             stack,
             count: count / divisor,
         });
+        let is_at_rate = has_times && measure.rate_hz() > 0;
         Ok(Profile {
+            shape: if is_at_rate { SampleShape::Timestamps } else { SampleShape::Values },
             duration: Duration::from_nanos(last_ns - first_ns),
             slice: if has_times { self.counts.slice() } else { Duration::ZERO },
             samples: samples.collect(),
@@ -241,18 +242,17 @@ fn measure(event: &str, periods: Periods) -> (SampleType, u64) {
         _ if base == "cpu-clock" => Some(CPU_TIME),
         counter => counter.map(|counter| counter.descriptor().value_type),
     };
-    let (name, unit) = counted.map_or((event, unit::COUNT), |ValueType { name, unit, .. }| (name, unit));
-    let (name, unit) = (name.to_owned(), unit.to_owned());
+    let value_type = counted.map_or_else(|| ValueType::new(event, unit::COUNT), ValueType::from);
     match periods {
         // As our own samples of CPU time.
         Periods::Fixed(period_ns @ 1..) if base == "cpu-clock" => {
-            (SampleType::at_rate(name, period_ns), period_ns)
+            (SampleType::at_rate(value_type.name, period_ns), period_ns)
         }
         Periods::Fixed(amount @ 1..) => {
-            let period = EventPeriod { name: name.clone(), unit: unit.clone(), amount };
-            (SampleType::of_values(name, unit, Some(period)), 1)
+            let period = Period { value_type: value_type.clone(), amount };
+            (SampleType { value_type, period: Some(period) }, 1)
         }
-        _ => (SampleType::of_values(name, unit, None), 1),
+        _ => (SampleType { value_type, period: None }, 1),
     }
 }
 

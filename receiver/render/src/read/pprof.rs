@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use prost::Message as _;
 use sidewinder_kind::unit;
-use sidewinder_profile::Marker;
+use sidewinder_profile::{Marker, Period, SampleType, ValueType};
 
 use super::error::ReadError;
 use super::guess::{FrameHints, guess_frame_type, guess_marker};
@@ -21,7 +21,6 @@ use crate::profile::{
     BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread,
     SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
-use crate::sample_type::{EventPeriod, SampleType};
 
 /// Reads an uncompressed message. If it has several value types, the number of samples is used if their period is a time,
 /// otherwise a value that is a time, otherwise the last value, which is pprof's own default.
@@ -129,17 +128,14 @@ impl<'a> PprofTables<'a> {
         let period_ns = Some(self.period).filter(|period| *period > 0);
         let find = |wanted: &str| self.sample_types.iter().position(|kind| is_in(kind, wanted));
         if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find(unit::COUNT)) {
-            return Some((column, SampleType::at_rate(self.string(kind.r#type).to_owned(), period_ns)));
+            return Some((column, SampleType::at_rate(self.string(kind.r#type), period_ns)));
         }
         let column = find(unit::NANOSECONDS).or_else(|| self.sample_types.len().checked_sub(1))?;
-        let value_type = self.sample_types.get(column)?;
-        let [name, unit] = [value_type.r#type, value_type.unit].map(|text| self.string(text).to_owned());
-        let period = Option::zip(self.period_type.as_ref(), period_ns).map(|(kind, amount)| EventPeriod {
-            name: self.string(kind.r#type).to_owned(),
-            unit: self.string(kind.unit).to_owned(),
-            amount,
-        });
-        Some((column, SampleType::of_values(name, unit, period)))
+        let value_type =
+            |kind: &proto::ValueType| ValueType::new(self.string(kind.r#type), self.string(kind.unit));
+        let period = Option::zip(self.period_type.as_ref(), period_ns)
+            .map(|(kind, amount)| Period { value_type: value_type(kind), amount });
+        Some((column, SampleType { value_type: value_type(self.sample_types.get(column)?), period }))
     }
 }
 

@@ -20,6 +20,7 @@ impl SlidingWindow {
     /// Adds a profile of the window's measure. Samples from before the window are counted at its start.
     pub(crate) fn add_profile(&mut self, received: &Profile) {
         let profile = &mut self.builder.profile;
+        profile.shape = received.shape;
         let binaries = merge(&mut profile.binaries, &received.binaries, |_, _| true);
         let threads = merge(&mut profile.threads, &received.threads, |_, _| true);
         let spans = merge(&mut profile.spans, &received.spans, |_, _| true);
@@ -156,7 +157,7 @@ mod tests {
         let shown = window.profile(0..u32::MAX, Vec::new());
         assert_eq!((shown.binaries.len(), shown.frames.len(), shown.stacks.len()), (1, 2, 2));
         assert_eq!((shown.threads.len(), shown.states.len()), (1, 1));
-        assert_eq!((&*shown.threads[0].container.id, shown.measure.rate_hz), ("0123", 20));
+        assert_eq!((&*shown.threads[0].container.id, shown.measure.rate_hz()), ("0123", 20));
     }
 
     #[test]

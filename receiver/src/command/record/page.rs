@@ -52,8 +52,8 @@ impl LivePage {
         let server = Server::start("ui".to_owned(), address.clone(), handler, runtime.handle());
         print_notice(format_args!("http://{address}/ shows the recording live\n"));
         for (kind, at) in kinds.iter().zip(0..).skip(1) {
-            let measure = SampleType::from_kind(kind).name;
-            let measure = sidewinder_kind::display_of(&measure);
+            let measure = SampleType::from_kind(kind);
+            let measure = sidewinder_kind::display_of(measure.name());
             print_notice(format_args!("http://{address}/{at}/ shows its {measure} profile\n"));
         }
         Ok(Self {

@@ -108,13 +108,13 @@ impl Received {
                 Some((number, is_new)) => {
                     self.counts.profiles += *count as u64;
                     if is_new && number > 0 {
-                        let measure = ExternalText::new(sidewinder_kind::display_of(&profile.measure.name));
+                        let measure = ExternalText::new(sidewinder_kind::display_of(profile.measure.name()));
                         print_notice(format_args!("{}/{number}/ shows {measure}\n", self.url));
                     }
                 }
                 None => {
                     taken.rejected_profiles += *count as u64;
-                    taken.reason = format!("no page is left for {}", profile.measure.name);
+                    taken.reason = format!("no page is left for {}", profile.measure.name());
                 }
             }
         }

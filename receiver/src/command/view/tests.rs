@@ -25,7 +25,7 @@ fn report_of_all_types() -> Vec<u8> {
     }
     let identity = SampleIdentity {
         resource: builder.resource(&[]),
-        kind: Kind::Cpu { samples_per_second: 100 },
+        profile_type: builder.kind(Kind::Cpu { samples_per_second: 100 }),
         stack: builder.stack(&stack),
         attributes: builder.attributes(&SampleAttributes::default()),
         link: None,

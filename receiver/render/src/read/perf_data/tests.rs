@@ -189,7 +189,7 @@ fn samples_are_named_by_what_was_mapped_at_their_time() {
         ),
         "the thread is called other when it ends"
     );
-    assert_eq!((profile.measure.rate_hz, profile.measure.period_ns), (1_000_000, 1000));
+    assert_eq!((profile.measure.rate_hz(), profile.measure.period_ns()), (1_000_000, 1000));
     assert_eq!(profile.duration.as_nanos(), 40);
     let threads: Vec<_> = profile
         .threads
@@ -209,7 +209,7 @@ fn samples_are_named_by_what_was_mapped_at_their_time() {
 fn each_event_is_a_profile_and_a_sample_without_a_chain_has_its_address() {
     let bytes = recording().file(SAMPLE_TYPE);
     let faults = read_data(&bytes, Some("page-faults"));
-    assert_eq!((faults.total_count(), &*faults.measure.name), (3, "faults"));
+    assert_eq!((faults.total_count(), faults.measure.name()), (3, "faults"));
     assert_eq!(folded(&faults), BTreeSet::from(["app;07@734;inlined 3".to_owned()]));
     let error = read("it", &bytes, Some("cycles"), &mut NoNames).unwrap_err().to_string();
     assert!(error.ends_with("it holds cpu-clock:ppp, page-faults"), "{error}");

@@ -58,7 +58,7 @@ fn each_event_is_a_profile_with_its_stacks_threads_and_times() {
         ]
     );
     assert_eq!(
-        (&*profile.measure.name, profile.measure.rate_hz, profile.measure.period_ns),
+        (profile.measure.name(), profile.measure.rate_hz(), profile.measure.period_ns()),
         ("cpu", 500, 2_000_000)
     );
     assert_eq!(profile.duration.as_millis(), 4);
@@ -84,7 +84,7 @@ fn each_event_is_a_profile_with_its_stacks_threads_and_times() {
 #[test]
 fn the_first_event_is_the_default_and_another_one_is_refused_with_those_that_there_are() {
     let faults = read_script(SCRIPT, None);
-    assert_eq!(faults.measure.name, Counter::PageFaults.descriptor().value_type.name);
+    assert_eq!(faults.measure.name(), Counter::PageFaults.descriptor().value_type.name);
     assert_eq!((faults.total_count(), faults.frames[1].frame_type), (1, FrameType::Kernel));
     assert_eq!(faults.binary_path(&faults.frames[1]), "[kernel]", "as in our own profiles");
     assert_eq!((&*faults.frames[0].name, faults.frames[0].is_named), ("[unknown]", false));
@@ -98,10 +98,10 @@ fn periods_that_differ_are_summed_and_missing_ones_count_samples() {
         "a b 1 1.5: 10 cycles:P: \n\t1 f+0x0 (/a)\n\na b 1 1.6: 15 cycles:P: \n\t1 f+0x0 (/a)\n",
         None,
     );
-    assert_eq!((sum.total_count(), &*sum.measure.name, sum.measure.period.clone()), (25, "cycles", None));
+    assert_eq!((sum.total_count(), sum.measure.name(), sum.measure.period.clone()), (25, "cycles", None));
     assert_eq!((&*sum.threads[0].name, sum.threads[0].pid, sum.threads[0].tid), ("a b", 0, 1));
     let counted = read_script("a 1 \n\tffffffff8175336a f\n\na 1\n\tffffffff8175336a f\n", None);
-    assert_eq!((counted.total_count(), &*counted.measure.name), (2, "samples"));
+    assert_eq!((counted.total_count(), counted.measure.name()), (2, "samples"));
     assert_eq!(counted.duration, std::time::Duration::ZERO);
     let tracepoint = "swapper     0 [000] 7.000001: sched:sched_switch: prev_comm=x (1, 2)\n";
     assert_eq!(folded(&read_script(tracepoint, None)), ["swapper 1"]);
