@@ -6,11 +6,12 @@
 
 mod size;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use prost::Message;
 use sidewinder_profile::FrameType;
+pub use sidewinder_profile::{AttributeValue, Attributes};
 
 use crate::attribute::key;
 use crate::builder::Link;
@@ -77,44 +78,6 @@ pub enum DecodeError {
         timestamps: usize,
     },
 }
-
-/// The value of an attribute.
-#[derive(Clone, PartialEq, Debug)]
-pub enum DecodedValue {
-    /// A string.
-    Str(Arc<str>),
-    /// An integer.
-    Int(i64),
-    /// A boolean.
-    Bool(bool),
-    /// A list.
-    List(Arc<[DecodedValue]>),
-    /// A type that this project does not use, formatted by the wire crate.
-    Other(Arc<str>),
-}
-
-impl DecodedValue {
-    /// The string, if it is one.
-    #[must_use]
-    pub fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::Str(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// The integer, if it is one.
-    #[must_use]
-    pub fn as_int(&self) -> Option<i64> {
-        match self {
-            Self::Int(number) => Some(*number),
-            _ => None,
-        }
-    }
-}
-
-/// Attributes by key.
-pub type Attributes = BTreeMap<Arc<str>, DecodedValue>;
 
 /// A range of a file that is mapped into memory.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -189,20 +152,20 @@ impl DecodedFrame {
     /// Whether nothing proves that it is the caller of the previous frame.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
-        self.attributes.get(key::FRAME_GUESSED) == Some(&DecodedValue::Bool(true))
+        self.attributes.get(key::FRAME_GUESSED) == Some(&AttributeValue::Bool(true))
     }
 
     /// Whether a process generated its code, if the type doesn't say by which runtime.
     #[must_use]
     pub fn is_generated(&self) -> bool {
-        self.attributes.get(key::FRAME_GENERATED) == Some(&DecodedValue::Bool(true))
+        self.attributes.get(key::FRAME_GENERATED) == Some(&AttributeValue::Bool(true))
     }
 
     /// Whether its name is words of the profiler, and not a function's; `None` if it does not say so.
     #[must_use]
     pub fn is_marker(&self) -> Option<bool> {
         match self.attributes.get(key::FRAME_MARKER)? {
-            DecodedValue::Bool(is_marker) => Some(*is_marker),
+            AttributeValue::Bool(is_marker) => Some(*is_marker),
             _ => None,
         }
     }
@@ -390,7 +353,7 @@ pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeE
 /// The tables of a dictionary, with all references resolved.
 struct DecodedDictionary {
     strings: Vec<Arc<str>>,
-    attributes: Vec<(Arc<str>, DecodedValue)>,
+    attributes: Vec<(Arc<str>, AttributeValue)>,
     /// The sets of `attributes` that were asked for, by their indices: most frames and samples share theirs with others.
     attribute_sets: HashMap<Vec<i32>, Arc<Attributes>>,
     stacks: Vec<Arc<[Arc<DecodedFrame>]>>,
@@ -517,17 +480,17 @@ impl DecodedDictionary {
         attributes.into_iter().map(resolve).collect()
     }
 
-    fn value(&self, value: Option<AnyValue>) -> Result<DecodedValue, DecodeError> {
+    fn value(&self, value: Option<AnyValue>) -> Result<AttributeValue, DecodeError> {
         Ok(match value.and_then(|value| value.value) {
-            Some(AnyValueKind::StringValue(text)) => DecodedValue::Str(text.into()),
-            Some(AnyValueKind::StringValueStrindex(index)) => DecodedValue::Str(self.string(index)?),
-            Some(AnyValueKind::IntValue(number)) => DecodedValue::Int(number),
-            Some(AnyValueKind::BoolValue(truth)) => DecodedValue::Bool(truth),
+            Some(AnyValueKind::StringValue(text)) => AttributeValue::Str(text.into()),
+            Some(AnyValueKind::StringValueStrindex(index)) => AttributeValue::Str(self.string(index)?),
+            Some(AnyValueKind::IntValue(number)) => AttributeValue::Int(number),
+            Some(AnyValueKind::BoolValue(truth)) => AttributeValue::Bool(truth),
             Some(AnyValueKind::ArrayValue(list)) => {
                 let values = list.values.into_iter().map(|value| self.value(Some(value)));
-                DecodedValue::List(values.collect::<Result<_, _>>()?)
+                AttributeValue::List(values.collect::<Result<_, _>>()?)
             }
-            other => DecodedValue::Other(format!("{other:?}").into()),
+            other => AttributeValue::Other(format!("{other:?}").into()),
         })
     }
 

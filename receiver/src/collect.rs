@@ -16,8 +16,8 @@ use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::builder::Link;
 use sidewinder_render::{
-    OutcomeCount, Profile, ProfileSample, ProfileSpan, Severity, SpanIndex, StateIndex, ThreadIndex,
-    ThreadState, TimeSlicedCounts,
+    AttributeSetIndex, OutcomeCount, Profile, ProfileSample, ProfileSpan, Severity, SpanIndex, StateIndex,
+    ThreadIndex, ThreadState, TimeSlicedCounts,
 };
 
 use self::profile_builder::{ProfileBuilder, ThreadKey};
@@ -128,6 +128,7 @@ impl ProfileCollector {
                 thread: ThreadIndex(key.thread),
                 span: key.span.map(SpanIndex),
                 state: key.state.map(StateIndex),
+                attributes: AttributeSetIndex::EMPTY,
                 stack: builder.stack(
                     &mut stage.namer,
                     thread.process,

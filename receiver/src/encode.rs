@@ -10,7 +10,8 @@ use sidewinder_otlp::builder::{
 };
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value, conformance};
 use sidewinder_render::{
-    FrameIndex, Marker, Profile, ProfileBinary, ProfileFrame, ProfileThread, SampleType, ThreadState,
+    AttributeSet, AttributeValue, Attributes, FrameIndex, Marker, Profile, ProfileBinary, ProfileFrame,
+    ProfileThread, SampleType, ThreadState,
 };
 
 use crate::naming::marker_attribute;
@@ -40,7 +41,7 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let mappings: Vec<_> = profile.binaries.iter().map(|binary| mapping(&mut builder, binary)).collect();
     let mut locations = LocationTable { profile, mappings, indices: HashMap::new() };
     let stacks: Vec<_> = profile.stacks.iter().map(|stack| locations.stack(&mut builder, stack)).collect();
-    let mut threads = HashMap::new();
+    let mut contexts = HashMap::new();
     let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
     let mut counts = HashMap::<SampleIdentity, u64>::new();
@@ -51,9 +52,13 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
             continue;
         };
         let state = sample.state.and_then(|state| profile.states.get(state.0 as usize));
-        let (resource, attributes) = *threads
-            .entry((sample.thread, sample.state, stack.markers))
-            .or_insert_with(|| thread_attributes(&mut builder, thread, state, stack.markers));
+        let stated = profile.attribute_sets.get(sample.attributes.0 as usize);
+        let (resource, attributes) = *contexts
+            .entry((sample.thread, sample.state, sample.attributes, stack.markers))
+            .or_insert_with(|| {
+                let context = SampleContext { thread, state, markers: stack.markers, stated };
+                (context.resource(&mut builder), context.attributes(&mut builder))
+            });
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
         let identity = SampleIdentity { resource, profile_type, stack: stack.index, attributes, link };
@@ -83,7 +88,8 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
         builder.event(&identity, start, i64::try_from(count).unwrap_or(i64::MAX));
     }
     let duration_ns = u64::try_from(profile.duration.as_nanos()).unwrap_or(u64::MAX);
-    builder.finish(start..start.saturating_add(duration_ns)).ok_or(EncodeError::Empty)
+    let covered = Some(profile.covered_unix_ns.clone()).filter(|covered| !covered.is_empty());
+    builder.finish(covered.unwrap_or(start..start.saturating_add(duration_ns))).ok_or(EncodeError::Empty)
 }
 
 /// What is written of a profile's events.
@@ -201,35 +207,75 @@ fn line(builder: &mut ReportBuilder, frame: &ProfileFrame) -> Line {
     Line { function: builder.function(&function), line: frame.line, column: frame.column }
 }
 
-fn thread_attributes(
-    builder: &mut ReportBuilder,
-    thread: &ProfileThread,
-    state: Option<&ThreadState>,
-    markers: StackMarkers<'_>,
-) -> (ResourceIndex, AttributeSetIndex) {
-    let mut resource = Vec::new();
-    let process = [(key::PROCESS_EXECUTABLE_NAME, &*thread.process)];
-    for (key, text) in process.into_iter().chain(thread.container.attributes()) {
-        if !text.is_empty() {
-            resource.push((key, Value::Str(text)));
+/// What the attributes of a sample and of its resource are made of.
+struct SampleContext<'a> {
+    thread: &'a ProfileThread,
+    state: Option<&'a ThreadState>,
+    markers: StackMarkers<'a>,
+    /// What its sender has stated.
+    stated: Option<&'a AttributeSet>,
+}
+
+impl SampleContext<'_> {
+    /// The resource as its sender stated it, or else with what is known of the process.
+    fn resource(&self, builder: &mut ReportBuilder) -> ResourceIndex {
+        if let Some(stated) = self.stated.filter(|stated| !stated.resource.is_empty()) {
+            let lists = lists(&stated.resource);
+            return builder.resource(&values(&stated.resource, &lists));
         }
+        let ProfileThread { process, pid, container, .. } = self.thread;
+        let texts = [(key::PROCESS_EXECUTABLE_NAME, &**process)].into_iter().chain(container.attributes());
+        let texts = texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key, Value::Str(text)));
+        let pid = (*pid > 0).then_some((key::PROCESS_PID, Value::Int((*pid).into())));
+        builder.resource(&texts.chain(pid).collect::<Vec<_>>())
     }
-    if thread.pid > 0 {
-        resource.push((key::PROCESS_PID, Value::Int(thread.pid.into())));
+
+    /// What the profile says of the sample, and what else its sender has stated.
+    fn attributes(&self, builder: &mut ReportBuilder) -> AttributeSetIndex {
+        let none = Attributes::default();
+        let stated = self.stated.map_or(&none, |stated| &*stated.sample);
+        let lists = lists(stated);
+        let state = self.state.into_iter().flat_map(|state| {
+            [(ThreadState::STATE_KEY, &*state.state), (ThreadState::CAUSE_KEY, &*state.cause)]
+        });
+        let texts = state.chain(self.markers.lock.map(|id| (LOCK_ID, id)));
+        let texts = texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key, Value::Str(text)));
+        // Of two values of a key, the builder takes the first.
+        let extra: Vec<_> = texts.chain(values(stated, &lists)).collect();
+        builder.attributes(&SampleAttributes {
+            thread_id: (self.thread.tid > 0).then_some(self.thread.tid.into()),
+            thread_name: Some(&*self.thread.name).filter(|name| !name.is_empty()),
+            outcome: self.markers.outcome,
+            extra: &extra,
+            ..SampleAttributes::default()
+        })
     }
-    let state =
-        state.map(|state| [(ThreadState::STATE_KEY, &*state.state), (ThreadState::CAUSE_KEY, &*state.cause)]);
-    let state = state.into_iter().flatten().filter(|(_, text)| !text.is_empty());
-    let lock = markers.lock.map(|id| (LOCK_ID, id));
-    let extra: Vec<_> = state.chain(lock).map(|(key, text)| (key, Value::Str(text))).collect();
-    let attributes = SampleAttributes {
-        thread_id: (thread.tid > 0).then_some(thread.tid.into()),
-        thread_name: Some(&*thread.name).filter(|name| !name.is_empty()),
-        outcome: markers.outcome,
-        extra: &extra,
-        ..SampleAttributes::default()
+}
+
+/// The texts of each attribute that is a list of them.
+fn lists(attributes: &Attributes) -> Vec<Vec<String>> {
+    let texts = |value: &AttributeValue| match value {
+        AttributeValue::List(values) => {
+            values.iter().filter_map(AttributeValue::as_str).map(str::to_owned).collect()
+        }
+        _ => Vec::new(),
     };
-    (builder.resource(&resource), builder.attributes(&attributes))
+    attributes.values().map(texts).collect()
+}
+
+/// The attributes as a report takes them; `lists` are those of the same attributes. It can't hold those of other types.
+fn values<'a>(attributes: &'a Attributes, lists: &'a [Vec<String>]) -> Vec<(&'a str, Value<'a>)> {
+    let value = |(value, texts): (&'a AttributeValue, &'a Vec<String>)| {
+        Some(match value {
+            AttributeValue::Str(text) => Value::Str(text),
+            AttributeValue::Int(number) => Value::Int(*number),
+            AttributeValue::Bool(truth) => Value::Bool(*truth),
+            AttributeValue::List(_) => Value::Strings(texts),
+            AttributeValue::Other(_) => return None,
+        })
+    };
+    let entries = attributes.iter().zip(lists);
+    entries.filter_map(|((key, of), texts)| Some((&**key, value((of, texts))?))).collect()
 }
 
 #[cfg(test)]
@@ -240,8 +286,8 @@ mod tests {
     use sidewinder_kind::Kind;
     use sidewinder_otlp::decode;
     use sidewinder_render::{
-        BinaryIndex, FrameType, NameStyle, ProfileSample, ProfileSpan, SpanIndex, StateIndex, ThreadIndex,
-        ValueType,
+        AttributeSetIndex, BinaryIndex, FrameType, NameStyle, ProfileSample, ProfileSpan, SpanIndex,
+        StateIndex, ThreadIndex, ValueType,
     };
 
     use super::*;
@@ -269,6 +315,7 @@ mod tests {
             thread: ThreadIndex(0),
             span: Some(SpanIndex(0)),
             state: Some(StateIndex(0)),
+            attributes: AttributeSetIndex::EMPTY,
             stack: sidewinder_render::StackIndex(stack),
             count,
         };

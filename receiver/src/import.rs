@@ -1,6 +1,8 @@
 //! Reads profiles from files: OTLP here, other formats in the crate that writes them.
 
 mod local_names;
+#[cfg(test)]
+mod round_trip;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -14,8 +16,8 @@ use sidewinder_config::open_input;
 use sidewinder_kind::{CPU_TIME, SAMPLES, SampleShape};
 use sidewinder_otlp::decode::{self, DecodeError, DecodedProfile, DecodedSample, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    ExpansionBudget, ExpansionError, Marker, Period, Profile, ProfileSample, ReadError, SampleType,
-    TimeSlicedCounts, ValueType,
+    ExpansionBudget, ExpansionError, Marker, Period, Profile, ReadError, SampleType, TimeSlicedCounts,
+    ValueType,
 };
 use tracing::warn;
 
@@ -252,16 +254,11 @@ fn from_otlp_profiles(
             }
         }
     }
-    let samples = counts.rows_since(start_ns).map(|(slice, key, count)| ProfileSample {
-        slice,
-        thread: key.thread,
-        span: key.span,
-        state: key.state,
-        stack: key.stack,
-        count,
-    });
-    let samples = samples.collect();
+    let rows = counts.rows_since(start_ns);
+    let samples = rows.filter_map(|(slice, key, count)| builder.sample(slice, key, count)).collect();
     Ok(Profile {
+        covered_unix_ns: of_type().map(|profile| profile.time_unix_ns).min().unwrap_or(0)
+            ..of_type().map(end_of).max().unwrap_or(0),
         shape: shape(of_type().flat_map(|profile| &profile.samples)),
         start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
         duration: Duration::from_nanos(end_ns - start_ns),

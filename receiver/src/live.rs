@@ -370,6 +370,7 @@ mod tests {
                 thread: sidewinder_render::ThreadIndex(0),
                 span: None,
                 state: None,
+                attributes: sidewinder_render::AttributeSetIndex::EMPTY,
                 stack: sidewinder_render::StackIndex(0),
                 count: 3,
             });

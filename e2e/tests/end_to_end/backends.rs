@@ -21,7 +21,7 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::Daemon;
 use sidewinder_e2e_support::workload::{CONVOYS, FAULTS};
 use sidewinder_e2e_support::{command, paths, requirement};
-use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame, DecodedValue};
+use sidewinder_otlp::decode::{AttributeValue, DecodedEvent, DecodedFrame};
 
 use self::parca::Parca;
 use self::pyroscope::Pyroscope;
@@ -175,7 +175,7 @@ fn is_selected(event: &DecodedEvent<'_>, selection: Selection<'_>) -> bool {
     match selection {
         Selection::All => true,
         Selection::Service(name) => {
-            event.profile.resource.get("service.name").and_then(DecodedValue::as_str) == Some(name)
+            event.profile.resource.get("service.name").and_then(AttributeValue::as_str) == Some(name)
         }
         Selection::Span(id) => event
             .sample

@@ -14,7 +14,7 @@ use sidewinder_e2e_pod::{ContainerSpec, Image, Mount, Pod, PodSpec, SecurityCont
 use sidewinder_e2e_support::collector::{Collector, Setup};
 use sidewinder_e2e_support::{java, requirement};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::DecodedValue;
+use sidewinder_otlp::decode::AttributeValue;
 
 /// The chart's limit.
 const LIMIT_BYTES: u64 = 64 << 20;
@@ -104,7 +104,7 @@ fn beside_fifty_java_virtual_machines_a_container_of_64_mib_names_their_methods(
     let mut named: BTreeMap<i64, u64> = BTreeMap::new();
     let (mut pids, mut of_java, mut all_named) = (BTreeSet::new(), 0_u64, 0_u64);
     for event in received.events().filter(|event| event.time_unix_ns >= middle_ns) {
-        let Some(pid) = event.profile.resource.get("process.pid").and_then(DecodedValue::as_int) else {
+        let Some(pid) = event.profile.resource.get("process.pid").and_then(AttributeValue::as_int) else {
             continue;
         };
         let frames = event.sample.stack.iter().filter(|frame| frame.frame_type() == Some(FrameType::Jvm));

@@ -5,7 +5,7 @@
 
 use prost::encoding::{WireType, decode_key, decode_varint};
 
-use super::{DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample, DecodedValue};
+use super::{AttributeValue, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample};
 use crate::builder::Link;
 use crate::wire;
 
@@ -86,7 +86,7 @@ static FUNCTION: MessageShape = MessageShape { bytes: size_of::<wire::Function>(
 static LINK: MessageShape =
     MessageShape { bytes: size_of::<wire::Link>() + size_of::<Option<Link>>(), fields: &[] };
 static ATTRIBUTE: MessageShape = MessageShape {
-    bytes: size_of::<wire::KeyValueAndUnit>() + size_of::<DecodedValue>(),
+    bytes: size_of::<wire::KeyValueAndUnit>() + size_of::<AttributeValue>(),
     fields: &[(2, Message(&ANY_VALUE))],
 };
 static STACK: MessageShape =
@@ -95,7 +95,7 @@ static KEY_VALUE: MessageShape =
     MessageShape { bytes: size_of::<wire::KeyValue>() + INDEX_BYTES, fields: &[(2, Message(&ANY_VALUE))] };
 /// With its text, where it is of a type that this project does not use.
 static ANY_VALUE: MessageShape = MessageShape {
-    bytes: size_of::<wire::AnyValue>() + size_of::<DecodedValue>() + TEXT_BYTES,
+    bytes: size_of::<wire::AnyValue>() + size_of::<AttributeValue>() + TEXT_BYTES,
     fields: &[(5, Message(&ARRAY)), (6, Message(&KEY_VALUES))],
 };
 static ARRAY: MessageShape = MessageShape { bytes: 0, fields: &[(1, Message(&ANY_VALUE))] };

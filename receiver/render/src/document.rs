@@ -31,9 +31,7 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let mut growth = DocumentBuilder::default();
     growth.update(profile);
-    let mut samples = profile.samples.clone();
-    samples.sort_unstable();
-    let columns = growth.columns(TableLengths::default(), samples);
+    let columns = growth.columns(TableLengths::default(), profile.samples_without_attributes());
     let mut head = growth.head(TableLengths::default(), profile, &columns, None);
     head.full_names = names == NameStyle::Full;
     head.views = views;

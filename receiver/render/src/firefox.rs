@@ -31,13 +31,13 @@ fn convert(profile: &Profile) -> FirefoxProfile {
     let infos: Vec<_> =
         profile.frames.iter().map(|frame| frame_info(&mut firefox, frame, &categories)).collect();
     let mut of_threads = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
-    for sample in profile.samples.iter().filter(|sample| profile.thread_of(sample).is_some()) {
-        of_threads.entry(sample.thread).or_default().push(*sample);
+    let samples = profile.samples_without_attributes().into_iter();
+    for sample in samples.filter(|sample| profile.thread_of(sample).is_some()) {
+        of_threads.entry(sample.thread).or_default().push(sample);
     }
     let mut processes = BTreeMap::new();
-    for (index, mut samples) in of_threads {
+    for (index, samples) in of_threads {
         let Some(thread) = profile.threads.get(index.0 as usize) else { continue };
-        samples.sort_unstable();
         let process = *processes.entry((thread.pid, &thread.process)).or_insert_with(|| {
             firefox.add_process(
                 &escaped(&thread.process),

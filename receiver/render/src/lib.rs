@@ -65,15 +65,17 @@ pub use names::{DisplayNames, NameStyle};
 pub use page::{live_page, write_page};
 pub use pprof::write_pprof_pair;
 pub use profile::{
-    BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
-    ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, Severity, SpanIndex, StackIndex, StateIndex,
-    ThreadIndex, ThreadState,
+    AttributeSetIndex, BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile,
+    ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, Severity, SpanIndex, StackIndex,
+    StateIndex, ThreadIndex, ThreadState,
 };
 pub use read::{
     NoNames, PerfBinary, PerfCode, PerfFunction, PerfInode, PerfKernel, PerfNames, ReadError, read,
     read_bytes,
 };
 pub use renames::{RenamedBinary, match_renamed_binaries};
-pub use sidewinder_profile::{FrameType, Marker, Period, SampleType, Truncation, ValueType};
+pub use sidewinder_profile::{
+    AttributeSet, AttributeValue, Attributes, FrameType, Marker, Period, SampleType, Truncation, ValueType,
+};
 pub use summary::{RecordingSummary, group_thousands, summary};
 pub use table::{DEFAULT_ROWS, TableOptions, fitted, table, thread_tables};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::interner::ValueInterner;
 use crate::profile::{
-    BinaryIndex, FrameIndex, MergedRecording, Profile, ProfileBinary, ProfileFrame, ProfileSample,
-    ProfileSpan, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
+    AttributeSetIndex, BinaryIndex, FrameIndex, MergedRecording, Profile, ProfileBinary, ProfileFrame,
+    ProfileSample, ProfileSpan, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
 
 /// Both recordings, each as a part of one slice: the comparison is of shares, not of times.
@@ -72,8 +72,17 @@ impl MergedTables {
             let span = sample.span.and_then(|span| spans.get(span.0 as usize)).copied().map(SpanIndex);
             let state = sample.state.and_then(|state| states.get(state.0 as usize)).copied().map(StateIndex);
             let (stack, thread) = (StackIndex(stack), ThreadIndex(thread));
-            *counts.entry(ProfileSample { slice, thread, span, state, stack, count: 0 }).or_default() +=
-                sample.count;
+            *counts
+                .entry(ProfileSample {
+                    slice,
+                    thread,
+                    span,
+                    state,
+                    attributes: AttributeSetIndex::EMPTY,
+                    stack,
+                    count: 0,
+                })
+                .or_default() += sample.count;
         }
         samples.extend(counts.into_iter().map(|(sample, count)| ProfileSample { count, ..sample }));
     }

@@ -431,6 +431,7 @@ mod tests {
                 thread: ThreadIndex(at),
                 span: None,
                 state: None,
+                attributes: crate::profile::AttributeSetIndex::EMPTY,
                 stack: StackIndex(at),
                 count: *count,
             })

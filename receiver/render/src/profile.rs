@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::{Kind, SampleShape};
-use sidewinder_profile::{FrameType, Marker, SampleType};
+use sidewinder_profile::{AttributeSet, FrameType, Marker, SampleType};
 
 use crate::annotation::Annotations;
 use crate::container::ProfileContainer;
@@ -24,6 +24,8 @@ pub struct Profile {
     pub start: SystemTime,
     /// The duration of the recording.
     pub duration: Duration,
+    /// The time that the file covers in which the profile was, in nanoseconds since 1970; empty if that is unknown.
+    pub covered_unix_ns: Range<u64>,
     /// The length of the slices that divide the time since `start`; zero if times are not known.
     pub slice: Duration,
     /// The files that contain the code of the frames.
@@ -38,6 +40,8 @@ pub struct Profile {
     pub spans: Vec<ProfileSpan>,
     /// States of threads.
     pub states: Vec<ThreadState>,
+    /// What the senders of samples state of them; the first set is empty.
+    pub attribute_sets: Vec<AttributeSet>,
     /// The count of each stack, in any order; equal samples need not be merged.
     pub samples: Vec<ProfileSample>,
     /// The outcomes of interrupts; each interrupt is counted once.
@@ -248,6 +252,15 @@ impl ThreadState {
     pub const RUNNING: &str = "running";
 }
 
+/// Index in [`Profile::attribute_sets`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AttributeSetIndex(pub u32);
+
+impl AttributeSetIndex {
+    /// The set without attributes.
+    pub const EMPTY: Self = Self(0);
+}
+
 /// A span of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileSpan {
@@ -257,7 +270,7 @@ pub struct ProfileSpan {
     pub span_id: [u8; 8],
 }
 
-/// Events with the same slice, thread, span, state and stack.
+/// Events with the same slice, thread, span, state, attributes and stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProfileSample {
     /// The index of the time slice since [`Profile::start`].
@@ -268,6 +281,8 @@ pub struct ProfileSample {
     pub span: Option<SpanIndex>,
     /// The state of the thread, in profiles of waits and of wall time.
     pub state: Option<StateIndex>,
+    /// What the sender states of it: the thread and the state follow from that, if there is a sender.
+    pub attributes: AttributeSetIndex,
     /// The stack.
     pub stack: StackIndex,
     /// The number of events.
@@ -338,6 +353,7 @@ impl Profile {
             shape: SampleShape::Values,
             start: SystemTime::UNIX_EPOCH,
             duration: Duration::ZERO,
+            covered_unix_ns: 0..0,
             slice: Duration::ZERO,
             binaries: Vec::new(),
             frames: Vec::new(),
@@ -345,6 +361,7 @@ impl Profile {
             threads: Vec::new(),
             spans: Vec::new(),
             states: Vec::new(),
+            attribute_sets: vec![AttributeSet::default()],
             samples: Vec::new(),
             outcomes: Vec::new(),
             recordings: Vec::new(),
@@ -397,19 +414,18 @@ impl Profile {
         self.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.count))
     }
 
-    /// The samples without their times, sorted, with equal ones merged.
+    /// The samples without their times and attributes, sorted, with equal ones merged.
     pub(crate) fn samples_without_time(&self) -> Vec<ProfileSample> {
-        let mut samples: Vec<_> =
-            self.samples.iter().map(|sample| ProfileSample { slice: 0, ..*sample }).collect();
-        samples.sort_unstable();
-        samples.dedup_by(|sample, before| {
-            let is_same = *sample == ProfileSample { count: sample.count, ..*before };
-            if is_same {
-                before.count = before.count.saturating_add(sample.count);
-            }
-            is_same
-        });
-        samples
+        merged(
+            self.samples_without_attributes().into_iter().map(|sample| ProfileSample { slice: 0, ..sample }),
+        )
+    }
+
+    /// The samples as they are shown, without their attributes: sorted, with equal ones merged.
+    pub(crate) fn samples_without_attributes(&self) -> Vec<ProfileSample> {
+        let shown =
+            |sample: &ProfileSample| ProfileSample { attributes: AttributeSetIndex::EMPTY, ..*sample };
+        merged(self.samples.iter().map(shown))
     }
 
     /// The number of events of each stack.
@@ -432,6 +448,20 @@ impl Profile {
         }
         counts
     }
+}
+
+/// The samples, sorted, with equal ones merged.
+fn merged(samples: impl Iterator<Item = ProfileSample>) -> Vec<ProfileSample> {
+    let mut samples: Vec<_> = samples.collect();
+    samples.sort_unstable();
+    samples.dedup_by(|sample, before| {
+        let is_same = *sample == ProfileSample { count: sample.count, ..*before };
+        if is_same {
+            before.count = before.count.saturating_add(sample.count);
+        }
+        is_same
+    });
+    samples
 }
 
 #[cfg(test)]
@@ -476,6 +506,7 @@ pub(crate) mod tests {
             thread: ThreadIndex(0),
             span: None,
             state: None,
+            attributes: AttributeSetIndex::EMPTY,
             stack: StackIndex(number),
             count,
         });
@@ -491,6 +522,7 @@ pub(crate) mod tests {
             shape: SampleShape::Timestamps,
             start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             duration: Duration::from_secs(5),
+            covered_unix_ns: 0..0,
             slice: Duration::from_secs(1),
             binaries: vec![
                 ProfileBinary {
@@ -511,6 +543,7 @@ pub(crate) mod tests {
             }],
             spans: Vec::new(),
             states: Vec::new(),
+            attribute_sets: vec![AttributeSet::default()],
             samples: samples.collect(),
             recordings: Vec::new(),
             annotations: Annotations::default(),

@@ -58,8 +58,8 @@ struct SampledProfile {
 
 fn to_file(profile: &Profile) -> SpeedscopeFile {
     let mut of_threads = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
-    for sample in &profile.samples {
-        of_threads.entry(sample.thread).or_default().push(*sample);
+    for sample in profile.samples_without_attributes() {
+        of_threads.entry(sample.thread).or_default().push(sample);
     }
     let mut profiles: Vec<_> =
         of_threads.into_iter().map(|(thread, samples)| thread_profile(profile, thread, samples)).collect();
@@ -93,8 +93,7 @@ fn unit_of(measure: &SampleType) -> &'static str {
     }
 }
 
-fn thread_profile(profile: &Profile, thread: ThreadIndex, mut samples: Vec<ProfileSample>) -> SampledProfile {
-    samples.sort_unstable();
+fn thread_profile(profile: &Profile, thread: ThreadIndex, samples: Vec<ProfileSample>) -> SampledProfile {
     let known = |frame: &u32| (*frame as usize) < profile.frames.len();
     let stack = |sample: &ProfileSample| -> Vec<u32> {
         let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    BinaryIndex, FrameIndex, FrameType, NameStyle, Profile, ProfileBinary, ProfileFormat, ProfileFrame,
-    ProfileSample, ProfileSpan, ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex, write,
+    AttributeSetIndex, BinaryIndex, FrameIndex, FrameType, NameStyle, Profile, ProfileBinary, ProfileFormat,
+    ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex,
+    write,
 };
 
 fn profile() -> Profile {
@@ -26,6 +27,7 @@ fn profile() -> Profile {
         thread: ThreadIndex(0),
         span: Some(SpanIndex(0)),
         state: None,
+        attributes: AttributeSetIndex::EMPTY,
         stack: StackIndex(stack),
         count,
     };

@@ -298,8 +298,8 @@ mod tests {
     use sidewinder_kind::Kind;
     use sidewinder_process::read_htlhash;
     use sidewinder_render::{
-        BinaryIndex, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
-        ThreadIndex,
+        AttributeSetIndex, BinaryIndex, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType,
+        StackIndex, ThreadIndex,
     };
 
     use super::*;
@@ -334,6 +334,7 @@ mod tests {
             thread: ThreadIndex(0),
             span: None,
             state: None,
+            attributes: AttributeSetIndex::EMPTY,
             stack: StackIndex(0),
             count: 3,
         };

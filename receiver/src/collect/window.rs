@@ -15,8 +15,8 @@ use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_render::{
-    DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile, ProfileSample, ProfileSpan,
-    SampleType, SpanIndex, StateIndex, TableLengths, ThreadIndex,
+    AttributeSetIndex, DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile,
+    ProfileSample, ProfileSpan, SampleType, SpanIndex, StateIndex, TableLengths, ThreadIndex,
 };
 
 use super::profile_builder::{ProfileBuilder, ThreadKey};
@@ -149,6 +149,7 @@ impl SlidingWindow {
             thread: self.thread(event, stage),
             span: event.span.map(|link| self.span(link)),
             state: event.wait.map(|wait| self.state(wait)),
+            attributes: AttributeSetIndex::EMPTY,
             stack: self.builder.stack(
                 &mut stage.namer,
                 event.process,

@@ -6,25 +6,24 @@ use std::sync::Arc;
 
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{
-    Attributes, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample, DecodedValue,
+    AttributeValue, Attributes, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample,
 };
 use sidewinder_render::{
-    BinaryIndex, ExpansionBudget, ExpansionError, FrameIndex, FrameType, Marker, Profile, ProfileBinary,
-    ProfileContainer, ProfileFrame, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex,
-    ThreadState, Truncation,
+    AttributeSet, AttributeSetIndex, BinaryIndex, ExpansionBudget, ExpansionError, FrameIndex, FrameType,
+    Marker, Profile, ProfileBinary, ProfileContainer, ProfileFrame, ProfileSample, ProfileThread, SpanIndex,
+    StackIndex, StateIndex, ThreadIndex, ThreadState, Truncation,
 };
 
 use crate::collect::IndexedSet;
 use crate::naming::truncation_with_reason;
 use crate::report::LOCK_ID;
 
-/// The properties shared by the events that are counted together.
+/// The properties shared by the events that are counted together. The thread and its state follow from the attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ImportedEventKey {
-    pub(super) thread: ThreadIndex,
-    pub(super) span: Option<SpanIndex>,
-    pub(super) state: Option<StateIndex>,
-    pub(super) stack: StackIndex,
+    span: Option<SpanIndex>,
+    attributes: AttributeSetIndex,
+    stack: StackIndex,
 }
 
 /// What the attributes of a sample and its resource say.
@@ -60,8 +59,11 @@ pub(super) struct ImportBuilder<'a> {
     thread_indices: HashMap<ProfileThread, ThreadIndex>,
     states: Vec<ThreadState>,
     state_indices: HashMap<ThreadState, StateIndex>,
+    attribute_sets: Vec<AttributeSet>,
+    /// For each set of attributes but the first, which is empty.
+    contexts: Vec<SampleContext>,
     /// By the attributes of the resource and of the sample.
-    contexts: HashMap<[*const Attributes; 2], SampleContext>,
+    attribute_indices: HashMap<[*const Attributes; 2], AttributeSetIndex>,
 }
 
 impl<'a> ImportBuilder<'a> {
@@ -81,7 +83,9 @@ impl<'a> ImportBuilder<'a> {
             thread_indices: HashMap::new(),
             states: Vec::new(),
             state_indices: HashMap::new(),
-            contexts: HashMap::new(),
+            attribute_sets: vec![AttributeSet::default()],
+            contexts: Vec::new(),
+            attribute_indices: HashMap::new(),
         }
     }
 
@@ -94,6 +98,7 @@ impl<'a> ImportBuilder<'a> {
             threads: self.threads,
             spans: self.spans.to_spans(),
             states: self.states,
+            attribute_sets: self.attribute_sets,
             ..profile
         }
     }
@@ -107,21 +112,38 @@ impl<'a> ImportBuilder<'a> {
         profile: &DecodedProfile,
         sample: &DecodedSample,
     ) -> Result<ImportedEventKey, ExpansionError> {
-        let attributes = [&profile.resource, &sample.attributes].map(Arc::as_ptr);
-        let context = match self.contexts.get(&attributes) {
-            Some(known) => *known,
-            None => {
-                let context = self.context(profile, sample)?;
-                self.contexts.insert(attributes, context);
-                context
-            }
-        };
-        Ok(ImportedEventKey {
-            thread: context.thread,
-            span: sample.link.map(|link| SpanIndex(self.spans.intern(link))),
-            state: context.state,
-            stack: self.stack(&sample.stack, context)?,
-        })
+        let sets = [&profile.resource, &sample.attributes];
+        let known = self.attribute_indices.get(&sets.map(Arc::as_ptr)).copied();
+        let attributes = known.map_or_else(|| self.add_attributes(profile, sample), Ok)?;
+        let span = sample.link.map(|link| SpanIndex(self.spans.intern(link)));
+        let stack = self.stack(&sample.stack, self.context_of(attributes))?;
+        Ok(ImportedEventKey { span, attributes, stack })
+    }
+
+    /// The events of a slice that have these properties.
+    pub(super) fn sample(&self, slice: u32, key: ImportedEventKey, count: u64) -> Option<ProfileSample> {
+        let ImportedEventKey { span, attributes, stack } = key;
+        let SampleContext { thread, state, .. } = self.context_of(attributes)?;
+        Some(ProfileSample { slice, thread, span, state, attributes, stack, count })
+    }
+
+    fn context_of(&self, attributes: AttributeSetIndex) -> Option<SampleContext> {
+        self.contexts.get((attributes.0 as usize).checked_sub(1)?).copied()
+    }
+
+    fn add_attributes(
+        &mut self,
+        profile: &DecodedProfile,
+        sample: &DecodedSample,
+    ) -> Result<AttributeSetIndex, ExpansionError> {
+        let context = self.context(profile, sample)?;
+        let index = AttributeSetIndex(self.attribute_sets.len() as u32);
+        let sets = [&profile.resource, &sample.attributes];
+        self.attribute_indices.insert(sets.map(Arc::as_ptr), index);
+        let [resource, sample] = sets.map(Arc::clone);
+        self.attribute_sets.push(AttributeSet { resource, sample });
+        self.contexts.push(context);
+        Ok(index)
     }
 
     fn context(
@@ -150,7 +172,7 @@ impl<'a> ImportBuilder<'a> {
         let name = resource("process.executable.name").or_else(|| resource("service.name"));
         let thread = ProfileThread {
             process: name.filter(|name| **name != *UNKNOWN_SERVICE).unwrap_or_default(),
-            pid: to_u32(profile.resource.get("process.pid").and_then(DecodedValue::as_int)),
+            pid: to_u32(profile.resource.get("process.pid").and_then(AttributeValue::as_int)),
             name: text(&sample.attributes, "thread.name").unwrap_or_default(),
             tid: to_u32(sample.thread_id()),
             container: ProfileContainer::from_attributes(resource),
@@ -182,8 +204,9 @@ impl<'a> ImportBuilder<'a> {
     fn stack(
         &mut self,
         stack: &Arc<[Arc<DecodedFrame>]>,
-        SampleContext { lock, truncation, .. }: SampleContext,
+        context: Option<SampleContext>,
     ) -> Result<StackIndex, ExpansionError> {
+        let (lock, truncation) = context.map_or((None, None), |context| (context.lock, context.truncation));
         let key = ((!stack.is_empty()).then_some(stack.as_ptr()), [lock, truncation]);
         if let Some(index) = self.stack_indices.get(&key) {
             return Ok(*index);
@@ -297,7 +320,7 @@ fn mapped_binary(mapping: &DecodedMapping) -> ProfileBinary {
 /// The text of an attribute, if it has one.
 fn text(attributes: &Attributes, key: &str) -> Option<Arc<str>> {
     match attributes.get(key)? {
-        DecodedValue::Str(text) => Some(Arc::clone(text)),
+        AttributeValue::Str(text) => Some(Arc::clone(text)),
         _ => None,
     }
 }

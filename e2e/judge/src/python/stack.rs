@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_otlp::decode::{DecodedFrame, DecodedProfile, DecodedSample, DecodedValue};
+use sidewinder_otlp::decode::{AttributeValue, DecodedFrame, DecodedProfile, DecodedSample};
 use sidewinder_otlp::{FrameType, key};
 use sidewinder_render::{Profile, ProfileFrame};
 
@@ -128,7 +128,7 @@ pub fn from_otlp(received: &Received) -> Vec<Stack> {
 #[must_use]
 pub fn from_otlp_since(received: &Received, since_ns: u64) -> Vec<Stack> {
     let of_profile = |profile: &DecodedProfile| {
-        let pid = number(profile.resource.get("process.pid").and_then(DecodedValue::as_int));
+        let pid = number(profile.resource.get("process.pid").and_then(AttributeValue::as_int));
         let stacks = profile.samples.iter().map(|sample| Stack {
             pid,
             tid: number(sample.thread_id()),

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileThread, SampleType,
-    SourceExcerpt, SourcePart, StackIndex, ThreadIndex,
+    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    ProfileThread, SampleType, SourceExcerpt, SourcePart, StackIndex, ThreadIndex,
 };
 
 use sidewinder_e2e_support::sidewinder::{self, Running};
@@ -34,6 +34,7 @@ pub(super) fn search() -> Profile {
         thread: ThreadIndex(0),
         span: None,
         state: None,
+        attributes: AttributeSetIndex::EMPTY,
         stack: StackIndex(stack),
         count,
     };

@@ -4,9 +4,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use sidewinder_kind::{Counter, CounterRate, Kind, SampledCounter, SampledProbe};
 use sidewinder_render::{
-    BinaryIndex, FrameIndex, FrameType, Marker, MergedRecording, OutcomeCount, Profile, ProfileBinary,
-    ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
-    StateIndex, ThreadIndex, ThreadState,
+    AttributeSetIndex, BinaryIndex, FrameIndex, FrameType, Marker, MergedRecording, OutcomeCount, Profile,
+    ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex,
+    StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
 
 fn frame(name: &str, frame_type: FrameType, path: &str, line: u32) -> ProfileFrame {
@@ -38,6 +38,7 @@ pub(crate) fn server() -> Profile {
         thread: ThreadIndex(thread),
         span: span.map(SpanIndex),
         state: None,
+        attributes: AttributeSetIndex::EMPTY,
         stack: StackIndex(stack),
         count: 1,
     };
@@ -175,6 +176,7 @@ pub(crate) fn wall() -> Profile {
         thread: ThreadIndex(thread),
         span: None,
         state: Some(StateIndex(state)),
+        attributes: AttributeSetIndex::EMPTY,
         stack: StackIndex(stack),
         count: ms * 1_000_000,
     };

@@ -12,7 +12,7 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::received::span::{Attributes, Span};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_otlp::decode::{DecodedProfile, DecodedValue};
+use sidewinder_otlp::decode::{AttributeValue, DecodedProfile};
 
 use super::documentation;
 use super::{events_once_known, judge, route_of};
@@ -67,7 +67,7 @@ fn joining(attributes: impl IntoIterator<Item = (String, String)>) -> Attributes
 }
 
 fn joining_of(profile: &DecodedProfile) -> Attributes {
-    let text = |value: &DecodedValue| value.as_str().map(str::to_owned);
+    let text = |value: &AttributeValue| value.as_str().map(str::to_owned);
     joining(profile.resource.iter().filter_map(|(key, value)| Some((key.to_string(), text(value)?))))
 }
 

@@ -142,7 +142,10 @@ fn values_of_many_requests_are_not_rounded_away() {
         assert!(text.contains(&format!("SELF, {unit}")) && row.contains(change), "{text}");
     }
     let counts = [before, after].map(|profile| Profile {
-        measure: SampleType { value_type: ValueType::new("events", "count"), period: None },
+        measure: SampleType {
+            value_type: sidewinder_profile::ValueType::new("events", "count"),
+            period: None,
+        },
         ..profile
     });
     let text = shown([&counts[0], &counts[1]], DifferenceBasis::Requests([1_000_000; 2]));

@@ -10,7 +10,8 @@ use crate::expansion::ExpansionBudget;
 use crate::interner::ValueInterner;
 use crate::label::{ParsedLabel, unescape_name};
 use crate::profile::{
-    FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex, ThreadIndex,
+    AttributeSetIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, StackIndex,
+    ThreadIndex,
 };
 
 /// The suffixes that FlameGraph's tools append to names, with the type of the code, and whether it was generated at run time.
@@ -52,6 +53,7 @@ pub(super) fn read(title: &str, text: &str, mut expansion: ExpansionBudget) -> R
             thread: ThreadIndex(threads.intern(process)),
             span: None,
             state: None,
+            attributes: AttributeSetIndex::EMPTY,
             stack: StackIndex(profile.stacks.len() as u32 - 1),
             count,
         });

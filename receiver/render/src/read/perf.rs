@@ -13,8 +13,8 @@ use crate::counts::TimeSlicedCounts;
 use crate::expansion::{ExpansionBudget, ExpansionError};
 use crate::interner::ValueInterner;
 use crate::profile::{
-    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileThread, StackIndex,
-    ThreadIndex,
+    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    ProfileThread, StackIndex, ThreadIndex,
 };
 
 /// The path of the kernel, as in our own profiles; perf has `[kernel.kallsyms]`.
@@ -209,6 +209,7 @@ impl PerfProfile {
             thread,
             span: None,
             state: None,
+            attributes: AttributeSetIndex::EMPTY,
             stack,
             count: count / divisor,
         });

@@ -18,8 +18,8 @@ use crate::interner::ValueInterner;
 use crate::label::ParsedLabel;
 use crate::pprof::proto;
 use crate::profile::{
-    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread,
-    SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
+    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    ProfileSpan, ProfileThread, SpanIndex, StackIndex, StateIndex, ThreadIndex, ThreadState,
 };
 
 /// Reads an uncompressed message. If it has several value types, the number of samples is used if their period is a time,
@@ -346,6 +346,7 @@ impl<'a> SampleReader<'a> {
             span: span
                 .map(|(trace_id, span_id)| SpanIndex(self.spans.intern(ProfileSpan { trace_id, span_id }))),
             state: labels.state().map(|state| StateIndex(self.states.intern(state))),
+            attributes: AttributeSetIndex::EMPTY,
             stack: StackIndex(self.stacks.intern(frames)),
             count,
         }))

@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::time::SystemTime;
 
 use sidewinder_render::{
-    BinaryIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, SpanIndex, StackIndex, StateIndex,
-    ThreadIndex,
+    AttributeSetIndex, BinaryIndex, FrameIndex, Profile, ProfileFrame, ProfileSample, SpanIndex, StackIndex,
+    StateIndex, ThreadIndex,
 };
 
 use super::super::profile_builder::BorrowedFrame;
@@ -47,6 +47,7 @@ impl SlidingWindow {
                 thread: ThreadIndex(thread),
                 span: sample.span.and_then(|span| index_in(&spans, span.0)).map(SpanIndex),
                 state: sample.state.and_then(|state| index_in(&states, state.0)).map(StateIndex),
+                attributes: AttributeSetIndex::EMPTY,
                 stack: StackIndex(stack.0),
                 count: 0,
             };
@@ -135,6 +136,7 @@ mod tests {
                 thread: ThreadIndex(0),
                 span: None,
                 state: Some(StateIndex(0)),
+                attributes: AttributeSetIndex::EMPTY,
                 stack: StackIndex(number),
                 count: 2,
             });

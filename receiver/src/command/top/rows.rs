@@ -197,7 +197,8 @@ pub(super) mod tests {
 
     use sidewinder_kind::Kind;
     use sidewinder_render::{
-        FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex, ThreadIndex,
+        AttributeSetIndex, FrameIndex, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
+        ThreadIndex,
     };
 
     use super::*;
@@ -222,6 +223,7 @@ pub(super) mod tests {
             thread: ThreadIndex(thread),
             span: None,
             state: None,
+            attributes: AttributeSetIndex::EMPTY,
             stack: StackIndex(stack),
             count,
         };

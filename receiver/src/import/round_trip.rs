@@ -1,0 +1,353 @@
+//! What is read from a file and written again is what the file holds, and so is every output that is made of it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use sidewinder_kind::{Counter, CounterRate, Kind, SampleShape, SampledCounter, SampledProbe};
+use sidewinder_otlp::builder::{
+    Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex, SampleAttributes,
+    SampleIdentity, StackFrame,
+};
+use sidewinder_otlp::decode::decode_profiles_data;
+use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, conformance, key};
+use sidewinder_render::{
+    AttributeSetIndex, BinaryIndex, DifferenceBasis, DisplayNames, FrameIndex, NameStyle, Profile,
+    ProfileFormat, ProfileFrame, ProfileSample, SpanIndex, StackIndex, StateIndex, TableOptions, ThreadIndex,
+    ThreadState, container_table, difference, table, thread_tables,
+};
+
+use super::all_from_report_bytes;
+use crate::encode;
+use crate::naming::truncation_with_reason;
+use crate::report::LOCK_ID;
+
+const START: u64 = 1_790_000_000_000_000_000;
+/// The length of the first slices of time: profiles in memory tell no closer times apart.
+const SLICE_NS: u64 = 1_000_000;
+const INTERVAL: Range<u64> = START - 3 * SLICE_NS..START + 500 * SLICE_NS;
+
+/// A location, in plain values.
+#[derive(Clone, Debug)]
+struct Place {
+    frame_type: FrameType,
+    is_generated: bool,
+    is_guessed: bool,
+    /// Whether its names are words of the profiler.
+    is_marker: bool,
+    file: Option<u8>,
+    address: u64,
+    /// The number of a function, its line and its column: more than one if calls are inlined.
+    lines: Vec<(u8, u32, u32)>,
+}
+
+/// An event, in plain values.
+#[derive(Clone, Debug)]
+struct Event {
+    resource: u8,
+    thread: Option<u8>,
+    cpu: Option<u32>,
+    outcome: Option<&'static str>,
+    wait: Option<(&'static str, &'static str)>,
+    lock: Option<u8>,
+    label: Option<u8>,
+    span: Option<u8>,
+    stack: Vec<Place>,
+    value: i64,
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    let samples_per_second = 97;
+    let probe = |unit| Kind::Probe(SampledProbe::new("uprobe_f", unit));
+    let counters = Counter::ALL.iter().flat_map(|&counter| {
+        let kind = move |rate| Kind::Counter(SampledCounter { counter, rate });
+        [kind(CounterRate::Period(64)), kind(CounterRate::Frequency(samples_per_second))]
+    });
+    let others = [
+        Kind::Cpu { samples_per_second },
+        Kind::OffCpu,
+        Kind::LockContentions,
+        Kind::LockDelay,
+        Kind::LockWakers,
+        Kind::Wall { samples_per_second },
+        Kind::Aggregated { samples_per_second },
+        Kind::Aggregated { samples_per_second: 0 },
+        probe(None),
+        probe(Some("bytes")),
+    ];
+    prop_oneof![select(others.to_vec()), select(counters.collect::<Vec<_>>())]
+}
+
+fn places() -> impl Strategy<Value = Place> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let code = (option::of(0..4_u8), 0..6_u64, vec((0..6_u8, 0..9_u32, 0..3_u32), 0..4));
+    (select(FrameType::ALL.to_vec()), flags, code).prop_map(|(frame_type, flags, (file, offset, lines))| {
+        let (is_generated, is_guessed, is_marker) = flags;
+        // Without a file there are names, and without a line there is no column.
+        let unnamed = lines.is_empty() && file.is_none();
+        let lines = if unnamed { vec![(0, 0, 0)] } else { lines };
+        Place {
+            frame_type,
+            is_generated: is_generated && frame_type == FrameType::Native,
+            is_guessed,
+            is_marker,
+            file,
+            address: file.map_or(0, |file| 0x1000 * u64::from(file)) + offset,
+            lines: lines.into_iter().map(|(of, line, column)| (of, line, column.min(line))).collect(),
+        }
+    })
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let reasons =
+        [None, Some("no_rule"), Some("stack_body_missing"), Some("idle"), Some("of_another_version")];
+    let waits = [None, Some(("sleeping", "futex")), Some(("running", "")), Some(("stopped", ""))];
+    let sender =
+        (0..3_u8, option::of(0..3_u8), option::of(0..2_u32), option::of(0..2_u8), option::of(1..3_u8));
+    let what = (select(reasons.to_vec()), select(waits.to_vec()), option::of(0..2_u8));
+    let event = (sender, what, vec(places(), 0..6), 1..9_i64);
+    let event = event.prop_map(|(sender, (outcome, wait, lock), mut stack, value)| {
+        let (resource, thread, cpu, label, span) = sender;
+        // The kernel comes first.
+        stack.sort_by_key(|place| place.frame_type != FrameType::Kernel);
+        Event { resource, thread, cpu, outcome, wait, lock, label, span, stack, value }
+    });
+    vec(event, 1..12)
+}
+
+fn mapping(builder: &mut ReportBuilder, file: u8) -> MappingIndex {
+    let start = 0x1000 * u64::from(file);
+    // The first two are parts of one file; the others have one path.
+    let htlhash = format!("{:032x}", file / 2);
+    let paths = ["/usr/bin/app", "/usr/bin/app", "[vdso]", "/usr/bin/app"];
+    builder.mapping(&Mapping {
+        memory_start: start,
+        memory_limit: start + 0x1000,
+        file_offset: start / 2,
+        filename: paths[usize::from(file)],
+        build_ids: MappingBuildIds {
+            htlhash: &htlhash,
+            gnu: Some("0123abcd"),
+            go: (file > 2).then_some("go"),
+        },
+    })
+}
+
+fn location(builder: &mut ReportBuilder, place: &Place) -> LocationIndex {
+    let mapping = place.file.map(|file| mapping(builder, file));
+    let names =
+        ["main", "a::b<c>(int)", "java.util.Map.get(Object)", "[unknown Java method]", "work", "[lock 1]"];
+    let lines = place.lines.iter().map(|(number, line, column)| {
+        let function = builder.function(&Function {
+            name: names[usize::from(*number)],
+            system_name: if *number == 1 { "_ZN1a1bE" } else { "" },
+            filename: if *number > 2 { "" } else { "src/main.rs" },
+            ..Function::default()
+        });
+        Line { function, line: *line, column: *column }
+    });
+    let lines: Vec<_> = lines.collect();
+    let looks_like_marker =
+        place.lines.iter().any(|(number, ..)| names[usize::from(*number)].starts_with('['));
+    builder.location(&StackFrame {
+        mapping,
+        address: place.address,
+        frame_type: place.frame_type,
+        is_generated: place.is_generated,
+        is_guessed: place.is_guessed,
+        is_marker: looks_like_marker.then_some(place.is_marker),
+        lines: &lines,
+    })
+}
+
+fn resource(number: u8) -> Vec<(&'static str, Value<'static>)> {
+    let named = [
+        (key::SERVICE_NAME, Value::Str("shop")),
+        ("process.pid", Value::Int(7)),
+        ("is.canary", Value::Bool(true)),
+    ];
+    let container = [
+        ("process.executable.name", Value::Str("app")),
+        ("container.id", Value::Str("c0ffee")),
+        ("k8s.pod.name", Value::Str("shop-1")),
+        ("host.name", Value::Str("node")),
+    ];
+    match number {
+        0 => Vec::new(),
+        1 => named.to_vec(),
+        _ => [&named[..], &container].concat(),
+    }
+}
+
+fn report(kind: Kind, events: &[Event]) -> Report {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let profile_type = builder.kind(kind);
+    for (event, number) in events.iter().zip(0..) {
+        let mut stack: Vec<_> = event.stack.iter().map(|place| location(&mut builder, place)).collect();
+        let truncation = event.outcome.map(truncation_with_reason);
+        if let Some(truncation) = truncation {
+            let function =
+                builder.function(&Function { name: &truncation.wire_name(), ..Function::default() });
+            let frame =
+                StackFrame { is_marker: Some(true), lines: &[Line::new(function)], ..StackFrame::default() };
+            stack.push(builder.location(&frame));
+        }
+        let lock = event.lock.map(|lock| format!("{lock:016x}"));
+        let label = event.label.map(|label| format!("/route/{label}"));
+        let mut extra = Vec::new();
+        extra.extend(lock.as_deref().map(|lock| (LOCK_ID, Value::Str(lock))));
+        extra.extend(label.as_deref().map(|label| ("http.route", Value::Str(label))));
+        if let Some((state, cause)) = event.wait {
+            extra.push((ThreadState::STATE_KEY, Value::Str(state)));
+            extra.extend((!cause.is_empty()).then_some((ThreadState::CAUSE_KEY, Value::Str(cause))));
+        }
+        let identity = SampleIdentity {
+            resource: builder.resource(&resource(event.resource)),
+            profile_type,
+            stack: builder.stack(&stack),
+            attributes: builder.attributes(&SampleAttributes {
+                thread_id: event.thread.map(|thread| i64::from(thread) + 100),
+                thread_name: event.thread.map(|_| "worker"),
+                cpu: event.cpu,
+                outcome: event.outcome,
+                extra: &extra,
+            }),
+            link: event.span.map(|span| Link { trace_id: [span; 16], span_id: [span; 8] }),
+        };
+        builder.event(&identity, START + number * SLICE_NS, event.value);
+    }
+    builder.finish(INTERVAL).unwrap()
+}
+
+/// Everything that a file says of each event, in an order that does not depend on its dictionary.
+fn content(file: &[u8]) -> Vec<String> {
+    let profiles = decode_profiles_data(file).unwrap();
+    let mut content = Vec::new();
+    for profile in &profiles {
+        let head = format!(
+            "{:?}",
+            (
+                (&profile.resource, &profile.sample_type, &profile.sample_unit),
+                (&profile.period_type, &profile.period_unit, profile.period),
+                (profile.time_unix_ns, profile.duration_ns),
+            )
+        );
+        for sample in &profile.samples {
+            let shape = (!sample.timestamps_unix_ns.is_empty(), !sample.values.is_empty());
+            let what =
+                format!("{head} {:?} {:?} {:?} {shape:?}", sample.stack, sample.attributes, sample.link);
+            content.extend(sample.timestamps_unix_ns.iter().map(|time| format!("{what} at {time}")));
+            content.extend(sample.values.iter().map(|value| format!("{what} with {value}")));
+        }
+    }
+    content.sort();
+    content
+}
+
+/// Sorts a table by its content. Returns the new index of each entry.
+fn sort_table<T: Clone + Ord>(table: &mut Vec<T>) -> Vec<u32> {
+    let mut order: Vec<_> = (0..table.len()).collect();
+    order.sort_by(|one, other| table[*one].cmp(&table[*other]));
+    *table = order.iter().map(|at| table[*at].clone()).collect();
+    let new: BTreeMap<_, _> = order.into_iter().zip(0..).collect();
+    new.into_values().collect()
+}
+
+/// The same profile with its tables in the order of their content.
+fn normal_form(mut profile: Profile) -> Profile {
+    let text = |value: &dyn std::fmt::Debug| format!("{value:?}");
+    let by_text = |order: Vec<String>| {
+        let mut numbered: Vec<_> = order.into_iter().zip(0_u32..).collect();
+        let new = sort_table(&mut numbered);
+        (numbered.into_iter().map(|(_, old)| old as usize).collect::<Vec<_>>(), new)
+    };
+    let (order, binaries) = by_text(profile.binaries.iter().map(|binary| text(binary)).collect());
+    profile.binaries = order.into_iter().map(|at| profile.binaries[at].clone()).collect();
+    for frame in &mut profile.frames {
+        frame.binary = frame.binary.map(|binary| BinaryIndex(binaries[binary.0 as usize]));
+    }
+    let (order, frames) = by_text(profile.frames.iter().map(|frame: &ProfileFrame| text(frame)).collect());
+    profile.frames = order.into_iter().map(|at| profile.frames[at].clone()).collect();
+    // Equal frames, such as those of locations with and without a column, are one.
+    let first_equal = |frame: u32| profile.frames.iter().position(|of| *of == profile.frames[frame as usize]);
+    let same: Vec<_> = frames.iter().map(|frame| FrameIndex(first_equal(*frame).unwrap() as u32)).collect();
+    for stack in &mut profile.stacks {
+        stack.iter_mut().for_each(|frame| *frame = same[frame.0 as usize]);
+    }
+    let (order, stacks) = by_text(profile.stacks.iter().map(|stack| text(stack)).collect());
+    profile.stacks = order.into_iter().map(|at| profile.stacks[at].clone()).collect();
+    let first_stack = |stack: u32| profile.stacks.iter().position(|of| *of == profile.stacks[stack as usize]);
+    let stacks: Vec<_> = stacks.iter().map(|stack| first_stack(*stack).unwrap() as u32).collect();
+    let threads = sort_table(&mut profile.threads);
+    let spans = sort_table(&mut profile.spans);
+    let states = sort_table(&mut profile.states);
+    for sample in &mut profile.samples {
+        *sample = ProfileSample {
+            slice: sample.slice,
+            thread: ThreadIndex(threads[sample.thread.0 as usize]),
+            span: sample.span.map(|span| SpanIndex(spans[span.0 as usize])),
+            state: sample.state.map(|state| StateIndex(states[state.0 as usize])),
+            attributes: AttributeSetIndex::EMPTY,
+            stack: StackIndex(stacks[sample.stack.0 as usize]),
+            count: sample.count,
+        };
+    }
+    profile.samples.sort_unstable();
+    profile
+}
+
+/// Everything that is made of a profile, but for OTLP. `before` is what it is compared with.
+fn outputs(profile: &Profile, before: &Profile) -> Vec<Vec<u8>> {
+    let names = DisplayNames::new([profile], NameStyle::Short).with_lock_sites([profile]);
+    let options = TableOptions::default();
+    let mut outputs: Vec<_> = ProfileFormat::ALL
+        .into_iter()
+        .map(|format| {
+            let mut out = Vec::new();
+            sidewinder_render::write(profile, format, NameStyle::Short, &mut out).unwrap();
+            out
+        })
+        .collect();
+    let mut folded = profile.clone();
+    folded.fold(sidewinder_render::InlinedFunctions::None);
+    let changes = difference(before, profile, &[], &names, DifferenceBasis::Total, options).unwrap();
+    let texts = [
+        sidewinder_render::summary(profile),
+        table(profile, &names, options),
+        table(&folded, &names, options),
+        thread_tables(profile, &names, options),
+        container_table(profile, options),
+        changes,
+    ];
+    outputs.extend(texts.map(String::into_bytes));
+    outputs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_read_and_written_again_is_equal_and_so_is_what_is_made_of_it(
+        kind in kinds(),
+        events in events(),
+    ) {
+        let given = report(kind, &events);
+        prop_assert_eq!(conformance::check(given.as_bytes()), []);
+        let mut first = all_from_report_bytes("given", given.as_bytes()).unwrap();
+        let first = first.swap_remove(0);
+        let written = encode::report(&first).unwrap();
+        prop_assert_eq!(conformance::check(written.as_bytes()), []);
+        prop_assert_eq!(content(written.as_bytes()), content(given.as_bytes()));
+        prop_assert_eq!(first.shape, kind.descriptor().shape);
+        prop_assert!(first.shape != SampleShape::Values || first.slice.is_zero());
+
+        let mut second = all_from_report_bytes("given", written.as_bytes()).unwrap();
+        let [first, second] = [first, second.swap_remove(0)].map(normal_form);
+        for (one, other) in outputs(&first, &first).into_iter().zip(outputs(&second, &first)) {
+            prop_assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&other));
+        }
+    }
+}
