@@ -72,7 +72,7 @@ fn profile_service(service: Service, connections: u32, seconds: u64) -> Result<(
 
 /// What the profiler counted of its readings.
 fn counted(log: &str) -> BTreeMap<String, u64> {
-    let last = log::entries(log).filter(|entry| entry.counts("counters").is_some()).last();
+    let last = log::entries(log).rfind(|entry| entry.counts("counters").is_some());
     let counters = last.as_ref().and_then(|entry| entry.counts("counters")).unwrap_or_default();
     let readings = counters.into_iter().filter(|(name, _)| name.starts_with("thread_contexts_"));
     readings.map(|(name, count)| (name.to_owned(), count)).collect()
