@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn a_compact_state_expands_to_what_it_was_made_of() {
-        let architecture = Architecture::X86_64;
+        let architecture = Architecture::HOST;
         let mut state = AbstractState::with_registers(architecture, AbstractValue::Other);
         state.set(architecture.stack_pointer(), AbstractValue::Address(SymbolicAddress::cfa(-40)));
         state.set(architecture.frame_pointer(), AbstractValue::CallerFramePointer);
         state.set(architecture.call_clobbered()[0], AbstractValue::Unknown);
         state.store(SymbolicAddress::cfa(-16), AbstractValue::ReturnAddress);
         state.compared = Some(architecture.frame_pointer());
-        for state in [state, AbstractState::unknown(Architecture::Aarch64)] {
+        for state in [state, AbstractState::unknown(architecture)] {
             let compact = CompactState::from(&state);
             assert_eq!(compact.expand(), state);
             assert!(size_of_val(&compact) + compact.heap_bytes() < size_of_val(&state) / 2);
