@@ -125,19 +125,24 @@ impl<'a> SymbolTableBuilder<'a> {
     fn add_dynamic(&mut self) -> Result<(), SymbolTableError> {
         let (image, layout) = (self.image, self.layout);
         let Some(table) = &layout.dynsym else { return Ok(()) };
-        let known = self.entries.len();
         self.unscanned += layout.for_each_symbol(image, table, self.limits.symbols_scanned, |symbol| {
+            let known = self.full_count();
             if !self.start_of(&symbol).is_some_and(|start| self.is_known(known, start)) {
                 self.add(&symbol, NameRef::in_dynsym);
             }
         })?;
-        self.drop_known_before_part(known)
+        self.drop_known_before_part()
     }
 
-    /// For a part, removes the entries after the first `first` ones that start before the part at addresses where the
-    /// full table also has a symbol: a symbol that ends before the part was not collected, and so its address was not
-    /// known.
-    fn drop_known_before_part(&mut self, first: usize) -> Result<(), SymbolTableError> {
+    /// The number of entries of the full table, which come first. It decreases when parts are left out.
+    fn full_count(&self) -> usize {
+        self.entries.partition_point(|entry| !entry.name.is_dynamic())
+    }
+
+    /// For a part, removes the entries of `.dynsym` that start before the part at addresses where the full table also has a
+    /// symbol: a symbol that ends before the part was not collected, and so its address was not known.
+    fn drop_known_before_part(&mut self) -> Result<(), SymbolTableError> {
+        let first = self.full_count();
         let (Some(parts), Some(table)) = (&self.parts, &self.layout.symtab) else { return Ok(()) };
         let is_in_part = |entry: &SymbolEntry| parts.iter().any(|part| part.contains(&entry.start));
         let reaching = self.entries.iter().skip(first).filter(|entry| !is_in_part(entry));
