@@ -284,21 +284,36 @@ impl DecodedProfile {
 ///
 /// If the message is too large, of another type, or inconsistent.
 pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
-    if bytes.len() > MAX_MESSAGE_BYTES {
-        return Err(DecodeError::TooLong(bytes.len()));
+    decode_messages([bytes].into_iter().map(Ok))
+}
+
+/// Decodes the messages of one document, which share the limits of one.
+fn decode_messages<'a>(
+    messages: impl Iterator<Item = Result<&'a [u8], DecodeError>> + Clone,
+) -> Result<Vec<DecodedProfile>, DecodeError> {
+    let (mut bytes, mut decoded_bytes) = (0_usize, 0_usize);
+    for message in messages.clone() {
+        let message = message?;
+        bytes = bytes.saturating_add(message.len());
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(DecodeError::TooLong(bytes));
+        }
+        decoded_bytes = decoded_bytes.saturating_add(size::decoded_bytes(message));
     }
-    let limit_bytes = DECODED_BYTES_MIN.saturating_add(bytes.len().saturating_mul(DECODED_BYTES_PER_BYTE));
-    if size::decoded_bytes(bytes) > limit_bytes {
-        return Err(DecodeError::Expands { bytes: bytes.len(), limit_mib: limit_bytes >> 20 });
+    let limit_bytes = DECODED_BYTES_MIN.saturating_add(bytes.saturating_mul(DECODED_BYTES_PER_BYTE));
+    if decoded_bytes > limit_bytes {
+        return Err(DecodeError::Expands { bytes, limit_mib: limit_bytes >> 20 });
     }
-    let data = ProfilesData::decode(bytes)?;
-    let mut tables = DecodedDictionary::new(data.dictionary.unwrap_or_default())?;
     let mut profiles = Vec::new();
-    for ResourceProfiles { resource, scope_profiles, .. } in data.resource_profiles {
-        let attributes = resource.map(|resource| resource.attributes).unwrap_or_default();
-        let resource = Arc::new(tables.inline_attributes(attributes)?);
-        for profile in scope_profiles.into_iter().flat_map(|scope| scope.profiles) {
-            profiles.push(tables.profile(&resource, profile)?);
+    for message in messages {
+        let data = ProfilesData::decode(message?)?;
+        let mut tables = DecodedDictionary::new(data.dictionary.unwrap_or_default())?;
+        for ResourceProfiles { resource, scope_profiles, .. } in data.resource_profiles {
+            let attributes = resource.map(|resource| resource.attributes).unwrap_or_default();
+            let resource = Arc::new(tables.inline_attributes(attributes)?);
+            for profile in scope_profiles.into_iter().flat_map(|scope| scope.profiles) {
+                profiles.push(tables.profile(&resource, profile)?);
+            }
         }
     }
     Ok(profiles)
@@ -312,24 +327,21 @@ pub fn is_collector_file(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first >> FIELD_SHIFT == 0)
 }
 
-/// Decodes all messages of a file in the format of the Collector's file exporter.
+/// Decodes all messages of a file in the format of the Collector's file exporter. Together they have the limits of one message
+/// of their size.
 ///
 /// # Errors
 ///
-/// As [`file_messages`] and [`decode_profiles_data`].
+/// As [`file_messages`], before anything is decoded, and [`decode_profiles_data`].
 pub fn decode_collector_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
-    let mut profiles = Vec::new();
-    for message in file_messages(bytes) {
-        profiles.extend(decode_profiles_data(message?)?);
-    }
-    Ok(profiles)
+    decode_messages(file_messages(bytes))
 }
 
 /// Splits a file in the format of the Collector's file exporter with `format: proto` into its messages: each follows its
 /// length in four bytes, big-endian.
 ///
 /// A file that ends within a message, such as one still being written, ends with an error.
-pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>> {
+pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>> + Clone {
     let mut offset = 0;
     std::iter::from_fn(move || {
         let rest = bytes.get(offset..).filter(|rest| !rest.is_empty())?;

@@ -95,15 +95,13 @@ fn decode_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
     if !decode::is_collector_file(bytes) {
         return decode::decode_profiles_data(bytes);
     }
-    let mut profiles = Vec::new();
-    for message in decode::file_messages(bytes) {
-        match message {
-            Ok(message) => profiles.extend(decode::decode_profiles_data(message)?),
-            Err(error) if profiles.is_empty() => return Err(error),
-            Err(error) => warn!(%error, "the end of the file is not shown"),
+    match decode::decode_collector_file(bytes) {
+        Err(error @ DecodeError::CutOff { offset: end @ 1.., .. }) => {
+            warn!(%error, "the end of the file is not shown");
+            decode::decode_collector_file(bytes.get(..end).unwrap_or_default())
         }
+        decoded => decoded,
     }
-    Ok(profiles)
 }
 
 /// Adds the reasons of truncations of which the format has nothing but the words.

@@ -190,6 +190,15 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_a_file_share_one_limit() {
+        let message = of_profiles(vec![Profile::default(); 100_000]).encode_to_vec();
+        assert_eq!(crate::decode::decode_profiles_data(&message).map(|profiles| profiles.len()), Ok(100_000));
+        let file = [&(message.len() as u32).to_be_bytes(), &*message].concat().repeat(20);
+        let refused = crate::decode::decode_collector_file(&file);
+        assert!(matches!(refused, Err(DecodeError::Expands { bytes, .. }) if bytes == 20 * message.len()));
+    }
+
+    #[test]
     fn indices_are_counted_packed_or_not() {
         // One message of stacks with three indices each: packed, and one by one.
         let packed = [0x12, 7, 0x3a, 5, 0x0a, 3, 1, 2, 3];
