@@ -7,6 +7,26 @@
 #include "slot.bpf.h"
 #include "unwind.bpf.h"
 
+/* Defines the program that begins a sample, and does `walk` if there is a user stack to walk. See SW_SAMPLER. */
+#define SW_FIRST_PROGRAM(section, name, context_type, begin, walk, end)                                       \
+	SEC(section)                                                                                          \
+	int name(context_type *ctx)                                                                           \
+	{                                                                                                     \
+		struct sw_cpu *cpu = this_cpu();                                                              \
+		struct sw_slot *slot;                                                                         \
+		bool walks;                                                                                   \
+                                                                                                              \
+		if (!cpu)                                                                                     \
+			return 0;                                                                             \
+		slot = begin;                                                                                 \
+		if (!slot)                                                                                    \
+			return 0;                                                                             \
+		if (walks)                                                                                    \
+			walk;                                                                                 \
+		end;                                                                                          \
+		return 0;                                                                                     \
+	}
+
 /*
  * Defines sample_NAME, which walks the user stack in a loop (since Linux 5.17); and for older kernels
  * sample_NAME_by_calls, which begins the sample, and walk_NAME_by_calls, which walks, calls itself through entry `index` of
@@ -17,40 +37,9 @@
  *   end     sends the sample and releases `slot`, of `cpu`
  */
 #define SW_SAMPLER(section, name, context_type, kind, begin, end, calls, index)                               \
-	SEC(section)                                                                                          \
-	int sample_##name(context_type *ctx)                                                                  \
-	{                                                                                                     \
-		struct sw_cpu *cpu = this_cpu();                                                              \
-		struct sw_slot *slot;                                                                         \
-		bool walks;                                                                                   \
-                                                                                                              \
-		if (!cpu)                                                                                     \
-			return 0;                                                                             \
-		slot = begin;                                                                                 \
-		if (!slot)                                                                                    \
-			return 0;                                                                             \
-		if (walks)                                                                                    \
-			walk_by_loop(slot);                                                                   \
-		end;                                                                                          \
-		return 0;                                                                                     \
-	}                                                                                                     \
-	SEC(section)                                                                                          \
-	int sample_##name##_by_calls(context_type *ctx)                                                       \
-	{                                                                                                     \
-		struct sw_cpu *cpu = this_cpu();                                                              \
-		struct sw_slot *slot;                                                                         \
-		bool walks;                                                                                   \
-                                                                                                              \
-		if (!cpu)                                                                                     \
-			return 0;                                                                             \
-		slot = begin;                                                                                 \
-		if (!slot)                                                                                    \
-			return 0;                                                                             \
-		if (walks)                                                                                    \
-			bpf_tail_call(ctx, &calls, index);                                                    \
-		end;                                                                                          \
-		return 0;                                                                                     \
-	}                                                                                                     \
+	SW_FIRST_PROGRAM(section, sample_##name, context_type, begin, walk_by_loop(slot), end)                \
+	SW_FIRST_PROGRAM(section, sample_##name##_by_calls, context_type, begin,                              \
+			 bpf_tail_call(ctx, &calls, index), end)                                              \
 	SEC(section)                                                                                          \
 	int walk_##name##_by_calls(context_type *ctx)                                                         \
 	{                                                                                                     \
