@@ -17,7 +17,7 @@
 #include "vm_memory.bpf.h"
 
 #define SW_CPYTHON_FRAMES_PER_STEP 8
-#define SW_CPYTHON_STEPS_ALONE 128 /* the most by which frames are taken without those of their activations */
+#define SW_CPYTHON_STEPS_ALONE 128 /* the most steps that take frames without the native frames of their activations */
 
 static __always_inline void start_cpython(struct sw_slot *slot)
 {
@@ -68,7 +68,7 @@ static __always_inline void mark_place(struct sw_slot *slot)
 }
 
 /*
- * The group that was taken for that of the innermost activation is that of the next one: the innermost has no frame yet, or no
+ * The group that seemed to belong to the innermost activation belongs to the next one: the innermost has no frame yet, or none any
  * more. Removes the group from the stack, to be pushed where it belongs, unless the chunk in which it begins was sent.
  */
 static __always_inline int remove_group(struct sw_slot *slot)
@@ -93,7 +93,7 @@ static __always_inline int remove_group(struct sw_slot *slot)
 
 /*
  * Finds the next group when the previous frames don't lead to it: in the activation that lost its own behind its shim, or, with
- * a `cframe`, in the next activation. `end` is that of the current one's native frame.
+ * a `cframe`, in the next activation. `end` is where the current one's native frame ends.
  */
 static __always_inline int find_frames(struct sw_slot *slot, const struct sw_cpython *cpython, __u64 end)
 {

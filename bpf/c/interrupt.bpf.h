@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Interrupts of the CPU clock and of counters: page faults, switches, cycles. The kernel counts a fault in its handler, with
- * interrupts of the CPU clock enabled, and in the task's context: the registers are those of the instruction that caused it.
+ * interrupts of the CPU clock enabled, and in the task's context: the registers are as they were at the instruction that caused it.
  */
 #ifndef SIDEWINDER_INTERRUPT_BPF_H
 #define SIDEWINDER_INTERRUPT_BPF_H
@@ -60,7 +60,7 @@ SW_SAMPLER("perf_event", cpu, struct bpf_perf_event_data, SW_SAMPLE_CPU,
 	   begin_interrupt(ctx, cpu, SW_SAMPLE_CPU, &walks), end_interrupt(slot, cpu), cpu_walks, 0)
 
 /*
- * The index of the counter that interrupts among those of the run. The receiver has it in wakeup_events of the event's
+ * The index of the counter that interrupts, among the counters of the run. The receiver has it in wakeup_events of the event's
  * attributes, which the kernel keeps, and uses only for events that have a ring. It may change the type that it was given.
  */
 static __always_inline __u32 interrupting_counter(struct bpf_perf_event_data *ctx)

@@ -19,7 +19,7 @@ enum sw_cpython_group {
 	SW_CPYTHON_GROUP_SETTLED, /* all of it */
 };
 
-/* What the walk goes back to if the frames that it took for those of the innermost activation are those of the next one. */
+/* What the walk goes back to if the frames that seemed to belong to the innermost activation belong to the next one. */
 struct sw_cpython_mark {
 	__u64 frame; /* address of the innermost frame */
 	struct sw_hash hash;
@@ -45,7 +45,7 @@ struct sw_cpython_walk {
 	__u32 objects; /* sent with this sample */
 	__u32 is_innermost; /* the current activation is the innermost one */
 	__u32 has_no_group; /* the next activation has no frames, or they are in the stack already */
-	__u32 is_lost; /* the frame after those of the current activation can't be found through them */
+	__u32 is_lost; /* the frames of the current activation don't lead to the one after them */
 	__u32 frames_met; /* so far, of all activations */
 	__u32 is_alone; /* frames are taken without the native frames of their activations */
 	__u64 frame; /* address of the next frame; 0: there is none */

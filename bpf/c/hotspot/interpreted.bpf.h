@@ -101,9 +101,9 @@ __noinline int settle_incomplete(__u32 number)
 }
 
 /*
- * Makes the frame at the frame pointer that of the interpreter, but for its cookie: what that takes is in the scratch memory,
- * the address of the ConstMethod, and for its class that of the cache of constants, which all its methods have in common, or 0
- * where the frame may not have it yet. Returns 0 if the frame is none of the interpreter's: at the start of a method, while its frame
+ * Makes the frame at the frame pointer a frame of the interpreter, but for its cookie. What the cookie is made of is put into the
+ * scratch memory: the address of the ConstMethod and, for its class, the address of the cache of constants, which all methods of
+ * the class share, or 0 where the frame may not have it yet. Returns 0 if the frame is none of the interpreter's: at the start of a method, while its frame
  * is being made, the frame pointer is still the caller's.
  */
 __noinline int settle_interpreted(__u32 number)

@@ -7,7 +7,7 @@
 
 /* The walk of one sample. */
 struct sw_hotspot_walk {
-	__u32 has_blob; /* the blob in the scratch memory is that of the current frame */
+	__u32 has_blob; /* the blob in the scratch memory belongs to the current frame */
 };
 
 /* A blob of HotSpot's machine code. */

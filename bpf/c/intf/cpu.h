@@ -79,7 +79,7 @@ struct sw_slot_head {
 	__u64 frames_guess;
 	__u64 nested_walks; /* uses begun while another slot of this CPU was in use */
 	__u64 outcomes[SW_SAMPLE_KINDS][SW_OUTCOME_PLACES]; /* of interrupts, by kind and sw_outcome */
-	__u64 stack_depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
+	__u64 stack_depths[SW_DEPTHS]; /* stacks by their frames, complete or cut: [i] counts stacks of 2^i to 2^(i+1)-1 frames */
 	__u64 snapshots_refused; /* the ring had no room, or there were too many in this window */
 	__u64 thread_contexts_read; /* the thread published a span or labels */
 	__u64 thread_contexts_changing; /* the thread was updating its record: valid was not 1 */
