@@ -31,6 +31,15 @@ impl Marker {
             Self::Words => None,
         }
     }
+
+    /// The name of the frame in OTLP, if it is not the frame's own.
+    #[must_use]
+    pub fn wire_name(&self) -> Option<String> {
+        match self {
+            Self::Truncated(truncation) => Some(truncation.wire_name()),
+            Self::Lock(_) | Self::Words => None,
+        }
+    }
 }
 
 /// Why the frames at the root of a stack are missing. It is displayed in words: `[truncated: no unwind information]`.

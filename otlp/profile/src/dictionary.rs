@@ -1,0 +1,522 @@
+//! What samples refer to: each string, attribute, mapping, function, location, stack and link once.
+
+mod copy;
+mod frame;
+mod mapping;
+
+use std::ops::Range;
+
+pub use self::copy::DictionaryCopier;
+pub use self::frame::{Frame, Function, Line, Location};
+pub use self::mapping::{BuildIds, Link, Mapping};
+use crate::attributes::{AttributeValue, Value, key, truncated};
+use crate::frame_type::FrameType;
+use crate::index::{
+    AttributeIndex, AttributeSetIndex, FrameIndex, FunctionIndex, LinkIndex, LocationIndex, MappingIndex,
+    StackIndex, StringIndex,
+};
+use crate::marker::Marker;
+use crate::table::{Index as _, ListTable, StringTable, Table};
+
+/// An attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attribute {
+    /// Its key.
+    pub key: StringIndex,
+    /// Its value.
+    pub value: AttributeValue,
+}
+
+/// The tables of `ProfilesDictionary`, without duplicates. Element 0 of each is the one that stands for nothing.
+///
+/// Indices stay valid when more is added. Those of stacks end with [`forget_stacks`](Self::forget_stacks).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dictionary {
+    strings: StringTable<StringIndex>,
+    attributes: Table<AttributeIndex, Attribute>,
+    /// Each sorted. Not a table of the message, whose elements list their attributes.
+    attribute_sets: ListTable<AttributeSetIndex, AttributeIndex>,
+    mappings: Table<MappingIndex, Mapping>,
+    functions: Table<FunctionIndex, Function>,
+    locations: Table<LocationIndex, LocationEntry>,
+    /// The lines of the locations, in their order: each is a frame.
+    lines: Vec<Line>,
+    /// The location of each frame.
+    locations_of_frames: Vec<LocationIndex>,
+    stacks: ListTable<StackIndex, LocationIndex>,
+    links: Table<LinkIndex, Link>,
+    /// The size of the values of attributes.
+    value_bytes: usize,
+}
+
+/// A location, without its lines.
+#[derive(Clone, PartialEq, Debug)]
+struct LocationEntry {
+    mapping: MappingIndex,
+    address: u64,
+    frame_type: FrameType,
+    is_generated: bool,
+    is_guessed: bool,
+    is_unnamed: bool,
+    marker: Option<Box<Marker>>,
+    /// What the message says of these properties.
+    attributes: AttributeSetIndex,
+    /// The positions of its frames.
+    frames: Range<u32>,
+}
+
+impl Default for Dictionary {
+    fn default() -> Self {
+        let mut dictionary = Self {
+            strings: StringTable::default(),
+            attributes: Table::default(),
+            attribute_sets: ListTable::default(),
+            mappings: Table::default(),
+            functions: Table::default(),
+            locations: Table::default(),
+            lines: Vec::new(),
+            locations_of_frames: Vec::new(),
+            stacks: ListTable::default(),
+            links: Table::default(),
+            value_bytes: 0,
+        };
+        let none = Attribute { key: StringIndex::default(), value: AttributeValue::Bool(false) };
+        dictionary.attributes.insert(&(), none);
+        dictionary.attribute_sets.intern(&[]);
+        dictionary.mappings.intern(Mapping::default());
+        dictionary.functions.intern(Function::default());
+        dictionary.insert_location(&Location::default());
+        dictionary.stacks.intern(&[]);
+        dictionary.links.intern(Link::default());
+        dictionary
+    }
+}
+
+/// Adding: each returns the index of what is given, which is added if it is new.
+impl Dictionary {
+    /// A string. A very long one is truncated.
+    pub fn add_string(&mut self, text: &str) -> StringIndex {
+        self.strings.intern(truncated(text))
+    }
+
+    /// An attribute.
+    pub fn add_attribute(&mut self, key: &str, value: Value<'_>) -> AttributeIndex {
+        let key = self.add_string(key);
+        let value_bytes = &mut self.value_bytes;
+        self.attributes.intern_with(
+            &(key, value),
+            |held| held.key == key && value.is_held_as(&held.value),
+            || {
+                let value = value.to_held();
+                *value_bytes += value.text_bytes();
+                Attribute { key, value }
+            },
+        )
+    }
+
+    /// A set of attributes. Of two values of a key, the first counts. What has no key is left out.
+    pub fn add_attributes<'a>(
+        &mut self,
+        attributes: impl IntoIterator<Item = (&'a str, Value<'a>)>,
+    ) -> AttributeSetIndex {
+        let mut set: Vec<AttributeIndex> = Vec::new();
+        let mut keys: Vec<&str> = Vec::new();
+        for (key, value) in attributes {
+            if !key.is_empty() && !keys.contains(&key) {
+                keys.push(key);
+                set.push(self.add_attribute(key, value));
+            }
+        }
+        set.sort_unstable();
+        self.attribute_sets.intern(&set)
+    }
+
+    /// A set of attributes of another dictionary, or of a message.
+    pub fn add_held_attributes<'a>(
+        &mut self,
+        attributes: impl IntoIterator<Item = (&'a str, &'a AttributeValue)>,
+    ) -> AttributeSetIndex {
+        let mut set: Vec<AttributeIndex> = Vec::new();
+        for (key, value) in attributes {
+            let key = self.add_string(key);
+            let value_bytes = &mut self.value_bytes;
+            set.push(self.attributes.intern_with(
+                &(key, value),
+                |held| held.key == key && held.value == *value,
+                || {
+                    *value_bytes += value.text_bytes();
+                    Attribute { key, value: value.clone() }
+                },
+            ));
+        }
+        set.sort_unstable();
+        self.attribute_sets.intern(&set)
+    }
+
+    /// A mapping.
+    pub fn add_mapping(&mut self, mapping: Mapping) -> MappingIndex {
+        self.mappings.intern(mapping)
+    }
+
+    /// The attributes of a mapping.
+    pub fn add_build_ids(&mut self, build_ids: &BuildIds<'_>) -> AttributeSetIndex {
+        self.add_attributes(build_ids.attributes())
+    }
+
+    /// A function.
+    pub fn add_function(&mut self, function: Function) -> FunctionIndex {
+        self.functions.intern(function)
+    }
+
+    /// A function of which no more is known than its name.
+    pub fn add_function_named(&mut self, name: &str) -> FunctionIndex {
+        let name = self.add_string(name);
+        self.add_function(Function { name, ..Function::default() })
+    }
+
+    /// A location. If it has no lines, it has one frame, whose function is unknown.
+    pub fn add_location(&mut self, location: &Location<'_>) -> LocationIndex {
+        let unknown = [Line::default()];
+        let lines = if location.lines.is_empty() { &unknown } else { location.lines };
+        let location = Location { lines, ..*location };
+        let is = |held: &LocationEntry| self.location_in(held) == location;
+        let known = self.locations.find(&location, is);
+        known.unwrap_or_else(|| self.insert_location(&location))
+    }
+
+    /// The location of a marker that is not code.
+    pub fn add_marker(&mut self, marker: &Marker) -> LocationIndex {
+        let function = marker.wire_name().map(|name| self.add_function_named(&name)).unwrap_or_default();
+        self.add_location(&Location {
+            marker: Some(marker),
+            lines: &[Line::new(function)],
+            ..Location::default()
+        })
+    }
+
+    /// A stack, leaf first.
+    pub fn add_stack(&mut self, locations: &[LocationIndex]) -> StackIndex {
+        self.stacks.intern(locations)
+    }
+
+    /// A link; none if it is not valid.
+    pub fn add_link(&mut self, link: Link) -> LinkIndex {
+        if link.is_valid() { self.links.intern(link) } else { LinkIndex::default() }
+    }
+
+    fn insert_location(&mut self, location: &Location<'_>) -> LocationIndex {
+        let attributes = self.location_attributes(location);
+        let first = self.lines.len() as u32;
+        let index = self.locations.insert(
+            location,
+            LocationEntry {
+                mapping: location.mapping,
+                address: location.address,
+                frame_type: location.frame_type,
+                is_generated: location.is_generated,
+                is_guessed: location.is_guessed,
+                is_unnamed: location.is_unnamed,
+                marker: location.marker.cloned().map(Box::new),
+                attributes,
+                frames: first..first + location.lines.len() as u32,
+            },
+        );
+        self.lines.extend(location.lines);
+        self.locations_of_frames.resize(self.lines.len(), index);
+        index
+    }
+
+    /// What a message says of a location apart from its place and names. Of names that look like words of the profiler, it says
+    /// whether they are.
+    fn location_attributes(&mut self, location: &Location<'_>) -> AttributeSetIndex {
+        let names = location.lines.iter().map(|line| self.string(self.function(line.function).name));
+        let looks_like_marker = names.into_iter().any(|name| name.starts_with('['));
+        let flags = [
+            (key::FRAME_GUESSED, location.is_guessed.then_some(true)),
+            (key::FRAME_GENERATED, location.is_generated.then_some(true)),
+            (key::FRAME_MARKER, looks_like_marker.then_some(location.marker.is_some())),
+        ];
+        let frame_type = (key::FRAME_TYPE, Value::Str(location.frame_type.as_str()));
+        let flags = flags.into_iter().filter_map(|(key, flag)| Some((key, Value::Bool(flag?))));
+        self.add_attributes([frame_type].into_iter().chain(flags))
+    }
+}
+
+/// Reading. Of an index that is not in the table, nothing is known.
+impl Dictionary {
+    /// A string.
+    #[must_use]
+    pub fn string(&self, index: StringIndex) -> &str {
+        self.strings.get(index)
+    }
+
+    /// All strings.
+    #[must_use]
+    pub fn strings(&self) -> &StringTable<StringIndex> {
+        &self.strings
+    }
+
+    /// All attributes.
+    #[must_use]
+    pub fn attributes(&self) -> &[Attribute] {
+        self.attributes.values()
+    }
+
+    /// The attributes of a set, sorted by index.
+    #[must_use]
+    pub fn attribute_set(&self, index: AttributeSetIndex) -> &[AttributeIndex] {
+        self.attribute_sets.get(index)
+    }
+
+    /// The keys and values of a set.
+    pub fn attributes_of(
+        &self,
+        index: AttributeSetIndex,
+    ) -> impl Iterator<Item = (&str, &AttributeValue)> + use<'_> {
+        let attributes = self.attribute_set(index).iter().filter_map(|index| self.attributes.get(*index));
+        attributes.map(|attribute| (self.string(attribute.key), &attribute.value))
+    }
+
+    /// A mapping.
+    #[must_use]
+    pub fn mapping(&self, index: MappingIndex) -> Mapping {
+        self.mappings.get(index).copied().unwrap_or_default()
+    }
+
+    /// All mappings.
+    #[must_use]
+    pub fn mappings(&self) -> &[Mapping] {
+        self.mappings.values()
+    }
+
+    /// What identifies the file of a mapping.
+    #[must_use]
+    pub fn build_ids(&self, mapping: &Mapping) -> BuildIds<'_> {
+        let mut ids = BuildIds::default();
+        for (key, value) in self.attributes_of(mapping.attributes) {
+            match key {
+                key::BUILD_ID_HTLHASH => ids.htlhash = value.as_str(),
+                key::BUILD_ID_GNU => ids.gnu = value.as_str(),
+                key::BUILD_ID_GO => ids.go = value.as_str(),
+                _ => {}
+            }
+        }
+        ids
+    }
+
+    /// A function.
+    #[must_use]
+    pub fn function(&self, index: FunctionIndex) -> Function {
+        self.functions.get(index).copied().unwrap_or_default()
+    }
+
+    /// All functions.
+    #[must_use]
+    pub fn functions(&self) -> &[Function] {
+        self.functions.values()
+    }
+
+    /// The number of locations.
+    #[must_use]
+    pub fn location_count(&self) -> usize {
+        self.locations.values().len()
+    }
+
+    /// A location.
+    #[must_use]
+    pub fn location(&self, index: LocationIndex) -> Location<'_> {
+        self.locations.get(index).map(|entry| self.location_in(entry)).unwrap_or_default()
+    }
+
+    fn location_in<'a>(&'a self, entry: &'a LocationEntry) -> Location<'a> {
+        Location {
+            mapping: entry.mapping,
+            address: entry.address,
+            frame_type: entry.frame_type,
+            is_generated: entry.is_generated,
+            is_guessed: entry.is_guessed,
+            is_unnamed: entry.is_unnamed,
+            marker: entry.marker.as_deref(),
+            lines: self.lines.get(entry.frames.start as usize..entry.frames.end as usize).unwrap_or_default(),
+        }
+    }
+
+    /// What the message says of a location apart from its place and names.
+    #[must_use]
+    pub fn attributes_of_location(&self, index: LocationIndex) -> AttributeSetIndex {
+        self.locations.get(index).map(|entry| entry.attributes).unwrap_or_default()
+    }
+
+    /// The number of frames.
+    #[must_use]
+    pub fn frame_count(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// A frame.
+    #[must_use]
+    pub fn frame(&self, index: FrameIndex) -> Option<Frame<'_>> {
+        let location = *self.locations_of_frames.get(index.position())?;
+        let entry = self.locations.get(location)?;
+        let position = index.0.checked_sub(entry.frames.start)?;
+        Frame::new(self, self.location_in(entry), position as usize)
+    }
+
+    /// All frames, in the order of their indices.
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = Frame<'_>> + DoubleEndedIterator {
+        let unknown = Frame::unknown(self);
+        (0..self.lines.len() as u32).map(move |index| self.frame(FrameIndex(index)).unwrap_or(unknown))
+    }
+
+    /// The frames of a location, the innermost first.
+    pub fn frames_at(
+        &self,
+        index: LocationIndex,
+    ) -> impl DoubleEndedIterator<Item = FrameIndex> + Clone + use<> {
+        self.locations.get(index).map_or(0..0, |entry| entry.frames.clone()).map(FrameIndex)
+    }
+
+    /// The number of stacks.
+    #[must_use]
+    pub fn stack_count(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// The locations of a stack, leaf first.
+    #[must_use]
+    pub fn stack(&self, index: StackIndex) -> &[LocationIndex] {
+        self.stacks.get(index)
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn frames_of(
+        &self,
+        index: StackIndex,
+    ) -> impl DoubleEndedIterator<Item = FrameIndex> + Clone + use<'_> {
+        self.stack(index).iter().flat_map(|location| self.frames_at(*location))
+    }
+
+    /// A link.
+    #[must_use]
+    pub fn link(&self, index: LinkIndex) -> Link {
+        self.links.get(index).copied().unwrap_or_default()
+    }
+
+    /// All links.
+    #[must_use]
+    pub fn links(&self) -> &[Link] {
+        self.links.values()
+    }
+
+    /// The approximate size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = self.strings.bytes() + self.value_bytes;
+        let lists = self.attribute_sets.bytes() + self.stacks.bytes();
+        let tables = size_of_val(self.attributes.values())
+            + size_of_val(self.mappings.values())
+            + size_of_val(self.functions.values())
+            + size_of_val(self.locations.values())
+            + size_of_val(self.links.values());
+        let frames = size_of_val(&*self.lines) + size_of_val(&*self.locations_of_frames);
+        texts + lists + tables + frames
+    }
+
+    /// Forgets all stacks. Their indices become invalid; others stay valid.
+    pub fn forget_stacks(&mut self) {
+        self.stacks = ListTable::default();
+        self.stacks.intern(&[]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_is_held_once_with_its_frames() {
+        let mut dictionary = Dictionary::default();
+        let [inner, outer] = ["inner", "outer"].map(|name| dictionary.add_function_named(name));
+        let lines = [Line { line: 3, ..Line::new(inner) }, Line::new(outer)];
+        let location =
+            Location { address: 0x1000, frame_type: FrameType::Rust, lines: &lines, ..Location::default() };
+        let at = dictionary.add_location(&location);
+        assert_eq!(dictionary.add_location(&location), at);
+        assert_eq!(dictionary.location(at), location);
+        let others = [
+            Location { address: 0x1001, ..location },
+            Location { is_guessed: true, ..location },
+            Location { marker: Some(&Marker::Words), ..location },
+            Location { lines: &lines[1..], ..location },
+        ];
+        for other in others {
+            assert_ne!(dictionary.add_location(&other), at, "{other:?}");
+        }
+        let stack = dictionary.add_stack(&[at, at]);
+        let frames: Vec<_> =
+            dictionary.frames_of(stack).filter_map(|frame| dictionary.frame(frame)).collect();
+        let seen: Vec<_> =
+            frames.iter().map(|frame| (frame.name(), frame.line.line, frame.is_inlined)).collect();
+        let (inner, outer) = (("inner".into(), 3, true), ("outer".into(), 0, false));
+        assert_eq!(seen, [inner.clone(), outer.clone(), inner, outer]);
+    }
+
+    #[test]
+    fn a_location_without_a_function_is_described_by_its_file_and_address() {
+        let mut dictionary = Dictionary::default();
+        let filename = dictionary.add_string("/usr/lib/libc.so.6");
+        let mapping = dictionary.add_mapping(Mapping { filename, ..Mapping::default() });
+        let at = dictionary.add_location(&Location { mapping, address: 0x1234, ..Location::default() });
+        let frames: Vec<_> = dictionary.frames_at(at).filter_map(|frame| dictionary.frame(frame)).collect();
+        assert_eq!(frames.len(), 1);
+        assert_eq!((&*frames[0].name(), frames[0].is_named()), ("libc.so.6+0x1234", false));
+        assert_eq!(frames[0].binary_path(), "/usr/lib/libc.so.6");
+    }
+
+    #[test]
+    fn a_location_says_whether_words_in_brackets_are_the_profilers() {
+        let mut dictionary = Dictionary::default();
+        let bracketed = dictionary.add_function_named("[x]");
+        let lines = [Line::new(bracketed)];
+        let mut says = |marker: Option<&Marker>| {
+            let location = Location { marker, lines: &lines, ..Location::default() };
+            let at = dictionary.add_location(&location);
+            let attributes = dictionary.attributes_of(dictionary.attributes_of_location(at));
+            let marker = attributes.filter(|(key, _)| *key == key::FRAME_MARKER);
+            marker.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(says(None), [AttributeValue::Bool(false)]);
+        assert_eq!(says(Some(&Marker::Words)), [AttributeValue::Bool(true)]);
+        let lost = dictionary.add_marker(&Marker::truncated("lost"));
+        let name = dictionary.frames_at(lost).next().and_then(|frame| Some(dictionary.frame(frame)?.name()));
+        assert_eq!(name.as_deref(), Some("[truncated: lost]"));
+    }
+
+    #[test]
+    fn of_two_values_of_a_key_the_first_counts() {
+        let mut dictionary = Dictionary::default();
+        let texts = ["x".to_owned()];
+        let list = ("list", Value::Strings(&texts));
+        let twice = [("a", Value::Int(1)), ("", Value::Int(2)), ("a", Value::Int(3)), list];
+        let set = dictionary.add_attributes(twice);
+        let held: Vec<_> = dictionary.attributes_of(set).collect();
+        let held_list = AttributeValue::List([AttributeValue::Str("x".into())].into());
+        assert_eq!(held, [("a", &AttributeValue::Int(1)), ("list", &held_list)]);
+        assert_eq!(dictionary.add_attributes([list, ("a", Value::Int(1))]), set);
+        let again = [("list", &held_list), ("a", &AttributeValue::Int(1))];
+        assert_eq!(dictionary.add_held_attributes(again), set);
+        assert_eq!(dictionary.add_attributes([]), AttributeSetIndex::default());
+    }
+
+    #[test]
+    fn stacks_can_be_forgotten_and_the_rest_stays() {
+        let mut dictionary = Dictionary::default();
+        let at = dictionary.add_marker(&Marker::truncated("lost"));
+        let before = dictionary.bytes();
+        let stack = dictionary.add_stack(&[at]);
+        assert!(dictionary.bytes() > before);
+        dictionary.forget_stacks();
+        assert_eq!((dictionary.bytes(), dictionary.stack(stack).len()), (before, 0));
+        assert_eq!(dictionary.add_stack(&[at]), stack);
+    }
+}
