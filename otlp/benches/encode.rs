@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{
-    AttributeSetIndex, Function, Line, LocationIndex, Mapping, MappingBuildIds, SampleAttributes,
-    SampleIdentity, StackFrame, StackIndex,
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
+use sidewinder_otlp::{ReportBuilder, ReportOptions};
+use sidewinder_profile::{
+    AttributeSetIndex, BuildIds, Dictionary, FrameType, Line, LinkIndex, Location, LocationIndex, Mapping,
+    StackIndex, Value, key,
 };
-use sidewinder_otlp::{FrameType, ReportBuilder, ReportOptions, Value, key};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const STACKS: usize = 50_000;
@@ -39,24 +40,26 @@ struct Workload {
 }
 
 impl Workload {
-    fn new(builder: &mut ReportBuilder) -> Self {
-        let mapping = builder.mapping(&Mapping {
+    fn new(dictionary: &mut Dictionary) -> Self {
+        let htlhash = Some("000102030405060708090a0b0c0d0e0f");
+        let mapping = Mapping {
             memory_start: 0x40_0000,
             memory_limit: 0x4000_0000,
             file_offset: 0,
-            filename: "/usr/bin/workload",
-            build_ids: MappingBuildIds { htlhash: "000102030405060708090a0b0c0d0e0f", gnu: None, go: None },
-        });
+            filename: dictionary.add_string("/usr/bin/workload"),
+            attributes: dictionary.add_build_ids(&BuildIds { htlhash, ..BuildIds::default() }),
+        };
+        let mapping = dictionary.add_mapping(mapping);
         let frames: Vec<_> = (0..FRAMES)
             .map(|frame| {
                 let name = format!("workload::module_{}::function_{}", frame % 100, frame / 4);
-                let function = builder.function(&Function { name: &name, ..Function::default() });
-                builder.location(&StackFrame {
-                    mapping: Some(mapping),
+                let function = dictionary.add_function_named(&name);
+                dictionary.add_location(&Location {
+                    mapping,
                     address: 0x40_0000 + frame * 16,
                     frame_type: FrameType::Rust,
                     lines: &[Line::new(function)],
-                    ..StackFrame::default()
+                    ..Location::default()
                 })
             })
             .collect();
@@ -65,7 +68,7 @@ impl Workload {
     }
 
     /// A stack that shares its outer frames with a previous one, like the paths of a call tree.
-    fn new_stack(&mut self, builder: &mut ReportBuilder) -> StackIndex {
+    fn new_stack(&mut self, dictionary: &mut Dictionary) -> StackIndex {
         let parent = self.sequence.below(self.stacks.len() as u64) as usize;
         let mut stack = self.stacks[parent];
         let own = 1 + self.sequence.below(DEPTH as u64) as usize;
@@ -79,7 +82,7 @@ impl Workload {
         } else {
             self.stacks[parent] = stack;
         }
-        builder.stack(&stack)
+        dictionary.add_stack(&stack)
     }
 }
 
@@ -101,9 +104,10 @@ fn main() {
 }
 
 fn measure(events_per_stack: usize) {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("bench"));
-    let mut workload = Workload::new(&mut builder);
-    let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str("bench"))]);
+    let mut workload = Workload::new(&mut dictionary);
+    let resource = dictionary.add_attributes([(key::SERVICE_NAME, Value::Str("bench"))]);
     let threads: Vec<AttributeSetIndex> = (0..16)
         .map(|thread| {
             let attributes = SampleAttributes {
@@ -111,10 +115,10 @@ fn measure(events_per_stack: usize) {
                 thread_name: Some("worker"),
                 ..Default::default()
             };
-            builder.attributes(&attributes)
+            attributes.add_to(&mut dictionary)
         })
         .collect();
-    let mut stacks: Vec<_> = (0..STACKS).map(|_| workload.new_stack(&mut builder)).collect();
+    let mut stacks: Vec<_> = (0..STACKS).map(|_| workload.new_stack(&mut dictionary)).collect();
     let events = STACKS * events_per_stack;
     let (mut naming, mut adding, mut encoding) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let mut bytes = 0;
@@ -122,7 +126,7 @@ fn measure(events_per_stack: usize) {
         timed(&mut naming, || {
             for _ in 0..STACKS / 10 {
                 let replaced = workload.sequence.below(STACKS as u64) as usize;
-                stacks[replaced] = workload.new_stack(&mut builder);
+                stacks[replaced] = workload.new_stack(&mut dictionary);
             }
         });
         timed(&mut adding, || {
@@ -133,13 +137,13 @@ fn measure(events_per_stack: usize) {
                     profile_type: builder.kind(Kind::Cpu { samples_per_second: 997 }),
                     stack: stacks[stack],
                     attributes: threads[stack % threads.len()],
-                    link: None,
+                    link: LinkIndex::default(),
                 };
                 builder.event(&identity, START + event as u64 * 1000, 1);
             }
         });
         timed(&mut encoding, || {
-            let reports = builder.drain(START..START + 5_000_000_000, usize::MAX);
+            let reports = builder.drain(&mut dictionary, START..START + 5_000_000_000, usize::MAX);
             bytes += reports.iter().map(|report| report.as_bytes().len()).sum::<usize>();
         });
     }

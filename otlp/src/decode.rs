@@ -10,11 +10,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use prost::Message;
-use sidewinder_profile::FrameType;
 pub use sidewinder_profile::{AttributeValue, Attributes};
+use sidewinder_profile::{FrameType, Link, key};
 
-use crate::attribute::key;
-use crate::builder::Link;
+use crate::read::at;
 use crate::wire::{
     self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles,
 };
@@ -510,16 +509,6 @@ impl DecodedDictionary {
         // Index 0 is valid if there is no dictionary at all.
         if index == 0 { Ok(Arc::default()) } else { at("string", &self.strings, index).map(Arc::clone) }
     }
-}
-
-/// The element of a table at `index`.
-fn at<'a, T>(table: &'static str, values: &'a [T], index: i32) -> Result<&'a T, DecodeError> {
-    let len = values.len();
-    usize::try_from(index).ok().and_then(|index| values.get(index)).ok_or(DecodeError::IndexOutOfRange {
-        table,
-        index,
-        len,
-    })
 }
 
 /// A link, if its ids have the right lengths.

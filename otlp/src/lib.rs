@@ -17,13 +17,12 @@ pub mod builder;
 pub mod conformance;
 pub mod decode;
 mod encode;
+mod read;
 pub mod receive;
 mod report;
 pub mod send;
-mod table;
 mod wire;
 
-pub use attribute::{Value, key};
 pub use builder::{ReportBuilder, ReportOptions};
 pub use report::{Report, Tally};
-pub use sidewinder_profile::FrameType;
+pub use sidewinder_profile::{FrameType, Value, key};

@@ -6,9 +6,11 @@ use std::ops::{Add, AddAssign, Sub};
 
 use bytes::Bytes;
 use prost::Message;
+use sidewinder_profile::Dictionary;
 
 pub(crate) use self::draft::ReportDraft;
-use crate::wire::{Profile, ProfilesData, ResourceProfiles, Sample};
+use crate::read::{ReadMessage, ReadSample, read};
+use crate::wire::{Profile, ProfilesData, ResourceProfiles};
 
 /// A number of events, in both units that receivers count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -85,23 +87,23 @@ impl Report {
 
     /// Splits a report that a receiver refuses for its size into reports of at most `max_bytes` each.
     ///
-    /// Only its bytes are left by then, perhaps on a disk, so they are decoded: a report that is known to be too large is split
+    /// Only its bytes are left by then, perhaps on a disk, so they are read again: a report that is known to be too large is split
     /// [before it is encoded](ReportDraft::encode_within).
     pub(crate) fn split(self, max_bytes: usize) -> Split {
         if self.bytes.len() <= max_bytes {
             return Split { reports: vec![self], too_large: Tally::default() };
         }
-        // The message was encoded by this crate, so it can be decoded.
-        let Ok(ProfilesData { dictionary, mut resource_profiles }) = ProfilesData::decode(self.bytes) else {
+        // The message was encoded by this crate, so it can be read.
+        let Ok(message) = ProfilesData::decode(self.bytes.clone()) else {
             return Split { reports: Vec::new(), too_large: self.tally };
         };
-        let dictionary = dictionary.unwrap_or_default();
-        let samples: Vec<Vec<Sample>> = profiles_mut(&mut resource_profiles)
-            .map(|profile| std::mem::take(&mut profile.samples))
-            .collect();
-        let samples = samples.iter().map(|samples| samples.iter().map(Into::into).collect()).collect();
-        let pieces =
-            ReportDraft::new((&dictionary).into(), resource_profiles, samples).encode_within(max_bytes);
+        let mut dictionary = Dictionary::default();
+        let Ok(ReadMessage { resource_profiles, samples }) = read(message, &mut dictionary) else {
+            return Split { reports: Vec::new(), too_large: self.tally };
+        };
+        let samples =
+            samples.iter().map(|samples| samples.iter().map(ReadSample::as_ref).collect()).collect();
+        let pieces = ReportDraft::new(&dictionary, resource_profiles, samples).encode_within(max_bytes);
         let (reports, too_large): (Vec<_>, Vec<_>) =
             pieces.into_iter().partition(|piece| piece.bytes.len() <= max_bytes);
         let too_large = too_large.iter().fold(Tally::default(), |sum, piece| sum + piece.tally);
@@ -133,8 +135,10 @@ mod tests {
     use sidewinder_kind::Kind;
 
     use super::*;
-    use crate::builder::{Function, Line, SampleAttributes, SampleIdentity, StackFrame};
-    use crate::{FrameType, ReportBuilder, ReportOptions, Value, conformance, decode, key};
+    use sidewinder_profile::{FrameType, Line, LinkIndex, Location, Value, key};
+
+    use crate::builder::{SampleAttributes, SampleIdentity};
+    use crate::{ReportBuilder, ReportOptions, conformance, decode};
 
     const START: u64 = 1_700_000_000_000_000_000;
 
@@ -145,34 +149,36 @@ mod tests {
 
     /// The same in reports of at most `bytes_max`.
     fn reports_within(bytes_max: usize, resources: usize, stacks: usize, events: usize) -> Vec<Report> {
+        let mut dictionary = Dictionary::default();
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
         for resource in 0..resources {
-            let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str(&format!("s{resource}")))]);
+            let resource =
+                dictionary.add_attributes([(key::SERVICE_NAME, Value::Str(&format!("s{resource}")))]);
             for stack in 0..stacks {
                 let name = format!("function number {stack}");
-                let function = builder.function(&Function { name: &name, ..Function::default() });
+                let function = dictionary.add_function_named(&name);
                 let lines = [Line::new(function)];
                 let frame_type = FrameType::Native;
                 let address = stack as u64;
-                let leaf = builder.location(&StackFrame {
+                let leaf = dictionary.add_location(&Location {
                     address,
                     frame_type,
                     lines: &lines,
-                    ..StackFrame::default()
+                    ..Location::default()
                 });
                 let identity = SampleIdentity {
                     resource,
                     profile_type: builder.kind(Kind::OffCpu),
-                    stack: builder.stack(&[leaf]),
-                    attributes: builder.attributes(&SampleAttributes::default()),
-                    link: None,
+                    stack: dictionary.add_stack(&[leaf]),
+                    attributes: SampleAttributes::default().add_to(&mut dictionary),
+                    link: LinkIndex::default(),
                 };
                 for event in 0..events as u64 {
                     builder.event(&identity, START + event, event as i64);
                 }
             }
         }
-        builder.drain(START..START + 1, bytes_max)
+        builder.drain(&mut dictionary, START..START + 1, bytes_max)
     }
 
     /// Each event as text, sorted, after checking all parts.

@@ -9,24 +9,26 @@ use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::send::{Exporter, ExporterOptions};
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, decode};
+use sidewinder_profile::{Dictionary, LinkIndex};
 
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 const START: u64 = 1_700_000_000_000_000_000;
 
 fn report(events: u64) -> Report {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let identity = SampleIdentity {
-        resource: builder.resource(&[]),
+        resource: dictionary.add_attributes([]),
         profile_type: builder.kind(Kind::Cpu { samples_per_second: 19 }),
-        stack: builder.stack(&[]),
-        attributes: builder.attributes(&SampleAttributes::default()),
-        link: None,
+        stack: dictionary.add_stack(&[]),
+        attributes: SampleAttributes::default().add_to(&mut dictionary),
+        link: LinkIndex::default(),
     };
     for event in 0..events {
         builder.event(&identity, START + event, 1);
     }
-    builder.finish(START..START + 1).unwrap()
+    builder.finish(&mut dictionary, START..START + 1).unwrap()
 }
 
 #[test]

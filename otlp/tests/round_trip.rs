@@ -8,12 +8,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{
-    Function, Line, Link, Mapping, MappingBuildIds, ResourceIndex, SampleAttributes, SampleIdentity,
-    StackFrame, StackIndex,
-};
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::{self, DecodeError};
-use sidewinder_otlp::{FrameType, ReportBuilder, ReportOptions, Value, conformance, key};
+use sidewinder_otlp::{ReportBuilder, ReportOptions, conformance};
+use sidewinder_profile::{
+    BuildIds, Dictionary, FrameType, Line, Link, LinkIndex, Location, Mapping, StackIndex, Value, key,
+};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const INTERVAL: Range<u64> = START..START + 5_000_000_000;
@@ -64,59 +64,58 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(event, 1..60)
 }
 
-fn resource(builder: &mut ReportBuilder, event: &Event) -> ResourceIndex {
-    builder.resource(&[(key::SERVICE_NAME, Value::Str(&event.service)), ("process.pid", Value::Int(1))])
-}
-
 /// Some frames are guessed.
 fn is_guessed(address: u8) -> bool {
     address % 2 == 1
 }
 
-fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex {
+fn stack(dictionary: &mut Dictionary, frames: &[(Option<u8>, u8)]) -> StackIndex {
     let locations: Vec<_> = frames
         .iter()
         .map(|&(file, address)| {
             let mapping = file.map(|file| {
-                builder.mapping(&Mapping {
+                let htlhash = format!("{file:032x}");
+                let build_ids = BuildIds { htlhash: Some(&htlhash), gnu: Some("00ff"), go: None };
+                let mapping = Mapping {
                     memory_start: 0x1000,
                     memory_limit: 0x2000,
                     file_offset: 0x40,
-                    filename: &format!("file-{file}"),
-                    build_ids: MappingBuildIds {
-                        htlhash: &format!("{file:032x}"),
-                        gnu: Some("00ff"),
-                        go: None,
-                    },
-                })
+                    filename: dictionary.add_string(&format!("file-{file}")),
+                    attributes: dictionary.add_build_ids(&build_ids),
+                };
+                dictionary.add_mapping(mapping)
             });
-            let function = builder.function(&Function { name: &name(file, address), ..Function::default() });
-            builder.location(&StackFrame {
-                mapping,
+            let function = dictionary.add_function_named(&name(file, address));
+            dictionary.add_location(&Location {
+                mapping: mapping.unwrap_or_default(),
                 address: 0x1000 + u64::from(address),
                 frame_type: FrameType::Rust,
                 is_guessed: is_guessed(address),
                 lines: &[Line::new(function)],
-                ..StackFrame::default()
+                ..Location::default()
             })
         })
         .collect();
-    builder.stack(&locations)
+    dictionary.add_stack(&locations)
 }
 
-fn add(builder: &mut ReportBuilder, event: &Event) {
+fn add((dictionary, builder): (&mut Dictionary, &mut ReportBuilder), event: &Event) {
+    let resource = [(key::SERVICE_NAME, Value::Str(&event.service)), ("process.pid", Value::Int(1))];
     let identity = SampleIdentity {
-        resource: resource(builder, event),
+        resource: dictionary.add_attributes(resource),
         profile_type: builder.kind(if event.off_cpu { Kind::OffCpu } else { CPU }),
-        stack: stack(builder, &event.stack),
-        attributes: builder.attributes(&SampleAttributes {
+        stack: stack(dictionary, &event.stack),
+        attributes: SampleAttributes {
             thread_id: event.thread_id,
             thread_name: event.thread_name.as_deref(),
             cpu: event.cpu.map(|cpu| cpu as u32),
             outcome: event.outcome.as_deref(),
             extra: &[],
+        }
+        .add_to(dictionary),
+        link: event.link.map_or(LinkIndex::default(), |id| {
+            dictionary.add_link(Link { trace_id: [id; 16], span_id: [id; 8] })
         }),
-        link: event.link.map(|id| Link { trace_id: [id; 16], span_id: [id; 8] }),
     };
     builder.event(&identity, event.time_unix_ns, event.value);
 }
@@ -159,15 +158,14 @@ fn plain(event: decode::DecodedEvent<'_>) -> Event {
 
 #[test]
 fn the_same_place_known_and_guessed_is_two_locations() {
-    let mut builder = ReportBuilder::new(ReportOptions::new("1.2.3"));
-    let function = builder.function(&Function { name: "work", ..Function::default() });
+    let mut dictionary = Dictionary::default();
+    let function = dictionary.add_function_named("work");
     let lines = [Line::new(function)];
-    let known =
-        StackFrame { address: 1, frame_type: FrameType::Native, lines: &lines, ..StackFrame::default() };
-    let guessed = StackFrame { is_guessed: true, ..known };
-    let locations = [builder.location(&known), builder.location(&guessed)];
+    let known = Location { address: 1, frame_type: FrameType::Native, lines: &lines, ..Location::default() };
+    let guessed = Location { is_guessed: true, ..known };
+    let locations = [dictionary.add_location(&known), dictionary.add_location(&guessed)];
     assert_ne!(locations[0], locations[1]);
-    assert_eq!(locations, [builder.location(&known), builder.location(&guessed)]);
+    assert_eq!(locations, [dictionary.add_location(&known), dictionary.add_location(&guessed)]);
 }
 
 fn sorted(mut events: Vec<Event>) -> Vec<Event> {
@@ -178,34 +176,36 @@ fn sorted(mut events: Vec<Event>) -> Vec<Event> {
 proptest! {
     #[test]
     fn events_come_back_as_they_went_in(first in events(), second in events()) {
+        let mut dictionary = Dictionary::default();
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
         // Interned, but not in a report unless an event reaches it.
-        let idle = builder.function(&Function { name: "idle", ..Function::default() });
-        builder.location(&StackFrame {
+        let idle = dictionary.add_function_named("idle");
+        dictionary.add_location(&Location {
             address: 1,
             frame_type: FrameType::Go,
             lines: &[Line::new(idle)],
-            ..StackFrame::default()
+            ..Location::default()
         });
         for events in [first, second] {
             for event in &events {
-                add(&mut builder, event);
+                add((&mut dictionary, &mut builder), event);
             }
             prop_assert_eq!(builder.pending_events(), events.len());
-            let report = builder.drain(INTERVAL, usize::MAX).pop().unwrap();
+            let report = builder.drain(&mut dictionary, INTERVAL, usize::MAX).pop().unwrap();
             prop_assert_eq!(conformance::check(report.as_bytes()), []);
             prop_assert_eq!(report.tally().events, events.len() as u64);
             prop_assert_eq!(decoded(report.as_bytes()), sorted(events));
         }
-        prop_assert_eq!(builder.finish(INTERVAL), None);
+        prop_assert_eq!(builder.finish(&mut dictionary, INTERVAL), None);
     }
 
     #[test]
     fn the_order_of_events_does_not_matter(events in events()) {
         let report = |events: &[Event]| {
+            let mut dictionary = Dictionary::default();
             let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
-            events.iter().for_each(|event| add(&mut builder, event));
-            builder.finish(INTERVAL).unwrap()
+            events.iter().for_each(|event| add((&mut dictionary, &mut builder), event));
+            builder.finish(&mut dictionary, INTERVAL).unwrap()
         };
         let forward = report(&events);
         let backward = report(&events.iter().rev().cloned().collect::<Vec<_>>());
@@ -225,9 +225,10 @@ proptest! {
         events in events(),
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
+        let mut dictionary = Dictionary::default();
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
-        events.iter().for_each(|event| add(&mut builder, event));
-        let mut bytes = builder.finish(INTERVAL).unwrap().as_bytes().to_vec();
+        events.iter().for_each(|event| add((&mut dictionary, &mut builder), event));
+        let mut bytes = builder.finish(&mut dictionary, INTERVAL).unwrap().as_bytes().to_vec();
         for (at, byte) in damage {
             let at = at.index(bytes.len());
             bytes[at] = byte;
@@ -254,11 +255,12 @@ fn an_event() -> Event {
 
 #[test]
 fn events_of_one_identity_are_one_sample_in_the_order_of_time() {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     for time_unix_ns in [START + 9, START + 3, START + 5] {
-        add(&mut builder, &Event { time_unix_ns, ..an_event() });
+        add((&mut dictionary, &mut builder), &Event { time_unix_ns, ..an_event() });
     }
-    let report = builder.finish(INTERVAL).unwrap();
+    let report = builder.finish(&mut dictionary, INTERVAL).unwrap();
     let profiles = decode::decode_profiles_data(report.as_bytes()).unwrap();
     assert_eq!(profiles[0].samples[0].timestamps_unix_ns, [START + 3, START + 5, START + 9]);
     assert_eq!((report.tally().events, report.tally().samples, report.profiles()), (3, 1, 1));
@@ -267,20 +269,21 @@ fn events_of_one_identity_are_one_sample_in_the_order_of_time() {
 
 #[test]
 fn a_resource_is_its_attributes_in_any_order_and_never_without_a_name() {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let [one, two] = [("a", Value::Int(1)), ("b", Value::Bool(true))];
-    assert_eq!(builder.resource(&[one, two]), builder.resource(&[two, one, one]));
-    assert_ne!(builder.resource(&[one]), builder.resource(&[("a", Value::Str("1"))]));
-    let nobody = builder.resource(&[]);
-    let stack = builder.stack(&[]);
-    let attributes = builder.attributes(&SampleAttributes::default());
+    assert_eq!(dictionary.add_attributes([one, two]), dictionary.add_attributes([two, one, one]));
+    assert_ne!(dictionary.add_attributes([one]), dictionary.add_attributes([("a", Value::Str("1"))]));
+    let nobody = dictionary.add_attributes([]);
+    let stack = dictionary.add_stack(&[]);
+    let attributes = SampleAttributes::default().add_to(&mut dictionary);
     let profile_type = builder.kind(CPU);
     builder.event(
-        &SampleIdentity { resource: nobody, profile_type, stack, attributes, link: None },
+        &SampleIdentity { resource: nobody, profile_type, stack, attributes, link: LinkIndex::default() },
         START,
         1,
     );
-    let report = builder.finish(INTERVAL).unwrap();
+    let report = builder.finish(&mut dictionary, INTERVAL).unwrap();
     let profiles = decode::decode_profiles_data(report.as_bytes()).unwrap();
     assert_eq!(profiles[0].resource[key::SERVICE_NAME].as_str(), Some("unknown_service"));
     assert_eq!(conformance::check(report.as_bytes()), []);
@@ -288,39 +291,40 @@ fn a_resource_is_its_attributes_in_any_order_and_never_without_a_name() {
 
 #[test]
 fn sample_attributes_are_a_set_without_repeated_keys() {
-    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let mut dictionary = Dictionary::default();
     let named = SampleAttributes { thread_id: Some(3), cpu: Some(1), ..SampleAttributes::default() };
     let spelt = [("cpu.logical_number", Value::Int(1)), ("thread.id", Value::Int(3))];
     let spelt = SampleAttributes { extra: &spelt, ..SampleAttributes::default() };
-    assert_eq!(builder.attributes(&named), builder.attributes(&spelt));
+    assert_eq!(named.add_to(&mut dictionary), spelt.add_to(&mut dictionary));
     let contradicted = [("thread.id", Value::Int(4))];
     let contradicted = SampleAttributes { extra: &contradicted, ..named };
-    assert_eq!(builder.attributes(&named), builder.attributes(&contradicted));
+    assert_eq!(named.add_to(&mut dictionary), contradicted.add_to(&mut dictionary));
 }
 
 #[test]
 fn a_huge_name_is_cut() {
-    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
-    let before = builder.interned_bytes();
-    builder.function(&Function { name: &"\u{e9}".repeat(1 << 20), ..Function::default() });
-    assert!(builder.interned_bytes() - before < 10_000);
+    let mut dictionary = Dictionary::default();
+    let before = dictionary.bytes();
+    dictionary.add_function_named(&"\u{e9}".repeat(1 << 20));
+    assert!(dictionary.bytes() - before < 10_000);
     let [one, two] = ["x", "y"].map(|end| vec!["\u{e9}".repeat(5 << 10) + end; 1000]);
-    let arguments = |builder: &mut ReportBuilder, list: &[String]| {
+    let arguments = |dictionary: &mut Dictionary, list: &[String]| {
         let extra = [("process.command_args", Value::Strings(list))];
-        builder.attributes(&SampleAttributes { extra: &extra, ..SampleAttributes::default() })
+        SampleAttributes { extra: &extra, ..SampleAttributes::default() }.add_to(dictionary)
     };
     // The kept parts of both are equal.
-    assert_eq!(arguments(&mut builder, &one), arguments(&mut builder, &two));
-    assert!(builder.interned_bytes() - before < 4 << 20);
+    assert_eq!(arguments(&mut dictionary, &one), arguments(&mut dictionary, &two));
+    assert!(dictionary.bytes() - before < 4 << 20);
 }
 
 #[test]
 fn a_collector_file_is_read_to_its_last_complete_message() {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let mut file = Vec::new();
     for _ in 0..2 {
-        add(&mut builder, &an_event());
-        let report = builder.drain(INTERVAL, usize::MAX).pop().unwrap();
+        add((&mut dictionary, &mut builder), &an_event());
+        let report = builder.drain(&mut dictionary, INTERVAL, usize::MAX).pop().unwrap();
         file.extend((report.as_bytes().len() as u32).to_be_bytes());
         file.extend(report.as_bytes());
     }
@@ -347,14 +351,15 @@ fn an_index_out_of_range_is_refused_by_name() {
 
 #[test]
 fn equal_events_are_counted_not_merged() {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let mut expected: BTreeMap<Event, usize> = BTreeMap::new();
     for _ in 0..3 {
-        add(&mut builder, &an_event());
+        add((&mut dictionary, &mut builder), &an_event());
         *expected.entry(an_event()).or_default() += 1;
     }
     let mut counted: BTreeMap<Event, usize> = BTreeMap::new();
-    for event in decoded(builder.finish(INTERVAL).unwrap().as_bytes()) {
+    for event in decoded(builder.finish(&mut dictionary, INTERVAL).unwrap().as_bytes()) {
         *counted.entry(event).or_default() += 1;
     }
     assert_eq!(counted, expected);

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::{Outcome, StealTime, WaitReason};
 use sidewinder_kind::{Kind, KindSet};
-use sidewinder_otlp::builder::Link;
+use sidewinder_profile::Link;
 use sidewinder_render::{
     AttributeSetIndex, OutcomeCount, Profile, ProfileSample, ProfileSpan, Severity, SpanIndex, StateIndex,
     ThreadIndex, ThreadState, TimeSlicedCounts,

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
 
 use sidewinder_kind::SampleShape;
-use sidewinder_otlp::builder::{
-    AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
-    ProfileType, ResourceIndex, SampleAttributes, SampleIdentity, StackFrame, StackIndex,
-};
+use sidewinder_otlp::builder::{ProfileType, SampleAttributes, SampleIdentity};
 use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, Value, conformance};
+use sidewinder_profile::{
+    AttributeSetIndex, BuildIds, Dictionary, Function, Line, Link, LinkIndex, Location, LocationIndex,
+    Mapping, MappingIndex, StackIndex,
+};
 use sidewinder_render::{
     AttributeSet, AttributeValue, Attributes, FrameIndex, Marker, Profile, ProfileBinary, ProfileFrame,
     ProfileThread, SampleType, ThreadState,
 };
 
-use crate::naming::marker_attribute;
 use crate::report::LOCK_ID;
 use crate::resource::key;
 
@@ -36,11 +36,12 @@ pub(crate) enum EncodeError {
 pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let profile_type = profile_type(profile)?;
     let shape = profile_type.shape;
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
     let profile_type = builder.profile_type(profile_type);
-    let mappings: Vec<_> = profile.binaries.iter().map(|binary| mapping(&mut builder, binary)).collect();
+    let mappings: Vec<_> = profile.binaries.iter().map(|binary| mapping(&mut dictionary, binary)).collect();
     let mut locations = LocationTable { profile, mappings, indices: HashMap::new() };
-    let stacks: Vec<_> = profile.stacks.iter().map(|stack| locations.stack(&mut builder, stack)).collect();
+    let stacks: Vec<_> = profile.stacks.iter().map(|stack| locations.stack(&mut dictionary, stack)).collect();
     let mut contexts = HashMap::new();
     let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
@@ -57,10 +58,11 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
             .entry((sample.thread, sample.state, sample.attributes, stack.markers))
             .or_insert_with(|| {
                 let context = SampleContext { thread, state, markers: stack.markers, stated };
-                (context.resource(&mut builder), context.attributes(&mut builder))
+                (context.resource(&mut dictionary), context.attributes(&mut dictionary))
             });
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
+        let link = link.map_or(LinkIndex::default(), |link| dictionary.add_link(link));
         let identity = SampleIdentity { resource, profile_type, stack: stack.index, attributes, link };
         match shape {
             SampleShape::Values => {
@@ -82,14 +84,16 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let mut counts: Vec<_> = counts.into_iter().collect();
     // The same profile gives the same report.
     counts.sort_unstable_by_key(|(identity, _)| {
-        (identity.resource, identity.stack, identity.attributes, identity.link.map(|link| link.span_id))
+        (identity.resource, identity.stack, identity.attributes, identity.link)
     });
     for (identity, count) in counts {
         builder.event(&identity, start, i64::try_from(count).unwrap_or(i64::MAX));
     }
     let duration_ns = u64::try_from(profile.duration.as_nanos()).unwrap_or(u64::MAX);
     let covered = Some(profile.covered_unix_ns.clone()).filter(|covered| !covered.is_empty());
-    builder.finish(covered.unwrap_or(start..start.saturating_add(duration_ns))).ok_or(EncodeError::Empty)
+    builder
+        .finish(&mut dictionary, covered.unwrap_or(start..start.saturating_add(duration_ns)))
+        .ok_or(EncodeError::Empty)
 }
 
 /// What is written of a profile's events.
@@ -107,18 +111,20 @@ fn profile_type(profile: &Profile) -> Result<ProfileType, EncodeError> {
     Ok(ProfileType { sample_type: profile.measure.clone(), shape, display_rank: 0 })
 }
 
-fn mapping(builder: &mut ReportBuilder, binary: &ProfileBinary) -> Option<MappingIndex> {
-    // A mapping needs the hash that identifies its file. Without it, the names of functions are still written.
-    let htlhash = binary.htlhash.as_deref()?;
-    let build_ids =
-        MappingBuildIds { htlhash, gnu: binary.build_id.as_deref(), go: binary.go_build_id.as_deref() };
-    Some(builder.mapping(&Mapping {
+fn mapping(dictionary: &mut Dictionary, binary: &ProfileBinary) -> MappingIndex {
+    let build_ids = BuildIds {
+        htlhash: binary.htlhash.as_deref(),
+        gnu: binary.build_id.as_deref(),
+        go: binary.go_build_id.as_deref(),
+    };
+    let mapping = Mapping {
         memory_start: binary.addresses.start,
         memory_limit: binary.addresses.end,
         file_offset: binary.file_offset,
-        filename: &binary.path,
-        build_ids,
-    }))
+        filename: dictionary.add_string(&binary.path),
+        attributes: dictionary.add_build_ids(&build_ids),
+    };
+    dictionary.add_mapping(mapping)
 }
 
 /// The stack of a sample, and the markers in it that are attributes of the sample.
@@ -139,7 +145,7 @@ struct StackMarkers<'a> {
 /// The locations of a report, by the frames at each of them.
 struct LocationTable<'a> {
     profile: &'a Profile,
-    mappings: Vec<Option<MappingIndex>>,
+    mappings: Vec<MappingIndex>,
     indices: HashMap<&'a [FrameIndex], LocationIndex>,
 }
 
@@ -149,7 +155,7 @@ impl<'a> LocationTable<'a> {
     }
 
     /// Calls that are inlined are at the location of their caller. A lock is no location.
-    fn stack(&mut self, builder: &mut ReportBuilder, stack: &'a [FrameIndex]) -> EncodedStack<'a> {
+    fn stack(&mut self, dictionary: &mut Dictionary, stack: &'a [FrameIndex]) -> EncodedStack<'a> {
         let mut markers = StackMarkers::default();
         let mut locations = Vec::with_capacity(stack.len());
         let is_outermost_call = |index: &FrameIndex| self.frame(*index).is_none_or(|frame| !frame.is_inlined);
@@ -163,29 +169,27 @@ impl<'a> LocationTable<'a> {
                 Some(Marker::Truncated(truncation)) => markers.outcome = Some(&truncation.reason),
                 Some(Marker::Words) | None => {}
             }
-            locations.push(self.intern(builder, frames));
+            locations.push(self.intern(dictionary, frames));
         }
-        EncodedStack { index: builder.stack(&locations), markers }
+        EncodedStack { index: dictionary.add_stack(&locations), markers }
     }
 
-    fn intern(&mut self, builder: &mut ReportBuilder, group: &'a [FrameIndex]) -> LocationIndex {
+    fn intern(&mut self, dictionary: &mut Dictionary, group: &'a [FrameIndex]) -> LocationIndex {
         if let Some(index) = self.indices.get(group) {
             return *index;
         }
         let frames = || group.iter().filter_map(|index| self.frame(*index));
-        let Some(outermost) = frames().next_back() else { return builder.location(&StackFrame::default()) };
-        let mapping =
-            outermost.binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied().flatten());
-        // A location without a name is left to backends that have symbols: it has the file and the address.
-        let named = || frames().filter(|frame| frame.is_named || mapping.is_none());
-        let lines: Vec<_> = named().map(|frame| line(builder, frame)).collect();
-        let location = builder.location(&StackFrame {
-            mapping,
+        let Some(outermost) = frames().next_back() else { return LocationIndex::default() };
+        let mapping = outermost.binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied());
+        let lines: Vec<_> = frames().map(|frame| line(dictionary, frame)).collect();
+        let location = dictionary.add_location(&Location {
+            mapping: mapping.unwrap_or_default(),
             address: outermost.address,
             frame_type: outermost.frame_type,
             is_generated: outermost.is_generated,
             is_guessed: outermost.is_guessed,
-            is_marker: marker_attribute(outermost.marker.is_some(), named().map(|frame| &*frame.name)),
+            is_unnamed: !outermost.is_named,
+            marker: outermost.marker.as_ref(),
             lines: &lines,
         });
         self.indices.insert(group, location);
@@ -193,18 +197,15 @@ impl<'a> LocationTable<'a> {
     }
 }
 
-fn line(builder: &mut ReportBuilder, frame: &ProfileFrame) -> Line {
-    let marker = match &frame.marker {
-        Some(Marker::Truncated(truncation)) => Some(truncation.wire_name()),
-        _ => None,
-    };
+fn line(dictionary: &mut Dictionary, frame: &ProfileFrame) -> Line {
+    let marker = frame.marker.as_ref().and_then(Marker::wire_name);
     let function = Function {
-        name: marker.as_deref().unwrap_or(&frame.name),
-        system_name: &frame.system_name,
-        filename: &frame.path,
+        name: dictionary.add_string(marker.as_deref().unwrap_or(&frame.name)),
+        system_name: dictionary.add_string(&frame.system_name),
+        filename: dictionary.add_string(&frame.path),
         ..Function::default()
     };
-    Line { function: builder.function(&function), line: frame.line, column: frame.column }
+    Line { function: dictionary.add_function(function), line: frame.line, column: frame.column }
 }
 
 /// What the attributes of a sample and of its resource are made of.
@@ -218,20 +219,20 @@ struct SampleContext<'a> {
 
 impl SampleContext<'_> {
     /// The resource as its sender stated it, or else with what is known of the process.
-    fn resource(&self, builder: &mut ReportBuilder) -> ResourceIndex {
+    fn resource(&self, dictionary: &mut Dictionary) -> AttributeSetIndex {
         if let Some(stated) = self.stated.filter(|stated| !stated.resource.is_empty()) {
             let lists = lists(&stated.resource);
-            return builder.resource(&values(&stated.resource, &lists));
+            return dictionary.add_attributes(values(&stated.resource, &lists));
         }
         let ProfileThread { process, pid, container, .. } = self.thread;
         let texts = [(key::PROCESS_EXECUTABLE_NAME, &**process)].into_iter().chain(container.attributes());
         let texts = texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key, Value::Str(text)));
         let pid = (*pid > 0).then_some((key::PROCESS_PID, Value::Int((*pid).into())));
-        builder.resource(&texts.chain(pid).collect::<Vec<_>>())
+        dictionary.add_attributes(texts.chain(pid))
     }
 
     /// What the profile says of the sample, and what else its sender has stated.
-    fn attributes(&self, builder: &mut ReportBuilder) -> AttributeSetIndex {
+    fn attributes(&self, dictionary: &mut Dictionary) -> AttributeSetIndex {
         let none = Attributes::default();
         let stated = self.stated.map_or(&none, |stated| &*stated.sample);
         let lists = lists(stated);
@@ -242,13 +243,14 @@ impl SampleContext<'_> {
         let texts = texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key, Value::Str(text)));
         // Of two values of a key, the builder takes the first.
         let extra: Vec<_> = texts.chain(values(stated, &lists)).collect();
-        builder.attributes(&SampleAttributes {
+        let attributes = SampleAttributes {
             thread_id: (self.thread.tid > 0).then_some(self.thread.tid.into()),
             thread_name: Some(&*self.thread.name).filter(|name| !name.is_empty()),
             outcome: self.markers.outcome,
             extra: &extra,
             ..SampleAttributes::default()
-        })
+        };
+        attributes.add_to(dictionary)
     }
 }
 

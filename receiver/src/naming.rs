@@ -5,9 +5,11 @@
 
 mod downloads;
 mod frame;
+mod location;
 mod lock_names;
 mod marker;
 mod sources;
+mod stacks;
 mod stage;
 
 use std::collections::{HashMap, HashSet};
@@ -27,11 +29,12 @@ use sidewinder_vm::{Code, InterpreterSet, Runtime};
 use self::downloads::Downloads;
 pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
 pub(crate) use self::marker::{
-    STACK_MISSING, STACK_MISSING_SUMMARY, marker_attribute, missing_stack, truncation,
-    truncation_with_reason, truncation_with_summary,
+    STACK_MISSING, STACK_MISSING_SUMMARY, missing_stack, truncation, truncation_with_reason,
+    truncation_with_summary,
 };
 use self::sources::SymbolSources;
-pub(crate) use self::stage::{NamingStage, RenamedFrames, Update};
+pub(crate) use self::stacks::WalkedStack;
+pub(crate) use self::stage::{Forgotten, NamingStage, RenamedFrames, Update};
 use crate::containers::ContainerDirectory;
 use crate::jit::{JitName, JitNames, JitSource};
 use crate::kernel_names::KernelNameCache;

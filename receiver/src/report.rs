@@ -3,7 +3,7 @@
 //! Input: [`Update`]s of the naming stage. Output: the [`Report`]s of each list of processors for a reporting interval. Owner: the
 //! reporting thread.
 
-mod location;
+mod attributes;
 mod pending;
 mod wall_clock;
 
@@ -12,11 +12,13 @@ use std::ops::Range;
 use sidewinder_config::ResourceProcessor;
 use sidewinder_otlp::Report;
 use sidewinder_process::ProcessDescription;
+use sidewinder_profile::LinkIndex;
 
-pub(crate) use self::pending::LOCK_ID;
-use self::pending::PendingReport;
+use self::attributes::EventAttributes;
+pub(crate) use self::attributes::LOCK_ID;
+use self::pending::{NamedEvent, PendingReport};
 use self::wall_clock::WallClock;
-use crate::naming::{NamingStage, RenamedFrames, Update};
+use crate::naming::{Forgotten, NamingStage, Update, WalkedStack};
 use crate::sampling::message::SampleEvent;
 
 /// The most events in an interval's reports: this keeps them far below the size limit of a Collector, and takes little memory to
@@ -33,6 +35,7 @@ const WAITING_SHARE: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Reporter {
     pending_reports: Vec<PendingReport>,
+    attributes: EventAttributes,
     /// Events that wait for names, and their size in bytes.
     waiting: Vec<SampleEvent>,
     waiting_bytes: usize,
@@ -53,6 +56,7 @@ impl Reporter {
         Self {
             report_bytes_max,
             interned_bytes_max,
+            attributes: EventAttributes::default(),
             waiting: Vec::new(),
             waiting_bytes: 0,
             pending_reports: processors
@@ -80,22 +84,15 @@ impl Reporter {
     pub(crate) fn handle(&mut self, update: Update, stage: &mut NamingStage) {
         match update {
             Update::Event(event) => self.take_event(event, stage),
-            Update::Renamed(RenamedFrames::All) => {
-                self.pending_reports.iter_mut().for_each(PendingReport::clear_locations);
-            }
-            Update::Renamed(RenamedFrames::ProcessSpecific) => {
-                self.pending_reports.iter_mut().for_each(PendingReport::clear_process_specific);
-            }
             Update::Described(process) => {
                 self.pending_reports.iter_mut().for_each(|pending| pending.remove_resource(process));
             }
+            Update::Renamed(_) => {}
         }
     }
 
     fn take_event(&mut self, event: SampleEvent, stage: &mut NamingStage) {
-        for pending in &mut self.pending_reports {
-            pending.name_process_specific(&event, &mut stage.namer);
-        }
+        stage.name_process_specific(WalkedStack::from(&event));
         let frames = event.stack.as_ref().map_or(&[][..], |stack| &stack.frames);
         self.waiting_bytes += size_of::<SampleEvent>() + size_of_val(frames);
         self.waiting.push(event);
@@ -108,9 +105,7 @@ impl Reporter {
     pub(crate) fn add_waiting(&mut self, stage: &mut NamingStage) {
         let events = std::mem::take(&mut self.waiting);
         self.waiting_bytes = 0;
-        for pending in &mut self.pending_reports {
-            pending.name_files(&events, &mut stage.namer);
-        }
+        stage.name_files(events.iter().filter_map(|event| event.stack.as_deref()));
         events.iter().for_each(|event| self.add_event(event, stage));
         for process in stage.forget_gone() {
             self.pending_reports.iter_mut().for_each(|pending| pending.remove_resource(process));
@@ -128,20 +123,35 @@ impl Reporter {
         self.add_waiting(stage);
         stage.namer.divide_memory();
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
-        let share = self.interned_bytes_max / self.pending_reports.len().max(1);
-        let drain =
-            |pending: &mut PendingReport| pending.drain(interval.clone(), self.report_bytes_max, share);
+        let drain = |pending: &mut PendingReport| {
+            pending.drain(&mut stage.dictionary, interval.clone(), self.report_bytes_max)
+        };
         let reports = self.pending_reports.iter_mut().map(drain).collect();
+        // Other code may be at the addresses of code that a process generated.
+        stage.clear_process_specific();
+        let own_bytes =
+            self.attributes.bytes() + self.pending_reports.iter().map(PendingReport::bytes).sum::<usize>();
+        if stage.limit_dictionary(own_bytes, self.interned_bytes_max) == Forgotten::All {
+            self.attributes.clear();
+            self.pending_reports.iter_mut().for_each(PendingReport::clear_resources);
+        }
         self.clock = WallClock::now();
         reports
     }
 
     fn add_event(&mut self, event: &SampleEvent, stage: &mut NamingStage) {
-        let time_ns = self.clock.unix_ns(event.time_ns);
+        let named = NamedEvent {
+            kind: event.kind,
+            unix_ns: self.clock.unix_ns(event.time_ns),
+            value: event.value,
+            stack: stage.stack(event.into()),
+            attributes: self.attributes.add(&mut stage.dictionary, event),
+            link: event.span.map_or(LinkIndex::default(), |link| stage.dictionary.add_link(link)),
+        };
         let unknown = ProcessDescription::default();
+        let (description, dictionary) = stage.process_and_dictionary(event.process);
         for pending in &mut self.pending_reports {
-            let resource = pending.resource(event.process, stage.process(event.process).unwrap_or(&unknown));
-            pending.add(event, time_ns, resource, &mut stage.namer);
+            pending.add(dictionary, (event.process, description.unwrap_or(&unknown)), &named);
         }
     }
 }
@@ -152,8 +162,8 @@ mod tests {
 
     use sidewinder_bpf::monotonic_ns;
     use sidewinder_kind::Kind;
-    use sidewinder_otlp::builder::Link;
     use sidewinder_process::ProcessKey;
+    use sidewinder_profile::Link;
 
     use super::*;
     use crate::collect::tests::naming_stage;

@@ -8,11 +8,11 @@ use std::collections::HashSet;
 
 use anyhow::{Context as _, Result};
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{
-    AttributeSetIndex, Function, Line, LocationIndex, ResourceIndex, SampleAttributes, SampleIdentity,
-    StackFrame,
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
+use sidewinder_otlp::{Report, ReportBuilder, ReportOptions};
+use sidewinder_profile::{
+    AttributeSetIndex, Dictionary, FrameType, Function, Line, LinkIndex, Location, LocationIndex, Value,
 };
-use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 
 /// The number of different stacks.
 pub const STACKS: usize = 100_000;
@@ -63,9 +63,10 @@ impl Numbers {
 /// # Errors
 /// If it cannot be encoded.
 pub fn report() -> Result<Report> {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("many stacks"));
     let mut numbers = Numbers(SEED);
-    let locations = locations(&mut builder);
+    let locations = locations(&mut dictionary);
     let mut stacks = Vec::with_capacity(STACKS);
     let mut known = HashSet::with_capacity(STACKS);
     while stacks.len() < STACKS {
@@ -74,10 +75,10 @@ pub fn report() -> Result<Report> {
         if known.insert(stack.clone()) {
             let frames: Vec<_> =
                 stack.iter().filter_map(|site| locations.get(*site as usize).copied()).collect();
-            stacks.push(builder.stack(&frames));
+            stacks.push(dictionary.add_stack(&frames));
         }
     }
-    let threads: Vec<_> = (0..THREADS).map(|number| thread(&mut builder, number)).collect();
+    let threads: Vec<_> = (0..THREADS).map(|number| thread(&mut dictionary, number)).collect();
     let profile_type = builder.kind(Kind::Cpu { samples_per_second: SAMPLES_PER_SECOND });
     for event in 0..EVENTS {
         // Each stack has an event, and some have many.
@@ -85,27 +86,32 @@ pub fn report() -> Result<Report> {
         let (resource, attributes) = threads[numbers.below(THREADS) as usize];
         let stack = stacks[stack as usize];
         let time = START_UNIX_NS + numbers.below(SECONDS * 1_000_000_000);
-        builder.event(&SampleIdentity { resource, profile_type, stack, attributes, link: None }, time, 1);
+        let link = LinkIndex::default();
+        builder.event(&SampleIdentity { resource, profile_type, stack, attributes, link }, time, 1);
     }
     let times = START_UNIX_NS..START_UNIX_NS + SECONDS * 1_000_000_000;
-    builder.finish(times).context("the profile has no samples")
+    builder.finish(&mut dictionary, times).context("the profile has no samples")
 }
 
 /// The call sites of all functions: those of function `n` begin at `n * SITES`.
-fn locations(builder: &mut ReportBuilder) -> Vec<LocationIndex> {
+fn locations(dictionary: &mut Dictionary) -> Vec<LocationIndex> {
     let mut locations = Vec::new();
     for (number, (pattern, frame_type)) in (0..FUNCTIONS).zip(NAMES.iter().cycle()) {
         let name = pattern.replace('#', &number.to_string());
         let filename = format!("src/module_{}/file_{}.rs", number / 400, number / 20);
-        let function =
-            builder.function(&Function { name: &name, filename: &filename, ..Function::default() });
+        let function = Function {
+            name: dictionary.add_string(&name),
+            filename: dictionary.add_string(&filename),
+            ..Function::default()
+        };
+        let function = dictionary.add_function(function);
         for site in 0..SITES {
             let line = u32::try_from(number % 20 * 50 + site + 1).unwrap_or(0);
-            locations.push(builder.location(&StackFrame {
+            locations.push(dictionary.add_location(&Location {
                 address: 0,
                 frame_type: *frame_type,
                 lines: &[Line { function, line, column: 0 }],
-                ..StackFrame::default()
+                ..Location::default()
             }));
         }
     }
@@ -128,13 +134,16 @@ fn way(numbers: &mut Numbers) -> Vec<u64> {
     way
 }
 
-fn thread(builder: &mut ReportBuilder, number: u64) -> (ResourceIndex, AttributeSetIndex) {
-    let resource = builder
-        .resource(&[("process.executable.name", Value::Str("server")), ("process.pid", Value::Int(100))]);
-    let attributes = builder.attributes(&SampleAttributes {
+fn thread(dictionary: &mut Dictionary, number: u64) -> (AttributeSetIndex, AttributeSetIndex) {
+    let resource = dictionary.add_attributes([
+        ("process.executable.name", Value::Str("server")),
+        ("process.pid", Value::Int(100)),
+    ]);
+    let attributes = SampleAttributes {
         thread_id: i64::try_from(101 + number).ok(),
         thread_name: Some("worker"),
         ..SampleAttributes::default()
-    });
+    };
+    let attributes = attributes.add_to(dictionary);
     (resource, attributes)
 }

@@ -4,6 +4,7 @@ mod copy;
 mod frame;
 mod mapping;
 
+use std::hash::Hash;
 use std::ops::Range;
 
 pub use self::copy::DictionaryCopier;
@@ -37,6 +38,8 @@ pub struct Dictionary {
     /// Each sorted. Not a table of the message, whose elements list their attributes.
     attribute_sets: ListTable<AttributeSetIndex, AttributeIndex>,
     mappings: Table<MappingIndex, Mapping>,
+    /// Of each mapping, whether its file is identified.
+    is_identified: Vec<bool>,
     functions: Table<FunctionIndex, Function>,
     locations: Table<LocationIndex, LocationEntry>,
     /// The lines of the locations, in their order: each is a frame.
@@ -72,6 +75,7 @@ impl Default for Dictionary {
             attributes: Table::default(),
             attribute_sets: ListTable::default(),
             mappings: Table::default(),
+            is_identified: Vec::new(),
             functions: Table::default(),
             locations: Table::default(),
             lines: Vec::new(),
@@ -83,9 +87,11 @@ impl Default for Dictionary {
         let none = Attribute { key: StringIndex::default(), value: AttributeValue::Bool(false) };
         dictionary.attributes.insert(&(), none);
         dictionary.attribute_sets.intern(&[]);
-        dictionary.mappings.intern(Mapping::default());
+        dictionary.add_mapping(Mapping::default());
         dictionary.functions.intern(Function::default());
-        dictionary.insert_location(&Location::default());
+        // It differs from an unknown location by having no attributes, so it is not found by what it says.
+        let nowhere = Location { lines: &[Line::default()], ..Location::default() };
+        dictionary.insert_location(&(), &nowhere, AttributeSetIndex::default());
         dictionary.stacks.intern(&[]);
         dictionary.links.intern(Link::default());
         dictionary
@@ -127,35 +133,36 @@ impl Dictionary {
                 set.push(self.add_attribute(key, value));
             }
         }
-        set.sort_unstable();
-        self.attribute_sets.intern(&set)
+        self.add_attribute_set(set)
     }
 
-    /// A set of attributes of another dictionary, or of a message.
-    pub fn add_held_attributes<'a>(
-        &mut self,
-        attributes: impl IntoIterator<Item = (&'a str, &'a AttributeValue)>,
-    ) -> AttributeSetIndex {
-        let mut set: Vec<AttributeIndex> = Vec::new();
-        for (key, value) in attributes {
-            let key = self.add_string(key);
-            let value_bytes = &mut self.value_bytes;
-            set.push(self.attributes.intern_with(
-                &(key, value),
-                |held| held.key == key && held.value == *value,
-                || {
-                    *value_bytes += value.text_bytes();
-                    Attribute { key, value: value.clone() }
-                },
-            ));
-        }
-        set.sort_unstable();
-        self.attribute_sets.intern(&set)
+    /// An attribute, by the index of its key.
+    pub fn add_held_attribute(&mut self, key: StringIndex, value: &AttributeValue) -> AttributeIndex {
+        let value_bytes = &mut self.value_bytes;
+        self.attributes.intern_with(
+            &(key, value),
+            |held| held.key == key && held.value == *value,
+            || {
+                *value_bytes += value.text_bytes();
+                Attribute { key, value: value.clone() }
+            },
+        )
+    }
+
+    /// A set of attributes, by their indices.
+    pub fn add_attribute_set(&mut self, mut attributes: Vec<AttributeIndex>) -> AttributeSetIndex {
+        attributes.sort_unstable();
+        attributes.dedup();
+        self.attribute_sets.intern(&attributes)
     }
 
     /// A mapping.
     pub fn add_mapping(&mut self, mapping: Mapping) -> MappingIndex {
-        self.mappings.intern(mapping)
+        let index = self.mappings.intern(mapping);
+        if self.is_identified.len() < self.mappings.values().len() {
+            self.is_identified.push(self.build_ids(&mapping).htlhash.is_some());
+        }
+        index
     }
 
     /// The attributes of a mapping.
@@ -181,7 +188,10 @@ impl Dictionary {
         let location = Location { lines, ..*location };
         let is = |held: &LocationEntry| self.location_in(held) == location;
         let known = self.locations.find(&location, is);
-        known.unwrap_or_else(|| self.insert_location(&location))
+        known.unwrap_or_else(|| {
+            let attributes = self.location_attributes(&location);
+            self.insert_location(&location, &location, attributes)
+        })
     }
 
     /// The location of a marker that is not code.
@@ -204,11 +214,15 @@ impl Dictionary {
         if link.is_valid() { self.links.intern(link) } else { LinkIndex::default() }
     }
 
-    fn insert_location(&mut self, location: &Location<'_>) -> LocationIndex {
-        let attributes = self.location_attributes(location);
+    fn insert_location(
+        &mut self,
+        key: &impl Hash,
+        location: &Location<'_>,
+        attributes: AttributeSetIndex,
+    ) -> LocationIndex {
         let first = self.lines.len() as u32;
         let index = self.locations.insert(
-            location,
+            key,
             LocationEntry {
                 mapping: location.mapping,
                 address: location.address,
@@ -221,7 +235,7 @@ impl Dictionary {
                 frames: first..first + location.lines.len() as u32,
             },
         );
-        self.lines.extend(location.lines);
+        self.lines.extend_from_slice(location.lines);
         self.locations_of_frames.resize(self.lines.len(), index);
         index
     }
@@ -229,8 +243,8 @@ impl Dictionary {
     /// What a message says of a location apart from its place and names. Of names that look like words of the profiler, it says
     /// whether they are.
     fn location_attributes(&mut self, location: &Location<'_>) -> AttributeSetIndex {
-        let names = location.lines.iter().map(|line| self.string(self.function(line.function).name));
-        let looks_like_marker = names.into_iter().any(|name| name.starts_with('['));
+        let mut names = self.written_lines(location).map(|line| self.function(line.function).name);
+        let looks_like_marker = names.any(|name| self.string(name).starts_with('['));
         let flags = [
             (key::FRAME_GUESSED, location.is_guessed.then_some(true)),
             (key::FRAME_GENERATED, location.is_generated.then_some(true)),
@@ -256,16 +270,29 @@ impl Dictionary {
         &self.strings
     }
 
-    /// All attributes.
+    /// An attribute.
     #[must_use]
-    pub fn attributes(&self) -> &[Attribute] {
-        self.attributes.values()
+    pub fn attribute(&self, index: AttributeIndex) -> &Attribute {
+        static NONE: Attribute = Attribute { key: StringIndex(0), value: AttributeValue::Bool(false) };
+        self.attributes.get(index).unwrap_or(&NONE)
+    }
+
+    /// The number of attributes.
+    #[must_use]
+    pub fn attribute_count(&self) -> usize {
+        self.attributes.values().len()
     }
 
     /// The attributes of a set, sorted by index.
     #[must_use]
     pub fn attribute_set(&self, index: AttributeSetIndex) -> &[AttributeIndex] {
         self.attribute_sets.get(index)
+    }
+
+    /// The number of sets of attributes.
+    #[must_use]
+    pub fn attribute_set_count(&self) -> usize {
+        self.attribute_sets.len()
     }
 
     /// The keys and values of a set.
@@ -287,6 +314,21 @@ impl Dictionary {
     #[must_use]
     pub fn mappings(&self) -> &[Mapping] {
         self.mappings.values()
+    }
+
+    /// The mapping of a location in a message, which has only those of files that are identified.
+    #[must_use]
+    pub fn written_mapping(&self, location: &Location<'_>) -> MappingIndex {
+        let is_written = self.is_identified.get(location.mapping.position()) == Some(&true);
+        if is_written { location.mapping } else { MappingIndex::default() }
+    }
+
+    /// The lines of a location in a message: a location without a name is left to backends that have symbols, if it has the file and
+    /// the address.
+    pub fn written_lines<'l>(&self, location: &Location<'l>) -> impl Iterator<Item = &'l Line> + use<'l> {
+        let is_left = location.is_unnamed && self.written_mapping(location) != MappingIndex::default();
+        let lines = if is_left { &[][..] } else { location.lines };
+        lines.iter().filter(|line| line.function != FunctionIndex::default())
     }
 
     /// What identifies the file of a mapping.
@@ -503,8 +545,14 @@ mod tests {
         let held_list = AttributeValue::List([AttributeValue::Str("x".into())].into());
         assert_eq!(held, [("a", &AttributeValue::Int(1)), ("list", &held_list)]);
         assert_eq!(dictionary.add_attributes([list, ("a", Value::Int(1))]), set);
-        let again = [("list", &held_list), ("a", &AttributeValue::Int(1))];
-        assert_eq!(dictionary.add_held_attributes(again), set);
+        let again: Vec<_> = [("list", &held_list), ("a", &AttributeValue::Int(1))]
+            .into_iter()
+            .map(|(key, value)| {
+                let key = dictionary.add_string(key);
+                dictionary.add_held_attribute(key, value)
+            })
+            .collect();
+        assert_eq!(dictionary.add_attribute_set(again), set);
         assert_eq!(dictionary.add_attributes([]), AttributeSetIndex::default());
     }
 

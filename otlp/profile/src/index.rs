@@ -1,14 +1,14 @@
 //! Typed indices of the tables of a profile.
 
-use crate::table::Index;
-
-macro_rules! indices {
-    ($($(#[$meta:meta])* $name:ident,)*) => { $(
+/// Declares types of [indices](crate::Index).
+#[macro_export]
+macro_rules! index_types {
+    ($($(#[$meta:meta])* $vis:vis $name:ident,)*) => { $(
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-        pub struct $name(pub u32);
+        $vis struct $name($vis u32);
 
-        impl Index for $name {
+        impl $crate::Index for $name {
             fn from_position(position: u32) -> Self {
                 Self(position)
             }
@@ -20,23 +20,23 @@ macro_rules! indices {
     )* };
 }
 
-indices! {
+index_types! {
     /// A string. 0: the empty one.
-    StringIndex,
+    pub StringIndex,
     /// An attribute. 0: none.
-    AttributeIndex,
+    pub AttributeIndex,
     /// A set of attributes. 0: the empty one.
-    AttributeSetIndex,
+    pub AttributeSetIndex,
     /// A mapping. 0: none.
-    MappingIndex,
+    pub MappingIndex,
     /// A function. 0: unknown.
-    FunctionIndex,
+    pub FunctionIndex,
     /// A location. 0: unknown.
-    LocationIndex,
+    pub LocationIndex,
     /// A frame: a function at a location.
-    FrameIndex,
+    pub FrameIndex,
     /// A stack. 0: the empty one.
-    StackIndex,
+    pub StackIndex,
     /// A span of a trace. 0: none.
-    LinkIndex,
+    pub LinkIndex,
 }

@@ -3,26 +3,33 @@
 use std::ops::Range;
 
 use sidewinder_kind::SampleShape;
-use sidewinder_profile::SampleType;
+use sidewinder_profile::{
+    AttributeSetIndex, Dictionary, Index, LinkIndex, SampleType, StackIndex, StringIndex, Table, index_types,
+};
 
-use super::dictionary::Dictionary;
-use super::input::{ProfileTypeIndex, ResourceIndex};
+use super::input::ProfileTypeIndex;
 use crate::encode::SampleRef;
 use crate::report::new_profile_id;
-use crate::table::DedupTable;
 use crate::wire::{Profile, ValueType};
+
+index_types! {
+    /// The index of a profile under construction.
+    pub(super) AccumulatorIndex,
+    /// The index of a sample in its profile.
+    pub(super) SampleKeyIndex,
+}
 
 /// Events of one type and one resource, in order of arrival.
 ///
 /// Each event is an element in each of three lists, which are grouped by sample only at the end.
 #[derive(Debug)]
 pub(super) struct ProfileAccumulator {
-    pub(super) resource: ResourceIndex,
+    pub(super) resource: AttributeSetIndex,
     pub(super) profile_type: ProfileTypeIndex,
     shape: SampleShape,
-    identities: DedupTable<SampleKey>,
+    identities: Table<SampleKeyIndex, SampleKey>,
     /// For each event, the index of its identity.
-    samples: Vec<i32>,
+    samples: Vec<SampleKeyIndex>,
     times_unix_ns: Vec<u64>,
     /// Empty unless the shape has values.
     values: Vec<i64>,
@@ -35,18 +42,22 @@ pub(super) struct ProfileAccumulator {
 /// What the events of one sample have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SampleKey {
-    pub(super) stack: i32,
-    pub(super) attributes: i32,
-    pub(super) link: i32,
+    pub(super) stack: StackIndex,
+    pub(super) attributes: AttributeSetIndex,
+    pub(super) link: LinkIndex,
 }
 
 impl ProfileAccumulator {
-    pub(super) fn new(resource: ResourceIndex, profile_type: ProfileTypeIndex, shape: SampleShape) -> Self {
+    pub(super) fn new(
+        resource: AttributeSetIndex,
+        profile_type: ProfileTypeIndex,
+        shape: SampleShape,
+    ) -> Self {
         Self {
             resource,
             profile_type,
             shape,
-            identities: DedupTable::new(),
+            identities: Table::default(),
             samples: Vec::new(),
             times_unix_ns: Vec::new(),
             values: Vec::new(),
@@ -60,11 +71,17 @@ impl ProfileAccumulator {
     }
 
     /// Adds an event and returns the index of its sample. `guess` is tried first.
-    pub(super) fn event(&mut self, identity: SampleKey, guess: i32, time_unix_ns: u64, value: i64) -> i32 {
+    pub(super) fn event(
+        &mut self,
+        identity: SampleKey,
+        guess: SampleKeyIndex,
+        time_unix_ns: u64,
+        value: i64,
+    ) -> SampleKeyIndex {
         // Most events of a stack are from one thread.
-        let sample = match self.identities.values().get(guess as usize) {
+        let sample = match self.identities.get(guess) {
             Some(guessed) if *guessed == identity => guess,
-            _ => self.identities.intern(&identity, |held| *held == identity, || identity),
+            _ => self.identities.intern(identity),
         };
         self.samples.push(sample);
         self.is_sorted &= time_unix_ns.saturating_add(1) >= self.covered_unix_ns.end;
@@ -85,8 +102,8 @@ impl ProfileAccumulator {
         interval_unix_ns: &Range<u64>,
     ) -> Profile {
         let mut value_type = |of: &sidewinder_profile::ValueType| ValueType {
-            type_strindex: dictionary.string(&of.name),
-            unit_strindex: dictionary.string(&of.unit),
+            type_strindex: wire_index(dictionary.add_string(&of.name)),
+            unit_strindex: wire_index(dictionary.add_string(&of.unit)),
         };
         // Both strings are empty if events have no period.
         let period_type = sample_type.period.as_ref().map(|period| value_type(&period.value_type));
@@ -113,7 +130,7 @@ impl ProfileAccumulator {
         // First each sample's number of events, then the position for its next one, and finally its end.
         let mut ends = vec![0_usize; identities.len()];
         for &sample in &self.samples {
-            ends[sample as usize] += 1;
+            ends[sample.position()] += 1;
         }
         let mut start = 0;
         for end in &mut ends {
@@ -128,7 +145,7 @@ impl ProfileAccumulator {
         let mut values = vec![0; self.values.len()];
         for position in 0..self.samples.len() {
             let event = by_time.as_ref().map_or(position, |events| events[position]);
-            let place = &mut ends[self.samples[event] as usize];
+            let place = &mut ends[self.samples[event].position()];
             times_unix_ns[*place] = self.times_unix_ns[event];
             if let Some(value) = values.get_mut(*place) {
                 *value = self.values[event];
@@ -144,6 +161,11 @@ impl ProfileAccumulator {
         }
         ColumnarSamples { identities, ends, times_unix_ns, values }
     }
+}
+
+/// An index of the dictionary in a message that is not renumbered yet.
+fn wire_index(string: StringIndex) -> i32 {
+    i32::try_from(string.0).unwrap_or(0)
 }
 
 fn saturating_sum(values: &[i64]) -> i64 {
@@ -163,14 +185,14 @@ pub(super) struct ColumnarSamples {
 }
 
 impl ColumnarSamples {
-    /// The samples, with the indices of `dictionary`.
-    pub(super) fn samples<'a>(&'a self, dictionary: &'a Dictionary) -> Vec<SampleRef<'a>> {
+    /// The samples.
+    pub(super) fn samples(&self) -> Vec<SampleRef<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let samples = self.identities.iter().zip(starts.zip(&self.ends));
         samples
             .map(|(identity, (start, &end))| SampleRef {
                 stack: identity.stack,
-                attributes: dictionary.attributes_of_set(identity.attributes),
+                attributes: identity.attributes,
                 link: identity.link,
                 times_unix_ns: self.times_unix_ns.get(start..end).unwrap_or_default(),
                 values: self.values.get(start..end).unwrap_or_default(),

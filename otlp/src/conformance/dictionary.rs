@@ -7,8 +7,8 @@ use prost::Message;
 
 use super::findings::Violations;
 use super::units::is_ucum;
-use crate::attribute::key;
 use crate::wire::{AnyValue, AnyValueKind, Location, Mapping, ProfilesDictionary, Stack};
+use sidewinder_profile::key;
 
 /// For each element of each table, the index of the first element of equal value.
 ///

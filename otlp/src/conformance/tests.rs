@@ -4,13 +4,12 @@ use prost::Message;
 use sidewinder_kind::Kind;
 
 use super::{check, check_data};
-use crate::FrameType;
-use crate::attribute::{Value, key};
-use crate::builder::{
-    Function, Line, Link, Mapping, MappingBuildIds, ReportBuilder, ReportOptions, SampleAttributes,
-    SampleIdentity, StackFrame,
-};
+use crate::builder::{ReportBuilder, ReportOptions, SampleAttributes, SampleIdentity};
 use crate::wire::{self, AnyValue, AnyValueKind, Profile, ProfilesData, ProfilesDictionary, Sample};
+use sidewinder_profile::{
+    BuildIds, Dictionary, FrameType, Line, Link, LinkIndex, Location, Mapping, MappingIndex, Marker, Value,
+    key,
+};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const CPU: Kind = Kind::Cpu { samples_per_second: 19 };
@@ -18,47 +17,56 @@ const CPU: Kind = Kind::Cpu { samples_per_second: 19 };
 /// Two resources; the first has a CPU and an off-CPU profile. Two samples: one with a kernel, a native and a truncated
 /// frame, one with only a native frame.
 fn conforming() -> ProfilesData {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
-    let shop = builder.resource(&[(key::SERVICE_NAME, Value::Str("shop")), ("process.pid", Value::Int(7))]);
-    let till = builder.resource(&[(key::SERVICE_NAME, Value::Str("till"))]);
-    let mapping = builder.mapping(&Mapping {
+    let shop =
+        dictionary.add_attributes([(key::SERVICE_NAME, Value::Str("shop")), ("process.pid", Value::Int(7))]);
+    let till = dictionary.add_attributes([(key::SERVICE_NAME, Value::Str("till"))]);
+    let build_ids = BuildIds { htlhash: Some(&"0f".repeat(16)), gnu: Some("abcd"), go: None };
+    let mapping = Mapping {
         memory_start: 0x1000,
         memory_limit: 0x2000,
         file_offset: 0,
-        filename: "/usr/bin/shop",
-        build_ids: MappingBuildIds { htlhash: &"0f".repeat(16), gnu: Some("abcd"), go: None },
-    });
+        filename: dictionary.add_string("/usr/bin/shop"),
+        attributes: dictionary.add_build_ids(&build_ids),
+    };
+    let mapping = dictionary.add_mapping(mapping);
     let mut frame = |name, frame_type, mapping, address| {
-        let function = builder.function(&Function { name, ..Function::default() });
-        builder.location(&StackFrame {
+        let function = dictionary.add_function_named(name);
+        dictionary.add_location(&Location {
             mapping,
             address,
             frame_type,
             is_guessed: frame_type == FrameType::Native,
-            is_marker: name.starts_with('[').then_some(true),
+            marker: name.starts_with('[').then_some(&Marker::Words),
             lines: &[Line { function, line: 3, column: 9 }],
-            ..StackFrame::default()
+            ..Location::default()
         })
     };
-    let read = frame("ksys_read", FrameType::Kernel, None, 0xffff_ffff_8100_0000);
-    let work = frame("work", FrameType::Native, Some(mapping), 0x1234);
-    let cut = frame("[truncated: no_table]", FrameType::Native, None, 0);
-    let stacks = [builder.stack(&[read, work, cut]), builder.stack(&[work])];
+    let read = frame("ksys_read", FrameType::Kernel, MappingIndex::default(), 0xffff_ffff_8100_0000);
+    let work = frame("work", FrameType::Native, mapping, 0x1234);
+    let cut = frame("[truncated: no_table]", FrameType::Native, MappingIndex::default(), 0);
+    let stacks = [dictionary.add_stack(&[read, work, cut]), dictionary.add_stack(&[work])];
     let attributes = [
-        builder.attributes(&SampleAttributes { thread_id: Some(7), cpu: Some(1), ..Default::default() }),
-        builder.attributes(&SampleAttributes { thread_id: Some(8), ..Default::default() }),
+        SampleAttributes { thread_id: Some(7), cpu: Some(1), ..Default::default() }.add_to(&mut dictionary),
+        SampleAttributes { thread_id: Some(8), ..Default::default() }.add_to(&mut dictionary),
     ];
-    let link = Some(Link { trace_id: [1; 16], span_id: [2; 8] });
+    let link = dictionary.add_link(Link { trace_id: [1; 16], span_id: [2; 8] });
     for (at, resource, kind) in [(0, shop, Kind::OffCpu), (1, shop, CPU), (2, till, CPU)] {
         let profile_type = builder.kind(kind);
         let first =
             SampleIdentity { resource, profile_type, stack: stacks[0], attributes: attributes[0], link };
         builder.event(&first, START + at, 5);
         builder.event(&first, START + at + 100, 6);
-        let second = SampleIdentity { stack: stacks[1], attributes: attributes[1], link: None, ..first };
+        let second = SampleIdentity {
+            stack: stacks[1],
+            attributes: attributes[1],
+            link: LinkIndex::default(),
+            ..first
+        };
         builder.event(&second, START + at + 50, 7);
     }
-    ProfilesData::decode(builder.finish(START..START + 1000).unwrap().as_bytes()).unwrap()
+    ProfilesData::decode(builder.finish(&mut dictionary, START..START + 1000).unwrap().as_bytes()).unwrap()
 }
 
 fn dictionary(data: &mut ProfilesData) -> &mut ProfilesDictionary {

@@ -6,7 +6,8 @@
 use prost::encoding::{WireType, decode_key, decode_varint};
 
 use super::{AttributeValue, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample};
-use crate::builder::Link;
+use sidewinder_profile::Link;
+
 use crate::wire;
 
 /// The most levels of messages within each other that are decoded, by prost's own limit.

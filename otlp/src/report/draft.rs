@@ -3,13 +3,15 @@
 use std::ops::Range;
 
 use super::{Report, Tally, profiles_mut};
-use crate::encode::{DictionaryTables, SampleRef, encode};
+use sidewinder_profile::Dictionary;
+
+use crate::encode::{SampleRef, encode};
 use crate::wire::{Profile, ResourceProfiles};
 
 /// A report before it is encoded.
 #[derive(Debug)]
 pub(crate) struct ReportDraft<'a> {
-    tables: DictionaryTables<'a>,
+    dictionary: &'a Dictionary,
     /// Profiles without their samples. At least one is left in each resource and scope.
     resource_profiles: Vec<ResourceProfiles>,
     /// Those of each profile, in the order of profiles.
@@ -18,11 +20,11 @@ pub(crate) struct ReportDraft<'a> {
 
 impl<'a> ReportDraft<'a> {
     pub(crate) fn new(
-        tables: DictionaryTables<'a>,
+        dictionary: &'a Dictionary,
         resource_profiles: Vec<ResourceProfiles>,
         samples: Vec<Vec<SampleRef<'a>>>,
     ) -> Self {
-        Self { tables, resource_profiles, samples }
+        Self { dictionary, resource_profiles, samples }
     }
 
     /// Encodes it in reports of at most `max_bytes` each: it is split between resources first, then between samples, then between
@@ -47,7 +49,7 @@ impl<'a> ReportDraft<'a> {
             events: self.samples.iter().map(|samples| events(samples) as u64).sum(),
             samples: self.samples.iter().map(|samples| samples.len() as u64).sum(),
         };
-        let bytes = encode(self.tables, self.resource_profiles.clone(), &self.samples).into();
+        let bytes = encode(self.dictionary, self.resource_profiles.clone(), &self.samples).into();
         Report { bytes, tally, profiles: self.samples.len() as u64 }
     }
 
@@ -56,7 +58,7 @@ impl<'a> ReportDraft<'a> {
         if self.resource_profiles.len() > 1 {
             let second = self.resource_profiles.split_off(self.resource_profiles.len() / 2);
             let samples = self.samples.split_off(profiles_mut(&mut self.resource_profiles).count());
-            let second = Self { tables: self.tables, resource_profiles: second, samples };
+            let second = Self { dictionary: self.dictionary, resource_profiles: second, samples };
             return [self, second];
         }
         let count: usize = self.samples.iter().map(Vec::len).sum();
@@ -108,7 +110,7 @@ impl<'a> ReportDraft<'a> {
         }
         resource_profiles.retain(|resource| !resource.scope_profiles.is_empty());
         samples.retain(|samples| !samples.is_empty());
-        Self { tables: self.tables, resource_profiles, samples }
+        Self { dictionary: self.dictionary, resource_profiles, samples }
     }
 }
 

@@ -319,21 +319,24 @@ mod tests {
     use sidewinder_kind::Kind;
 
     use super::*;
+    use sidewinder_profile::{Dictionary, LinkIndex};
+
     use crate::builder::{SampleAttributes, SampleIdentity};
     use crate::{ReportBuilder, ReportOptions, Tally};
 
     /// A report with one sample.
     fn report(events: u64) -> Report {
+        let mut dictionary = Dictionary::default();
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
         let identity = SampleIdentity {
-            resource: builder.resource(&[]),
+            resource: dictionary.add_attributes([]),
             profile_type: builder.kind(Kind::Cpu { samples_per_second: 19 }),
-            stack: builder.stack(&[]),
-            attributes: builder.attributes(&SampleAttributes::default()),
-            link: None,
+            stack: dictionary.add_stack(&[]),
+            attributes: SampleAttributes::default().add_to(&mut dictionary),
+            link: LinkIndex::default(),
         };
         (0..events).for_each(|event| builder.event(&identity, 1_000 + event, 1));
-        builder.finish(0..1).unwrap()
+        builder.finish(&mut dictionary, 0..1).unwrap()
     }
 
     #[tokio::test]

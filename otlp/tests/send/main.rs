@@ -17,9 +17,10 @@ use std::time::Duration;
 use receiver::{Answer, Receiver};
 use sidewinder_config::{Retry, TlsClient};
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{Function, Line, SampleAttributes, SampleIdentity, StackFrame};
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::send::{Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, State};
-use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, key};
+use sidewinder_otlp::{Report, ReportBuilder, ReportOptions};
+use sidewinder_profile::{Dictionary, FrameType, Line, LinkIndex, Location, Value, key};
 use tokio::net::TcpListener;
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -29,29 +30,30 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One profile per resource, with two samples and `events` events in total.
 fn report(resources: u64, events: u64) -> Report {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     for resource in 0..resources {
-        let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str(&format!("s{resource}")))]);
+        let resource = dictionary.add_attributes([(key::SERVICE_NAME, Value::Str(&format!("s{resource}")))]);
         for event in 0..events {
             let name = ["even", "odd"][event as usize % 2];
-            let function = builder.function(&Function { name, ..Function::default() });
-            let leaf = builder.location(&StackFrame {
+            let function = dictionary.add_function_named(name);
+            let leaf = dictionary.add_location(&Location {
                 address: 16 + event % 2,
                 frame_type: FrameType::Native,
                 lines: &[Line::new(function)],
-                ..StackFrame::default()
+                ..Location::default()
             });
             let identity = SampleIdentity {
                 resource,
                 profile_type: builder.kind(Kind::Cpu { samples_per_second: 19 }),
-                stack: builder.stack(&[leaf]),
-                attributes: builder.attributes(&SampleAttributes::default()),
-                link: None,
+                stack: dictionary.add_stack(&[leaf]),
+                attributes: SampleAttributes::default().add_to(&mut dictionary),
+                link: LinkIndex::default(),
             };
             builder.event(&identity, START + event, 1);
         }
     }
-    builder.finish(START..START + 1).unwrap()
+    builder.finish(&mut dictionary, START..START + 1).unwrap()
 }
 
 /// Retries in quick succession, for a third of a second.

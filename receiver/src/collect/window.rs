@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use sidewinder_bpf::{WaitReason, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::Link;
+use sidewinder_profile::Link;
 use sidewinder_render::{
     AttributeSetIndex, DocumentBuilder, LiveUpdate, OutcomeCount, PageFunction, PageViews, Profile,
     ProfileSample, ProfileSpan, SampleType, SpanIndex, StateIndex, TableLengths, ThreadIndex,

@@ -8,12 +8,13 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use sidewinder_kind::{Counter, CounterRate, Kind, SampleShape, SampledCounter, SampledProbe};
-use sidewinder_otlp::builder::{
-    Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex, SampleAttributes,
-    SampleIdentity, StackFrame,
-};
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::decode_profiles_data;
-use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, conformance, key};
+use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, conformance};
+use sidewinder_profile::{
+    BuildIds, Dictionary, FrameType, Function, Line, Link, LinkIndex, Location, LocationIndex, Mapping,
+    MappingIndex, Marker, Value, key,
+};
 use sidewinder_render::{
     AttributeSetIndex, BinaryIndex, DifferenceBasis, DisplayNames, FrameIndex, NameStyle, Profile,
     ProfileFormat, ProfileFrame, ProfileSample, SpanIndex, StackIndex, StateIndex, TableOptions, ThreadIndex,
@@ -118,48 +119,48 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(event, 1..12)
 }
 
-fn mapping(builder: &mut ReportBuilder, file: u8) -> MappingIndex {
+fn mapping(dictionary: &mut Dictionary, file: u8) -> MappingIndex {
     let start = 0x1000 * u64::from(file);
     // The first two are parts of one file; the others have one path.
     let htlhash = format!("{:032x}", file / 2);
     let paths = ["/usr/bin/app", "/usr/bin/app", "[vdso]", "/usr/bin/app"];
-    builder.mapping(&Mapping {
+    let build_ids =
+        BuildIds { htlhash: Some(&htlhash), gnu: Some("0123abcd"), go: (file > 2).then_some("go") };
+    let mapping = Mapping {
         memory_start: start,
         memory_limit: start + 0x1000,
         file_offset: start / 2,
-        filename: paths[usize::from(file)],
-        build_ids: MappingBuildIds {
-            htlhash: &htlhash,
-            gnu: Some("0123abcd"),
-            go: (file > 2).then_some("go"),
-        },
-    })
+        filename: dictionary.add_string(paths[usize::from(file)]),
+        attributes: dictionary.add_build_ids(&build_ids),
+    };
+    dictionary.add_mapping(mapping)
 }
 
-fn location(builder: &mut ReportBuilder, place: &Place) -> LocationIndex {
-    let mapping = place.file.map(|file| mapping(builder, file));
+fn location(dictionary: &mut Dictionary, place: &Place) -> LocationIndex {
+    let mapping = place.file.map(|file| mapping(dictionary, file));
     let names =
         ["main", "a::b<c>(int)", "java.util.Map.get(Object)", "[unknown Java method]", "work", "[lock 1]"];
     let lines = place.lines.iter().map(|(number, line, column)| {
-        let function = builder.function(&Function {
-            name: names[usize::from(*number)],
-            system_name: if *number == 1 { "_ZN1a1bE" } else { "" },
-            filename: if *number > 2 { "" } else { "src/main.rs" },
+        let function = Function {
+            name: dictionary.add_string(names[usize::from(*number)]),
+            system_name: dictionary.add_string(if *number == 1 { "_ZN1a1bE" } else { "" }),
+            filename: dictionary.add_string(if *number > 2 { "" } else { "src/main.rs" }),
             ..Function::default()
-        });
-        Line { function, line: *line, column: *column }
+        };
+        Line { function: dictionary.add_function(function), line: *line, column: *column }
     });
     let lines: Vec<_> = lines.collect();
     let looks_like_marker =
         place.lines.iter().any(|(number, ..)| names[usize::from(*number)].starts_with('['));
-    builder.location(&StackFrame {
-        mapping,
+    dictionary.add_location(&Location {
+        mapping: mapping.unwrap_or_default(),
         address: place.address,
         frame_type: place.frame_type,
         is_generated: place.is_generated,
         is_guessed: place.is_guessed,
-        is_marker: looks_like_marker.then_some(place.is_marker),
+        marker: (looks_like_marker && place.is_marker).then_some(&Marker::Words),
         lines: &lines,
+        ..Location::default()
     })
 }
 
@@ -183,17 +184,14 @@ fn resource(number: u8) -> Vec<(&'static str, Value<'static>)> {
 }
 
 fn report(kind: Kind, events: &[Event]) -> Report {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let profile_type = builder.kind(kind);
     for (event, number) in events.iter().zip(0..) {
-        let mut stack: Vec<_> = event.stack.iter().map(|place| location(&mut builder, place)).collect();
+        let mut stack: Vec<_> = event.stack.iter().map(|place| location(&mut dictionary, place)).collect();
         let truncation = event.outcome.map(truncation_with_reason);
         if let Some(truncation) = truncation {
-            let function =
-                builder.function(&Function { name: &truncation.wire_name(), ..Function::default() });
-            let frame =
-                StackFrame { is_marker: Some(true), lines: &[Line::new(function)], ..StackFrame::default() };
-            stack.push(builder.location(&frame));
+            stack.push(dictionary.add_marker(&Marker::Truncated(truncation.into())));
         }
         let lock = event.lock.map(|lock| format!("{lock:016x}"));
         let label = event.label.map(|label| format!("/route/{label}"));
@@ -205,21 +203,24 @@ fn report(kind: Kind, events: &[Event]) -> Report {
             extra.extend((!cause.is_empty()).then_some((ThreadState::CAUSE_KEY, Value::Str(cause))));
         }
         let identity = SampleIdentity {
-            resource: builder.resource(&resource(event.resource)),
+            resource: dictionary.add_attributes(resource(event.resource)),
             profile_type,
-            stack: builder.stack(&stack),
-            attributes: builder.attributes(&SampleAttributes {
+            stack: dictionary.add_stack(&stack),
+            attributes: SampleAttributes {
                 thread_id: event.thread.map(|thread| i64::from(thread) + 100),
                 thread_name: event.thread.map(|_| "worker"),
                 cpu: event.cpu,
                 outcome: event.outcome,
                 extra: &extra,
+            }
+            .add_to(&mut dictionary),
+            link: event.span.map_or(LinkIndex::default(), |span| {
+                dictionary.add_link(Link { trace_id: [span; 16], span_id: [span; 8] })
             }),
-            link: event.span.map(|span| Link { trace_id: [span; 16], span_id: [span; 8] }),
         };
         builder.event(&identity, START + number * SLICE_NS, event.value);
     }
-    builder.finish(INTERVAL).unwrap()
+    builder.finish(&mut dictionary, INTERVAL).unwrap()
 }
 
 /// Everything that a file says of each event, in an order that does not depend on its dictionary.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
+use sidewinder_otlp::builder::UNKNOWN_SERVICE;
 use sidewinder_otlp::decode::{
     AttributeValue, Attributes, DecodedFrame, DecodedLine, DecodedMapping, DecodedProfile, DecodedSample,
 };
+use sidewinder_profile::Link;
 use sidewinder_render::{
     AttributeSet, AttributeSetIndex, BinaryIndex, ExpansionBudget, ExpansionError, FrameIndex, FrameType,
     Marker, Profile, ProfileBinary, ProfileContainer, ProfileFrame, ProfileSample, ProfileThread, SpanIndex,

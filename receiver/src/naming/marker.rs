@@ -37,14 +37,6 @@ fn truncations() -> impl Iterator<Item = Truncation> {
     Outcome::ALL.iter().copied().filter_map(truncation).chain([missing_stack()])
 }
 
-/// What a location in OTLP says of its names: whether they are words of ours, if any of them looks so.
-pub(crate) fn marker_attribute<'a>(
-    is_marker: bool,
-    names: impl IntoIterator<Item = &'a str>,
-) -> Option<bool> {
-    names.into_iter().any(|name| name.starts_with('[')).then_some(is_marker)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

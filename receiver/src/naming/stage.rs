@@ -8,8 +8,10 @@ use std::mem;
 use std::sync::Arc;
 
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
+use sidewinder_profile::{Dictionary, StackIndex};
 
 use super::lock_names::LockNames;
+use super::stacks::{StackNames, WalkedStack};
 use super::{NameCounts, Namer};
 use crate::sampling::message::{Message, SampleEvent, Stack};
 
@@ -32,10 +34,21 @@ pub(crate) enum RenamedFrames {
     ProcessSpecific,
 }
 
+/// Which indices of the dictionary are no longer valid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Forgotten {
+    Nothing,
+    Stacks,
+    All,
+}
+
 /// The files, processes and names of the messages so far.
 #[derive(Debug)]
 pub(crate) struct NamingStage {
     pub(crate) namer: Namer,
+    /// What events refer to once they are named. Its users may add to it.
+    pub(crate) dictionary: Dictionary,
+    stacks: StackNames,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
     locks: LockNames,
     /// Whether what is gone is kept, since events are named after a recording.
@@ -49,6 +62,8 @@ impl NamingStage {
     pub(crate) fn new(namer: Namer) -> Self {
         Self {
             namer,
+            dictionary: Dictionary::default(),
+            stacks: StackNames::default(),
             processes: HashMap::new(),
             locks: LockNames::default(),
             keeps_all: false,
@@ -64,6 +79,16 @@ impl NamingStage {
 
     /// Reads a message. Messages have to be read in their order.
     pub(crate) fn read(&mut self, message: Message) -> Option<Update> {
+        let update = self.update(message);
+        match update {
+            Some(Update::Renamed(RenamedFrames::All)) => self.stacks.clear(),
+            Some(Update::Renamed(RenamedFrames::ProcessSpecific)) => self.stacks.clear_process_specific(),
+            _ => {}
+        }
+        update
+    }
+
+    fn update(&mut self, message: Message) -> Option<Update> {
         match message {
             Message::File(id, info) => {
                 // Look-ups may have failed while the file's headers were unknown.
@@ -124,9 +149,57 @@ impl NamingStage {
         }
     }
 
+    /// The stack of the dictionary that a walk found, with all names.
+    pub(crate) fn stack(&mut self, walked: WalkedStack<'_>) -> StackIndex {
+        self.stacks.stack(&mut self.dictionary, &mut self.namer, walked)
+    }
+
+    /// Names the frames of a walk that have a meaning only within its process, while it has what they refer to: its stack is asked
+    /// for later.
+    pub(crate) fn name_process_specific(&mut self, walked: WalkedStack<'_>) {
+        self.stacks.name_process_specific(&mut self.dictionary, &mut self.namer, walked);
+    }
+
+    /// Names the code in files of these stacks together, so that each part of a file is read once.
+    pub(crate) fn name_files<'a>(&mut self, stacks: impl Iterator<Item = &'a Stack>) {
+        self.stacks.name_files(&mut self.dictionary, &mut self.namer, stacks);
+    }
+
+    /// Names again what has a meaning only within one process.
+    pub(crate) fn clear_process_specific(&mut self) {
+        self.stacks.clear_process_specific();
+    }
+
+    /// Forgets stacks, and all of the dictionary if that does not suffice, where they and `other_bytes` take more than `bytes_max`.
+    /// Returns whether indices of the dictionary are no longer valid: those of stacks, or all.
+    pub(crate) fn limit_dictionary(&mut self, other_bytes: usize, bytes_max: usize) -> Forgotten {
+        let is_over =
+            |stage: &Self| stage.dictionary.bytes() + stage.stacks.bytes() + other_bytes > bytes_max;
+        if !is_over(self) {
+            return Forgotten::Nothing;
+        }
+        // Most stacks don't recur, and what they consist of does.
+        self.stacks.clear_stacks();
+        self.dictionary.forget_stacks();
+        if !is_over(self) {
+            return Forgotten::Stacks;
+        }
+        self.stacks.clear();
+        self.dictionary = Dictionary::default();
+        Forgotten::All
+    }
+
     /// The description of a process.
     pub(crate) fn process(&self, key: ProcessKey) -> Option<&ProcessDescription> {
         self.processes.get(&key).map(|description| &**description)
+    }
+
+    /// The description of a process, and the dictionary that it may be added to.
+    pub(crate) fn process_and_dictionary(
+        &mut self,
+        key: ProcessKey,
+    ) -> (Option<&ProcessDescription>, &mut Dictionary) {
+        (self.processes.get(&key).map(|description| &**description), &mut self.dictionary)
     }
 
     /// Forgets the files and processes that are gone, and returns the processes. All events so far have been named.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, VmMachine, WaitReason};
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
+use sidewinder_profile::Link;
 
 use super::control::tables::debug_files::Companions;
 pub(crate) use super::data::Labels;

@@ -8,10 +8,11 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{Function, Line, SampleAttributes, SampleIdentity, StackFrame};
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::{self, DecodedEvent};
 use sidewinder_otlp::send::{Counts, State};
-use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, key};
+use sidewinder_otlp::{Report, ReportBuilder, ReportOptions};
+use sidewinder_profile::{Dictionary, FrameType, Line, LinkIndex, Location, Value, key};
 
 use sidewinder_e2e_support::received::Received;
 
@@ -50,20 +51,20 @@ impl Source {
     #[must_use]
     #[expect(clippy::expect_used, reason = "part of a test")]
     pub(crate) fn report(&mut self, events: u64) -> Report {
+        let mut dictionary = Dictionary::default();
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
         let first = self.events;
         for number in first..first + events {
             let name = format!("s{}", number % RESOURCES);
-            let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str(&name))]);
+            let resource = dictionary.add_attributes([(key::SERVICE_NAME, Value::Str(&name))]);
             let frames: Vec<_> = (0..=number % STACKS)
                 .map(|depth| {
-                    let function = builder
-                        .function(&Function { name: &format!("function {depth}"), ..Function::default() });
-                    builder.location(&StackFrame {
+                    let function = dictionary.add_function_named(&format!("function {depth}"));
+                    dictionary.add_location(&Location {
                         address: 16 * depth,
                         frame_type: FrameType::Native,
                         lines: &[Line::new(function)],
-                        ..StackFrame::default()
+                        ..Location::default()
                     })
                 })
                 .collect();
@@ -71,16 +72,16 @@ impl Source {
             let identity = SampleIdentity {
                 resource,
                 profile_type: builder.kind(Kind::Cpu { samples_per_second: 997 }),
-                stack: builder.stack(&frames),
-                attributes: builder
-                    .attributes(&SampleAttributes { thread_id, ..SampleAttributes::default() }),
-                link: None,
+                stack: dictionary.add_stack(&frames),
+                attributes: SampleAttributes { thread_id, ..SampleAttributes::default() }
+                    .add_to(&mut dictionary),
+                link: LinkIndex::default(),
             };
             builder.event(&identity, START_UNIX_NS + number, 1);
         }
         self.events += events;
         let covered = START_UNIX_NS + first..START_UNIX_NS + self.events;
-        let report = builder.finish(covered).expect("no events");
+        let report = builder.finish(&mut dictionary, covered).expect("no events");
         let profiles = decode::decode_profiles_data(report.as_bytes()).expect("no profiles");
         self.made.extend(
             profiles.iter().flat_map(decode::DecodedProfile::events).map(|event| Identity::of(&event)),

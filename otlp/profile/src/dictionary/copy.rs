@@ -77,8 +77,17 @@ impl<'a> DictionaryCopier<'a> {
 
     /// The copy of a set of attributes.
     pub fn attribute_set(&mut self, to: &mut Dictionary, index: AttributeSetIndex) -> AttributeSetIndex {
-        let from = self.from;
-        *self.attribute_sets.entry(index).or_insert_with(|| to.add_held_attributes(from.attributes_of(index)))
+        if let Some(known) = self.attribute_sets.get(&index) {
+            return *known;
+        }
+        let attributes = self.from.attributes_of(index).map(|(key, value)| {
+            let key = to.add_string(key);
+            to.add_held_attribute(key, value)
+        });
+        let attributes = attributes.collect();
+        let copy = to.add_attribute_set(attributes);
+        self.attribute_sets.insert(index, copy);
+        copy
     }
 
     /// The copy of a link.

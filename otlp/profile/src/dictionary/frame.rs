@@ -95,9 +95,16 @@ impl<'a> Frame<'a> {
             return Cow::Owned(label);
         }
         match self.dictionary.string(self.function().name) {
-            "" => Cow::Owned(format!("{}+{:#x}", self.file_name(), self.location.address)),
+            "" => Cow::Owned(format!("{}+{:#x}", self.file_name(), self.file_offset())),
             name => Cow::Borrowed(name),
         }
+    }
+
+    /// The offset of the address in the file, or the address if the mapping has none.
+    fn file_offset(&self) -> u64 {
+        let address = self.location.address;
+        let mapping = self.mapping().filter(|of| (of.memory_start..of.memory_limit).contains(&address));
+        mapping.map_or(address, |of| (address - of.memory_start).saturating_add(of.file_offset))
     }
 
     /// Whether [`name`](Self::name) is the name of a function, or words of the profiler.

@@ -4,35 +4,37 @@ use std::path::Path;
 
 use clap::Parser as _;
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{Function, Line, SampleAttributes, SampleIdentity, StackFrame};
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::decode_profiles_data;
-use sidewinder_otlp::{FrameType, ReportBuilder, ReportOptions, conformance};
+use sidewinder_otlp::{ReportBuilder, ReportOptions, conformance};
+use sidewinder_profile::{Dictionary, FrameType, Line, LinkIndex, Location};
 
 use crate::cli::{Cli, Command};
 
 /// A stack with a frame of each type, that of the kernel first, as a stack of Java has them.
 fn report_of_all_types() -> Vec<u8> {
+    let mut dictionary = Dictionary::default();
     let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
     let of_kernel = |frame_type: &&FrameType| **frame_type == FrameType::Kernel;
     let (kernel, user): (Vec<&FrameType>, _) = FrameType::ALL.iter().partition(of_kernel);
     let mut stack = Vec::new();
     for frame_type in kernel.into_iter().chain(user) {
         let name = format!("function of {}", frame_type.as_str());
-        let function = builder.function(&Function { name: &name, ..Function::default() });
+        let function = dictionary.add_function_named(&name);
         let lines = [Line { function, line: 3, column: 7 }];
-        let frame = StackFrame { frame_type: *frame_type, lines: &lines, ..StackFrame::default() };
-        stack.push(builder.location(&frame));
+        let frame = Location { frame_type: *frame_type, lines: &lines, ..Location::default() };
+        stack.push(dictionary.add_location(&frame));
     }
     let identity = SampleIdentity {
-        resource: builder.resource(&[]),
+        resource: dictionary.add_attributes([]),
         profile_type: builder.kind(Kind::Cpu { samples_per_second: 100 }),
-        stack: builder.stack(&stack),
-        attributes: builder.attributes(&SampleAttributes::default()),
-        link: None,
+        stack: dictionary.add_stack(&stack),
+        attributes: SampleAttributes::default().add_to(&mut dictionary),
+        link: LinkIndex::default(),
     };
     builder.event(&identity, 1_790_000_000_000_000_000, 1);
     let interval = 1_790_000_000_000_000_000..1_790_000_001_000_000_000;
-    builder.finish(interval).unwrap().as_bytes().to_vec()
+    builder.finish(&mut dictionary, interval).unwrap().as_bytes().to_vec()
 }
 
 fn view(arguments: &[&Path]) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{LabelSet, SampleRecord, ThreadContext};
 use sidewinder_config::TraceContext;
-use sidewinder_otlp::builder::Link;
+use sidewinder_profile::Link;
 
 use crate::hex;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{CodeObject, SampleRecord};
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::Link;
 use sidewinder_process::ProcessKey;
+use sidewinder_profile::Link;
 
 use crate::sampling::message::{Labels, SampleEvent, Stack};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sidewinder_bpf::ContextCounts;
-use sidewinder_otlp::builder::Link;
 use sidewinder_process::context::ContextValue;
+use sidewinder_profile::Link;
 
 use super::*;
 use crate::sampling::message::SampleEvent;

@@ -1,0 +1,247 @@
+//! Reads messages: what they say of samples is added to a dictionary.
+
+use sidewinder_profile::{
+    AttributeIndex, AttributeSetIndex, AttributeValue, Dictionary, FrameType, Function, FunctionIndex, Line,
+    Link, LinkIndex, Location, LocationIndex, Mapping, MappingIndex, Marker, StackIndex, StringIndex, key,
+};
+
+use crate::decode::DecodeError;
+use crate::encode::SampleRef;
+use crate::wire::{
+    self, AnyValue, AnyValueKind, ProfilesData, ProfilesDictionary, ResourceProfiles, ValueType,
+};
+
+/// A message that has been read.
+#[derive(Debug)]
+pub(crate) struct ReadMessage {
+    /// Its profiles without their samples. Their strings have the indices of the dictionary.
+    pub(crate) resource_profiles: Vec<ResourceProfiles>,
+    /// The samples of each profile, in the order of profiles.
+    pub(crate) samples: Vec<Vec<ReadSample>>,
+}
+
+/// A sample that has been read.
+#[derive(Debug)]
+pub(crate) struct ReadSample {
+    stack: StackIndex,
+    attributes: AttributeSetIndex,
+    link: LinkIndex,
+    times_unix_ns: Vec<u64>,
+    values: Vec<i64>,
+}
+
+impl ReadSample {
+    pub(crate) fn as_ref(&self) -> SampleRef<'_> {
+        SampleRef {
+            stack: self.stack,
+            attributes: self.attributes,
+            link: self.link,
+            times_unix_ns: &self.times_unix_ns,
+            values: &self.values,
+        }
+    }
+}
+
+/// Reads a message, and adds what it refers to.
+///
+/// # Errors
+///
+/// If it refers to what it does not have, or a sample has not as many values as timestamps.
+pub(crate) fn read(message: ProfilesData, dictionary: &mut Dictionary) -> Result<ReadMessage, DecodeError> {
+    let tables = MessageTables::read(message.dictionary.unwrap_or_default(), dictionary)?;
+    let mut resource_profiles = message.resource_profiles;
+    let mut samples = Vec::new();
+    let scopes = resource_profiles.iter_mut().flat_map(|resource| &mut resource.scope_profiles);
+    for profile in scopes.flat_map(|scope| &mut scope.profiles) {
+        for value_type in [&mut profile.sample_type, &mut profile.period_type].into_iter().flatten() {
+            *value_type = tables.value_type(value_type)?;
+        }
+        let read = std::mem::take(&mut profile.samples).into_iter();
+        samples.push(read.map(|sample| tables.sample(sample, dictionary)).collect::<Result<_, _>>()?);
+    }
+    Ok(ReadMessage { resource_profiles, samples })
+}
+
+/// For each element of a message's tables, its index in the dictionary.
+struct MessageTables {
+    strings: Vec<StringIndex>,
+    /// `None`: it has no value that a dictionary holds.
+    attributes: Vec<Option<AttributeIndex>>,
+    stacks: Vec<StackIndex>,
+    links: Vec<LinkIndex>,
+}
+
+impl MessageTables {
+    /// Reads one table after the other, and drops each that is read.
+    fn read(tables: ProfilesDictionary, dictionary: &mut Dictionary) -> Result<Self, DecodeError> {
+        let strings = tables.string_table.into_iter().map(|text| dictionary.add_string(&text)).collect();
+        let mut read = Self { strings, attributes: Vec::new(), stacks: Vec::new(), links: Vec::new() };
+        for attribute in tables.attribute_table {
+            let key = read.string(attribute.key_strindex)?;
+            let value = read.value(attribute.value, dictionary)?.filter(|_| key != StringIndex::default());
+            read.attributes.push(value.map(|value| dictionary.add_held_attribute(key, &value)));
+        }
+        let mut mappings = Vec::with_capacity(tables.mapping_table.len());
+        for mapping in tables.mapping_table {
+            let mapping = Mapping {
+                memory_start: mapping.memory_start,
+                memory_limit: mapping.memory_limit,
+                file_offset: mapping.file_offset,
+                filename: read.string(mapping.filename_strindex)?,
+                attributes: read.attribute_set(&mapping.attribute_indices, dictionary)?,
+            };
+            mappings.push(dictionary.add_mapping(mapping));
+        }
+        let mut functions = Vec::with_capacity(tables.function_table.len());
+        for function in tables.function_table {
+            functions.push(dictionary.add_function(Function {
+                name: read.string(function.name_strindex)?,
+                system_name: read.string(function.system_name_strindex)?,
+                filename: read.string(function.filename_strindex)?,
+                start_line: u32::try_from(function.start_line).unwrap_or(0),
+            }));
+        }
+        let mut locations = Vec::with_capacity(tables.location_table.len());
+        for (position, location) in tables.location_table.into_iter().enumerate() {
+            let index = read.location(&location, &mappings, &functions, dictionary)?;
+            locations.push(if position == 0 { LocationIndex::default() } else { index });
+        }
+        for stack in tables.stack_table {
+            let location = |index: &i32| at("location", &locations, *index).copied();
+            let stack = stack.location_indices.iter().map(location).collect::<Result<Vec<_>, _>>()?;
+            read.stacks.push(dictionary.add_stack(&stack));
+        }
+        read.links = tables.link_table.iter().map(|link| dictionary.add_link(to_link(link))).collect();
+        Ok(read)
+    }
+
+    fn location(
+        &self,
+        location: &wire::Location,
+        mappings: &[MappingIndex],
+        functions: &[FunctionIndex],
+        dictionary: &mut Dictionary,
+    ) -> Result<LocationIndex, DecodeError> {
+        let line = |line: &wire::Line| {
+            Ok(Line {
+                function: *at("function", functions, line.function_index)?,
+                line: u32::try_from(line.line).unwrap_or(0),
+                column: u32::try_from(line.column).unwrap_or(0),
+            })
+        };
+        let lines = location.lines.iter().map(line).collect::<Result<Vec<_>, DecodeError>>()?;
+        let attributes = self.attribute_set(&location.attribute_indices, dictionary)?;
+        let mut read = Location {
+            mapping: *at("mapping", mappings, location.mapping_index)?,
+            address: location.address,
+            lines: &lines,
+            ..Location::default()
+        };
+        let mut is_marker = None;
+        for (key, value) in dictionary.attributes_of(attributes) {
+            match (key, value) {
+                (key::FRAME_TYPE, AttributeValue::Str(name)) => {
+                    read.frame_type = FrameType::from_wire(name).unwrap_or_default();
+                }
+                (key::FRAME_GUESSED, AttributeValue::Bool(is_guessed)) => read.is_guessed = *is_guessed,
+                (key::FRAME_GENERATED, AttributeValue::Bool(is_generated)) => {
+                    read.is_generated = *is_generated;
+                }
+                (key::FRAME_MARKER, AttributeValue::Bool(says_so)) => is_marker = Some(*says_so),
+                _ => {}
+            }
+        }
+        let is_marker = is_marker.unwrap_or_else(|| looks_like_marker(&read, dictionary));
+        read.marker = is_marker.then_some(&Marker::Words);
+        Ok(dictionary.add_location(&read))
+    }
+
+    fn sample(&self, sample: wire::Sample, dictionary: &mut Dictionary) -> Result<ReadSample, DecodeError> {
+        let (values, timestamps) = (sample.values.len(), sample.timestamps_unix_nano.len());
+        if values != 0 && timestamps != 0 && values != timestamps {
+            return Err(DecodeError::UnequalLengths { values, timestamps });
+        }
+        Ok(ReadSample {
+            stack: *at("stack", &self.stacks, sample.stack_index)?,
+            attributes: self.attribute_set(&sample.attribute_indices, dictionary)?,
+            link: *at("link", &self.links, sample.link_index)?,
+            times_unix_ns: sample.timestamps_unix_nano,
+            values: sample.values,
+        })
+    }
+
+    fn value_type(&self, value_type: &ValueType) -> Result<ValueType, DecodeError> {
+        let index = |string: StringIndex| i32::try_from(string.0).unwrap_or(0);
+        Ok(ValueType {
+            type_strindex: index(self.string(value_type.type_strindex)?),
+            unit_strindex: index(self.string(value_type.unit_strindex)?),
+        })
+    }
+
+    fn attribute_set(
+        &self,
+        indices: &[i32],
+        dictionary: &mut Dictionary,
+    ) -> Result<AttributeSetIndex, DecodeError> {
+        let mut set = Vec::with_capacity(indices.len());
+        for index in indices {
+            set.extend(*at("attribute", &self.attributes, *index)?);
+        }
+        Ok(dictionary.add_attribute_set(set))
+    }
+
+    /// A value; `None` if it is of a type that this project does not use.
+    fn value(
+        &self,
+        value: Option<AnyValue>,
+        dictionary: &Dictionary,
+    ) -> Result<Option<AttributeValue>, DecodeError> {
+        Ok(Some(match value.and_then(|value| value.value) {
+            Some(AnyValueKind::StringValue(text)) => AttributeValue::Str(text.into()),
+            Some(AnyValueKind::StringValueStrindex(index)) => {
+                AttributeValue::Str(dictionary.string(self.string(index)?).into())
+            }
+            Some(AnyValueKind::IntValue(number)) => AttributeValue::Int(number),
+            Some(AnyValueKind::BoolValue(truth)) => AttributeValue::Bool(truth),
+            Some(AnyValueKind::ArrayValue(list)) => {
+                let values = list.values.into_iter();
+                let values = values.filter_map(|value| self.value(Some(value), dictionary).transpose());
+                AttributeValue::List(values.collect::<Result<_, _>>()?)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn string(&self, index: i32) -> Result<StringIndex, DecodeError> {
+        // Index 0 is valid if there is no dictionary at all.
+        if index == 0 { Ok(StringIndex::default()) } else { at("string", &self.strings, index).copied() }
+    }
+}
+
+/// Whether a name looks like words of a profiler. Other profilers and older versions don't say so: what looks like one has no file
+/// there.
+fn looks_like_marker(location: &Location<'_>, dictionary: &Dictionary) -> bool {
+    let has_mapping = location.mapping != MappingIndex::default();
+    let name = match location.lines {
+        [] => dictionary.mapping(location.mapping).filename,
+        [.., outermost] if !has_mapping => dictionary.function(outermost.function).name,
+        _ => return false,
+    };
+    dictionary.string(name).starts_with('[')
+}
+
+/// The element of a table at `index`.
+pub(crate) fn at<'a, T>(table: &'static str, values: &'a [T], index: i32) -> Result<&'a T, DecodeError> {
+    let len = values.len();
+    usize::try_from(index).ok().and_then(|index| values.get(index)).ok_or(DecodeError::IndexOutOfRange {
+        table,
+        index,
+        len,
+    })
+}
+
+/// A link. It is not valid if its IDs don't have the right lengths.
+fn to_link(link: &wire::Link) -> Link {
+    let ids = link.trace_id.as_slice().try_into().ok().zip(link.span_id.as_slice().try_into().ok());
+    ids.map(|(trace_id, span_id)| Link { trace_id, span_id }).unwrap_or_default()
+}
