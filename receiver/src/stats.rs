@@ -210,8 +210,8 @@ impl ServiceStats {
     pub(crate) fn record_receiver_end(&self, name: &str) {
         self.with_receiver(name, |receiver| {
             receiver.tables_incomplete = IncompleteTables::default();
-            receiver.counters.table_bytes = 0;
-            receiver.counters.map_bytes = 0;
+            receiver.counters.tables_bytes = 0;
+            receiver.counters.maps_bytes = 0;
             receiver.counters.scope_list_full_cost = None;
             receiver.counters.foreign_reads.quarantined_processes = 0;
             receiver.counters.foreign_reads.stuck_reader_threads = 0;

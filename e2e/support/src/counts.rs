@@ -90,7 +90,7 @@ mod tests {
     fn a_log_and_a_summary_say_the_same() -> anyhow::Result<()> {
         let log = r#"{"fields": {"message": "profiling", "samples_per_second": 97}}
             {"fields": {"message": "profiling ended", "outcomes": "complete=9 off_cpu.complete=5 off_cpu.not_drawn=3",
-            "counters": "missed=1 interrupts_by_witness=10 events_exported=9 off_cpu_waits_missing_unseen=7 off_cpu_waits_missing_without_end=2 off_cpu_waits_found_read=4 off_cpu_events_so_far=6 table_bytes=8"}}"#;
+            "counters": "missed=1 interrupts_by_witness=10 events_exported=9 off_cpu_waits_missing_unseen=7 off_cpu_waits_missing_without_end=2 off_cpu_waits_found_read=4 off_cpu_events_so_far=6 tables_bytes=8"}}"#;
         let log = &log.replace(",\n", ",");
         let said = r#"{"interrupts_by_witness": 10, "outcomes": {"complete": 9, "missed": 1}, "events_exported": 9, "idle_inferred": 0,
             "outcomes_of_other_kinds": {"off_cpu": {"complete": 5, "not_drawn": 3}},

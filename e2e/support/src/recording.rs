@@ -38,9 +38,10 @@ pub struct Said {
     /// What probes counted, by the name of the probe.
     pub probes: BTreeMap<String, ProbeSaid>,
     /// Of unwind tables.
+    #[serde(flatten)]
     pub tables: Tables,
     /// Kernel memory that the eBPF maps take.
-    pub map_bytes: u64,
+    pub maps_bytes: u64,
 }
 
 /// What `record --summary-json` says of a probe.
@@ -60,10 +61,13 @@ pub struct ProbeSaid {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub struct Tables {
     /// In the kernel, at the end.
+    #[serde(rename = "tables_bytes")]
     pub loaded_bytes: u64,
     /// Taken out for others' sake.
+    #[serde(rename = "tables_evictions")]
     pub evictions: u64,
     /// Files read again because a walk missed an evicted table.
+    #[serde(rename = "tables_reloads")]
     pub reloads: u64,
 }
 

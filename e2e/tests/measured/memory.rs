@@ -49,7 +49,7 @@ fn with_everything_on_and_a_dead_collector_memory_stays_within_its_limit() -> Re
         let said = sidewinder::run(&["status", "--json", "--pid", &pid])?;
         let status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
         let number = |path: &str| status.pointer(path).and_then(Value::as_u64).unwrap_or_default();
-        most = most.max(number("/memory_rss_bytes") + number("/receivers/profiling/map_bytes"));
+        most = most.max(number("/memory_rss_bytes") + number("/receivers/profiling/maps_bytes"));
         queued = queued.max(number("/exporters/otlp_grpc/queue_bytes"));
         capacity = number("/exporters/otlp_grpc/queue_capacity_bytes");
     }

@@ -16,12 +16,12 @@ fn assert_complete(mode: &str, count: u32) -> Result<()> {
     }
     let program = workload::CROWD.command(&[mode, &count.to_string(), "2"])?;
     let recording = record(&["-F", "499", "--table-budget-mib", &BUDGET_MIB.to_string()], &program)?;
-    let Said { counts: Counts { summary, .. }, map_bytes, .. } = &recording.said;
+    let Said { counts: Counts { summary, .. }, maps_bytes, .. } = &recording.said;
     let (all, share) = (summary.with_user_stack(), summary.complete_share());
-    eprintln!("{count} {mode}: {:.2}% of {all} complete, maps take {} KiB", 100.0 * share, map_bytes >> 10);
+    eprintln!("{count} {mode}: {:.2}% of {all} complete, maps take {} KiB", 100.0 * share, maps_bytes >> 10);
     assert!(all >= WITH_USER_STACK_MIN && share >= COMPLETE_SHARE, "{}", recording.log);
     // Rings, scratch and what is known of stacks and processes take some more than tables and mappings.
-    assert!(*map_bytes <= (BUDGET_MIB + 8) << 20, "{:?}", recording.said);
+    assert!(*maps_bytes <= (BUDGET_MIB + 8) << 20, "{:?}", recording.said);
     Ok(())
 }
 

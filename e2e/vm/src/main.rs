@@ -124,7 +124,7 @@ fn main() -> Result<ExitCode> {
             }));
         }
         if wanted == MANY_CPUS_KERNEL {
-            few_cpus_bytes = Some((found.first.map_bytes, kernel));
+            few_cpus_bytes = Some((found.first.maps_bytes, kernel));
         }
     }
     if is_accepting {
@@ -172,29 +172,29 @@ struct First {
     cpus: u32,
     recording: Recording,
     /// Of its maps and rings.
-    map_bytes: u64,
+    maps_bytes: u64,
 }
 
 impl First {
     fn read(told: &Told) -> Result<Self> {
         let summary = read_summary::<serde_json::Value>(told, "known")?;
-        let map_bytes = summary.get("map_bytes").and_then(serde_json::Value::as_u64);
+        let maps_bytes = summary.get("maps_bytes").and_then(serde_json::Value::as_u64);
         Ok(Self {
             release: told.section("release")?.trim().to_owned(),
             cpus: told.section("cpus")?.trim().parse()?,
             recording: Recording::read(told, "known", "known")?,
-            map_bytes: map_bytes.context("the summary has no map_bytes")?,
+            maps_bytes: maps_bytes.context("the summary has no maps_bytes")?,
         })
     }
 
     /// Judges what each CPU adds to the memory of a machine with few of them.
     fn judge_memory(&self, few_bytes: u64) -> Option<String> {
-        let per_cpu = self.map_bytes.saturating_sub(few_bytes) / u64::from(MANY_CPUS - FEW_CPUS);
+        let per_cpu = self.maps_bytes.saturating_sub(few_bytes) / u64::from(MANY_CPUS - FEW_CPUS);
         println!(
             "{} on {} CPUs: maps and rings take {} KiB, {} KiB on {FEW_CPUS}: {} KiB for each CPU; {:.2}% of {} samples are complete",
             self.release,
             self.cpus,
-            self.map_bytes >> 10,
+            self.maps_bytes >> 10,
             few_bytes >> 10,
             per_cpu >> 10,
             100.0 * self.recording.summary.complete_share(),

@@ -206,7 +206,7 @@ impl ReceiverContext {
                 receiver = self.name,
                 samples_per_second = self.config.samples_per_second.get(),
                 memory_limit_mib = self.budget.total.get(),
-                map_bytes = sampler.profiler().map_bytes(),
+                maps_bytes = sampler.profiler().map_bytes(),
                 "profiling"
             );
             self.stats.set_activity(&self.name, Activity::Profiling);

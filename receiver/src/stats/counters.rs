@@ -136,7 +136,7 @@ impl ReceiverStats {
         let is_shown = |(counter, count): &(&Counter, u64)| {
             *count > 0 || !matches!(counter.metric, CounterMetric::FromLevel(_))
         };
-        let sizes = [("table_bytes", self.counters.table_bytes), ("map_bytes", self.counters.map_bytes)];
+        let sizes = [("tables_bytes", self.counters.tables_bytes), ("maps_bytes", self.counters.maps_bytes)];
         let counts = counts.filter(is_shown).map(|(counter, count)| (counter.key(), count));
         words(counts.chain(sizes.map(|(name, bytes)| (name.to_owned(), bytes))))
     }

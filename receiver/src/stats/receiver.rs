@@ -183,9 +183,9 @@ pub(crate) struct ReceiverCounters {
     /// The run time of Sidewinder's eBPF programs; `None` if the kernel does not measure it.
     pub(crate) bpf_run_time: Option<Duration>,
     /// The current size of the unwind tables in the arena, in bytes.
-    pub(crate) table_bytes: u64,
+    pub(crate) tables_bytes: u64,
     /// The current kernel memory of all maps, in bytes.
-    pub(crate) map_bytes: u64,
+    pub(crate) maps_bytes: u64,
     /// For which tasks events are open now.
     pub(crate) event_coverage: EventCoverage,
 }
@@ -299,8 +299,8 @@ impl ReceiverCounters {
             scope_list_full: profiler.scope_list_full(),
             scope_list_full_cost: sampler.scope_list_full_cost(),
             bpf_run_time: profiler.bpf_run_time(),
-            table_bytes: profiler.tables.loaded_bytes(),
-            map_bytes: profiler.map_bytes() + control.read_map_bytes,
+            tables_bytes: profiler.tables.loaded_bytes(),
+            maps_bytes: profiler.map_bytes() + control.read_map_bytes,
         }
     }
 
@@ -365,8 +365,8 @@ impl ReceiverCounters {
             scope_list_full,
             scope_list_full_cost: _,
             bpf_run_time,
-            table_bytes: _,
-            map_bytes: _,
+            tables_bytes: _,
+            maps_bytes: _,
             event_coverage: _,
         } = before;
         for (outcome, count) in outcomes {

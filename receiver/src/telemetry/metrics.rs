@@ -320,7 +320,7 @@ pub(super) static METRICS: &[Metric] = &[
         unit: "By",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
-        read: |stats| receiver_points(stats, |receiver| receiver.counters.map_bytes),
+        read: |stats| receiver_points(stats, |receiver| receiver.counters.maps_bytes),
     },
     Metric {
         name: "sidewinder_tables_bytes",
@@ -328,7 +328,7 @@ pub(super) static METRICS: &[Metric] = &[
         unit: "By",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
-        read: |stats| receiver_points(stats, |receiver| receiver.counters.table_bytes),
+        read: |stats| receiver_points(stats, |receiver| receiver.counters.tables_bytes),
     },
     Metric {
         name: "sidewinder_source_maps",

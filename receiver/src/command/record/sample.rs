@@ -33,10 +33,10 @@ pub(super) struct RecordingStats {
     pub(super) stack_depths: Vec<u64>,
     pub(super) stacks_known: u64,
     pub(super) stacks_sent: u64,
-    pub(super) table_bytes: u64,
+    pub(super) tables_bytes: u64,
     pub(super) tables_evictions: u64,
     pub(super) tables_reloads: u64,
-    pub(super) map_bytes: u64,
+    pub(super) maps_bytes: u64,
     /// The processes whose interpreter's state we may not read.
     pub(super) denied_interpreters: Vec<ProcessKey>,
 }
@@ -108,10 +108,10 @@ pub(super) fn sample(
         stack_depths: sampler.profiler().stack_depths().to_vec(),
         stacks_known: sampler.profiler().stacks_known(),
         stacks_sent: sampler.profiler().stacks_sent(),
-        table_bytes: sampler.profiler().tables.loaded_bytes(),
+        tables_bytes: sampler.profiler().tables.loaded_bytes(),
         tables_evictions: sampler.profiler().tables.evictions(),
         tables_reloads: sampler.control_counts().tables_reloads,
-        map_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
+        maps_bytes: sampler.profiler().map_bytes() + sampler.control_counts().read_map_bytes,
         denied_interpreters: sampler.denied_interpreters(),
     })
 }

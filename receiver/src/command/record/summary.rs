@@ -122,15 +122,13 @@ pub(super) fn summary_json(
         "walked_late": recorded.tally.walked_late,
         "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
-        "steps": { "table": frames.table, "frame_pointer": frames.frame_pointer, "unproven": frames.guess },
+        "frames": { "table": frames.table, "frame_pointer": frames.frame_pointer, "guess": frames.guess },
         "guessed_in": guessed_in,
         "stacks": { "known": recorded.stacks_known, "sent": recorded.stacks_sent, "by_frames": by_frames },
-        "tables": {
-            "loaded_bytes": recorded.table_bytes,
-            "evictions": recorded.tables_evictions,
-            "reloads": recorded.tables_reloads,
-        },
-        "map_bytes": recorded.map_bytes,
+        "tables_bytes": recorded.tables_bytes,
+        "tables_evictions": recorded.tables_evictions,
+        "tables_reloads": recorded.tables_reloads,
+        "maps_bytes": recorded.maps_bytes,
         "unnamed": gaps.unnamed_json(),
         "without_symbols": gaps.stripped_json(),
         "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
@@ -176,6 +174,8 @@ mod tests {
         let (stack_bodies_missing, walked_late, snapshots_refused, events) = (2, 3, 5, 7);
         let off_cpu_waits_missing =
             WaitCounts { unseen: 11, end_lost: 13, without_end: 17, waker_unmatched: 19 };
+        let frames = FrameCounts { table: 23, frame_pointer: 29, guess: 31 };
+        let (tables_evictions, tables_reloads) = (37, 41);
         let recorded = RecordingStats {
             tally: SamplingTally {
                 events,
@@ -188,14 +188,14 @@ mod tests {
             start: SystemTime::UNIX_EPOCH,
             start_ns: 0,
             end_ns: 0,
-            frames: FrameCounts::default(),
+            frames,
             stack_depths: Vec::new(),
             stacks_known: 0,
             stacks_sent: 0,
-            table_bytes: 0,
-            tables_evictions: 0,
-            tables_reloads: 0,
-            map_bytes: 0,
+            tables_bytes: 0,
+            tables_evictions,
+            tables_reloads,
+            maps_bytes: 0,
             denied_interpreters: Vec::new(),
         };
         let (refused, maps, gaps) =
@@ -208,6 +208,9 @@ mod tests {
             walked_late,
             snapshots_refused,
             off_cpu_waits_missing,
+            frames,
+            tables_evictions,
+            tables_reloads,
             ..ReceiverCounters::default()
         };
         let service = ServiceStats::new(Arc::new(Config::default())).record_counters("profiling", counters);
@@ -222,6 +225,6 @@ mod tests {
                 shown.push(counter.key());
             }
         }
-        assert_eq!(shown.len(), 10, "{shown:?}");
+        assert_eq!(shown.len(), 15, "{shown:?}");
     }
 }

@@ -139,8 +139,8 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
         // Shown as a degraded feature.
         scope_list_full_cost: None,
         bpf_run_time: Some(Duration::from_secs(unique("bpf_run_time"))),
-        table_bytes: unique("table_bytes"),
-        map_bytes: unique("map_bytes"),
+        tables_bytes: unique("tables_bytes"),
+        maps_bytes: unique("maps_bytes"),
         // Shown by `status` and as a degraded feature.
         event_coverage: EventCoverage::EveryTask,
     };
@@ -207,6 +207,12 @@ fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
     assert!(apart.len() > 5, "{apart:?}");
     for (key, value) in apart {
         assert_eq!(value, &all[key], "{key}");
+    }
+    // So has a size, which is no counter but has a metric.
+    let sizes: Vec<_> = receiver.keys().filter(|key| key.ends_with("_bytes")).collect();
+    assert_eq!(sizes.len(), 2, "{sizes:?}");
+    for size in sizes {
+        assert!(METRICS.iter().any(|metric| metric.name == format!("sidewinder_{size}")), "{size}");
     }
 }
 
