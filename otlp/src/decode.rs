@@ -30,7 +30,7 @@ const DECODED_BYTES_MIN: usize = 32 << 20;
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Not a protobuf message of this type.
-    #[error("not a ProfilesData message: {0}")]
+    #[error("not a ProfilesData message")]
     NotProfiles(#[from] prost::DecodeError),
     /// More than [`MAX_MESSAGE_BYTES`].
     #[error("a message of {0} bytes exceeds {MAX_MESSAGE_BYTES}")]

@@ -1,33 +1,19 @@
-//! Formats errors with their causes in one line.
+//! Formats errors with their causes in one line. An error's own message does not include its source's.
 
 use std::error::Error;
 use std::fmt;
 
 /// An error and its causes in one line.
 pub(crate) fn error_chain(error: &dyn Error) -> String {
-    let message = error.to_string();
-    format!("{message}{}", ErrorChain { message: &message, source: error.source() })
+    format!("{error}{}", Causes(error.source()))
 }
 
-/// Formats the causes of an error, each after a colon.
-pub(crate) struct ErrorChain<'a> {
-    /// The error's own message, which has been written already.
-    pub(crate) message: &'a str,
-    pub(crate) source: Option<&'a dyn Error>,
-}
+/// Displays an error's causes, outermost first, each after a colon.
+pub(crate) struct Causes<'a>(pub(crate) Option<&'a (dyn Error + 'static)>);
 
-impl fmt::Display for ErrorChain<'_> {
+impl fmt::Display for Causes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut previous, mut cause) = (self.message.to_owned(), self.source);
-        while let Some(error) = cause {
-            // Some errors have the message of their source in their own.
-            let message = error.to_string();
-            if !previous.ends_with(&message) {
-                write!(f, ": {message}")?;
-            }
-            previous = message;
-            cause = error.source();
-        }
-        Ok(())
+        let mut causes = std::iter::successors(self.0, |cause: &&(dyn Error + 'static)| (*cause).source());
+        causes.try_for_each(|cause| write!(f, ": {cause}"))
     }
 }

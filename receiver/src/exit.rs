@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use sidewinder_text::ExternalText;
 
-use crate::causes::ErrorChain;
+use crate::causes::Causes;
 use crate::sampling::SamplingError;
 
 /// The documented exit codes; 0 is success.
@@ -129,8 +129,7 @@ impl Failure {
     fn what(&self, detail_start: &str) -> String {
         let mut what = ExternalText::new(&self.message).to_string();
         if let Some(source) = &self.source {
-            let causes = ErrorChain { message: &self.message, source: Some(&**source) }.to_string();
-            what += &ExternalText::from(causes).to_string();
+            what += &ExternalText::from(Causes(Some(&**source)).to_string()).to_string();
         }
         for detail in &self.details {
             what += detail_start;

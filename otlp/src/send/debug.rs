@@ -37,7 +37,7 @@ impl Transport for LogTransport {
                 self.log_profiles(&profiles, message.len());
                 SendOutcome::Accepted
             }
-            Err(error) => SendOutcome::WriteFailed { reason: with_error_chain("no report", Some(&error)) },
+            Err(error) => SendOutcome::WriteFailed { reason: with_error_chain("no report", &error) },
         }
     }
 }

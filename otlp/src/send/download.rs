@@ -125,8 +125,8 @@ impl Downloader {
             let request = there.request(&uri).map_err(|error| DownloadError::NoAnswer(error.to_string()))?;
             there.read_budget.refill();
             let response = self.within_silence(there.http.request(request)).await?;
-            let response = response
-                .map_err(|error| DownloadError::NoAnswer(with_error_chain("no answer", Some(&error))))?;
+            let response =
+                response.map_err(|error| DownloadError::NoAnswer(with_error_chain("no answer", &error)))?;
             match response.status() {
                 StatusCode::OK => return self.receive(response.into_body(), &there.read_budget, out).await,
                 StatusCode::NOT_FOUND | StatusCode::GONE => return Err(DownloadError::NotFound),
@@ -152,7 +152,7 @@ impl Downloader {
         let mut received: u64 = 0;
         while let Some(frame) = self.within_silence(body.frame()).await? {
             let frame =
-                frame.map_err(|error| DownloadError::NoAnswer(with_error_chain("cut off", Some(&error))))?;
+                frame.map_err(|error| DownloadError::NoAnswer(with_error_chain("cut off", &error)))?;
             read_budget.refill();
             let Some(data) = frame.data_ref() else { continue };
             received = received.saturating_add(data.len() as u64);

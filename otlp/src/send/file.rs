@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use super::delivery::Transport;
 use super::exporter::{Exporter, ExporterError};
 use super::options::ExporterOptions;
-use super::outcome::{SendOutcome, with_error_chain};
+use super::outcome::{SendOutcome, error_chain};
 
 pub use super::error::FileError;
 
@@ -39,7 +39,7 @@ impl Transport for FileTransport {
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match file.append(&message) {
             Ok(()) => SendOutcome::Accepted,
-            Err(error) => SendOutcome::WriteFailed { reason: with_error_chain("", Some(&error)) },
+            Err(error) => SendOutcome::WriteFailed { reason: error_chain(&error) },
         }
     }
 }

@@ -79,7 +79,7 @@ impl GrpcTransport {
         let headers = match self.headers.current() {
             Ok(headers) => headers,
             Err(error) => {
-                return SendOutcome::no_response(false, with_error_chain("no credentials", Some(&error)));
+                return SendOutcome::no_response(false, with_error_chain("no credentials", &error));
             }
         };
         self.connector.read_budget.refill();

@@ -149,13 +149,13 @@ impl HttpTransport {
         let headers = match self.headers.current() {
             Ok(headers) => headers,
             Err(error) => {
-                return SendOutcome::no_response(false, with_error_chain("no credentials", Some(&error)));
+                return SendOutcome::no_response(false, with_error_chain("no credentials", &error));
             }
         };
         let body = match compress::compress(message, self.compression) {
             Ok(body) => body,
             Err(error) => {
-                return SendOutcome::Rejected { reason: with_error_chain("cannot compress", Some(&error)) };
+                return SendOutcome::Rejected { reason: with_error_chain("cannot compress", &error) };
             }
         };
         let mut request = Request::post(self.uri.clone());
@@ -175,7 +175,7 @@ impl HttpTransport {
         let request = match request.body(body.boxed()) {
             Ok(request) => request,
             Err(error) => {
-                return SendOutcome::Rejected { reason: with_error_chain("no request", Some(&error)) };
+                return SendOutcome::Rejected { reason: with_error_chain("no request", &error) };
             }
         };
         self.read_budget.refill();
@@ -185,10 +185,9 @@ impl HttpTransport {
                 let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
                 outcome::from_response(&head, body.map(http_body_util::Collected::to_bytes))
             }
-            Err(error) => SendOutcome::no_response(
-                begun.load(Ordering::Relaxed),
-                with_error_chain("no answer", Some(&error)),
-            ),
+            Err(error) => {
+                SendOutcome::no_response(begun.load(Ordering::Relaxed), with_error_chain("no answer", &error))
+            }
         }
     }
 }

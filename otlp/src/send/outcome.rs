@@ -73,19 +73,21 @@ impl SendOutcome {
     }
 }
 
-/// `text`, followed by its causes, outermost first, omitting causes that the text already contains.
-pub(super) fn with_error_chain(text: &str, cause: Option<&(dyn Error + 'static)>) -> String {
-    let mut whole = text.to_owned();
-    let mut next = cause;
-    while let Some(error) = next {
-        let cause = error.to_string();
-        if !whole.contains(&cause) {
-            whole.push_str(if whole.is_empty() { "" } else { ": " });
-            whole.push_str(&cause);
-        }
-        next = error.source();
-    }
-    sanitized(&whole)
+/// `text`, followed by an error and its causes, outermost first.
+pub(super) fn with_error_chain(text: &str, error: &(dyn Error + 'static)) -> String {
+    sanitized(&format!("{text}: {}", chain(error)))
+}
+
+/// An error and its causes, outermost first.
+pub(super) fn error_chain(error: &(dyn Error + 'static)) -> String {
+    sanitized(&chain(error))
+}
+
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let errors = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    // The message of this one is its source's.
+    let errors = errors.filter(|error| !error.is::<tonic::ConnectError>());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Text from outside as it is shown, and not too long.

@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::exchange::Exchange;
-use crate::send::outcome::{SendOutcome, with_error_chain};
+use crate::send::outcome::{SendOutcome, sanitized, with_error_chain};
 use crate::wire::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 
 /// How servers in Go, Java and Rust say that a message exceeds their limit. There is no status code for it.
@@ -70,7 +70,12 @@ fn is_too_large(message: &str) -> bool {
     TOO_LARGE.iter().any(|text| message.contains(text))
 }
 
-/// The status and its causes, outermost first.
+/// The status with the receiver's message, or with the causes for which the library made it, outermost first.
 fn reason(status: &Status) -> String {
-    with_error_chain(&format!("{:?}: {}", status.code(), status.message()), status.source())
+    let code = format!("{:?}", status.code());
+    match status.source() {
+        // Its message only repeats one of the causes.
+        Some(cause) => with_error_chain(&code, cause),
+        None => sanitized(&format!("{code}: {}", status.message())),
+    }
 }

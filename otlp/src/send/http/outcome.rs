@@ -21,7 +21,7 @@ pub(super) fn from_response(head: &Parts, body: Result<Bytes, Box<dyn Error + Se
     let body = match (body, status.is_success()) {
         (Ok(body), _) => body,
         (Err(error), true) => {
-            let reason = with_error_chain("the answer cannot be read", Some(error.as_ref()));
+            let reason = with_error_chain("the answer cannot be read", error.as_ref());
             return SendOutcome::MalformedResponse { reason };
         }
         // The status is sufficient.
@@ -30,9 +30,9 @@ pub(super) fn from_response(head: &Parts, body: Result<Bytes, Box<dyn Error + Se
     if status.is_success() {
         return match ExportProfilesServiceResponse::decode(body) {
             Ok(response) => SendOutcome::from_response(response),
-            Err(error) => SendOutcome::MalformedResponse {
-                reason: with_error_chain("the answer is none", Some(&error)),
-            },
+            Err(error) => {
+                SendOutcome::MalformedResponse { reason: with_error_chain("the answer is none", &error) }
+            }
         };
     }
     from_error_status(status, head, &body)
