@@ -21,8 +21,9 @@ packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6
 case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers|--vm) packages+=(python3 python3-pip) ;; esac
 # What the page is looked at with.
 if [ "${1:-}" = --tests ]; then
-    # `podman`: a runtime of containers that are known by name. `python3-jsonschema` judges configurations.
-    packages+=(chromium fonts-dejavu-core podman python3-jsonschema)
+    # `podman`: a runtime of containers that are known by name. `python3-jsonschema` judges configurations. `jq` reads how tests
+    # ended.
+    packages+=(chromium fonts-dejavu-core podman python3-jsonschema jq)
 fi
 case "${1:-}" in --tests|--corpus)
     # Where the distribution has it.
