@@ -6,6 +6,7 @@
 //! grpc, http                          one request and its response
 //! connect, credentials                connections, and authentication
 //! outcome, retry, counts              the meaning of a response, retry delays, the counts of events
+//! refusal_text                        what only the text of a response says
 //! options, error, notes               settings of all exporters, errors in them, the last failure
 //! file, debug                         exporters to a file and to the log
 //! download                            a file from a server, by the same connections
@@ -26,6 +27,7 @@ mod notes;
 mod options;
 mod outcome;
 mod queue;
+mod refusal_text;
 mod retry;
 mod storage;
 

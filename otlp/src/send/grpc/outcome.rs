@@ -7,10 +7,8 @@ use tonic_types::StatusExt;
 
 use super::exchange::Exchange;
 use crate::send::outcome::{SendOutcome, sanitized, with_error_chain};
-use crate::wire::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
-
-/// How servers in Go, Java and Rust say that a message exceeds their limit. There is no status code for it.
-const TOO_LARGE: [&str; 3] = ["larger than max", "exceeds maximum", "message length too large"];
+use crate::send::refusal_text::{is_about_version, is_grpc_size_limit};
+use crate::wire::DEVELOPMENT_VERSION;
 
 /// Interprets the library's `status`, given the recorded exchange.
 pub(super) fn from_error(status: &Status, exchange: &Exchange) -> SendOutcome {
@@ -31,14 +29,14 @@ fn from_status(status: &Status) -> SendOutcome {
         reason: reason(status),
     };
     match status.code() {
-        Code::ResourceExhausted | Code::OutOfRange if is_too_large(status.message()) => {
+        code if is_grpc_size_limit(code, status.message()) => {
             SendOutcome::TooLarge { reason: reason(status) }
         }
         Code::Unavailable | Code::Aborted | Code::OutOfRange => retry(false),
         // By the definition of these codes, the request may have been processed.
         Code::DeadlineExceeded | Code::Cancelled | Code::DataLoss => retry(true),
         Code::ResourceExhausted if retry_info_delay(status).is_some() => retry(false),
-        Code::InvalidArgument if status.message().contains(DEVELOPMENT_VERSION_KEY) => {
+        Code::InvalidArgument if is_about_version(status.message()) => {
             let reason = format!("we send {DEVELOPMENT_VERSION}; it says: {}", reason(status));
             SendOutcome::Incompatible { reason }
         }
@@ -64,10 +62,6 @@ fn without_status(status: &Status, has_begun: bool) -> SendOutcome {
 
 fn retry_info_delay(status: &Status) -> Option<std::time::Duration> {
     status.get_details_retry_info()?.retry_delay
-}
-
-fn is_too_large(message: &str) -> bool {
-    TOO_LARGE.iter().any(|text| message.contains(text))
 }
 
 /// The status with the receiver's message, or with the causes for which the library made it, outermost first.

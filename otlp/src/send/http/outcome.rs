@@ -10,10 +10,8 @@ use http::response::Parts;
 use prost::Message;
 
 use crate::send::outcome::{SendOutcome, sanitized, with_error_chain};
-use crate::wire::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY, ExportProfilesServiceResponse};
-
-/// How a Collector says, with status 400, that a body exceeds its limit (`http.MaxBytesReader` of Go).
-const TOO_LARGE: &str = "request body too large";
+use crate::send::refusal_text::{is_about_version, is_http_size_limit};
+use crate::wire::{DEVELOPMENT_VERSION, ExportProfilesServiceResponse};
 
 /// `body` is the response's body, or the error that reading it caused.
 pub(super) fn from_response(head: &Parts, body: Result<Bytes, Box<dyn Error + Send + Sync>>) -> SendOutcome {
@@ -51,9 +49,8 @@ fn from_error_status(status: StatusCode, head: &Parts, body: &[u8]) -> SendOutco
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry(false),
         // From a proxy without a valid upstream response: the receiver may have the request.
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => retry(true),
-        StatusCode::PAYLOAD_TOO_LARGE => SendOutcome::TooLarge { reason },
-        StatusCode::BAD_REQUEST if message.contains(TOO_LARGE) => SendOutcome::TooLarge { reason },
-        StatusCode::BAD_REQUEST if message.to_ascii_lowercase().contains(DEVELOPMENT_VERSION_KEY) => {
+        status if is_http_size_limit(status, &message) => SendOutcome::TooLarge { reason },
+        StatusCode::BAD_REQUEST if is_about_version(&message) => {
             SendOutcome::Incompatible { reason: format!("we send {DEVELOPMENT_VERSION}; it says: {reason}") }
         }
         _ => SendOutcome::Rejected { reason },
