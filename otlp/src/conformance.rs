@@ -29,7 +29,7 @@
 //! | 21   | All samples of a profile have the same shape                                       |
 //! | 22   | Timestamps are within the time of the profile                                      |
 //! | 23   | A link has a trace id of 16 and a span id of 8 bytes                               |
-//! | 24   | Stacks are leaf first: the kernel before user space, a truncation mark at the end  |
+//! | 24   | Stacks are leaf first: the kernel before user space, the marker of a truncation last |
 //! | 25   | An address is within its mapping                                                   |
 //! | 26   | Lines and columns count from 1; 0 is unset, for the column where the line is unset |
 //! | 27   | A mapping starts before its limit, or both are 0                                   |

@@ -12,7 +12,7 @@ use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::{self, DecodeError};
 use sidewinder_otlp::{ReportBuilder, ReportOptions, conformance};
 use sidewinder_profile::{
-    BuildIds, Dictionary, FrameType, Line, Link, LinkIndex, Location, Mapping, StackIndex, Value, key,
+    BuildIds, Dictionary, FrameType, Line, Link, LinkIndex, Location, Mapping, Marker, StackIndex, Value, key,
 };
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -69,8 +69,9 @@ fn is_guessed(address: u8) -> bool {
     address % 2 == 1
 }
 
-fn stack(dictionary: &mut Dictionary, frames: &[(Option<u8>, u8)]) -> StackIndex {
-    let locations: Vec<_> = frames
+/// A stack that is cut for this reason ends with a marker.
+fn stack(dictionary: &mut Dictionary, frames: &[(Option<u8>, u8)], outcome: Option<&str>) -> StackIndex {
+    let mut locations: Vec<_> = frames
         .iter()
         .map(|&(file, address)| {
             let mapping = file.map(|file| {
@@ -96,6 +97,14 @@ fn stack(dictionary: &mut Dictionary, frames: &[(Option<u8>, u8)]) -> StackIndex
             })
         })
         .collect();
+    if let Some(reason) = outcome {
+        let function = dictionary.add_function_named(&format!("[truncated: {reason}]"));
+        locations.push(dictionary.add_location(&Location {
+            marker: Some(&Marker::Words),
+            lines: &[Line::new(function)],
+            ..Location::default()
+        }));
+    }
     dictionary.add_stack(&locations)
 }
 
@@ -104,7 +113,7 @@ fn add((dictionary, builder): (&mut Dictionary, &mut ReportBuilder), event: &Eve
     let identity = SampleIdentity {
         resource: dictionary.add_attributes(resource),
         profile_type: builder.kind(if event.off_cpu { Kind::OffCpu } else { CPU }),
-        stack: stack(dictionary, &event.stack),
+        stack: stack(dictionary, &event.stack, event.outcome.as_deref()),
         attributes: SampleAttributes {
             thread_id: event.thread_id,
             thread_name: event.thread_name.as_deref(),
@@ -129,7 +138,10 @@ fn decoded(bytes: &[u8]) -> Vec<Event> {
 }
 
 fn plain(event: decode::DecodedEvent<'_>) -> Event {
-    let stack = event.sample.stack.iter().map(|frame| {
+    let (markers, frames): (Vec<_>, Vec<_>) =
+        event.sample.stack.iter().partition(|frame| frame.is_marker() == Some(true));
+    assert_eq!(markers.len(), usize::from(event.sample.outcome().is_some()));
+    let stack = frames.into_iter().map(|frame| {
         let address = (frame.address - 0x1000) as u8;
         let file = frame.mapping.as_ref().map(|mapping| {
             let file = mapping.filename.strip_prefix("file-").unwrap().parse().unwrap();

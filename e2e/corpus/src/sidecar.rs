@@ -186,11 +186,6 @@ fn processes_of(programs: &[Gated]) -> Vec<u32> {
     now().filter(|pid| before.contains(pid)).collect()
 }
 
-/// Whether a frame tells what became of the sample.
-fn is_of_sample(name: &str) -> bool {
-    ["[truncated", "[exec]", "[exiting]"].iter().any(|marker| name.starts_with(marker))
-}
-
 impl SidecarResult {
     fn add(&mut self, received: &Received) {
         let mut symbols = Symbols::default();
@@ -198,12 +193,12 @@ impl SidecarResult {
             let outcome = event.sample.outcome();
             self.events += 1;
             self.complete += u64::from(outcome.is_none() || !is_user_stack(outcome));
-            for frame in event.sample.stack.iter() {
+            // The outermost frame of a stack that isn't complete is a marker, which says why.
+            let markers = usize::from(outcome.is_some());
+            for frame in event.sample.stack.iter().rev().skip(markers) {
                 let name = frame.function();
-                if name.is_some_and(is_of_sample) {
-                    continue;
-                }
-                let is_named = name.is_some_and(|name| !name.starts_with('[') || name.starts_with(JVM_CODE));
+                let is_marker = frame.is_marker() == Some(true);
+                let is_named = name.is_some_and(|name| !is_marker || name.starts_with(JVM_CODE));
                 let file = frame.mapping.as_ref().map(|mapping| Path::new(&*mapping.filename));
                 if is_named || file.is_none_or(|file| symbols.are_in(file)) {
                     self.frames += 1;

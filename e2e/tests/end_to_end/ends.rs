@@ -19,8 +19,7 @@ const SAMPLES_PER_SECOND: u32 = 499;
 const EVENTS_MIN: usize = 30;
 
 fn is_of_user(frame: &DecodedFrame) -> bool {
-    let is_marker = frame.function().is_some_and(|name| name.starts_with('['));
-    frame.frame_type() != Some(FrameType::Kernel) && !is_marker
+    frame.frame_type() != Some(FrameType::Kernel) && frame.is_marker() != Some(true)
 }
 
 /// Events that have user frames, and among them those whose stack ended so; `None`: is whole.

@@ -21,7 +21,7 @@ fn recorded<A: ToString>(program: Program, arguments: &[A]) -> Result<Received> 
 
 fn has_user_frames(event: &DecodedEvent<'_>) -> bool {
     let is_kernel = |frame: &DecodedFrame| frame.frame_type() == Some(FrameType::Kernel);
-    let is_marker = |frame: &DecodedFrame| frame.function().is_some_and(|name| name.starts_with('['));
+    let is_marker = |frame: &DecodedFrame| frame.is_marker() == Some(true);
     event.sample.stack.iter().any(|frame| !is_kernel(frame) && !is_marker(frame))
 }
 

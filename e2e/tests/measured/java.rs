@@ -108,13 +108,17 @@ fn beside_fifty_java_virtual_machines_a_container_of_64_mib_names_their_methods(
             continue;
         };
         let frames = event.sample.stack.iter().filter(|frame| frame.frame_type() == Some(FrameType::Jvm));
-        let names: Vec<_> = frames.filter_map(|frame| frame.function()).collect();
+        let (mut names, mut are_named) = (Vec::new(), true);
+        for frame in frames {
+            names.extend(frame.function());
+            are_named &= frame.is_marker() != Some(true);
+        }
         if names.is_empty() {
             continue;
         }
         pids.insert(pid);
         of_java += 1;
-        all_named += u64::from(names.iter().all(|name| !name.starts_with('[')));
+        all_named += u64::from(are_named);
         *named.entry(pid).or_default() += u64::from(names.contains(&METHOD));
     }
     let machines = named.values().filter(|count| **count > 0).count();

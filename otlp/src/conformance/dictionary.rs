@@ -229,34 +229,33 @@ fn check_location(
     }
 }
 
-/// What can be checked of the order: a stack goes from the kernel to user space, and a truncation is at its root end.
+/// What can be checked of the order in the table alone: a stack goes from the kernel to user space.
 fn check_order(dictionary: &ProfilesDictionary, stack: &Stack, path: &str, findings: &mut Violations) {
     let mut left_kernel = false;
-    for (position, &index) in stack.location_indices.iter().enumerate() {
+    for &index in &stack.location_indices {
         let Some(location) = at(&dictionary.location_table, index) else { continue };
         let is_kernel = text_of(dictionary, &location.attribute_indices, key::FRAME_TYPE) == Some("kernel");
         findings.require(24, !(is_kernel && left_kernel), path, "a kernel frame follows one of user space");
         left_kernel |= !is_kernel;
-        let is_mark = is_marker(dictionary, &location.attribute_indices).unwrap_or(true)
-            && location.lines.iter().any(|line| {
-                let function = at(&dictionary.function_table, line.function_index);
-                function.is_some_and(|f| string(dictionary, f.name_strindex).starts_with("[truncated: "))
-            });
-        let is_last = position + 1 == stack.location_indices.len();
-        findings.require(24, !is_mark || is_last, path, "frames follow the mark of a truncation");
     }
 }
 
-/// Whether the name of a location is words of the profiler, if it says so.
-fn is_marker(dictionary: &ProfilesDictionary, attribute_indices: &[i32]) -> Option<bool> {
-    attribute_indices.iter().find_map(|&index| match attribute(dictionary, index)? {
-        (key::FRAME_MARKER, Some(AnyValueKind::BoolValue(is_marker))) => Some(*is_marker),
-        _ => None,
+/// Whether a location says that its name is words of the profiler.
+pub(super) fn is_marker(dictionary: &ProfilesDictionary, location: i32) -> bool {
+    let location = at(&dictionary.location_table, location);
+    location.is_some_and(|location| {
+        location.attribute_indices.iter().any(|&index| {
+            attribute(dictionary, index) == Some((key::FRAME_MARKER, Some(&AnyValueKind::BoolValue(true))))
+        })
     })
 }
 
 /// The string value of the attribute with this key in a list.
-fn text_of<'a>(dictionary: &'a ProfilesDictionary, attribute_indices: &[i32], key: &str) -> Option<&'a str> {
+pub(super) fn text_of<'a>(
+    dictionary: &'a ProfilesDictionary,
+    attribute_indices: &[i32],
+    key: &str,
+) -> Option<&'a str> {
     attribute_indices.iter().find_map(|&index| match attribute(dictionary, index)? {
         (found, Some(AnyValueKind::StringValue(text))) if found == key => Some(text.as_str()),
         _ => None,
@@ -274,6 +273,6 @@ pub(super) fn string(dictionary: &ProfilesDictionary, index: i32) -> &str {
     at(&dictionary.string_table, index).map(String::as_str).unwrap_or_default()
 }
 
-fn at<T>(table: &[T], index: i32) -> Option<&T> {
+pub(super) fn at<T>(table: &[T], index: i32) -> Option<&T> {
     table.get(usize::try_from(index).ok()?)
 }

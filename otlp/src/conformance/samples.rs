@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::dictionary::{CanonicalIndices, first, set, unique_keys};
+use sidewinder_profile::key;
+
+use super::dictionary::{CanonicalIndices, at, first, is_marker, set, text_of, unique_keys};
 use super::findings::Violations;
 use super::walk::profiles;
 use crate::wire::{Profile, ProfilesData, ProfilesDictionary, Sample};
@@ -30,6 +32,32 @@ pub(super) fn check(
             check_observations(profile, sample, &path, findings);
         }
         findings.require(21, shapes.len() <= 1, &path, "its samples have different shapes");
+    }
+    check_truncations(dictionary, data, findings);
+}
+
+/// Where outermost frames are missing, the sample says why, and a marker stands in their place: at the end of its stack, and nowhere else
+/// in any.
+fn check_truncations(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Violations) {
+    let mut truncations = HashSet::new();
+    for (path, profile) in profiles(data) {
+        for (index, sample) in profile.samples.iter().enumerate() {
+            if text_of(dictionary, &sample.attribute_indices, key::STACK_OUTCOME).is_none() {
+                continue;
+            }
+            let stack = at(&dictionary.stack_table, sample.stack_index);
+            let end = stack.and_then(|stack| stack.location_indices.last().copied());
+            let marker = end.filter(|end| is_marker(dictionary, *end));
+            let path = format_args!("{path}.samples[{index}]");
+            findings.require(24, marker.is_some(), path, "no marker stands for its missing frames");
+            truncations.extend(marker);
+        }
+    }
+    for (index, stack) in dictionary.stack_table.iter().enumerate() {
+        let inner = stack.location_indices.split_last().map_or(&[][..], |(_, inner)| inner);
+        let has_none = inner.iter().all(|location| !truncations.contains(location));
+        let path = format_args!("dictionary.stack_table[{index}]");
+        findings.require(24, has_none, path, "frames follow the marker of a truncation");
     }
 }
 

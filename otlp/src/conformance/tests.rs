@@ -13,6 +13,7 @@ use sidewinder_profile::{
 
 const START: u64 = 1_700_000_000_000_000_000;
 const CPU: Kind = Kind::Cpu { samples_per_second: 19 };
+const TRUNCATED: &str = "[truncated: no_table]";
 
 /// Two resources; the first has a CPU and an off-CPU profile. Two samples: one with a kernel, a native and a truncated
 /// frame, one with only a native frame.
@@ -38,17 +39,23 @@ fn conforming() -> ProfilesData {
             address,
             frame_type,
             is_guessed: frame_type == FrameType::Native,
-            marker: name.starts_with('[').then_some(&Marker::Words),
+            marker: (name == TRUNCATED).then_some(&Marker::Words),
             lines: &[Line { function, line: 3, column: 9 }],
             ..Location::default()
         })
     };
     let read = frame("ksys_read", FrameType::Kernel, MappingIndex::default(), 0xffff_ffff_8100_0000);
     let work = frame("work", FrameType::Native, mapping, 0x1234);
-    let cut = frame("[truncated: no_table]", FrameType::Native, MappingIndex::default(), 0);
+    let cut = frame(TRUNCATED, FrameType::Native, MappingIndex::default(), 0);
     let stacks = [dictionary.add_stack(&[read, work, cut]), dictionary.add_stack(&[work])];
+    let truncated = SampleAttributes {
+        thread_id: Some(7),
+        cpu: Some(1),
+        outcome: Some("no_table"),
+        ..Default::default()
+    };
     let attributes = [
-        SampleAttributes { thread_id: Some(7), cpu: Some(1), ..Default::default() }.add_to(&mut dictionary),
+        truncated.add_to(&mut dictionary),
         SampleAttributes { thread_id: Some(8), ..Default::default() }.add_to(&mut dictionary),
     ];
     let link = dictionary.add_link(Link { trace_id: [1; 16], span_id: [2; 8] });
@@ -212,6 +219,14 @@ const BREAKS: &[(u8, &str, Break)] = &[
     (24, "root first", |data| dictionary(data).stack_table[1].location_indices.reverse()),
     (24, "a frame beyond the truncation", |data| {
         dictionary(data).stack_table[1].location_indices.swap(1, 2);
+    }),
+    (24, "a frame beyond the truncation of another stack", |data| {
+        let truncation = dictionary(data).stack_table[1].location_indices[2];
+        dictionary(data).stack_table[2].location_indices.insert(0, truncation);
+    }),
+    (24, "a truncation that could be a function", |data| {
+        let truncation = dictionary(data).stack_table[1].location_indices[2] as usize;
+        dictionary(data).location_table[truncation].attribute_indices.clear();
     }),
     (25, "an address beyond its mapping", |data| {
         let locations = &mut dictionary(data).location_table;

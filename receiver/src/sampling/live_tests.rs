@@ -437,15 +437,17 @@ fn a_stack_deeper_than_the_limit_is_marked_as_truncated_and_keeps_its_leaf_end()
         let cut = cut.map_or(0, |(_, count)| *count);
         let profile = profile(messages, &sampler);
         let name = |index: &sidewinder_render::FrameIndex| &*profile.frames[index.0 as usize].name;
+        let is_at_limit =
+            |index: &sidewinder_render::FrameIndex| match &profile.frames[index.0 as usize].marker {
+                Some(Marker::Truncated(truncation)) => *truncation.reason == *Outcome::FrameLimit.label(),
+                _ => false,
+            };
         let (mut at_limit, mut all) = (0, 0);
         for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
             all += count;
             let Some((marker, frames)) = stack.split_last() else { continue };
             let names: Vec<&str> = frames.iter().map(name).collect();
-            if name(marker) == "[truncated: frame limit reached]"
-                && names.len() == limit
-                && names[0] == "burn"
-            {
+            if is_at_limit(marker) && names.len() == limit && names[0] == "burn" {
                 assert!(
                     names[1..].iter().all(|name| *name == "recurse"),
                     "{walk:?}: a stack that never existed"

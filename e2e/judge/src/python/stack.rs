@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use sidewinder_e2e_support::received::Received;
-use sidewinder_otlp::decode::{AttributeValue, DecodedFrame, DecodedProfile, DecodedSample};
+use sidewinder_otlp::decode::{AttributeValue, DecodedFrame, DecodedProfile};
 use sidewinder_otlp::{FrameType, key};
-use sidewinder_render::{Profile, ProfileFrame};
+use sidewinder_render::{Marker, Profile, ProfileFrame};
 
 /// Whose a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,8 @@ pub struct Stack {
     pub count: u64,
     /// Outermost first.
     pub frames: Vec<Frame>,
+    /// Whether frames are missing beyond the outermost one, which is a marker then.
+    pub is_truncated: bool,
 }
 
 impl Stack {
@@ -93,6 +95,9 @@ pub fn from_pprof(path: &Path) -> Result<Vec<Stack>> {
             tid,
             count: sample.count,
             frames: frames().zip(callers).map(|(frame, caller)| of_pprof(&profile, frame, caller)).collect(),
+            is_truncated: frames()
+                .next()
+                .is_some_and(|outermost| matches!(outermost.marker, Some(Marker::Truncated(_)))),
         }
     });
     Ok(stacks.collect())
@@ -102,8 +107,7 @@ pub fn from_pprof(path: &Path) -> Result<Vec<Stack>> {
 fn of_pprof(profile: &Profile, frame: &ProfileFrame, caller: Option<&ProfileFrame>) -> Frame {
     let binary = frame.binary.and_then(|index| profile.binaries.get(index.0 as usize));
     let binary = binary.map_or("", |binary| &*binary.path);
-    // As `[truncated: REASON]` and `[Python frames missing: REASON]`.
-    let is_marker = binary.is_empty() && frame.name.starts_with('[');
+    let is_marker = binary.is_empty() && frame.marker.is_some();
     let is_python = binary.is_empty() && !frame.path.is_empty() && !is_marker;
     let kind = match frame.frame_type {
         _ if is_python => FrameKind::Python,
@@ -133,10 +137,8 @@ pub fn from_otlp_since(received: &Received, since_ns: u64) -> Vec<Stack> {
             pid,
             tid: number(sample.thread_id()),
             count: sample.timestamps_unix_ns.iter().filter(|at_ns| **at_ns >= since_ns).count() as u64,
-            frames: marker(sample)
-                .into_iter()
-                .chain(sample.stack.iter().rev().flat_map(|frame| of_otlp(frame)))
-                .collect(),
+            frames: sample.stack.iter().rev().flat_map(|frame| of_otlp(frame)).collect(),
+            is_truncated: sample.outcome().is_some(),
         });
         stacks.collect::<Vec<_>>()
     };
@@ -145,12 +147,6 @@ pub fn from_otlp_since(received: &Received, since_ns: u64) -> Vec<Stack> {
 
 fn number(number: Option<i64>) -> u32 {
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
-}
-
-/// Where the outermost frames are missing; pprof has it in a frame.
-fn marker(sample: &DecodedSample) -> Option<Frame> {
-    let name = format!("[truncated: {}]", sample.outcome()?);
-    Some(Frame { kind: FrameKind::Marker, name, file: String::new(), line: 0, is_inlined: false })
 }
 
 /// The function at the address, and those that were inlined into it.
@@ -164,9 +160,9 @@ fn of_otlp(frame: &DecodedFrame) -> Vec<Frame> {
         _ => FrameKind::Native,
     };
     let binary = frame.mapping.as_ref().map_or("", |mapping| &*mapping.filename);
+    let has_marker = frame.is_marker() == Some(true) && !frame.lines.is_empty();
     let of_line = |name: &str, source: &str, line: i64| Frame {
-        // As `[Python frames missing: REASON]`.
-        kind: if name.starts_with('[') { FrameKind::Marker } else { kind },
+        kind: if has_marker { FrameKind::Marker } else { kind },
         name: name.to_owned(),
         file: if kind == FrameKind::Python { source } else { binary }.to_owned(),
         line: u32::try_from(line).unwrap_or(0),

@@ -17,7 +17,10 @@ fn native(name: &str) -> Frame {
 
 fn verdict(frames: &[Frame]) -> Verdict {
     let expected = Expected::from_json(WRITTEN).unwrap();
-    Verdict::of(&expected, [&Stack { pid: 1, tid: 1, count: 1, frames: frames.to_vec() }])
+    Verdict::of(
+        &expected,
+        [&Stack { pid: 1, tid: 1, count: 1, frames: frames.to_vec(), is_truncated: false }],
+    )
 }
 
 /// Equal, edges, in a library, wrong.
