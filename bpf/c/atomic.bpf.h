@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Accesses to memory that the receiver, other CPUs, or programs that interrupt this one use concurrently, with what each
- * guarantees. All such accesses go through these macros. Names and meanings are those of the kernel's memory model
+ * guarantees. All such accesses go through these macros. Names and meanings follow the kernel's memory model
  * (tools/memory-model, and Documentation/memory-barriers.txt); the receiver's side of each pair is a Rust atomic.
  *
  * They need only what Linux 5.10 has for programs: loads, stores, and an addition without a result. Where an architecture

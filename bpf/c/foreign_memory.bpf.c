@@ -69,7 +69,7 @@ static __always_inline bool is_wanted(struct task_struct *task, struct sw_read_b
 	       is_task_in_pod(task);
 }
 
-/* <linux/magic.h>; those of btrfs, bcachefs and ZFS have no block device of their own. */
+/* <linux/magic.h>; the superblocks of btrfs, bcachefs and ZFS name no block device. */
 static __always_inline bool is_local(const struct super_block *sb)
 {
 	__u64 magic = (__u32)BPF_CORE_READ(sb, s_magic);

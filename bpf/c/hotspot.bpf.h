@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Frames of HotSpot, the Java virtual machine of OpenJDK. Methods, compiled or interpreted, have their frames on the native
- * stack: so a frame of HotSpot is a step like that of any other code, by a rule that is made here instead of taken from a
+ * stack: so a walk steps over a frame of HotSpot as over any other, by a rule that is made here instead of taken from a
  * table.
  *
  * - In a compiled method or a stub, a frame has one size, exactly so at calls: the caller's frame is that many words above.
@@ -54,8 +54,8 @@ static __always_inline bool is_deopt_handler(const struct sw_blob *blob, __u64 a
 }
 
 /*
- * The address to which the current frame of a blob returns, or would have, had it not been deoptimized: then its return address is
- * that of a handler, and its own is in the frame.
+ * The address to which the current frame of a blob returns, or would have, had it not been deoptimized: then its return address
+ * leads to a handler, and the frame keeps the original one.
  */
 static __always_inline __u64 original_pc(struct sw_slot *slot, const struct sw_blob *blob)
 {
@@ -68,7 +68,7 @@ static __always_inline __u64 original_pc(struct sw_slot *slot, const struct sw_b
 }
 
 /*
- * Finds the blob of the current frame, and makes the frame that of it. `distance`: how far behind its start the pc is, if the code
+ * Finds the blob of the current frame, and makes the frame belong to it. `distance`: how far behind its start the pc is, if the code
  * says so; otherwise 0. Not static, so that its callers have a smaller stack.
  */
 __noinline int find_current_blob(__u32 number, __u32 distance)
@@ -307,7 +307,7 @@ __noinline int settle_hotspot_frame(__u32 number)
 			return 1;
 		return settle_unsized(number, slot, &runtime->hotspot, found);
 	}
-	/* A frame that is remembered may be that of code which was freed since. */
+	/* A remembered frame may belong to code that was freed since. */
 	if (!slot->hotspot.has_blob) {
 		if (!find_current_blob(number, 0))
 			return 0;

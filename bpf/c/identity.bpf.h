@@ -102,7 +102,7 @@ static __always_inline __u64 process_start_ns(struct task_struct *task)
 	return sw_task(task, group_leader, start_boottime);
 }
 
-/* Whether a start time is that of a process that the receiver knows, whose start it has to a clock tick. */
+/* Whether a process with this start time is the one that the receiver knows, whose start it has to a clock tick. */
 static __always_inline bool is_start_time(__u64 start_ns, __u64 known_ns)
 {
 	return start_ns - known_ns < SW_START_TIME_TICK_NS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Reads labels: those of the running goroutine (pprof), or of a thread (custom-labels, ABI 1), whose set begins like a Go
- * slice. On a thread's own stack, as in the scheduler, its g isn't that of the goroutine, so the goroutine is found through
+ * Reads the labels of the running goroutine (pprof), or of a thread (custom-labels, ABI 1), whose set begins like a Go
+ * slice. On a thread's own stack, as in the scheduler, its g isn't the goroutine's, so the goroutine is found through
  * the thread's m. It takes six reads of user memory to reach the labels, or seven where the g is in a register, one more for a
  * map, and two for each label.
  */

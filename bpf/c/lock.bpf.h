@@ -6,7 +6,7 @@
  * passes the value that it has seen:
  *
  *   2                       held, with waiters: the mutexes of glibc, Rust's std and Go's runtime ("Futexes Are Tricky", mutex2)
- *   FUTEX_WAITERS | owner   robust mutexes, those of musl, and whatever the kernel itself hands over
+ *   FUTEX_WAITERS | owner   robust mutexes, musl's mutexes, and whatever the kernel itself hands over
  *   bit 30 or 31            reader-writer locks of Rust's std, which count their readers in the other bits
  *   1, for a parked thread  parking_lot: the futex is the thread's, and in front of it is the address of its lock
  *

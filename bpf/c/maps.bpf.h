@@ -12,7 +12,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* Set before load, as those of identity.bpf.h, so that the verifier removes code that they disable. */
+/* Set before load, as in identity.bpf.h, so that the verifier removes code that they disable. */
 const volatile __u32 scope_mode = SW_SCOPE_ALL;
 const volatile __u64 loaded_ns; /* CLOCK_BOOTTIME, before any program was attached */
 const volatile __u32 frame_limit = 8192;
@@ -44,7 +44,7 @@ struct sw_found {
 	__u64 head;
 	__u64 address;
 	__u32 number; /* index of the rule */
-	struct sw_rule rule; /* only if the index is that of no fixed rule */
+	struct sw_rule rule; /* only if the index names no fixed rule */
 } __attribute__((aligned(64)));
 
 #define SW_FOUND_BITS 6
@@ -364,7 +364,7 @@ struct sw_walks off_cpu_walks SEC(".maps");
 struct sw_walks switch_walks SEC(".maps");
 struct sw_walks user_probe_walks SEC(".maps");
 
-/* The same of tracepoints, each of which has programs of its own. */
+/* The same of tracepoints, each of which has its own programs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, SW_TRACEPOINTS_MAX);

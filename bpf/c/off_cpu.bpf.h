@@ -12,8 +12,8 @@
  *     off-CPU = wall - on-CPU - runnable
  *
  * That holds whatever happened in between, so neither a missed switch nor a migration changes the sum. The time belongs to
- * the stack with which the interval begins: that of the wait. Its sample is taken there, and its value follows in a record
- * of its own when the thread leaves a CPU again. (The receiver reads the accounts of threads that still wait at the end.)
+ * the stack with which the interval begins: the stack that waits. Its sample is taken there, and its value follows in a separate
+ * record when the thread leaves a CPU again. (The receiver reads the accounts of threads that still wait at the end.)
  *
  * A thread that leaves its CPU to another one, still runnable, has an interval, too, if runnable time is sampled.
  *
@@ -177,8 +177,8 @@ static __always_inline bool draw(struct sw_wait *wait, __u64 probability)
 }
 
 /*
- * Adds an entry for the current thread, which has none, if there is room. Not inlined: older verifiers count its stack
- * together with that of the walk otherwise.
+ * Adds an entry for the current thread, which has none, if there is room. Not inlined: older verifiers
+ * would add its stack to the walk's.
  */
 static __noinline int add_thread(struct sw_cpu *cpu, __u32 pid)
 {
@@ -326,7 +326,7 @@ static __always_inline void end_wait_sample(struct sw_slot *slot, struct sw_cpu 
 SW_SAMPLER("perf_event", off_cpu, void, SW_SAMPLE_OFF_CPU, begin_wait(ctx, cpu, 0, &walks), end_wait_sample(slot, cpu),
 	   off_cpu_walks, 0)
 
-/* Likewise at the tracepoint, which the idle task comes by, too. The frames of the tracepoint are not those of the switch. */
+/* Likewise at the tracepoint, which the idle task comes by, too. The tracepoint has other frames than the switch. */
 static __always_inline struct sw_slot *begin_wait_at_switch(void *ctx, struct sw_cpu *cpu, bool *walks)
 {
 	if (READ_ONCE(cpu->switches_paused) || !sw_task(current_task(), pid))

@@ -7,7 +7,7 @@
 
 /*
  * Claims the first free slot of this CPU: one whose only claim is its own. Programs on one CPU interrupt each other, mostly
- * perf events those of other entry points. (Two that claim at the same time may both move on to the next slot. An exchange
+ * perf events interrupt other entry points. (Two that claim at the same time may both move on to the next slot. An exchange
  * would decide between them, but Linux 5.10 has none for programs.) The receiver waits for the end of a use before it
  * reuses memory that a walk might still be reading. So the claim is visible before the walk's reads; the barrier pairs with
  * the fence of `WalksInProgress::capture`, between the receiver's unpublishing and its check of the claims.

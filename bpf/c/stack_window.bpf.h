@@ -78,7 +78,7 @@ static __always_inline bool try_read_word(struct sw_slot *slot, __u64 address, _
 	return true;
 }
 
-/* Ends the walk at an unreadable address, as a bad one; walk_by_loop checks afterwards whether the page was only absent. */
+/* Ends the walk at an unreadable address as a bad read; walk_by_loop checks afterwards whether the page was only absent. */
 static __always_inline bool unreadable(struct sw_slot *slot, __u64 address)
 {
 	slot->outcome = SW_OUTCOME_BAD_ADDRESS;

@@ -51,7 +51,7 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 
 /*
  * Prepares the slot for walks in a process, with its mappings at `time_ns`. False: its mappings are unknown, or were read
- * at a later time, or were read before it started or last ran exec, so they may be those of another program.
+ * at a later time, or were read before it started or last ran exec, so they may belong to another program.
  */
 static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 start_ns, __u64 time_ns)
 {
@@ -246,7 +246,7 @@ static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
 }
 
 /*
- * Whether a cache entry is that of the current frame. Entries are valid until the clock advances: a few times a second, so
+ * Whether a cache entry belongs to the current frame. Entries are valid until the clock advances: a few times a second, so
  * that the receiver sees which tables are used, and before memory of the arena is reused.
  */
 static __always_inline bool is_remembered(const struct sw_slot *slot, const struct sw_found *found)

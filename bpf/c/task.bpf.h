@@ -33,7 +33,7 @@ static __always_inline void copy_name(char *to, struct task_struct *task)
 
 /*
  * Whether a task with these flags never runs user code. Workers of io_uring and vhost share the memory of the process that
- * they work for, and their registers are a copy of those of the thread that created them.
+ * they work for, and their registers are a copy of the creating thread's.
  */
 static __always_inline bool is_kernel_thread(__u32 task_flags)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Probes at tracepoints of the kernel: hits and their budget are those of user_probe.bpf.h. The kernel finds a tracepoint by
+ * Probes at tracepoints of the kernel. Hits are counted, and their budget kept, as in user_probe.bpf.h. The kernel finds a tracepoint by
  * its name, without tracefs, and calls a program (raw_tp) with the arguments as 64-bit words.
  *
  * A tracepoint is hit by every task of the node, so each hit runs a program, which ignores those out of scope. Programs can't
- * ask at which tracepoint they are (before Linux 6.10, which has cookies), so each tracepoint has programs of its own.
+ * ask at which tracepoint they are (before Linux 6.10, which has cookies), so each tracepoint has its own programs.
  *
  * Before Linux 6.2 a program is entered again if it comes by its own tracepoint, as exceptions:page_fault_kernel when memory of
  * the user can't be read. Such a hit takes the next slot, so that these are few.
@@ -45,7 +45,7 @@ static __always_inline __u64 value_of_tracepoint(const void *ctx, const struct s
 }
 
 /*
- * Begins the sample of a hit, as begin_interrupt. What an interrupt does belongs to no task: it may be work for any other, of
+ * Begins the sample of a hit, like begin_interrupt. What an interrupt does belongs to no task: it may be work for any other, of
  * another pod as well.
  */
 static __noinline struct sw_slot *begin_tracepoint_hit_of(const struct sw_probe_site *site, void *ctx, struct sw_cpu *cpu,
@@ -86,6 +86,6 @@ SW_TRACEPOINT_SAMPLER(0)
 SW_TRACEPOINT_SAMPLER(1)
 SW_TRACEPOINT_SAMPLER(2)
 SW_TRACEPOINT_SAMPLER(3)
-_Static_assert(SW_TRACEPOINTS_MAX == 4, "each tracepoint has programs of its own");
+_Static_assert(SW_TRACEPOINTS_MAX == 4, "each tracepoint has its own programs");
 
 #endif

@@ -144,7 +144,7 @@ __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
  * Steps to a plausible caller, without an unwind rule. Returns 0 if there is none.
  *
  * Code from just-in-time compilers that keeps no frame pointers has one frame on the C stack, possibly empty: the code of
- * LuaJIT, PyPy and Guile continues by jumps, or calls on a stack of its own. So the first return address above the stack
+ * LuaJIT, PyPy and Guile continues by jumps, or calls on a separate stack. So the first return address above the stack
  * pointer is usually the one to which all of that code returns, except for remains of earlier calls in parts of the frame
  * that were not written to. Such code is often called through a stub that jumps to it, so any call is accepted.
  *
@@ -261,8 +261,8 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
  * Whether this isn't a frame but the base of a stack that a library created for a fibre: its first frame has nothing to
  * return to, so its return address is set to 0. A call never stores a 0, but a wrong rule or a guess may read one as a
  * return address. So all steps up to here must have been by rules, and the previous frame must end at the alignment that
- * the ABI requires of a called function's frame: this rejects rules that are wrong by one word, as those of hand-written
- * code can be.
+ * the ABI requires of a called function's frame: this rejects rules that are wrong by one word, as rules of
+ * hand-written code can be.
  */
 static __always_inline bool is_base(const struct sw_slot *slot)
 {
@@ -371,7 +371,7 @@ static __always_inline void walk_by_loop(struct sw_slot *slot)
 }
 
 /*
- * One step, as a function that isn't static: the verifier checks it once, however often it is called. Before Linux 5.12 such
+ * One step, in a function that isn't static: the verifier checks it once, however often it is called. Before Linux 5.12 such
  * functions only take integers, so the slot is given by its index.
  */
 __noinline int step_in_slot(__u32 number)

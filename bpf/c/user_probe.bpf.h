@@ -147,7 +147,7 @@ static __always_inline __u64 value_of_hit(const struct sw_slot *slot, const stru
 
 /*
  * Counts a hit of the current task, and claims a slot if it is sampled. Null if it isn't; its outcome is then already
- * counted. `otherwise`: that of a hit that belongs to no task; SW_OUTCOME_COUNT if it belongs to the current one.
+ * counted. `otherwise`: the outcome of a hit that belongs to no task; SW_OUTCOME_COUNT if it belongs to the current one.
  */
 static __always_inline struct sw_slot *claim_hit(struct sw_cpu *cpu, const struct sw_probe_site *site, bool in_kernel,
 						 __u32 *task_flags, __u32 otherwise)
@@ -193,7 +193,7 @@ static __always_inline void end_hit(struct sw_slot *slot, struct sw_cpu *cpu)
 	account_hit(&cpu->probes[probe], began_ns);
 }
 
-/* Begins the sample of a hit of a site, as begin_interrupt. */
+/* Begins the sample of a hit of a site, like begin_interrupt. */
 static __noinline struct sw_slot *begin_hit_of(const struct sw_probe_site *site, bpf_user_pt_regs_t *ctx,
 					       struct sw_cpu *cpu, bool *walks)
 {

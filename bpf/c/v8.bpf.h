@@ -4,8 +4,8 @@
  * with frame pointers. So a walk needs to find out only whose frame it is: a function's frame contains its JSFunction, which
  * leads to the SharedFunctionInfo: that is the function in the source, with its name.
  *
- * The garbage collector moves objects. While it does, the first word of an object that was moved is its new address, which, other
- * than that of a Map, has not its lowest bit set.
+ * The garbage collector moves objects. While it does, the first word of an object that was moved is its new address, whose
+ * lowest bit, unlike in the address of a Map, is not set.
  */
 #ifndef SIDEWINDER_V8_BPF_H
 #define SIDEWINDER_V8_BPF_H
@@ -46,7 +46,7 @@ static __always_inline void read_v8_frame(struct sw_slot *slot, __u64 fp, __u64 
 		*context = *function = 0;
 }
 
-/* Whether frames with this word in the place of a context are those of WebAssembly, with an instance in that of a function. */
+/* Whether frames with this word in the place of a context are WebAssembly's, with an instance in the place of a function. */
 static __always_inline bool is_wasm_frame(const struct sw_v8 *v8, __u64 context)
 {
 	return context && (context == v8->wasm_frame || context == v8->wasm_to_js_frame);
@@ -70,7 +70,7 @@ static __always_inline __u32 v8_bytecode_offset(struct sw_slot *slot)
 enum sw_v8_code {
 	SW_V8_OTHER = 0, /* the native frame is all that there is */
 	SW_V8_INTERPRETER, /* that runs the function whose frame is at the frame pointer */
-	/* a builtin, which has no frame of its own if that at the frame pointer is of a function of the program */
+	/* a builtin, which has no frame if the one at the frame pointer is a program's function's */
 	SW_V8_BUILTIN,
 	SW_V8_FUNCTION_CODE, /* a compiled function, of WebAssembly too, with its frame at the frame pointer */
 	SW_V8_BEGINNING, /* a compiled function that is in its register, with a frame without it */
@@ -130,7 +130,7 @@ __noinline int classify_v8_code(__u32 number)
 	if (slot->is_interrupted && found->address - runtime->loop[0].start < runtime->loop[0].bytes &&
 	    (!try_read_word(slot, slot->fp + SW_V8_BYTECODE, &word) || slot->registers[SW_REG_V8_BYTECODE] != word))
 		return SW_V8_BUILTIN;
-	/* A handler that calls something else than a function makes a frame of its own, above that of the function. */
+	/* A handler that calls anything but a function makes a frame, above the function's. */
 	if (!try_read_word(slot, slot->fp + SW_V8_CONTEXT, &word) || !is_v8_object(word))
 		return SW_V8_OTHER;
 	return SW_V8_INTERPRETER;
@@ -218,7 +218,7 @@ __noinline int step_in_v8_function(__u32 number)
 
 	if (!runtime || !scratch || code == SW_V8_OTHER)
 		return SW_VM_NATIVE_IS_NEXT;
-	/* A builtin without a frame of its own has its return address on top of the stack, unless it pushes something. */
+	/* A builtin without a frame has its return address on top of the stack, unless it pushes something. */
 	if (code >= SW_V8_NOT_YET || (code == SW_V8_BUILTIN && slot->is_interrupted)) {
 		if (!find_v8_caller(slot, code, &pc, &sp)) {
 			if (code >= SW_V8_NOT_YET)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * The registry of language runtimes: which of them the code of a frame belongs to, and what walks its own frames. Only this
- * header includes those of runtimes, and the states of these are in maps.bpf.h.
+ * header includes the headers of runtimes, and their states are in maps.bpf.h.
  */
 #ifndef SIDEWINDER_VM_BPF_H
 #define SIDEWINDER_VM_BPF_H
@@ -36,7 +36,7 @@ static __always_inline bool is_vm_loop(const struct sw_slot *slot, __u64 file_of
 }
 
 /*
- * Marks the current frame, which was just looked up by find_frame, if its code is that of a runtime. Not static: the verifier
+ * Marks the current frame, which was just looked up by find_frame, if its code is a runtime's. Not static: the verifier
  * checks it once.
  */
 __noinline int mark_vm_code(__u32 number)

@@ -3,7 +3,7 @@
  * Wakers: the stack of the thread that ends a sampled wait in a futex, which for a lock is the one that releases it.
  *
  * The program runs at each wake-up of the node, in the task that wakes, and only if the receiver was asked for it. Threads that wait
- * are those of `waits`, so all of them are in scope; their waker may not be. The wait's length, which is the value of the
+ * are in `waits`, so all of them are in scope; their waker may not be. The wait's length, which is the value of the
  * sample, is known to the receiver when the wait's end arrives, and that refers to this sample.
  *
  * An interrupt, as of a timeout, wakes threads in whatever task it interrupts. So only a task that is in a system call that wakes
@@ -52,8 +52,8 @@ static __always_inline bool releases_futex(struct task_struct *task)
 }
 
 /*
- * Begins the sample of a waker, as begin_interrupt. Inlined, unlike those of other kinds: a function of its own would be a frame
- * more between the kernel's stack and the tracepoint.
+ * Begins the sample of a waker, like begin_interrupt. Inlined, unlike for other kinds: a call would add a
+ * frame between the kernel's stack and the tracepoint.
  */
 static __always_inline struct sw_slot *begin_waker(void *ctx, struct sw_cpu *cpu, struct sw_wait *wait, bool *walks)
 {

@@ -33,7 +33,7 @@ static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ct
 	return !(ctx->regs.pstate & SW_PSTATE_MODE);
 }
 
-/* A macro: the registers of an interrupt (UAPI) and those of a task (kernel-internal) have different types. */
+/* A macro: the registers of an interrupt (UAPI) and of a task (kernel-internal) have different types. */
 #define SW_COPY_REGISTERS(to, from)                                                                           \
 	do {                                                                                                  \
 		_Pragma("unroll") for (__u32 number = 0; number < SW_REG_SP; number++)(to)[number] =          \
@@ -52,7 +52,7 @@ static __always_inline sw_abi registers_of_interrupt(__u64 *to, bpf_user_pt_regs
 #define SW_SIGNAL_FRAME_REGISTERS_AT 312
 #define SW_FIRST_CALLEE_SAVED 19 /* x19 (AAPCS64, section 6.1.1) */
 
-/* A part of struct sigcontext, up to its first record, which is that of the floating-point registers. */
+/* A part of struct sigcontext, up to its first record, which has the floating-point registers. */
 struct sw_signal_frame {
 	__u64 callee_saved[SW_REG_FP - SW_FIRST_CALLEE_SAVED];
 	__u64 fp, link, sp, pc;
@@ -65,7 +65,7 @@ struct sw_signal_frame {
 /*
  * To have a thread call a signal handler, the kernel writes a frame with all user registers, and then overwrites some of
  * these, one after the other: the stack pointer and the pc first, the link register last (setup_return in
- * arch/arm64/kernel/signal.c). In between, they are those of no frame: if there is such a frame at the stack pointer, and the
+ * arch/arm64/kernel/signal.c). In between, they belong to no frame: if there is such a frame at the stack pointer, and the
  * link register is still as it was, takes them from there. Its magic number tells it from the zeros and strings above the first
  * stack pointer of a program, whose other registers are zero.
  */
@@ -88,7 +88,7 @@ static __always_inline void undo_signal(struct sw_slot *slot)
 
 /*
  * The user registers of the current task, which is in the kernel. The barrier keeps compilers from merging these loads with
- * those of registers_of_interrupt into loads through a pointer to either, which the verifier refuses. Overwrites the window.
+ * the ones in registers_of_interrupt into loads through a pointer to either, which the verifier refuses. Overwrites the window.
  */
 static __always_inline sw_abi registers_of_task(struct sw_slot *slot)
 {
@@ -143,7 +143,7 @@ static __always_inline bool is_pthread_of(__u64 thread, __u64 address)
 
 /*
  * The bits of a return address that may hold a signature (pointer authentication), which depend on how the kernel divides
- * addresses: set before load. The default is that of 48-bit addresses.
+ * addresses: set before load. The default is for 48-bit addresses.
  */
 const volatile __u64 signature_mask = 0x007f000000000000;
 

@@ -20,7 +20,7 @@ static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ct
 	return ctx->regs.cs & 3;
 }
 
-/* Field names differ between the registers of an interrupt (UAPI) and those of a task (kernel-internal). */
+/* Field names differ between the registers of an interrupt (UAPI) and of a task (kernel-internal). */
 #define SW_COPY_REGISTERS(to, from, AX, DX, CX, BX, SI, DI, BP, SP, IP)                                       \
 	do {                                                                                                  \
 		(to)[0] = (from)->AX;                                                                         \
@@ -49,7 +49,7 @@ static __always_inline sw_abi registers_of_interrupt(__u64 *to, bpf_user_pt_regs
 }
 
 /*
- * The barrier keeps compilers from merging these loads with those of registers_of_interrupt into loads through a pointer to
+ * The barrier keeps compilers from merging these loads with the ones in registers_of_interrupt into loads through a pointer to
  * either, which the verifier refuses.
  */
 static __always_inline sw_abi registers_by_helper(struct sw_slot *slot)

@@ -25,7 +25,10 @@
 #define SW_REG_SENDER_SP_AT_RETURN 3 /* rbx */
 #define SW_REG_RETURN_ADDRESS_AT_RETURN 13 /* r13, which had the bytecode's */
 
-/* V8: the function that is called, at its entry, that of WebAssembly's data of its instance, and, in handlers of bytecodes, the bytecode and the offset in it. */
+/*
+ * V8: the called function, at its entry; the data of the instance, at the entry of a WebAssembly function; and, in handlers of
+ * bytecodes, the bytecode array and the offset in it.
+ */
 #define SW_REG_V8_FUNCTION 5 /* rdi */
 #define SW_REG_V8_INSTANCE 4 /* rsi */
 #define SW_REG_V8_BYTECODE 12 /* r12 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Cookies of code objects: a hash of what tells a code object from a later one at the same address. Since 3.12 each has a
- * number of its own. Before, a function that is made while another one is freed may have all of its objects at the same
+ * Cookies of code objects: a hash of what tells a code object from a later one at the same address. Since 3.12 each has
+ * its own number. Before, a function that is made while another one is freed may have all of its objects at the same
  * addresses, so the texts of the name and the path are hashed, too.
  */
 #ifndef SIDEWINDER_CPYTHON_COOKIE_BPF_H
@@ -28,7 +28,7 @@ static __always_inline __u64 identity_word(const struct sw_vm_scratch *scratch, 
 }
 
 /*
- * The hash of a string's length and of the start of its text, as the receiver's `cpython::hash_text`. 0: it can't be read.
+ * The hash of a string's length and of the start of its text, like the receiver's `cpython::hash_text`. 0: it can't be read.
  * Not static: the verifier checks its loop once.
  */
 __noinline int hash_text(__u32 number, __u64 address)
@@ -81,7 +81,7 @@ static __always_inline __u32 path_hash(struct sw_slot *slot, struct sw_vm_scratc
 }
 
 /*
- * Reads a code object's identity, and returns its cookie, as the receiver's `Layout::cookie`. 0: it can't be read. Not static:
+ * Reads a code object's identity, and returns its cookie, like the receiver's `Layout::cookie`. 0: it can't be read. Not static:
  * the verifier checks its loop once.
  */
 __noinline int read_cookie(__u32 number, __u64 code)

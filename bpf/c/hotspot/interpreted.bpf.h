@@ -9,7 +9,7 @@
 #include "caller.bpf.h"
 #include "code.bpf.h"
 
-/* From the stack pointer at the entry of an interpreted method to that of its caller: arguments and variables. */
+/* From the stack pointer at the entry of an interpreted method to its caller's: arguments and variables. */
 #define SW_SENDER_BYTES_MAX 8192
 #define SW_BYTECODE_BYTES_MAX 65536 /* of a method (JVM specification, section 4.7.3) */
 
@@ -40,7 +40,7 @@ static __always_inline __u64 interrupted_register(const struct sw_slot *slot, __
 	return number < SW_REGISTERS ? slot->registers[number] : 0;
 }
 
-/* Whether a value is the caller's stack pointer, which is a little above that of an interpreted method without a frame. */
+/* Whether a value is the caller's stack pointer, which is a little above the stack pointer of an interpreted method without a frame. */
 static __always_inline bool is_sender_sp(const struct sw_slot *slot, __u64 value)
 {
 	return !(value & 7) && value - slot->sp < SW_SENDER_BYTES_MAX;

@@ -19,7 +19,7 @@ enum sw_kernel_field {
 	SW_FIELD_RUN_DELAY,
 };
 
-/* The CPU clock interrupts programs of other events, and nothing interrupts those of the CPU clock. */
+/* The CPU clock interrupts programs of other events, and nothing interrupts the CPU clock's. */
 #define SW_SLOTS_PER_CPU 2
 #define SW_CHUNK_FRAMES 256
 #define SW_CHAIN_CHUNKS 64

@@ -33,7 +33,7 @@ enum sw_frame_kind {
 };
 
 enum sw_frame_flag {
-	/* The address is a return address; otherwise it is that of the next instruction to execute. */
+	/* The address is a return address; otherwise it is the address of the next instruction to execute. */
 	SW_FRAME_RETURN_ADDRESS = 1,
 	/* Found by guessing: only sanity checks support it, no unwind rule or proven frame pointer. */
 	SW_FRAME_UNPROVEN = 2,
@@ -41,12 +41,12 @@ enum sw_frame_flag {
 	SW_FRAME_VM_LOOP = 4,
 	/* In the place of frames of a virtual machine that could not be read. address: sw_vm_missing */
 	SW_FRAME_MISSING = 8,
-	/* Of a virtual machine's frame: machine code runs. Of HotSpot's: the id is that of the code, and the place an offset in it. */
+	/* Of a virtual machine's frame: machine code runs. Of HotSpot's: the id is the code's, and the place an offset in it. */
 	SW_FRAME_COMPILED = 16,
 	/* Of an anonymous frame, or a native one in V8's builtins: the code is V8's. */
 	SW_FRAME_V8_CODE = 32,
 	/*
-	 * Not a frame: the frames of CPython before it, and behind another one of these, are those of one activation whose native
+	 * Not a frame: the frames of CPython before it, and behind another one of these, belong to one activation whose native
 	 * frame was not found. address: what the activation keeps in it, 0: not known
 	 */
 	SW_FRAME_GROUP_END = 64,
@@ -58,10 +58,10 @@ struct sw_frame {
 	__u64 address;
 };
 
-/* Why frames of a virtual machine are missing. Append only, as outcomes. */
+/* Why frames of a virtual machine are missing. Append only, like outcomes. */
 enum sw_vm_missing {
 	SW_VM_NO_STATE = 0, /* the thread has no state of the virtual machine, or it could not be read */
-	SW_VM_OTHER_THREAD, /* the state is that of another thread */
+	SW_VM_OTHER_THREAD, /* the state is another thread's */
 	SW_VM_UNREADABLE, /* a frame, or the function in it, could not be read */
 	SW_VM_NO_FRAMES, /* there are more activations of the loop than groups of frames */
 	SW_VM_TOO_EARLY, /* the receiver did not know the virtual machine yet; the programs don't use this */

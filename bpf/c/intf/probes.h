@@ -25,10 +25,10 @@ enum sw_probe_operand {
 
 /*
  * A place of a program at which a probe is, whose index is the cookie of the attachment; or a tracepoint, with the index
- * SW_PROBE_SITES_MAX + that of its program.
+ * SW_PROBE_SITES_MAX + its program's.
  */
 struct sw_probe_site {
-	__u32 probe; /* index among those of the run */
+	__u32 probe; /* index among the run's probes */
 	__u8 is_return; /* it is hit when the function has returned */
 	__u8 operand; /* sw_probe_operand */
 	__u8 reg; /* by its DWARF number */

@@ -29,7 +29,7 @@ struct sw_range {
 struct sw_ranges {
 	__u32 count;
 	__u16 variables;
-	/* 0 or 1. A process may have both, as a program in Java that embeds Python: this is their order. */
+	/* 0 or 1. A process may have both, for example a Java program that embeds Python: this is their order. */
 	__u8 interpreters; /* those with a loop: CPython or V8 */
 	__u8 hotspots;
 };

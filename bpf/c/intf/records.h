@@ -36,7 +36,7 @@ enum sw_sample_kind {
 #endif
 };
 
-#define SW_SAMPLE_KINDS 16 /* length of arrays by sw_sample_kind, without those of tests; a power of two */
+#define SW_SAMPLE_KINDS 16 /* length of arrays by sw_sample_kind, without the kinds of tests; a power of two */
 #define SW_COUNTERS_MAX 4 /* a power of two */
 _Static_assert(SW_SAMPLE_COUNTER + SW_COUNTERS_MAX <= SW_SAMPLE_USER_PROBE, "each counter needs a place");
 #define SW_USER_PROBES_MAX 8 /* a power of two */

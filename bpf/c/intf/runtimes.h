@@ -12,15 +12,15 @@ enum sw_tls_model {
 	SW_TLS_GLIBC = 2, /* entries of 16 bytes, the length in the two words before them */
 	SW_TLS_MUSL = 3, /* entries of 8 bytes, the length in the first word */
 	/*
-	 * Not a variable, but the path to the labels of the running goroutine: `offset` is that of the thread's g, or 0 if
+	 * Not a variable, but the path to the labels of the running goroutine: `offset` is where the thread's g is, or 0 if
 	 * that is in a register alone, and `module` holds the offset of `curg` in an m, divided by 8, and in the upper 8
-	 * bits that of `labels` in a g, likewise. Labels are a slice since Go 1.24.
+	 * bits the offset of `labels` in a g, likewise. Labels are a slice since Go 1.24.
 	 */
 	SW_TLS_GO_SLICE = 4,
 	SW_TLS_GO_MAP = 5,
 	/* at an offset from where a word of the thread points to; `module`, signed, is the word's offset from the thread pointer */
 	SW_TLS_INDIRECT = 6,
-	/* With any but those of goroutines: the variable points to a set of labels, not to a record (custom-labels, ABI 1). */
+	/* With any but the two models of goroutines: the variable points to a set of labels, not to a record (custom-labels, ABI 1). */
 	SW_TLS_LABEL_SET = 8,
 };
 

@@ -26,7 +26,7 @@ typedef __u64 sw_location;
  *   __u16   rows[]               (offset in bucket) << SW_RULE_BITS | index
  *
  * A bucket covers SW_BUCKET_BYTES of text. A row holds from its offset to the next row's, also in later buckets;
- * row 0 is at the segment's start. Its index is that of a rule or, from `first_run` on, of a run.
+ * row 0 is at the segment's start. Its index names a rule or, from `first_run` on, a run.
  */
 #define SW_BUCKET_SHIFT 7
 #define SW_BUCKET_BYTES (1u << SW_BUCKET_SHIFT)
@@ -85,7 +85,7 @@ enum sw_rule_flag {
 	SW_RULE_AFTER_CLONE = 2, /* if SW_REG_SYSCALL_RESULT is 0, this is a new thread at the start of its stack */
 	/*
 	 * These two say where the caller's SW_REG_CALLEE_SAVED is. Without either, it is lost. With both, it is in the word
-	 * above that of the frame pointer, which is SW_PLACE_MEMORY.
+	 * above the saved frame pointer, which is SW_PLACE_MEMORY.
 	 */
 	SW_RULE_KEEPS_CALLEE_SAVED = 4, /* still in the register */
 	SW_RULE_SAVES_CALLEE_SAVED = 8, /* 8 * (addend_by_8 + 1) below the CFA, which then has no addend */
