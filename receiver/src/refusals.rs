@@ -1,7 +1,9 @@
-//! Files that processes refer to and that are not read, because they belong to another user or the process could not read
-//! them itself ([`Trust`](sidewinder_process::Trust)). They are counted by reason, and each is logged once.
+//! Files that processes refer to and that are not read: because they belong to another user, because the process could not read
+//! them itself ([`PathTrust`](sidewinder_process::PathTrust)), or because their file system may never respond. They are counted by
+//! reason, and each is logged once.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::AddAssign;
 use std::sync::{Mutex, PoisonError};
 
@@ -48,7 +50,26 @@ impl Refusals {
     /// Records that a file at this path in the root of a process could not be opened. Counts only if the file was refused,
     /// not if it does not exist.
     pub(crate) fn record(&self, pid: Pid, path: &[u8], error: &OpenError) {
-        let Some(refusal) = error.refusal() else { return };
+        if let Some(refusal) = error.refusal() {
+            self.add(pid, path, refusal, format_args!("not read for names: {error}"));
+        }
+    }
+
+    /// Records that a file at this path, whose code a process executes, could not be opened. Such a file exists: if its path
+    /// can't be looked up without asking a file system that may never respond, it is refused.
+    pub(crate) fn record_code(&self, pid: Pid, path: &[u8], error: &OpenError) {
+        let refusal = match error {
+            OpenError::NotCached => Some(Refusal::Remote),
+            error => error.refusal(),
+        };
+        if let Some(refusal) = refusal {
+            let message =
+                format_args!("its code has no unwind table and no names, as it is not read: {error}");
+            self.add(pid, path, refusal, message);
+        }
+    }
+
+    fn add(&self, pid: Pid, path: &[u8], refusal: Refusal, message: fmt::Arguments<'_>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.seen.len() >= REMEMBERED_MAX {
             state.seen.clear();
@@ -64,10 +85,10 @@ impl Refusals {
         match state.logged {
             // Quoted: a process may have put any characters into the path.
             ..=LOGGED_MAX => {
-                warn!(pid = pid.0, file = ?path, "not read for names: {error}");
+                warn!(pid = pid.0, file = ?path, "{message}");
             }
             logged if logged == LOGGED_MAX + 1 => {
-                warn!("more files are not read for names: from now on they are only counted");
+                warn!("more files are not read: from now on they are only counted");
             }
             _ => {}
         }
@@ -100,6 +121,15 @@ mod tests {
             refusals.record(Pid(1), b"tmp/perf-1.map", &error);
         }
         assert_eq!(nonzero_counts(&refusals), []);
+    }
+
+    #[test]
+    fn code_on_a_file_system_that_may_not_respond_is_refused() {
+        let refusals = Refusals::default();
+        refusals.record_code(Pid(1), b"/mnt/a", &OpenError::Remote);
+        refusals.record_code(Pid(1), b"/mnt/b", &OpenError::NotCached);
+        refusals.record_code(Pid(1), b"/usr/bin/gone", &OpenError::NotFound);
+        assert_eq!(nonzero_counts(&refusals), [("remote", 2)]);
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn to_text(document: &Value) -> String {
         push_incomplete_tables(&mut out, receiver);
         let refused = format_nonzero(receiver.get("files_refused"), words);
         if !refused.is_empty() {
-            let _ = writeln!(out, "    files that processes name, refused: {refused}");
+            let _ = writeln!(out, "    files that processes name, refused (the log names each): {refused}");
         }
     }
     for (id, exporter) in entries(document, "exporters") {
@@ -341,7 +341,7 @@ mod tests {
             "unknown\n      key",
             "profiling: failed, 7,290 samples, 2 containers\n",
             "interrupts: 7,158 complete stack, 132 copied stack too short, 9 missed (steal time 4.4%)\n",
-            "refused: 2 symlink\n",
+            "refused (the log names each): 2 symlink\n",
             "no room for the unwind tables of 11.0 of 44.0 MiB of code, but for functions already seen: /usr/bin/node\n",
             "no memory to read 3.0 MiB of a file, whose unwind table is incomplete: /opt/odd\n    and 2 more files\n",
             "memory_limit_mib: 61 would hold all of them",

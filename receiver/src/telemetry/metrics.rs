@@ -342,7 +342,7 @@ pub(super) static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_files_refused",
-        description: "Files that processes refer to (perf maps, debug files) and that are not read, because they belong to another user or the process could not read them itself.",
+        description: "Files that processes refer to (executables, libraries, perf maps, debug files) and that are not read, because they belong to another user, the process could not read them itself, or their file system may never respond.",
         unit: "{files}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,

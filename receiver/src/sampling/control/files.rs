@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{Arena, Profiler};
-use sidewinder_process::{FileId, FileTable, FileTableLimits, Pid, ProcRoot};
+use sidewinder_process::{ExecutableMapping, FileId, FileTable, FileTableLimits, Pid, ProcRoot, Process};
 use sidewinder_text::ExternalText;
 use tracing::{debug, info, warn};
 
@@ -35,6 +35,15 @@ impl FileTracker {
             binaries,
             announced: HashMap::new(),
         }
+    }
+
+    /// The file of a mapping; `None` if it has none. Records why a file can't be read.
+    pub(super) fn identify(&mut self, process: &Process, mapping: &ExecutableMapping) -> Option<FileId> {
+        let identified = self.table.identify(process, mapping)?;
+        if let (Some(error), Some(file)) = (&identified.unreadable, mapping.backing.file()) {
+            self.binaries.refusals().record_code(process.pid(), file.path(), error);
+        }
+        Some(identified.id)
     }
 
     /// Announces a file that frames refer to, unless it already is, and keeps it.

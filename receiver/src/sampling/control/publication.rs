@@ -35,7 +35,7 @@ impl Publication {
         let known_ns = known_ns.max(process.known_since_ns());
         let (mut ranges, mut mapped) = (Vec::new(), BTreeSet::new());
         for mapping in process.mappings() {
-            let file = files.table.identify(process, mapping).map(|identified| identified.id);
+            let file = files.identify(process, mapping);
             if let Some(file) = file
                 && files.binaries.request_table(file, &files.table, pid)
             {

@@ -25,6 +25,7 @@ use super::segments::{push_segment_ranges, segment_at};
 use super::table_builder::{Delivery, TableBuilder};
 use super::tracked_binary::{TableState, TrackedBinary, Unread};
 use crate::memory::{limit_mib_for_building, limit_mib_for_tables};
+use crate::refusals::Refusals;
 use crate::sampling::options::PackingRules;
 use crate::time_budget::TimeBudget;
 
@@ -138,6 +139,11 @@ impl Binaries {
         }
         self.binaries.insert(file, binary);
         true
+    }
+
+    /// The record of files that are not read.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        self.debug_roots.refusals()
     }
 
     fn is_own_program(&self, content: &OpenedFile) -> bool {
