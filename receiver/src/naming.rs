@@ -23,8 +23,7 @@ use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
     UnnamedReason, unnamed_frame,
 };
-use sidewinder_vm::cpython::Function;
-use sidewinder_vm::{Code, InterpreterSet, Runtime};
+use sidewinder_vm::{Code, Function, InterpreterSet, Runtime};
 
 use self::downloads::Downloads;
 pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
 use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_vm::FunctionError;
-use sidewinder_vm::cpython::{CodeCopy, FunctionCache};
+use sidewinder_vm::cpython::CodeCopy;
 use sidewinder_vm::source_map::SourceMaps;
-use sidewinder_vm::{Code, SharedFunctions};
+use sidewinder_vm::{Code, FunctionCache, SharedFunctions};
 use tracing::debug;
 
 pub(crate) use self::counts::{VmNameCounts, VmObstacle};

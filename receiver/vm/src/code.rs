@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::cpython::{CachedCode, Function, SharedTexts};
+use crate::{CachedCode, Function, SharedTexts};
 
 /// What a frame of a virtual machine executes.
 #[derive(Clone, PartialEq, Eq, Debug)]

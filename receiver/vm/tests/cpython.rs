@@ -16,9 +16,8 @@ use std::time::Duration;
 use common::Python;
 use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsLocation;
-use sidewinder_vm::FunctionError;
-use sidewinder_vm::cpython::{FileRange, Groups, Interpreter};
-use sidewinder_vm::{Runtime, find_runtimes};
+use sidewinder_vm::cpython::{Groups, Interpreter};
+use sidewinder_vm::{FileRange, FunctionError, Runtime, find_runtimes};
 
 /// Minor versions that are supported and can be had from pyenv.
 const MINORS: std::ops::RangeInclusive<u8> = 8..=14;

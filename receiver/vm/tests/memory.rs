@@ -6,7 +6,8 @@ use std::io;
 use peak_alloc::PeakAlloc;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_vm::cpython::{Function, FunctionCache, Layout, SharedTexts};
+use sidewinder_vm::cpython::Layout;
+use sidewinder_vm::{Function, FunctionCache, SharedTexts};
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;

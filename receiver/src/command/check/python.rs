@@ -7,8 +7,8 @@ use sidewinder_address::Avma;
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{ExecutableMapping, ForeignMemory, OpenedFile};
 use sidewinder_text::ExternalText;
-use sidewinder_vm::Runtime;
-use sidewinder_vm::cpython::{Function, Interpreter, PthreadLayout, Version};
+use sidewinder_vm::cpython::{Interpreter, Version};
+use sidewinder_vm::{Function, PthreadLayout, Runtime};
 
 use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;

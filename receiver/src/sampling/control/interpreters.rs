@@ -15,10 +15,8 @@ use sidewinder_address::FileOffset;
 use sidewinder_bpf::{PublishedCPython, PublishedRuntime, PublishedTlsLocation};
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
-use sidewinder_vm::Interpreter;
-use sidewinder_vm::cpython::{FileRange, PthreadLayout};
 use sidewinder_vm::hotspot::{MachineError, VirtualMachine};
-use sidewinder_vm::v8;
+use sidewinder_vm::{FileRange, Interpreter, PthreadLayout, v8};
 use thiserror::Error;
 use tracing::debug;
 
@@ -191,7 +189,7 @@ impl InterpreterTracker {
 
     /// The code of a virtual machine at a location in a file, if it executes frames that are not in snapshots of stacks.
     pub(crate) fn code_at(&self, file: FileId, offset: FileOffset) -> Option<VmCode> {
-        let contains = |range: &FileRange| offset.0.wrapping_sub(range.start.0) < range.bytes;
+        let contains = |range: &FileRange| range.contains(offset);
         match &*self.by_file.get(&file)?.interpreter {
             Interpreter::CPython(cpython) => cpython.loops.iter().any(contains).then(|| {
                 VmCode::CPythonLoop(match (cpython.unlinked.iter().any(contains), cpython.layout.cframe) {

@@ -11,7 +11,7 @@ use sidewinder_address::Svma;
 
 use super::{Activation, Flow, InterpretedFrame, WasmStart};
 use crate::InterpreterSet;
-use crate::cpython::pthread::{CLibrary, PthreadLayout};
+use crate::pthread::{CLibrary, PthreadLayout};
 
 pub(crate) use getters::{first_argument, thread_local};
 #[cfg(test)]

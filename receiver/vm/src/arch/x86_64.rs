@@ -9,7 +9,7 @@ use sidewinder_process::tls::TlsGotEntry;
 use super::value::{Value, moved};
 use super::{Argument, InterpretedFrame, ThreadLocal};
 use crate::InterpreterSet;
-use crate::cpython::pthread::{CLibrary, KeyValues, PthreadLayout};
+use crate::pthread::{CLibrary, KeyValues, PthreadLayout};
 
 mod step;
 mod tail_calls;

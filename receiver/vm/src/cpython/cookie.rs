@@ -1,7 +1,6 @@
-//! The check value of an object that tells it from a later one at the same address. The eBPF programs compute the same
-//! (`bpf/c/cookie.bpf.h`).
+//! What a code object's cookie is made of. The eBPF programs compute the same (`bpf/c/cpython/cookie.bpf.h`).
 
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+use crate::cookie::hash;
 
 /// The hash of an object's identity ([`Layout::identity`](super::Layout::identity)) and of the texts that belong to it, by
 /// their own hashes; never 0. Bytes of the identity behind its last whole word are ignored.
@@ -19,15 +18,6 @@ pub(super) fn hash_text(characters: u64, text: &[u8]) -> u32 {
         u64::from_le_bytes(word)
     });
     hash(std::iter::once(characters).chain(words))
-}
-
-/// The hash of words; never 0.
-pub(crate) fn hash(words: impl Iterator<Item = u64>) -> u32 {
-    let hash = words.fold(0_u64, |hash, word| {
-        let product = (hash ^ word).wrapping_mul(MULTIPLIER);
-        product ^ product >> 32
-    });
-    (hash as u32).max(1)
 }
 
 #[cfg(test)]

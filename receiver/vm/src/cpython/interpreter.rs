@@ -3,17 +3,17 @@
 use std::ops::Range;
 use std::{fmt, io};
 
-use sidewinder_address::{FileOffset, Svma};
+use sidewinder_address::Svma;
 use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsVariableError};
 use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
 use super::debug_offsets;
 use super::layout::{Groups, Layout};
-use super::pthread::PthreadLayout;
 use super::tail_calls::{TAIL_CALLS_SINCE, inlined_loops};
 use super::thread_list::ThreadList;
 use super::thread_state::{Getters, ThreadStateLocator};
-use crate::{arch, split};
+use crate::pthread::PthreadLayout;
+use crate::{FileRange, arch, split};
 
 /// Exported by every CPython since 3.7.
 const RUNTIME: &[u8] = b"_PyRuntime";
@@ -64,15 +64,6 @@ impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.major, self.minor)
     }
-}
-
-/// A part of a file; never empty.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FileRange {
-    /// Where it starts.
-    pub start: FileOffset,
-    /// Its length.
-    pub bytes: u64,
 }
 
 impl Interpreter {

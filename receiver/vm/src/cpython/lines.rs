@@ -3,112 +3,21 @@
 //! Source: `Objects/lnotab_notes.txt` (3.8 to 3.10), `InternalDocs/code_objects.md` (3.11+).
 
 use super::layout::LineForm;
+use crate::lines::{Lines, Rows};
 
-/// Rows that are kept of one function: as many as fit in 128 KiB. Lines behind them are unknown.
-const ROWS_MAX: usize = 16 << 10;
 /// Bytes of a unit of bytecode.
 const UNIT_BYTES: u32 = 2;
 
-/// The line of each instruction of a function: rows with the place, an offset in bytes in the bytecode, from which on a line
-/// holds, and that line, as a distance from the lowest one, from 1 on; 0 for none. Sorted, each place once. They are as narrow
-/// as the largest of these numbers allows, since most functions are short.
-///
-/// `base` is one less than the lowest line.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Lines {
-    Bytes { base: u32, rows: Box<[[u8; 2]]> },
-    Halves { base: u32, rows: Box<[[u16; 2]]> },
-    Words { base: u32, rows: Box<[[u32; 2]]> },
-}
-
-/// From `place` on, the line is `line`; 0 if there is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Row {
-    place: u32,
-    line: u32,
-}
-
-impl Lines {
-    /// Decodes a table; `first` is the function's first line. Whatever the table contains, there is a result.
-    pub(super) fn decode(form: LineForm, table: &[u8], first: i32) -> Self {
-        let mut rows = Rows(Vec::new());
-        let first = i64::from(first);
-        match form {
-            LineForm::Increments => increments(table, first, &mut rows),
-            LineForm::Ranges => ranges(table, first, &mut rows),
-            LineForm::Locations => locations(table, first, &mut rows),
-        }
-        rows.into()
+/// Decodes a table; `first` is the function's first line. Whatever the table contains, there is a result.
+pub(super) fn decode(form: LineForm, table: &[u8], first: i32) -> Lines {
+    let mut rows = Rows::default();
+    let first = i64::from(first);
+    match form {
+        LineForm::Increments => increments(table, first, &mut rows),
+        LineForm::Ranges => ranges(table, first, &mut rows),
+        LineForm::Locations => locations(table, first, &mut rows),
     }
-
-    /// Lines of ranges that begin at a place, sorted by that; a line of 0 is none.
-    pub(crate) fn from_rows(rows: impl IntoIterator<Item = (u32, u32)>) -> Self {
-        let mut kept = Rows(Vec::new());
-        let _is_complete = rows.into_iter().all(|(place, line)| kept.push(place, Some(line.into())));
-        kept.into()
-    }
-
-    /// The line at a place.
-    pub(super) fn at(&self, place: u32) -> Option<u32> {
-        let (base, distance) = match self {
-            Self::Bytes { base, rows } => (base, value_at(rows, place)),
-            Self::Halves { base, rows } => (base, value_at(rows, place)),
-            Self::Words { base, rows } => (base, value_at(rows, place)),
-        };
-        distance.filter(|distance| *distance != 0).map(|distance| base.saturating_add(distance))
-    }
-
-    pub(super) fn heap_bytes(&self) -> usize {
-        match self {
-            Self::Bytes { rows, .. } => size_of_val(&**rows),
-            Self::Halves { rows, .. } => size_of_val(&**rows),
-            Self::Words { rows, .. } => size_of_val(&**rows),
-        }
-    }
-}
-
-/// The second number of the last row whose first one isn't higher.
-fn value_at<N: Copy + Into<u32>>(rows: &[[N; 2]], place: u32) -> Option<u32> {
-    let after = rows.partition_point(|[start, _]| (*start).into() <= place);
-    let [_, value] = rows.get(after.checked_sub(1)?)?;
-    Some((*value).into())
-}
-
-/// The rows as narrower numbers, if all fit.
-fn narrowed<N: TryFrom<u32>>(rows: &[[u32; 2]]) -> Option<Box<[[N; 2]]>> {
-    rows.iter().map(|[place, value]| Some([(*place).try_into().ok()?, (*value).try_into().ok()?])).collect()
-}
-
-impl From<Rows> for Lines {
-    fn from(Rows(rows): Rows) -> Self {
-        let lowest = rows.iter().map(|row| row.line).filter(|line| *line != 0).min();
-        let base = lowest.map_or(0, |line| line - 1);
-        let rows: Vec<_> = rows.iter().map(|row| [row.place, row.line.saturating_sub(base)]).collect();
-        narrowed(&rows)
-            .map(|rows| Self::Bytes { base, rows })
-            .or_else(|| narrowed(&rows).map(|rows| Self::Halves { base, rows }))
-            .unwrap_or_else(|| Self::Words { base, rows: rows.into() })
-    }
-}
-
-/// Rows in the making.
-struct Rows(Vec<Row>);
-
-impl Rows {
-    /// Adds a row; places don't decrease. A later row for the same place counts. False if no more are kept.
-    fn push(&mut self, place: u32, line: Option<i64>) -> bool {
-        let line = line.and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-        self.0.pop_if(|row| row.place == place);
-        match self.0.last() {
-            Some(row) if row.line == line => {}
-            _ if self.0.len() + 1 >= ROWS_MAX => {
-                self.0.push(Row { place, line: 0 });
-                return false;
-            }
-            _ => self.0.push(Row { place, line }),
-        }
-        true
-    }
+    rows.into()
 }
 
 /// `co_lnotab`: pairs of an increment of the place, and a signed one of the line from there on.
@@ -202,20 +111,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    impl Lines {
-        fn rows(&self) -> Vec<(u32, u32)> {
-            let places: Vec<u32> = match self {
-                Self::Bytes { rows, .. } => rows.iter().map(|[place, _]| (*place).into()).collect(),
-                Self::Halves { rows, .. } => rows.iter().map(|[place, _]| (*place).into()).collect(),
-                Self::Words { rows, .. } => rows.iter().map(|[place, _]| *place).collect(),
-            };
-            places.into_iter().map(|place| (place, self.at(place).unwrap_or(0))).collect()
-        }
-    }
+    use crate::lines::ROWS_MAX;
 
     fn rows(form: LineForm, table: &[u8]) -> Vec<(u32, u32)> {
-        Lines::decode(form, table, 10).rows()
+        decode(form, table, 10).rows()
     }
 
     /// The example of `Objects/lnotab_notes.txt`: increments that don't fit in one pair, and lines that go back.
@@ -251,18 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_as_narrow_as_possible() {
-        let bytes = |rows: &[(u32, u32)]| Lines::from_rows(rows.iter().copied()).heap_bytes();
-        assert_eq!(bytes(&[(0, 1000), (200, 0), (255, 1254)]), 6);
-        assert_eq!(bytes(&[(0, 1000), (5, 1255)]), 8);
-        assert_eq!(bytes(&[(0, 1000), (256, 1001)]), 8);
-        assert_eq!(bytes(&[(0, 1000), (65_536, 1001)]), 16);
-        assert_eq!(bytes(&[]), 0);
-    }
-
-    #[test]
     fn a_place_has_the_line_of_the_row_before_it() {
-        let lines = Lines::decode(LineForm::Ranges, &[6, 0, 4, 0x80, 8, 1], 10);
+        let lines = decode(LineForm::Ranges, &[6, 0, 4, 0x80, 8, 1], 10);
         let at = |place| lines.at(place);
         assert_eq!([at(0), at(5), at(6), at(9)], [Some(10), Some(10), None, None]);
         assert_eq!([at(10), at(17), at(18), at(u32::MAX)], [Some(11), Some(11), None, None]);
@@ -275,26 +164,10 @@ mod tests {
             first: i32,
             form in prop::sample::select(vec![LineForm::Increments, LineForm::Ranges, LineForm::Locations]),
         ) {
-            let lines = Lines::decode(form, &table, first);
+            let lines = decode(form, &table, first);
             let rows = lines.rows();
             prop_assert!(rows.is_sorted_by(|(a, _), (b, _)| a < b));
             prop_assert!(rows.len() <= table.len() + 2);
-        }
-
-        #[test]
-        fn rows_of_any_size_are_kept(
-            first in prop::sample::select(vec![0_u32, 1, 200, 70_000, u32::MAX - 300]),
-            rows in prop::collection::btree_map(0_u32..300, 0_u32..300, 0..20),
-            scale in prop::sample::select(vec![1_u32, 100, 100_000]),
-        ) {
-            let rows: Vec<_> = rows
-                .into_iter()
-                .map(|(place, line)| (place * scale, if line == 0 { 0 } else { first.saturating_add(line) }))
-                .collect();
-            let lines = Lines::from_rows(rows.iter().copied());
-            for (place, line) in rows {
-                prop_assert_eq!(lines.at(place), (line != 0).then_some(line));
-            }
         }
     }
 
@@ -303,7 +176,7 @@ mod tests {
         let table: Vec<u8> =
             (0..64 << 10).map(|at| if at % 2 == 0 { 1 } else { 1 + (at / 2 % 2) as u8 }).collect();
         for form in [LineForm::Increments, LineForm::Ranges] {
-            let lines = Lines::decode(form, &table, 1);
+            let lines = decode(form, &table, 1);
             assert_eq!(lines.rows().len(), ROWS_MAX);
             assert_eq!(lines.at(u32::MAX), None);
             assert!(lines.heap_bytes() <= 128 << 10);

@@ -3,27 +3,20 @@
 //! - [`Interpreter`] is what an ELF file says: the version, the ranges of the evaluation loop's code, the layout of frames, and
 //!   where threads have their state.
 //! - [`Layout`] is what the walk of a thread's frames needs. [`Layout::read_function`] reads the function of a frame.
-//! - [`Function`] has the name, the path, and the line of each instruction.
 //!
 //! With and, from 3.13 on, without the global interpreter lock.
 
-mod cache;
 mod cookie;
 mod debug_offsets;
 mod function;
 mod interpreter;
 mod layout;
 mod lines;
-pub(crate) mod pthread;
 mod tail_calls;
 mod text;
 mod thread_list;
 mod thread_state;
 
-pub use cache::{CachedCode, FunctionCache, SharedTexts};
-pub(crate) use cookie::hash;
-pub use function::{CodeCopy, Function};
-pub use interpreter::{FileRange, Interpreter, Version};
+pub use function::CodeCopy;
+pub use interpreter::{Interpreter, Version};
 pub use layout::{BytecodeCopies, Groups, InstructionForm, Layout};
-pub(crate) use lines::Lines;
-pub use pthread::PthreadLayout;

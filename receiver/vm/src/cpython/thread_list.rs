@@ -9,11 +9,11 @@ use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 use sidewinder_process::tls::TlsLocation;
 
-use super::function::Function;
 use super::interpreter::Interpreter;
 use super::layout::{Groups, Layout};
-use super::pthread::PthreadLayout;
+use crate::Function;
 use crate::FunctionError;
+use crate::pthread::PthreadLayout;
 
 /// The most threads that are listed.
 const THREADS_MAX: usize = 256;

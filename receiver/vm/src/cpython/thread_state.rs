@@ -10,8 +10,8 @@ use sidewinder_address::{Avma, Svma};
 use sidewinder_process::tls::{ElfFile, ElfSymbol, TlsLocation, TlsSymbol, TlsVariableError};
 use sidewinder_process::{ForeignMemory, ReadAt};
 
-use super::pthread::{BLOCK_PAIRS, CLibrary, KeyValues, PAIR_BYTES, PthreadLayout};
 use crate::arch::{self, Argument, ThreadLocal};
+use crate::pthread::{BLOCK_PAIRS, CLibrary, KeyValues, PAIR_BYTES, PthreadLayout};
 
 /// `PTHREAD_KEYS_MAX` of glibc; musl's is smaller.
 const KEYS_MAX: u32 = 1024;

@@ -10,10 +10,11 @@ use super::interrupted::{CompiledCode, Scopes};
 use super::machine::{BLOB_BYTES_MAX, VirtualMachine};
 use super::object::{pointer, read_object, u16_field, u32_field};
 use super::scopes::{MethodDebugInfo, MethodScope};
+use crate::Function;
 use crate::FunctionError;
 use crate::chunks::Chunks;
 use crate::code::{Code, CompiledCall};
-use crate::cpython::{Function, hash};
+use crate::cookie::hash;
 
 /// The longest name of a stub, in bytes.
 const STUB_NAME_BYTES_MAX: usize = 64;

@@ -9,8 +9,9 @@ use super::lines::line_table;
 use super::machine::{VirtualMachine, at};
 use super::object::{field, pointer, read_object, u16_field};
 use super::text::{display_class, display_method, display_path};
+use crate::Function;
 use crate::FunctionError;
-use crate::cpython::{Function, hash};
+use crate::cookie::hash;
 
 /// The longest name of a class, of a method, or of its parameters that is read, in bytes.
 const SYMBOL_BYTES_MAX: usize = 1 << 10;

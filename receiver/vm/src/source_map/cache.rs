@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::SourceMap;
-use crate::v8::Recent;
+use crate::recent::Recent;
 
 /// The maps that are kept at most.
 const MAPS_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();

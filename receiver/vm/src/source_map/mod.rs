@@ -23,7 +23,7 @@ use self::json::JsonReader;
 use self::mappings::Mappings;
 pub use self::script_file::{MapLocation, ScriptContent, ScriptFile};
 pub use self::url::{Reference, folder_of, script_path};
-use crate::v8::MemorySize;
+use crate::recent::MemorySize;
 
 /// The longest path or name that a map may contain, in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 10;

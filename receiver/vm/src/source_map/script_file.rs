@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 
 use super::url::{Reference, folder_of};
-use crate::cpython::hash;
-use crate::v8::{LineEnds, LineScanner};
+use crate::cookie::hash;
+use crate::line_ends::{LineEnds, LineScanner};
 
 /// What precedes the URL of the map in the last comment of a script; the second form is the former one.
 const COMMENTS: [&[u8]; 2] = [b"//# sourceMappingURL=", b"//@ sourceMappingURL="];

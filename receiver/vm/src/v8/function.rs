@@ -18,10 +18,12 @@ use super::scope::ScopeInfo;
 use super::script::{Script, Scripts};
 use super::text::{Heap, Object, TaggedWord};
 use super::wasm::{Modules, WasmFrame};
+use crate::Function;
 use crate::FunctionError;
 use crate::chunks::Chunks;
 use crate::code::{Code, CompiledCall};
-use crate::cpython::{Function, Lines, hash};
+use crate::cookie::hash;
+use crate::lines::Lines;
 use crate::source_map::SourceMaps;
 
 /// The longest name that is kept, in bytes.

@@ -11,7 +11,7 @@ use super::bytecodes::BytecodeSizes;
 use super::code_layout::{CODE_NAMES, CodeLayout};
 use super::lines::PositionForm;
 use super::wasm::WasmLayout;
-use crate::cpython::FileRange;
+use crate::FileRange;
 use crate::runtime::{V8_MAJOR, V8_MINOR};
 
 /// A constant that each version has: the size of a reference in an object.

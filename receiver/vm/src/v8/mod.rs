@@ -12,7 +12,6 @@ mod function;
 mod layout;
 mod lines;
 mod named;
-mod recent;
 mod scope;
 mod script;
 mod text;
@@ -23,8 +22,6 @@ pub use code_layout::CodeLayout;
 pub use function::{CompiledFrame, Engine, regular_expression};
 pub use layout::{Library, ObjectLayout};
 pub use lines::PositionForm;
-pub(crate) use lines::{LineEnds, LineScanner};
-pub(crate) use recent::{MemorySize, Recent};
 pub use wasm::{WasmFrame, WasmLayout};
 
 #[cfg(test)]

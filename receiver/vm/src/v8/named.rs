@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::recent::{MemorySize, Recent};
 use super::text::Object;
-use crate::cpython::Function;
+use crate::Function;
+use crate::recent::{MemorySize, Recent};
 
 /// The functions of a process that are kept, and their memory.
 const FUNCTIONS_MAX: NonZeroUsize = NonZeroUsize::new(1024).unwrap();

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use sidewinder_process::ForeignMemory;
 
-use super::lines::{LineEnds, LineScanner};
-use super::recent::{MemorySize, Recent};
+use super::lines::scan;
 use super::text::{Heap, Object, TaggedWord};
 use crate::FunctionError;
+use crate::line_ends::{LineEnds, LineScanner};
+use crate::recent::{MemorySize, Recent};
 use crate::source_map::{NotLoaded, OriginalPosition, ScriptContent, ScriptKey, SourceMap, SourceMaps};
 
 /// The longest path or URL that is kept, in bytes.
@@ -234,7 +235,7 @@ fn read_ends(heap: &Heap<'_, impl ForeignMemory>, script: Object) -> Result<Line
             super::text::Characters::OneByte(bytes) => bytes.len(),
             super::text::Characters::TwoByte(bytes) => bytes.len() / 2,
         };
-        scanner.add(&piece)
+        scan(&mut scanner, &piece)
     })?;
     Ok(scanner.finish(characters < SOURCE_MAX))
 }

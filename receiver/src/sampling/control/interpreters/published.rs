@@ -6,9 +6,9 @@ use sidewinder_bpf::{
     PublishedRuntime, PublishedTlsLocation, PublishedV8, V8Layout, cpython_groups, cpython_instruction,
 };
 use sidewinder_process::FileId;
-use sidewinder_vm::cpython::{self, FileRange, Groups, InstructionForm, Layout};
+use sidewinder_vm::cpython::{self, Groups, InstructionForm, Layout};
 use sidewinder_vm::hotspot::VirtualMachine;
-use sidewinder_vm::v8;
+use sidewinder_vm::{FileRange, v8};
 
 pub(super) fn published_ranges(ranges: &[FileRange]) -> Vec<(FileOffset, u64)> {
     ranges.iter().map(|range| (range.start, range.bytes)).collect()

@@ -14,8 +14,7 @@ use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, SegmentId, UnwindTables};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
-use sidewinder_vm::Interpreter;
-use sidewinder_vm::cpython::PthreadLayout;
+use sidewinder_vm::{Interpreter, PthreadLayout};
 
 use super::build::BuildError;
 use super::debug_files::{Companions, DebugFile, DebugRoots};

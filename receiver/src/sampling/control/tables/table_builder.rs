@@ -16,8 +16,7 @@ use sidewinder_bpf::Packing;
 use sidewinder_process::{FileEntry, FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
-use sidewinder_vm::cpython::PthreadLayout;
-use sidewinder_vm::{Interpreter, InterpreterSet};
+use sidewinder_vm::{Interpreter, InterpreterSet, PthreadLayout};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;

@@ -206,7 +206,7 @@ fn a_cookie_depends_on_the_texts_if_code_objects_have_no_number() {
         let cookie = layout.read_cookie(&memory, CODE).unwrap();
         assert_eq!(layout.copied_cookie(copy), Some(cookie), "{name}, {path}");
         assert_eq!(layout.copied_cookie(CodeCopy { name: &copy.name[..40], ..copy }), None, "cut");
-        assert_eq!(&*layout.read_function(&memory, CODE, cookie).unwrap().name, name);
+        assert_eq!(&*layout.read_function(&memory, CODE, cookie).unwrap().name(), name);
         cookie
     };
     let long = |end: &str| "x".repeat(200) + end;

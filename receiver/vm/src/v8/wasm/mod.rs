@@ -20,12 +20,13 @@ use self::code::CodeStart;
 use self::instance::Instance;
 pub use self::instance::WasmLayout;
 use self::module::Module;
-use super::recent::{MemorySize, Recent};
 use super::script::PATH_BYTES_MAX;
 use super::text::{Heap, Object};
+use crate::Function;
 use crate::FunctionError;
 use crate::arch::WasmStart;
-use crate::cpython::{Function, hash};
+use crate::cookie::hash;
+use crate::recent::{MemorySize, Recent};
 
 /// The instances of a process whose modules are kept, and their memory.
 const INSTANCES_MAX: NonZeroUsize = NonZeroUsize::new(64).unwrap();

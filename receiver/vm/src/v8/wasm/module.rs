@@ -5,9 +5,9 @@
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
 
-use super::super::recent::MemorySize;
 use super::bytes::BytesReader;
 use crate::FunctionError;
+use crate::recent::MemorySize;
 
 /// The first bytes of a module.
 pub(super) const MAGIC: [u8; 8] = *b"\0asm\x01\0\0\0";

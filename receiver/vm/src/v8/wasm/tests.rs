@@ -4,7 +4,7 @@ use sidewinder_process::ForeignMemory as _;
 
 use super::WasmFrame;
 use crate::FunctionError;
-use crate::cpython::hash;
+use crate::cookie::hash;
 use crate::test_support::wasm::{
     DATA, FIRST, MODULE_BYTES, MODULE_LENGTH, NUMBERED, REPLACED, SCRIPT_OF_MODULE, SECOND, TO_JAVASCRIPT,
     process,

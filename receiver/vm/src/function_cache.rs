@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lru::LruCache;
 
-use super::function::Function;
+use crate::Function;
 
 /// What an allocator needs in addition to the bytes of a block: its header, and rounding.
 const BLOCK_BYTES: usize = 16;

@@ -21,9 +21,9 @@ pub(crate) struct Recent<K: Debug + Eq + Hash, V: Debug> {
 }
 
 #[derive(Debug)]
-pub(super) struct RecentEntries<K: Debug + Eq + Hash, V: Debug> {
-    pub(super) values: LruCache<K, Arc<V>>,
-    pub(super) bytes: usize,
+pub(crate) struct RecentEntries<K: Debug + Eq + Hash, V: Debug> {
+    pub(crate) values: LruCache<K, Arc<V>>,
+    pub(crate) bytes: usize,
 }
 
 impl<K: Debug + Eq + Hash, V: Debug + MemorySize> Recent<K, V> {
@@ -50,7 +50,7 @@ impl<K: Debug + Eq + Hash, V: Debug + MemorySize> Recent<K, V> {
         value
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, RecentEntries<K, V>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RecentEntries<K, V>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -39,8 +39,8 @@ pub(crate) enum CLibrary {
 }
 
 /// Pairs in a block (`PTHREAD_KEY_2NDLEVEL_SIZE`), and their size.
-pub(super) const BLOCK_PAIRS: u32 = 32;
-pub(super) const PAIR_BYTES: u32 = 16;
+pub(crate) const BLOCK_PAIRS: u32 = 32;
+pub(crate) const PAIR_BYTES: u32 = 16;
 /// No thread's structure is larger: glibc's has 2 KiB.
 const STRUCTURE_BYTES_MAX: u32 = 1 << 14;
 
