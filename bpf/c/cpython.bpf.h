@@ -22,7 +22,7 @@
 static __always_inline void start_cpython(struct sw_slot *slot)
 {
 	slot->cpython.state = SW_CPYTHON_UNREAD;
-	slot->cpython.group = SW_CPYTHON_GROUP_OPEN;
+	slot->cpython.group_progress = SW_CPYTHON_GROUP_OPEN;
 	slot->cpython.group_frames = 0;
 	slot->cpython.objects = 0;
 	slot->cpython.is_innermost = 1;
@@ -99,7 +99,7 @@ static __always_inline int find_frames(struct sw_slot *slot, const struct sw_cpy
 {
 	bool has_cframe = slot->cpython.cframe != 0;
 
-	if (has_cframe && slot->cpython.group != SW_CPYTHON_GROUP_OPEN)
+	if (has_cframe && slot->cpython.group_progress != SW_CPYTHON_GROUP_OPEN)
 		return SW_VM_NATIVE_IS_NEXT;
 	slot->cpython.is_lost = 0;
 	if (end && slot->cpython.distances.ranges == slot->ranges)
@@ -127,7 +127,7 @@ static __always_inline int settle_group(struct sw_slot *slot, const struct sw_cp
 		slot->cpython.distances.ranges = slot->ranges;
 	} else if (end && is_innermost && anchor >= end) {
 		return remove_group(slot);
-	} else if (end && cpython->groups == SW_CPYTHON_ENDS_AT_SHIM) {
+	} else if (end && cpython->group_form == SW_CPYTHON_ENDS_AT_SHIM) {
 		/* The frame that seemed to end the group is torn. */
 		slot->cpython.is_lost = 1;
 		return end_with_missing(slot, SW_VM_UNREADABLE);
@@ -204,7 +204,7 @@ static __always_inline int push_frames(struct sw_slot *slot, struct sw_vm_scratc
 	}
 	for (__u32 i = 0; i < SW_CPYTHON_FRAMES_PER_STEP; i++) {
 		result = push_next_frame(slot, scratch, runtime);
-		if (result != SW_VM_UNFINISHED || slot->cpython.group != SW_CPYTHON_GROUP_OPEN || slot->depth >= frame_limit)
+		if (result != SW_VM_UNFINISHED || slot->cpython.group_progress != SW_CPYTHON_GROUP_OPEN || slot->depth >= frame_limit)
 			break;
 	}
 	return result;
@@ -225,7 +225,7 @@ __noinline int step_in_group(__u32 number)
 		return SW_VM_NATIVE_IS_NEXT;
 	if (!scratch)
 		return end_with_missing(slot, SW_VM_BUSY);
-	if (slot->cpython.group == SW_CPYTHON_GROUP_OPEN && !slot->cpython.is_lost)
+	if (slot->cpython.group_progress == SW_CPYTHON_GROUP_OPEN && !slot->cpython.is_lost)
 		result = push_frames(slot, scratch, runtime);
 	if (result == SW_VM_NATIVE_IS_NEXT && !slot->cpython.is_alone)
 		result = settle_group(slot, &runtime->cpython, frame_end(slot, place_of_frame(slot)));
@@ -248,12 +248,12 @@ __noinline int step_in_group_alone(__u32 number)
 	slot->cpython.is_alone = 0;
 	if (slot->cpython.state != SW_CPYTHON_READ || slot->cpython.is_lost || result == SW_VM_NO_ROOM)
 		return 0;
-	if (result != SW_VM_NATIVE_IS_NEXT && slot->cpython.group == SW_CPYTHON_GROUP_OPEN)
+	if (result != SW_VM_NATIVE_IS_NEXT && slot->cpython.group_progress == SW_CPYTHON_GROUP_OPEN)
 		return 1;
 	if (!push_frame(slot, frame_head(SW_FRAME_CPYTHON, SW_FRAME_GROUP_END, 0), slot->cpython.anchor))
 		return 0;
 	slot->cpython.anchor = 0;
-	slot->cpython.group = SW_CPYTHON_GROUP_OPEN;
+	slot->cpython.group_progress = SW_CPYTHON_GROUP_OPEN;
 	slot->cpython.group_frames = 0;
 	return 1;
 }
@@ -280,11 +280,11 @@ static __always_inline int step_in_cpython(struct sw_slot *slot)
 {
 	int result = SW_VM_NATIVE_IS_NEXT;
 
-	if (slot->cpython.group != SW_CPYTHON_GROUP_SETTLED)
+	if (slot->cpython.group_progress != SW_CPYTHON_GROUP_SETTLED)
 		result = step_in_group(slot->number);
 	if (result == SW_VM_NATIVE_IS_NEXT) {
 		slot->head.vm_frames_groups += slot->cpython.group_frames > 0;
-		slot->cpython.group = SW_CPYTHON_GROUP_OPEN;
+		slot->cpython.group_progress = SW_CPYTHON_GROUP_OPEN;
 		slot->cpython.group_frames = 0;
 	}
 	return result;

@@ -1,9 +1,11 @@
-//! Code objects of virtual machines, which the programs copy while a process is young.
+//! Code objects of language runtimes, which the programs copy while a process is young.
 
 use sidewinder_address::Avma;
 use zerocopy::FromBytes;
 
+use crate::frame::{VmForm, VmFunction};
 use crate::intf::{self, sw_object};
+use crate::runtime::WalkedRuntime;
 
 /// A code object of CPython, with the start of each object that it refers to. It is content of an untrusted process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,7 +16,7 @@ pub struct CodeObject {
     pub time_ns: u64,
     /// Its address.
     pub address: Avma,
-    /// As in [`VmFunction::cookie`](crate::VmFunction::cookie).
+    /// As in [`VmFunction::cookie`].
     pub cookie: u32,
     /// Its start, with its count of references; zeros if it could not be read.
     pub head: [u8; intf::SW_CPYTHON_HEAD_BYTES as usize],
@@ -33,6 +35,18 @@ impl CodeObject {
     pub const BYTES_MAX: usize = size_of::<Self>()
         + (intf::SW_CPYTHON_IDENTITY_BYTES + 2 * intf::SW_OBJECT_TEXT_BYTES + intf::SW_OBJECT_LINES_BYTES)
             as usize;
+
+    /// The function that it is, as frames refer to it.
+    #[must_use]
+    pub fn function(&self) -> VmFunction {
+        VmFunction {
+            runtime: WalkedRuntime::CPython,
+            object: self.address,
+            cookie: self.cookie,
+            place: 0,
+            form: VmForm::Interpreted,
+        }
+    }
 
     /// Parses a record; `None` if it is too short.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {

@@ -3,7 +3,7 @@
 use sidewinder_address::Avma;
 
 use crate::intf::{self, sw_frame};
-use crate::runtime::VmMissing;
+use crate::runtime::{VmMissing, WalkedRuntime};
 
 /// One frame of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,28 +24,22 @@ pub enum RawFrameKind {
     Kernel,
     /// An address in the process, not backed by a file.
     Anonymous,
-    /// A function of a virtual machine. The frame has no address.
+    /// A function of a language runtime. The frame has no address.
     Vm(VmFunction),
-    /// Frames of a virtual machine that could not be read. The frame has no address.
-    Missing(VmMissing),
+    /// Frames of a language runtime that could not be read. The frame has no address.
+    Missing {
+        /// Whose frames they are.
+        runtime: WalkedRuntime,
+        /// Why they are missing.
+        reason: VmMissing,
+    },
 }
 
-/// A virtual machine whose functions have frames of their own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum VmMachine {
-    /// CPython: functions that it interprets.
-    CPython,
-    /// HotSpot: methods of Java, and code of its own.
-    HotSpot,
-    /// V8: functions of JavaScript.
-    V8,
-}
-
-/// A function of a virtual machine, at one of its instructions.
+/// A function of a language runtime, at one of its instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VmFunction {
     /// Whose it is: a process can have several.
-    pub machine: VmMachine,
+    pub runtime: WalkedRuntime,
     /// The address of the object that is the function. It is valid in one process only.
     pub object: Avma,
     /// A hash of the object's content: another object that gets its address has another one. Of a function with
@@ -58,7 +52,7 @@ pub struct VmFunction {
     pub form: VmForm,
 }
 
-/// How a function of a virtual machine is executed.
+/// How a function of a language runtime is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VmForm {
     /// It is interpreted: the object is the function.
@@ -111,7 +105,7 @@ impl RawFrame {
             RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
             RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
             RawFrameKind::Vm(function) => return Self::from_function(function),
-            RawFrameKind::Missing(reason) => return Self::missing(VmMachine::CPython, reason),
+            RawFrameKind::Missing { runtime, reason } => return Self::missing(runtime, reason),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = flag(is_return_address, intf::SW_FRAME_RETURN_ADDRESS)
@@ -122,13 +116,11 @@ impl RawFrame {
         Self { head, address }
     }
 
-    fn from_function(VmFunction { machine, object, cookie, place, form }: VmFunction) -> Self {
-        let kind = match (machine, form) {
-            (VmMachine::CPython, _) => intf::SW_FRAME_CPYTHON,
-            (VmMachine::HotSpot, _) => intf::SW_FRAME_HOTSPOT,
-            (VmMachine::V8, VmForm::WebAssembly { .. }) => intf::SW_FRAME_V8_WASM,
-            (VmMachine::V8, VmForm::RegularExpression) => intf::SW_FRAME_V8_REGEXP,
-            (VmMachine::V8, _) => intf::SW_FRAME_V8,
+    fn from_function(VmFunction { runtime, object, cookie, place, form }: VmFunction) -> Self {
+        let kind = match form {
+            VmForm::WebAssembly { .. } => intf::SW_FRAME_V8_WASM,
+            VmForm::RegularExpression => intf::SW_FRAME_V8_REGEXP,
+            _ => runtime.frame_kind(),
         };
         let place = u64::from(place.cast_unsigned()) << intf::SW_VM_PLACE_SHIFT;
         let compiled = |is_return_address| match is_return_address {
@@ -154,19 +146,14 @@ impl RawFrame {
         Self { head: u64::from(kind) | flags | id << intf::SW_FRAME_ID_SHIFT, address }
     }
 
-    /// The frame that stands for missing frames of a virtual machine.
+    /// The frame that stands for missing frames of a language runtime.
     #[must_use]
-    pub fn missing(machine: VmMachine, reason: VmMissing) -> Self {
-        let kind = match machine {
-            VmMachine::CPython => intf::SW_FRAME_CPYTHON,
-            VmMachine::HotSpot => intf::SW_FRAME_HOTSPOT,
-            VmMachine::V8 => intf::SW_FRAME_V8,
-        };
+    pub fn missing(runtime: WalkedRuntime, reason: VmMissing) -> Self {
         let flags = u64::from(intf::SW_FRAME_MISSING) << intf::SW_FRAME_FLAGS_SHIFT;
-        Self { head: u64::from(kind) | flags, address: reason as u64 }
+        Self { head: u64::from(runtime.frame_kind()) | flags, address: reason as u64 }
     }
 
-    /// This native frame, as an activation of a virtual machine's loop.
+    /// This native frame, as an activation of a runtime's loop.
     #[must_use]
     pub fn in_vm_loop(self) -> Self {
         Self { head: self.head | u64::from(intf::SW_FRAME_VM_LOOP) << intf::SW_FRAME_FLAGS_SHIFT, ..self }
@@ -178,17 +165,18 @@ impl RawFrame {
         if self.vm_group_end().is_some() {
             return None;
         }
+        let number = (self.head & 0xff) as u32;
+        let runtime = WalkedRuntime::of_frame(number);
         if self.has(intf::SW_FRAME_MISSING) {
-            return VmMissing::from_number(self.address).map(RawFrameKind::Missing);
+            let reason = VmMissing::from_number(self.address)?;
+            return Some(RawFrameKind::Missing { runtime: runtime?, reason });
         }
-        match (self.head & 0xff) as u32 {
+        match number {
             intf::SW_FRAME_NATIVE => {
                 Some(RawFrameKind::Native { file: (self.head >> intf::SW_FRAME_ID_SHIFT) as u32 })
             }
             intf::SW_FRAME_KERNEL => Some(RawFrameKind::Kernel),
             intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
-            intf::SW_FRAME_CPYTHON => Some(RawFrameKind::Vm(self.function(VmMachine::CPython))),
-            intf::SW_FRAME_HOTSPOT => Some(RawFrameKind::Vm(self.function(VmMachine::HotSpot))),
             intf::SW_FRAME_V8 if self.has(intf::SW_FRAME_COMPILED) => {
                 let form = |pc: u64, is_return_address| VmForm::CompiledAt {
                     pc: (pc != 0).then_some(Avma(pc)),
@@ -202,17 +190,16 @@ impl RawFrame {
             }
             intf::SW_FRAME_V8_REGEXP => {
                 let form = VmForm::RegularExpression;
-                Some(RawFrameKind::Vm(VmFunction { form, ..self.function(VmMachine::V8) }))
+                Some(RawFrameKind::Vm(VmFunction { form, ..self.function(runtime?) }))
             }
-            intf::SW_FRAME_V8 => Some(RawFrameKind::Vm(self.function(VmMachine::V8))),
-            _ => None,
+            _ => Some(RawFrameKind::Vm(self.function(runtime?))),
         }
     }
 
-    /// The function of a frame of a virtual machine.
-    fn function(self, machine: VmMachine) -> VmFunction {
+    /// The function of a frame of a language runtime.
+    fn function(self, runtime: WalkedRuntime) -> VmFunction {
         VmFunction {
-            machine,
+            runtime,
             object: Avma(self.head >> intf::SW_FRAME_ID_SHIFT),
             cookie: self.address as u32,
             place: ((self.address >> intf::SW_VM_PLACE_SHIFT) as u32).cast_signed(),
@@ -229,7 +216,7 @@ impl RawFrame {
         let (id, mask) = (self.head >> intf::SW_FRAME_ID_SHIFT, u64::from(intf::SW_V8_PC_LOW_MASK));
         let pc = self.address >> intf::SW_V8_COOKIE_BITS << intf::SW_V8_PC_LOW_BITS | id & mask;
         VmFunction {
-            machine: VmMachine::V8,
+            runtime: WalkedRuntime::V8,
             object: Avma(id & !mask),
             cookie: VmFunction::low_cookie(self.address as u32),
             place: 0,
@@ -249,7 +236,7 @@ impl RawFrame {
         self.has(intf::SW_FRAME_RETURN_ADDRESS)
     }
 
-    /// Whether the frame is an activation of a virtual machine's loop. The frames that it executes are before it.
+    /// Whether the frame is an activation of a runtime's loop. The frames that it executes are before it.
     #[must_use]
     pub fn is_vm_loop(self) -> bool {
         self.has(intf::SW_FRAME_VM_LOOP)
@@ -269,12 +256,6 @@ impl RawFrame {
     pub fn end_of_vm_group(anchor: u64) -> Self {
         let flags = u64::from(intf::SW_FRAME_GROUP_END) << intf::SW_FRAME_FLAGS_SHIFT;
         Self { head: u64::from(intf::SW_FRAME_CPYTHON) | flags, address: anchor }
-    }
-
-    /// Whether the frame belongs to V8: it is a function of JavaScript, or stands for missing ones.
-    #[must_use]
-    pub fn is_of_v8(self) -> bool {
-        (self.head & 0xff) as u32 == intf::SW_FRAME_V8
     }
 
     /// Whether the frame was found by guessing: only sanity checks support it.
@@ -305,27 +286,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_virtual_machines_are_read_as_they_were_made() {
+    fn frames_of_runtimes_are_read_as_they_were_made() {
         let form = VmForm::Interpreted;
-        let (machine, object) = (VmMachine::HotSpot, Avma(0x7f12_3456_7890));
-        let function = VmFunction { machine, object, cookie: 0xffff_fffe, place: -2, form };
+        let (runtime, object) = (WalkedRuntime::HotSpot, Avma(0x7f12_3456_7890));
+        let function = VmFunction { runtime, object, cookie: 0xffff_fffe, place: -2, form };
         let compiled = [true, false]
             .map(|is_return_address| VmFunction { form: VmForm::Compiled { is_return_address }, ..function });
-        let missing = VmMissing::ALL.map(RawFrameKind::Missing);
+        let missing = WalkedRuntime::ALL
+            .into_iter()
+            .flat_map(|runtime| VmMissing::ALL.map(|reason| RawFrameKind::Missing { runtime, reason }));
         let at_pc = [None, Some(Avma(0x7fff_1234_5677))].map(|pc| VmFunction {
-            machine: VmMachine::V8,
+            runtime: WalkedRuntime::V8,
             cookie: 0x7_fffe,
             place: 0,
             form: VmForm::CompiledAt { pc, is_return_address: false },
             ..function
         });
-        let of_v8 = VmFunction { machine: VmMachine::V8, place: 0, ..function };
+        let of_v8 = VmFunction { runtime: WalkedRuntime::V8, place: 0, ..function };
         let pc = Avma(0x7fff_1234_5673);
         let wasm = VmForm::WebAssembly { pc, is_return_address: false };
         let wasm = VmFunction { cookie: 0x7_fffe, form: wasm, ..of_v8 };
         let regexp = VmFunction { object: Avma(0), cookie: 0, form: VmForm::RegularExpression, ..of_v8 };
-        let machines = [VmMachine::CPython, VmMachine::HotSpot, VmMachine::V8];
-        let interpreted = machines.map(|machine| VmFunction { machine, ..function });
+        let interpreted = WalkedRuntime::ALL.map(|runtime| VmFunction { runtime, ..function });
         let functions =
             compiled.into_iter().chain(interpreted).chain(at_pc).chain([wasm, regexp]).map(RawFrameKind::Vm);
         for kind in functions.chain(missing) {
@@ -333,11 +315,6 @@ mod tests {
             assert_eq!((frame.kind(), frame.is_vm_loop()), (Some(kind), false));
             let is_call = matches!(kind, RawFrameKind::Vm(function) if function == compiled[0]);
             assert_eq!(frame.is_return_address(), is_call);
-        }
-        for machine in machines {
-            let frame = RawFrame::missing(machine, VmMissing::TooEarly);
-            assert_eq!(frame.kind(), Some(RawFrameKind::Missing(VmMissing::TooEarly)));
-            assert_eq!(frame.is_of_v8(), machine == VmMachine::V8);
         }
         let native = RawFrame::new(RawFrameKind::Native { file: 7 }, 0x1234, true, false);
         assert_eq!(native.in_vm_loop().kind(), native.kind());

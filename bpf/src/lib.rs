@@ -63,7 +63,7 @@ pub use container::{CgroupId, Container};
 pub use counter::probe_counter;
 pub use events::{EventError, can_open_events, online_cpus};
 pub use foreign_memory::{ForeignMemoryPrograms, ReadableProcess};
-pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
+pub use frame::{RawFrame, RawFrameKind, VmForm, VmFunction};
 pub use heap::limit_heap;
 pub use interrupt_check::{Interrupts, StealTime};
 pub use load::{
@@ -83,8 +83,8 @@ pub use ring::{
 pub use run_time::measure_run_time;
 pub use runtime::{
     BLOB_BYTES_MAX, CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange, FunctionCopies, HotSpotLayout,
-    PublishedCPython, PublishedRuntime, PublishedV8, V8Layout, VmCounts, VmMissing, cpython_groups,
-    cpython_instruction,
+    PublishedCPython, PublishedRuntime, PublishedV8, RuntimeCode, V8Layout, VmCounts, VmMissing,
+    WalkedRuntime, can_look_up_loop, cpython_group_form, cpython_instruction,
 };
 pub use sample_kind::SampleKind;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use crate::arena::{Arena, ArenaBlock, ArenaError};
 use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_runtime, sw_tls_variable};
 use crate::memory::MappedArray;
-use crate::runtime::PublishedRuntime;
+use crate::runtime::{PublishedRuntime, RuntimeCode};
 use crate::tables::SegmentId;
 use crate::tls::TlsVariable;
 
@@ -73,7 +73,7 @@ impl ProcessMap {
 
     /// Publishes the mappings of a process: `ranges` are sorted, don't overlap, and are all that it had at `known_ns`.
     /// Samples of its threads include what `variables` point to (at most [`TlsVariable::MAX`]), and the frames of its
-    /// `runtimes`: of HotSpot, and of one that has a loop. A later process with the same id does not use them, since it started later.
+    /// `runtimes`: of one for each [`RuntimeCode`]. A later process with the same id does not use them, since it started later.
     ///
     /// # Errors
     /// If the table of processes or the arena is full; walks then keep using the previous mappings.
@@ -168,9 +168,9 @@ impl ProcessMap {
 
 fn encode(ranges: &[MappedRange], variables: &[TlsVariable], runtimes: &[&PublishedRuntime]) -> Vec<u8> {
     let variables = &variables[..variables.len().min(TlsVariable::MAX)];
-    let first = |has_loop| runtimes.iter().find(|runtime| runtime.has_loop() == has_loop);
-    let [interpreter, hotspot] = [true, false].map(|has_loop| first(has_loop).map(|found| found.encode()));
-    let runtimes: Vec<sw_runtime> = interpreter.into_iter().chain(hotspot).collect();
+    let first = |code| runtimes.iter().find(|published| published.runtime().code() == code);
+    let [with_loop, with_cache] = RuntimeCode::ALL.map(|code| first(code).map(|found| found.encode()));
+    let runtimes: Vec<sw_runtime> = with_loop.into_iter().chain(with_cache).collect();
     let head_bytes = size_of::<sw_ranges>()
         + size_of::<sw_tls_variable>() * variables.len()
         + size_of_val(runtimes.as_slice());
@@ -178,8 +178,8 @@ fn encode(ranges: &[MappedRange], variables: &[TlsVariable], runtimes: &[&Publis
     let head = sw_ranges {
         count: ranges.len() as u32,
         variables: variables.len() as u16,
-        interpreters: interpreter.is_some().into(),
-        hotspots: hotspot.is_some().into(),
+        interpreters: with_loop.is_some().into(),
+        hotspots: with_cache.is_some().into(),
     };
     bytes.extend(head.as_bytes());
     for variable in variables {

@@ -1,4 +1,4 @@
-//! The virtual machine that a process runs, as walks look it up.
+//! The language runtimes whose frames walks find, and what they look up of those that a process runs.
 
 use sidewinder_address::FileOffset;
 
@@ -16,8 +16,8 @@ pub use crate::intf::sw_hotspot as HotSpotLayout;
 /// How V8 describes functions of JavaScript: offsets of fields and numbers of types, as `c/intf/runtimes.h` describes them.
 pub use crate::intf::sw_v8 as V8Layout;
 
-/// Values of [`CPythonLayout::groups`]: where the frames of one activation of the evaluation loop end.
-pub mod cpython_groups {
+/// Values of [`CPythonLayout::group_form`]: where the frames of one activation of the evaluation loop end.
+pub mod cpython_group_form {
     pub use crate::intf::{
         SW_CPYTHON_ENDS_AT_SHIM as ENDS_AT_SHIM, SW_CPYTHON_LAST_IS_ENTRY as LAST_IS_ENTRY,
         SW_CPYTHON_ONE_FRAME as ONE_FRAME,
@@ -36,7 +36,71 @@ pub const CODE_HEAPS_MAX: usize = intf::SW_CODE_HEAPS as usize;
 /// The bytes that walks read of a blob of HotSpot's code: all fields are in these.
 pub const BLOB_BYTES_MAX: usize = intf::SW_BLOB_BYTES as usize;
 
-/// A virtual machine that a process runs.
+/// A language runtime whose frames walks find: its functions have frames of their own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum WalkedRuntime {
+    /// CPython: functions that it interprets.
+    CPython,
+    /// HotSpot: methods of Java, and code of its own.
+    HotSpot,
+    /// V8: functions of JavaScript.
+    V8,
+}
+
+/// By what walks know that code is a runtime's. A process has at most one runtime of each of these published.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RuntimeCode {
+    /// A loop that executes functions, in a file.
+    Loop,
+    /// A code cache, in memory.
+    Cache,
+}
+
+impl RuntimeCode {
+    /// All.
+    pub const ALL: [Self; 2] = [Self::Loop, Self::Cache];
+}
+
+impl WalkedRuntime {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::CPython, Self::HotSpot, Self::V8];
+
+    /// By what walks know its code.
+    #[must_use]
+    pub const fn code(self) -> RuntimeCode {
+        match self {
+            Self::CPython | Self::V8 => RuntimeCode::Loop,
+            Self::HotSpot => RuntimeCode::Cache,
+        }
+    }
+
+    /// Whether its functions' frames are not on the native stack: each activation of its loop executes a group of them.
+    #[must_use]
+    pub const fn has_groups(self) -> bool {
+        matches!(self, Self::CPython)
+    }
+
+    /// The number of its frames' kind: of those that share a form with other runtimes, if it has other kinds, too.
+    pub(crate) const fn frame_kind(self) -> u32 {
+        match self {
+            Self::CPython => intf::SW_FRAME_CPYTHON,
+            Self::HotSpot => intf::SW_FRAME_HOTSPOT,
+            Self::V8 => intf::SW_FRAME_V8,
+        }
+    }
+
+    /// Whose frames a kind is of; `None`: of no runtime.
+    pub(crate) const fn of_frame(kind: u32) -> Option<Self> {
+        match kind {
+            intf::SW_FRAME_CPYTHON => Some(Self::CPython),
+            intf::SW_FRAME_HOTSPOT => Some(Self::HotSpot),
+            intf::SW_FRAME_V8 | intf::SW_FRAME_V8_WASM | intf::SW_FRAME_V8_REGEXP => Some(Self::V8),
+            _ => None,
+        }
+    }
+}
+
+/// A language runtime that a process runs, as walks look it up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PublishedRuntime {
     /// CPython.
@@ -48,19 +112,23 @@ pub enum PublishedRuntime {
 }
 
 impl PublishedRuntime {
-    /// Whether it has a loop, in which walks look its frames up. A process has at most one of these published, and one other.
-    pub(crate) fn has_loop(&self) -> bool {
-        !matches!(self, Self::HotSpot(_))
+    /// Which one it is.
+    #[must_use]
+    pub const fn runtime(&self) -> WalkedRuntime {
+        match self {
+            Self::CPython(_) => WalkedRuntime::CPython,
+            Self::HotSpot(_) => WalkedRuntime::HotSpot,
+            Self::V8(_) => WalkedRuntime::V8,
+        }
     }
 
     pub(crate) fn encode(&self) -> sw_runtime {
-        match self {
+        let encoded = match self {
             Self::CPython(cpython) => cpython.encode(),
-            Self::HotSpot(hotspot) => {
-                sw_runtime { kind: intf::SW_FRAME_HOTSPOT, hotspot: *hotspot, ..sw_runtime::default() }
-            }
+            Self::HotSpot(hotspot) => sw_runtime { hotspot: *hotspot, ..sw_runtime::default() },
             Self::V8(v8) => v8.encode(),
-        }
+        };
+        sw_runtime { kind: self.runtime().frame_kind(), ..encoded }
     }
 }
 
@@ -69,7 +137,7 @@ impl PublishedRuntime {
 pub struct PublishedCPython {
     /// The id of the file that contains its loop.
     pub file: u32,
-    /// The code of the loop: offsets in the file, and lengths in bytes. Only those that [`Self::can_have_loop`] are all used.
+    /// The code of the loop: offsets in the file, and lengths in bytes. Those that [`can_look_up_loop`] accepts are all used.
     pub loop_ranges: Vec<(FileOffset, u64)>,
     /// Of this code, what an activation executes while its frame isn't the thread's current one.
     pub unlinked_ranges: Vec<(FileOffset, u64)>,
@@ -79,18 +147,17 @@ pub struct PublishedCPython {
     pub cpython: CPythonLayout,
 }
 
-impl PublishedCPython {
-    /// Whether walks can look up all of a loop: it has at most 16 ranges, below 4 GiB.
-    #[must_use]
-    pub fn can_have_loop(ranges: &[(FileOffset, u64)]) -> bool {
-        ranges.len() <= intf::SW_VM_LOOP_RANGES as usize
-            && ranges.iter().all(|range| encode_range(range).is_some())
-    }
+/// Whether walks can look up all of a loop, given by its ranges: it has at most 16, below 4 GiB.
+#[must_use]
+pub fn can_look_up_loop(ranges: &[(FileOffset, u64)]) -> bool {
+    ranges.len() <= intf::SW_VM_LOOP_RANGES as usize
+        && ranges.iter().all(|range| encode_range(range).is_some())
+}
 
+impl PublishedCPython {
     fn encode(&self) -> sw_runtime {
         sw_runtime {
             file: self.file,
-            kind: intf::SW_FRAME_CPYTHON,
             loop_: encode_ranges(&self.loop_ranges),
             unlinked: encode_ranges(&self.unlinked_ranges),
             state: self
@@ -107,8 +174,8 @@ impl PublishedCPython {
 pub struct PublishedV8 {
     /// The id of the file that contains it.
     pub file: u32,
-    /// The code that enters interpreted functions, and the handlers of bytecodes: offsets in the file, and lengths in bytes. Only
-    /// those that [`PublishedCPython::can_have_loop`] are all used.
+    /// The code that enters interpreted functions, and the handlers of bytecodes: offsets in the file, and lengths in bytes. Those
+    /// that [`can_look_up_loop`] accepts are all used.
     pub loop_ranges: Vec<(FileOffset, u64)>,
     /// The layout of its objects.
     pub layout: V8Layout,
@@ -118,7 +185,6 @@ impl PublishedV8 {
     fn encode(&self) -> sw_runtime {
         sw_runtime {
             file: self.file,
-            kind: intf::SW_FRAME_V8,
             loop_: encode_ranges(&self.loop_ranges),
             v8: self.layout,
             ..sw_runtime::default()
@@ -139,10 +205,10 @@ fn encode_range((start, bytes): &(FileOffset, u64)) -> Option<sw_file_range> {
     Some(sw_file_range { start: start.0.try_into().ok()?, bytes: (*bytes).try_into().ok()? })
 }
 
-/// Why frames of a virtual machine are missing.
+/// Why frames of a language runtime are missing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum VmMissing {
-    /// The thread has no state of the virtual machine, or it could not be read.
+    /// The thread has no state of the runtime, or it could not be read.
     NoState,
     /// The state that was found is that of another thread.
     OtherThread,
@@ -150,7 +216,7 @@ pub enum VmMissing {
     Unreadable,
     /// There are more activations of the loop than groups of frames.
     NoFrames,
-    /// The virtual machine was not known yet when the stack was sampled. Only deferred walks find this.
+    /// The runtime was not known yet when the stack was sampled. Only deferred walks find this.
     TooEarly,
     /// The sample interrupted a program that was taking another one, and scratch memory for this is there once for each CPU.
     Busy,
@@ -189,7 +255,7 @@ impl VmMissing {
     }
 }
 
-/// How walks of virtual machines' frames ended.
+/// How walks of language runtimes' frames ended.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct VmCounts {
     /// Frames in stacks.
@@ -225,13 +291,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_runtime_has_its_kind_of_frames() {
+        for runtime in WalkedRuntime::ALL {
+            assert_eq!(WalkedRuntime::of_frame(runtime.frame_kind()), Some(runtime));
+        }
+        assert_eq!(WalkedRuntime::of_frame(intf::SW_FRAME_NATIVE), None);
+    }
+
+    #[test]
     fn a_loop_that_is_too_scattered_is_refused() {
         let range = |start| (FileOffset(start), 0x1000);
         let most = intf::SW_VM_LOOP_RANGES as usize;
         let ranges: Vec<_> = (0..=most as u64).map(|number| range(number * 0x10_000)).collect();
-        assert!(PublishedCPython::can_have_loop(&ranges[..most]));
-        assert!(!PublishedCPython::can_have_loop(&ranges));
-        assert!(!PublishedCPython::can_have_loop(&[range(1 << 32)]));
-        assert!(!PublishedCPython::can_have_loop(&[(FileOffset(0), 1 << 32)]));
+        assert!(can_look_up_loop(&ranges[..most]));
+        assert!(!can_look_up_loop(&ranges));
+        assert!(!can_look_up_loop(&[range(1 << 32)]));
+        assert!(!can_look_up_loop(&[(FileOffset(0), 1 << 32)]));
     }
 }

@@ -17,7 +17,9 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine, VmMissing};
+use sidewinder_bpf::{
+    CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMissing, WalkedRuntime,
+};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
@@ -281,7 +283,7 @@ impl Namer {
         at_ns: u64,
     ) -> Option<UnnamedCause> {
         let is_of_known_vm = |frame: &RawFrame| match frame.kind() {
-            Some(RawFrameKind::Missing(reason)) => reason != VmMissing::TooEarly,
+            Some(RawFrameKind::Missing { reason, .. }) => reason != VmMissing::TooEarly,
             kind => matches!(kind, Some(RawFrameKind::Vm(_))),
         };
         let has_functions = frames.iter().any(is_of_known_vm);
@@ -298,7 +300,7 @@ impl Namer {
                 Some(_) => None,
                 None => self.vm.obstacle(process).map(UnnamedCause::Memory),
             },
-            RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Missing(_) => None,
+            RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Missing { .. } => None,
         })
     }
 
@@ -336,16 +338,12 @@ impl Namer {
             Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
             Some(RawFrameKind::Vm(function)) => {
-                let (runtime, hides_internal) = match function.machine {
-                    VmMachine::CPython => (Runtime::CPython, true),
-                    // Code of the virtual machine's own is shown where it was interrupted.
-                    VmMachine::HotSpot => (Runtime::Jvm, frame.is_return_address()),
-                    VmMachine::V8 => (Runtime::V8, true),
-                };
-                self.resolve_function(process, function, runtime, hides_internal)?
+                // HotSpot's own code is shown where it was interrupted.
+                let hides_internal = function.runtime != WalkedRuntime::HotSpot || frame.is_return_address();
+                self.resolve_function(process, function, runtime_of(function.runtime), hides_internal)?
             }
-            Some(RawFrameKind::Missing(reason)) => {
-                let runtime = if frame.is_of_v8() { Runtime::V8 } else { Runtime::CPython };
+            Some(RawFrameKind::Missing { runtime, reason }) => {
+                let runtime = runtime_of(runtime);
                 self.vm_frame(runtime, missing_frames(runtime, reason))
             }
             Some(RawFrameKind::Anonymous) | None => self.resolve_anonymous(process, address, at_ns),
@@ -563,6 +561,14 @@ struct LocatedCode {
 impl LocatedCode {
     fn find(info: &FileInfo, offset: FileOffset) -> Option<Self> {
         info.loads.iter().find_map(|load| Some(Self { load: *load, svma: load.svma_of(offset)?, offset }))
+    }
+}
+
+fn runtime_of(walked: WalkedRuntime) -> Runtime {
+    match walked {
+        WalkedRuntime::CPython => Runtime::CPython,
+        WalkedRuntime::HotSpot => Runtime::Jvm,
+        WalkedRuntime::V8 => Runtime::V8,
     }
 }
 

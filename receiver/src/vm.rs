@@ -17,7 +17,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmForm, VmFunction, VmMachine};
+use sidewinder_bpf::{CodeObject, RawFrame, RawFrameKind, VmFunction};
 use sidewinder_process::{Pid, ProcessKey};
 use sidewinder_vm::FunctionError;
 use sidewinder_vm::cpython::CodeCopy;
@@ -94,13 +94,13 @@ impl VmNames {
     }
 
     pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<InterpreterSource>) {
-        let machine = source.layout.machine();
+        let runtime = source.layout.runtime();
         let maps = self.open_source_maps(process, &source.layout);
         let state = match self.processes.entry(process) {
             Entry::Vacant(vacant) => vacant.insert(ProcessRuntimes::new(source)),
             Entry::Occupied(known) => {
                 let state = known.into_mut();
-                state.sources.retain(|known| known.layout.machine() != machine);
+                state.sources.retain(|known| known.layout.runtime() != runtime);
                 state.sources.push(source);
                 state
             }
@@ -156,11 +156,8 @@ impl VmNames {
 
     /// Adds a function from a copy of its code object, unless it is known. Returns whether it was not found before.
     pub(crate) fn add_copy(&mut self, process: ProcessKey, object: &CodeObject) -> bool {
-        let form = VmForm::Interpreted;
-        // Only CPython's functions are sent.
-        let machine = VmMachine::CPython;
-        let (address, cookie) = (object.address, object.cookie);
-        let key = FunctionKey::new(process, VmFunction { machine, object: address, cookie, place: 0, form });
+        let function = object.function();
+        let key = FunctionKey::new(process, function);
         let Some(state) = self.processes.get(&process) else { return false };
         let was_unnamed = match self.functions.get(&key) {
             Some(Some(_)) => return false,
@@ -169,8 +166,8 @@ impl VmNames {
         };
         let CodeObject { head, identity, name, path, lines, .. } = object;
         let copy = CodeCopy { head, identity, name, path, lines };
-        let of_cpython = |source: &&Arc<InterpreterSource>| source.layout.machine() == machine;
-        let Some(source) = state.sources.iter().find(of_cpython) else { return false };
+        let is_its_own = |source: &&Arc<InterpreterSource>| source.layout.runtime() == function.runtime;
+        let Some(source) = state.sources.iter().find(is_its_own) else { return false };
         let FunctionLayout::CPython(layout) = &source.layout else { return false };
         match layout.copied_function(copy, object.cookie) {
             Ok(function) => {

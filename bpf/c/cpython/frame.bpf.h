@@ -73,7 +73,7 @@ static __always_inline bool was_met(struct sw_slot *slot, __u64 frame)
 
 static __always_inline void end_group(struct sw_slot *slot)
 {
-	slot->cpython.group = slot->cpython.anchor || slot->cpython.is_lost ? SW_CPYTHON_GROUP_ENDED : SW_CPYTHON_GROUP_SETTLED;
+	slot->cpython.group_progress = slot->cpython.anchor || slot->cpython.is_lost ? SW_CPYTHON_GROUP_ENDED : SW_CPYTHON_GROUP_SETTLED;
 }
 
 /* Reads the address of the innermost frame into the slot. Returns the walk's new sw_cpython_state. */
@@ -95,7 +95,7 @@ static __always_inline __u32 open_cpython(struct sw_slot *slot, struct sw_vm_scr
 			return SW_CPYTHON_LOST + SW_VM_NO_STATE;
 	}
 	slot->cpython.cframe = cframe;
-	if (cpython->groups == SW_CPYTHON_LAST_IS_ENTRY)
+	if (cpython->group_form == SW_CPYTHON_LAST_IS_ENTRY)
 		slot->cpython.anchor = cframe;
 	slot->cpython.frame = frame;
 	return SW_CPYTHON_READ;
@@ -222,33 +222,33 @@ static __always_inline void find_cpython_frames(struct sw_slot *slot, const stru
 		if (slot->cpython.distances.cframe &&
 		    try_read_word(slot, end - slot->cpython.distances.cframe + cpython->current_frame, &frame))
 			slot->cpython.frame = frame;
-	} else if (cpython->groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, end - slot->cpython.distances.anchor)) {
+	} else if (cpython->group_form == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, end - slot->cpython.distances.anchor)) {
 		slot->cpython.anchor = 0;
 	}
 }
 
 /*
- * Reads the next frame, and makes its caller the next one. Returns an sw_cpython_read; the walk's `group` says whether it is
- * the last in its activation's group.
+ * Reads the next frame, and makes its caller the next one. Returns an sw_cpython_read; the walk's `group_progress` says whether
+ * it is the last in its activation's group.
  */
 static __always_inline int next_cpython_frame(struct sw_slot *slot, struct sw_vm_scratch *scratch,
 					      const struct sw_cpython *cpython, struct sw_frame *out)
 {
 	__u64 frame = slot->cpython.frame, code;
-	__u32 cookie, groups = cpython->groups;
+	__u32 cookie, group_form = cpython->group_form;
 	__u8 owner;
 
-	if (groups == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, frame))
+	if (group_form == SW_CPYTHON_ENDS_AT_SHIM && is_shim(slot, frame))
 		return SW_CPYTHON_NO_FRAME;
 	if (!frame || was_met(slot, frame) || !read_vm(slot, scratch, frame, cpython->frame_bytes))
 		return SW_CPYTHON_UNREADABLE_FRAME;
 	owner = vm_byte(slot, scratch, frame + cpython->owner);
 	slot->cpython.frame = vm_word(slot, scratch, frame + cpython->previous);
-	if (groups == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK) {
+	if (group_form == SW_CPYTHON_ENDS_AT_SHIM && owner >= SW_CPYTHON_OWNED_BY_C_STACK) {
 		slot->cpython.anchor = frame;
 		return SW_CPYTHON_NO_FRAME;
 	}
-	if (groups == SW_CPYTHON_ONE_FRAME || (groups == SW_CPYTHON_LAST_IS_ENTRY && owner))
+	if (group_form == SW_CPYTHON_ONE_FRAME || (group_form == SW_CPYTHON_LAST_IS_ENTRY && owner))
 		end_group(slot);
 	code = vm_word(slot, scratch, frame + cpython->code) & ~SW_CPYTHON_TAGS;
 	cookie = code_cookie(slot, scratch, code);

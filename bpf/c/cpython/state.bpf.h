@@ -13,7 +13,7 @@ enum sw_cpython_state {
 };
 
 /* How much of the current activation's group is in the stack. */
-enum sw_cpython_group {
+enum sw_cpython_group_progress {
 	SW_CPYTHON_GROUP_OPEN = 0, /* more of its frames may follow */
 	SW_CPYTHON_GROUP_ENDED, /* all of it; there is something to decide (`settle_group`) */
 	SW_CPYTHON_GROUP_SETTLED, /* all of it */
@@ -40,7 +40,7 @@ struct sw_cpython_distances {
 /* The walk of one sample. */
 struct sw_cpython_walk {
 	__u32 state; /* sw_cpython_state */
-	__u32 group; /* sw_cpython_group: of the current activation */
+	__u32 group_progress; /* sw_cpython_group_progress: of the current activation */
 	__u32 group_frames; /* the number of them so far */
 	__u32 objects; /* sent with this sample */
 	__u32 is_innermost; /* the current activation is the innermost one */

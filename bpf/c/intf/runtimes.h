@@ -34,7 +34,7 @@ struct sw_tls_variable {
 #define SW_TLS_MODULE_MAX 126 /* vectors are read into the window */
 
 /* Where the frames of one activation of CPython's evaluation loop end. */
-enum sw_cpython_groups {
+enum sw_cpython_group_form {
 	SW_CPYTHON_ONE_FRAME = 0, /* each activation has one frame (until 3.10) */
 	SW_CPYTHON_LAST_IS_ENTRY = 1, /* the frame whose `is_entry` is set is the last (3.11) */
 	/* a frame that the loop keeps on the C stack, and that isn't shown, follows the last (since 3.12) */
@@ -75,7 +75,7 @@ struct sw_cpython {
 	__u16 path;
 	__u16 lines;
 
-	__u8 groups; /* sw_cpython_groups */
+	__u8 group_form; /* sw_cpython_group_form */
 	__u8 instruction_form; /* sw_cpython_instruction */
 	__u8 identity_has_texts; /* the texts of the name and the path belong to it, too (until 3.11) */
 	__u8 reserved[5];

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, VmMachine, WaitReason};
+use sidewinder_bpf::{CodeObject, LockEvidence, Outcome, RawFrame, RawFrameKind, WaitReason, WalkedRuntime};
 use sidewinder_kind::Kind;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
 use sidewinder_profile::Link;
@@ -39,7 +39,7 @@ impl Stack {
     pub(crate) fn has_hotspot_frames(&self) -> bool {
         self.has_vm_frames
             && self.frames.iter().any(|frame| {
-                matches!(frame.kind(), Some(RawFrameKind::Vm(function)) if function.machine == VmMachine::HotSpot)
+                matches!(frame.kind(), Some(RawFrameKind::Vm(function)) if function.runtime == WalkedRuntime::HotSpot)
             })
     }
 
@@ -65,9 +65,10 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
         RawFrameKind::Native { file } => {
             Some((FileId(file), FileOffset(frame.address() - u64::from(frame.is_return_address()))))
         }
-        RawFrameKind::Kernel | RawFrameKind::Anonymous | RawFrameKind::Vm(_) | RawFrameKind::Missing(_) => {
-            None
-        }
+        RawFrameKind::Kernel
+        | RawFrameKind::Anonymous
+        | RawFrameKind::Vm(_)
+        | RawFrameKind::Missing { .. } => None,
     }
 }
 

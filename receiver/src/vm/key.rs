@@ -1,11 +1,12 @@
 //! Which function of which process is named.
 
 use sidewinder_address::Avma;
-use sidewinder_bpf::{VmForm, VmFunction, VmMachine};
+use sidewinder_bpf::{VmForm, VmFunction, WalkedRuntime};
 use sidewinder_process::ProcessKey;
 
 const EXECUTION_SHIFT: u32 = 56;
 const FORM_SHIFT: u32 = 2;
+const _: () = assert!(WalkedRuntime::ALL.len() <= 1 << FORM_SHIFT);
 const FORM_MASK: u64 = 7;
 const IS_RETURN_ADDRESS: u64 = 1 << 5;
 
@@ -17,18 +18,13 @@ pub(super) struct FunctionKey {
     cookie: u32,
     instance: u64,
     object: Avma,
-    /// The instruction, an address or an offset, and in the top byte the virtual machine and how it executes the function.
+    /// The instruction, an address or an offset, and in the top byte the runtime and how it executes the function.
     execution: u64,
 }
 
 impl FunctionKey {
     pub(super) fn new(process: ProcessKey, function: VmFunction) -> Self {
-        let VmFunction { machine, object, cookie, place, form } = function;
-        let machine = match machine {
-            VmMachine::CPython => 0,
-            VmMachine::HotSpot => 1,
-            VmMachine::V8 => 2,
-        };
+        let VmFunction { runtime, object, cookie, place, form } = function;
         let place = u64::from(place.cast_unsigned());
         let (form, is_return_address, instruction) = match form {
             VmForm::Interpreted => (0, false, 0),
@@ -38,7 +34,7 @@ impl FunctionKey {
             VmForm::WebAssembly { pc, is_return_address } => (4, is_return_address, pc.0),
         };
         let flag = if is_return_address { IS_RETURN_ADDRESS } else { 0 };
-        let execution = (machine | form << FORM_SHIFT | flag) << EXECUTION_SHIFT;
+        let execution = (runtime as u64 | form << FORM_SHIFT | flag) << EXECUTION_SHIFT;
         let instruction = instruction & ((1 << EXECUTION_SHIFT) - 1);
         let ProcessKey { pid, instance } = process;
         Self { pid, cookie, instance, object, execution: execution | instruction }
@@ -61,7 +57,7 @@ mod tests {
     const PROCESS: ProcessKey = ProcessKey { pid: 7, instance: 1 };
 
     fn function(form: VmForm, place: i32) -> VmFunction {
-        VmFunction { machine: VmMachine::V8, object: Avma(0x7fff_0000_1001), cookie: 3, place, form }
+        VmFunction { runtime: WalkedRuntime::V8, object: Avma(0x7fff_0000_1001), cookie: 3, place, form }
     }
 
     #[test]

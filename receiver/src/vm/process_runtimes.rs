@@ -64,7 +64,7 @@ impl ProcessRuntimes {
         let layouts: Vec<_> = self.sources.iter().map(|source| source.layout.clone()).collect();
         first.memory.start_read(timeout, move |memory| {
             let read = |wanted: VmFunction| {
-                let layout = layouts.iter().find(|layout| layout.machine() == wanted.machine)?;
+                let layout = layouts.iter().find(|layout| layout.runtime() == wanted.runtime)?;
                 Some((wanted, layout.read_code(memory, wanted)))
             };
             wanted.into_iter().filter_map(read).collect()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sidewinder_bpf::{VmForm, VmFunction, VmMachine};
+use sidewinder_bpf::{VmForm, VmFunction, WalkedRuntime};
 use sidewinder_process::ForeignMemory;
 use sidewinder_vm::FunctionError;
 use sidewinder_vm::cpython::Layout;
@@ -20,21 +20,21 @@ pub(crate) enum FunctionLayout {
 }
 
 impl FunctionLayout {
-    pub(super) fn machine(&self) -> VmMachine {
+    pub(super) fn runtime(&self) -> WalkedRuntime {
         match self {
-            Self::CPython(_) => VmMachine::CPython,
-            Self::HotSpot(_) => VmMachine::HotSpot,
-            Self::V8(_) => VmMachine::V8,
+            Self::CPython(_) => WalkedRuntime::CPython,
+            Self::HotSpot(_) => WalkedRuntime::HotSpot,
+            Self::V8(_) => WalkedRuntime::V8,
         }
     }
 
-    /// Reads a function of this machine.
+    /// Reads a function of this runtime.
     pub(super) fn read_code(
         &self,
         memory: &impl ForeignMemory,
         wanted: VmFunction,
     ) -> Result<Code, FunctionError> {
-        let VmFunction { machine: _, object, cookie, place, form } = wanted;
+        let VmFunction { runtime: _, object, cookie, place, form } = wanted;
         match (self, form) {
             (Self::CPython(layout), _) => layout.read_function(memory, object, cookie).map(Code::Function),
             (Self::V8(engine), VmForm::CompiledAt { pc, is_return_address }) => {

@@ -3,6 +3,7 @@ use std::process::{Child, Command, Stdio};
 
 use sidewinder_address::Avma;
 use sidewinder_bpf::Opener;
+use sidewinder_bpf::{VmForm, WalkedRuntime};
 use sidewinder_process::Pid;
 
 use super::process_runtimes::BACKOFF_FIRST;
@@ -36,8 +37,8 @@ impl Drop for Target {
 }
 
 fn function(number: u64) -> VmFunction {
-    let (machine, form) = (VmMachine::CPython, VmForm::Interpreted);
-    VmFunction { machine, object: Avma(number << 12), cookie: 1, place: 0, form }
+    let (runtime, form) = (WalkedRuntime::CPython, VmForm::Interpreted);
+    VmFunction { runtime, object: Avma(number << 12), cookie: 1, place: 0, form }
 }
 
 fn stack(functions: std::ops::Range<u64>) -> Vec<RawFrame> {

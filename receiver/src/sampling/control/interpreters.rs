@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
-use sidewinder_bpf::{PublishedCPython, PublishedRuntime, PublishedTlsLocation};
+use sidewinder_bpf::{PublishedRuntime, PublishedTlsLocation, can_look_up_loop};
 use sidewinder_process::tls::TlsVariableError;
 use sidewinder_process::{FileId, FileTable, Process, ProcessKey};
 use sidewinder_vm::hotspot::{MachineError, VirtualMachine};
@@ -157,11 +157,9 @@ impl InterpreterTracker {
     /// Adds the interpreter that a file contains. Returns whether walks can find its frames.
     pub(super) fn add_file(&mut self, file: FileId, interpreter: Arc<Interpreter>) -> bool {
         let is_supported = match &*interpreter {
-            Interpreter::CPython(cpython) => {
-                PublishedCPython::can_have_loop(&published_ranges(&cpython.loops))
-            }
+            Interpreter::CPython(cpython) => can_look_up_loop(&published_ranges(&cpython.loops)),
             Interpreter::HotSpot(_) => true,
-            Interpreter::V8(library) => PublishedCPython::can_have_loop(&published_ranges(&library.loops)),
+            Interpreter::V8(library) => can_look_up_loop(&published_ranges(&library.loops)),
         };
         if is_supported {
             self.by_file.insert(file, FileInterpreter { interpreter, usual_state: None });

@@ -3,7 +3,7 @@
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{
     CODE_HEAPS_MAX, CPythonLayout, CodeHeap, FileRange as PublishedRange, HotSpotLayout, PublishedCPython,
-    PublishedRuntime, PublishedTlsLocation, PublishedV8, V8Layout, cpython_groups, cpython_instruction,
+    PublishedRuntime, PublishedTlsLocation, PublishedV8, V8Layout, cpython_group_form, cpython_instruction,
 };
 use sidewinder_process::FileId;
 use sidewinder_vm::cpython::{self, Groups, InstructionForm, Layout};
@@ -117,10 +117,10 @@ fn published_layout(layout: Layout) -> CPythonLayout {
         name,
         path,
         lines,
-        groups: match layout.groups {
-            Groups::OneFrame => cpython_groups::ONE_FRAME,
-            Groups::LastIsEntry => cpython_groups::LAST_IS_ENTRY,
-            Groups::EndsAtShim => cpython_groups::ENDS_AT_SHIM,
+        group_form: match layout.groups {
+            Groups::OneFrame => cpython_group_form::ONE_FRAME,
+            Groups::LastIsEntry => cpython_group_form::LAST_IS_ENTRY,
+            Groups::EndsAtShim => cpython_group_form::ENDS_AT_SHIM,
         } as u8,
         instruction_form: match layout.instruction_form {
             InstructionForm::ByteIndex => cpython_instruction::INDEX,

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use sidewinder_bpf::{RawFrame, RawFrameKind, VmMachine, VmMissing};
+use sidewinder_bpf::{RawFrame, RawFrameKind, VmMissing, WalkedRuntime};
 
 use crate::sampling::VmLoop;
 
@@ -35,7 +35,7 @@ impl VmGroups {
             if let Some(anchor) = frame.vm_group_end() {
                 let anchor = Some(anchor).filter(|anchor| *anchor != 0);
                 left.push_back(Group { frames: std::mem::take(&mut open), is_settled: false, anchor });
-            } else if is_of_cpython(frame) {
+            } else if is_in_group(frame) {
                 open.push(*frame);
             } else {
                 let frames = std::mem::take(&mut open);
@@ -94,20 +94,20 @@ pub(crate) fn without_group_ends(frames: &[RawFrame]) -> Option<Vec<RawFrame>> {
     })
 }
 
-fn is_of_cpython(frame: &RawFrame) -> bool {
+fn is_in_group(frame: &RawFrame) -> bool {
     match frame.kind() {
-        Some(RawFrameKind::Vm(function)) => function.machine == VmMachine::CPython,
-        Some(RawFrameKind::Missing(_)) => !frame.is_of_v8(),
+        Some(RawFrameKind::Vm(function)) => function.runtime.has_groups(),
+        Some(RawFrameKind::Missing { runtime, .. }) => runtime.has_groups(),
         _ => false,
     }
 }
 
 fn is_missing(frame: &RawFrame) -> bool {
-    matches!(frame.kind(), Some(RawFrameKind::Missing(_)))
+    matches!(frame.kind(), Some(RawFrameKind::Missing { .. }))
 }
 
 fn missing(reason: VmMissing) -> RawFrame {
-    RawFrame::new(RawFrameKind::Missing(reason), 0, false, false)
+    RawFrame::missing(WalkedRuntime::CPython, reason)
 }
 
 #[cfg(test)]
@@ -119,8 +119,8 @@ mod tests {
 
     fn python(number: u32) -> RawFrame {
         let object = Avma(u64::from(number) << 8);
-        let (machine, form) = (VmMachine::CPython, VmForm::Interpreted);
-        let function = VmFunction { machine, object, cookie: number, place: 0, form };
+        let (runtime, form) = (WalkedRuntime::CPython, VmForm::Interpreted);
+        let function = VmFunction { runtime, object, cookie: number, place: 0, form };
         RawFrame::new(RawFrameKind::Vm(function), 0, false, false)
     }
 

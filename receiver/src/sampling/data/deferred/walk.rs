@@ -2,8 +2,8 @@
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Outcome, RawFrame, RawFrameKind, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot, VmMachine,
-    VmMissing, code_address,
+    Outcome, RawFrame, RawFrameKind, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot, VmMissing,
+    WalkedRuntime, code_address,
 };
 use sidewinder_process::FileId;
 use sidewinder_unwind::CALL_BYTES;
@@ -81,7 +81,7 @@ pub(crate) fn walk(
         let mut is_generated = false;
         let was_javascript = std::mem::replace(&mut is_javascript, code.executes_javascript(&location));
         if is_javascript && !was_javascript && frames.len() + 1 < frame_limit {
-            frames.push(RawFrame::missing(VmMachine::V8, VmMissing::TooEarly));
+            frames.push(RawFrame::missing(WalkedRuntime::V8, VmMissing::TooEarly));
         }
         let rule = match location {
             CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
@@ -267,7 +267,8 @@ mod tests {
                 .unwrap();
         let kinds: Vec<_> = frames.iter().map(|frame| (frame.kind(), frame.is_vm_loop())).collect();
         let native = Some(RawFrameKind::Native { file: 1 });
-        let missing = Some(RawFrameKind::Missing(VmMissing::TooEarly));
+        let missing =
+            Some(RawFrameKind::Missing { runtime: WalkedRuntime::CPython, reason: VmMissing::TooEarly });
         assert_eq!(kinds, [(native, false), (missing, false), (native, true), (native, false)]);
         assert_eq!(outcome, Outcome::Complete);
     }
@@ -279,7 +280,7 @@ mod tests {
         let mut code = JavaScriptCode(locate);
         let (frames, _) = walk(&snapshot, VmGroups::default(), frame_limit, &mut code).unwrap();
         let name = |frame: &RawFrame| match frame.kind() {
-            Some(RawFrameKind::Missing(reason)) if frame.is_of_v8() => reason.label().to_owned(),
+            Some(RawFrameKind::Missing { runtime: WalkedRuntime::V8, reason }) => reason.label().to_owned(),
             _ if frame.is_vm_loop() => "loop".to_owned(),
             Some(RawFrameKind::Anonymous) => "generated".to_owned(),
             _ => format!("{:#x}", frame.address() & !0xff),
@@ -311,7 +312,7 @@ mod tests {
         let (frames, _) =
             walk(&snapshot(&[GENERATED, START + 1]), VmGroups::default(), 9, &mut MockCode(locate, |_| None))
                 .unwrap();
-        assert!(!frames.iter().any(|frame| matches!(frame.kind(), Some(RawFrameKind::Missing(_)))));
+        assert!(!frames.iter().any(|frame| matches!(frame.kind(), Some(RawFrameKind::Missing { .. }))));
     }
 
     #[test]
