@@ -5,7 +5,7 @@
 //! | `sampling`   | the data flow from ring buffers to events, and the control flow from processes to maps   |
 //! | `naming`     | names of frames                                                                          |
 //! | `jit`        | names of code that processes generate at run time                                        |
-//! | `runtime_support` | what is read of each language runtime, and what to do for the rest                     |
+//! | `runtime_advice`  | what users can do where functions of a runtime have no names                           |
 //! | `unnamed`    | which processes of a recording have frames without names, and what would name them       |
 //! | `stripped`, `symbol_package` | the binaries without symbols in a recording, and the packages of their symbols |
 //! | `resource`   | the resource of a process                                                                |
@@ -66,7 +66,7 @@ mod refusals;
 mod report;
 mod report_queue;
 mod resource;
-mod runtime_support;
+mod runtime_advice;
 mod sampling;
 mod server;
 mod service;

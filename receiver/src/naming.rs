@@ -17,15 +17,13 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{
-    CodeObject, Opener, RawFrame, RawFrameKind, VmForm, VmFunction, VmMissing, WalkedRuntime,
-};
+use sidewinder_bpf::{CodeObject, Opener, RawFrame, RawFrameKind, VmFunction, VmMissing, WalkedRuntime};
 use sidewinder_process::{FileId, ProcessDescription, ProcessKey};
 use sidewinder_symbolize::{
     CodeFrame, KernelName, Language, Lookup, SymbolName, Symbolizer, SymbolizerOptions, SymbolizerStats,
     UnnamedReason, unnamed_frame,
 };
-use sidewinder_vm::{Code, Function, InterpreterSet, Runtime};
+use sidewinder_vm::{Code, Function, RuntimeSet, WalkedDescription};
 
 use self::downloads::Downloads;
 pub(crate) use self::frame::{CodeOrigin, FrameLocation, NamedFrame, UnnamedCause};
@@ -59,7 +57,7 @@ pub(crate) struct NamingOptions {
     /// Whether to omit the native frames of virtual machines' loops, whose own frames are in the stack.
     pub(crate) hides_vm_internals: bool,
     /// The virtual machines whose functions walks look for.
-    pub(crate) interpreters: InterpreterSet,
+    pub(crate) interpreters: RuntimeSet,
     /// Whether functions of JavaScript are those of the sources that scripts were made of, by their source maps.
     pub(crate) source_maps: bool,
     /// The memory for symbol tables, names, and indexes of debug information.
@@ -338,12 +336,9 @@ impl Namer {
             Some(RawFrameKind::Native { file }) => self.resolve_native(FileId(file), code_address(frame)),
             Some(RawFrameKind::Kernel) => self.resolve_kernel(address),
             Some(RawFrameKind::Vm(function)) => {
-                // HotSpot's own code is shown where it was interrupted.
-                let hides_internal = function.runtime != WalkedRuntime::HotSpot || frame.is_return_address();
-                self.resolve_function(process, function, runtime_of(function.runtime), hides_internal)?
+                self.resolve_function(process, function, frame.is_return_address())?
             }
             Some(RawFrameKind::Missing { runtime, reason }) => {
-                let runtime = runtime_of(runtime);
                 self.vm_frame(runtime, missing_frames(runtime, reason))
             }
             Some(RawFrameKind::Anonymous) | None => self.resolve_anonymous(process, address, at_ns),
@@ -494,13 +489,12 @@ impl Namer {
         &mut self,
         process: ProcessKey,
         wanted: VmFunction,
-        runtime: Runtime,
-        hides_internal: bool,
+        is_caller: bool,
     ) -> Option<NamedFrame> {
         let Some(known) = self.vm.lookup(process, wanted) else {
             let is_provisional = self.vm.is_pending(process, wanted);
-            let name = unnamed_function(runtime, wanted.form);
-            return Some(NamedFrame { is_provisional, ..self.vm_frame(runtime, name) });
+            let name = WalkedDescription::of(wanted.runtime).unknown_function(wanted.form);
+            return Some(NamedFrame { is_provisional, ..self.vm_frame(wanted.runtime, name) });
         };
         let lines = self.options.lines;
         let code_frame = |function: &Function, line: u32| CodeFrame {
@@ -512,10 +506,12 @@ impl Namer {
         let mut is_marker = false;
         let functions: Arc<[CodeFrame]> = match known {
             Code::Function(function) => {
-                if function.is_internal() && self.options.hides_vm_internals && hides_internal {
+                is_marker = function.is_marker();
+                // What has a name of ours is shown where it was interrupted.
+                let is_hidden = function.is_internal() && (is_caller || !is_marker);
+                if is_hidden && self.options.hides_vm_internals {
                     return None;
                 }
-                is_marker = runtime == Runtime::Jvm && !function.is_method();
                 let line = function.line_at(wanted.place.cast_unsigned()).unwrap_or(function.first_line);
                 Arc::from([code_frame(function, line)])
             }
@@ -524,14 +520,14 @@ impl Namer {
                 calls.iter().skip(shown).map(|call| code_frame(&call.function, call.line)).collect()
             }
         };
-        Some(NamedFrame { functions, is_marker, ..self.vm_frame(runtime, String::new()) })
+        Some(NamedFrame { functions, is_marker, ..self.vm_frame(wanted.runtime, String::new()) })
     }
 
     /// A frame of a virtual machine that has no function, with words of ours in its place.
-    fn vm_frame(&self, runtime: Runtime, name: String) -> NamedFrame {
+    fn vm_frame(&self, runtime: WalkedRuntime, name: String) -> NamedFrame {
         NamedFrame {
             location: FrameLocation::Vm,
-            origin: CodeOrigin::Interpreted(runtime),
+            origin: CodeOrigin::Interpreted(runtime.into()),
             is_marker: true,
             ..self.unknown_frame(name, 0)
         }
@@ -564,28 +560,9 @@ impl LocatedCode {
     }
 }
 
-fn runtime_of(walked: WalkedRuntime) -> Runtime {
-    match walked {
-        WalkedRuntime::CPython => Runtime::CPython,
-        WalkedRuntime::HotSpot => Runtime::Jvm,
-        WalkedRuntime::V8 => Runtime::V8,
-    }
-}
-
-/// The name of a function that could not be read.
-fn unnamed_function(runtime: Runtime, form: VmForm) -> String {
-    let function = match (runtime, form) {
-        (Runtime::Jvm, _) => "Java method",
-        (Runtime::V8, VmForm::WebAssembly { .. }) => "WebAssembly function",
-        (Runtime::V8, _) => "JavaScript function",
-        _ => "Python function",
-    };
-    format!("[unknown {function}]")
-}
-
 /// The name of the frame that stands for missing ones.
-fn missing_frames(runtime: Runtime, reason: VmMissing) -> String {
-    let language = if runtime == Runtime::V8 { "JavaScript" } else { "Python" };
+fn missing_frames(runtime: WalkedRuntime, reason: VmMissing) -> String {
+    let language = WalkedDescription::of(runtime).language;
     match reason {
         VmMissing::TooEarly => format!("[{language} not detected yet]"),
         reason => format!("[{language} frames missing: {}]", reason.label()),

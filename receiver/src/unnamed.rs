@@ -10,9 +10,12 @@ use sidewinder_bpf::{RawFrame, RawFrameKind};
 use sidewinder_process::{FileId, OpenError, Pid, ProcRoot, ProcessDescription, ProcessKey, ProcessRoot};
 use sidewinder_render::group_thousands;
 use sidewinder_text::ExternalText;
+use sidewinder_vm::RuntimeDescription;
 
 use crate::naming::{Namer, UnnamedCause};
-use crate::runtime_support::{EARLY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, RuntimeSupport};
+use crate::runtime_advice::{
+    EARLY_ADVICE, ENDED_ADVICE, INCOMPLETE_ADVICE, MEMORY_ADVICE, generated_code_advice,
+};
 use crate::sampling::message::{SampleEvent, Stack};
 use crate::vm::VmObstacle;
 
@@ -142,7 +145,7 @@ impl UnnamedGroup {
         match self.cause {
             UnnamedCause::GeneratedCode { has_names: true, .. } => INCOMPLETE_ADVICE.to_owned(),
             UnnamedCause::GeneratedCode { generator, has_names: false } => {
-                RuntimeSupport::advice_for(generator, self.own_pid)
+                generated_code_advice(generator, self.own_pid)
             }
             UnnamedCause::Memory(VmObstacle::Denied) | UnnamedCause::UnknownCode => MEMORY_ADVICE.to_owned(),
             UnnamedCause::Memory(VmObstacle::Ended) => ENDED_ADVICE.to_owned(),
@@ -179,8 +182,8 @@ impl UnnamedGroup {
 
     fn to_json(&self) -> Value {
         let runtime = match self.cause {
-            UnnamedCause::GeneratedCode { generator, .. } => Some(RuntimeSupport::of(generator).id),
-            UnnamedCause::TooEarly(runtime) => Some(RuntimeSupport::of(Some(runtime)).id),
+            UnnamedCause::GeneratedCode { generator, .. } => Some(RuntimeDescription::of(generator).id),
+            UnnamedCause::TooEarly(runtime) => Some(runtime.description().id),
             UnnamedCause::Memory(_) | UnnamedCause::UnknownCode => None,
         };
         json!({

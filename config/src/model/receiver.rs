@@ -284,6 +284,15 @@ pub struct Interpreters {
     pub v8: Interpreter,
 }
 
+impl Interpreters {
+    /// The keys of those whose frames are not read.
+    pub fn disabled_keys(&self) -> impl Iterator<Item = &'static str> {
+        let Self { python, hotspot, v8 } = self;
+        let all = [("python", python), ("hotspot", hotspot), ("v8", v8)];
+        all.into_iter().filter(|(_, interpreter)| interpreter.disabled).map(|(key, _)| key)
+    }
+}
+
 /// Whether the frames of an interpreter are read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interpreter {

@@ -215,12 +215,11 @@ fn print_verified() -> CommandResult {
 #[cfg(test)]
 mod tests {
     use sidewinder_bpf::Requirement;
-    use sidewinder_vm::Runtime;
+    use sidewinder_vm::{RUNTIMES, Runtime, RuntimeDescription};
 
     use super::native::{NativeReport, StrippedFile};
     use super::process::{Finding, RuntimeReport};
     use super::*;
-    use crate::runtime_support::{self, RuntimeSupport};
 
     fn test_probe(id: &'static str, required: bool, works: bool) -> Probe {
         let support = match works {
@@ -236,7 +235,7 @@ mod tests {
 
     fn process(obstacle: Option<Obstacle>) -> ProcessReport {
         let runtime = RuntimeReport {
-            support: RuntimeSupport::of(Some(Runtime::V8)),
+            support: Runtime::V8.description(),
             version: Some("11.3".into()),
             file: "/usr/bin/node".into(),
             frames: Finding::ok("by their frame pointers"),
@@ -285,10 +284,10 @@ mod tests {
     fn all_runtimes_are_listed_unless_processes_are_asked_for() {
         let mut report = report([test_probe("a", true, true)]);
         let verbose = report.to_text(false, true);
-        let is_listed = |row: &RuntimeSupport| verbose.contains(&format!("  {}\n", row.name));
-        assert!(runtime_support::ALL.iter().all(is_listed), "{verbose}");
+        let is_listed = |row: &&RuntimeDescription| verbose.contains(&format!("  {}\n", row.name));
+        assert!(RUNTIMES.iter().all(is_listed), "{verbose}");
         let text = report.to_text(false, false);
-        assert!(runtime_support::ALL.iter().all(|row| text.contains(row.label)), "{text}");
+        assert!(RUNTIMES.iter().all(|row| text.contains(row.label)), "{text}");
         // Of Node.js, names are read, whatever it publishes; of other programs with V8 they aren't.
         let line = |start| text.lines().find(|line| line.contains(start)).unwrap_or_default();
         assert!(line("all functions: ").contains("Node.js 18 to 26"), "{text}");

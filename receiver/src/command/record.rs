@@ -24,7 +24,7 @@ use sidewinder_config::TraceContext;
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_otlp::Report;
 use sidewinder_render::{NameStyle, Profile, ProfileFormat, ReadError};
-use sidewinder_vm::InterpreterSet;
+use sidewinder_vm::RuntimeSet;
 
 use self::gaps::{GapSamples, NameGaps};
 use self::outputs::Outputs;
@@ -68,8 +68,8 @@ pub(crate) fn record(args: RecordArgs) -> CommandResult {
     })
 }
 
-fn interpreters(args: &RecordArgs) -> InterpreterSet {
-    if args.no_interpreters { InterpreterSet::NONE } else { InterpreterSet::ALL }
+fn interpreters(args: &RecordArgs) -> RuntimeSet {
+    if args.no_interpreters { RuntimeSet::NONE } else { RuntimeSet::ALL }
 }
 
 fn record_target(args: &RecordArgs) -> CommandResult {

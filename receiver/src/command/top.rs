@@ -17,7 +17,7 @@ use std::time::Duration;
 use sidewinder_bpf::{Opener, Storage};
 use sidewinder_kind::{Kind, KindSet};
 use sidewinder_render::OutcomeCount;
-use sidewinder_vm::InterpreterSet;
+use sidewinder_vm::RuntimeSet;
 
 use self::screen::Screen;
 use super::{CommandResult, code, log_to_stderr, scope_from_args, stop_flag_in_terminal};
@@ -150,7 +150,7 @@ fn namer(args: &TopArgs, debug_roots: Arc<DebugRoots>, opener: Opener) -> Namer 
         lines: false,
         inlines: true,
         hides_vm_internals: true,
-        interpreters: InterpreterSet::ALL,
+        interpreters: RuntimeSet::ALL,
         source_maps: args.source_maps,
         budget_bytes: SYMBOL_BUDGET_BYTES,
         has_no_time_limit: false,

@@ -9,7 +9,7 @@ use sidewinder_process::{
     ProcessRoot, status_numbers,
 };
 use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
-use sidewinder_vm::{Interpreter, InterpreterSet, Runtime, find_runtimes};
+use sidewinder_vm::{GENERATORS, Interpreter, Runtime, RuntimeSet, find_runtimes};
 
 use super::gdb_interface::GdbJitInterface;
 use crate::foreign::{ForeignProcess, ForeignReader};
@@ -23,20 +23,6 @@ const MAPPED_MAX: usize = 512;
 /// The memory for the names of one file that [`JitSource::published`] counts, and how often it reads on in one file.
 const PUBLISHED_BYTES_MAX: usize = 64 << 20;
 const PUBLISHED_TURNS: usize = 32;
-
-/// The runtimes that generate code, the likeliest generator first: programs of one may be run inside another, and Python
-/// generates code only to be visible to profilers.
-const GENERATORS: [Runtime; 9] = [
-    Runtime::Jvm,
-    Runtime::Dotnet,
-    Runtime::V8,
-    Runtime::Php,
-    Runtime::Beam,
-    Runtime::PyPy,
-    Runtime::Ruby,
-    Runtime::LuaJit,
-    Runtime::CPython,
-];
 
 /// Where a process's runtime publishes the names of its code.
 #[derive(Debug)]
@@ -178,7 +164,7 @@ impl JitSource {
             find_runtimes(file).is_ok_and(|found| found.iter().any(|(found, _)| *found == runtime))
         };
         opened.flatten().filter(has_runtime).any(|file| {
-            Interpreter::read(&file, InterpreterSet::ALL).is_ok_and(|interpreter| interpreter.is_some())
+            Interpreter::read(&file, RuntimeSet::ALL).is_ok_and(|interpreter| interpreter.is_some())
         })
     }
 

@@ -56,26 +56,13 @@ pub(crate) enum CodeOrigin {
 
 impl CodeOrigin {
     /// The type of a frame of this code.
-    pub(crate) const fn frame_type(self) -> FrameType {
+    pub(crate) fn frame_type(self) -> FrameType {
         match self {
             Self::Native | Self::Jit(None) => FrameType::Native,
             Self::Rust => FrameType::Rust,
             Self::Go => FrameType::Go,
             Self::Kernel => FrameType::Kernel,
-            Self::Jit(Some(runtime)) | Self::Interpreted(runtime) => match runtime {
-                Runtime::CPython => FrameType::CPython,
-                Runtime::V8 => FrameType::V8js,
-                Runtime::Jvm => FrameType::Jvm,
-                Runtime::Dotnet => FrameType::Dotnet,
-                Runtime::Ruby => FrameType::Ruby,
-                Runtime::Php => FrameType::Php,
-                Runtime::Perl => FrameType::Perl,
-                Runtime::LuaJit => FrameType::LuaJit,
-                Runtime::Beam => FrameType::Beam,
-                Runtime::Go => FrameType::Go,
-                // The conventions have no type for it.
-                Runtime::PyPy => FrameType::Native,
-            },
+            Self::Jit(Some(runtime)) | Self::Interpreted(runtime) => runtime.description().frame_type,
         }
     }
 

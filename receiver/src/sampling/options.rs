@@ -7,7 +7,7 @@ use sidewinder_bpf::{Options, Packing, PodCgroup, VerifierLog, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_kind::{CpuIds, KindSet};
 use sidewinder_unwind::validate::TrustedSide;
-use sidewinder_vm::InterpreterSet;
+use sidewinder_vm::RuntimeSet;
 use tracing::warn;
 
 use super::control::scope::SamplingScope;
@@ -49,7 +49,7 @@ pub(crate) struct SamplingOptions {
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
     /// The interpreters whose frames stacks have.
-    pub(crate) interpreters: InterpreterSet,
+    pub(crate) interpreters: RuntimeSet,
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: TrustedSide,
@@ -100,7 +100,7 @@ impl SamplingOptions {
             test_programs: false,
             frame_limit: MaxFrames::default().get(),
             kernel_frames: true,
-            interpreters: InterpreterSet::ALL,
+            interpreters: RuntimeSet::ALL,
             unwind_mode: UnwindMode::Auto,
             unwind_overrides: Vec::new(),
             unwind_trust: TrustedSide::Rows,

@@ -16,7 +16,7 @@ use sidewinder_otlp::Report;
 use sidewinder_otlp::send::REQUEST_BYTES_MAX;
 use sidewinder_text::ExternalText;
 use sidewinder_unwind::validate::TrustedSide;
-use sidewinder_vm::InterpreterSet;
+use sidewinder_vm::RuntimeSet;
 use tracing::{debug, error, info, warn};
 
 use super::plan::{CurrentPlan, ReceiverPlan};
@@ -322,11 +322,7 @@ impl ReceiverContext {
             test_programs: false,
             frame_limit: receiver.unwind.max_frames.get(),
             kernel_frames: receiver.unwind.kernel,
-            interpreters: InterpreterSet {
-                cpython: !receiver.interpreters.python.disabled,
-                hotspot: !receiver.interpreters.hotspot.disabled,
-                v8: !receiver.interpreters.v8.disabled,
-            },
+            interpreters: RuntimeSet::without_keys(receiver.interpreters.disabled_keys()),
             unwind_mode: receiver.unwind.mode,
             unwind_overrides: receiver.unwind.overrides.clone(),
             unwind_trust,
@@ -439,5 +435,21 @@ fn lower_priority() {
     const NICENESS: i32 = 10;
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         debug!(%error, "names are looked up at normal priority");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_config::{Interpreter, Interpreters};
+
+    use super::*;
+
+    #[test]
+    fn each_runtime_that_is_walked_has_its_key() {
+        let of = |interpreters: &Interpreters| RuntimeSet::without_keys(interpreters.disabled_keys());
+        let disabled = Interpreter { disabled: true };
+        let [python, hotspot, v8] = [disabled.clone(), disabled.clone(), disabled];
+        assert_eq!(of(&Interpreters::default()), RuntimeSet::ALL);
+        assert_eq!(of(&Interpreters { python, hotspot, v8 }), RuntimeSet::NONE);
     }
 }

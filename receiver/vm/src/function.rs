@@ -13,6 +13,7 @@ pub struct Function {
     /// Of what precedes its name.
     class_bytes: u16,
     name: Box<str>,
+    is_marker: bool,
     /// The line of its first decorator, or of its definition; 0 if that is not a line.
     pub first_line: u32,
     /// `None`: they were not copied, and each instruction has the first line.
@@ -22,7 +23,7 @@ pub struct Function {
 impl Function {
     /// A function with lines that were read by other means.
     pub(crate) fn new(name: Box<str>, path: Arc<str>, first_line: u32, lines: Option<Lines>) -> Self {
-        Self { source: path, class_bytes: 0, name, first_line, lines }
+        Self { source: path, class_bytes: 0, name, is_marker: false, first_line, lines }
     }
 
     /// A method with lines of ranges that begin at a place, sorted by that; a line of 0 is none. `class` precedes its name, and ends
@@ -71,17 +72,22 @@ impl Function {
         Self { lines: None, ..self }
     }
 
-    /// Whether this is no function of the program, but code with which the interpreter calls `__init__` when it makes an
-    /// object (`_Py_InitCleanup`, 3.12+).
+    /// Whether this is no function of the program, but code of the runtime's own, which has its name in the place of a path.
+    /// CPython marks so the code with which it calls `__init__` when it makes an object (`_Py_InitCleanup`, 3.12+).
     #[must_use]
     pub fn is_internal(&self) -> bool {
         self.first_line == 0 && *self.source == *self.name
     }
 
-    /// Whether it was made by [`Self::method`]: HotSpot's stubs, which have names of ours, were not.
+    /// What has no function in the program, with words of ours in the place of a name.
+    pub(crate) fn marker(name: Box<str>, path: Arc<str>) -> Self {
+        Self { is_marker: true, ..Self::new(name, path, 0, None) }
+    }
+
+    /// Whether its name is words of ours, and not from the process.
     #[must_use]
-    pub fn is_method(&self) -> bool {
-        self.class_bytes > 0 || self.lines.is_some()
+    pub fn is_marker(&self) -> bool {
+        self.is_marker
     }
 
     /// The line of the instruction at an offset in bytes in the bytecode; `None` for one that has no line. The offset of a

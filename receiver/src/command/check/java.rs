@@ -10,7 +10,7 @@ use sidewinder_vm::hotspot::{JvmLibrary, MachineError};
 use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
 use crate::foreign::ForeignProcess;
-use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
+use crate::runtime_advice::MEMORY_ADVICE;
 
 pub(super) fn inspect(
     process: &InspectedProcess<'_>,
@@ -20,7 +20,7 @@ pub(super) fn inspect(
     mapping: &ExecutableMapping,
 ) -> RuntimeReport {
     let report = |version, frames, names, next: Option<&str>| RuntimeReport {
-        support: RuntimeSupport::of(Some(Runtime::Jvm)),
+        support: Runtime::Jvm.description(),
         version,
         file: path.clone(),
         frames,

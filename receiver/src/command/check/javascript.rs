@@ -10,7 +10,7 @@ use sidewinder_vm::v8::Library;
 use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
 use crate::foreign::ForeignProcess;
-use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
+use crate::runtime_advice::MEMORY_ADVICE;
 
 /// `None`: walks don't find functions in this build of V8.
 pub(super) fn inspect(
@@ -22,7 +22,7 @@ pub(super) fn inspect(
 ) -> Option<RuntimeReport> {
     let library = Library::read(file).ok().flatten()?;
     let bias = library.bias_of(mapping)?;
-    let support = RuntimeSupport::of(Some(Runtime::V8));
+    let support = Runtime::V8.description();
     let (frames, frames_advice) = if library.loops.is_empty() {
         let text =
             "only compiled functions: the file has no symbol table, which says where the interpreter is";

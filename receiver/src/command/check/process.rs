@@ -13,7 +13,7 @@ use sidewinder_process::{
     read_executable_mappings,
 };
 use sidewinder_text::ExternalText;
-use sidewinder_vm::{Runtime, find_runtimes};
+use sidewinder_vm::{Runtime, RuntimeDescription, find_runtimes};
 
 use super::native::NativeReport;
 use super::runtimes::architecture_limit;
@@ -22,7 +22,7 @@ use crate::causes::error_chain;
 use crate::exit::Failure;
 use crate::foreign::{ForeignReader, ReadFailure, ReadProgress, ReadTarget};
 use crate::jit::{JitSource, PublishedNames};
-use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport, for_process};
+use crate::runtime_advice::{MEMORY_ADVICE, for_process};
 
 /// How long to wait for the mappings or for memory of a process.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ impl Obstacle {
 /// What was found out about a runtime of a process.
 #[derive(Debug)]
 pub(super) struct RuntimeReport {
-    pub(super) support: &'static RuntimeSupport,
+    pub(super) support: &'static RuntimeDescription,
     /// As far as its file says.
     pub(super) version: Option<ExternalText<'static>>,
     /// The file that contains it; empty if none is known.
@@ -192,7 +192,7 @@ impl InspectedProcess<'_> {
         file: &OpenedFile,
         mapping: &ExecutableMapping,
     ) -> RuntimeReport {
-        let support = RuntimeSupport::of(Some(runtime));
+        let support = runtime.description();
         if let Some(limit) = architecture_limit(runtime) {
             let (frames, names) = (Finding::limited(limit.why), Finding::limited(limit.why));
             return RuntimeReport { support, version, file: path, frames, names, next: None };
@@ -221,7 +221,7 @@ impl InspectedProcess<'_> {
         version: Option<ExternalText<'static>>,
         file: ExternalText<'static>,
     ) -> RuntimeReport {
-        let support = RuntimeSupport::of(runtime);
+        let support = RuntimeDescription::of(runtime);
         let is_ok = support.frames_advice.is_none() && !support.is_interpreter_only();
         let frames = Finding { is_ok, detail: support.frames.into() };
         let source = JitSource::new(self.pid, self.mappings.iter(), self.reader);

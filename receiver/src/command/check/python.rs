@@ -13,7 +13,7 @@ use sidewinder_vm::{Function, PthreadLayout, Runtime};
 use super::process::{Finding, InspectedProcess, RuntimeReport, TIMEOUT};
 use crate::causes::error_chain;
 use crate::foreign::ForeignProcess;
-use crate::runtime_support::{MEMORY_ADVICE, RuntimeSupport};
+use crate::runtime_advice::MEMORY_ADVICE;
 
 /// How often a name is tried to be read: a thread that runs may leave its function meanwhile.
 const ATTEMPTS: u32 = 8;
@@ -45,7 +45,7 @@ pub(super) fn inspect(
     mapping: &ExecutableMapping,
 ) -> RuntimeReport {
     let report = |version, frames, names, next: Option<&str>| RuntimeReport {
-        support: RuntimeSupport::of(Some(Runtime::CPython)),
+        support: Runtime::CPython.description(),
         version,
         file: path,
         frames,

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::{Value, json};
 use sidewinder_text::ExternalText;
-use sidewinder_vm::{InterpreterSet, Runtime};
+use sidewinder_vm::{RUNTIMES, Runtime, RuntimeDescription, RuntimeSet};
 
 use super::ProbeStatus;
 use super::native::{NativeReport, StrippedFile};
 use super::process::{Finding, Obstacle, ProcessReport, RuntimeReport};
-use crate::runtime_support::{ALL, MEMORY_ADVICE, RuntimeSupport};
+use crate::runtime_advice::MEMORY_ADVICE;
 
 /// The most files without symbols that are shown of a process.
 const STRIPPED_SHOWN: usize = 5;
@@ -39,16 +39,16 @@ const NOT_WALKED: Limit = Limit {
 
 /// What limits this runtime on this architecture.
 pub(super) fn architecture_limit(runtime: Runtime) -> Option<Limit> {
-    let is_walked = !InterpreterSet::ALL.has(runtime) || InterpreterSet::WALKED.has(runtime);
+    let is_walked = !RuntimeSet::ALL.has(runtime) || RuntimeSet::WALKED.has(runtime);
     (!is_walked).then_some(NOT_WALKED)
 }
 
 /// The state of a row, why it is limited here, and the next steps.
 fn row_state(
-    row: &RuntimeSupport,
+    row: &RuntimeDescription,
     file_limit: Option<Limit>,
 ) -> (ProbeStatus, Option<&'static str>, Vec<&'static str>) {
-    let of_files = file_limit.filter(|_| row.runtime.is_some_and(|runtime| InterpreterSet::ALL.has(runtime)));
+    let of_files = file_limit.filter(|_| row.runtime.is_some_and(|runtime| RuntimeSet::ALL.has(runtime)));
     let limit = row.runtime.and_then(architecture_limit).or(of_files);
     let is_ok = limit.is_none() && row.is_complete();
     let next = [limit.map(|limit| limit.next), row.frames_advice, row.advice].into_iter().flatten().collect();
@@ -57,13 +57,13 @@ fn row_state(
 
 /// The table of all runtimes, `paint`ed with the state of each.
 pub(super) fn table(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
-    let rows = ALL.iter().map(|row| whole_row(row, file_limit, paint));
+    let rows = RUNTIMES.into_iter().map(|row| whole_row(row, file_limit, paint));
     std::iter::once("\nRuntimes\n".to_owned()).chain(rows).collect()
 }
 
 /// A row, with all that is known of it.
 fn whole_row(
-    row: &RuntimeSupport,
+    row: &RuntimeDescription,
     file_limit: Option<Limit>,
     paint: &impl Fn(ProbeStatus, &str) -> String,
 ) -> String {
@@ -80,12 +80,18 @@ fn whole_row(
 
 /// A line for all runtimes of which as much is read, and whole rows for what is limited here alone.
 pub(super) fn summary(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &str) -> String) -> String {
-    let state = |row: &RuntimeSupport| row_state(row, file_limit);
-    let names = |rows: &dyn Fn(&RuntimeSupport) -> bool, name: fn(&RuntimeSupport) -> &'static str| {
-        ALL.iter().filter(|row| state(row).1.is_none() && rows(row)).map(name).collect::<Vec<_>>().join("; ")
+    let state = |row: &RuntimeDescription| row_state(row, file_limit);
+    let names = |rows: &dyn Fn(&RuntimeDescription) -> bool,
+                 name: fn(&RuntimeDescription) -> &'static str| {
+        RUNTIMES
+            .into_iter()
+            .filter(|row| state(row).1.is_none() && rows(row))
+            .map(name)
+            .collect::<Vec<_>>()
+            .join("; ")
     };
-    let is_ok = |row: &RuntimeSupport| state(row).0 == ProbeStatus::Ok;
-    let has_complete_part = |row: &RuntimeSupport| is_ok(row) || row.parts.is_some();
+    let is_ok = |row: &RuntimeDescription| state(row).0 == ProbeStatus::Ok;
+    let has_complete_part = |row: &RuntimeDescription| is_ok(row) || row.parts.is_some();
     let complete = names(&has_complete_part, |row| row.parts.map_or(row.name, |parts| parts.complete));
     let generated =
         names(&|row| !is_ok(row) && !row.is_interpreter_only(), |row| match (row.parts, row.runtime) {
@@ -95,7 +101,7 @@ pub(super) fn summary(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &s
         });
     let interpreted = names(&|row| !is_ok(row) && row.is_interpreter_only(), |row| row.label);
     let mut text = String::from("\nRuntimes\n");
-    let limited = ALL.iter().filter(|row| state(row).1.is_some());
+    let limited = RUNTIMES.into_iter().filter(|row| state(row).1.is_some());
     text.extend(limited.map(|row| whole_row(row, file_limit, paint)));
     for (status, names, what) in [
         (ProbeStatus::Ok, complete, "all functions"),
@@ -111,7 +117,7 @@ pub(super) fn summary(file_limit: Option<Limit>, paint: &impl Fn(ProbeStatus, &s
 }
 
 pub(super) fn table_json(file_limit: Option<Limit>) -> Value {
-    let rows = ALL.iter().map(|row| {
+    let rows = RUNTIMES.into_iter().map(|row| {
         let (status, why, next) = row_state(row, file_limit);
         json!({
             "id": row.id,

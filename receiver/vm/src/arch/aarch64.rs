@@ -8,9 +8,10 @@ mod step;
 mod unlinked;
 
 use sidewinder_address::Svma;
+use sidewinder_bpf::WalkedRuntime;
 
 use super::{Activation, Flow, InterpretedFrame, WasmStart};
-use crate::InterpreterSet;
+use crate::RuntimeSet;
 use crate::pthread::{CLibrary, PthreadLayout};
 
 pub(crate) use getters::{first_argument, thread_local};
@@ -20,7 +21,7 @@ pub(crate) use step::{INSTRUCTION_BYTES_MAX, step};
 pub(crate) use unlinked::{CodePart, unlinked_code};
 
 /// The virtual machines whose frames can be walked.
-pub(crate) const WALKED: InterpreterSet = InterpreterSet { v8: false, ..InterpreterSet::ALL };
+pub(crate) const WALKED: RuntimeSet = RuntimeSet::ALL.without(WalkedRuntime::V8);
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
 pub(crate) const ENTRY_CFA: (u16, i64) = (31, 0);

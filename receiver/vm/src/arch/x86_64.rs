@@ -8,7 +8,7 @@ use sidewinder_process::tls::TlsGotEntry;
 
 use super::value::{Value, moved};
 use super::{Argument, InterpretedFrame, ThreadLocal};
-use crate::InterpreterSet;
+use crate::RuntimeSet;
 use crate::pthread::{CLibrary, KeyValues, PthreadLayout};
 
 mod step;
@@ -26,7 +26,7 @@ pub(crate) use wasm::code as wasm_code;
 pub(crate) use wasm::{JumpTable, WASM_ALIGNMENT, WASM_START_BYTES, wasm_counted_number, wasm_start};
 
 /// The virtual machines whose frames can be walked.
-pub(crate) const WALKED: InterpreterSet = InterpreterSet::ALL;
+pub(crate) const WALKED: RuntimeSet = RuntimeSet::ALL;
 
 /// The rule for the canonical frame address at the entry of a function: a register by its number in DWARF, and an offset.
 pub(crate) const ENTRY_CFA: (u16, i64) = (7, 8);

@@ -8,6 +8,7 @@
 
 mod cookie;
 mod debug_offsets;
+mod description;
 mod function;
 mod interpreter;
 mod layout;
@@ -17,6 +18,7 @@ mod text;
 mod thread_list;
 mod thread_state;
 
+pub(crate) use description::{DESCRIPTION, WALKED};
 pub use function::CodeCopy;
 pub use interpreter::{Interpreter, Version};
 pub use layout::{BytecodeCopies, Groups, InstructionForm, Layout};

@@ -196,13 +196,13 @@ impl VirtualMachine {
 
 /// The frame between those of a virtual thread and those of its carrier.
 fn continuation() -> Code {
-    Code::Function(Function::new(CONTINUATION.into(), "".into(), 0, None))
+    Code::Function(Function::marker(CONTINUATION.into(), "".into()))
 }
 
 /// Code of the virtual machine that is no method.
 fn stub(name: &str) -> Function {
     let name: Box<str> = format!("[jvm: {name}]").into();
-    Function::new(name.clone(), name.into(), 0, None)
+    Function::marker(name.clone(), name.into())
 }
 
 fn read_c_string(memory: &impl ForeignMemory, at: Avma) -> Result<String, FunctionError> {

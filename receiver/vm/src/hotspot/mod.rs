@@ -10,6 +10,7 @@
 //!   [`VirtualMachine::read_blob`] what is at an instruction of compiled code.
 
 mod code;
+mod description;
 mod function;
 mod interrupted;
 mod layout;
@@ -21,6 +22,7 @@ mod structs;
 mod text;
 
 pub use code::CodePlace;
+pub(crate) use description::{DESCRIPTION, WALKED};
 pub use layout::{BlobLayout, DebugLayout, DebugPlace, MethodLayout};
 pub use machine::{CodeHeap, JvmLibrary, MachineError, VirtualMachine};
 

@@ -9,10 +9,10 @@ use sidewinder_process::{ExecutableMapping, ForeignMemory, ReadAt};
 
 use super::bytecodes::BytecodeSizes;
 use super::code_layout::{CODE_NAMES, CodeLayout};
+use super::description::{MAJOR, MINOR};
 use super::lines::PositionForm;
 use super::wasm::WasmLayout;
 use crate::FileRange;
-use crate::runtime::{V8_MAJOR, V8_MINOR};
 
 /// A constant that each version has: the size of a reference in an object.
 const TAGGED_SIZE: &[u8] = b"v8dbg_TaggedSize";
@@ -81,8 +81,8 @@ const OPTIONAL: [&[u8]; 14] = [
     TRUSTED_BYTES,
     BYTECODES,
     WRAPPER,
-    V8_MAJOR,
-    V8_MINOR,
+    MAJOR,
+    MINOR,
     WASM_FRAME,
     WASM_TO_JS_FRAME,
     REGEXP_FRAME,
@@ -264,7 +264,7 @@ impl Constants {
             has_fixed_positions: first >= 5,
             bytecodes: bytecodes.unwrap_or(0),
             bytecode_positions: if has_wrapper { 24 } else { 32 },
-            position_form: self.any(&[V8_MAJOR]).map(|major| match major {
+            position_form: self.any(&[MAJOR]).map(|major| match major {
                 ..V8_WITH_FLAGGED_POSITIONS => PositionForm::Signed,
                 _ => PositionForm::Flagged,
             }),
@@ -303,7 +303,7 @@ impl Library {
         let constants = Constants::read(file, &elf)?;
         let Some(layout) = constants.layout() else { return Ok(None) };
         let number = |name| constants.get(name).and_then(|value| u8::try_from(value).ok());
-        let version = number(V8_MAJOR).zip(number(V8_MINOR));
+        let version = number(MAJOR).zip(number(MINOR));
         let (loops, builtins) = find_code(file, &elf)?;
         let bytecode_sizes = BytecodeSizes::read(file, &elf)?;
         let tagged_size = tagged_size.address;

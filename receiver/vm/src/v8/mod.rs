@@ -8,6 +8,7 @@
 mod bytecodes;
 mod code_layout;
 mod compiled;
+mod description;
 mod function;
 mod layout;
 mod lines;
@@ -19,6 +20,7 @@ mod wasm;
 
 pub use bytecodes::BytecodeSizes;
 pub use code_layout::CodeLayout;
+pub(crate) use description::{DESCRIPTION, WALKED};
 pub use function::{CompiledFrame, Engine, regular_expression};
 pub use layout::{Library, ObjectLayout};
 pub use lines::PositionForm;

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::Packing;
+use sidewinder_bpf::WalkedRuntime;
 use sidewinder_process::{FileEntry, FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::TrustedSide;
-use sidewinder_vm::{Interpreter, InterpreterSet, PthreadLayout};
+use sidewinder_vm::{Interpreter, PthreadLayout, RuntimeSet};
 
 use super::build::{BuildError, BuildSource, BuiltTable, SegmentRequest};
 use super::debug_files::DebugFile;
@@ -53,7 +54,7 @@ pub(crate) struct TableBuilder {
 pub(crate) struct BuildOptions {
     pub(crate) trust: TrustedSide,
     /// Which interpreters to look for in files.
-    pub(crate) interpreters: InterpreterSet,
+    pub(crate) interpreters: RuntimeSet,
 }
 
 /// A request to build a file's table, or segments of it.
@@ -131,7 +132,7 @@ impl BuildRequest {
     }
 
     /// The interpreter that the file contains, if the whole file is requested.
-    fn find_interpreter(&self, wanted: InterpreterSet) -> Option<Arc<Interpreter>> {
+    fn find_interpreter(&self, wanted: RuntimeSet) -> Option<Arc<Interpreter>> {
         match self.scope {
             BuildScope::WholeFile { .. } => {
                 let read = catch_unwind(AssertUnwindSafe(|| Interpreter::read(&self.content, wanted)));
@@ -142,8 +143,11 @@ impl BuildRequest {
     }
 
     /// The layout of threads, if the whole file is requested, and this architecture needs it.
-    fn find_pthread(&self, wanted: InterpreterSet) -> Option<PthreadLayout> {
-        if !PthreadLayout::IS_READ || !wanted.cpython || !matches!(self.scope, BuildScope::WholeFile { .. }) {
+    fn find_pthread(&self, wanted: RuntimeSet) -> Option<PthreadLayout> {
+        if !PthreadLayout::IS_READ
+            || !wanted.contains(WalkedRuntime::CPython)
+            || !matches!(self.scope, BuildScope::WholeFile { .. })
+        {
             return None;
         }
         catch_unwind(AssertUnwindSafe(|| PthreadLayout::read(&self.content))).ok()?.ok()?

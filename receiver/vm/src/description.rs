@@ -1,0 +1,103 @@
+//! What is said of a language runtime, to people and to programs, and by what files with it are known.
+
+use sidewinder_bpf::{VmForm, WalkedRuntime};
+use sidewinder_profile::FrameType;
+
+use crate::Runtime;
+
+/// What Sidewinder reads of a language runtime, and what users have to do for the rest.
+#[derive(Debug)]
+pub struct RuntimeDescription {
+    /// `None`: runtimes that are not known, and generate code.
+    pub runtime: Option<Runtime>,
+    /// A stable ID, for programs.
+    pub id: &'static str,
+    /// Its name.
+    pub label: &'static str,
+    /// Its name, with the versions that are supported and the programs that contain it.
+    pub name: &'static str,
+    /// How the frames of its functions are found.
+    pub frames: &'static str,
+    /// How the names of its functions are found.
+    pub names: &'static str,
+    /// What makes whole stacks of it, as an instruction. `None`: nothing has to be done, or can be.
+    pub frames_advice: Option<&'static str>,
+    /// What gives names to the code that it generates, as an instruction. `PID` stands for the process. `None`: it generates
+    /// no code, or nothing can give it names.
+    pub advice: Option<&'static str>,
+    /// The programs that all functions are read of, if others with the same runtime have only what it publishes.
+    pub parts: Option<RuntimeParts>,
+    /// The type of its frames.
+    pub frame_type: FrameType,
+    /// Symbols of which each build of it exports one.
+    pub symbols: &'static [&'static [u8]],
+    /// How a file says its version, if it does.
+    pub version: Option<VersionSymbols>,
+}
+
+/// The programs with a runtime, by what is read of them.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeParts {
+    /// Those whose functions are all read, without any switch.
+    pub complete: &'static str,
+    /// The others.
+    pub others: &'static str,
+}
+
+/// Constants by which a file says the version of its runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionSymbols {
+    /// Their symbols, all of which are needed.
+    pub names: &'static [&'static [u8]],
+    /// The bytes that are read of each.
+    pub bytes: usize,
+    /// The version, by these bytes; `None` if they say none.
+    pub parse: fn(&[Vec<u8>]) -> Option<String>,
+}
+
+/// What is said of frames that walks find.
+#[derive(Debug)]
+pub struct WalkedDescription {
+    /// Whose frames they are.
+    pub runtime: Runtime,
+    /// Its key in the configuration, in the group `interpreters`.
+    pub key: &'static str,
+    /// The language of its functions.
+    pub language: &'static str,
+    /// What a function is, by how it is executed.
+    pub function: fn(VmForm) -> &'static str,
+}
+
+/// How names are found of code that a runtime generates.
+pub(crate) const PUBLISHED: &str = "from a perf map or jitdump, if the runtime writes one";
+/// The frames or names of a runtime whose own functions are not visible.
+pub(crate) const INTERPRETER_ONLY: &str = "those of the interpreter";
+pub(crate) const BY_FRAME_POINTER: &str = "generated code, by its frame pointers";
+
+impl RuntimeDescription {
+    /// Whether all of its functions are visible without any switch.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.advice.is_none() && self.frames_advice.is_none() && !self.is_interpreter_only()
+    }
+
+    /// Whether functions that it interprets are not visible.
+    #[must_use]
+    pub fn is_interpreter_only(&self) -> bool {
+        self.frames == INTERPRETER_ONLY
+    }
+}
+
+impl WalkedDescription {
+    /// The name of a function that could not be read.
+    #[must_use]
+    pub fn unknown_function(&self, form: VmForm) -> String {
+        format!("[unknown {}]", (self.function)(form))
+    }
+
+    /// The description of a runtime.
+    #[must_use]
+    pub const fn of(runtime: WalkedRuntime) -> &'static Self {
+        crate::registry::walked(runtime)
+    }
+}

@@ -1,0 +1,28 @@
+//! What is said of Java virtual machines.
+
+use sidewinder_profile::FrameType;
+
+use crate::Runtime;
+use crate::description::{RuntimeDescription, WalkedDescription};
+
+pub(crate) const DESCRIPTION: RuntimeDescription = RuntimeDescription {
+    runtime: Some(Runtime::Jvm),
+    id: "jvm",
+    label: "Java",
+    name: "Java: HotSpot of OpenJDK 8 to 26",
+    frames: "each compiled, inlined or interpreted method, in order with the native frames",
+    names: "read from the process's memory: class, method, types of parameters, file and line",
+    frames_advice: None,
+    advice: None,
+    parts: None,
+    frame_type: FrameType::Jvm,
+    symbols: &[b"JNI_CreateJavaVM"],
+    version: None,
+};
+
+pub(crate) const WALKED: WalkedDescription = WalkedDescription {
+    runtime: Runtime::Jvm,
+    key: "hotspot",
+    language: "Java",
+    function: |_| "Java method",
+};

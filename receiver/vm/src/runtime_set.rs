@@ -1,0 +1,58 @@
+//! Sets of runtimes whose frames walks find.
+
+use sidewinder_bpf::WalkedRuntime;
+
+use crate::{Runtime, WalkedDescription, arch};
+
+/// Which runtimes to look for in files, and whose frames stacks have.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RuntimeSet([bool; WalkedRuntime::ALL.len()]);
+
+impl RuntimeSet {
+    /// All.
+    pub const ALL: Self = Self([true; WalkedRuntime::ALL.len()]);
+    /// None.
+    pub const NONE: Self = Self([false; WalkedRuntime::ALL.len()]);
+
+    /// Those whose frames can be walked on this architecture.
+    pub const WALKED: Self = arch::WALKED;
+
+    /// The set without a runtime.
+    #[must_use]
+    pub const fn without(mut self, runtime: WalkedRuntime) -> Self {
+        self.0[runtime as usize] = false;
+        self
+    }
+
+    /// All but those with these keys in the configuration.
+    #[must_use]
+    pub fn without_keys(keys: impl Iterator<Item = &'static str>) -> Self {
+        let with_key =
+            |key| WalkedRuntime::ALL.into_iter().find(|walked| WalkedDescription::of(*walked).key == key);
+        keys.filter_map(with_key).fold(Self::ALL, Self::without)
+    }
+
+    /// Those that are in another set, too.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(std::array::from_fn(|number| self.0[number] && other.0[number]))
+    }
+
+    /// Whether it contains a runtime.
+    #[must_use]
+    pub const fn contains(self, runtime: WalkedRuntime) -> bool {
+        self.0[runtime as usize]
+    }
+
+    /// Whether it contains the one that walks know as a runtime.
+    #[must_use]
+    pub fn has(self, runtime: Runtime) -> bool {
+        runtime.walked().is_some_and(|walked| self.contains(walked))
+    }
+
+    /// Whether it contains none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+}
